@@ -1,0 +1,72 @@
+"""Write a directory aside and put it in place by a rename, so that a failure never leaves half a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def check_output_directory(directory: str | os.PathLike, overwrite: bool = False) -> Path:
+    """Check, before any work is done, that a result can be written to `directory`.
+
+    Args:
+        directory: The directory to be; it may exist as long as it is empty.
+        overwrite: Whether a full one may be replaced.
+    Raises: FileExistsError when it is full, or not a directory; FileNotFoundError when its parent cannot be made.
+    """
+    path = Path(directory)
+    if path.exists() and not path.is_dir():
+        raise FileExistsError(f"output_dir {str(path)!r} is a file; name a directory.")
+    if path.is_dir() and any(path.iterdir()) and not overwrite:
+        raise FileExistsError(
+            f"output_dir {str(path)!r} is not empty; name another one, or pass --overwrite_output_dir to replace it."
+        )
+    path.absolute().parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def written_aside(directory: str | os.PathLike, overwrite: bool = False) -> Iterator[Path]:
+    """Give a fresh directory beside `directory`; it takes that name when the block ends, and only if it ends well.
+
+    On an exception what was written is removed, and whatever stood under the name before is still there.
+
+    Args:
+        directory: The name that the finished directory gets.
+        overwrite: Whether it may replace a full directory.
+    Raises: FileExistsError as `check_output_directory`.
+    """
+    target = check_output_directory(directory, overwrite).absolute()
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
+    try:
+        yield aside
+        # mkdtemp makes private directories; a checkpoint is read by whoever may read its neighbours.
+        aside.chmod(0o777 & ~_current_umask())
+        _replace(target, aside)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+
+
+def _replace(target: Path, aside: Path) -> None:
+    # A rename cannot replace a full directory: the old one steps aside first and is removed once the new one stands.
+    old = aside.with_suffix(".replaced")
+    if target.exists():
+        os.rename(target, old)
+    try:
+        os.rename(aside, target)
+    except OSError:
+        if old.exists():
+            os.rename(old, target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _current_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,226 @@
+"""ElmoConfig: every field that describes the weights of an ELMo checkpoint, validated."""
+
+# No `from __future__ import annotations` here: @strict reads the annotations as types, and strings would check nothing.
+import difflib
+import os
+from dataclasses import fields
+from typing import Any, Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers import PreTrainedConfig
+
+# A checkpoint of any ELMo class names all of them, so that each Auto class finds its own in any checkpoint.
+AUTO_MAP = {
+    "AutoConfig": "configuration_elmo.ElmoConfig",
+    "AutoModel": "modeling_elmo.ElmoModel",
+    "AutoModelForPreTraining": "modeling_elmo.ElmoForPreTraining",
+    "AutoModelForTokenClassification": "modeling_elmo.ElmoForTokenClassification",
+}
+
+# Keys that transformers itself writes into, or passes along with, a config and that are not dataclass fields.
+_TRANSFORMERS_KEYS = frozenset(
+    {
+        "attn_implementation",
+        "auto_map",
+        "custom_pipelines",
+        "experts_implementation",
+        "finetuning_task",
+        "is_heterogeneous",
+        "model_type",
+        "name_or_path",
+        "num_labels",
+        "output_attentions",
+        "per_layer_config",
+        "quantization_config",
+        "task_specific_params",
+        "tokenizer_class",
+        "torch_dtype",
+        "transformers_weights",
+        "use_cache",
+    }
+)
+
+# The character n-gram widths of the released models and the number of filters of each (Peters et al. 2018).
+_PUBLISHED_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+
+
+@strict
+class ElmoConfig(PreTrainedConfig):
+    """Configuration of an ELMo model (Peters et al. 2018, "Deep contextualized word representations").
+
+    The defaults are the Original model of the paper. Only what describes the weights or how a task uses them is
+    stored here; nothing about the machine.
+
+    Args:
+        vocab_size: Number of character ids, the padding id 0 included. 262 for the byte scheme of the released models.
+        character_embedding_size: Size of a character embedding.
+        max_characters_per_word: Length of a row of character ids, the begin- and end-of-word marks included.
+        filters: (width, count) of each character convolution.
+        filter_activation: "relu" or "tanh", applied after the maximum over the positions.
+        num_highway_layers: Highway layers between the convolutions and the projection.
+        projection_size: Size P of a word vector and of the hidden state of one direction.
+        cell_size: Size H of the LSTM cell of one direction.
+        num_hidden_layers: biLM layers L above the token encoder.
+        hidden_size: 2 x projection_size; derived when left out.
+        forget_bias: Constant added to the forget gate before its sigmoid, beside the learned bias. 1.0 is what the
+            released models were trained with; as a field of its own, conversion copies the learned bias bit by bit.
+        cell_clip: Bound on the absolute value of the cell state after each step; None for no clipping.
+        projection_clip: Bound on the absolute value of the projected hidden state; None for no clipping.
+        use_skip_connections: Whether layers from the second on add their input to their output.
+        dropout: Dropout on each layer's input and on the biLM's output, while the biLM itself is being trained.
+        freeze_bilm: Whether ElmoModel and the task heads keep the token encoder and the biLM fixed (no gradients, no
+            dropout). ElmoForPreTraining always trains them.
+        num_mixes: Number of independent scalar mixes over the same biLM pass; 0 is not allowed.
+        mix_normalization: "none", "batch" (one mean and variance over all real words and dimensions of the batch, as
+            the old implementations did) or "word" (over the dimensions of each word).
+        mix_l2: Coefficient of the squared L2 norm of the mix weights, added to a task's loss in training.
+        word_vocab_size: Words known to the pre-training softmax; None for a checkpoint without one.
+        classifier_dropout: Dropout on the mix, and on the biLSTM's output where there is one, before the classifier.
+        classifier_lstm_layers: Layers of the task's own biLSTM between the mix and the classifier; 0 for none.
+        classifier_lstm_size: Size of each direction of that biLSTM.
+        pad_token_id: Character id of "no word here"; always 0.
+
+    Raises:
+        ValueError: A key is unknown (the nearest valid name is given) or fields contradict one another.
+        huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range.
+    """
+
+    model_type = "elmo"
+    _auto_class = "AutoConfig"
+    # Trainer gathers every output it is not told to leave alone; these are not predictions.
+    keys_to_ignore_at_inference = ["hidden_states", "elmo_representations", "state"]
+
+    vocab_size: int = 262
+    character_embedding_size: int = 16
+    max_characters_per_word: int = 50
+    filters: list | tuple = _PUBLISHED_FILTERS
+    filter_activation: Literal["relu", "tanh"] = "relu"
+    num_highway_layers: int = 2
+    projection_size: int = 512
+    cell_size: int = 4096
+    num_hidden_layers: int = 2
+    hidden_size: int | None = None
+    forget_bias: float | int = 1.0
+    cell_clip: float | int | None = 3.0
+    projection_clip: float | int | None = 3.0
+    use_skip_connections: bool = True
+    dropout: float | int = 0.1
+    freeze_bilm: bool = True
+    num_mixes: int = 1
+    mix_normalization: Literal["none", "batch", "word"] = "none"
+    mix_l2: float | int = 0.0
+    word_vocab_size: int | None = None
+    classifier_dropout: float | int = 0.5
+    classifier_lstm_layers: int = 0
+    classifier_lstm_size: int = 200
+    pad_token_id: int = 0
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        _reject_unknown_keys(kwargs, valid={field.name for field in fields(self)} | _TRANSFORMERS_KEYS)
+        # JSON has no tuples: one form, so that a saved and a fresh config compare equal.
+        self.filters = [list(pair) if isinstance(pair, (list, tuple)) else pair for pair in self.filters]
+        if self.hidden_size is None:
+            self.hidden_size = 2 * self.projection_size
+        kwargs.setdefault("auto_map", dict(AUTO_MAP))
+        super().__post_init__(**kwargs)
+        if self.id2label is not None and (self.label2id is None or len(self.label2id) != len(self.id2label)):
+            self.label2id = {label: index for index, label in self.id2label.items()}
+
+    @classmethod
+    def small(cls, **overrides: Any) -> "ElmoConfig":
+        """The published Small model: 1024-dimensional cells, 128-dimensional projections, 13.6 M parameters."""
+        return cls(**{"projection_size": 128, "cell_size": 1024, "num_highway_layers": 1, **overrides})
+
+    @classmethod
+    def medium(cls, **overrides: Any) -> "ElmoConfig":
+        """The published Medium model: 2048-dimensional cells, 256-dimensional projections, 28.0 M parameters."""
+        return cls(**{"projection_size": 256, "cell_size": 2048, "num_highway_layers": 1, **overrides})
+
+    @classmethod
+    def original(cls, **overrides: Any) -> "ElmoConfig":
+        """The published Original model: 4096-dimensional cells, 512-dimensional projections, 93.6 M parameters."""
+        return cls(**{"projection_size": 512, "cell_size": 4096, "num_highway_layers": 2, **overrides})
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
+        # transformers drops a key it does not know here without a word; only Auto classes have use for the rest.
+        if not kwargs.get("return_unused_kwargs", False):
+            known = {field.name for field in fields(cls)} | _TRANSFORMERS_KEYS | {"return_unused_kwargs", "dtype"}
+            _reject_unknown_keys({key: None for key in kwargs if not key.startswith("_")}, valid=known)
+        return super().from_dict(config_dict, **kwargs)
+
+    def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
+        # The code files are written beside the weights, so the references must be to them, not to wherever
+        # this config was loaded from.
+        self.auto_map = dict(AUTO_MAP)
+        super().save_pretrained(save_directory, push_to_hub=push_to_hub, **kwargs)
+
+    def validate_character_encoder(self) -> None:
+        """Check the sizes of the characters and of the convolutions over them."""
+        _require_at_least("vocab_size", self.vocab_size, 2)
+        _require_at_least("character_embedding_size", self.character_embedding_size, 1)
+        _require_at_least("max_characters_per_word", self.max_characters_per_word, 3)
+        _require_at_least("num_highway_layers", self.num_highway_layers, 0)
+        if not self.filters:
+            raise ValueError("filters is empty; give at least one [width, count] pair, for example [[1, 32], [2, 32]].")
+        for pair in self.filters:
+            if not (
+                isinstance(pair, list)
+                and len(pair) == 2
+                and all(isinstance(number, int) and not isinstance(number, bool) and number >= 1 for number in pair)
+            ):
+                raise ValueError(f"filters holds {pair!r}; each entry must be a [width, count] pair of integers >= 1.")
+            if pair[0] > self.max_characters_per_word:
+                raise ValueError(
+                    f"filters holds a width of {pair[0]}, more than max_characters_per_word="
+                    f"{self.max_characters_per_word}; shorten the filter or lengthen the rows."
+                )
+        if self.pad_token_id != 0:
+            raise ValueError(
+                f"pad_token_id is {self.pad_token_id}; a row of zeros means 'no word here', so it must be 0."
+            )
+
+    def validate_bilm(self) -> None:
+        """Check the sizes, the clips and the dropout of the biLM."""
+        _require_at_least("projection_size", self.projection_size, 1)
+        _require_at_least("cell_size", self.cell_size, 1)
+        _require_at_least("num_hidden_layers", self.num_hidden_layers, 1)
+        if self.hidden_size != 2 * self.projection_size:
+            raise ValueError(
+                f"hidden_size is {self.hidden_size} but projection_size is {self.projection_size}; a word vector joins "
+                f"both directions, so hidden_size must be {2 * self.projection_size} (leave it out to have it derived)."
+            )
+        for name in ("cell_clip", "projection_clip"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} is {value}; it must be > 0, or None for no clipping.")
+        if self.word_vocab_size is not None:
+            _require_at_least("word_vocab_size", self.word_vocab_size, 3)
+        _require_probability("dropout", self.dropout)
+
+    def validate_task(self) -> None:
+        """Check the scalar mixes and the token classifier."""
+        _require_at_least("num_mixes", self.num_mixes, 1)
+        if not self.mix_l2 >= 0:
+            raise ValueError(f"mix_l2 is {self.mix_l2}; it must be >= 0 (0 turns the penalty off).")
+        _require_probability("classifier_dropout", self.classifier_dropout)
+        _require_at_least("classifier_lstm_layers", self.classifier_lstm_layers, 0)
+        _require_at_least("classifier_lstm_size", self.classifier_lstm_size, 1)
+
+
+def _reject_unknown_keys(given: dict[str, Any], valid: set[str]) -> None:
+    for key in given:
+        if key in valid or key.startswith("_"):
+            continue
+        nearest = difflib.get_close_matches(key, sorted(valid - _TRANSFORMERS_KEYS), n=1, cutoff=0.0)
+        raise ValueError(f"ElmoConfig has no field {key!r}; the nearest valid name is {nearest[0]!r}.")
+
+
+def _require_at_least(name: str, value: int, smallest: int) -> None:
+    if value < smallest:
+        raise ValueError(f"{name} is {value}; it must be an integer >= {smallest}.")
+
+
+def _require_probability(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} is {value}; it must lie in [0, 1).")

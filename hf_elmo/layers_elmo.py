@@ -1,0 +1,238 @@
+"""The layers of ELMo: character CNN, highway layers, the two directions of the biLM and the scalar mix.
+
+Letters in shapes: B sentences, T words, N words of a flat list, C characters a word, P projection, H cell, L biLM
+layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.utils import ModelOutput
+
+from .characters_elmo import PAD_CHARACTER
+from .configuration_elmo import ElmoConfig
+from .recurrence_elmo import ProjectedLSTMWeights, scan_projected_lstm
+
+
+@dataclass
+class ElmoState(ModelOutput):
+    """The LSTM states with which the next batch of as many rows carries on.
+
+    Index 0 of the third axis is the forward direction, 1 the backward one.
+
+    Args:
+        hidden: Projected hidden states, (B, L, 2, P).
+        cell: Cell states, (B, L, 2, H).
+    """
+
+    hidden: Tensor | None = None
+    cell: Tensor | None = None
+
+    def detach(self) -> ElmoState:
+        """The same numbers, cut from the graph: truncated back-propagation through time."""
+        return ElmoState(hidden=self.hidden.detach(), cell=self.cell.detach())
+
+
+class ElmoCarryGate(nn.Linear):
+    """The map of a highway layer's gate: a class of its own for its initialisation, which starts by carrying."""
+
+
+class ElmoHighway(nn.Module):
+    """y = g relu(W_t x + b_t) + (1 - g) x with g = sigmoid(W_c x + b_c) (Srivastava et al. 2015)."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.carry = ElmoCarryGate(size, size)
+        self.transform = nn.Linear(size, size)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Map (..., F) to (..., F)."""
+        gate = torch.sigmoid(self.carry(vectors))
+        return gate * torch.relu(self.transform(vectors)) + (1 - gate) * vectors
+
+
+class ElmoTokenEncoder(nn.Module):
+    """Characters to one context-free vector a word (Peters et al. 2018, sec. 3.4; Kim et al. 2016)."""
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__()
+        num_filters = sum(count for _, count in config.filters)
+        self.character_embedding = nn.Embedding(
+            config.vocab_size, config.character_embedding_size, padding_idx=config.pad_token_id
+        )
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(config.character_embedding_size, count, width) for width, count in config.filters
+        )
+        self.activation = torch.tanh if config.filter_activation == "tanh" else torch.relu
+        self.highways = nn.ModuleList(ElmoHighway(num_filters) for _ in range(config.num_highway_layers))
+        self.projection = nn.Linear(num_filters, config.projection_size)
+        self.widest_filter = max(width for width, _ in config.filters)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Encode N words, rows of character ids (N, C), as word vectors, (N, P)."""
+        characters = self.character_embedding(self._cut(rows)).transpose(1, 2)
+        features = torch.cat([convolution(characters).amax(dim=-1) for convolution in self.convolutions], dim=-1)
+        vectors = self.activation(features)
+        for highway in self.highways:
+            vectors = highway(vectors)
+        return self.projection(vectors)
+
+    def _cut(self, rows: Tensor) -> Tensor:
+        # Padding has a learned vector and takes part in the maximum, but all windows that hold nothing else are
+        # alike: one of them for the widest filter stands for the rest.
+        is_real = (rows != PAD_CHARACTER).any(dim=0)
+        longest = int(is_real.nonzero().max()) + 1 if bool(is_real.any()) else 0
+        return rows[:, : longest + self.widest_filter]
+
+
+class ElmoProjectedLSTM(nn.Module):
+    """One direction of one biLM layer; parameters are named and ordered (i, f, g, o) as torch.nn.LSTM(proj_size)'s."""
+
+    def __init__(self, config: ElmoConfig, reverse: bool):
+        super().__init__()
+        self.weight_ih = nn.Parameter(torch.empty(4 * config.cell_size, config.projection_size))
+        self.weight_hh = nn.Parameter(torch.empty(4 * config.cell_size, config.projection_size))
+        self.bias = nn.Parameter(torch.empty(4 * config.cell_size))
+        self.weight_hr = nn.Parameter(torch.empty(config.projection_size, config.cell_size))
+        self.forget_bias = config.forget_bias
+        self.cell_clip = config.cell_clip
+        self.projection_clip = config.projection_clip
+        self.reverse = reverse
+
+    def weights(self) -> ProjectedLSTMWeights:
+        """The weights as the scan wants them, the constant forget bias added to the learned one."""
+        input_bias, forget_bias, candidate_bias, output_bias = self.bias.chunk(4)
+        bias = torch.cat([input_bias, forget_bias + self.forget_bias, candidate_bias, output_bias])
+        return ProjectedLSTMWeights(self.weight_ih, self.weight_hh, bias, self.weight_hr)
+
+    def forward(
+        self, inputs: Tensor, mask: Tensor | None, state: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Scan (B, T, P) word vectors; see `scan_projected_lstm`."""
+        return scan_projected_lstm(
+            inputs,
+            mask,
+            self.weights(),
+            state,
+            cell_clip=self.cell_clip,
+            projection_clip=self.projection_clip,
+            reverse=self.reverse,
+        )
+
+
+class ElmoBiLMLayer(GradientCheckpointingLayer):
+    """Both directions of one biLM layer, side by side and without sight of each other."""
+
+    def __init__(self, config: ElmoConfig, index: int):
+        super().__init__()
+        self.forward_lstm = ElmoProjectedLSTM(config, reverse=False)
+        self.backward_lstm = ElmoProjectedLSTM(config, reverse=True)
+        self.dropout = nn.Dropout(config.dropout)
+        self.adds_its_input = config.use_skip_connections and index > 0
+
+    def forward(
+        self,
+        forward_inputs: Tensor,
+        backward_inputs: Tensor,
+        mask: Tensor | None,
+        hidden: Tensor | None,
+        cell: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Run one layer.
+
+        Args:
+            forward_inputs, backward_inputs: Word vectors for each direction, (B, T, P).
+            mask: True for real words, (B, T); None where all are.
+            hidden, cell: Carried states, (B, 2, P) and (B, 2, H), or None for zeros.
+        Returns: The two directions' outputs, (B, T, P), and the new hidden and cell states.
+        """
+        outputs, states = [], []
+        for direction, (lstm, inputs) in enumerate(
+            ((self.forward_lstm, forward_inputs), (self.backward_lstm, backward_inputs))
+        ):
+            state = None if hidden is None else (hidden[:, direction], cell[:, direction])
+            output, new_state = lstm(self.dropout(inputs), mask, state)
+            # The recurrence carries the hidden state from before this sum.
+            outputs.append(output + inputs if self.adds_its_input else output)
+            states.append(new_state)
+        return (
+            outputs[0],
+            outputs[1],
+            torch.stack([states[0][0], states[1][0]], dim=1),
+            torch.stack([states[0][1], states[1][1]], dim=1),
+        )
+
+
+class ElmoBiLM(nn.Module):
+    """L layers of two independent language models, forward and backward (Peters et al. 2018, sec. 3.1)."""
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__()
+        self.layers = nn.ModuleList(ElmoBiLMLayer(config, index) for index in range(config.num_hidden_layers))
+        self.output_dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        forward_vectors: Tensor,
+        backward_vectors: Tensor,
+        mask: Tensor | None = None,
+        state: ElmoState | None = None,
+    ) -> tuple[list[tuple[Tensor, Tensor]], ElmoState]:
+        """Run both directions through all layers.
+
+        The backward direction reads from the last word to the first. In pre-training the two directions read
+        different windows, which is why they have an argument each.
+
+        Args:
+            forward_vectors, backward_vectors: Token vectors, (B, T, P); the same tensor for ordinary sentences.
+            mask: True for real words, (B, T); None where all are.
+            state: Carried states; None starts from zeros.
+        Returns: (forward, backward) outputs of each layer, (B, T, P), and the states after the batch.
+        """
+        outputs, hiddens, cells = [], [], []
+        forward_outputs, backward_outputs = forward_vectors, backward_vectors
+        for index, layer in enumerate(self.layers):
+            hidden, cell = (None, None) if state is None else (state.hidden[:, index], state.cell[:, index])
+            forward_outputs, backward_outputs, hidden, cell = layer(
+                forward_outputs, backward_outputs, mask, hidden, cell
+            )
+            outputs.append((forward_outputs, backward_outputs))
+            hiddens.append(hidden)
+            cells.append(cell)
+        outputs[-1] = tuple(self.output_dropout(output) for output in outputs[-1])
+        return outputs, ElmoState(hidden=torch.stack(hiddens, dim=1), cell=torch.stack(cells, dim=1))
+
+
+class ElmoScalarMix(nn.Module):
+    """gamma * sum_j softmax(w)_j h_j (Peters et al. 2018, sec. 3.2, equation 1)."""
+
+    # Keeps the old implementations' numbers where a layer has no variance.
+    variance_floor = 1e-12
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(config.num_hidden_layers + 1))
+        self.scale = nn.Parameter(torch.empty(1))
+        self.normalization = config.mix_normalization
+
+    def forward(self, layers: list[Tensor], mask: Tensor) -> Tensor:
+        """Mix L + 1 layers, each (B, T, D), with mask (B, T) into (B, T, D); zero where masked."""
+        shares = torch.softmax(self.weight, dim=0)
+        mixed = sum(share * self._normalize(layer, mask) for share, layer in zip(shares, layers, strict=True))
+        return torch.where(mask.unsqueeze(-1), self.scale * mixed, 0.0)
+
+    def _normalize(self, layer: Tensor, mask: Tensor) -> Tensor:
+        if self.normalization == "none":
+            return layer
+        if self.normalization == "word":
+            variance, mean = torch.var_mean(layer, dim=-1, keepdim=True, correction=0)
+            return (layer - mean) * torch.rsqrt(variance + self.variance_floor)
+        real = mask.unsqueeze(-1).to(layer.dtype)
+        count = (real.sum() * layer.shape[-1]).clamp(min=1)
+        mean = (layer * real).sum() / count
+        variance = ((layer - mean) * real).square().sum() / count
+        return (layer - mean) * torch.rsqrt(variance + self.variance_floor)

@@ -1,0 +1,103 @@
+"""The projected LSTM scan: one direction of the recurrence, with state, clipping and masks.
+
+Letters in shapes: B sentences, T words, P projection, H cell.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class ProjectedLSTMWeights(NamedTuple):
+    """The weights of one direction of one layer; the rows of the first three hold the gates in the order i, f, g, o."""
+
+    input: Tensor  # (4H, P)
+    recurrent: Tensor  # (4H, P)
+    bias: Tensor  # (4H,), the forget gate's constant included
+    projection: Tensor  # (P, H)
+
+
+def scan_projected_lstm(
+    inputs: Tensor,
+    mask: Tensor | None,
+    weights: ProjectedLSTMWeights,
+    state: tuple[Tensor, Tensor] | None = None,
+    *,
+    cell_clip: float | None = None,
+    projection_clip: float | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Run one direction of a projected LSTM over a padded batch (Sak et al. 2014; Peters et al. 2018, sec. 3.1).
+
+    A step is c = sigmoid(f) c + sigmoid(i) tanh(g), clipped to +-cell_clip before the output tanh, and
+    h = W (sigmoid(o) tanh(c)), clipped to +-projection_clip. Masked words neither change the state nor give output, so
+    the side and the amount of padding do not matter.
+
+    Args:
+        inputs: Word vectors, (B, T, P).
+        mask: True for real words, (B, T); None where all are.
+        weights: The direction's weights.
+        state: Carried (hidden (B, P), cell (B, H)); None starts from zeros.
+        cell_clip: Bound on |cell| after each step; None disables it.
+        projection_clip: Bound on |hidden| after each step; None disables it.
+        reverse: Read from the last word to the first.
+    Returns: Outputs (B, T, P), zero where masked, and the state after each row's last word read.
+    Raises: ValueError naming the axis and both sizes when shapes disagree.
+    """
+    batch_size, length, projection_size = inputs.shape
+    cell_size = weights.projection.shape[1]
+    _check_shapes(inputs, mask, weights, state)
+    # The inputs of all steps go through one matrix product; only the recurrent one has to wait for its step.
+    input_gates = F.linear(inputs, weights.input, weights.bias)
+    if state is None:
+        hidden = inputs.new_zeros(batch_size, projection_size)
+        cell = inputs.new_zeros(batch_size, cell_size)
+    else:
+        hidden, cell = state
+    steps = mask.unsqueeze(-1).unbind(1) if mask is not None else None
+    outputs: list[Tensor] = [hidden] * length
+    for step in reversed(range(length)) if reverse else range(length):
+        gates = input_gates[:, step] + F.linear(hidden, weights.recurrent)
+        input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
+        new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
+        if cell_clip is not None:
+            new_cell = new_cell.clamp(-cell_clip, cell_clip)
+        new_hidden = F.linear(torch.sigmoid(output_gate) * torch.tanh(new_cell), weights.projection)
+        if projection_clip is not None:
+            new_hidden = new_hidden.clamp(-projection_clip, projection_clip)
+        if steps is None:
+            outputs[step] = hidden = new_hidden
+            cell = new_cell
+        else:
+            outputs[step] = torch.where(steps[step], new_hidden, 0.0)
+            hidden = torch.where(steps[step], new_hidden, hidden)
+            cell = torch.where(steps[step], new_cell, cell)
+    return torch.stack(outputs, dim=1), (hidden, cell)
+
+
+def _check_shapes(
+    inputs: Tensor, mask: Tensor | None, weights: ProjectedLSTMWeights, state: tuple[Tensor, Tensor] | None
+) -> None:
+    batch_size, length, projection_size = inputs.shape
+    cell_size = weights.projection.shape[1]
+    pairs = [
+        ("weights.input", weights.input.shape, (4 * cell_size, projection_size)),
+        ("weights.recurrent", weights.recurrent.shape, (4 * cell_size, projection_size)),
+        ("weights.bias", weights.bias.shape, (4 * cell_size,)),
+        ("weights.projection", weights.projection.shape, (projection_size, cell_size)),
+    ]
+    if mask is not None:
+        pairs.append(("mask", mask.shape, (batch_size, length)))
+    if state is not None:
+        pairs.append(("state hidden", state[0].shape, (batch_size, projection_size)))
+        pairs.append(("state cell", state[1].shape, (batch_size, cell_size)))
+    for name, found, wanted in pairs:
+        if tuple(found) != tuple(wanted):
+            raise ValueError(
+                f"{name} has the shape {tuple(found)}, but inputs of shape {tuple(inputs.shape)} with cells of size "
+                f"{cell_size} want {tuple(wanted)}."
+            )

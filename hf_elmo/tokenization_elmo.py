@@ -1,0 +1,591 @@
+"""ElmoCharTokenizer: text or words in, one row of character ids a word out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import regex
+from transformers import AddedToken, BatchEncoding, PreTrainedTokenizer
+from transformers.tokenization_utils_base import CharSpan, TokenSpan, TruncationStrategy
+from transformers.utils import PaddingStrategy, is_torch_tensor, to_py_obj
+
+from .characters_elmo import (
+    BEGIN_SENTENCE,
+    BOS_TOKEN,
+    END_SENTENCE,
+    EOS_TOKEN,
+    NO_WORD,
+    NUM_CHARACTERS,
+    PAD_TOKEN,
+    character_vocabulary,
+    decode_row,
+    encode_word,
+    is_marker_row,
+)
+
+# Combining marks belong to the letter before them: without \p{M} most words of Hindi or Thai would fall apart.
+_PRE_TOKENIZERS = {
+    "whitespace": regex.compile(r"\S+"),
+    "punctuation": regex.compile(r"[\p{L}\p{M}\p{N}_]+|[^\s\p{L}\p{M}\p{N}_]"),
+}
+
+
+class _RowTable:
+    """The rows of the words seen so far: making a row costs far more than looking it up."""
+
+    max_words = 100_000
+
+    def __init__(self, width: int):
+        self.width = width
+        self._clear()
+
+    def _clear(self) -> None:
+        # Place 0 holds the row of zeros, "no word here".
+        self._places: dict[str | None, int] = {None: 0}
+        self._rows = np.zeros((1024, self.width), dtype=np.int64)
+
+    def rows(self, words: Sequence[str | None]) -> np.ndarray:
+        """The rows of `words`, (len(words), C); None stands for no word."""
+        places = self._places
+        new = [word for word in dict.fromkeys(words) if word not in places]
+        if new:
+            if len(places) + len(new) > self.max_words:
+                self._clear()
+                places = self._places
+                new = [word for word in dict.fromkeys(words) if word not in places]
+            while len(places) + len(new) > len(self._rows):
+                self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+            for word in new:
+                self._rows[len(places)] = encode_word(word, self.width)
+                places[word] = len(places)
+        return self._rows[np.fromiter((places[word] for word in words), dtype=np.intp, count=len(words))]
+
+
+@dataclass(slots=True)
+class WordEncoding:
+    """One encoded sentence: which word and which characters of the text each row stands for.
+
+    Has what `BatchEncoding` asks of a `tokenizers.Encoding`.
+    """
+
+    tokens: list[str]
+    word_ids: list[int | None]
+    offsets: list[tuple[int, int]]
+    n_sequences: int = 1
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def sequence_ids(self) -> list[int | None]:
+        return [None if word is None else 0 for word in self.word_ids]
+
+    @property
+    def special_tokens_mask(self) -> list[int]:
+        return [int(word is None) for word in self.word_ids]
+
+    def token_to_sequence(self, token_index: int) -> int | None:
+        return self.sequence_ids[token_index]
+
+    def token_to_word(self, token_index: int) -> int | None:
+        return self.word_ids[token_index]
+
+    def token_to_chars(self, token_index: int) -> CharSpan | None:
+        return None if self.word_ids[token_index] is None else CharSpan(*self.offsets[token_index])
+
+    def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> TokenSpan | None:
+        if word_index not in self.word_ids:
+            return None
+        token = self.word_ids.index(word_index)
+        return TokenSpan(token, token + 1)
+
+    def word_to_chars(self, word_index: int, sequence_index: int = 0) -> CharSpan | None:
+        span = self.word_to_tokens(word_index)
+        return None if span is None else self.token_to_chars(span.start)
+
+    def char_to_token(self, char_index: int, sequence_index: int = 0) -> int | None:
+        for token, (word, (start, end)) in enumerate(zip(self.word_ids, self.offsets, strict=True)):
+            if word is not None and start <= char_index < end:
+                return token
+        return None
+
+    def char_to_word(self, char_index: int, sequence_index: int = 0) -> int | None:
+        token = self.char_to_token(char_index)
+        return None if token is None else self.word_ids[token]
+
+    def padded(self, amount: int, side: str) -> WordEncoding:
+        """This sentence with `amount` places of padding on one side."""
+        parts = ([""] * amount, [None] * amount, [(0, 0)] * amount)
+        mine = (self.tokens, self.word_ids, self.offsets)
+        if side == "left":
+            return WordEncoding(*(padding + values for padding, values in zip(parts, mine, strict=True)))
+        return WordEncoding(*(values + padding for padding, values in zip(parts, mine, strict=True)))
+
+
+class ElmoCharTokenizer(PreTrainedTokenizer):
+    """Turns sentences into rows of character ids, one row a word, for the ELMo models.
+
+    `input_ids` is one level deeper than with other tokenizers: (sentences, words, characters). Everything else is one
+    entry a word. The sentence markers `<S>` and `</S>` are added around each sentence as BERT's are. There is no word
+    vocabulary and no unknown word: every string has a row (see `characters_elmo.encode_word`).
+
+    Args:
+        pre_tokenizer: How raw text is cut into words: "whitespace", or "punctuation" (runs of letters, digits and
+            their combining marks; every other character that is not white space stands alone). Saved with the
+            tokenizer, so that a checkpoint knows how its text was cut. Lists of words are never cut further.
+        max_characters_per_word: Width C of a row; longer words are cut to C - 2 bytes.
+        do_lower_case: Whether words are lower-cased before their characters are read.
+
+    Raises: ValueError or TypeError naming the argument, the value got and the value wanted.
+    """
+
+    _auto_class = "AutoTokenizer"
+    model_input_names = ["input_ids", "attention_mask"]
+
+    def __init__(
+        self,
+        pre_tokenizer: str = "whitespace",
+        max_characters_per_word: int = 50,
+        do_lower_case: bool = False,
+        bos_token: str = BOS_TOKEN,
+        eos_token: str = EOS_TOKEN,
+        pad_token: str = PAD_TOKEN,
+        **kwargs: Any,
+    ):
+        if pre_tokenizer not in _PRE_TOKENIZERS:
+            raise ValueError(f"pre_tokenizer is {pre_tokenizer!r}; it must be one of {sorted(_PRE_TOKENIZERS)}.")
+        if not isinstance(max_characters_per_word, int) or max_characters_per_word < 3:
+            raise ValueError(
+                f"max_characters_per_word is {max_characters_per_word!r}; it must be an integer >= 3: two places go to "
+                "the begin- and end-of-word marks."
+            )
+        for name, value, wanted in (
+            ("bos_token", bos_token, BOS_TOKEN),
+            ("eos_token", eos_token, EOS_TOKEN),
+            ("pad_token", pad_token, PAD_TOKEN),
+        ):
+            if str(value) != wanted:
+                raise ValueError(f"{name} is {str(value)!r}; the character scheme fixes it to {wanted!r}.")
+        self.pre_tokenizer = pre_tokenizer
+        self.max_characters_per_word = max_characters_per_word
+        self.do_lower_case = do_lower_case
+        self._table = _RowTable(max_characters_per_word)
+        super().__init__(
+            pre_tokenizer=pre_tokenizer,
+            max_characters_per_word=max_characters_per_word,
+            do_lower_case=do_lower_case,
+            bos_token=bos_token,
+            eos_token=eos_token,
+            pad_token=pad_token,
+            **kwargs,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The table only holds what can be made again, and datasets takes the pickle for a fingerprint.
+        return {name: value for name, value in self.__dict__.items() if name != "_table"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._table = _RowTable(self.max_characters_per_word)
+
+    # What it knows
+
+    @property
+    def is_fast(self) -> bool:
+        """True: encodings carry offsets and word ids, which is what transformers means by fast."""
+        return True
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of character ids, the padding id 0 included."""
+        return NUM_CHARACTERS
+
+    def get_vocab(self) -> dict[str, int]:
+        """The names of the character ids."""
+        return character_vocabulary()
+
+    @property
+    def pad_token_id(self) -> int:
+        """0: a row of zeros is no word."""
+        return NO_WORD
+
+    @property
+    def bos_token_id(self) -> int:
+        """The character id inside the row of `<S>`."""
+        return BEGIN_SENTENCE
+
+    @property
+    def eos_token_id(self) -> int:
+        """The character id inside the row of `</S>`."""
+        return END_SENTENCE
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        return [BEGIN_SENTENCE, END_SENTENCE, NO_WORD]
+
+    def _add_tokens(self, new_tokens: list[str] | list[AddedToken], special_tokens: bool = False) -> int:
+        known = self.get_vocab()
+        unknown = [str(token) for token in new_tokens or [] if str(token) not in known]
+        if unknown:
+            raise ValueError(
+                f"new_tokens holds {unknown[:3]}; ElmoCharTokenizer has no word vocabulary to add to, and needs none: "
+                "every string already has its row of characters."
+            )
+        return super()._add_tokens(new_tokens, special_tokens=special_tokens)
+
+    # Text to words, words to rows
+
+    def tokenize(self, text: str, **kwargs: Any) -> list[str]:
+        """Cut a text into its words."""
+        if not isinstance(text, str):
+            raise TypeError(f"text is a {type(text).__name__}; tokenize takes a string.")
+        return _PRE_TOKENIZERS[self.pre_tokenizer].findall(text)
+
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> list[int] | list[list[int]]:
+        """The row of a word, C ids, or the rows of a list of words."""
+        if isinstance(tokens, str):
+            return self._rows([tokens])[0].tolist()
+        return self._rows(list(tokens)).tolist()
+
+    def convert_ids_to_tokens(
+        self, ids: int | Sequence[int] | Sequence[Sequence[int]], skip_special_tokens: bool = False
+    ) -> str | list[str]:
+        """The word of a row, or the words of a list of rows (without padding); of a single id, its character's name."""
+        ids = to_py_obj(ids)
+        if isinstance(ids, int):
+            return next(name for name, index in self.get_vocab().items() if index == ids)
+        if ids and isinstance(ids[0], int):
+            return decode_row(ids)
+        return [decode_row(row) for row in ids if any(row) and not (skip_special_tokens and is_marker_row(row))]
+
+    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
+        """Words joined by spaces."""
+        return " ".join(tokens)
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> str | list[str]:
+        """Turn rows back into their words, joined by spaces; a batch of sentences gives a list of strings.
+
+        Args:
+            token_ids: (T, C) or (B, T, C) character ids, as lists, arrays or a tensor.
+            skip_special_tokens: Whether to leave out `<S>` and `</S>`. Padding is always left out.
+        """
+        token_ids = to_py_obj(token_ids)
+        if _nesting(token_ids) == 3:
+            return [self.decode(sentence, skip_special_tokens=skip_special_tokens) for sentence in token_ids]
+        if token_ids and isinstance(token_ids[0], int):
+            token_ids = [token_ids]
+        return self.convert_tokens_to_string(
+            self.convert_ids_to_tokens(token_ids, skip_special_tokens=skip_special_tokens)
+        )
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        return 2
+
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: list[list[int]], token_ids_1: list[list[int]] | None = None
+    ) -> list[list[int]]:
+        """Rows of a sentence with the rows of its markers around them."""
+        _refuse_pair(token_ids_1)
+        return [self.convert_tokens_to_ids(BOS_TOKEN), *token_ids_0, self.convert_tokens_to_ids(EOS_TOKEN)]
+
+    def get_special_tokens_mask(
+        self,
+        token_ids_0: list[list[int]],
+        token_ids_1: list[list[int]] | None = None,
+        already_has_special_tokens: bool = False,
+    ) -> list[int]:
+        """1 for markers and padding, 0 for words."""
+        _refuse_pair(token_ids_1)
+        if already_has_special_tokens:
+            return [int(is_marker_row(row) or not any(row)) for row in to_py_obj(token_ids_0)]
+        return [1, *[0] * len(token_ids_0), 1]
+
+    def _rows(self, words: Sequence[str | None]) -> np.ndarray:
+        if self.do_lower_case:
+            markers = (BOS_TOKEN, EOS_TOKEN)
+            words = [word if word is None or word in markers else word.lower() for word in words]
+        return self._table.rows(words)
+
+    # Encoding
+
+    def _encode_plus(
+        self,
+        text: Any,
+        text_pair: Any = None,
+        add_special_tokens: bool = True,
+        padding_strategy: PaddingStrategy = PaddingStrategy.DO_NOT_PAD,
+        truncation_strategy: TruncationStrategy = TruncationStrategy.DO_NOT_TRUNCATE,
+        max_length: int | None = None,
+        stride: int = 0,
+        is_split_into_words: bool = False,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_tensors: str | None = None,
+        return_token_type_ids: bool | None = None,
+        return_attention_mask: bool | None = None,
+        return_overflowing_tokens: bool = False,
+        return_special_tokens_mask: bool = False,
+        return_offsets_mapping: bool = False,
+        return_length: bool = False,
+        **kwargs: Any,
+    ) -> BatchEncoding:
+        _refuse_pair(text_pair)
+        sentences, is_batch = _as_batch(text, is_split_into_words)
+        markers = 2 if add_special_tokens else 0
+        limit = None
+        if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
+            if max_length <= markers:
+                raise ValueError(f"max_length is {max_length}; with {markers} sentence markers it must be > {markers}.")
+            limit = max_length - markers
+        encodings, samples = [], []
+        for sample, sentence in enumerate(sentences):
+            encoding = self._encode_sentence(sentence)
+            windows = _truncate(encoding, limit, stride, self.truncation_side, return_overflowing_tokens)
+            encodings.extend(_with_markers(window) if add_special_tokens else window for window in windows)
+            samples.extend([sample] * len(windows))
+        lengths = [len(encoding) for encoding in encodings]
+        width = _padded_length(lengths, padding_strategy, max_length, pad_to_multiple_of)
+        if width is not None:
+            side = padding_side or self.padding_side
+            encodings = [encoding.padded(max(0, width - len(encoding)), side) for encoding in encodings]
+        elif return_tensors is not None and len(set(lengths)) > 1:
+            raise ValueError(
+                f"return_tensors={return_tensors!r} wants sentences of one length, but these have from {min(lengths)} "
+                f"to {max(lengths)} words (markers included); add padding=True."
+            )
+        if return_tensors is not None and not encodings:
+            raise ValueError("text is an empty batch: there is nothing to make tensors of. Leave empty batches out.")
+        data = self._batch_data(encodings, lengths, side=padding_side or self.padding_side)
+        wanted = {
+            "input_ids": True,
+            "token_type_ids": bool(return_token_type_ids),
+            "attention_mask": return_attention_mask is not False,
+            "special_tokens_mask": return_special_tokens_mask,
+            "offset_mapping": return_offsets_mapping,
+            "length": return_length,
+        }
+        data = {key: data[key] for key, is_wanted in wanted.items() if is_wanted}
+        if return_overflowing_tokens:
+            data["overflow_to_sample_mapping"] = samples
+            is_batch = True
+        if return_tensors is None and not is_batch:
+            data = {key: value[0] for key, value in data.items()}
+        if return_tensors is not None:
+            # transformers' conversion walks nested lists one by one; an array is taken as it is.
+            data = {key: np.asarray(value) for key, value in data.items()}
+        elif not isinstance(data["input_ids"], list):
+            data["input_ids"] = data["input_ids"].tolist()
+        return _batch_encoding(data, encodings, return_tensors)
+
+    def _encode_sentence(self, sentence: str | list[str]) -> WordEncoding:
+        if isinstance(sentence, str):
+            spans = [match.span() for match in _PRE_TOKENIZERS[self.pre_tokenizer].finditer(sentence)]
+            words = [sentence[start:end] for start, end in spans]
+        else:
+            words = sentence
+            spans = [(0, len(word)) for word in words]
+        return WordEncoding(list(words), list(range(len(words))), spans)
+
+    def _batch_data(self, encodings: list[WordEncoding], lengths: list[int], side: str) -> dict[str, Any]:
+        """Everything a caller may ask for, one entry a sentence."""
+        words = [
+            None if word_id is None and token == "" else token
+            for encoding in encodings
+            for token, word_id in zip(encoding.tokens, encoding.word_ids, strict=True)
+        ]
+        ends = np.cumsum([len(encoding) for encoding in encodings], dtype=np.intp)
+        rows = np.split(self._rows(words), ends[:-1]) if encodings else []
+        attention_mask = []
+        for encoding, length in zip(encodings, lengths, strict=True):
+            padding = [0] * (len(encoding) - length)
+            attention_mask.append(padding + [1] * length if side == "left" else [1] * length + padding)
+        return {
+            "input_ids": [sentence.tolist() for sentence in rows] if len(set(map(len, rows))) > 1 else _stack(rows),
+            "token_type_ids": [[0] * len(encoding) for encoding in encodings],
+            "attention_mask": attention_mask,
+            "special_tokens_mask": [encoding.special_tokens_mask for encoding in encodings],
+            "offset_mapping": [encoding.offsets for encoding in encodings],
+            "length": [len(encoding) for encoding in encodings],
+        }
+
+    def pad(
+        self,
+        encoded_inputs: Any,
+        padding: bool | str | PaddingStrategy = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_attention_mask: bool | None = None,
+        return_tensors: str | None = None,
+        verbose: bool = True,
+    ) -> BatchEncoding:
+        """Pad one encoded sentence or a batch of them; as transformers' own, for rows.
+
+        Args:
+            encoded_inputs: An encoding, a dict of lists, or a list of dicts as a data collator gets them. Entries other
+                than the tokenizer's own pass through unchanged.
+            padding: True or "longest", "max_length", or False.
+            max_length: Length in words for padding="max_length".
+            pad_to_multiple_of: Lengths are rounded up to a multiple of this.
+            padding_side: "left" or "right"; None takes the tokenizer's.
+            return_attention_mask: False leaves the attention mask out.
+            return_tensors: "pt", "np" or None for lists.
+        """
+        features = encoded_inputs
+        if isinstance(features, (list, tuple)) and features and isinstance(features[0], Mapping):
+            features = {key: [feature[key] for feature in features] for key in features[0]}
+        if not isinstance(features, Mapping) or "input_ids" not in features:
+            found = list(features) if isinstance(features, Mapping) else type(features).__name__
+            raise ValueError(f"encoded_inputs holds {found}; wanted the tokenizer's output with 'input_ids' in it.")
+        features = dict(features)
+        ids = features["input_ids"]
+        if return_tensors is None and len(ids):
+            first = ids if is_torch_tensor(ids) or isinstance(ids, np.ndarray) else ids[0]
+            return_tensors = "pt" if is_torch_tensor(first) else "np" if isinstance(first, np.ndarray) else None
+        features = {key: to_py_obj(value) if key != "input_ids" else value for key, value in features.items()}
+        is_batch = _nesting(ids) == 3 or (len(ids) > 0 and len(ids[0]) == 0)
+        if not is_batch:
+            features = {key: [value] for key, value in features.items()}
+        sentences = [
+            np.asarray(sentence, dtype=np.int64).reshape(-1, self.max_characters_per_word)
+            for sentence in features["input_ids"]
+        ]
+        lengths = [len(sentence) for sentence in sentences]
+        strategy, _, max_length, _ = self._get_padding_truncation_strategies(
+            padding=padding, max_length=max_length, pad_to_multiple_of=pad_to_multiple_of, verbose=verbose
+        )
+        width = _padded_length(lengths, strategy, max_length, pad_to_multiple_of)
+        side = padding_side or self.padding_side
+        if return_attention_mask is not False and "attention_mask" not in features:
+            features["attention_mask"] = [[1] * length for length in lengths]
+        if width is not None:
+            sentences = [_pad_array(sentence, width, side) for sentence in sentences]
+            for key, filler in (("attention_mask", 0), ("token_type_ids", 0), ("special_tokens_mask", 1)):
+                if key in features:
+                    features[key] = [_pad_list(list(values), filler, width, side) for values in features[key]]
+        features["input_ids"] = sentences
+        if return_tensors is not None:
+            features["input_ids"] = _stack(sentences)
+        else:
+            features["input_ids"] = [sentence.tolist() for sentence in sentences]
+            if not is_batch:
+                features = {key: value[0] for key, value in features.items()}
+        if return_attention_mask is False:
+            features.pop("attention_mask", None)
+        if return_tensors is not None and not is_batch:
+            features = {key: np.asarray(value)[0] for key, value in features.items()}
+        return BatchEncoding(features, tensor_type=return_tensors)
+
+
+def _refuse_pair(pair: Any) -> None:
+    if pair is not None:
+        raise ValueError(
+            "text_pair was given; ELMo reads one sentence a row. Encode the second sentences in a call of their own."
+        )
+
+
+def _as_batch(text: Any, is_split_into_words: bool) -> tuple[list[Any], bool]:
+    """The sentences of a tokenizer call, and whether it was a batch."""
+    if isinstance(text, str):
+        if is_split_into_words:
+            raise TypeError(
+                "text is a string but is_split_into_words=True; give a list of words, or leave the flag out."
+            )
+        return [text], False
+    if not isinstance(text, (list, tuple)) and not hasattr(text, "__len__"):
+        raise TypeError(f"text is a {type(text).__name__}; wanted a string or a list.")
+    text = list(text)
+    if not is_split_into_words:
+        for position, sentence in enumerate(text):
+            if not isinstance(sentence, str):
+                raise TypeError(
+                    f"text[{position}] is a {type(sentence).__name__}; wanted a string. For sentences that are lists "
+                    "of words, pass is_split_into_words=True."
+                )
+        return text, True
+    is_batch = bool(text) and not isinstance(text[0], str)
+    sentences = text if is_batch else [text]
+    for position, sentence in enumerate(sentences):
+        if isinstance(sentence, str) or not hasattr(sentence, "__len__"):
+            raise TypeError(
+                f"text[{position}] is a {type(sentence).__name__}; wanted a list of words, as its mates are."
+            )
+        for place, word in enumerate(sentence):
+            if not isinstance(word, str):
+                where = f"text[{position}][{place}]" if is_batch else f"text[{place}]"
+                raise TypeError(f"{where} is a {type(word).__name__}; words are strings.")
+    return [list(sentence) for sentence in sentences], is_batch
+
+
+def _truncate(
+    encoding: WordEncoding, limit: int | None, stride: int, side: str, with_overflow: bool
+) -> list[WordEncoding]:
+    """The sentence cut to `limit` words; with overflow, every window of that many, `stride` words shared."""
+    count = len(encoding)
+    if limit is None or count <= limit:
+        return [encoding]
+    if with_overflow and stride >= limit:
+        raise ValueError(f"stride is {stride}; it must be less than the {limit} words that fit in a window.")
+    starts = range(0, count - stride, limit - stride) if with_overflow else [0]
+    cuts = [slice(start, min(start + limit, count)) for start in starts]
+    if side == "left":
+        cuts = [slice(count - cut.stop, count - cut.start) for cut in cuts]
+    return [WordEncoding(encoding.tokens[cut], encoding.word_ids[cut], encoding.offsets[cut]) for cut in cuts]
+
+
+def _with_markers(encoding: WordEncoding) -> WordEncoding:
+    return WordEncoding(
+        [BOS_TOKEN, *encoding.tokens, EOS_TOKEN], [None, *encoding.word_ids, None], [(0, 0), *encoding.offsets, (0, 0)]
+    )
+
+
+def _padded_length(
+    lengths: list[int], strategy: PaddingStrategy, max_length: int | None, pad_to_multiple_of: int | None
+) -> int | None:
+    """The length in words that every sentence is padded to; None without padding."""
+    if strategy == PaddingStrategy.DO_NOT_PAD or not lengths:
+        return None
+    width = max_length if strategy == PaddingStrategy.MAX_LENGTH and max_length is not None else max(lengths)
+    if pad_to_multiple_of:
+        width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
+    return width
+
+
+def _pad_array(sentence: np.ndarray, width: int, side: str) -> np.ndarray:
+    amount = max(0, width - len(sentence))
+    return np.pad(sentence, ((amount, 0) if side == "left" else (0, amount), (0, 0)))
+
+
+def _pad_list(values: list[int], filler: int, width: int, side: str) -> list[int]:
+    padding = [filler] * (width - len(values))
+    return padding + values if side == "left" else values + padding
+
+
+def _stack(sentences: list[np.ndarray]) -> Any:
+    lengths = sorted(set(map(len, sentences)))
+    if len(lengths) > 1:
+        raise ValueError(
+            f"input_ids holds sentences of {lengths[0]} to {lengths[-1]} words; tensors want padding=True."
+        )
+    return np.stack(sentences) if sentences else []
+
+
+def _nesting(values: Any) -> int:
+    """How deep a list, array or tensor of ids is nested; 3 for a batch of sentences of rows."""
+    if hasattr(values, "ndim"):
+        return values.ndim
+    if isinstance(values, (list, tuple)):
+        return 1 + max((_nesting(value) for value in values[:1]), default=0)
+    return 0
+
+
+def _batch_encoding(data: dict[str, Any], encodings: list[WordEncoding], return_tensors: str | None) -> BatchEncoding:
+    """A BatchEncoding that also answers word_ids(), char_to_token() and their like."""
+    if str(getattr(return_tensors, "value", return_tensors)) == "pt":
+        import torch
+
+        data = {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in data.items()}
+    return BatchEncoding(data, encoding=encodings, tensor_type=return_tensors, n_sequences=1)

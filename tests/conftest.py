@@ -1,0 +1,58 @@
+"""Settings and fixtures shared by all tests: offline, on two threads, and with models small enough to be quick."""
+
+import os
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_DATASETS_OFFLINE"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+import torch
+from hypothesis import settings
+
+from hf_elmo import ElmoCharTokenizer, ElmoConfig
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("HF_ELMO_DATA", ROOT.parent / "shared" / "data"))
+
+# The same examples every time: a test that fails now and then helps nobody.
+settings.register_profile("hf_elmo", derandomize=True, deadline=None)
+settings.load_profile("hf_elmo")
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def tokenizer() -> ElmoCharTokenizer:
+    return ElmoCharTokenizer()
+
+
+@pytest.fixture
+def tiny_config() -> ElmoConfig:
+    return make_tiny_config()
+
+
+def make_tiny_config(**overrides) -> ElmoConfig:
+    """A config of odd sizes, so that no two axes can be mixed up unnoticed."""
+    return ElmoConfig(
+        **{
+            "character_embedding_size": 4,
+            "filters": [[1, 3], [2, 5], [3, 6]],
+            "num_highway_layers": 1,
+            "projection_size": 6,
+            "cell_size": 10,
+            **overrides,
+        }
+    )
+
+
+def shared_data(name: str) -> Path:
+    """A file or folder of the real data, or a skip that says what is missing."""
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{path} is absent; set HF_ELMO_DATA to the folder that holds {name}")
+    return path
