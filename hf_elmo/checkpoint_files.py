@@ -40,7 +40,8 @@ def written_aside(directory: str | os.PathLike, overwrite: bool = False) -> Iter
         overwrite: Whether it may replace a full directory.
     Raises: FileExistsError as `check_output_directory`.
     """
-    target = check_output_directory(directory, overwrite).absolute()
+    # Through a link to the directory it names: renaming the link itself would leave the old one where it is.
+    target = check_output_directory(directory, overwrite).resolve()
     aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
     try:
         yield aside

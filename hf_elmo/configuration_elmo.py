@@ -22,7 +22,10 @@ _TRANSFORMERS_KEYS = frozenset(
     {
         "attn_implementation",
         "auto_map",
+        # Trainer copies these two from the tokenizer.
+        "bos_token_id",
         "custom_pipelines",
+        "eos_token_id",
         "experts_implementation",
         "finetuning_task",
         "is_heterogeneous",
@@ -39,6 +42,9 @@ _TRANSFORMERS_KEYS = frozenset(
         "use_cache",
     }
 )
+
+# (given, derived): a new value for the first makes a saved value of the second stale.
+_DERIVED_FIELDS = (("projection_size", "hidden_size"), ("id2label", "label2id"), ("label2id", "id2label"))
 
 # The character n-gram widths of the released models and the number of filters of each (Peters et al. 2018).
 _PUBLISHED_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
@@ -81,8 +87,9 @@ class ElmoConfig(PreTrainedConfig):
         pad_token_id: Character id of "no word here"; always 0.
 
     Raises:
-        ValueError: A key is unknown (the nearest valid name is given) or fields contradict one another.
-        huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range.
+        ValueError: A key is unknown (the nearest valid name is given).
+        huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range, or fields
+            contradict one another.
     """
 
     model_type = "elmo"
@@ -122,6 +129,8 @@ class ElmoConfig(PreTrainedConfig):
         if self.hidden_size is None:
             self.hidden_size = 2 * self.projection_size
         kwargs.setdefault("auto_map", dict(AUTO_MAP))
+        if self.id2label is None and self.label2id is not None:
+            self.id2label = {index: label for label, index in self.label2id.items()}
         super().__post_init__(**kwargs)
         if self.id2label is not None and (self.label2id is None or len(self.label2id) != len(self.id2label)):
             self.label2id = {label: index for index, label in self.id2label.items()}
@@ -143,11 +152,15 @@ class ElmoConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
+        own = {field.name for field in fields(cls)}
         # transformers drops a key it does not know here without a word; only Auto classes have use for the rest.
         if not kwargs.get("return_unused_kwargs", False):
-            known = {field.name for field in fields(cls)} | _TRANSFORMERS_KEYS | {"return_unused_kwargs", "dtype"}
-            _reject_unknown_keys({key: None for key in kwargs if not key.startswith("_")}, valid=known)
-        return super().from_dict(config_dict, **kwargs)
+            _reject_unknown_keys(kwargs, valid=own | _TRANSFORMERS_KEYS | {"return_unused_kwargs"})
+        # transformers would set these on the finished config, past every check and beside what is derived from them.
+        changes = {name: kwargs.pop(name) for name in own & kwargs.keys() if name != "dtype"}
+        stale = {derived for given, derived in _DERIVED_FIELDS if given in changes}
+        kept = {name: value for name, value in config_dict.items() if name not in stale}
+        return super().from_dict({**kept, **changes}, **kwargs)
 
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
         # The code files are written beside the weights, so the references must be to them, not to wherever

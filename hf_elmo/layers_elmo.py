@@ -228,11 +228,13 @@ class ElmoScalarMix(nn.Module):
     def _normalize(self, layer: Tensor, mask: Tensor) -> Tensor:
         if self.normalization == "none":
             return layer
+        # Half precision holds neither the sums over a batch nor the floor.
+        vectors = layer.to(torch.promote_types(layer.dtype, torch.float32))
         if self.normalization == "word":
-            variance, mean = torch.var_mean(layer, dim=-1, keepdim=True, correction=0)
-            return (layer - mean) * torch.rsqrt(variance + self.variance_floor)
-        real = mask.unsqueeze(-1).to(layer.dtype)
-        count = (real.sum() * layer.shape[-1]).clamp(min=1)
-        mean = (layer * real).sum() / count
-        variance = ((layer - mean) * real).square().sum() / count
-        return (layer - mean) * torch.rsqrt(variance + self.variance_floor)
+            variance, mean = torch.var_mean(vectors, dim=-1, keepdim=True, correction=0)
+        else:
+            real = mask.unsqueeze(-1).to(vectors.dtype)
+            count = (real.sum() * vectors.shape[-1]).clamp(min=1)
+            mean = (vectors * real).sum() / count
+            variance = ((vectors - mean) * real).square().sum() / count
+        return ((vectors - mean) * torch.rsqrt(variance + self.variance_floor)).to(layer.dtype)

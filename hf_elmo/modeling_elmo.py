@@ -220,6 +220,9 @@ class ElmoModel(ElmoPreTrainedModel):
         real_vectors = self.token_encoder(input_ids[mask])
         vectors = real_vectors.new_zeros(*mask.shape, self.config.projection_size)
         vectors = vectors.masked_scatter(mask.unsqueeze(-1), real_vectors)
+        if state is not None:
+            # A state may come from a model in another precision.
+            state = ElmoState(hidden=state.hidden.to(vectors.dtype), cell=state.cell.to(vectors.dtype))
         outputs, state = self.bilm(vectors, vectors, None if bool(mask.all()) else mask, state)
         layers = [torch.cat([vectors, vectors], dim=-1)]
         layers.extend(torch.cat(directions, dim=-1) for directions in outputs)
@@ -237,7 +240,7 @@ class ElmoModel(ElmoPreTrainedModel):
             raise TypeError(
                 f"input_ids is a {type(input_ids).__name__}, not a tensor; tokenize with return_tensors='pt'."
             )
-        if input_ids.is_floating_point() or input_ids.dtype == torch.bool:
+        if input_ids.dtype not in (torch.int32, torch.int64):
             raise TypeError(f"input_ids has the dtype {input_ids.dtype}; character ids are integers (torch.long).")
         if input_ids.ndim != 3 or input_ids.shape[-1] != width:
             raise ValueError(
@@ -431,18 +434,20 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
 
 def _mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean cross entropy in nats over the labels that are not -100; zero, not nan, where there is none."""
+    labels = labels.long()
     total = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="sum")
     return total / (labels != IGNORED_LABEL).sum().clamp(min=1)
 
 
 def _check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
+        found = getattr(labels, "dtype", type(labels).__name__)
+        raise TypeError(f"labels is {found}; wanted an integer tensor (torch.long), one label a word.")
     if labels.shape != input_ids.shape[:2]:
         raise ValueError(
             f"labels has the shape {tuple(labels.shape)}; input_ids of shape {tuple(input_ids.shape)} want "
             f"{tuple(input_ids.shape[:2])}, one label a word, the sentence markers included (-100 there)."
         )
-    if labels.is_floating_point():
-        raise TypeError(f"labels has the dtype {labels.dtype}; labels are integers (torch.long).")
     if labels.device.type == "cpu":
         real = labels[labels != IGNORED_LABEL]
         if real.numel() and not 0 <= int(real.min()) <= int(real.max()) < num_classes:

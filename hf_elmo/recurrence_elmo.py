@@ -48,9 +48,9 @@ def scan_projected_lstm(
     Returns: Outputs (B, T, P), zero where masked, and the state after each row's last word read.
     Raises: ValueError naming the axis and both sizes when shapes disagree.
     """
+    _check_shapes(inputs, mask, weights, state)
     batch_size, length, projection_size = inputs.shape
     cell_size = weights.projection.shape[1]
-    _check_shapes(inputs, mask, weights, state)
     # The inputs of all steps go through one matrix product; only the recurrent one has to wait for its step.
     input_gates = F.linear(inputs, weights.input, weights.bias)
     if state is None:
@@ -82,6 +82,8 @@ def scan_projected_lstm(
 def _check_shapes(
     inputs: Tensor, mask: Tensor | None, weights: ProjectedLSTMWeights, state: tuple[Tensor, Tensor] | None
 ) -> None:
+    if inputs.ndim != 3 or inputs.shape[1] == 0:
+        raise ValueError(f"inputs has the shape {tuple(inputs.shape)}; wanted (sentences, words >= 1, projection).")
     batch_size, length, projection_size = inputs.shape
     cell_size = weights.projection.shape[1]
     pairs = [

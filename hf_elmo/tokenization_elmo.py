@@ -27,9 +27,10 @@ from .characters_elmo import (
 )
 
 # Combining marks belong to the letter before them: without \p{M} most words of Hindi or Thai would fall apart.
+# White space is that of str.split(), with which corpora are read; \s alone lacks four control characters of it.
 _PRE_TOKENIZERS = {
-    "whitespace": regex.compile(r"\S+"),
-    "punctuation": regex.compile(r"[\p{L}\p{M}\p{N}_]+|[^\s\p{L}\p{M}\p{N}_]"),
+    "whitespace": regex.compile(r"[^\s\x1c-\x1f]+"),
+    "punctuation": regex.compile(r"[\p{L}\p{M}\p{N}_]+|[^\s\x1c-\x1f\p{L}\p{M}\p{N}_]"),
 }
 
 
@@ -41,6 +42,10 @@ class _RowTable:
     def __init__(self, width: int):
         self.width = width
         self._clear()
+
+    def __reduce__(self) -> tuple[type[_RowTable], tuple[int]]:
+        # What it holds can be made again, and datasets takes the pickle of a tokenizer for its fingerprint.
+        return type(self), (self.width,)
 
     def _clear(self) -> None:
         # Place 0 holds the row of zeros, "no word here".
@@ -162,6 +167,8 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
                 f"max_characters_per_word is {max_characters_per_word!r}; it must be an integer >= 3: two places go to "
                 "the begin- and end-of-word marks."
             )
+        if not isinstance(do_lower_case, bool):
+            raise TypeError(f"do_lower_case is {do_lower_case!r}; it must be True or False.")
         for name, value, wanted in (
             ("bos_token", bos_token, BOS_TOKEN),
             ("eos_token", eos_token, EOS_TOKEN),
@@ -182,14 +189,6 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             pad_token=pad_token,
             **kwargs,
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The table only holds what can be made again, and datasets takes the pickle for a fingerprint.
-        return {name: value for name, value in self.__dict__.items() if name != "_table"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._table = _RowTable(self.max_characters_per_word)
 
     # What it knows
 
@@ -247,8 +246,8 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> list[int] | list[list[int]]:
         """The row of a word, C ids, or the rows of a list of words."""
         if isinstance(tokens, str):
-            return self._rows([tokens])[0].tolist()
-        return self._rows(list(tokens)).tolist()
+            return self.encode_words([tokens])[0].tolist()
+        return self.encode_words(list(tokens)).tolist()
 
     def convert_ids_to_tokens(
         self, ids: int | Sequence[int] | Sequence[Sequence[int]], skip_special_tokens: bool = False
@@ -256,6 +255,8 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         """The word of a row, or the words of a list of rows (without padding); of a single id, its character's name."""
         ids = to_py_obj(ids)
         if isinstance(ids, int):
+            if not 0 <= ids < NUM_CHARACTERS:
+                raise ValueError(f"ids is {ids}; character ids are 0 to {NUM_CHARACTERS - 1}.")
             return next(name for name, index in self.get_vocab().items() if index == ids)
         if ids and isinstance(ids[0], int):
             return decode_row(ids)
@@ -273,7 +274,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             skip_special_tokens: Whether to leave out `<S>` and `</S>`. Padding is always left out.
         """
         token_ids = to_py_obj(token_ids)
-        if _nesting(token_ids) == 3:
+        if _is_batch(token_ids):
             return [self.decode(sentence, skip_special_tokens=skip_special_tokens) for sentence in token_ids]
         if token_ids and isinstance(token_ids[0], int):
             token_ids = [token_ids]
@@ -303,7 +304,8 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             return [int(is_marker_row(row) or not any(row)) for row in to_py_obj(token_ids_0)]
         return [1, *[0] * len(token_ids_0), 1]
 
-    def _rows(self, words: Sequence[str | None]) -> np.ndarray:
+    def encode_words(self, words: Sequence[str | None]) -> np.ndarray:
+        """The rows of a list of words as one array, (len(words), C); None gives the row of zeros, "no word here"."""
         if self.do_lower_case:
             markers = (BOS_TOKEN, EOS_TOKEN)
             words = [word if word is None or word in markers else word.lower() for word in words]
@@ -333,6 +335,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         **kwargs: Any,
     ) -> BatchEncoding:
         _refuse_pair(text_pair)
+        side = _checked_side(padding_side or self.padding_side)
         sentences, is_batch = _as_batch(text, is_split_into_words)
         markers = 2 if add_special_tokens else 0
         limit = None
@@ -349,16 +352,15 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         lengths = [len(encoding) for encoding in encodings]
         width = _padded_length(lengths, padding_strategy, max_length, pad_to_multiple_of)
         if width is not None:
-            side = padding_side or self.padding_side
             encodings = [encoding.padded(max(0, width - len(encoding)), side) for encoding in encodings]
-        elif return_tensors is not None and len(set(lengths)) > 1:
+        if return_tensors is not None and len(set(map(len, encodings))) > 1:
             raise ValueError(
                 f"return_tensors={return_tensors!r} wants sentences of one length, but these have from {min(lengths)} "
-                f"to {max(lengths)} words (markers included); add padding=True."
+                f"to {max(lengths)} words (markers included); add padding=True, and truncation=True beside max_length."
             )
         if return_tensors is not None and not encodings:
             raise ValueError("text is an empty batch: there is nothing to make tensors of. Leave empty batches out.")
-        data = self._batch_data(encodings, lengths, side=padding_side or self.padding_side)
+        data = self._batch_data(encodings, lengths, side)
         wanted = {
             "input_ids": True,
             "token_type_ids": bool(return_token_type_ids),
@@ -397,7 +399,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             for token, word_id in zip(encoding.tokens, encoding.word_ids, strict=True)
         ]
         ends = np.cumsum([len(encoding) for encoding in encodings], dtype=np.intp)
-        rows = np.split(self._rows(words), ends[:-1]) if encodings else []
+        rows = np.split(self.encode_words(words), ends[:-1]) if encodings else []
         attention_mask = []
         for encoding, length in zip(encodings, lengths, strict=True):
             padding = [0] * (len(encoding) - length)
@@ -446,19 +448,16 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             first = ids if is_torch_tensor(ids) or isinstance(ids, np.ndarray) else ids[0]
             return_tensors = "pt" if is_torch_tensor(first) else "np" if isinstance(first, np.ndarray) else None
         features = {key: to_py_obj(value) if key != "input_ids" else value for key, value in features.items()}
-        is_batch = _nesting(ids) == 3 or (len(ids) > 0 and len(ids[0]) == 0)
+        is_batch = _is_batch(ids)
         if not is_batch:
             features = {key: [value] for key, value in features.items()}
-        sentences = [
-            np.asarray(sentence, dtype=np.int64).reshape(-1, self.max_characters_per_word)
-            for sentence in features["input_ids"]
-        ]
+        sentences = [self._as_rows(sentence) for sentence in features["input_ids"]]
         lengths = [len(sentence) for sentence in sentences]
         strategy, _, max_length, _ = self._get_padding_truncation_strategies(
             padding=padding, max_length=max_length, pad_to_multiple_of=pad_to_multiple_of, verbose=verbose
         )
         width = _padded_length(lengths, strategy, max_length, pad_to_multiple_of)
-        side = padding_side or self.padding_side
+        side = _checked_side(padding_side or self.padding_side)
         if return_attention_mask is not False and "attention_mask" not in features:
             features["attention_mask"] = [[1] * length for length in lengths]
         if width is not None:
@@ -478,6 +477,22 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         if return_tensors is not None and not is_batch:
             features = {key: np.asarray(value)[0] for key, value in features.items()}
         return BatchEncoding(features, tensor_type=return_tensors)
+
+    def _as_rows(self, sentence: Any) -> np.ndarray:
+        """The rows of an encoded sentence, (T, C)."""
+        rows = np.asarray(sentence, dtype=np.int64)
+        width = self.max_characters_per_word
+        if rows.size == 0:
+            return rows.reshape(0, width)
+        if rows.ndim != 2 or rows.shape[1] != width:
+            raise ValueError(f"input_ids holds a sentence of the shape {rows.shape}; wanted (words, {width}).")
+        return rows
+
+
+def _checked_side(side: str) -> str:
+    if side not in ("left", "right"):
+        raise ValueError(f"padding_side is {side!r}; it must be 'left' or 'right'.")
+    return side
 
 
 def _refuse_pair(pair: Any) -> None:
@@ -527,8 +542,8 @@ def _truncate(
     count = len(encoding)
     if limit is None or count <= limit:
         return [encoding]
-    if with_overflow and stride >= limit:
-        raise ValueError(f"stride is {stride}; it must be less than the {limit} words that fit in a window.")
+    if with_overflow and not 0 <= stride < limit:
+        raise ValueError(f"stride is {stride}; it must be >= 0 and less than the {limit} words that fit in a window.")
     starts = range(0, count - stride, limit - stride) if with_overflow else [0]
     cuts = [slice(start, min(start + limit, count)) for start in starts]
     if side == "left":
@@ -573,12 +588,20 @@ def _stack(sentences: list[np.ndarray]) -> Any:
     return np.stack(sentences) if sentences else []
 
 
+def _is_batch(ids: Any) -> bool:
+    """Whether ids are those of a batch of sentences, which may all be empty."""
+    depth = _nesting(ids)
+    return depth == 3 or (depth == 2 and len(ids) > 0 and len(ids[0]) == 0)
+
+
 def _nesting(values: Any) -> int:
     """How deep a list, array or tensor of ids is nested; 3 for a batch of sentences of rows."""
     if hasattr(values, "ndim"):
         return values.ndim
     if isinstance(values, (list, tuple)):
-        return 1 + max((_nesting(value) for value in values[:1]), default=0)
+        # An empty sentence does not tell how deep its mates are.
+        telling = (value for value in values if not hasattr(value, "__len__") or len(value) > 0)
+        return 1 + _nesting(next(telling, values[0] if values else None))
     return 0
 
 

@@ -1,0 +1,1 @@
+"""Looking into what a trained model has learned."""

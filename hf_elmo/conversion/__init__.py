@@ -1,0 +1,1 @@
+"""Readers and writers of other programs' ELMo checkpoints, one module a format."""

@@ -1,0 +1,218 @@
+"""What a bilm-tf checkpoint is made of: each hdf5 key and each option beside its name here, for both directions.
+
+Source: bilm-tf, bilm/training.py (`dump_weights` writes the hdf5) and bilm/model.py (reads it for inference). The names
+of the layouts and kinds are explained where they are carried out, in `bilm_tf`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..configuration_elmo import ElmoConfig
+
+# The 261 characters of the byte scheme; inference adds the padding id 0, for which the hdf5 holds no row.
+TRAINING_CHARACTERS = 261
+INFERENCE_CHARACTERS = 262
+
+# The only one there is: bilm-tf leaves it at the default of TensorFlow's LSTMCell, so the hdf5 holds the learned bias.
+FORGET_BIAS = 1.0
+
+# Marks an option that must be given.
+REQUIRED = object()
+
+
+@dataclass(frozen=True)
+class OptionRule:
+    """One key of options.json and the field of `ElmoConfig` that holds the same value.
+
+    Args:
+        path: Where it stands in the JSON, levels joined by dots.
+        field: The field of `ElmoConfig`.
+        kind: What a valid value is.
+        default: The value that bilm-tf takes where the key is absent or null; `REQUIRED` where it cannot do without.
+    """
+
+    path: str
+    field: str
+    kind: str
+    default: Any = REQUIRED
+
+
+OPTION_RULES = (
+    OptionRule("lstm.use_skip_connections", "use_skip_connections", "flag"),
+    OptionRule("lstm.projection_dim", "projection_size", "size"),
+    OptionRule("lstm.cell_clip", "cell_clip", "clip", default=None),
+    OptionRule("lstm.proj_clip", "projection_clip", "clip", default=None),
+    OptionRule("lstm.dim", "cell_size", "size"),
+    OptionRule("lstm.n_layers", "num_hidden_layers", "layers", default=1),
+    OptionRule("char_cnn.activation", "filter_activation", "activation"),
+    OptionRule("char_cnn.filters", "filters", "filters"),
+    OptionRule("char_cnn.n_highway", "num_highway_layers", "optional layers", default=0),
+    OptionRule("char_cnn.embedding.dim", "character_embedding_size", "size"),
+    OptionRule("char_cnn.max_characters_per_token", "max_characters_per_word", "row"),
+)
+
+CHARACTERS_OPTION = "char_cnn.n_characters"
+
+
+@dataclass(frozen=True)
+class WeightRule:
+    """One hdf5 key and the parameters of `ElmoModel` that hold the same numbers.
+
+    Args:
+        key: The hdf5 key; names in braces are filled in for each repetition.
+        parameters: The parameters, named as in the model's state dict.
+        layout: How the numbers lie in the one and in the other.
+        repeat: What there is one of each of: "model", "filter", "highway" or "cell" (a layer's direction).
+        options: The options that fix the shape.
+        absent: When bilm-tf itself writes no such key.
+    """
+
+    key: str
+    parameters: tuple[str, ...]
+    layout: str
+    repeat: str
+    options: str
+    absent: str = ""
+
+
+_NO_TOKEN_PROJECTION = (
+    "bilm-tf writes none where the filters already add up to lstm.projection_dim, but ElmoModel always projects: "
+    "such a model cannot be converted"
+)
+_NO_CELL_PROJECTION = (
+    "bilm-tf writes none where lstm.projection_dim is not less than lstm.dim, but ElmoModel always projects: "
+    "such a model cannot be converted"
+)
+_CELL = "bilm.layers.{layer}.{direction}_lstm"
+
+WEIGHT_RULES = (
+    WeightRule(
+        "char_embed",
+        ("token_encoder.character_embedding.weight",),
+        "without padding row",
+        "model",
+        "char_cnn.embedding.dim",
+    ),
+    WeightRule(
+        "CNN/W_cnn_{filter}",
+        ("token_encoder.convolutions.{filter}.weight",),
+        "convolution",
+        "filter",
+        "char_cnn.filters and char_cnn.embedding.dim",
+    ),
+    WeightRule(
+        "CNN/b_cnn_{filter}",
+        ("token_encoder.convolutions.{filter}.bias",),
+        "same",
+        "filter",
+        "char_cnn.filters",
+    ),
+    WeightRule(
+        "CNN_high_{highway}/W_carry",
+        ("token_encoder.highways.{highway}.carry.weight",),
+        "transposed",
+        "highway",
+        "char_cnn.filters",
+    ),
+    WeightRule(
+        "CNN_high_{highway}/b_carry",
+        ("token_encoder.highways.{highway}.carry.bias",),
+        "same",
+        "highway",
+        "char_cnn.filters",
+    ),
+    WeightRule(
+        "CNN_high_{highway}/W_transform",
+        ("token_encoder.highways.{highway}.transform.weight",),
+        "transposed",
+        "highway",
+        "char_cnn.filters",
+    ),
+    WeightRule(
+        "CNN_high_{highway}/b_transform",
+        ("token_encoder.highways.{highway}.transform.bias",),
+        "same",
+        "highway",
+        "char_cnn.filters",
+    ),
+    WeightRule(
+        "CNN_proj/W_proj",
+        ("token_encoder.projection.weight",),
+        "transposed",
+        "model",
+        "char_cnn.filters and lstm.projection_dim",
+        absent=_NO_TOKEN_PROJECTION,
+    ),
+    WeightRule(
+        "CNN_proj/b_proj",
+        ("token_encoder.projection.bias",),
+        "same",
+        "model",
+        "lstm.projection_dim",
+        absent=_NO_TOKEN_PROJECTION,
+    ),
+    WeightRule(
+        "{cell}/LSTMCell/W_0",
+        (f"{_CELL}.weight_ih", f"{_CELL}.weight_hh"),
+        "gate weights",
+        "cell",
+        "lstm.projection_dim and lstm.dim",
+    ),
+    WeightRule(
+        "{cell}/LSTMCell/B",
+        (f"{_CELL}.bias",),
+        "gate bias",
+        "cell",
+        "lstm.dim",
+    ),
+    WeightRule(
+        "{cell}/LSTMCell/W_P_0",
+        (f"{_CELL}.weight_hr",),
+        "transposed",
+        "cell",
+        "lstm.projection_dim and lstm.dim",
+        absent=_NO_CELL_PROJECTION,
+    ),
+)
+
+# TensorFlow stacks layers in a MultiRNNCell only where there are several.
+STACK = "RNN_{number}/RNN/MultiRNNCell"
+STACKED_CELL = STACK + "/Cell{layer}"
+SINGLE_CELL = "RNN_{number}/RNN"
+
+# The number of a direction in the hdf5 and its name here.
+DIRECTIONS = {0: "forward", 1: "backward"}
+
+
+def expand_weight_rules(config: ElmoConfig, stacked: bool) -> list[WeightRule]:
+    """The rules of one model, the repetitions written out.
+
+    Args:
+        config: Says how many filters, highway layers and biLM layers there are.
+        stacked: Whether the LSTM cells stand below a MultiRNNCell.
+    """
+    cell = STACKED_CELL if stacked else SINGLE_CELL
+    repetitions = {
+        "model": [{}],
+        "filter": [{"filter": index} for index in range(len(config.filters))],
+        "highway": [{"highway": index} for index in range(config.num_highway_layers)],
+        "cell": [
+            {"cell": cell.format(number=number, layer=layer), "direction": direction, "layer": layer}
+            for number, direction in DIRECTIONS.items()
+            for layer in range(config.num_hidden_layers)
+        ],
+    }
+    return [
+        WeightRule(
+            key=rule.key.format(**names),
+            parameters=tuple(parameter.format(**names) for parameter in rule.parameters),
+            layout=rule.layout,
+            repeat=rule.repeat,
+            options=rule.options,
+            absent=rule.absent,
+        )
+        for rule in WEIGHT_RULES
+        for names in repetitions[rule.repeat]
+    ]

@@ -1,0 +1,1 @@
+"""Corpora, vocabularies, lanes and annotated columns: everything between files and batches."""

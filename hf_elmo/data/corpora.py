@@ -1,0 +1,166 @@
+"""Text corpora as streams of sentences, one a line, from files or from `datasets` names."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import fsspec
+from datasets import IterableDataset, concatenate_datasets, load_dataset
+from datasets.distributed import split_dataset_by_node
+
+_COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+_BUILDERS = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
+
+
+@dataclass
+class Corpus:
+    """A streamed text corpus: each pass reads it anew, and nothing but the record at hand is held in memory.
+
+    Args:
+        records: The stream; each record has the text column.
+        text_column: The column that holds text. A text of several lines holds several sentences.
+        name: What errors call this corpus, the argument that named it for example.
+        files: The files behind it, where it comes from files.
+    """
+
+    records: IterableDataset
+    text_column: str
+    name: str
+    files: tuple[str, ...] = ()
+
+    def sentences(self, tokenize: Callable[[str], list[str]]) -> Iterator[list[str]]:
+        """One pass over the corpus: the words of each sentence that has any.
+
+        Raises: ValueError naming the file and the line where a file is not UTF-8.
+        """
+        try:
+            for record in self.records:
+                text = record[self.text_column]
+                for line in (text or "").split("\n"):
+                    words = tokenize(line)
+                    if words:
+                        yield words
+        except UnicodeDecodeError as error:
+            raise ValueError(_describe_bad_encoding(self.name, self.files)) from error
+
+    def shard(self, rank: int, num_ranks: int) -> Corpus:
+        """The part of the corpus that one of several processes reads."""
+        if num_ranks == 1:
+            return self
+        records = split_dataset_by_node(self.records, rank=rank, world_size=num_ranks)
+        return Corpus(records, self.text_column, self.name, self.files)
+
+    def shuffle(self, seed: int, buffer_size: int) -> Corpus:
+        """The corpus with its records in another order, drawn from a buffer of `buffer_size` records."""
+        return Corpus(self.records.shuffle(seed=seed, buffer_size=buffer_size), self.text_column, self.name, self.files)
+
+    def split(self, every: int) -> tuple[Corpus, Corpus]:
+        """All records but each `every`-th, and each `every`-th, for a corpus that comes without held-out text."""
+        kept = self.records.filter(lambda _, index: index % every != 0, with_indices=True)
+        held_out = self.records.filter(lambda _, index: index % every == 0, with_indices=True)
+        return (
+            Corpus(kept, self.text_column, self.name, self.files),
+            Corpus(held_out, self.text_column, self.name, self.files),
+        )
+
+
+def corpus_from_files(patterns: Sequence[str], name: str = "train_file", text_column: str = "text") -> Corpus:
+    """Stream text files (one sentence a line), JSON lines or Parquet, each also compressed.
+
+    Args:
+        patterns: Paths or globs. `.jsonl`, `.json` and `.parquet` are read by column, everything else as text; `.gz`,
+            `.bz2`, `.xz` and `.zst` are unpacked on the way.
+        name: The argument's name, for errors.
+        text_column: Column of JSON and Parquet records that holds the text.
+    Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file, a file that is not UTF-8 (with
+        the line number) or records without the column.
+    """
+    files = expand_patterns(patterns, name)
+    streams = []
+    for builder, group in _group_by_builder(files):
+        stream = load_dataset(builder, data_files={"train": list(group)}, split="train", streaming=True)
+        column = "text" if builder == "text" else text_column
+        streams.append(_only_text(stream, column, name, ", ".join(map(os.path.basename, group)), group))
+    return Corpus(concatenate_datasets(streams) if len(streams) > 1 else streams[0], "text", name, tuple(files))
+
+
+def corpus_from_dataset(
+    dataset_name: str, config_name: str | None = None, split: str = "train", text_column: str = "text"
+) -> Corpus:
+    """Stream one split of any dataset that `datasets.load_dataset` knows by name or directory.
+
+    Raises: ValueError when the split or the column is missing.
+    """
+    try:
+        stream = load_dataset(dataset_name, config_name, split=split, streaming=True)
+    except ValueError as error:
+        raise ValueError(f"dataset_name {dataset_name!r} has no split {split!r} to stream: {error}") from error
+    return Corpus(_only_text(stream, text_column, "dataset_name", dataset_name, ()), "text", "dataset_name")
+
+
+def expand_patterns(patterns: Sequence[str], name: str) -> list[str]:
+    """The files that match the patterns, each pattern's in the order of their names.
+
+    Raises: FileNotFoundError for a pattern without a file, ValueError for an empty file.
+    """
+    files = []
+    for pattern in patterns:
+        matches = sorted(path for path in glob.glob(str(pattern), recursive=True) if os.path.isfile(path))
+        if not matches:
+            raise FileNotFoundError(f"{name} {str(pattern)!r} matches no file; check the path (quote globs).")
+        files.extend(matches)
+    for file in files:
+        if os.path.getsize(file) == 0:
+            raise ValueError(f"{name} {file!r} is an empty file; give one with text in it, or leave it out.")
+    return list(dict.fromkeys(files))
+
+
+def _group_by_builder(files: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Neighbouring files of one format together, in the order given."""
+    groups: list[tuple[str, list[str]]] = []
+    for file in files:
+        suffixes = [suffix for suffix in Path(file).suffixes if suffix not in _COMPRESSIONS]
+        builder = _BUILDERS.get(suffixes[-1] if suffixes else "", "text")
+        if groups and groups[-1][0] == builder:
+            groups[-1][1].append(file)
+        else:
+            groups.append((builder, [file]))
+    return groups
+
+
+def _only_text(stream: IterableDataset, column: str, name: str, where: str, files: Sequence[str]) -> IterableDataset:
+    """The stream with its text column alone, under the name "text"."""
+    try:
+        first = next(iter(stream), None)
+    except UnicodeDecodeError as error:
+        raise ValueError(_describe_bad_encoding(name, files)) from error
+    if first is None:
+        raise ValueError(f"{name} {where!r} holds no records; give one with text in it.")
+    if column not in first:
+        raise ValueError(
+            f"{name} {where!r} has no column {column!r}; it has {sorted(first)}. Name the right one with --text_column."
+        )
+    if first[column] is not None and not isinstance(first[column], str):
+        raise ValueError(
+            f"{name} {where!r}: column {column!r} holds {type(first[column]).__name__}, not text. Name a column of "
+            "strings with --text_column."
+        )
+    return stream.map(lambda record: {"text": record[column]}, remove_columns=[key for key in first if key != "text"])
+
+
+def _describe_bad_encoding(name: str, files: Sequence[str]) -> str:
+    for file in files:
+        with fsspec.open(file, "rb", compression="infer") as stream:
+            for number, line in enumerate(stream, start=1):
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    return (
+                        f"{name} {file!r} is not UTF-8: line {number} holds the byte 0x{line[error.start]:02X} at "
+                        f"place {error.start + 1}. Convert the file first, for example with `iconv -f LATIN1 -t UTF-8`."
+                    )
+    return f"{name} holds text that is not UTF-8; convert it first."

@@ -1,0 +1,234 @@
+"""The pre-training loop: windows of lanes in, weights and honest perplexities out, on any accelerate setup."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import torch
+from accelerate import Accelerator
+from tqdm.auto import tqdm
+from transformers import get_scheduler
+
+from ..data.corpora import Corpus
+from ..data.lanes import LaneWindow, fill_lanes
+from ..data.vocabulary import WordVocabulary
+from ..layers_elmo import ElmoState
+from ..modeling_elmo import ElmoForPreTraining
+from ..tokenization_elmo import ElmoCharTokenizer
+from .objectives import FullSoftmaxObjective
+
+
+@dataclass
+class Perplexity:
+    """Held-out perplexities a word, by the full softmax; a sentence of n words has n + 1 targets in each direction.
+
+    Args:
+        forward, backward: exp of each direction's mean -log p.
+        mean: Their mean, the figure of the paper.
+        num_targets: Words and closing markers scored in each direction.
+    """
+
+    forward: float
+    backward: float
+    mean: float
+    num_targets: int
+
+
+@dataclass
+class LoopSettings:
+    """How the loop runs; names as in transformers' example scripts, lanes being the batch.
+
+    Args:
+        num_lanes: Lanes of each process.
+        unroll_steps: Words of a window; gradients stop at its start, states do not.
+        max_steps: Optimizer steps.
+        gradient_accumulation_steps: Windows a step.
+        learning_rate, weight_decay, warmup_steps, lr_scheduler_type: AdamW and its schedule.
+        max_grad_norm: Bound on the norm of all gradients together.
+        eval_steps: Steps between evaluations on the held-out text; None for only before and after.
+        logging_steps: Steps between entries of the history.
+        eval_num_lanes: Lanes that the held-out text is dealt to.
+    """
+
+    num_lanes: int
+    unroll_steps: int
+    max_steps: int
+    gradient_accumulation_steps: int = 1
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.0
+    warmup_steps: int = 0
+    lr_scheduler_type: str = "cosine"
+    max_grad_norm: float = 1.0
+    eval_steps: int | None = None
+    logging_steps: int = 50
+    eval_num_lanes: int = 32
+
+
+class LaneTrainer:
+    """Trains a model on lanes of a corpus, the LSTM state carried from window to window and never reset.
+
+    Args:
+        model: The model, trained in place.
+        tokenizer: Cuts the text and makes the rows of characters.
+        vocabulary: Words of the softmax.
+        train_corpus: Read again from its start as often as the steps ask for.
+        held_out_corpus: Scored before, during and after.
+        settings: How the loop runs.
+        accelerator: Devices and processes; each process reads its own shard of the corpora.
+        on_evaluation: Called in the main process with each evaluation's step and perplexity.
+
+    Raises: ValueError when model and vocabulary differ in size.
+    """
+
+    def __init__(
+        self,
+        model: ElmoForPreTraining,
+        tokenizer: ElmoCharTokenizer,
+        vocabulary: WordVocabulary,
+        train_corpus: Corpus,
+        held_out_corpus: Corpus,
+        settings: LoopSettings,
+        accelerator: Accelerator,
+        on_evaluation: Callable[[int, Perplexity], None] = lambda step, perplexity: None,
+    ):
+        if model.config.word_vocab_size != len(vocabulary):
+            raise ValueError(
+                f"model has a softmax over {model.config.word_vocab_size} words, but vocabulary has {len(vocabulary)}; "
+                "build the config with word_vocab_size=len(vocabulary)."
+            )
+        self.settings = settings
+        self.accelerator = accelerator
+        self.tokenizer = tokenizer
+        self.vocabulary = vocabulary
+        rank, num_ranks = accelerator.process_index, accelerator.num_processes
+        self.train_corpus = train_corpus.shard(rank, num_ranks)
+        self.held_out_corpus = held_out_corpus.shard(rank, num_ranks)
+        self.on_evaluation = on_evaluation
+        # Only what is trained goes to the optimizer: the scalar mixes rest.
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+        self.scheduler = get_scheduler(
+            settings.lr_scheduler_type,
+            optimizer,
+            num_warmup_steps=settings.warmup_steps,
+            num_training_steps=settings.max_steps,
+        )
+        self.objective, self.optimizer = accelerator.prepare(FullSoftmaxObjective(model), optimizer)
+        self.history: list[dict[str, float]] = []
+        self.evaluations: list[dict[str, float]] = []
+        self.num_words = 0
+        self.train_seconds = 0.0
+
+    def train(self) -> Perplexity:
+        """Run all steps and return the last evaluation.
+
+        Raises: FloatingPointError naming the step at which the loss stopped being a number.
+        """
+        settings = self.settings
+        self._evaluate_and_report(step=0)
+        windows = self._train_windows()
+        state: ElmoState | None = None
+        loss_sum, loss_words = 0.0, 0
+        progress = tqdm(
+            total=settings.max_steps,
+            desc="pre-training",
+            unit="step",
+            dynamic_ncols=True,
+            disable=not self.accelerator.is_main_process,
+        )
+        self.objective.train()
+        started = time.perf_counter()
+        for step in range(1, settings.max_steps + 1):
+            for _ in range(settings.gradient_accumulation_steps):
+                loss, words, state = self._train_window(next(windows), state)
+                if not math.isfinite(loss):
+                    raise FloatingPointError(
+                        f"the loss is {loss} at step {step}, after {self.num_words} words; lower --learning_rate or "
+                        "--max_grad_norm."
+                    )
+                loss_sum, loss_words = loss_sum + loss * words, loss_words + words
+                self.num_words += words * self.accelerator.num_processes
+            self.scheduler.step()
+            if step % settings.logging_steps == 0 or step == settings.max_steps:
+                self._log(step, loss_sum / max(loss_words, 1), time.perf_counter() - started)
+                loss_sum, loss_words = 0.0, 0
+            progress.update()
+            seconds = self.train_seconds + time.perf_counter() - started
+            progress.set_postfix_str(f"loss {loss:.3f}, {self.num_words / seconds:,.0f} words/s", refresh=False)
+            if settings.eval_steps and step % settings.eval_steps == 0 and step != settings.max_steps:
+                self.train_seconds += time.perf_counter() - started
+                progress.clear()
+                self._evaluate_and_report(step)
+                self.objective.train()
+                started = time.perf_counter()
+        self.train_seconds += time.perf_counter() - started
+        progress.close()
+        return self._evaluate_and_report(settings.max_steps)
+
+    @torch.no_grad()
+    def evaluate(self) -> Perplexity:
+        """Perplexity on the held-out text, each word scored once, state carried along the lanes from zeros."""
+        self.objective.eval()
+        sums = torch.zeros(3, dtype=torch.float64)
+        state = None
+        windows = fill_lanes(
+            self.held_out_corpus.sentences(self.tokenizer.tokenize),
+            self.tokenizer,
+            self.vocabulary,
+            self.settings.eval_num_lanes,
+            self.settings.unroll_steps,
+        )
+        objective = self.accelerator.unwrap_model(self.objective)
+        for window in windows:
+            loss = objective(window.to(self.accelerator.device), state)
+            state = loss.state
+            sums += torch.stack(
+                [loss.forward_sum, loss.backward_sum, loss.forward_sum.new_tensor(loss.num_targets)]
+            ).cpu()
+        forward_sum, backward_sum, count = self.accelerator.reduce(sums.to(self.accelerator.device)).tolist()
+        if not count:
+            raise ValueError("held_out_corpus holds no words; perplexity needs text to be scored on.")
+        forward, backward = math.exp(forward_sum / count), math.exp(backward_sum / count)
+        return Perplexity(forward, backward, (forward + backward) / 2, int(count))
+
+    def _train_window(self, window: LaneWindow, state: ElmoState | None) -> tuple[float, int, ElmoState]:
+        with self.accelerator.accumulate(self.objective):
+            loss = self.objective(window.to(self.accelerator.device), state)
+            self.accelerator.backward(loss.mean)
+            if self.accelerator.sync_gradients:
+                self.accelerator.clip_grad_norm_(self.objective.parameters(), self.settings.max_grad_norm)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        return loss.mean.item(), loss.num_targets, loss.state.detach()
+
+    def _train_windows(self) -> Iterator[LaneWindow]:
+        """Windows without end: the corpus again from its start each time it runs out, its lanes going on."""
+        sentences = itertools.chain.from_iterable(
+            self.train_corpus.sentences(self.tokenizer.tokenize) for _ in itertools.count()
+        )
+        return fill_lanes(
+            sentences, self.tokenizer, self.vocabulary, self.settings.num_lanes, self.settings.unroll_steps
+        )
+
+    def _evaluate_and_report(self, step: int) -> Perplexity:
+        perplexity = self.evaluate()
+        self.evaluations.append({"step": step, "words": self.num_words, **asdict(perplexity)})
+        if self.accelerator.is_main_process:
+            self.on_evaluation(step, perplexity)
+        return perplexity
+
+    def _log(self, step: int, loss: float, seconds: float) -> None:
+        total = self.train_seconds + seconds
+        self.history.append(
+            {
+                "step": step,
+                "words": self.num_words,
+                "loss": round(loss, 5),
+                "learning_rate": self.scheduler.get_last_lr()[0],
+                "words_per_second": round(self.num_words / total, 1),
+            }
+        )

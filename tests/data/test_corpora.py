@@ -1,0 +1,119 @@
+"""Corpora are streamed from every form of file, and bad files are named with the line."""
+
+import gzip
+import json
+
+import pytest
+from datasets import Dataset
+
+from hf_elmo.data.corpora import corpus_from_dataset, corpus_from_files
+
+SENTENCES = ["a b c", "d e", "f"]
+WORDS = [sentence.split() for sentence in SENTENCES]
+
+
+def read(corpus):
+    return list(corpus.sentences(str.split))
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The same three sentences in each form."""
+    text = "".join(f"{sentence}\n" for sentence in SENTENCES)
+    records = "".join(json.dumps({"text": sentence, "other": 1}) + "\n" for sentence in SENTENCES)
+    (tmp_path / "plain.txt").write_text(text)
+    with gzip.open(tmp_path / "packed.txt.gz", "wt") as stream:
+        stream.write(text)
+    (tmp_path / "records.jsonl").write_text(records)
+    with gzip.open(tmp_path / "packed.jsonl.gz", "wt") as stream:
+        stream.write(records)
+    Dataset.from_dict({"text": SENTENCES}).to_parquet(tmp_path / "table.parquet")
+    (tmp_path / "dataset").mkdir()
+    Dataset.from_dict({"text": SENTENCES}).to_parquet(tmp_path / "dataset" / "train.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["plain.txt", "packed.txt.gz", "records.jsonl", "packed.jsonl.gz", "table.parquet"])
+def test_every_form_gives_the_same_sentences(files, name):
+    corpus = corpus_from_files([str(files / name)])
+    assert read(corpus) == WORDS
+    assert read(corpus) == WORDS, "a second pass reads the corpus anew"
+
+
+def test_forms_can_be_mixed_in_the_order_given(files):
+    corpus = corpus_from_files([str(files / "plain.txt"), str(files / "table.parquet"), str(files / "*.jsonl")])
+    assert read(corpus) == WORDS * 3
+
+
+def test_globs_are_sorted(tmp_path):
+    for name in ("b", "a", "c"):
+        (tmp_path / f"{name}.txt").write_text(f"{name}\n")
+    assert read(corpus_from_files([str(tmp_path / "*.txt")])) == [["a"], ["b"], ["c"]]
+
+
+def test_empty_lines_are_no_sentences_and_last_newline_is_optional(tmp_path):
+    (tmp_path / "a.txt").write_text("\n a  b \n\n  \nc")
+    assert read(corpus_from_files([str(tmp_path / "a.txt")])) == [["a", "b"], ["c"]]
+
+
+def test_a_record_of_several_lines_holds_several_sentences(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"body": "a b\nc"}) + "\n" + json.dumps({"body": None}) + "\n")
+    assert read(corpus_from_files([str(tmp_path / "a.jsonl")], text_column="body")) == [["a", "b"], ["c"]]
+
+
+def test_datasets_names_are_streamed(files):
+    assert read(corpus_from_dataset(str(files / "dataset"))) == WORDS
+
+
+def test_shards_are_disjoint_and_complete(tmp_path):
+    for index in range(4):
+        (tmp_path / f"{index}.txt").write_text("".join(f"{index} {line}\n" for line in range(index + 2)))
+    corpus = corpus_from_files([str(tmp_path / "*.txt")])
+    parts = [read(corpus.shard(rank, 2)) for rank in range(2)]
+    assert sorted(parts[0] + parts[1]) == sorted(read(corpus))
+    assert all(parts)
+
+
+def test_split_is_disjoint_and_complete(tmp_path):
+    (tmp_path / "a.txt").write_text("".join(f"{line}\n" for line in range(25)))
+    train, held_out = corpus_from_files([str(tmp_path / "a.txt")]).split(every=10)
+    assert read(held_out) == [["0"], ["10"], ["20"]]
+    assert len(read(train)) == 22
+
+
+def test_pattern_without_a_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"train_file '.*nothing\*' matches no file"):
+        corpus_from_files([str(tmp_path / "nothing*")])
+
+
+def test_empty_file(tmp_path):
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(ValueError, match="is an empty file"):
+        corpus_from_files([str(tmp_path / "a.txt")])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_not_utf8_names_file_and_line(tmp_path, packed):
+    content = "good\n" * 20_000 + "caf\xe9 au lait\n" + "good\n"
+    path = tmp_path / ("a.txt.gz" if packed else "a.txt")
+    encoded = content.encode("latin-1")
+    path.write_bytes(gzip.compress(encoded) if packed else encoded)
+    with pytest.raises(ValueError, match=rf"{path.name}' is not UTF-8: line 20001 holds the byte 0xE9 at place 4"):
+        read(corpus_from_files([str(path)]))
+
+
+def test_missing_column_names_those_there_are(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"body": "a", "id": 1}\n')
+    with pytest.raises(ValueError, match=r"no column 'text'; it has \['body', 'id'\].*--text_column"):
+        corpus_from_files([str(tmp_path / "a.jsonl")])
+
+
+def test_column_that_is_not_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
+    with pytest.raises(ValueError, match="holds int, not text"):
+        corpus_from_files([str(tmp_path / "a.jsonl")])
+
+
+def test_unknown_split(files):
+    with pytest.raises(ValueError, match="split 'nowhere'"):
+        corpus_from_dataset(str(files / "dataset"), split="nowhere")

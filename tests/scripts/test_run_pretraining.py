@@ -1,0 +1,71 @@
+"""The script as a user runs it: in a process of its own, with good and with bad files."""
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, shared_data
+
+TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]]}'
+
+
+def run(*arguments, launcher=()):
+    command = [sys.executable, *launcher, str(ROOT / "scripts" / "run_pretraining.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("the cat sat on the mat .\na dog ran to the park .\n" * 30)
+    return path
+
+
+@pytest.mark.parametrize("launcher", [(), ("-m", "accelerate.commands.launch", "--cpu")], ids=["python", "accelerate"])
+def test_runs(text, tmp_path, launcher):
+    done = run(
+        *("--train_file", text, "--output_dir", tmp_path / "out", "--config_overrides", TINY),
+        *("--max_steps", 4, "--per_device_train_batch_size", 2, "--validation_split_percentage", 10),
+        launcher=launcher,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "step 4 of 4: held-out perplexity" in done.stdout
+    assert "words/s" in done.stderr
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_two_processes_train_one_model(tmp_path):
+    """The equality of one and two processes is for later; here both must read their own shard and agree at the end."""
+    for index in range(2):
+        (tmp_path / f"{index}.txt").write_text("the cat sat on the mat .\na dog ran to the park .\n" * 30)
+    done = run(
+        *("--train_file", tmp_path / "*.txt", "--output_dir", tmp_path / "out", "--config_overrides", TINY),
+        *("--max_steps", 4, "--per_device_train_batch_size", 2, "--validation_file", tmp_path / "0.txt"),
+        launcher=("-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29611"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("step 4 of 4") == 1
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path):
+    done = run("--train_file", tmp_path / "none*.txt", "--output_dir", tmp_path / "out")
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("error: --train_file")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_perplexity_on_real_text_falls_below_the_unigram(tmp_path):
+    folder = shared_data("movie_reviews")
+    done = run(
+        *("--train_file", folder / "train-0*.txt", "--validation_file", folder / "heldout.txt"),
+        *("--output_dir", tmp_path / "out", "--min_count", 20, "--max_steps", 150, "--learning_rate", 5e-3),
+        *("--config_overrides", '{"projection_size": 32, "cell_size": 64, "filters": [[1, 16], [2, 32], [3, 32]]}'),
+    )
+    assert done.returncode == 0, done.stderr
+    import json
+
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["perplexity"]["mean"] < results["baselines"]["unigram"]

@@ -1,0 +1,160 @@
+"""From arguments to a checkpoint that the Auto classes load, and nothing written where it goes wrong."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+
+from hf_elmo.data.vocabulary import WordVocabulary
+from hf_elmo.training.pretraining import PretrainingArguments, run_pretraining
+
+TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.0}'
+LINES = ["The cat sat on the mat .", "A dog ran to the park .", "It sat ."]
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"{line}\n" for line in LINES * 20))
+    return path
+
+
+@pytest.fixture
+def arguments(tmp_path, text):
+    def make(**changes):
+        return PretrainingArguments(
+            **{
+                "output_dir": str(tmp_path / "out"),
+                "train_file": [str(text)],
+                "validation_split_percentage": 10.0,
+                "config_overrides": TINY,
+                "per_device_train_batch_size": 2,
+                "per_device_eval_batch_size": 2,
+                "unroll_steps": 5,
+                "max_steps": 6,
+                **changes,
+            }
+        )
+
+    return make
+
+
+def test_checkpoint_is_whole(arguments, tmp_path):
+    lines = []
+    results = run_pretraining(arguments(), report=lines.append)
+    directory = tmp_path / "out"
+    model = AutoModelForPreTraining.from_pretrained(directory)
+    base = AutoModel.from_pretrained(directory)
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    vocabulary = WordVocabulary.load(directory)
+    assert model.config.word_vocab_size == len(vocabulary) == results["vocabulary_size"]
+    batch = tokenizer("The cat sat .", return_tensors="pt")
+    with torch.no_grad():
+        expected = model.elmo(**batch).last_hidden_state
+        torch.testing.assert_close(base(**batch).last_hidden_state, expected, atol=0, rtol=0)
+    saved = json.loads((directory / "results.json").read_text())
+    assert saved["perplexity"] == results["perplexity"]
+    assert [entry["step"] for entry in saved["evaluations"]] == [0, 3, 6]
+    assert f"{results['perplexity']['mean']:,.1f}" in (directory / "README.md").read_text()
+    assert sum("held-out perplexity" in line for line in lines) == 4
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+def test_perplexity_of_the_checkpoint_is_the_reported_one(arguments, tmp_path, text):
+    """By hand from the saved model: each sentence in a lane of its own starts cold, as a sentence alone does."""
+    held_out = tmp_path / "heldout.txt"
+    held_out.write_text("".join(f"{line}\n" for line in LINES))
+    results = run_pretraining(
+        arguments(validation_file=[str(held_out)], per_device_eval_batch_size=3), report=lambda line: None
+    )
+    model = AutoModelForPreTraining.from_pretrained(tmp_path / "out")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    vocabulary = WordVocabulary.load(tmp_path / "out")
+    log_likelihood, count = 0.0, 0
+    for line in LINES:
+        words = ["<S>", *line.split(), "</S>"]
+        with torch.no_grad():
+            output = model(**tokenizer(line, return_tensors="pt"), labels=torch.tensor([vocabulary.encode(words)]))
+        log_likelihood -= float(output.forward_loss) * (len(words) - 1)
+        count += len(words) - 1
+    found = torch.exp(torch.tensor(-log_likelihood / count)).item()
+    assert found == pytest.approx(results["perplexity"]["forward"], rel=1e-5)
+
+
+def test_lower_casing_is_saved_and_shared_by_vocabulary_and_characters(arguments, tmp_path):
+    run_pretraining(arguments(do_lower_case=True, pre_tokenizer="punctuation"), report=lambda line: None)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert (tokenizer.do_lower_case, tokenizer.pre_tokenizer) == (True, "punctuation")
+    words = WordVocabulary.load(tmp_path / "out").words
+    assert "the" in words and "The" not in words
+
+
+def test_given_vocabulary_is_used(arguments, tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("<S>\n</S>\n<UNK>\nthe\nsat\n")
+    results = run_pretraining(arguments(vocab_file=str(path)), report=lambda line: None)
+    assert results["vocabulary_size"] == 5
+
+
+def test_epochs_are_turned_into_steps(arguments):
+    results = run_pretraining(arguments(max_steps=-1, num_train_epochs=2.0), report=lambda line: None)
+    entries = results["training_text"]["words"] + 2 * results["training_text"]["sentences"]
+    assert results["settings"]["max_steps"] == -(-2 * entries // 10)
+    targets = 2 * (results["training_text"]["words"] + results["training_text"]["sentences"])
+    assert results["words_trained"] == pytest.approx(targets, abs=10)
+
+
+def test_config_from_a_directory_with_one_field_changed(arguments, tmp_path):
+    run_pretraining(arguments(), report=lambda line: None)
+    changes = {"config_name": str(tmp_path / "out"), "output_dir": str(tmp_path / "second")}
+    run_pretraining(arguments(**changes, config_overrides='{"projection_size": 6}'), report=lambda line: None)
+    config = AutoModel.from_pretrained(tmp_path / "second").config
+    assert (config.projection_size, config.cell_size) == (6, 16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_file": None}, "give either --train_file or --dataset_name"),
+        ({"dataset_name": "x"}, "give either --train_file or --dataset_name"),
+        ({"unroll_steps": 0}, "--unroll_steps is 0"),
+        ({"max_steps": 0}, "--max_steps is 0"),
+        ({"max_steps": -1, "num_train_epochs": 0.0}, "--num_train_epochs is 0"),
+        ({"warmup_ratio": 1.0}, "--warmup_ratio is 1"),
+        ({"preset": "huge"}, "--preset is 'huge'"),
+        ({"preset": "small", "config_name": "x"}, "give one of them"),
+        ({"config_overrides": "{cell_size: 3}"}, "--config_overrides is not JSON"),
+        ({"config_overrides": "[3]"}, "wanted an object"),
+        ({"config_overrides": '{"cell_sise": 3}'}, "nearest valid name is 'cell_size'"),
+        ({"eval_steps": 0}, "--eval_steps is 0"),
+        ({"validation_split_percentage": 0.0}, "--validation_split_percentage is 0"),
+        ({"pre_tokenizer": "bpe"}, "pre_tokenizer is 'bpe'"),
+        ({"min_count": 1000}, "no word seen at least 1000 times"),
+    ],
+)
+def test_bad_arguments_are_named_and_leave_nothing(arguments, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        run_pretraining(arguments(**changes), report=lambda line: None)
+    assert not (tmp_path / "out").exists()
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_full_output_directory_is_left_alone_unless_told(arguments, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious.txt").write_text("keep me")
+    with pytest.raises(FileExistsError, match="--overwrite_output_dir"):
+        run_pretraining(arguments(), report=lambda line: None)
+    with pytest.raises(ValueError, match="not UTF-8"):
+        bad = tmp_path / "bad.txt"
+        bad.write_bytes(b"caf\xe9\n")
+        run_pretraining(arguments(train_file=[str(bad)], overwrite_output_dir=True), report=lambda line: None)
+    assert (tmp_path / "out" / "precious.txt").read_text() == "keep me"
+    run_pretraining(arguments(overwrite_output_dir=True), report=lambda line: None)
+    assert not (tmp_path / "out" / "precious.txt").exists()
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_missing_config_file(arguments):
+    with pytest.raises(FileNotFoundError, match="--config_name"):
+        run_pretraining(arguments(config_name="nowhere/config.json"), report=lambda line: None)
