@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -110,3 +111,26 @@ def write_model_card(
     directory = Path(directory)
     card = render_model_card(name or "path/to/this/checkpoint", config.to_dict(), results)
     (directory / "README.md").write_text(card, encoding="utf-8")
+
+
+def write_recipe(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name: str) -> None:
+    """Keep what a run measured, its config and its card in a folder of its own, without the weights.
+
+    Args:
+        checkpoint: A directory that pre-training wrote.
+        recipe: The folder, `model_cards/NAME` for example; made if it is not there.
+        name: The name of the checkpoint in the card.
+    """
+    checkpoint, recipe = Path(checkpoint), Path(recipe)
+    recipe.mkdir(parents=True, exist_ok=True)
+    for file in ("config.json", "results.json"):
+        (recipe / file).write_bytes((checkpoint / file).read_bytes())
+    (recipe / "README.md").write_text(render_recipe(recipe, name), encoding="utf-8")
+
+
+def render_recipe(recipe: str | os.PathLike, name: str) -> str:
+    """The card of a recipe folder, from its config.json and results.json."""
+    fields, results = (
+        json.loads((Path(recipe) / file).read_text(encoding="utf-8")) for file in ("config.json", "results.json")
+    )
+    return render_model_card(name, fields, results)

@@ -16,7 +16,7 @@ def check_output_directory(directory: str | os.PathLike, overwrite: bool = False
     Args:
         directory: The directory to be; it may exist as long as it is empty.
         overwrite: Whether a full one may be replaced.
-    Raises: FileExistsError when it is full, or not a directory; FileNotFoundError when its parent cannot be made.
+    Raises: FileExistsError when it is full, or not a directory.
     """
     path = Path(directory)
     if path.exists() and not path.is_dir():
@@ -25,7 +25,6 @@ def check_output_directory(directory: str | os.PathLike, overwrite: bool = False
         raise FileExistsError(
             f"output_dir {str(path)!r} is not empty; name another one, or pass --overwrite_output_dir to replace it."
         )
-    path.absolute().parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
@@ -42,11 +41,11 @@ def written_aside(directory: str | os.PathLike, overwrite: bool = False) -> Iter
     """
     # Through a link to the directory it names: renaming the link itself would leave the old one where it is.
     target = check_output_directory(directory, overwrite).resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
     try:
         yield aside
-        # mkdtemp makes private directories; a checkpoint is read by whoever may read its neighbours.
-        aside.chmod(0o777 & ~_current_umask())
+        _open_to_readers(aside)
         _replace(target, aside)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
@@ -67,7 +66,9 @@ def _replace(target: Path, aside: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _current_umask() -> int:
+def _open_to_readers(directory: Path) -> None:
+    # mkdtemp and safetensors write for the owner's eyes only; a checkpoint is for whoever may read its neighbours.
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    for path in (directory, *directory.rglob("*")):
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)

@@ -1,0 +1,69 @@
+"""The README's Python blocks run and print what they say; its commands have no flag that the scripts lack."""
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, make_tiny_config
+
+from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+COMMANDS = [
+    line
+    for language, block in BLOCKS
+    if language == "bash"
+    for line in block.splitlines()
+    if re.search(r"scripts/\w+\.py", line)
+]
+
+
+def test_python_blocks_run(tmp_path, monkeypatch):
+    """In one namespace and in their order; a text block right after a Python block is what that one prints."""
+    monkeypatch.chdir(tmp_path)
+    for name, model in (
+        ("output/elmo-tiny-pydoc", ElmoModel(make_tiny_config(projection_size=64))),
+        ("output/my-tagger", ElmoForTokenClassification(make_tiny_config(id2label={0: "O", 1: "B-PER", 2: "I-PER"}))),
+    ):
+        model.save_pretrained(name)
+        ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(name)
+    namespace = {}
+    printed = None
+    num_run = num_compared = 0
+    for language, block in BLOCKS:
+        if language == "python":
+            stream = io.StringIO()
+            with contextlib.redirect_stdout(stream):
+                exec(compile(block, "README.md", "exec"), namespace)
+            printed = stream.getvalue()
+            num_run += 1
+        elif language == "text" and printed is not None:
+            assert printed.strip() == block.strip()
+            num_compared += 1
+    assert num_run >= 4 and num_compared >= 1
+
+
+def test_the_first_block_is_eight_lines():
+    language, block = BLOCKS[0]
+    assert language == "python" and len([line for line in block.splitlines() if line.strip()]) == 8
+
+
+@pytest.mark.parametrize("script", sorted({re.search(r"scripts/\w+\.py", command).group() for command in COMMANDS}))
+def test_flags_exist(script):
+    done = subprocess.run([sys.executable, str(ROOT / script), "--help"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    known = set(re.findall(r"--\w+", done.stdout))
+    for command in COMMANDS:
+        if script in command:
+            assert set(word for word in shlex.split(command) if word.startswith("--")) <= known, command
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"`?make ([a-z-]+)", README):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
