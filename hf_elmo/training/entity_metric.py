@@ -1,0 +1,150 @@
+"""Precision, recall and F1 by entity: an `evaluate` metric on seqeval that needs no network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import datasets
+import evaluate
+
+try:
+    from seqeval.metrics import accuracy_score, classification_report
+except ImportError as error:
+    raise ImportError("seqeval is not installed; install it with: pip install 'hf_elmo[tasks]'") from error
+
+TAG_SCHEMES = ("auto", "spans", "words")
+
+_PREFIXED = re.compile(r"[BIESLUM]-.+", flags=re.DOTALL)
+_UNTYPED = ("O", "B", "I", "E", "S")
+# BILOU and BMES say the same as IOBES in other letters.
+_AS_IOBES = {"L": "E", "U": "S", "M": "I"}
+
+_DESCRIPTION = "Precision, recall and F1 of the entities that tags mark, computed by seqeval."
+
+_CITATION = """\
+@misc{seqeval,
+  title={{seqeval}: A Python framework for sequence labeling evaluation},
+  url={https://github.com/chakki-works/seqeval},
+  author={Hiroki Nakayama},
+  year={2018},
+}"""
+
+_INPUTS = """
+Args:
+    predictions: Predicted tags, a list of strings a sentence.
+    references: Gold tags, as long.
+    tag_scheme: "spans" for tags with prefixes (IOB1, IOB2, IOBES, BILOU or BMES), "words" where each tag but `O` is an
+        entity of its word alone (parts of speech), "auto" to tell from the tags.
+Returns: `overall_precision`, `overall_recall`, `overall_f1` (micro averages over all entities), `overall_accuracy`
+    (over words) and for each type of entity a dict of `precision`, `recall`, `f1` and `number`, its entities in the
+    references. All but `number` lie in [0, 1]; what is not defined is 0.
+"""
+
+
+def tag_scheme_of(tags: Iterable[str]) -> str:
+    """Tell how tags mark entities: "spans" if all but `O` have a prefix such as `B-`, "words" if none has.
+
+    Raises: ValueError naming the odd ones where some tags have a prefix and some have not.
+    """
+    tags = set(tags)
+    prefixed = {tag for tag in tags if _PREFIXED.fullmatch(tag)}
+    odd = sorted(tags - prefixed - set(_UNTYPED))
+    if not odd:
+        return "spans"
+    if prefixed:
+        raise ValueError(
+            f"The tags {odd[:5]} have no prefix such as B- or I-, but {sorted(prefixed)[:5]} have. Repair them, or "
+            "pass tag_scheme='words' (--tag_scheme words) to score every word on its own."
+        )
+    return "words"
+
+
+class EntityMetric(evaluate.Metric):
+    """The scores of conlleval (Tjong Kim Sang and De Meulder 2003), in the form of `evaluate`'s own seqeval metric.
+
+    An entity counts where its type and both its ends are right. Spans are read in seqeval's default mode, as conlleval
+    does: `I-X` after `O`, or after another type, begins an entity, so that IOB1 and IOB2 are both read rightly and
+    ill-formed predictions still count. Make it directly, `EntityMetric(keep_in_memory=True)`; nothing is downloaded.
+    """
+
+    def _info(self) -> evaluate.MetricInfo:
+        sentences = datasets.Sequence(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features({"predictions": sentences, "references": sentences}),
+            reference_urls=["https://github.com/chakki-works/seqeval"],
+        )
+
+    def _compute(
+        self, predictions: Sequence[list[str]], references: Sequence[list[str]], tag_scheme: str = "auto"
+    ) -> dict[str, Any]:
+        predictions, references = list(predictions), list(references)
+        _check_lengths(predictions, references)
+        if tag_scheme not in TAG_SCHEMES:
+            raise ValueError(f"tag_scheme is {tag_scheme!r}; it must be one of {TAG_SCHEMES}.")
+        tags = {tag for sentences in (predictions, references) for sentence in sentences for tag in sentence}
+        if tag_scheme != "words":
+            # Asking for spans is no way round tags that mark none.
+            found = tag_scheme_of(tags)
+            if tag_scheme == "spans" and found != "spans":
+                raise ValueError(
+                    f"tag_scheme is 'spans', but the tags {sorted(tags)[:5]} have no prefix such as B- or I-; pass "
+                    "'words'."
+                )
+            tag_scheme = found
+        if tags <= {"O"}:
+            return _overall(0.0, 0.0, 0.0, accuracy=float(bool(tags)))
+        spans = {tag: _as_iobes(tag, tag_scheme) for tag in tags}
+        report = classification_report(
+            [[spans[tag] for tag in sentence] for sentence in references],
+            [[spans[tag] for tag in sentence] for sentence in predictions],
+            output_dict=True,
+            zero_division=0,
+        )
+        scores = report.pop("micro avg")
+        for average in ("macro avg", "weighted avg"):
+            report.pop(average)
+        by_type = {
+            entity_type: {
+                "precision": float(row["precision"]),
+                "recall": float(row["recall"]),
+                "f1": float(row["f1-score"]),
+                "number": int(row["support"]),
+            }
+            for entity_type, row in report.items()
+        }
+        overall = _overall(
+            scores["precision"], scores["recall"], scores["f1-score"], accuracy_score(references, predictions)
+        )
+        return {**by_type, **overall}
+
+
+def _overall(precision: float, recall: float, f1: float, accuracy: float) -> dict[str, float]:
+    return {
+        "overall_precision": float(precision),
+        "overall_recall": float(recall),
+        "overall_f1": float(f1),
+        "overall_accuracy": float(accuracy),
+    }
+
+
+def _as_iobes(tag: str, tag_scheme: str) -> str:
+    """The tag in the letters that seqeval reads; in "words" every tag but `O` is an entity of one word."""
+    if tag == "O":
+        return tag
+    if tag_scheme == "words":
+        return f"S-{tag}"
+    return _AS_IOBES.get(tag[0], tag[0]) + tag[1:]
+
+
+def _check_lengths(predictions: list[list[str]], references: list[list[str]]) -> None:
+    for index, (predicted, gold) in enumerate(zip(predictions, references, strict=True)):
+        if len(predicted) != len(gold):
+            raise ValueError(
+                f"predictions[{index}] has {len(predicted)} tags but references[{index}] has {len(gold)}; wanted one a "
+                "word in both."
+            )
