@@ -11,12 +11,8 @@ import argparse
 from transformers import HfArgumentParser
 
 from hf_elmo.training.command_line import quiet_libraries, readable_errors
-from hf_elmo.training.token_classification import (
-    DataArguments,
-    ModelArguments,
-    TaskTrainingArguments,
-    prepare_task,
-)
+from hf_elmo.training.token_classification import prepare_task
+from hf_elmo.training.token_classification_arguments import DataArguments, ModelArguments, TaskTrainingArguments
 
 
 def main() -> None:

@@ -15,15 +15,13 @@ from transformers import AutoModelForTokenClassification, DataCollatorForTokenCl
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.data.columns import TaggedSentences, read_columns
 from hf_elmo.training.token_classification import (
-    DataArguments,
-    ModelArguments,
-    TaskTrainingArguments,
     choose_labels,
     encode,
     format_report,
     prepare_task,
     write_predictions,
 )
+from hf_elmo.training.token_classification_arguments import DataArguments, ModelArguments, TaskTrainingArguments
 
 TOY_LABELS = ["B-LOC", "B-PER", "I-PER", "O"]
 # Small enough to be quick, large enough to learn the toy task.
