@@ -16,9 +16,12 @@ def check_output_directory(directory: str | os.PathLike, overwrite: bool = False
     Args:
         directory: The directory to be; it may exist as long as it is empty.
         overwrite: Whether a full one may be replaced.
-    Raises: FileExistsError when it is full, or not a directory.
+    Raises: FileExistsError when it is full, not a directory, or below what is not one.
     """
     path = Path(directory)
+    nearest = next(parent for parent in path.absolute().parents if parent.exists())
+    if not nearest.is_dir():
+        raise FileExistsError(f"output_dir {str(path)!r} lies below the file {str(nearest)!r}; name another one.")
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"output_dir {str(path)!r} is a file; name a directory.")
     if path.is_dir() and any(path.iterdir()) and not overwrite:

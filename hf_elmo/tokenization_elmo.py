@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,7 @@ class _RowTable:
 
     def __init__(self, width: int):
         self.width = width
+        self._lock = threading.Lock()  # threads of a server may share a tokenizer
         self._clear()
 
     def __reduce__(self) -> tuple[type[_RowTable], tuple[int]]:
@@ -54,19 +56,18 @@ class _RowTable:
 
     def rows(self, words: Sequence[str | None]) -> np.ndarray:
         """The rows of `words`, (len(words), C); None stands for no word."""
-        places = self._places
-        new = [word for word in dict.fromkeys(words) if word not in places]
-        if new:
-            if len(places) + len(new) > self.max_words:
+        with self._lock:
+            new = [word for word in dict.fromkeys(words) if word not in self._places]
+            if new and len(self._places) + len(new) > self.max_words:
                 self._clear()
-                places = self._places
-                new = [word for word in dict.fromkeys(words) if word not in places]
+                new = [word for word in dict.fromkeys(words) if word not in self._places]
+            places = self._places
             while len(places) + len(new) > len(self._rows):
                 self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
             for word in new:
                 self._rows[len(places)] = encode_word(word, self.width)
                 places[word] = len(places)
-        return self._rows[np.fromiter((places[word] for word in words), dtype=np.intp, count=len(words))]
+            return self._rows[np.fromiter((places[word] for word in words), dtype=np.intp, count=len(words))]
 
 
 @dataclass(slots=True)
@@ -125,9 +126,8 @@ class WordEncoding:
         """This sentence with `amount` places of padding on one side."""
         parts = ([""] * amount, [None] * amount, [(0, 0)] * amount)
         mine = (self.tokens, self.word_ids, self.offsets)
-        if side == "left":
-            return WordEncoding(*(padding + values for padding, values in zip(parts, mine, strict=True)))
-        return WordEncoding(*(values + padding for padding, values in zip(parts, mine, strict=True)))
+        first, second = (parts, mine) if side == "left" else (mine, parts)
+        return WordEncoding(*(values + others for values, others in zip(first, second, strict=True)))
 
 
 class ElmoCharTokenizer(PreTrainedTokenizer):
@@ -262,10 +262,6 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             return decode_row(ids)
         return [decode_row(row) for row in ids if any(row) and not (skip_special_tokens and is_marker_row(row))]
 
-    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """Words joined by spaces."""
-        return " ".join(tokens)
-
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> str | list[str]:
         """Turn rows back into their words, joined by spaces; a batch of sentences gives a list of strings.
 
@@ -281,9 +277,6 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         return self.convert_tokens_to_string(
             self.convert_ids_to_tokens(token_ids, skip_special_tokens=skip_special_tokens)
         )
-
-    def num_special_tokens_to_add(self, pair: bool = False) -> int:
-        return 2
 
     def build_inputs_with_special_tokens(
         self, token_ids_0: list[list[int]], token_ids_1: list[list[int]] | None = None
@@ -400,14 +393,11 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         ]
         ends = np.cumsum([len(encoding) for encoding in encodings], dtype=np.intp)
         rows = np.split(self.encode_words(words), ends[:-1]) if encodings else []
-        attention_mask = []
-        for encoding, length in zip(encodings, lengths, strict=True):
-            padding = [0] * (len(encoding) - length)
-            attention_mask.append(padding + [1] * length if side == "left" else [1] * length + padding)
+        real = zip(encodings, lengths, strict=True)
         return {
             "input_ids": [sentence.tolist() for sentence in rows] if len(set(map(len, rows))) > 1 else _stack(rows),
             "token_type_ids": [[0] * len(encoding) for encoding in encodings],
-            "attention_mask": attention_mask,
+            "attention_mask": [_pad_list([1] * length, 0, len(encoding), side) for encoding, length in real],
             "special_tokens_mask": [encoding.special_tokens_mask for encoding in encodings],
             "offset_mapping": [encoding.offsets for encoding in encodings],
             "length": [len(encoding) for encoding in encodings],
@@ -465,26 +455,20 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             for key, filler in (("attention_mask", 0), ("token_type_ids", 0), ("special_tokens_mask", 1)):
                 if key in features:
                     features[key] = [_pad_list(list(values), filler, width, side) for values in features[key]]
-        features["input_ids"] = sentences
-        if return_tensors is not None:
-            features["input_ids"] = _stack(sentences)
-        else:
-            features["input_ids"] = [sentence.tolist() for sentence in sentences]
-            if not is_batch:
-                features = {key: value[0] for key, value in features.items()}
+        stacked = return_tensors is not None
+        features["input_ids"] = _stack(sentences) if stacked else [sentence.tolist() for sentence in sentences]
         if return_attention_mask is False:
             features.pop("attention_mask", None)
-        if return_tensors is not None and not is_batch:
-            features = {key: np.asarray(value)[0] for key, value in features.items()}
+        if not is_batch:
+            features = {key: (np.asarray(value) if stacked else value)[0] for key, value in features.items()}
         return BatchEncoding(features, tensor_type=return_tensors)
 
     def _as_rows(self, sentence: Any) -> np.ndarray:
         """The rows of an encoded sentence, (T, C)."""
-        rows = np.asarray(sentence, dtype=np.int64)
-        width = self.max_characters_per_word
+        rows, width = np.asarray(sentence, dtype=np.int64), self.max_characters_per_word
         if rows.size == 0:
             return rows.reshape(0, width)
-        if rows.ndim != 2 or rows.shape[1] != width:
+        if rows.shape[1:] != (width,):
             raise ValueError(f"input_ids holds a sentence of the shape {rows.shape}; wanted (words, {width}).")
         return rows
 
@@ -589,7 +573,7 @@ def _stack(sentences: list[np.ndarray]) -> Any:
 
 
 def _is_batch(ids: Any) -> bool:
-    """Whether ids are those of a batch of sentences, which may all be empty."""
+    """Whether ids are those of a batch of sentences, of which the first may be empty."""
     depth = _nesting(ids)
     return depth == 3 or (depth == 2 and len(ids) > 0 and len(ids[0]) == 0)
 
@@ -599,9 +583,7 @@ def _nesting(values: Any) -> int:
     if hasattr(values, "ndim"):
         return values.ndim
     if isinstance(values, (list, tuple)):
-        # An empty sentence does not tell how deep its mates are.
-        telling = (value for value in values if not hasattr(value, "__len__") or len(value) > 0)
-        return 1 + _nesting(next(telling, values[0] if values else None))
+        return 1 + max((_nesting(value) for value in values[:1]), default=0)
     return 0
 
 

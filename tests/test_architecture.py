@@ -1,0 +1,180 @@
+"""The shape of the house: which file may import which, and what a file that travels with a checkpoint may not do."""
+
+import ast
+import graphlib
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from conftest import ROOT
+
+PACKAGE = ROOT / "hf_elmo"
+
+# A file imports only from lower numbers; within a package in the table its files may import one another.
+# Every new file or package has to be entered here.
+LAYERS = {
+    "characters_elmo": 0,
+    "configuration_elmo": 0,
+    "checkpoint_files": 0,
+    "cards": 1,
+    "recurrence_elmo": 1,
+    "tokenization_elmo": 1,
+    "pipeline_elmo": 1,
+    "layers_elmo": 2,
+    "modeling_elmo": 3,
+    "__init__": 4,
+    "conversion": 5,
+    "data": 5,
+    "training": 6,
+    "analysis": 7,
+}
+# What a portable file may import besides its siblings: the least that a user of transformers has.
+PORTABLE_IMPORTS = {*sys.stdlib_module_names, "huggingface_hub", "numpy", "regex", "torch", "transformers"}
+SCRIPT_IMPORTS = {*sys.stdlib_module_names, "hf_elmo", "transformers"}
+CATCH_ALL_NAMES = {"utils", "util", "helpers", "common", "misc"}
+MAX_LINES = 600
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+PORTABLE = sorted(PACKAGE.glob("*_elmo.py"))
+SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
+
+
+class Import(NamedTuple):
+    """One import: `from ..module import names` has two dots; an import as a whole has no names."""
+
+    module: str
+    dots: int
+    names: tuple[str, ...]
+    is_guarded: bool
+    line: int
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    """Every import of a file, also those inside functions."""
+
+    def walk(node: ast.AST, is_guarded: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield Import(name.name, 0, (), is_guarded, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            yield Import(node.module or "", node.level, tuple(n.name for n in node.names), is_guarded, node.lineno)
+        for child in ast.iter_child_nodes(node):
+            guards = isinstance(node, ast.Try) and child in node.body and any(map(_catches_imports, node.handlers))
+            yield from walk(child, is_guarded or guards)
+
+    return walk(parse(path), False)
+
+
+def _catches_imports(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(name, ast.Name) and name.id in ("ImportError", "ModuleNotFoundError") for name in caught)
+
+
+def own_modules(path: Path) -> Iterator[tuple[str, int]]:
+    """The dotted names below `hf_elmo`, "" for the package itself, that a file imports, with the lines."""
+    where = ("hf_elmo", *path.relative_to(PACKAGE).parts[:-1])
+    for found in imports_of(path):
+        parts = tuple(found.module.split(".")) if found.module else ()
+        if found.dots:
+            parts = where[: len(where) - found.dots + 1] + parts
+        if parts[:1] != ("hf_elmo",):
+            continue
+        for name in found.names or ("",):
+            # `from .package import name`: a module, or something in the package's own file?
+            target = PACKAGE.joinpath(*parts[1:], name)
+            is_module = bool(name) and (target.is_dir() or target.with_suffix(".py").is_file())
+            yield ".".join(parts[1:] + ((name,) if is_module else ())), found.line
+
+
+def layer_of(dotted: str) -> int:
+    name = dotted.split(".")[0] or "__init__"
+    assert name in LAYERS, f"hf_elmo/{name} has no layer: enter it in LAYERS of tests/test_architecture.py."
+    return LAYERS[name]
+
+
+def dotted_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_there_is_something_to_look_at():
+    assert len(PORTABLE) >= 7 and len(MODULES) > len(PORTABLE) and SCRIPTS
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_imports_point_one_way(path):
+    layer, package = layer_of(dotted_name(path)), dotted_name(path).split(".")[0]
+    for imported, line in own_modules(path):
+        is_sibling = path.parent != PACKAGE and imported.split(".")[0] == package
+        assert is_sibling or layer_of(imported) < layer, (
+            f"{relative(path)}:{line} (layer {layer}) imports {imported or 'hf_elmo'} (layer {layer_of(imported)}); "
+            "imports go to lower layers only."
+        )
+
+
+def test_no_two_files_import_each_other():
+    graph = {dotted_name(path): {name or "__init__" for name, _ in own_modules(path)} for path in MODULES}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("path", PORTABLE, ids=relative)
+def test_portable_files_are_flat_and_alone(path):
+    """transformers copies the flat siblings of a file and demands, at loading, whatever it imports outside `try`."""
+    siblings = {other.stem for other in PORTABLE}
+    for found in imports_of(path):
+        where = f"{relative(path)}:{found.line}"
+        if found.dots:
+            assert found.dots == 1, f"{where} imports from outside its folder."
+            assert found.module, f"{where} uses `from . import x`, which transformers does not ship."
+            assert found.module in siblings, f"{where} imports {found.module}, which does not travel with a checkpoint."
+        elif found.module.split(".")[0] == "hf_elmo":
+            assert found.is_guarded, f"{where} needs the package; put it in try/except ImportError."
+        elif not found.is_guarded:
+            assert found.module.split(".")[0] in PORTABLE_IMPORTS, f"{where} imports {found.module}."
+
+
+@pytest.mark.parametrize("path", MODULES + SCRIPTS, ids=relative)
+def test_each_file_says_in_one_sentence_what_it_is_for(path):
+    docstring = ast.get_docstring(parse(path))
+    assert docstring, f"{relative(path)} has no docstring."
+    first, _, rest = docstring.partition("\n")
+    assert first.rstrip("`").endswith(".") and (not rest or rest.startswith("\n")), (
+        f"{relative(path)} starts with {first!r}; wanted one sentence on a line of its own."
+    )
+    assert path.stem not in CATCH_ALL_NAMES, f"{relative(path)}: name a file by what it is for."
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_no_file_grows_beyond_reading(path):
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines < MAX_LINES, f"{relative(path)} has {lines} lines; split it by concept before it has {MAX_LINES}."
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=relative)
+def test_scripts_parse_and_call(path):
+    for found in imports_of(path):
+        assert not found.dots and found.module.split(".")[0] in SCRIPT_IMPORTS, (
+            f"{relative(path)}:{found.line} imports {found.module}; a script parses arguments and calls hf_elmo."
+        )
+    functions = {
+        node.name for node in ast.walk(parse(path)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    assert functions <= {"main", "parse_arguments"}, (
+        f"{relative(path)} defines {sorted(functions)}; work belongs in hf_elmo, where a test can have it."
+    )
+
+
+def test_test_files_have_names_of_their_own():
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

@@ -1,0 +1,244 @@
+"""ElmoConfig: what it accepts, what it refuses and how it says so, and that nothing is lost on disk."""
+
+import json
+
+import pytest
+import torch
+from conftest import make_tiny_config
+from huggingface_hub.errors import StrictDataclassError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hf_elmo import ElmoConfig, ElmoModel
+
+AUTO_CLASSES = {"AutoConfig", "AutoModel", "AutoModelForPreTraining", "AutoModelForTokenClassification"}
+
+VALID_FIELDS = {
+    "character_embedding_size": st.integers(1, 20),
+    "filters": st.lists(st.tuples(st.integers(1, 10), st.integers(1, 10)), min_size=1, max_size=4),
+    "max_characters_per_word": st.integers(10, 60),
+    "filter_activation": st.sampled_from(["relu", "tanh"]),
+    "num_highway_layers": st.integers(0, 3),
+    "projection_size": st.integers(1, 600),
+    "cell_size": st.integers(1, 5000),
+    "num_hidden_layers": st.integers(1, 4),
+    "forget_bias": st.floats(-2, 2),
+    "cell_clip": st.none() | st.floats(0.1, 10) | st.integers(1, 10),
+    "projection_clip": st.none() | st.floats(0.1, 10) | st.integers(1, 10),
+    "use_skip_connections": st.booleans(),
+    "dropout": st.floats(0, 0.99),
+    "freeze_bilm": st.booleans(),
+    "num_mixes": st.integers(1, 4),
+    "mix_normalization": st.sampled_from(["none", "batch", "word"]),
+    "mix_l2": st.floats(0, 2),
+    "word_vocab_size": st.none() | st.integers(3, 10**6),
+    "classifier_lstm_layers": st.integers(0, 3),
+    "id2label": st.none() | st.just({0: "O", 1: "PER", 2: "LOC"}),
+}
+
+
+def count_bilm_parameters(config: ElmoConfig) -> int:
+    """Parameters of the token encoder and the biLM, less the padding row that the papers' models do not have."""
+    with torch.device("meta"):
+        model = ElmoModel(config)
+    parameters = [*model.token_encoder.parameters(), *model.bilm.parameters()]
+    return sum(parameter.numel() for parameter in parameters) - config.character_embedding_size
+
+
+@pytest.mark.parametrize(
+    ("preset", "count", "sizes"),
+    [
+        ("small", 13_593_296, (1024, 128, 1)),
+        ("medium", 28_027_728, (2048, 256, 1)),
+        ("original", 93_600_848, (4096, 512, 2)),
+    ],
+)
+def test_presets_have_the_published_sizes(preset, count, sizes):
+    config = getattr(ElmoConfig, preset)()
+    assert (config.cell_size, config.projection_size, config.num_highway_layers) == sizes
+    assert count_bilm_parameters(config) == count
+
+
+def test_the_defaults_are_the_original_model():
+    assert ElmoConfig().to_dict() == ElmoConfig.original().to_dict()
+
+
+def test_presets_take_changes():
+    config = ElmoConfig.small(cell_size=64, dropout=0.3)
+    assert (config.cell_size, config.dropout, config.projection_size) == (64, 0.3, 128)
+
+
+@given(size=st.integers(1, 10_000))
+def test_hidden_size_is_both_directions_side_by_side(size):
+    assert ElmoConfig(projection_size=size).hidden_size == 2 * size
+    assert ElmoConfig(projection_size=size, hidden_size=2 * size).hidden_size == 2 * size
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("vocab_size", "262"),
+        ("character_embedding_size", 16.0),
+        ("max_characters_per_word", None),
+        ("filters", 5),
+        ("filters", "abc"),
+        ("filters", {1: 32}),
+        ("filter_activation", "gelu"),
+        ("num_highway_layers", True),
+        ("projection_size", "512"),
+        ("cell_size", 4096.5),
+        ("num_hidden_layers", [2]),
+        ("hidden_size", "1024"),
+        ("forget_bias", "1.0"),
+        ("cell_clip", "3"),
+        ("projection_clip", [3.0]),
+        ("use_skip_connections", 1),
+        ("dropout", True),
+        ("freeze_bilm", "yes"),
+        ("num_mixes", 1.0),
+        ("mix_normalization", "layer"),
+        ("mix_l2", None),
+        ("word_vocab_size", 1e6),
+        ("classifier_dropout", "0.5"),
+        ("classifier_lstm_layers", False),
+        ("classifier_lstm_size", 200.0),
+        ("pad_token_id", None),
+    ],
+)
+def test_wrong_types_are_refused_by_name(field, value):
+    with pytest.raises(StrictDataclassError, match=field):
+        ElmoConfig(**{field: value})
+    config = ElmoConfig()
+    with pytest.raises(StrictDataclassError, match=field):
+        setattr(config, field, value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "wanted"),
+    [
+        ("vocab_size", 1, ">= 2"),
+        ("character_embedding_size", 0, ">= 1"),
+        ("max_characters_per_word", 2, ">= 3"),
+        ("filters", [], "at least one"),
+        ("filters", [[1, 2, 3]], "pair of integers"),
+        ("filters", [[0, 32]], "pair of integers"),
+        ("filters", [[1, 0]], "pair of integers"),
+        ("filters", [[1, 2.5]], "pair of integers"),
+        ("filters", [[True, 32]], "pair of integers"),
+        ("filters", [7], "pair of integers"),
+        ("filters", [[51, 32]], "max_characters_per_word=50"),
+        ("num_highway_layers", -1, ">= 0"),
+        ("projection_size", 0, ">= 1"),
+        ("cell_size", 0, ">= 1"),
+        ("num_hidden_layers", 0, ">= 1"),
+        ("hidden_size", 512, "must be 1024"),
+        ("cell_clip", 0, "None for no clipping"),
+        ("cell_clip", -3.0, "None for no clipping"),
+        ("cell_clip", float("nan"), "None for no clipping"),
+        ("projection_clip", 0.0, "None for no clipping"),
+        ("dropout", 1.0, r"\[0, 1\)"),
+        ("dropout", -0.1, r"\[0, 1\)"),
+        ("num_mixes", 0, ">= 1"),
+        ("mix_l2", -0.1, ">= 0"),
+        ("mix_l2", float("nan"), ">= 0"),
+        ("word_vocab_size", 2, ">= 3"),
+        ("classifier_dropout", 1, r"\[0, 1\)"),
+        ("classifier_lstm_layers", -1, ">= 0"),
+        ("classifier_lstm_size", 0, ">= 1"),
+        ("pad_token_id", 1, "must be 0"),
+    ],
+)
+def test_values_out_of_range_are_refused_with_the_range(field, value, wanted):
+    with pytest.raises(StrictDataclassError, match=f"{field}.*{wanted}"):
+        ElmoConfig(**{field: value})
+
+
+def test_a_model_checks_a_config_that_was_changed_after_it_was_built():
+    config = make_tiny_config()
+    config.dropout = 7.0
+    with pytest.raises(StrictDataclassError, match=r"dropout is 7\.0"):
+        ElmoModel(config)
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [("projection_siz", "projection_size"), ("cell_clipping", "cell_clip"), ("num_layers", "num_hidden_layers")],
+)
+def test_unknown_keys_are_refused_with_the_nearest_valid_name(key, nearest, tmp_path):
+    with pytest.raises(ValueError, match=f"no field '{key}'; the nearest valid name is '{nearest}'"):
+        ElmoConfig(**{key: 3})
+    ElmoConfig().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=f"no field '{key}'; the nearest valid name is '{nearest}'"):
+        ElmoConfig.from_pretrained(tmp_path, **{key: 3})
+
+
+def test_an_unknown_key_in_a_file_is_refused(tmp_path):
+    ElmoConfig().save_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**stored, "cell_sise": 3}))
+    with pytest.raises(ValueError, match="'cell_sise'; the nearest valid name is 'cell_size'"):
+        ElmoConfig.from_pretrained(tmp_path)
+
+
+def test_keys_that_trainer_copies_from_the_tokenizer_do_no_harm(tmp_path):
+    config = make_tiny_config()
+    config.bos_token_id, config.eos_token_id, config.use_cache = 257, 258, False
+    config.save_pretrained(tmp_path)
+    assert ElmoConfig.from_pretrained(tmp_path).bos_token_id == 257
+
+
+@given(fields=st.fixed_dictionaries({}, optional=VALID_FIELDS))
+def test_saving_and_loading_keeps_every_field(fields):
+    config = ElmoConfig(**fields)
+    loaded = ElmoConfig.from_dict(json.loads(config.to_json_string(use_diff=True)))
+    assert loaded.to_dict() == config.to_dict()
+
+
+def test_a_saved_directory_loads_again(tmp_path):
+    config = make_tiny_config(id2label={0: "O", 1: "PER"}, cell_clip=None, word_vocab_size=11)
+    config.save_pretrained(tmp_path)
+    assert ElmoConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
+    # transformers' word for "as stored", which is no dtype of torch's.
+    assert ElmoConfig.from_pretrained(tmp_path, dtype="auto").word_vocab_size == 11
+
+
+def test_filters_have_one_form_in_memory_and_on_disk():
+    assert make_tiny_config(filters=((1, 2), (3, 4))).filters == [[1, 2], [3, 4]]
+
+
+def test_every_config_names_the_class_of_every_auto_class(tmp_path):
+    assert set(json.loads(make_tiny_config().to_json_string())["auto_map"]) == AUTO_CLASSES
+    config = make_tiny_config(auto_map={"AutoModel": "elsewhere--modeling_elmo.ElmoModel"})
+    config.save_pretrained(tmp_path)
+    auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
+    assert set(auto_map) == AUTO_CLASSES
+    # A name without a repository: the code files lie beside the config.
+    assert all(name.split(".")[0].endswith("_elmo") and "--" not in name for name in auto_map.values())
+
+
+def test_either_label_table_gives_the_other():
+    id2label, label2id = {0: "O", 1: "PER", 2: "LOC"}, {"O": 0, "PER": 1, "LOC": 2}
+    for config in (ElmoConfig(id2label=id2label), ElmoConfig(label2id=label2id)):
+        assert (config.id2label, config.label2id, config.num_labels) == (id2label, label2id, 3)
+
+
+@pytest.mark.parametrize("labels", [{0: "O", 1: "PER"}, {0: "O", 1: "PER", 2: "LOC"}, {"0": "O", "1": "PER"}])
+def test_new_labels_at_loading_replace_both_tables(labels, tmp_path):
+    ElmoConfig(id2label={0: "NOUN", 1: "VERB"}).save_pretrained(tmp_path)
+    config = ElmoConfig.from_pretrained(tmp_path, id2label=labels)
+    assert config.id2label == {int(index): label for index, label in labels.items()}
+    assert config.label2id == {label: int(index) for index, label in labels.items()}
+
+
+def test_changes_at_loading_are_checked_and_carried_on_to_what_is_derived(tmp_path):
+    make_tiny_config().save_pretrained(tmp_path)
+    config = ElmoConfig.from_pretrained(tmp_path, projection_size=9, dropout=0.4)
+    assert (config.projection_size, config.hidden_size, config.dropout) == (9, 18, 0.4)
+    with pytest.raises(StrictDataclassError, match=r"dropout is 4\.0"):
+        ElmoConfig.from_pretrained(tmp_path, dropout=4.0)
+
+
+def test_keys_that_are_not_fields_can_be_asked_back(tmp_path):
+    make_tiny_config().save_pretrained(tmp_path)
+    config, rest = ElmoConfig.from_pretrained(tmp_path, dropout=0.4, extra=1, return_unused_kwargs=True)
+    assert (config.dropout, rest) == (0.4, {"extra": 1})
