@@ -131,6 +131,8 @@ def run_pretraining(
     Raises: ValueError, FileNotFoundError or FileExistsError for bad arguments or bad text, before training begins.
     """
     arguments.check()
+    # Before hours of training in which somebody may commit.
+    run = describe_run()
     accelerator = accelerator or Accelerator(
         gradient_accumulation_steps=arguments.gradient_accumulation_steps,
         # Without a GPU and without this, accelerate starts as many lone processes as torchrun has ranks.
@@ -189,7 +191,7 @@ def run_pretraining(
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "settings": asdict(settings),
         "history": trainer.history,
-        **describe_run(),
+        **run,
     }
     if accelerator.is_main_process:
         with written_aside(arguments.output_dir, arguments.overwrite_output_dir) as directory:

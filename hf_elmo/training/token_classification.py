@@ -82,7 +82,7 @@ class TokenClassificationTask:
         """
         args = self.training_args
         target = Path(args.output_dir)
-        results: dict[str, Any] = {"model": self.description, "tag_scheme": self.tag_scheme}
+        results: dict[str, Any] = {"model": self.description, "tag_scheme": self.tag_scheme, **describe_run()}
         self._say(f"Model: {self.description}")
         label2id = self.model.config.label2id
         datasets = {split: encode(sentences, self.tokenizer, label2id) for split, sentences in self.splits.items()}
@@ -97,7 +97,6 @@ class TokenClassificationTask:
             args.output_dir = str(target)
             if "train" in self.splits:
                 trainer.save_model(str(aside))
-            results.update(describe_run())
             if trainer.is_world_process_zero():
                 _point_to(aside, target.absolute())
                 write_json(aside / "results.json", results)
