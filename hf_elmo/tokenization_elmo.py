@@ -238,10 +238,10 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     # Text to words, words to rows
 
     def tokenize(self, text: str, **kwargs: Any) -> list[str]:
-        """Cut a text into its words."""
+        """Cut a text into its words, lower-cased where the tokenizer reads them so."""
         if not isinstance(text, str):
             raise TypeError(f"text is a {type(text).__name__}; tokenize takes a string.")
-        return _PRE_TOKENIZERS[self.pre_tokenizer].findall(text)
+        return self._cased(_PRE_TOKENIZERS[self.pre_tokenizer].findall(text))
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> list[int] | list[list[int]]:
         """The row of a word, C ids, or the rows of a list of words."""
@@ -299,10 +299,12 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
 
     def encode_words(self, words: Sequence[str | None]) -> np.ndarray:
         """The rows of a list of words as one array, (len(words), C); None gives the row of zeros, "no word here"."""
-        if self.do_lower_case:
-            markers = (BOS_TOKEN, EOS_TOKEN)
-            words = [word if word is None or word in markers else word.lower() for word in words]
-        return self._table.rows(words)
+        return self._table.rows(self._cased(words))
+
+    def _cased(self, words: Sequence[str | None]) -> Sequence[str | None]:
+        if not self.do_lower_case:
+            return words
+        return [word if word in (None, BOS_TOKEN, EOS_TOKEN) else word.lower() for word in words]
 
     # Encoding
 

@@ -147,8 +147,7 @@ def run_pretraining(
         max_characters_per_word=config.max_characters_per_word,
     )
     train_corpus, held_out_corpus = open_corpora(arguments)
-    cut = word_cutter(tokenizer)
-    counts, num_sentences = count_words(train_corpus.sentences(cut))
+    counts, num_sentences = count_words(train_corpus.sentences(tokenizer.tokenize))
     if not counts:
         raise ValueError("the training text holds no words; check --train_file and --text_column.")
     vocabulary = _build_vocabulary(arguments, counts)
@@ -162,7 +161,8 @@ def run_pretraining(
     report(f"model: {sum(parameter.numel() for parameter in model.parameters()):,} parameters")
     baselines = None
     if not arguments.skip_baselines:
-        baselines = count_baselines(train_corpus.sentences(cut), held_out_corpus.sentences(cut), vocabulary)
+        texts = (corpus.sentences(tokenizer.tokenize) for corpus in (train_corpus, held_out_corpus))
+        baselines = count_baselines(*texts, vocabulary)
         report(
             f"held-out perplexity of the baselines: unigram {baselines.unigram:,.1f}, "
             f"bigram {baselines.bigram:,.1f} ({baselines.unknown_rate:.1%} of the words are unknown)"
@@ -214,13 +214,6 @@ def save_checkpoint(
     vocabulary.save(directory)
     write_json(Path(directory) / RESULTS_FILE, results)
     write_model_card(directory, model.config, results)
-
-
-def word_cutter(tokenizer: ElmoCharTokenizer) -> Callable[[str], list[str]]:
-    """How the tokenizer cuts a line into words, lower-cased where it reads them so: one word, one entry to predict."""
-    if tokenizer.do_lower_case:
-        return lambda text: [word.lower() for word in tokenizer.tokenize(text)]
-    return tokenizer.tokenize
 
 
 def open_corpora(arguments: PretrainingArguments) -> tuple[Corpus, Corpus]:

@@ -82,8 +82,18 @@ def test_perplexity_of_the_checkpoint_is_the_reported_one(arguments, tmp_path, t
     assert found == pytest.approx(results["perplexity"]["forward"], rel=1e-5)
 
 
-def test_lower_casing_is_saved_and_shared_by_vocabulary_and_characters(arguments, tmp_path):
-    run_pretraining(arguments(do_lower_case=True, pre_tokenizer="punctuation"), report=lambda line: None)
+def test_lower_casing_is_saved_and_shared_by_vocabulary_targets_and_characters(arguments, tmp_path):
+    held_out = tmp_path / "heldout.txt"
+    held_out.write_text("THE CAT SAT .\n" * 3)
+    shared = {"do_lower_case": True, "validation_file": [str(held_out)]}
+    upper = run_pretraining(arguments(**shared), report=lambda line: None)
+    held_out.write_text("the cat sat .\n" * 3)
+    lower = run_pretraining(arguments(**shared, overwrite_output_dir=True), report=lambda line: None)
+    assert upper["perplexity"] == lower["perplexity"]
+    run_pretraining(
+        arguments(do_lower_case=True, pre_tokenizer="punctuation", overwrite_output_dir=True),
+        report=lambda line: None,
+    )
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert (tokenizer.do_lower_case, tokenizer.pre_tokenizer) == (True, "punctuation")
     words = WordVocabulary.load(tmp_path / "out").words
