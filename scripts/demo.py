@@ -9,14 +9,14 @@ from hf_elmo.data.python_topics import write_split
 from hf_elmo.training.command_line import quiet_libraries, readable_errors
 from hf_elmo.training.pretraining import PretrainingArguments, run_pretraining
 
-AMBIGUOUS_WORDS = ("call", "value", "type", "return", "exception", "name")
+AMBIGUOUS_WORDS = ("call", "return", "use", "match", "access")
 CONFIG = '{"projection_size": 64, "cell_size": 256, "dropout": 0.3, "filters": [[1,16],[2,16],[3,32],[4,64],[5,64]]}'
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output_dir", default="output/elmo-tiny-pydoc", help="where the checkpoint is written")
-    parser.add_argument("--max_steps", type=int, default=1200, help="optimizer steps")
+    parser.add_argument("--max_steps", type=int, default=1000, help="optimizer steps")
     arguments = parser.parse_args()
     quiet_libraries()
     with readable_errors():
