@@ -396,6 +396,11 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
         self.post_init()
         self._apply_freezing()
 
+    def _apply_freezing(self) -> None:
+        super()._apply_freezing()
+        # Only the first mix is read here; the others would wait for gradients that never come.
+        self.elmo.mixes[1:].requires_grad_(False)
+
     @can_return_tuple
     def forward(
         self,
