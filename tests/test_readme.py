@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import re
 import shlex
 import subprocess
@@ -67,3 +68,23 @@ def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"`?make ([a-z-]+)", README):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def figures(path):
+    return json.loads((ROOT / "model_cards" / path).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("recipe", ["elmo-tiny-pydoc", "elmo-small-reviews"])
+def test_perplexities_are_those_of_the_results_files(recipe):
+    results = figures(f"{recipe}/results.json")
+    row = next(line for line in README.splitlines() if line.startswith(f"| `{recipe}` |"))
+    wanted = (results["perplexity"]["mean"], results["baselines"]["bigram"], results["baselines"]["unigram"])
+    assert all(f"| {figure:,.1f} " in row for figure in wanted), row
+
+
+@pytest.mark.parametrize("biLM", ["frozen", "trained"])
+def test_f1_is_that_of_the_results_files(biLM):
+    row = next(line for line in README.splitlines() if line.startswith(f"| biLM {biLM}"))
+    for start in ("pretrained", "random"):
+        results = figures(f"elmo-small-reviews/wnut17-{biLM}-{start}.json")
+        assert f"{100 * results['predict_f1']:.2f}" in row, row
