@@ -54,10 +54,6 @@ class Corpus:
         records = split_dataset_by_node(self.records, rank=rank, world_size=num_ranks)
         return Corpus(records, self.text_column, self.name, self.files)
 
-    def shuffle(self, seed: int, buffer_size: int) -> Corpus:
-        """The corpus with its records in another order, drawn from a buffer of `buffer_size` records."""
-        return Corpus(self.records.shuffle(seed=seed, buffer_size=buffer_size), self.text_column, self.name, self.files)
-
     def split(self, every: int) -> tuple[Corpus, Corpus]:
         """All records but each `every`-th, and each `every`-th, for a corpus that comes without held-out text."""
         kept = self.records.filter(lambda _, index: index % every != 0, with_indices=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from ..data.vocabulary import WordVocabulary
 
@@ -30,9 +30,6 @@ class Baselines:
     bigram_backward: float
     bigram: float
     unknown_rate: float
-
-    def as_dict(self) -> dict[str, float]:
-        return asdict(self)
 
 
 def count_baselines(
