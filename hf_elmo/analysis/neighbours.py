@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -75,14 +76,8 @@ class UseIndex:
     def nearest_uses(self, use: Use, count: int = 1) -> list[tuple[float, Use]]:
         """The most similar uses of any word in other sentences, by cosine, with their similarities."""
         similarities = self._contextual @ self._contextual[self.uses.index(use)]
-        nearest = []
-        for index in similarities.argsort(descending=True).tolist():
-            other = self.uses[index]
-            if other.words != use.words and len(nearest) < count:
-                nearest.append((float(similarities[index]), other))
-            elif len(nearest) == count:
-                break
-        return nearest
+        ranked = ((float(similarities[index]), self.uses[index]) for index in similarities.argsort(descending=True))
+        return list(itertools.islice((pair for pair in ranked if pair[1].words != use.words), count))
 
     def nearest_words(self, word: str, count: int = 6) -> list[str]:
         """The most similar other words by the static vector of layer 0, by cosine."""

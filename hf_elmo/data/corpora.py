@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import fsspec
@@ -21,14 +21,12 @@ class Corpus:
     """A streamed text corpus: each pass reads it anew, and nothing but the record at hand is held in memory.
 
     Args:
-        records: The stream; each record has the text column.
-        text_column: The column that holds text. A text of several lines holds several sentences.
+        records: The stream; each record has a column "text". A text of several lines holds several sentences.
         name: What errors call this corpus, the argument that named it for example.
         files: The files behind it, where it comes from files.
     """
 
     records: IterableDataset
-    text_column: str
     name: str
     files: tuple[str, ...] = ()
 
@@ -39,8 +37,7 @@ class Corpus:
         """
         try:
             for record in self.records:
-                text = record[self.text_column]
-                for line in (text or "").split("\n"):
+                for line in (record["text"] or "").split("\n"):
                     words = tokenize(line)
                     if words:
                         yield words
@@ -51,17 +48,13 @@ class Corpus:
         """The part of the corpus that one of several processes reads."""
         if num_ranks == 1:
             return self
-        records = split_dataset_by_node(self.records, rank=rank, world_size=num_ranks)
-        return Corpus(records, self.text_column, self.name, self.files)
+        return replace(self, records=split_dataset_by_node(self.records, rank=rank, world_size=num_ranks))
 
     def split(self, every: int) -> tuple[Corpus, Corpus]:
         """All records but each `every`-th, and each `every`-th, for a corpus that comes without held-out text."""
         kept = self.records.filter(lambda _, index: index % every != 0, with_indices=True)
         held_out = self.records.filter(lambda _, index: index % every == 0, with_indices=True)
-        return (
-            Corpus(kept, self.text_column, self.name, self.files),
-            Corpus(held_out, self.text_column, self.name, self.files),
-        )
+        return replace(self, records=kept), replace(self, records=held_out)
 
 
 def corpus_from_files(patterns: Sequence[str], name: str = "train_file", text_column: str = "text") -> Corpus:
@@ -81,7 +74,7 @@ def corpus_from_files(patterns: Sequence[str], name: str = "train_file", text_co
         stream = load_dataset(builder, data_files={"train": list(group)}, split="train", streaming=True)
         column = "text" if builder == "text" else text_column
         streams.append(_only_text(stream, column, name, ", ".join(map(os.path.basename, group)), group))
-    return Corpus(concatenate_datasets(streams) if len(streams) > 1 else streams[0], "text", name, tuple(files))
+    return Corpus(concatenate_datasets(streams) if len(streams) > 1 else streams[0], name, tuple(files))
 
 
 def corpus_from_dataset(
@@ -95,7 +88,7 @@ def corpus_from_dataset(
         stream = load_dataset(dataset_name, config_name, split=split, streaming=True)
     except ValueError as error:
         raise ValueError(f"dataset_name {dataset_name!r} has no split {split!r} to stream: {error}") from error
-    return Corpus(_only_text(stream, text_column, "dataset_name", dataset_name, ()), "text", "dataset_name")
+    return Corpus(_only_text(stream, text_column, "dataset_name", dataset_name, ()), "dataset_name")
 
 
 def expand_patterns(patterns: Sequence[str], name: str) -> list[str]:

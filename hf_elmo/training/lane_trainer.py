@@ -141,8 +141,8 @@ class LaneTrainer:
             disable=not self.accelerator.is_main_process,
         )
         self.objective.train()
-        started = time.perf_counter()
         for step in range(1, settings.max_steps + 1):
+            started = time.perf_counter()
             for _ in range(settings.gradient_accumulation_steps):
                 loss, words, state = self._train_window(next(windows), state)
                 if not math.isfinite(loss):
@@ -153,19 +153,16 @@ class LaneTrainer:
                 loss_sum, loss_words = loss_sum + loss * words, loss_words + words
                 self.num_words += words * self.accelerator.num_processes
             self.scheduler.step()
+            self.train_seconds += time.perf_counter() - started
             if step % settings.logging_steps == 0 or step == settings.max_steps:
-                self._log(step, loss_sum / max(loss_words, 1), time.perf_counter() - started)
+                self._log(step, loss_sum / max(loss_words, 1))
                 loss_sum, loss_words = 0.0, 0
+            progress.set_postfix_str(f"loss {loss:.3f}, {self._words_per_second:,.0f} words/s", refresh=False)
             progress.update()
-            seconds = self.train_seconds + time.perf_counter() - started
-            progress.set_postfix_str(f"loss {loss:.3f}, {self.num_words / seconds:,.0f} words/s", refresh=False)
             if settings.eval_steps and step % settings.eval_steps == 0 and step != settings.max_steps:
-                self.train_seconds += time.perf_counter() - started
                 progress.clear()
                 self._evaluate_and_report(step)
                 self.objective.train()
-                started = time.perf_counter()
-        self.train_seconds += time.perf_counter() - started
         progress.close()
         return self._evaluate_and_report(settings.max_steps)
 
@@ -221,14 +218,17 @@ class LaneTrainer:
             self.on_evaluation(step, perplexity)
         return perplexity
 
-    def _log(self, step: int, loss: float, seconds: float) -> None:
-        total = self.train_seconds + seconds
+    @property
+    def _words_per_second(self) -> float:
+        return self.num_words / self.train_seconds
+
+    def _log(self, step: int, loss: float) -> None:
         self.history.append(
             {
                 "step": step,
                 "words": self.num_words,
                 "loss": round(loss, 5),
                 "learning_rate": self.scheduler.get_last_lr()[0],
-                "words_per_second": round(self.num_words / total, 1),
+                "words_per_second": round(self._words_per_second, 1),
             }
         )

@@ -158,7 +158,7 @@ def run_pretraining(
     config.word_vocab_size = len(vocabulary)
     set_seed(arguments.seed)
     model = ElmoForPreTraining(config)
-    report(f"model: {sum(parameter.numel() for parameter in model.parameters()):,} parameters")
+    report(f"model: {model.num_parameters():,} parameters")
     baselines = None
     if not arguments.skip_baselines:
         texts = (corpus.sentences(tokenizer.tokenize) for corpus in (train_corpus, held_out_corpus))
@@ -188,7 +188,7 @@ def run_pretraining(
         "words_per_second": round(trainer.num_words / trainer.train_seconds, 1),
         "training_text": {"words": counts.total(), "sentences": num_sentences, "distinct_words": len(counts)},
         "vocabulary_size": len(vocabulary),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": model.num_parameters(),
         "settings": asdict(settings),
         "history": trainer.history,
         **run,
