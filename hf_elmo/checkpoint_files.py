@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,6 +29,22 @@ def check_output_directory(directory: str | os.PathLike, overwrite: bool = False
             f"output_dir {str(path)!r} is not empty; name another one, or pass --overwrite_output_dir to replace it."
         )
     return path
+
+
+def check_keeps_inputs(directory: str | os.PathLike, files: Iterable[tuple[str, str | os.PathLike]]) -> None:
+    """Check that replacing a directory as a whole would not take along what the run reads.
+
+    Args:
+        directory: The directory to be.
+        files: The name of the argument and the path of each file that is read.
+    Raises: ValueError naming the argument and the file.
+    """
+    for name, file in files:
+        if Path(directory).resolve() in Path(file).resolve().parents:
+            raise ValueError(
+                f"output_dir {str(directory)!r} holds {name} {str(file)!r}, which would be replaced along with it; "
+                "name another directory."
+            )
 
 
 @contextmanager

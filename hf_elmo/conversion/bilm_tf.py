@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..checkpoint_files import check_output_directory, written_aside
+from ..checkpoint_files import check_keeps_inputs, check_output_directory, written_aside
 from ..configuration_elmo import ElmoConfig
 from ..modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..tokenization_elmo import ElmoCharTokenizer
@@ -137,12 +137,10 @@ def convert_bilm_tf(
         FileNotFoundError: A file is missing.
         ImportError: h5py is missing.
     """
-    for name, file in (("options_file", options_file), ("weight_file", weight_file)):
-        if Path(output_dir).resolve() in Path(file).resolve().parents:
-            raise ConversionError(
-                f"output_dir {str(output_dir)!r} holds {name} {str(file)!r}, and is replaced as a whole; name another "
-                "directory."
-            )
+    try:
+        check_keeps_inputs(output_dir, [("options_file", options_file), ("weight_file", weight_file)])
+    except ValueError as error:
+        raise ConversionError(str(error)) from error
     _require_h5py()
     check_output_directory(output_dir, overwrite)
     model = load_bilm_tf(options_file, weight_file)

@@ -15,7 +15,7 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 
 from ..cards import write_model_card
-from ..checkpoint_files import check_output_directory, written_aside
+from ..checkpoint_files import check_keeps_inputs, check_output_directory, written_aside
 from ..configuration_elmo import ElmoConfig
 from ..data.corpora import Corpus, corpus_from_dataset, corpus_from_files
 from ..data.vocabulary import WordVocabulary, count_words
@@ -147,6 +147,10 @@ def run_pretraining(
         max_characters_per_word=config.max_characters_per_word,
     )
     train_corpus, held_out_corpus = open_corpora(arguments)
+    inputs = [(corpus.name, file) for corpus in (train_corpus, held_out_corpus) for file in corpus.files]
+    if arguments.vocab_file is not None:
+        inputs.append(("--vocab_file", arguments.vocab_file))
+    check_keeps_inputs(arguments.output_dir, inputs)
     counts, num_sentences = count_words(train_corpus.sentences(tokenizer.tokenize))
     if not counts:
         raise ValueError("the training text holds no words; check --train_file and --text_column.")

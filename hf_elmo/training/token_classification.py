@@ -34,7 +34,7 @@ from transformers import (
 )
 from transformers.trainer_utils import IntervalStrategy
 
-from ..checkpoint_files import check_output_directory, written_aside
+from ..checkpoint_files import check_keeps_inputs, check_output_directory, written_aside
 from ..configuration_elmo import ElmoConfig
 from ..data.columns import TaggedSentences, load_tagged_dataset, read_tagged_file, tagged_from_dataset
 from ..modeling_elmo import IGNORED_LABEL, ElmoForTokenClassification
@@ -178,7 +178,7 @@ def prepare_task(
     Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
     """
     output_dir = check_output_directory(training_args.output_dir, training_args.overwrite_output_dir)
-    _check_not_inside(output_dir, data_args.files)
+    check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
     _check_arguments(model_args, data_args)
     if training_args.push_to_hub:
         raise ValueError(
@@ -407,15 +407,6 @@ def _point_to(aside: Path, target: Path) -> None:
 
 def _by_type(report: dict[str, Any]) -> dict[str, dict[str, float]]:
     return {name: row for name, row in report.items() if isinstance(row, dict)}
-
-
-def _check_not_inside(output_dir: Path, files: dict[str, str]) -> None:
-    for split, file in files.items():
-        if Path(file).resolve().is_relative_to(output_dir.resolve()):
-            raise ValueError(
-                f"output_dir {str(output_dir)!r} holds {split}_file {file!r}, which would be replaced along with it; "
-                "name another output_dir."
-            )
 
 
 def _check_arguments(model_args: ModelArguments, data_args: DataArguments) -> None:

@@ -168,3 +168,14 @@ def test_full_output_directory_is_left_alone_unless_told(arguments, tmp_path):
 def test_missing_config_file(arguments):
     with pytest.raises(FileNotFoundError, match="--config_name"):
         run_pretraining(arguments(config_name="nowhere/config.json"), report=lambda line: None)
+
+
+@pytest.mark.parametrize("argument", ["train_file", "validation_file", "vocab_file"])
+def test_output_directory_that_holds_what_is_read_is_refused(arguments, tmp_path, argument):
+    (tmp_path / "out").mkdir()
+    inside = tmp_path / "out" / "precious.txt"
+    inside.write_text("<S>\n</S>\n<UNK>\nthe\n")
+    value = str(inside) if argument == "vocab_file" else [str(inside)]
+    with pytest.raises(ValueError, match=rf"output_dir .* holds --{argument} .*which would be replaced"):
+        run_pretraining(arguments(**{argument: value}, overwrite_output_dir=True), report=lambda line: None)
+    assert inside.exists()
