@@ -32,14 +32,17 @@ def encode_word(word: str, max_characters: int = 50) -> list[int]:
         max_characters: Width C of the row.
     Returns: C ids.
     """
+    row = word_characters(word, max_characters)
+    return row + [PAD_CHARACTER] * (max_characters - len(row))
+
+
+def word_characters(word: str, max_characters: int) -> list[int]:
+    """The row of a word (see `encode_word`) up to its END_WORD, without the padding after it."""
     marker = _MARKERS.get(word)
     if marker is not None:
-        row = [BEGIN_WORD, marker, END_WORD]
-    else:
-        kept = word.encode("utf-8", "ignore")[: max_characters - 2]
-        row = [BEGIN_WORD, *(byte + 1 for byte in kept), END_WORD]
-    row.extend([PAD_CHARACTER] * (max_characters - len(row)))
-    return row
+        return [BEGIN_WORD, marker, END_WORD]
+    kept = word.encode("utf-8", "ignore")[: max_characters - 2]
+    return [BEGIN_WORD, *[byte + 1 for byte in kept], END_WORD]
 
 
 def decode_row(row: list[int]) -> str:

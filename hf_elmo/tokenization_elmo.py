@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import regex
 from transformers import AddedToken, BatchEncoding, PreTrainedTokenizer
-from transformers.tokenization_utils_base import CharSpan, TokenSpan, TruncationStrategy
+from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import PaddingStrategy, is_torch_tensor, to_py_obj
 
 from .characters_elmo import (
@@ -20,114 +20,63 @@ from .characters_elmo import (
     EOS_TOKEN,
     NO_WORD,
     NUM_CHARACTERS,
+    PAD_CHARACTER,
     PAD_TOKEN,
     character_vocabulary,
     decode_row,
-    encode_word,
     is_marker_row,
+    word_characters,
 )
+from .encodings_elmo import Sentence, WordEncoding, cut_into_windows
 
-# Combining marks belong to the letter before them: without \p{M} most words of Hindi or Thai would fall apart.
 # White space is that of str.split(), with which corpora are read; \s alone lacks four control characters of it.
+# Combining marks belong to the letter before them: without \p{M} most words of Hindi or Thai would fall apart.
 _PRE_TOKENIZERS = {
-    "whitespace": regex.compile(r"[^\s\x1c-\x1f]+"),
-    "punctuation": regex.compile(r"[\p{L}\p{M}\p{N}_]+|[^\s\x1c-\x1f\p{L}\p{M}\p{N}_]"),
+    "whitespace": str.split,
+    "punctuation": regex.compile(r"[\p{L}\p{M}\p{N}_]+|[^\s\x1c-\x1f\p{L}\p{M}\p{N}_]").findall,
 }
 
 
-class _RowTable:
-    """The rows of the words seen so far: making a row costs far more than looking it up."""
+class _RowTable(dict[str, int]):
+    """The places of the words seen so far among their rows: making a row costs far more than looking it up."""
 
     max_words = 100_000
 
     def __init__(self, width: int):
         self.width = width
         self._lock = threading.Lock()  # threads of a server may share a tokenizer
-        self._clear()
+        self._forget()
 
     def __reduce__(self) -> tuple[type[_RowTable], tuple[int]]:
         # What it holds can be made again, and datasets takes the pickle of a tokenizer for its fingerprint.
         return type(self), (self.width,)
 
-    def _clear(self) -> None:
-        # Place 0 holds the row of zeros, "no word here".
-        self._places: dict[str | None, int] = {None: 0}
-        self._rows = np.zeros((1024, self.width), dtype=np.int64)
-
-    def rows(self, words: Sequence[str | None]) -> np.ndarray:
-        """The rows of `words`, (len(words), C); None stands for no word."""
+    def look_up(self, words: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
+        """All rows, (N, C), and the place of each word among them; None stands for no word, the row of zeros."""
         with self._lock:
-            new = [word for word in dict.fromkeys(words) if word not in self._places]
-            if new and len(self._places) + len(new) > self.max_words:
-                self._clear()
-                new = [word for word in dict.fromkeys(words) if word not in self._places]
-            places = self._places
-            while len(places) + len(new) > len(self._rows):
-                self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
-            for word in new:
-                self._rows[len(places)] = encode_word(word, self.width)
-                places[word] = len(places)
-            return self._rows[np.fromiter((places[word] for word in words), dtype=np.intp, count=len(words))]
+            places = np.fromiter(map(self.__getitem__, words), dtype=np.intp, count=len(words))
+            rows = self._rows
+            if len(self) > self.max_words:
+                self._forget()
+        # They can be read without the lock: what is learnt from now on goes to other places or to other arrays.
+        return rows, places
 
+    def __missing__(self, word: str | None) -> int:
+        if word is None:
+            return 0
+        place = len(self) + 1
+        if place == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.full_like(self._rows, PAD_CHARACTER)])
+        # `encode_word` without its padding, which is there already.
+        characters = word_characters(word, self.width)
+        self._rows[place, : len(characters)] = characters
+        self[word] = place
+        return place
 
-@dataclass(slots=True)
-class WordEncoding:
-    """One encoded sentence: which word and which characters of the text each row stands for.
-
-    Has what `BatchEncoding` asks of a `tokenizers.Encoding`.
-    """
-
-    tokens: list[str]
-    word_ids: list[int | None]
-    offsets: list[tuple[int, int]]
-    n_sequences: int = 1
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    @property
-    def sequence_ids(self) -> list[int | None]:
-        return [None if word is None else 0 for word in self.word_ids]
-
-    @property
-    def special_tokens_mask(self) -> list[int]:
-        return [int(word is None) for word in self.word_ids]
-
-    def token_to_sequence(self, token_index: int) -> int | None:
-        return self.sequence_ids[token_index]
-
-    def token_to_word(self, token_index: int) -> int | None:
-        return self.word_ids[token_index]
-
-    def token_to_chars(self, token_index: int) -> CharSpan | None:
-        return None if self.word_ids[token_index] is None else CharSpan(*self.offsets[token_index])
-
-    def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> TokenSpan | None:
-        if word_index not in self.word_ids:
-            return None
-        token = self.word_ids.index(word_index)
-        return TokenSpan(token, token + 1)
-
-    def word_to_chars(self, word_index: int, sequence_index: int = 0) -> CharSpan | None:
-        span = self.word_to_tokens(word_index)
-        return None if span is None else self.token_to_chars(span.start)
-
-    def char_to_token(self, char_index: int, sequence_index: int = 0) -> int | None:
-        for token, (word, (start, end)) in enumerate(zip(self.word_ids, self.offsets, strict=True)):
-            if word is not None and start <= char_index < end:
-                return token
-        return None
-
-    def char_to_word(self, char_index: int, sequence_index: int = 0) -> int | None:
-        token = self.char_to_token(char_index)
-        return None if token is None else self.word_ids[token]
-
-    def padded(self, amount: int, side: str) -> WordEncoding:
-        """This sentence with `amount` places of padding on one side."""
-        parts = ([""] * amount, [None] * amount, [(0, 0)] * amount)
-        mine = (self.tokens, self.word_ids, self.offsets)
-        first, second = (parts, mine) if side == "left" else (mine, parts)
-        return WordEncoding(*(values + others for values, others in zip(first, second, strict=True)))
+    def _forget(self) -> None:
+        self.clear()
+        self._rows = np.full((1024, self.width), PAD_CHARACTER, dtype=np.int64)
+        self._rows[0] = NO_WORD
 
 
 class ElmoCharTokenizer(PreTrainedTokenizer):
@@ -241,7 +190,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         """Cut a text into its words, lower-cased where the tokenizer reads them so."""
         if not isinstance(text, str):
             raise TypeError(f"text is a {type(text).__name__}; tokenize takes a string.")
-        return self._cased(_PRE_TOKENIZERS[self.pre_tokenizer].findall(text))
+        return self._cased(_PRE_TOKENIZERS[self.pre_tokenizer](text))
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> list[int] | list[list[int]]:
         """The row of a word, C ids, or the rows of a list of words."""
@@ -299,7 +248,8 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
 
     def encode_words(self, words: Sequence[str | None]) -> np.ndarray:
         """The rows of a list of words as one array, (len(words), C); None gives the row of zeros, "no word here"."""
-        return self._table.rows(self._cased(words))
+        rows, places = self._table.look_up(self._cased(words))
+        return rows.take(places, axis=0)
 
     def _cased(self, words: Sequence[str | None]) -> Sequence[str | None]:
         if not self.do_lower_case:
@@ -332,22 +282,19 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         _refuse_pair(text_pair)
         side = _checked_side(padding_side or self.padding_side)
         sentences, is_batch = _as_batch(text, is_split_into_words)
-        markers = 2 if add_special_tokens else 0
-        limit = None
-        if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
-            if max_length <= markers:
-                raise ValueError(f"max_length is {max_length}; with {markers} sentence markers it must be > {markers}.")
-            limit = max_length - markers
+        limit = _word_limit(truncation_strategy, max_length, markers=2 if add_special_tokens else 0)
         encodings, samples = [], []
-        for sample, sentence in enumerate(sentences):
-            encoding = self._encode_sentence(sentence)
-            windows = _truncate(encoding, limit, stride, self.truncation_side, return_overflowing_tokens)
-            encodings.extend(_with_markers(window) if add_special_tokens else window for window in windows)
-            samples.extend([sample] * len(windows))
+        for sample, sentence in enumerate(self._as_sentences(sentences)):
+            windows = cut_into_windows(
+                sentence, bool(add_special_tokens), limit, stride, self.truncation_side, return_overflowing_tokens
+            )
+            encodings += windows
+            samples += [sample] * len(windows)
         lengths = [len(encoding) for encoding in encodings]
         width = _padded_length(lengths, padding_strategy, max_length, pad_to_multiple_of)
         if width is not None:
-            encodings = [encoding.padded(max(0, width - len(encoding)), side) for encoding in encodings]
+            for encoding in encodings:
+                encoding.pad(width, side)
         if return_tensors is not None and len(set(map(len, encodings))) > 1:
             raise ValueError(
                 f"return_tensors={return_tensors!r} wants sentences of one length, but these have from {min(lengths)} "
@@ -355,55 +302,46 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             )
         if return_tensors is not None and not encodings:
             raise ValueError("text is an empty batch: there is nothing to make tensors of. Leave empty batches out.")
-        data = self._batch_data(encodings, lengths, side)
-        wanted = {
-            "input_ids": True,
-            "token_type_ids": bool(return_token_type_ids),
-            "attention_mask": return_attention_mask is not False,
-            "special_tokens_mask": return_special_tokens_mask,
-            "offset_mapping": return_offsets_mapping,
-            "length": return_length,
-        }
-        data = {key: data[key] for key, is_wanted in wanted.items() if is_wanted}
+        input_ids, attention_mask = self._rows_and_mask(encodings)
+        data: dict[str, Any] = {"input_ids": input_ids}
+        if return_token_type_ids:
+            data["token_type_ids"] = [[0] * len(encoding) for encoding in encodings]
+        if return_attention_mask is not False:
+            data["attention_mask"] = attention_mask
+        if return_special_tokens_mask:
+            data["special_tokens_mask"] = [encoding.special_tokens_mask for encoding in encodings]
+        if return_offsets_mapping:
+            data["offset_mapping"] = [encoding.offsets for encoding in encodings]
+        if return_length:
+            data["length"] = [len(encoding) for encoding in encodings]
         if return_overflowing_tokens:
             data["overflow_to_sample_mapping"] = samples
             is_batch = True
-        if return_tensors is None and not is_batch:
-            data = {key: value[0] for key, value in data.items()}
         if return_tensors is not None:
             # transformers' conversion walks nested lists one by one; an array is taken as it is.
             data = {key: np.asarray(value) for key, value in data.items()}
-        elif not isinstance(data["input_ids"], list):
-            data["input_ids"] = data["input_ids"].tolist()
+        else:
+            data = {key: _as_lists(value) for key, value in data.items()}
+            if not is_batch:
+                data = {key: value[0] for key, value in data.items()}
         return _batch_encoding(data, encodings, return_tensors)
 
-    def _encode_sentence(self, sentence: str | list[str]) -> WordEncoding:
-        if isinstance(sentence, str):
-            spans = [match.span() for match in _PRE_TOKENIZERS[self.pre_tokenizer].finditer(sentence)]
-            words = [sentence[start:end] for start, end in spans]
-        else:
-            words = sentence
-            spans = [(0, len(word)) for word in words]
-        return WordEncoding(list(words), list(range(len(words))), spans)
+    def _as_sentences(self, sentences: list[str] | list[list[str]]) -> Iterator[Sentence]:
+        cut = _PRE_TOKENIZERS[self.pre_tokenizer]
+        for sentence in sentences:
+            yield Sentence(cut(sentence), sentence) if isinstance(sentence, str) else Sentence(sentence)
 
-    def _batch_data(self, encodings: list[WordEncoding], lengths: list[int], side: str) -> dict[str, Any]:
-        """Everything a caller may ask for, one entry a sentence."""
-        words = [
-            None if word_id is None and token == "" else token
-            for encoding in encodings
-            for token, word_id in zip(encoding.tokens, encoding.word_ids, strict=True)
-        ]
-        ends = np.cumsum([len(encoding) for encoding in encodings], dtype=np.intp)
-        rows = np.split(self.encode_words(words), ends[:-1]) if encodings else []
-        real = zip(encodings, lengths, strict=True)
-        return {
-            "input_ids": [sentence.tolist() for sentence in rows] if len(set(map(len, rows))) > 1 else _stack(rows),
-            "token_type_ids": [[0] * len(encoding) for encoding in encodings],
-            "attention_mask": [_pad_list([1] * length, 0, len(encoding), side) for encoding, length in real],
-            "special_tokens_mask": [encoding.special_tokens_mask for encoding in encodings],
-            "offset_mapping": [encoding.offsets for encoding in encodings],
-            "length": [len(encoding) for encoding in encodings],
-        }
+    def _rows_and_mask(self, encodings: list[WordEncoding]) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+        """For each sentence its rows, (T, C), and a mask, (T,): 1 for words and markers, 0 for padding."""
+        words = list(chain.from_iterable(encoding.row_words() for encoding in encodings))
+        rows, places = self._table.look_up(self._cased(words))
+        counts = [(encoding.padding_before, encoding.num_rows, encoding.padding_after) for encoding in encodings]
+        has_word = np.repeat(np.tile([False, True, False], len(counts)), np.array(counts, dtype=np.intp).ravel())
+        # Rows of 400 bytes are most of the work: they are written once, the padding with them.
+        padded_places = np.zeros(len(has_word), dtype=np.intp)
+        padded_places[has_word] = places
+        lengths = [len(encoding) for encoding in encodings]
+        return _split(rows.take(padded_places, axis=0), lengths), _split(has_word.astype(np.int64), lengths)
 
     def pad(
         self,
@@ -514,6 +452,8 @@ def _as_batch(text: Any, is_split_into_words: bool) -> tuple[list[Any], bool]:
             raise TypeError(
                 f"text[{position}] is a {type(sentence).__name__}; wanted a list of words, as its mates are."
             )
+        if set(map(type, sentence)) <= {str}:  # nearly always; the loop costs more
+            continue
         for place, word in enumerate(sentence):
             if not isinstance(word, str):
                 where = f"text[{position}][{place}]" if is_batch else f"text[{place}]"
@@ -521,26 +461,13 @@ def _as_batch(text: Any, is_split_into_words: bool) -> tuple[list[Any], bool]:
     return [list(sentence) for sentence in sentences], is_batch
 
 
-def _truncate(
-    encoding: WordEncoding, limit: int | None, stride: int, side: str, with_overflow: bool
-) -> list[WordEncoding]:
-    """The sentence cut to `limit` words; with overflow, every window of that many, `stride` words shared."""
-    count = len(encoding)
-    if limit is None or count <= limit:
-        return [encoding]
-    if with_overflow and not 0 <= stride < limit:
-        raise ValueError(f"stride is {stride}; it must be >= 0 and less than the {limit} words that fit in a window.")
-    starts = range(0, count - stride, limit - stride) if with_overflow else [0]
-    cuts = [slice(start, min(start + limit, count)) for start in starts]
-    if side == "left":
-        cuts = [slice(count - cut.stop, count - cut.start) for cut in cuts]
-    return [WordEncoding(encoding.tokens[cut], encoding.word_ids[cut], encoding.offsets[cut]) for cut in cuts]
-
-
-def _with_markers(encoding: WordEncoding) -> WordEncoding:
-    return WordEncoding(
-        [BOS_TOKEN, *encoding.tokens, EOS_TOKEN], [None, *encoding.word_ids, None], [(0, 0), *encoding.offsets, (0, 0)]
-    )
+def _word_limit(strategy: TruncationStrategy, max_length: int | None, markers: int) -> int | None:
+    """How many words of a sentence are kept; None without truncation."""
+    if strategy == TruncationStrategy.DO_NOT_TRUNCATE or max_length is None:
+        return None
+    if max_length <= markers:
+        raise ValueError(f"max_length is {max_length}; with {markers} sentence markers it must be > {markers}.")
+    return max_length - markers
 
 
 def _padded_length(
@@ -572,6 +499,17 @@ def _stack(sentences: list[np.ndarray]) -> Any:
             f"input_ids holds sentences of {lengths[0]} to {lengths[-1]} words; tensors want padding=True."
         )
     return np.stack(sentences) if sentences else []
+
+
+def _split(values: np.ndarray, lengths: list[int]) -> Sequence[np.ndarray]:
+    """Values of sentences end to end, cut apart: one array where all are of one length, otherwise a list of them."""
+    if len(set(lengths)) > 1:
+        return np.split(values, np.cumsum(lengths)[:-1])
+    return values.reshape(len(lengths), max(lengths, default=0), *values.shape[1:])
+
+
+def _as_lists(values: Sequence[Any]) -> list[Any]:
+    return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
 
 
 def _is_batch(ids: Any) -> bool:

@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
+from hf_elmo.characters_elmo import encode_word
 from hf_elmo.tokenization_elmo import _RowTable
 
 BOS, EOS = "<S>", "</S>"
@@ -130,6 +131,22 @@ def test_threads_can_share_a_tokenizer(monkeypatch):
             assert list(found) == wanted * 3
     finally:
         sys.setswitchinterval(interval)
+
+
+def test_a_call_of_more_words_than_the_table_may_keep_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setattr(_RowTable, "max_words", 5)
+    tokenizer = ElmoCharTokenizer()
+    words = [f"word{number}" for number in range(2_000)]
+    assert tokenizer(words, is_split_into_words=True)["input_ids"] == rows_of(words)
+    assert len(tokenizer._table) <= 5
+    assert tokenizer.encode_words(["a", None, ""]).tolist() == [row_of("a"), NO_WORD, row_of("")]
+    assert len(tokenizer._table) == 2
+
+
+def test_what_is_no_word_does_not_spoil_the_table(tokenizer):
+    with pytest.raises(AttributeError):
+        tokenizer.encode_words(["a", 5, "b"])
+    assert tokenizer.encode_words(["a", "b", "c"]).tolist() == rows_of(["a", "b", "c"], markers=False)
 
 
 def test_the_table_of_known_words_grows_past_its_first_size(tokenizer):
@@ -246,6 +263,61 @@ def test_padding_adds_rows_of_zeros_on_the_side_that_is_asked_for(side, sentence
         for key in ("input_ids", "attention_mask", "special_tokens_mask"):
             assert later[key] == encoded[key]
         assert later["token_type_ids"] == [[0] * width] * len(sentences)
+
+
+def windows_of(words: list[str], limit: int | None, stride: int) -> list[range]:
+    """The places of the words in each overflow window, read from the left."""
+    if limit is None or len(words) <= limit:
+        return [range(len(words))]
+    starts = range(0, len(words) - stride, limit - stride)
+    return [range(start, min(start + limit, len(words))) for start in starts]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@given(
+    sentences=st.lists(any_sentence, min_size=1, max_size=4),
+    markers=st.booleans(),
+    limit=st.sampled_from([None, 2, 3]),
+    stride=st.sampled_from([0, 1]),
+)
+def test_a_padded_tensor_call_is_encode_word_word_by_word(side, sentences, markers, limit, stride):
+    """The fast path against its readable twin."""
+    encoded = ElmoCharTokenizer()(
+        sentences,
+        is_split_into_words=True,
+        add_special_tokens=markers,
+        padding=True,
+        padding_side=side,
+        truncation=limit is not None,
+        max_length=None if limit is None else limit + 2 * markers,
+        stride=stride,
+        return_overflowing_tokens=True,
+        return_special_tokens_mask=True,
+        return_offsets_mapping=True,
+        return_token_type_ids=True,
+        return_length=True,
+        return_tensors="pt",
+    )
+    cuts = [(sample, cut) for sample, words in enumerate(sentences) for cut in windows_of(words, limit, stride)]
+    width = max(len(cut) for _, cut in cuts) + 2 * markers
+    wanted = {key: [] for key in encoded}
+    for sample, cut in cuts:
+        words = [sentences[sample][place] for place in cut]
+        rows = [encode_word(word) for word in ([BOS, *words, EOS] if markers else words)]
+        offsets = [*[(0, 0)] * markers, *[(0, len(word)) for word in words], *[(0, 0)] * markers]
+        wanted["input_ids"].append(padded(rows, NO_WORD, width, side))
+        wanted["attention_mask"].append(padded([1] * len(rows), 0, width, side))
+        wanted["special_tokens_mask"].append(
+            padded([*[1] * markers, *[0] * len(words), *[1] * markers], 1, width, side)
+        )
+        wanted["offset_mapping"].append(padded(offsets, (0, 0), width, side))
+        wanted["token_type_ids"].append([0] * width)
+        wanted["length"].append(width)
+        wanted["overflow_to_sample_mapping"].append(sample)
+    assert encoded["input_ids"].dtype == encoded["attention_mask"].dtype == torch.int64
+    assert encoded["input_ids"].shape == (len(cuts), width, 50)
+    for key, values in wanted.items():
+        assert encoded[key].tolist() == np.array(values).tolist(), key
 
 
 @pytest.mark.parametrize("kind", ["encoding", "list of dicts", "tensors", "arrays"])
