@@ -1,7 +1,6 @@
-"""The layers of ELMo: character CNN, highway layers, the two directions of the biLM and the scalar mix.
+"""The layers above the token encoder: the two directions of the biLM and the scalar mix.
 
-Letters in shapes: B sentences, T words, N words of a flat list, C characters a word, P projection, H cell, L biLM
-layers.
+Letters in shapes: B sentences, T words, P projection, H cell, L biLM layers.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import ModelOutput
 
-from .characters_elmo import PAD_CHARACTER
 from .configuration_elmo import ElmoConfig
-from .recurrence_elmo import ProjectedLSTMWeights, scan_projected_lstm
+from .recurrence_elmo import ProjectedLSTMWeights, run_projected_lstm
 
 
 @dataclass
@@ -35,58 +33,6 @@ class ElmoState(ModelOutput):
     def detach(self) -> ElmoState:
         """The same numbers, cut from the graph: truncated back-propagation through time."""
         return ElmoState(hidden=self.hidden.detach(), cell=self.cell.detach())
-
-
-class ElmoCarryGate(nn.Linear):
-    """The map of a highway layer's gate: a class of its own for its initialisation, which starts by carrying."""
-
-
-class ElmoHighway(nn.Module):
-    """y = g relu(W_t x + b_t) + (1 - g) x with g = sigmoid(W_c x + b_c) (Srivastava et al. 2015)."""
-
-    def __init__(self, size: int):
-        super().__init__()
-        self.carry = ElmoCarryGate(size, size)
-        self.transform = nn.Linear(size, size)
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Map (..., F) to (..., F)."""
-        gate = torch.sigmoid(self.carry(vectors))
-        return gate * torch.relu(self.transform(vectors)) + (1 - gate) * vectors
-
-
-class ElmoTokenEncoder(nn.Module):
-    """Characters to one context-free vector a word (Peters et al. 2018, sec. 3.4; Kim et al. 2016)."""
-
-    def __init__(self, config: ElmoConfig):
-        super().__init__()
-        num_filters = sum(count for _, count in config.filters)
-        self.character_embedding = nn.Embedding(
-            config.vocab_size, config.character_embedding_size, padding_idx=config.pad_token_id
-        )
-        self.convolutions = nn.ModuleList(
-            nn.Conv1d(config.character_embedding_size, count, width) for width, count in config.filters
-        )
-        self.activation = torch.tanh if config.filter_activation == "tanh" else torch.relu
-        self.highways = nn.ModuleList(ElmoHighway(num_filters) for _ in range(config.num_highway_layers))
-        self.projection = nn.Linear(num_filters, config.projection_size)
-        self.widest_filter = max(width for width, _ in config.filters)
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """Encode N words, rows of character ids (N, C), as word vectors, (N, P)."""
-        characters = self.character_embedding(self._cut(rows)).transpose(1, 2)
-        features = torch.cat([convolution(characters).amax(dim=-1) for convolution in self.convolutions], dim=-1)
-        vectors = self.activation(features)
-        for highway in self.highways:
-            vectors = highway(vectors)
-        return self.projection(vectors)
-
-    def _cut(self, rows: Tensor) -> Tensor:
-        # Padding has a learned vector and takes part in the maximum, but all windows that hold nothing else are
-        # alike: one of them for the widest filter stands for the rest.
-        is_real = (rows != PAD_CHARACTER).any(dim=0)
-        longest = int(is_real.nonzero().max()) + 1 if bool(is_real.any()) else 0
-        return rows[:, : longest + self.widest_filter]
 
 
 class ElmoProjectedLSTM(nn.Module):
@@ -113,7 +59,7 @@ class ElmoProjectedLSTM(nn.Module):
         self, inputs: Tensor, mask: Tensor | None, state: tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Scan (B, T, P) word vectors; see `scan_projected_lstm`."""
-        return scan_projected_lstm(
+        return run_projected_lstm(
             inputs,
             mask,
             self.weights(),
@@ -151,13 +97,10 @@ class ElmoBiLMLayer(GradientCheckpointingLayer):
         Returns: The two directions' outputs, (B, T, P), and the new hidden and cell states.
         """
         outputs, states = [], []
-        for direction, (lstm, inputs) in enumerate(
-            ((self.forward_lstm, forward_inputs), (self.backward_lstm, backward_inputs))
-        ):
+        for direction, inputs in enumerate((forward_inputs, backward_inputs)):
             state = None if hidden is None else (hidden[:, direction], cell[:, direction])
-            output, new_state = lstm(self.dropout(inputs), mask, state)
-            # The recurrence carries the hidden state from before this sum.
-            outputs.append(output + inputs if self.adds_its_input else output)
+            output, new_state = self.run_direction(direction, inputs, mask, state)
+            outputs.append(output)
             states.append(new_state)
         return (
             outputs[0],
@@ -165,6 +108,15 @@ class ElmoBiLMLayer(GradientCheckpointingLayer):
             torch.stack([states[0][0], states[1][0]], dim=1),
             torch.stack([states[0][1], states[1][1]], dim=1),
         )
+
+    def run_direction(
+        self, direction: int, inputs: Tensor, mask: Tensor | None, state: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Run one direction of the layer, 0 forward or 1 backward; arguments as `scan_projected_lstm`'s."""
+        lstm = (self.forward_lstm, self.backward_lstm)[direction]
+        output, state = lstm(self.dropout(inputs), mask, state)
+        # The recurrence carries the hidden state from before this sum.
+        return output + inputs if self.adds_its_input else output, state
 
 
 class ElmoBiLM(nn.Module):
@@ -205,6 +157,35 @@ class ElmoBiLM(nn.Module):
             cells.append(cell)
         outputs[-1] = tuple(self.output_dropout(output) for output in outputs[-1])
         return outputs, ElmoState(hidden=torch.stack(hiddens, dim=1), cell=torch.stack(cells, dim=1))
+
+    def run_direction(
+        self,
+        direction: int,
+        vectors: Tensor,
+        mask: Tensor | None = None,
+        state: tuple[Tensor, Tensor] | None = None,
+    ) -> tuple[list[Tensor], tuple[Tensor, Tensor]]:
+        """Run one direction alone through all layers.
+
+        The two never see each other, so that a long text can be read in pieces: forward from its first piece to its
+        last, backward from its last to its first, each carrying its own state.
+
+        Args:
+            direction: 0 for forward, 1 for backward, as in `ElmoState`.
+            vectors: Token vectors, (B, T, P).
+            mask: True for real words, (B, T); None where all are.
+            state: Carried hidden and cell states of this direction, (B, L, P) and (B, L, H); None starts from zeros.
+        Returns: Outputs of each layer, (B, T, P), and the states after the piece.
+        """
+        outputs, states = [], []
+        for index, layer in enumerate(self.layers):
+            layer_state = None if state is None else (state[0][:, index], state[1][:, index])
+            vectors, layer_state = layer.run_direction(direction, vectors, mask, layer_state)
+            outputs.append(vectors)
+            states.append(layer_state)
+        outputs[-1] = self.output_dropout(outputs[-1])
+        hiddens, cells = zip(*states, strict=True)
+        return outputs, (torch.stack(hiddens, dim=1), torch.stack(cells, dim=1))
 
 
 class ElmoScalarMix(nn.Module):

@@ -20,8 +20,9 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import ElmoConfig
-from .layers_elmo import ElmoBiLM, ElmoCarryGate, ElmoProjectedLSTM, ElmoScalarMix, ElmoState, ElmoTokenEncoder
+from .layers_elmo import ElmoBiLM, ElmoProjectedLSTM, ElmoScalarMix, ElmoState
 from .pipeline_elmo import register_pipelines
+from .token_encoder_elmo import ElmoCarryGate, ElmoTokenEncoder
 
 IGNORED_LABEL = -100
 
@@ -217,7 +218,7 @@ class ElmoModel(ElmoPreTrainedModel):
         """
         self._check_inputs(input_ids, attention_mask, state)
         mask = self.word_mask(input_ids, attention_mask)
-        real_vectors = self.token_encoder(input_ids[mask])
+        real_vectors = self.token_encoder.encode_distinct(input_ids[mask])
         vectors = real_vectors.new_zeros(*mask.shape, self.config.projection_size)
         vectors = vectors.masked_scatter(mask.unsqueeze(-1), real_vectors)
         if state is not None:

@@ -11,6 +11,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+# A checkpoint's code runs alone; beside the package the same numbers come faster.
+try:
+    from hf_elmo import kernels
+except ImportError:
+    kernels = None
+
 
 class ProjectedLSTMWeights(NamedTuple):
     """The weights of one direction of one layer; the rows of the first three hold the gates in the order i, f, g, o."""
@@ -77,6 +83,26 @@ def scan_projected_lstm(
             hidden = torch.where(steps[step], new_hidden, hidden)
             cell = torch.where(steps[step], new_cell, cell)
     return torch.stack(outputs, dim=1), (hidden, cell)
+
+
+def run_projected_lstm(
+    inputs: Tensor,
+    mask: Tensor | None,
+    weights: ProjectedLSTMWeights,
+    state: tuple[Tensor, Tensor] | None = None,
+    *,
+    cell_clip: float | None = None,
+    projection_clip: float | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """As `scan_projected_lstm`, by the fastest implementation at hand (`hf_elmo.kernels.use_backend` chooses)."""
+    settings = {"cell_clip": cell_clip, "projection_clip": projection_clip, "reverse": reverse}
+    if kernels is not None:
+        _check_shapes(inputs, mask, weights, state)
+        results = kernels.run_projected_lstm(inputs, mask, weights, state, **settings)
+        if results is not None:
+            return results
+    return scan_projected_lstm(inputs, mask, weights, state, **settings)
 
 
 def _check_shapes(

@@ -11,6 +11,7 @@ import pytest
 import torch
 from conftest import make_tiny_config
 from safetensors.torch import load_file
+from tolerances import REORDERED_FLOAT32
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -31,10 +32,12 @@ SENTENCES = ["A cat sat on the mat .", "Ünïcode 日本 \U0001f600", ""]
 CODE_FILES = {
     "characters_elmo.py",
     "configuration_elmo.py",
+    "encodings_elmo.py",
     "layers_elmo.py",
     "modeling_elmo.py",
     "pipeline_elmo.py",
     "recurrence_elmo.py",
+    "token_encoder_elmo.py",
     "tokenization_elmo.py",
 }
 
@@ -69,6 +72,11 @@ def layers_of(model, tokenizer) -> torch.Tensor:
     batch = tokenizer(SENTENCES, padding=True, return_tensors="pt")
     with torch.no_grad():
         return torch.cat(model.eval()(**batch, output_hidden_states=True).hidden_states, dim=-1)
+
+
+def assert_same(found: np.ndarray, wanted: np.ndarray) -> None:
+    """The same numbers but for rounding: the order of a sum depends on where a weight lies in memory."""
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=REORDERED_FLOAT32 * max(1, np.abs(wanted).max()))
 
 
 @pytest.mark.parametrize("name", AUTO_CLASSES)
@@ -121,7 +129,7 @@ def test_each_class_loads_the_others_checkpoints(saved, source, target, new):
         {"classifier", "lstm"} if source == "tokens" else set()
     )
     assert not report["mismatched_keys"]
-    assert torch.equal(layers_of(model, tokenizer), layers_of(original, tokenizer))
+    assert_same(layers_of(model, tokenizer).numpy(), layers_of(original, tokenizer).numpy())
     mixes = [dict(module.base_model.mixes.named_parameters()) for module in (model, original)]
     assert all(torch.equal(mixes[0][name], mixes[1][name]) for name in mixes[1])
     # What is new starts by the model's own rules, not at zero or at what the memory held.
@@ -306,7 +314,7 @@ print(json.dumps(answer))
 
 
 def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path):
-    """The same numbers, bit for bit, where `hf_elmo` cannot be imported; and saved again from there."""
+    """The same numbers where `hf_elmo` cannot be imported; and saved again from there."""
     answer = run_fresh(
         REMOTE_SCRIPT,
         json.dumps({name: str(directory) for name, directory in saved.items()}),
@@ -322,14 +330,15 @@ def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path)
         wanted = outputs_of(model, tokenizer)
         assert {key.split("/")[1] for key in numbers if key.startswith(f"{name}/")} == set(wanted)
         for key, value in wanted.items():
-            assert np.array_equal(numbers[f"{name}/{key}"], value)
+            assert_same(numbers[f"{name}/{key}"], value)
         # What the checkpoint's own code saved is a checkpoint like any other.
         assert {path.name for path in (tmp_path / name).iterdir()} == {path.name for path in saved[name].iterdir()}
         again = auto.from_pretrained(tmp_path / name)
         assert type(again) is cls
         tokenizer = AutoTokenizer.from_pretrained(tmp_path / name)
         assert type(tokenizer) is ElmoCharTokenizer and tokenizer.pre_tokenizer == "punctuation"
-        assert all(np.array_equal(value, wanted[key]) for key, value in outputs_of(again, tokenizer).items())
+        for key, value in outputs_of(again, tokenizer).items():
+            assert_same(value, wanted[key])
         configs = [json.loads((directory / "config.json").read_text()) for directory in (tmp_path / name, saved[name])]
         assert configs[0] == configs[1]
 
@@ -337,7 +346,7 @@ def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path)
     with torch.no_grad():
         features = model(**tokenizer(SENTENCES[0], return_tensors="pt")).last_hidden_state
     # The pipeline hands out Python floats.
-    assert np.array_equal(numbers["features"].astype(np.float32), features.numpy())
+    assert_same(numbers["features"].astype(np.float32), features.numpy())
     tokenizer = AutoTokenizer.from_pretrained(saved["tokens"])
     tagger = hf_elmo.pipeline_elmo.ElmoTokenClassificationPipeline(
         model=AutoModelForTokenClassification.from_pretrained(saved["tokens"]),

@@ -11,8 +11,7 @@ from tolerances import FLOAT16, INITIALISATION_SPREAD, REORDERED_FLOAT64
 from torch import nn
 
 from hf_elmo import ElmoConfig, ElmoForTokenClassification, ElmoModel, ElmoState
-from hf_elmo.characters_elmo import encode_word
-from hf_elmo.layers_elmo import ElmoBiLM, ElmoHighway, ElmoScalarMix, ElmoTokenEncoder
+from hf_elmo.layers_elmo import ElmoBiLM, ElmoScalarMix
 
 
 def randomise(module: nn.Module, dtype=torch.float64) -> nn.Module:
@@ -23,64 +22,6 @@ def randomise(module: nn.Module, dtype=torch.float64) -> nn.Module:
 
 def assert_close(found, wanted, tolerance=REORDERED_FLOAT64):
     torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance)
-
-
-# Token encoder
-
-
-def encode_plainly(encoder: ElmoTokenEncoder, rows: torch.Tensor, activation) -> torch.Tensor:
-    """The token encoder's equations over every window of the whole rows."""
-    characters = encoder.character_embedding.weight[rows]
-    features = []
-    for convolution in encoder.convolutions:
-        windows = characters.unfold(1, convolution.kernel_size[0], 1)
-        scores = torch.einsum("npdw,fdw->npf", windows, convolution.weight) + convolution.bias
-        features.append(scores.max(dim=1).values)
-    vectors = activation(torch.cat(features, dim=-1))
-    for highway in encoder.highways:
-        vectors = highway(vectors)
-    return vectors @ encoder.projection.weight.T + encoder.projection.bias
-
-
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("filters", [[[1, 3], [2, 5], [7, 6]], [[50, 4]], [[3, 2], [48, 4]]])
-def test_padding_characters_that_are_cut_off_change_nothing(filters, activation):
-    encoder = randomise(ElmoTokenEncoder(make_tiny_config(filters=filters, filter_activation=activation)))
-    words = ["x" * length for length in range(52)] + ["<S>", "</S>", "né", "\U0001f600"]
-    every_row = torch.tensor([encode_word(word) for word in words])
-    # Each word alone, whose row is cut as short as can be, then all of them with the longest.
-    for rows in [*every_row.split(1), every_row, every_row[:5]]:
-        found = encoder(rows)
-        wanted = encode_plainly(encoder, rows, getattr(torch, activation))
-        assert_close(found, wanted)
-        parameters = list(encoder.parameters())
-        weights = torch.randn_like(found)
-        for gradient, wanted_gradient in zip(
-            torch.autograd.grad((found * weights).sum(), parameters),
-            torch.autograd.grad((wanted * weights).sum(), parameters),
-            strict=True,
-        ):
-            # autograd leaves the padding row of an embedding out of its gradient.
-            skipped = 1 if gradient.shape == encoder.character_embedding.weight.shape else 0
-            assert_close(gradient[skipped:], wanted_gradient[skipped:])
-
-
-def test_no_words_give_no_vectors():
-    encoder = ElmoTokenEncoder(make_tiny_config())
-    assert encoder(torch.zeros(0, 50, dtype=torch.long)).shape == (0, 6)
-
-
-def test_highway_carries_or_transforms_as_its_gate_says():
-    highway = randomise(ElmoHighway(7))
-    x = torch.randn(3, 5, 7, dtype=torch.float64)
-    gate = torch.sigmoid(x @ highway.carry.weight.T + highway.carry.bias)
-    transformed = (x @ highway.transform.weight.T + highway.transform.bias).clamp(min=0)
-    assert_close(highway(x), gate * transformed + (1 - gate) * x)
-    with torch.no_grad():
-        highway.carry.bias.fill_(-1e6)
-        assert_close(highway(x), x)
-        highway.carry.bias.fill_(1e6)
-        assert_close(highway(x), transformed)
 
 
 # biLM
@@ -133,6 +74,31 @@ def test_dropout_works_on_each_layers_input_and_on_the_output():
     assert all((half != 0).all() for half in outputs[0])
     again, _ = bilm(vectors, vectors)
     assert not torch.equal(outputs[0][0], again[0][0])
+
+
+@pytest.mark.parametrize("with_state", [False, True])
+def test_one_direction_alone_is_its_half_of_both(with_state):
+    bilm = randomise(ElmoBiLM(make_tiny_config(num_hidden_layers=3))).eval()
+    inputs = torch.randn(2, 4, 5, 6, dtype=torch.float64)
+    mask = torch.arange(5) < torch.tensor([5, 2, 0, 4]).unsqueeze(1)
+    state = None
+    if with_state:
+        state = ElmoState(hidden=torch.randn(4, 3, 2, 6).double(), cell=torch.randn(4, 3, 2, 10).double())
+    wanted, wanted_state = bilm(*inputs, mask, state)
+    for direction, vectors in enumerate(inputs):
+        own_state = (state.hidden[:, :, direction], state.cell[:, :, direction]) if with_state else None
+        outputs, (hidden, cell) = bilm.run_direction(direction, vectors, mask, own_state)
+        for output, both in zip(outputs, wanted, strict=True):
+            assert torch.equal(output, both[direction])
+        assert torch.equal(hidden, wanted_state.hidden[:, :, direction])
+        assert torch.equal(cell, wanted_state.cell[:, :, direction])
+
+
+def test_one_direction_alone_has_dropout_too():
+    bilm = randomise(ElmoBiLM(make_tiny_config(dropout=0.5))).train()
+    outputs, _ = bilm.run_direction(1, torch.randn(2, 4, 6, dtype=torch.float64))
+    assert (outputs[0] != 0).all()
+    assert 0.2 < float((outputs[-1] == 0).double().mean()) < 0.8
 
 
 def test_a_detached_state_keeps_its_numbers_and_drops_the_graph():

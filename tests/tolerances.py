@@ -9,6 +9,8 @@ REORDERED_FLOAT64 = 1e-12
 # Vectors of a model in half precision against float32, for values of about 1.
 BFLOAT16 = 3e-2
 FLOAT16 = 4e-3
+# Vectors by products in eight bits against float32, for values of about 1.
+INT8 = 1e-1
 # Standard deviation of freshly drawn weights against that of their distribution, relative.
 INITIALISATION_SPREAD = 0.1
 # A mean loss in float32 against the same from float64, relative.

@@ -1,0 +1,211 @@
+"""The steps of a projected LSTM in PyTorch's own operators, forward and backward, on any device.
+
+Gates lie in the order i, f, g, o. Letters in shapes: B rows, N words in the order of steps (see `steps.py`),
+P projection, H cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .prepared import Prepared
+
+_sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
+_tanh_backward = torch.ops.aten.tanh_backward.grad_input
+
+
+class Traces(NamedTuple):
+    """What the forward steps leave for the backward ones, all in the order of steps."""
+
+    gates: Tensor  # (N, 4H), after their sigmoids and tanh
+    unclipped_cells: Tensor  # (N, H); the same tensor as cells where there is no clip
+    cells: Tensor  # (N, H)
+    squashed_cells: Tensor  # (N, H), tanh of the cells
+    unclipped_outputs: Tensor  # (N, P); the same tensor as outputs where there is no clip
+    outputs: Tensor  # (N, P)
+
+
+class Gradients(NamedTuple):
+    """Gradients that the backward steps give."""
+
+    gates: Tensor  # (N, 4H), of the gates before their sigmoids and tanh, in the order of steps
+    outputs: Tensor  # (N, P), of the outputs before their clip, in the order of steps
+    hidden: Tensor  # (B, P), of the state before the first step
+    cell: Tensor  # (B, H)
+
+
+class Clips(NamedTuple):
+    """Bounds on the absolute values of a step's results; None for none."""
+
+    cell: float | None
+    projection: float | None
+
+
+def run_steps(
+    gates: Tensor,
+    recurrent: Prepared,
+    projection: Prepared,
+    hidden: Tensor,
+    cell: Tensor,
+    sizes: list[int],
+    clips: Clips,
+) -> Tensor:
+    """Run all steps, keeping nothing for a backward pass.
+
+    Args:
+        gates: The inputs' share of the gates, bias included, (N, 4H); overwritten.
+        recurrent, projection: The prepared weights, (4H, P) and (P, H).
+        hidden: State before the first step, (B, P).
+        cell: State before the first step, (B, H); overwritten by the state after each row's last step.
+        sizes: Rows of each step, falling; they are the first rows of the state.
+        clips: The bounds.
+    Returns: Outputs, (N, P).
+    """
+    outputs = gates.new_empty(gates.shape[0], hidden.shape[1])
+    squashed = torch.empty_like(cell)
+    cells = [cell[:size] for size in sizes]
+    by_step = outputs.split(sizes)
+    buffers = _Buffers(cells, cells, cells, [squashed[:size] for size in sizes], by_step, by_step)
+    _run(gates, recurrent, projection, hidden, sizes, buffers, clips)
+    return outputs
+
+
+def run_steps_keeping(
+    gates: Tensor,
+    recurrent: Prepared,
+    projection: Prepared,
+    hidden: Tensor,
+    cell: Tensor,
+    sizes: list[int],
+    clips: Clips,
+) -> Traces:
+    """Run all steps, keeping what `run_steps_back` needs; arguments as of `run_steps`, but `cell` stays as it is."""
+    cells, squashed = gates.new_empty(2, gates.shape[0], cell.shape[1])
+    unclipped = cells if clips.cell is None else torch.empty_like(cells)
+    outputs = gates.new_empty(gates.shape[0], hidden.shape[1])
+    unclipped_outputs = outputs if clips.projection is None else torch.empty_like(outputs)
+    buffers = _Buffers(
+        _cells_before(cell, cells, sizes),
+        unclipped.split(sizes),
+        cells.split(sizes),
+        squashed.split(sizes),
+        unclipped_outputs.split(sizes),
+        outputs.split(sizes),
+    )
+    _run(gates, recurrent, projection, hidden, sizes, buffers, clips)
+    return Traces(gates, unclipped, cells, squashed, unclipped_outputs, outputs)
+
+
+class _Buffers(NamedTuple):
+    """Where each step reads its cells and writes its results."""
+
+    before: Sequence[Tensor]
+    unclipped: Sequence[Tensor]
+    after: Sequence[Tensor]
+    squashed: Sequence[Tensor]
+    unclipped_outputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+
+
+def _cells_before(first: Tensor, cells: Tensor, sizes: list[int]) -> list[Tensor]:
+    """The cells that each step finds."""
+    before = [first, *cells.split(sizes)]
+    return [found[:size] for found, size in zip(before, sizes, strict=False)]
+
+
+def _run(
+    gates: Tensor,
+    recurrent: Prepared,
+    projection: Prepared,
+    hidden: Tensor,
+    sizes: list[int],
+    buffers: _Buffers,
+    clips: Clips,
+) -> None:
+    # One sentence makes steps so short that cutting views in them would show: one call cuts those of all steps.
+    cell_size = gates.shape[1] // 4
+    sigmoids = gates[:, : 2 * cell_size].split(sizes)
+    four = [part.split(sizes) for part in gates.split(cell_size, dim=1)]
+    remembered = gates.new_empty(max(sizes, default=0), cell_size)
+    for size, total, both, i, f, g, o, before, unclipped, after, squashed, raw, output in zip(
+        sizes, gates.split(sizes), sigmoids, *four, *buffers, strict=True
+    ):
+        recurrent.accumulate(hidden[:size], total)
+        both.sigmoid_()
+        g.tanh_()
+        o.sigmoid_()
+        torch.mul(f, before, out=unclipped)
+        unclipped.addcmul_(i, g)
+        if clips.cell is not None:
+            torch.clamp(unclipped, -clips.cell, clips.cell, out=after)
+        torch.tanh(after, out=squashed)
+        projection.multiply(torch.mul(squashed, o, out=remembered[:size]), raw)
+        if clips.projection is not None:
+            torch.clamp(raw, -clips.projection, clips.projection, out=output)
+        hidden = output
+
+
+def run_steps_back(
+    traces: Traces,
+    recurrent: Prepared,
+    projection: Prepared,
+    cell: Tensor,
+    gradients: tuple[Tensor, Tensor, Tensor],
+    sizes: list[int],
+    clips: Clips,
+) -> Gradients:
+    """Run the steps of `run_steps_keeping` backwards.
+
+    A clip passes a gradient on where its input was within the bounds, the bounds included, and none elsewhere, as
+    `torch.clamp` does.
+
+    Args:
+        traces: What the forward steps kept.
+        recurrent, projection: The prepared *transposes* of the weights, (P, 4H) and (H, P).
+        cell: State before the first step, (B, H).
+        gradients: Of the outputs, (N, P), and of the state after each row's last step, (B, P) and (B, H); overwritten.
+        sizes, clips: As in the forward steps.
+    """
+    grad_outputs, grad_hidden, grad_cell = gradients
+    grad_gates = torch.empty_like(traces.gates)
+    cell_size = traces.cells.shape[1]
+    grad_remembered, product = traces.cells.new_empty(2, max(sizes, default=0), cell_size)
+    if clips.projection is not None:
+        within_outputs = (traces.unclipped_outputs.abs() <= clips.projection).split(sizes)
+    steps = list(
+        zip(
+            sizes,
+            *(part.split(sizes) for part in traces.gates.split(cell_size, dim=1)),
+            *(part.split(sizes) for part in grad_gates.split(cell_size, dim=1)),
+            grad_gates.split(sizes),
+            _cells_before(cell, traces.cells, sizes),
+            traces.unclipped_cells.split(sizes),
+            traces.squashed_cells.split(sizes),
+            grad_outputs.split(sizes),
+            strict=True,
+        )
+    )
+    for step in reversed(range(len(sizes))):
+        size, i, f, g, o, grad_i, grad_f, grad_g, grad_o, grad_total, before, unclipped, squashed, grad_output = steps[
+            step
+        ]
+        grad_memory, scratch, grad_state = grad_remembered[:size], product[:size], grad_cell[:size]
+        grad_output.add_(grad_hidden[:size])
+        if clips.projection is not None:
+            grad_output.mul_(within_outputs[step])
+        projection.multiply(grad_output, grad_memory)
+        _sigmoid_backward(torch.mul(grad_memory, squashed, out=scratch), o, grad_input=grad_o)
+        grad_memory.mul_(o)
+        grad_state.add_(_tanh_backward(grad_memory, squashed, grad_input=grad_memory))
+        if clips.cell is not None:
+            grad_state.mul_(unclipped.abs() <= clips.cell)
+        _sigmoid_backward(torch.mul(grad_state, g, out=scratch), i, grad_input=grad_i)
+        _sigmoid_backward(torch.mul(grad_state, before, out=scratch), f, grad_input=grad_f)
+        _tanh_backward(torch.mul(grad_state, i, out=scratch), g, grad_input=grad_g)
+        grad_state.mul_(f)
+        recurrent.multiply(grad_total, grad_hidden[:size])
+    return Gradients(grad_gates, grad_outputs, grad_hidden, grad_cell)

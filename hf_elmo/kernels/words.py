@@ -1,0 +1,130 @@
+"""Vectors of words kept from batch to batch, for token encoders that are not being trained.
+
+Letters in shapes: N words, C characters a word, P projection.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+
+import torch
+from torch import Tensor, nn
+
+from .prepared import Witness
+
+
+class WordCache:
+    """The vectors of the words that one token encoder has met, of the last `max_words` at most.
+
+    Args:
+        encoder: Maps rows of character ids, (N, C), to vectors, (N, P).
+        max_words: Words kept; when there would be more, all are forgotten. A word takes 4 P bytes in float32 and
+            about 300 bytes for its row.
+    """
+
+    def __init__(self, encoder: nn.Module, max_words: int):
+        self._encoder = weakref.ref(encoder)
+        self.max_words = max_words
+        self._lock = threading.Lock()
+        self._forget()
+
+    def look_up(self, rows: Tensor) -> Tensor | None:
+        """The vectors of `rows` (N, C), computing those of new words; None where more are new than may be kept."""
+        keys = _keys(rows)
+        with self._lock:
+            if not self._is_valid():
+                self._forget()
+            new = self._new(keys)
+            if len(self._places) + len(new) > self.max_words:
+                if len(set(keys)) > self.max_words:
+                    return None
+                self._forget()
+                new = self._new(keys)
+            if new or self._vectors is None:
+                self._add(rows, new)
+            places = torch.tensor([self._places[key] for key in keys], dtype=torch.long)
+            return self._vectors[places.to(self._vectors.device)]
+
+    def _new(self, keys: list[bytes]) -> dict[bytes, int]:
+        """The place in the batch of one of each new word's rows."""
+        return {key: place for place, key in enumerate(keys) if key not in self._places}
+
+    def _add(self, rows: Tensor, new: dict[bytes, int]) -> None:
+        vectors = self._encoder()(rows[torch.tensor(list(new.values()), dtype=torch.long, device=rows.device)])
+        used = len(self._places)
+        if not self._witnesses:
+            self._witnesses = self._witness()
+        if self._vectors is None or used + len(new) > len(self._vectors):
+            self._grow(used, vectors)
+        self._vectors[used : used + len(new)] = vectors
+        self._places.update(zip(new, range(used, used + len(new)), strict=True))
+
+    def _grow(self, used: int, vectors: Tensor) -> None:
+        size = min(self.max_words, max(1024, 2 * (used + len(vectors))))
+        # A tensor of inference mode could not be written to outside of it.
+        with torch.inference_mode(False):
+            larger = torch.empty(size, vectors.shape[1], dtype=vectors.dtype, device=vectors.device)
+        if used:
+            larger[:used] = self._vectors[:used]
+        self._vectors = larger
+
+    def _forget(self) -> None:
+        self._places: dict[bytes, int] = {}
+        self._vectors: Tensor | None = None
+        self._witnesses: list[Witness] = []
+        self._precision = None
+
+    def _is_valid(self) -> bool:
+        parameters = list(self._encoder().parameters())
+        if len(parameters) != len(self._witnesses) or _precision(parameters) != self._precision:
+            return False
+        return all(witness.holds(p) for p, witness in zip(parameters, self._witnesses, strict=True))
+
+    def _witness(self) -> list[Witness]:
+        parameters = list(self._encoder().parameters())
+        self._precision = _precision(parameters)
+        return [Witness(parameter) for parameter in parameters]
+
+
+def _precision(parameters: list[Tensor]) -> torch.dtype | None:
+    """The dtype of products under autocast, which is not to be seen in the parameters."""
+    kind = parameters[0].device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+
+
+def _keys(rows: Tensor) -> list[bytes]:
+    array = rows.to("cpu", torch.int32).contiguous().numpy()
+    content, width = array.tobytes(), array.shape[1] * array.itemsize
+    return [content[start : start + width] for start in range(0, len(content), width)]
+
+
+_CACHES: weakref.WeakKeyDictionary[nn.Module, WordCache] = weakref.WeakKeyDictionary()
+
+
+def cache_words(encoder: nn.Module, max_words: int | None) -> None:
+    """Keep the vectors of words that `encoder` has met from batch to batch, while its weights do not change.
+
+    Used wherever no gradients of the encoder are wanted: in inference, and in training beside a frozen biLM. A change
+    of the weights is seen as described at `hf_elmo.kernels.prepared.PreparedCache`.
+
+    Args:
+        encoder: A model's `token_encoder`.
+        max_words: How many words to keep at most; None keeps none and frees the memory.
+    Raises: ValueError where max_words is less than 1.
+    """
+    if max_words is None:
+        _CACHES.pop(encoder, None)
+    elif max_words < 1:
+        raise ValueError(f"max_words is {max_words}; it must be at least 1, or None to keep nothing.")
+    else:
+        _CACHES[encoder] = WordCache(encoder, max_words)
+
+
+def cached_words(encoder: nn.Module, rows: Tensor) -> Tensor | None:
+    """The vectors (N, P) of `rows` (N, C) with the help of the encoder's cache; None where it has none to use."""
+    if encoder not in _CACHES:
+        return None
+    if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in encoder.parameters()):
+        return None
+    return _CACHES[encoder].look_up(rows)

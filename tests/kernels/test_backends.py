@@ -1,0 +1,165 @@
+"""Choosing a backend: by name it runs or raises, by itself it falls back, and the numbers stay the same."""
+
+import threading
+
+import pytest
+import torch
+from conftest import make_tiny_config
+from test_recurrence_elmo import make_weights
+from tolerances import BFLOAT16, FLOAT16, INT8, REORDERED_FLOAT32
+
+from hf_elmo import ElmoModel, kernels
+from hf_elmo.recurrence_elmo import run_projected_lstm, scan_projected_lstm
+
+
+def make_scan(dtype=torch.float32, **changes):
+    inputs = torch.randn(3, 7, 6).to(dtype)
+    mask = torch.tensor([[1] * 7, [1] * 4 + [0] * 3, [0] * 2 + [1] * 5]).bool()
+    return inputs, mask, make_weights(6, 10, scale=0.4, dtype=dtype), None
+
+
+def assert_close(found, wanted, tolerance):
+    torch.testing.assert_close(found.float(), wanted.float(), rtol=0, atol=tolerance)
+
+
+def test_the_choice_holds_inside_the_block_only():
+    assert kernels.get_backend() == "auto"
+    with kernels.use_backend("readable"):
+        assert kernels.get_backend() == "readable"
+        with kernels.use_backend("plain"):
+            seen = []
+            thread = threading.Thread(target=lambda: seen.append(kernels.get_backend()))
+            thread.start()
+            thread.join()
+            assert seen == ["plain"]
+        assert kernels.get_backend() == "readable"
+    with pytest.raises(KeyError), kernels.use_backend("plain"):
+        raise KeyError
+    assert kernels.get_backend() == "auto"
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match=r"name is 'fast'; the backends are auto, readable, plain, compiled, int8"):
+        kernels.set_backend("fast")
+
+
+def test_double_backward_is_refused_clearly():
+    inputs, mask, weights, state = make_scan()
+    inputs.requires_grad_()
+    with kernels.use_backend("plain"):
+        outputs, _ = run_projected_lstm(inputs, mask, weights, state)
+        with pytest.raises(RuntimeError, match=r"create_graph=True.*use_backend\(\"readable\"\)"):
+            torch.autograd.grad(outputs.sum(), inputs, create_graph=True)
+    with kernels.use_backend("readable"):
+        outputs, _ = run_projected_lstm(inputs, mask, weights, state)
+        (gradient,) = torch.autograd.grad(outputs.square().sum(), inputs, create_graph=True)
+        (second,) = torch.autograd.grad(gradient.square().sum(), inputs)
+    assert second.any()
+
+
+def test_a_graph_can_be_used_twice():
+    inputs, mask, weights, state = make_scan()
+    inputs.requires_grad_()
+    with kernels.use_backend("plain"):
+        outputs, (_, cell) = run_projected_lstm(inputs, mask, weights, state, cell_clip=0.3, projection_clip=0.3)
+    total = outputs.sum() + cell.sum()
+    first, second = (torch.autograd.grad(total, inputs, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_only_wanted_gradients_are_computed():
+    inputs, mask, weights, state = make_scan()
+    weights.projection.requires_grad_()
+    outputs, _ = run_projected_lstm(inputs, mask, weights, state)
+    (found,) = torch.autograd.grad(outputs.sum(), weights.projection)
+    wanted, _ = scan_projected_lstm(inputs, mask, weights, state)
+    (gradient,) = torch.autograd.grad(wanted.sum(), weights.projection)
+    assert_close(found, gradient, 10 * REORDERED_FLOAT32)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, BFLOAT16), (torch.float16, FLOAT16)])
+@pytest.mark.parametrize("trains", [False, True])
+def test_half_precision_by_dtype(dtype, tolerance, trains):
+    inputs, mask, weights, _ = make_scan(dtype)
+    leaves = [tensor.requires_grad_(trains) for tensor in (inputs, *weights)]
+    with kernels.use_backend("plain"):
+        outputs, (hidden, cell) = run_projected_lstm(inputs, mask, weights, cell_clip=3.0, projection_clip=3.0)
+    assert {outputs.dtype, hidden.dtype, cell.dtype} == {dtype}
+    exact_leaves = [tensor.detach().float().requires_grad_() for tensor in leaves]
+    exact, _ = scan_projected_lstm(exact_leaves[0], mask, type(weights)(*exact_leaves[1:]))
+    assert_close(outputs, exact, tolerance)
+    if trains:
+        gradients = torch.autograd.grad(outputs.float().mean(), leaves)
+        wanted = torch.autograd.grad(exact.mean(), exact_leaves)
+        for gradient, exact_gradient in zip(gradients, wanted, strict=True):
+            assert gradient.dtype == dtype
+            assert_close(gradient, exact_gradient, tolerance)
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_half_precision_by_autocast(trains):
+    inputs, mask, weights, _ = make_scan()
+    leaves = [tensor.requires_grad_(trains) for tensor in (inputs, *weights)]
+    exact, (_, exact_cell) = scan_projected_lstm(inputs, mask, weights)
+    with torch.autocast("cpu", dtype=torch.bfloat16), kernels.use_backend("plain"):
+        outputs, (_, cell) = run_projected_lstm(inputs, mask, weights)
+    assert outputs.dtype == torch.bfloat16
+    # The state is what errors would build up in.
+    assert cell.dtype == torch.float32
+    assert_close(outputs, exact, BFLOAT16)
+    assert_close(cell, exact_cell, BFLOAT16)
+    if trains:
+        found, wanted = (torch.autograd.grad(total.float().mean(), leaves) for total in (outputs, exact))
+        for gradient, exact_gradient in zip(found, wanted, strict=True):
+            assert gradient.dtype == torch.float32
+            assert_close(gradient, exact_gradient, BFLOAT16)
+
+
+@pytest.mark.skipif("int8" in kernels.why_not(), reason=kernels.why_not().get("int8", ""))
+def test_eight_bits_are_near_and_for_inference_only():
+    inputs, mask, weights, state = make_scan()
+    wanted, _ = scan_projected_lstm(inputs, mask, weights, state)
+    with kernels.use_backend("int8"):
+        found, _ = run_projected_lstm(inputs, mask, weights, state)
+        assert_close(found, wanted, INT8)
+        assert not torch.equal(found, wanted)
+        inputs.requires_grad_()
+        with torch.no_grad():
+            assert torch.equal(run_projected_lstm(inputs, mask, weights, state)[0], found)
+        with pytest.raises(RuntimeError, match=r"int8.*no gradients.*inference_mode"):
+            run_projected_lstm(inputs, mask, weights, state)
+
+
+class Tagged(torch.Tensor):
+    """A tensor subclass, as tools that trace or shard use."""
+
+
+def test_what_the_fast_scans_do_not_take_goes_to_the_readable_one_or_is_refused():
+    inputs, mask, weights, state = make_scan()
+    wanted, _ = scan_projected_lstm(inputs, mask, weights, state)
+    tagged = inputs.as_subclass(Tagged)
+    found, _ = run_projected_lstm(tagged, mask, weights, state)
+    assert type(found) is Tagged
+    assert torch.equal(found.as_subclass(torch.Tensor), wanted)
+    mapped = torch.func.vmap(lambda x: run_projected_lstm(x, mask, weights, state)[0])(torch.stack([inputs] * 2))
+    assert_close(mapped[1], wanted, REORDERED_FLOAT32)
+    shapes, _ = run_projected_lstm(inputs.to("meta"), mask.to("meta"), type(weights)(*(w.to("meta") for w in weights)))
+    assert shapes.shape == wanted.shape
+    with kernels.use_backend("plain"), pytest.raises(RuntimeError, match=r"'plain' was asked for by name.*subclasses"):
+        run_projected_lstm(tagged, mask, weights, state)
+
+
+def test_torch_func_can_differentiate_a_model():
+    model = ElmoModel(make_tiny_config()).eval().double()
+    ids = torch.full((1, 3, 50), 261)
+    ids[..., 0], ids[..., 1], ids[..., 2] = 259, 65, 260
+    parameters = {name: value.detach() for name, value in model.named_parameters()}
+
+    def total(values):
+        return torch.func.functional_call(model, values, (ids,)).last_hidden_state.square().sum()
+
+    found = torch.func.grad(total)(parameters)
+    model.requires_grad_(True)
+    model(ids).last_hidden_state.square().sum().backward()
+    for name, value in model.named_parameters():
+        torch.testing.assert_close(found[name], value.grad if value.grad is not None else found[name] * 0)

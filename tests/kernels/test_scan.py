@@ -1,0 +1,73 @@
+"""The fast scans against the readable one that defines them: outputs, states and gradients, whatever the batch."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from test_recurrence_elmo import assert_same, make_weights, results_and_gradients
+from tolerances import REORDERED_FLOAT64
+
+from hf_elmo import kernels
+from hf_elmo.recurrence_elmo import run_projected_lstm, scan_projected_lstm
+
+BACKENDS = [name for name in ("plain", "compiled") if name not in kernels.why_not()]
+
+
+def run_by(backend, *arguments, **settings):
+    with kernels.use_backend(backend):
+        return run_projected_lstm(*arguments, **settings)
+
+
+def by_backend(backend):
+    return lambda *arguments, **settings: run_by(backend, *arguments, **settings)
+
+
+def make_batch(batch_size, length, projection_size, cell_size, masked, stateful, dtype=torch.float64):
+    inputs = torch.randn(batch_size, length, projection_size, dtype=dtype)
+    # Holes anywhere: padding is only one of the masks there are.
+    mask = torch.rand(batch_size, length) < 0.6 if masked else None
+    state = None
+    if stateful:
+        state = (
+            torch.rand(batch_size, projection_size, dtype=dtype) * 0.19,
+            torch.rand(batch_size, cell_size, dtype=dtype) * 0.29,
+        )
+    return inputs, mask, make_weights(projection_size, cell_size, dtype=dtype), state
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@given(
+    batch_size=st.integers(1, 5),
+    length=st.integers(1, 7),
+    projection_size=st.integers(1, 19),
+    cell_size=st.integers(1, 37),
+    masked=st.booleans(),
+    stateful=st.booleans(),
+    reverse=st.booleans(),
+    cell_clip=st.none() | st.sampled_from([0.3, 3.0]),
+    projection_clip=st.none() | st.sampled_from([0.2, 3.0]),
+    seed=st.integers(0, 10**6),
+)
+def test_fast_scans_are_the_readable_one(
+    backend,
+    batch_size,
+    length,
+    projection_size,
+    cell_size,
+    masked,
+    stateful,
+    reverse,
+    cell_clip,
+    projection_clip,
+    seed,
+):
+    torch.manual_seed(seed)
+    batch = make_batch(batch_size, length, projection_size, cell_size, masked, stateful)
+    settings = {"cell_clip": cell_clip, "projection_clip": projection_clip, "reverse": reverse}
+    wanted, wanted_gradients = results_and_gradients(scan_projected_lstm, *batch, **settings)
+    found, gradients = results_and_gradients(by_backend(backend), *batch, **settings)
+    assert_same(found, wanted)
+    assert_same(gradients, wanted_gradients, 100 * REORDERED_FLOAT64)
+    with torch.no_grad():
+        outputs, state = run_by(backend, *batch, **settings)
+    assert_same([outputs, *state], wanted)
