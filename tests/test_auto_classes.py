@@ -355,3 +355,32 @@ def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path)
     )
     wanted = [[e["entity_group"], e["start"], e["end"], e["word"]] for e in tagger(SENTENCES[0])]
     assert wanted and answer["entities"] == wanted
+
+
+BESIDE_SCRIPT = """
+import json, sys
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+directory, sentences = sys.argv[1], json.loads(sys.argv[2])
+tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
+model = AutoModel.from_pretrained(directory, trust_remote_code=True).eval()
+recurrence = sys.modules[type(model).__module__.replace("modeling_elmo", "recurrence_elmo")]
+with torch.no_grad():
+    batch = tokenizer(sentences, padding=True, return_tensors="pt")
+    fast = model(**batch).last_hidden_state
+    with recurrence.kernels.use_backend("readable"):
+        readable = model(**batch).last_hidden_state
+print(json.dumps({
+    "module": type(model).__module__.split(".")[0],
+    "kernels": recurrence.kernels.__name__,
+    "difference": (fast - readable).abs().max().item(),
+    "largest": readable.abs().max().item(),
+}))
+"""
+
+
+def test_a_checkpoints_own_code_takes_the_packages_kernels_where_they_are(saved, tmp_path):
+    answer = run_fresh(BESIDE_SCRIPT, saved["model"], json.dumps(SENTENCES), home=tmp_path)
+    assert (answer["module"], answer["kernels"]) == ("transformers_modules", "hf_elmo.kernels")
+    assert answer["difference"] <= REORDERED_FLOAT32 * max(1, answer["largest"])

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from . import compiled, plain
+from . import compiled, cuda_graphs, plain
 from .prepared import prepare_cached, why_not_packed
 from .scan import scan
 
 logger = logging.getLogger(__name__)
 
-BACKENDS = ("auto", "readable", "plain", "compiled", "int8")
+BACKENDS = ("auto", "readable", "plain", "compiled", "int8", "cuda_graphs")
+_STEPS = {"plain": plain, "compiled": compiled, "int8": plain, "cuda_graphs": cuda_graphs}
+_DEVICES = {"compiled": "cpu", "int8": "cpu", "cuda_graphs": "cuda"}
 
 _chosen = "auto"
 
@@ -50,6 +52,7 @@ def use_backend(name: str) -> Iterator[None]:
     - "readable": the definition, `hf_elmo.recurrence_elmo.scan_projected_lstm`; has gradients of gradients.
     - "plain": PyTorch's own operators, weights in the layout that suits them, a backward written by hand.
     - "compiled": the same steps in C++ (CPU), built when first asked for.
+    - "cuda_graphs": "plain" on a GPU, its steps recorded as CUDA graphs where shapes repeat.
     - "int8": weights and the inputs of each product in eight bits (CPU), for inference only. Approximate.
 
     A backend asked for by name runs or raises; only "auto" chooses for itself.
@@ -72,6 +75,7 @@ def why_not() -> dict[str, str]:
         "packed": why_not_packed(torch.float32),
         "compiled": compiled.why_not(),
         "int8": why_not_int8(),
+        "cuda_graphs": cuda_graphs.why_not(),
     }
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
@@ -116,18 +120,21 @@ def run_projected_lstm(
             "torch.export, torch.func) nor on tensor subclasses or other devices than cpu and cuda. Use "
             'use_backend("auto") or use_backend("readable").'
         )
-    is_cpu = inputs.device.type == "cpu"
-    if name in ("compiled", "int8") and not is_cpu:
-        raise RuntimeError(f'the backend {name!r} runs on the CPU; these inputs are on {inputs.device}. Use "auto".')
+    device = inputs.device.type
+    if _DEVICES.get(name, device) != device:
+        raise RuntimeError(
+            f'the backend {name!r} runs on {_DEVICES[name]}; these inputs are on {inputs.device}. Use "auto".'
+        )
     if name == "auto":
-        name = "compiled" if is_cpu and compiled.is_ready() else "plain"
+        name = "compiled" if device == "cpu" and compiled.is_ready() else "plain"
     if name == "int8" and torch.is_grad_enabled() and any(t.requires_grad for t in (inputs, *weights)):
         raise RuntimeError(
             'the backend "int8" has no gradients; run it under torch.inference_mode() or torch.no_grad(), or train '
             'with use_backend("auto").'
         )
-    backend = compiled if name == "compiled" else plain
-    return scan(inputs, mask, weights, state, cell_clip, projection_clip, reverse, backend=backend, int8=name == "int8")
+    return scan(
+        inputs, mask, weights, state, cell_clip, projection_clip, reverse, backend=_STEPS[name], int8=name == "int8"
+    )
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor | None:
