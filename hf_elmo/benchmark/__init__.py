@@ -1,0 +1,1 @@
+"""What the package costs and what it is worth: correctness first, then timings beside other implementations."""

@@ -1,0 +1,106 @@
+"""The benchmark's results in Markdown: what was reached, what everything took, how far it deviates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_Column = tuple[str, int]
+
+
+def render_report(results: dict[str, Any]) -> str:
+    """All tables, with what it takes to get them again.
+
+    Args:
+        results: As in benchmark.json.
+    """
+    tables = (render_targets, render_timings, render_deviations, render_scan_deviations, render_origin)
+    return "\n\n".join(part for part in (render(results) for render in tables) if part) + "\n"
+
+
+def render_targets(results: dict[str, Any]) -> str:
+    """Each promise with its ratio, measured and wanted; empty where the run timed none of them."""
+    cells = {((outcome["row"],), _column(outcome)): _outcome(outcome) for outcome in results["targets"]}
+    return _pivot(["times faster (target)"], cells) if cells else ""
+
+
+def render_timings(results: dict[str, Any]) -> str:
+    """Median milliseconds and words a second of every function."""
+    cells = {
+        ((case["case"], name), _column(case)): f"{1000 * timing['median']:,.1f} ms, {timing['words_per_second']:,.0f}/s"
+        for case in results["timings"]
+        for name, timing in case["functions"].items()
+    }
+    tokenizer = results["tokenizer"]
+    return (
+        _pivot(["median time, words a second", "by"], cells)
+        + f"\n\nThe tokenizer makes rows of {tokenizer['words_per_second']:,.0f} words a second on one core, in one "
+        f"padded call with {tokenizer['sentences']:,} sentences whose words it has seen before."
+    )
+
+
+def render_deviations(results: dict[str, Any]) -> str:
+    """How far the results at the benchmark's sizes lie from the readable scan's."""
+    cells = {
+        ((deviation["what"], deviation["name"]), _column(deviation)): (
+            f"{deviation['maximum']:.1e}, {deviation['mean']:.1e}, {deviation['relative_rms']:.1e}"
+        )
+        for deviation in results["deviations"]
+        if deviation["size"] is not None
+    }
+    return _pivot(["deviation: largest, mean, relative RMS", "by"], cells)
+
+
+def render_scan_deviations(results: dict[str, Any]) -> str:
+    """How far the scans in float64, clipping active, lie from the readable one; empty where only that one ran."""
+    scans = [deviation for deviation in results["deviations"] if deviation["size"] is None]
+    cells = {((scan["name"],), scan["what"]): f"{scan['maximum']:.1e}" for scan in scans}
+    return _pivot(["largest deviation, float64, clipped"], cells, str) if cells else ""
+
+
+def render_origin(results: dict[str, Any]) -> str:
+    """The command, the machine, the versions, the text and how the figures were taken."""
+    machine, versions = results["machine"], results["versions"]
+    where = machine["accelerator"] if results["device"] == "cuda" else machine["processor"]
+    missing = "".join(f" The backend {name!r} did not run: {why}." for name, why in results["not_run"].items())
+    rounds = ", ".join(str(count) for count in sorted({case["rounds"] for case in results["timings"]}))
+    batches = "; ".join(
+        f"{batch['sentences']} ({batch['words']} words, {batch['distinct_words']} distinct, {batch['longest_sentence']}"
+        " in the longest sentence)"
+        for batch in results["batches"]
+    )
+    return (
+        f"```bash\n{results['command']}\n```\n\n"
+        f"On {results['date']}, {where}, {machine['threads']} threads of {machine['cores']} cores, torch "
+        f"{versions['torch']}, commit {results['commit'] or 'unknown'}. Random weights; sentences of 10 to 40 words "
+        f"from {results['text']} in batches of {batches}; the training step reads full lanes of random vectors. "
+        f"Interleaved rounds ({rounds} by case), medians; a ratio is the median of the rounds' ratios, to the fastest "
+        "peer of the row. Words a second count real words and sentence markers. The floor is what the biLM's matrix "
+        "products over real words take at the rate of one large float32 product in the same rounds. Deviations are "
+        "from the readable scan, in the training step of all gradients; nn.LSTM cannot clip and is "
+        f"compared with a scan that does not.{missing}"
+    )
+
+
+def _column(entry: Mapping[str, Any]) -> _Column:
+    return entry["size"], entry["batch_size"]
+
+
+def _outcome(outcome: Mapping[str, Any]) -> str:
+    if outcome["measured"] is None:
+        return f"not measured (≥ {outcome['target']:g})"
+    verdict = "reached" if outcome["reached"] else "missed"
+    return f"{outcome['measured']:.2f} by {outcome['ours']} (≥ {outcome['target']:g}: {verdict})"
+
+
+def _pivot(
+    head: Sequence[str],
+    cells: Mapping[tuple[tuple[str, ...], Any], str],
+    title: Callable[[Any], str] = lambda column: f"{column[0]}, {column[1]}",
+) -> str:
+    """A table with a row for each first key and a column for each second one, both in the order of appearance."""
+    columns = list(dict.fromkeys(column for _, column in cells))
+    lines = [[*head, *map(title, columns)], ["---"] * len(head) + ["---:"] * len(columns)]
+    for row in dict.fromkeys(row for row, _ in cells):
+        lines.append([*row, *(cells.get((row, column), "-") for column in columns)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,29 @@
+"""The floor's arithmetic against a count from the modules."""
+
+import pytest
+import torch
+from conftest import make_tiny_config
+
+from hf_elmo.benchmark.floor import (
+    count_bilm_operations,
+    count_matrix_product_operations,
+    floor_seconds,
+    matrix_product,
+)
+from hf_elmo.layers_elmo import ElmoBiLM
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_operations_are_two_for_each_weight_of_a_matrix_and_word(layers):
+    config = make_tiny_config(num_hidden_layers=layers)
+    weights = sum(parameter.numel() for parameter in ElmoBiLM(config).parameters() if parameter.ndim == 2)
+    assert count_bilm_operations(config, words=7) == 2 * 7 * weights
+
+
+def test_floor_is_the_work_at_the_rate_of_the_product():
+    assert floor_seconds([2.0, 4.0], count_matrix_product_operations() // 2) == [1.0, 2.0]
+
+
+def test_the_product_is_of_the_size_that_is_counted():
+    result = matrix_product(torch.device("cpu"))()
+    assert 2 * result.shape[0] ** 3 == count_matrix_product_operations()
