@@ -51,10 +51,9 @@ class ElmoCharacterFilters(nn.Conv1d):
 
     def forward(self, characters: Tensor) -> Tensor:
         """Map embedded characters (N, C, D), C at least the width, to the filters' maxima, (N, F)."""
-        num_words = characters.shape[0]
         windows = characters.unfold(1, self.kernel_size[0], 1)
-        found = F.linear(windows.flatten(2), self.weight.flatten(1), self.bias)
-        return found.view(num_words, -1, self.out_channels).amax(dim=1)
+        found = F.linear(windows.reshape(-1, self.weight[0].numel()), self.weight.flatten(1), self.bias)
+        return found.view(*windows.shape[:2], self.out_channels).amax(dim=1)
 
 
 class ElmoTokenEncoder(nn.Module):

@@ -35,6 +35,7 @@ LAYERS = {
     "analysis": 7,
     "benchmark": 7,
     "embedding": 7,
+    "scoring": 8,
 }
 # What a portable file may import besides its siblings: the least that a user of transformers has.
 PORTABLE_IMPORTS = {*sys.stdlib_module_names, "huggingface_hub", "numpy", "regex", "torch", "transformers"}
