@@ -1,4 +1,4 @@
-"""Write a directory aside and put it in place by a rename, so that a failure never leaves half a checkpoint."""
+"""Write directories and files aside and put them in place by a rename, so that a failure never leaves half of one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 
@@ -91,3 +91,36 @@ def _open_to_readers(directory: Path) -> None:
     os.umask(mask)
     for path in (directory, *directory.rglob("*")):
         path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
+
+
+def check_output_file(output_file: str | os.PathLike, overwrite: bool = False) -> Path:
+    """Check, before any work is done, that a file can be written; a link stands for the file it names.
+
+    Raises: FileExistsError when the name is taken or lies below a file.
+    """
+    target = Path(output_file).resolve()
+    nearest = next(parent for parent in target.parents if parent.exists())
+    if not nearest.is_dir():
+        raise FileExistsError(f"output_file {str(output_file)!r} lies below the file {str(nearest)!r}; name another.")
+    if target.is_dir():
+        raise FileExistsError(f"output_file {str(output_file)!r} is a directory; name a file to write.")
+    if target.exists() and not overwrite:
+        raise FileExistsError(
+            f"output_file {str(output_file)!r} is there already; name another one, or pass --overwrite_output_file to "
+            "replace it."
+        )
+    return target
+
+
+@contextmanager
+def files_written_aside(*targets: Path) -> Iterator[list[Path]]:
+    """Give a path aside for each target; they take the targets' names when the block ends, and only if it ends well."""
+    with ExitStack() as folders:
+        aside = []
+        for target in targets:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            folder = tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+            aside.append(Path(folders.enter_context(folder)) / target.name)
+        yield aside
+        for finished, target in zip(aside, targets, strict=True):
+            os.replace(finished, target)

@@ -9,26 +9,21 @@ import copy
 import itertools
 import json
 import os
-import tempfile
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
-from transformers import PreTrainedConfig, PreTrainedTokenizer
+from transformers import PreTrainedTokenizer
 
 from .characters_elmo import BOS_TOKEN, EOS_TOKEN
+from .checkpoint_files import check_output_file, files_written_aside
 from .configuration_elmo import ElmoConfig
-from .data.corpora import Corpus, corpus_from_files
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel
-from .tokenization_elmo import ElmoCharTokenizer
 
 LAYERS = ("mix", "all", "top", "average")
 # Where AllenNLP keeps its map from sentences to the names of their datasets.
@@ -88,12 +83,12 @@ def embed(
         )
     if isinstance(sentences, str):
         raise TypeError("sentences is a string; wanted an iterable of sentences. For a single one, give a list of it.")
-    _check_limits(layers, max_words_per_batch, max_words_per_chunk, max_words_per_buffer)
+    check_limits(layers, max_words_per_batch, max_words_per_chunk, max_words_per_buffer)
     embedder = _Embedder(elmo, tokenizer, layers, keep_markers, max_words_per_batch, max_words_per_chunk)
     return _embed_buffers(embedder, sentences, max_words_per_buffer)
 
 
-def _check_limits(layers: str, max_words_per_batch: int, max_words_per_chunk: int, max_words_per_buffer: int) -> None:
+def check_limits(layers: str, max_words_per_batch: int, max_words_per_chunk: int, max_words_per_buffer: int) -> None:
     if layers not in LAYERS:
         raise ValueError(f"layers is {layers!r}; it must be one of {list(LAYERS)}.")
     for name, value in (
@@ -303,11 +298,11 @@ def write_embeddings(
     Raises: FileExistsError when the name is taken; ImportError without h5py; ValueError when there are not as many
         sentences as arrays.
     """
-    h5py = _require_h5py()
+    h5py = require_h5py()
     target = check_output_file(output_file, overwrite)
     num_sentences = num_words = 0
     entries = []
-    with _written_aside(target) as aside, h5py.File(aside, "w") as file:
+    with files_written_aside(target) as (aside,), h5py.File(aside, "w") as file:
         pairs = zip(arrays, itertools.repeat(None)) if sentences is None else itertools.zip_longest(arrays, sentences)
         for array, sentence in pairs:
             if array is None or (sentence is None and sentences is not None):
@@ -326,36 +321,8 @@ def write_embeddings(
     return num_sentences, num_words
 
 
-def check_output_file(output_file: str | os.PathLike, overwrite: bool = False) -> Path:
-    """Check, before any work is done, that a file can be written; a link stands for the file it names.
-
-    Raises: FileExistsError when the name is taken or lies below a file.
-    """
-    target = Path(output_file).resolve()
-    nearest = next(parent for parent in target.parents if parent.exists())
-    if not nearest.is_dir():
-        raise FileExistsError(f"output_file {str(output_file)!r} lies below the file {str(nearest)!r}; name another.")
-    if target.is_dir():
-        raise FileExistsError(f"output_file {str(output_file)!r} is a directory; name a file to write.")
-    if target.exists() and not overwrite:
-        raise FileExistsError(
-            f"output_file {str(output_file)!r} is there already; name another one, or pass --overwrite_output_file to "
-            "replace it."
-        )
-    return target
-
-
-@contextmanager
-def _written_aside(target: Path) -> Iterator[Path]:
-    """Give a path aside; what is written there takes the target's name when the block ends, if it ends well."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".partial", dir=target.parent) as folder:
-        aside = Path(folder) / target.name
-        yield aside
-        os.replace(aside, target)
-
-
-def _require_h5py() -> ModuleType:
+def require_h5py() -> ModuleType:
+    """The module that reads and writes HDF5; ImportError says how to get it."""
     try:
         import h5py
     except ImportError as error:
@@ -363,145 +330,3 @@ def _require_h5py() -> ModuleType:
             "vectors are written as HDF5, and h5py is not installed; run: pip install 'hf_elmo[conversion]'"
         ) from error
     return h5py
-
-
-# From the command line
-
-
-def _help(text: str, **defaults: Any) -> Any:
-    return field(metadata={"help": text}, **defaults)
-
-
-@dataclass
-class EmbeddingArguments:
-    """Arguments of a run from text to a file of vectors; the flags of scripts/embed.py."""
-
-    model_name_or_path: str = _help("Checkpoint: pre-trained, converted, or with a task's head (directory or Hub).")
-    input_file: str = _help(
-        "Text, one sentence a line, or .jsonl or .parquet; also as .gz. Lines without words are kept, so that vectors "
-        "have the numbers of their lines, from 0."
-    )
-    output_file: str = _help("HDF5 file to write, in one rename at the end: a dataset a sentence, by its number.")
-    layers: Literal["mix", "all", "top", "average"] = _help(
-        "mix for the scalar mix, (words, D); all for the layers, (layers, words, D); top for the last of them; average "
-        "for their mean.",
-        default="mix",
-    )
-    text_is_tokenized: bool = _help(
-        "Words stand between white space; without it the checkpoint's tokenizer cuts them.", default=False
-    )
-    text_column: str = _help("Column that holds the text, in JSON and Parquet.", default="text")
-    store_sentences: bool = _help(
-        "Store the sentences as AllenNLP does (sentence_to_index); takes memory for the whole text.", default=False
-    )
-    max_words_per_batch: int = _help("Words computed at once, markers and padding included.", default=2048)
-    max_words_per_chunk: int = _help(
-        "Sentences longer than this are read in chunks with the state carried; same vectors, less memory.", default=256
-    )
-    max_words_per_buffer: int = _help("Words read ahead, to put sentences of like length together.", default=32768)
-    dtype: Literal["float32", "bfloat16"] = _help("Precision of the model; the file is float32.", default="float32")
-    device: str | None = _help("cpu, cuda, cuda:1 ...; left out, cuda where there is one, else cpu.", default=None)
-    overwrite_output_file: bool = _help("Replace an existing output file when the run has ended well.", default=False)
-
-
-@dataclass(frozen=True)
-class EmbeddingSummary:
-    """What a run wrote, and how fast: words without their markers, seconds of computing and writing."""
-
-    num_sentences: int
-    num_words: int
-    num_bytes: int
-    seconds: float
-
-
-def run_embedding(arguments: EmbeddingArguments) -> EmbeddingSummary:
-    """Embed a text file into an HDF5 file and print what was done.
-
-    Raises: ValueError, OSError or ImportError naming the argument, what it was and what to do.
-    """
-    limits = (arguments.max_words_per_batch, arguments.max_words_per_chunk, arguments.max_words_per_buffer)
-    _check_limits(arguments.layers, *limits)
-    _require_h5py()
-    target = check_output_file(arguments.output_file, arguments.overwrite_output_file)
-    corpus = corpus_from_files([arguments.input_file], "input_file", arguments.text_column)
-    if target in (Path(file).resolve() for file in corpus.files):
-        raise ValueError(f"output_file {arguments.output_file!r} is the input_file too; name another one.")
-    device = _usable_device(arguments.device)
-    model = _load_model(arguments.model_name_or_path, getattr(torch, arguments.dtype)).to(device)
-    tokenizer = ElmoCharTokenizer.from_pretrained(arguments.model_name_or_path)
-    lines, texts = _lines(corpus), None
-    if arguments.store_sentences:
-        # A second reader that nobody moves on would keep the whole text.
-        lines, texts = itertools.tee(lines)
-    started = time.perf_counter()
-    arrays = embed(
-        model,
-        tokenizer,
-        map(str.split, lines) if arguments.text_is_tokenized else lines,
-        layers=arguments.layers,
-        max_words_per_batch=arguments.max_words_per_batch,
-        max_words_per_chunk=arguments.max_words_per_chunk,
-        max_words_per_buffer=arguments.max_words_per_buffer,
-    )
-    num_sentences, num_words = write_embeddings(
-        target,
-        tqdm(arrays, desc="embedding", unit=" sentences", dynamic_ncols=True, disable=None),
-        texts and map(str.strip, texts),
-        overwrite=arguments.overwrite_output_file,
-    )
-    seconds = time.perf_counter() - started
-    summary = EmbeddingSummary(num_sentences, num_words, target.stat().st_size, seconds)
-    print(
-        f"Embedded {num_sentences:,} sentences of {num_words:,} words ({arguments.layers}): {num_words / seconds:,.0f} "
-        f"words/s on {device} in {arguments.dtype}.\n"
-        f"Wrote {arguments.output_file}, {summary.num_bytes / 1e6:,.1f} MB: a dataset a sentence, by its number from 0."
-    )
-    return summary
-
-
-def _lines(corpus: Corpus) -> Iterator[str]:
-    """Every line of a corpus, also those without words."""
-    for (line,) in corpus.sentences(lambda line: [line]):
-        yield line
-
-
-def _load_model(name: str, dtype: torch.dtype) -> ElmoModel:
-    if os.path.isdir(name) and not (Path(name) / "config.json").is_file():
-        raise FileNotFoundError(
-            f"model_name_or_path {name!r} holds no config.json; name a checkpoint directory, or convert the old files "
-            "with scripts/convert_checkpoint.py."
-        )
-    try:
-        model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
-        if model_type != ElmoConfig.model_type:
-            raise ValueError(
-                f"model_name_or_path {name!r} has the model_type {model_type!r}; wanted {ElmoConfig.model_type!r}."
-            )
-        model, report = ElmoModel.from_pretrained(
-            name, dtype=dtype, ignore_mismatched_sizes=True, output_loading_info=True
-        )
-    except OSError as error:
-        raise FileNotFoundError(
-            f"model_name_or_path {name!r} is neither a complete checkpoint directory nor a model on the Hub that can "
-            f"be reached; check the path. ({str(error).splitlines()[0]})"
-        ) from error
-    new = sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
-    if new:
-        raise ValueError(
-            f"model_name_or_path {name!r} has no weights, or weights of another shape, for {new[0]!r} and "
-            f"{len(new) - 1} more parameters; name a complete ELMo checkpoint."
-        )
-    return model
-
-
-def _usable_device(name: str | None) -> torch.device:
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        # A device can be well named and still be absent, or unable to give anything back.
-        torch.zeros(1, device=name).cpu()
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); leave it out, or name one that can."
-        ) from error
-    return torch.device(name)

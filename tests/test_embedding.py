@@ -18,7 +18,8 @@ from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from transformers import BertConfig
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
-from hf_elmo.embedding import LAYERS, EmbeddingArguments, embed, run_embedding, write_embeddings
+from hf_elmo.embedding import LAYERS, embed, write_embeddings
+from hf_elmo.embedding_command import EmbeddingArguments, run_embedding
 
 P, D = 6, 12  # as in make_tiny_config
 TOKENIZER = ElmoCharTokenizer()

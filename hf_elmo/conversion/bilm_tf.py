@@ -12,9 +12,7 @@ import json
 import logging
 import math
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -26,7 +24,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..checkpoint_files import check_keeps_inputs, check_output_directory, written_aside
+from ..checkpoint_files import check_keeps_inputs, check_output_directory, files_written_aside, written_aside
 from ..configuration_elmo import ElmoConfig
 from ..modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..tokenization_elmo import ElmoCharTokenizer
@@ -452,7 +450,7 @@ def save_bilm_tf(
     _check_exportable(config)
     parameters = _float32_parameters(model.base_model)
     _warn_of_sizes_bilm_tf_skips(config)
-    with _files_written_aside(targets) as (options_aside, weights_aside):
+    with files_written_aside(*targets) as (options_aside, weights_aside):
         options_aside.write_text(json.dumps(options_from_config(config), indent=2) + "\n", encoding="utf-8")
         with h5py.File(weights_aside, "w") as file:
             for rule in expand_weight_rules(config, stacked=config.num_hidden_layers > 1):
@@ -566,17 +564,3 @@ def _check_output_files(
                 "it."
             )
     return targets
-
-
-@contextmanager
-def _files_written_aside(targets: Sequence[Path]) -> Iterator[list[Path]]:
-    """Give a path aside for each target; they take the targets' names when the block ends, and only if it ends well."""
-    with ExitStack() as folders:
-        aside = []
-        for target in targets:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            folder = tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
-            aside.append(Path(folders.enter_context(folder)) / target.name)
-        yield aside
-        for finished, target in zip(aside, targets, strict=True):
-            os.replace(finished, target)
