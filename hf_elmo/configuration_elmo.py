@@ -2,6 +2,8 @@
 
 # No `from __future__ import annotations` here: @strict reads the annotations as types, and strings would check nothing.
 import difflib
+import itertools
+import math
 import os
 from dataclasses import fields
 from typing import Any, Literal
@@ -81,6 +83,11 @@ class ElmoConfig(PreTrainedConfig):
             the old implementations did) or "word" (over the dimensions of each word).
         mix_l2: Coefficient of the squared L2 norm of the mix weights, added to a task's loss in training.
         word_vocab_size: Words known to the pre-training softmax; None for a checkpoint without one.
+        share_word_softmax: Whether both directions predict by one softmax, or each by its own.
+        softmax_type: "full", a row of weights a word, or "adaptive": rarer words in clusters of smaller rows (Grave et
+            al. 2017).
+        adaptive_softmax_cutoffs: Rising word ids at which the clusters of an adaptive softmax begin.
+        adaptive_softmax_div_value: Each cluster's rows are shorter than those before it by this factor.
         classifier_dropout: Dropout on the mix, and on the biLSTM's output where there is one, before the classifier.
         classifier_lstm_layers: Layers of the task's own biLSTM between the mix and the classifier; 0 for none.
         classifier_lstm_size: Size of each direction of that biLSTM.
@@ -117,6 +124,10 @@ class ElmoConfig(PreTrainedConfig):
     mix_normalization: Literal["none", "batch", "word"] = "none"
     mix_l2: float | int = 0.0
     word_vocab_size: int | None = None
+    share_word_softmax: bool = True
+    softmax_type: Literal["full", "adaptive"] = "full"
+    adaptive_softmax_cutoffs: list | tuple | None = None
+    adaptive_softmax_div_value: float | int = 4.0
     classifier_dropout: float | int = 0.5
     classifier_lstm_layers: int = 0
     classifier_lstm_size: int = 200
@@ -126,6 +137,8 @@ class ElmoConfig(PreTrainedConfig):
         _reject_unknown_keys(kwargs, valid={field.name for field in fields(self)} | _TRANSFORMERS_KEYS)
         # JSON has no tuples: one form, so that a saved and a fresh config compare equal.
         self.filters = [list(pair) if isinstance(pair, (list, tuple)) else pair for pair in self.filters]
+        if self.adaptive_softmax_cutoffs is not None:
+            self.adaptive_softmax_cutoffs = list(self.adaptive_softmax_cutoffs)
         if self.hidden_size is None:
             self.hidden_size = 2 * self.projection_size
         kwargs.setdefault("auto_map", dict(AUTO_MAP))
@@ -207,9 +220,39 @@ class ElmoConfig(PreTrainedConfig):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} is {value}; it must be > 0, or None for no clipping.")
+        _require_probability("dropout", self.dropout)
+
+    def validate_word_softmax(self) -> None:
+        """Check the vocabulary of the pre-training softmax and the clusters of an adaptive one."""
         if self.word_vocab_size is not None:
             _require_at_least("word_vocab_size", self.word_vocab_size, 3)
-        _require_probability("dropout", self.dropout)
+        cutoffs = self.adaptive_softmax_cutoffs
+        if self.softmax_type == "full":
+            if cutoffs is not None:
+                raise ValueError(
+                    f"adaptive_softmax_cutoffs is {cutoffs} but softmax_type is 'full'; set softmax_type='adaptive' or "
+                    "leave the cutoffs out."
+                )
+            return
+        if not cutoffs or not all(isinstance(cutoff, int) and not isinstance(cutoff, bool) for cutoff in cutoffs):
+            raise ValueError(
+                f"adaptive_softmax_cutoffs is {cutoffs}; softmax_type='adaptive' wants a list of word ids, for example "
+                "[4000, 40000]."
+            )
+        end = math.inf if self.word_vocab_size is None else self.word_vocab_size
+        if any(right <= left for left, right in itertools.pairwise([0, *cutoffs, end])):
+            raise ValueError(
+                f"adaptive_softmax_cutoffs is {cutoffs}; the ids must rise and lie between 1 and word_vocab_size - 1 "
+                f"(word_vocab_size is {self.word_vocab_size})."
+            )
+        if not self.adaptive_softmax_div_value >= 1:
+            raise ValueError(f"adaptive_softmax_div_value is {self.adaptive_softmax_div_value}; it must be >= 1.")
+        if self.projection_size < self.adaptive_softmax_div_value ** len(cutoffs):
+            raise ValueError(
+                f"adaptive_softmax_div_value is {self.adaptive_softmax_div_value}, which leaves the last of "
+                f"{len(cutoffs)} clusters rows of size 0 (projection_size is {self.projection_size}); lower it or give "
+                "fewer adaptive_softmax_cutoffs."
+            )
 
     def validate_task(self) -> None:
         """Check the scalar mixes and the token classifier."""

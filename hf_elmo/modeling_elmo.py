@@ -53,7 +53,7 @@ class ElmoForPreTrainingOutput(ModelOutput):
         loss: With labels, the mean of both directions' losses, in nats a word.
         forward_loss: Mean of -log p(next word), in nats.
         backward_loss: Mean of -log p(previous word), in nats.
-        forward_logits: Scores of the word after each position, (B, T, V).
+        forward_logits: Scores of the word after each position, (B, T, V); log probabilities by an adaptive softmax.
         backward_logits: Scores of the word before each position, (B, T, V).
         hidden_states: With `output_hidden_states`, as in `ElmoModelOutput`.
         state: The LSTM states after this batch.
@@ -153,14 +153,15 @@ class ElmoPreTrainedModel(PreTrainedModel):
                     init.zeros_(parameter)
         elif isinstance(module, nn.Linear):
             init.normal_(module.weight, std=math.sqrt(1 / module.in_features))
-            init.constant_(module.bias, -2.0 if isinstance(module, ElmoCarryGate) else 0.0)
+            if module.bias is not None:
+                init.constant_(module.bias, -2.0 if isinstance(module, ElmoCarryGate) else 0.0)
 
 
 class ElmoModel(ElmoPreTrainedModel):
     """Words in, one contextual vector a word out: the token encoder, the biLM and the scalar mixes over its layers."""
 
     _auto_class = "AutoModel"
-    _keys_to_ignore_on_load_unexpected = [r"word_softmax\."]
+    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
 
     def __init__(self, config: ElmoConfig):
         super().__init__(config)
@@ -292,7 +293,7 @@ class ElmoModel(ElmoPreTrainedModel):
 
 
 class ElmoForPreTraining(ElmoPreTrainedModel):
-    """The biLM with its word softmax, shared by both directions (Peters et al. 2018, sec. 3.1).
+    """The biLM with its word softmax, shared by both directions (Peters et al. 2018, sec. 3.1) or one for each.
 
     The whole biLM is trained whatever `config.freeze_bilm` says; the scalar mixes rest at their starting values, so
     that `AutoModel.from_pretrained` finds a complete model in the checkpoint.
@@ -309,7 +310,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             )
         self.elmo = ElmoModel(config)
         self.elmo.is_pretraining = True
-        self.word_softmax = nn.Linear(config.projection_size, config.word_vocab_size)
+        self.word_softmax = _make_word_softmax(config)
+        self.word_softmax_backward = None if config.share_word_softmax else _make_word_softmax(config)
         self.post_init()
         self._apply_freezing()
 
@@ -317,8 +319,14 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         super()._apply_freezing()
         self.elmo.mixes.requires_grad_(False)
 
-    def get_output_embeddings(self) -> nn.Linear:
-        return self.word_softmax
+    @property
+    def word_softmaxes(self) -> tuple[nn.Module, nn.Module]:
+        """The softmax of the forward and that of the backward direction; the same one twice where it is shared."""
+        backward = self.word_softmax if self.word_softmax_backward is None else self.word_softmax_backward
+        return self.word_softmax, backward
+
+    def get_output_embeddings(self) -> nn.Linear | None:
+        return self.word_softmax if isinstance(self.word_softmax, nn.Linear) else None
 
     @can_return_tuple
     def forward(
@@ -343,8 +351,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             output_hidden_states: Whether to return the layers.
         """
         mask, layers, state = self.elmo.run_layers(input_ids, attention_mask, state)
-        forward_output, backward_output = layers[-1].chunk(2, dim=-1)
-        forward_logits, backward_logits = self.word_softmax(forward_output), self.word_softmax(backward_output)
+        forward_logits, backward_logits = map(_score_words, self.word_softmaxes, layers[-1].chunk(2, dim=-1))
         loss = forward_loss = backward_loss = None
         if labels is not None:
             _check_labels(labels, input_ids, self.config.word_vocab_size)
@@ -374,7 +381,7 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
     """Scalar mix, dropout, an optional biLSTM and a classifier over each word (Peters et al. 2018, sec. 3.3)."""
 
     _auto_class = "AutoModelForTokenClassification"
-    _keys_to_ignore_on_load_unexpected = [r"word_softmax\."]
+    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
 
     def __init__(self, config: ElmoConfig):
         super().__init__(config)
@@ -436,6 +443,24 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
             if self.training and self.config.mix_l2:
                 loss = loss + self.config.mix_l2 * self.elmo.mixes[0].weight.square().sum()
         return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
+
+
+def _make_word_softmax(config: ElmoConfig) -> nn.Linear | nn.AdaptiveLogSoftmaxWithLoss:
+    if config.softmax_type == "full":
+        return nn.Linear(config.projection_size, config.word_vocab_size)
+    return nn.AdaptiveLogSoftmaxWithLoss(
+        config.projection_size,
+        config.word_vocab_size,
+        config.adaptive_softmax_cutoffs,
+        div_value=config.adaptive_softmax_div_value,
+    )
+
+
+def _score_words(softmax: nn.Module, vectors: Tensor) -> Tensor:
+    """Logits, or log probabilities where the softmax is adaptive; (B, T, P) to (B, T, V)."""
+    if isinstance(softmax, nn.Linear):
+        return softmax(vectors)
+    return softmax.log_prob(vectors.flatten(0, 1)).unflatten(0, vectors.shape[:2])
 
 
 def _mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

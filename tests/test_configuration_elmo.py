@@ -32,6 +32,7 @@ VALID_FIELDS = {
     "mix_normalization": st.sampled_from(["none", "batch", "word"]),
     "mix_l2": st.floats(0, 2),
     "word_vocab_size": st.none() | st.integers(3, 10**6),
+    "share_word_softmax": st.booleans(),
     "classifier_lstm_layers": st.integers(0, 3),
     "id2label": st.none() | st.just({0: "O", 1: "PER", 2: "LOC"}),
 }
@@ -99,6 +100,10 @@ def test_hidden_size_is_both_directions_side_by_side(size):
         ("mix_normalization", "layer"),
         ("mix_l2", None),
         ("word_vocab_size", 1e6),
+        ("share_word_softmax", "yes"),
+        ("softmax_type", "sampled"),
+        ("adaptive_softmax_cutoffs", 5),
+        ("adaptive_softmax_div_value", "4"),
         ("classifier_dropout", "0.5"),
         ("classifier_lstm_layers", False),
         ("classifier_lstm_size", 200.0),
@@ -151,6 +156,39 @@ def test_wrong_types_are_refused_by_name(field, value):
 def test_values_out_of_range_are_refused_with_the_range(field, value, wanted):
     with pytest.raises(StrictDataclassError, match=f"{field}.*{wanted}"):
         ElmoConfig(**{field: value})
+
+
+ADAPTIVE = {"softmax_type": "adaptive", "adaptive_softmax_cutoffs": [10, 20], "word_vocab_size": 100}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({**ADAPTIVE, "softmax_type": "full"}, r"adaptive_softmax_cutoffs is \[10, 20\] but softmax_type is 'full'"),
+        ({**ADAPTIVE, "adaptive_softmax_cutoffs": None}, "cutoffs is None; softmax_type='adaptive' wants a list"),
+        ({**ADAPTIVE, "adaptive_softmax_cutoffs": []}, r"cutoffs is \[\]; softmax_type='adaptive' wants a list"),
+        ({**ADAPTIVE, "adaptive_softmax_cutoffs": [True, 20]}, "wants a list of word ids"),
+        ({**ADAPTIVE, "adaptive_softmax_cutoffs": [2.5]}, "wants a list of word ids"),
+        ({**ADAPTIVE, "adaptive_softmax_cutoffs": [0, 20]}, "must rise and lie between 1"),
+        ({**ADAPTIVE, "adaptive_softmax_cutoffs": [20, 10]}, "must rise"),
+        ({**ADAPTIVE, "adaptive_softmax_cutoffs": [10, 10]}, "must rise"),
+        ({**ADAPTIVE, "adaptive_softmax_cutoffs": [10, 100]}, "word_vocab_size is 100"),
+        ({**ADAPTIVE, "adaptive_softmax_div_value": 0.5}, r"div_value is 0\.5; it must be >= 1"),
+        ({**ADAPTIVE, "projection_size": 15}, r"div_value is 4\.0, which leaves the last of 2 clusters rows of size 0"),
+    ],
+)
+def test_an_adaptive_softmax_needs_clusters_that_fit(fields, message):
+    with pytest.raises(StrictDataclassError, match=message):
+        ElmoConfig(**fields)
+
+
+def test_the_fields_of_an_adaptive_softmax_are_kept(tmp_path):
+    config = make_tiny_config(
+        softmax_type="adaptive", adaptive_softmax_cutoffs=(4, 9), adaptive_softmax_div_value=2, share_word_softmax=False
+    )
+    config.save_pretrained(tmp_path)
+    loaded = ElmoConfig.from_pretrained(tmp_path)
+    assert loaded.to_dict() == config.to_dict() and loaded.adaptive_softmax_cutoffs == [4, 9]
 
 
 def test_a_model_checks_a_config_that_was_changed_after_it_was_built():

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import json
 import math
 
 import pytest
@@ -538,6 +539,96 @@ def test_pretraining_lowers_its_loss():
         losses.append(loss.item())
     assert losses[0] == pytest.approx(math.log(7), abs=FRESH_LOSS)
     assert losses[-1] < 0.8 * losses[0]
+
+
+SOFTMAXES = {
+    "shared": {},
+    "two": {"share_word_softmax": False},
+    "adaptive": {"softmax_type": "adaptive", "adaptive_softmax_cutoffs": [3, 6], "adaptive_softmax_div_value": 2},
+    "two adaptive": {
+        "softmax_type": "adaptive",
+        "adaptive_softmax_cutoffs": [4],
+        "share_word_softmax": False,
+    },
+}
+each_softmax = pytest.mark.parametrize("fields", SOFTMAXES.values(), ids=SOFTMAXES)
+
+
+@each_softmax
+def test_every_word_softmax_gives_a_distribution_and_its_losses(fields):
+    model = make_model(ElmoForPreTraining, torch.float64, word_vocab_size=11, **fields)
+    batch = encode([["a", "b", "c"], ["d"]])
+    labels = torch.tensor([[1, 10, 4], [5, 0, 0]])
+    output = model(**batch, labels=labels)
+    for logits, loss, shift in (
+        (output.forward_logits, output.forward_loss, 1),
+        (output.backward_logits, output.backward_loss, -1),
+    ):
+        assert logits.shape == (2, 3, 11)
+        if model.config.softmax_type == "adaptive":
+            assert_close(logits.logsumexp(-1), torch.zeros(2, 3, dtype=torch.float64), torch.float64)
+        mask = batch["attention_mask"].bool()
+        assert loss.item() == pytest.approx(plain_loss(logits, labels, mask, shift), rel=LOSS_FLOAT32)
+
+
+@each_softmax
+def test_a_fresh_word_softmax_guesses_nearly_evenly(fields):
+    """Over the words of each cluster, where it has clusters."""
+    model = ElmoForPreTraining(make_tiny_config(word_vocab_size=11, **fields)).eval()
+    for module in (m for softmax in model.word_softmaxes for m in softmax.modules() if isinstance(m, nn.Linear)):
+        assert module.bias is None or not module.bias.any()
+        assert module.weight.std().item() < 3 / math.sqrt(module.in_features)
+    output = model(**encode([["a", "b", "c"]]), labels=torch.tensor([[1, 2, 0]]))
+    assert abs(output.loss.item() - math.log(11)) < 3 * FRESH_LOSS
+
+
+@each_softmax
+def test_every_word_softmax_is_saved_and_loaded(fields, tmp_path):
+    model = make_model(ElmoForPreTraining, word_vocab_size=11, **fields)
+    model.save_pretrained(tmp_path)
+    loaded, report = ElmoForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    weights = loaded.state_dict()
+    assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
+    for cls in (ElmoModel, ElmoForTokenClassification):
+        _, report = cls.from_pretrained(tmp_path, output_loading_info=True)
+        assert not report["unexpected_keys"]
+        assert all(name.startswith("classifier") for name in report["missing_keys"])
+
+
+def test_a_checkpoint_from_before_there_was_a_choice_of_softmaxes_loads(tmp_path):
+    model = make_model(ElmoForPreTraining, word_vocab_size=11)
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in stored.items() if "softmax" not in name}))
+    for cls in (ElmoForPreTraining, ElmoModel):
+        loaded, report = cls.from_pretrained(tmp_path, output_loading_info=True)
+        assert not report["missing_keys"] and not report["unexpected_keys"]
+        assert (loaded.config.softmax_type, loaded.config.share_word_softmax) == ("full", True)
+
+
+def test_directions_share_a_softmax_or_have_one_each():
+    shared, two = (
+        ElmoForPreTraining(make_tiny_config(word_vocab_size=11, share_word_softmax=share)) for share in (True, False)
+    )
+    assert shared.word_softmaxes == (shared.word_softmax, shared.word_softmax)
+    assert two.word_softmaxes == (two.word_softmax, two.word_softmax_backward)
+    assert two.num_parameters() - shared.num_parameters() == 11 * (P + 1)
+    output = two.eval()(**encode([["a", "b"]]))
+    before = output.forward_logits, output.backward_logits
+    with torch.no_grad():
+        two.word_softmax_backward.bias.add_(1)
+    output = two(**encode([["a", "b"]]))
+    assert torch.equal(output.forward_logits, before[0]) and not torch.equal(output.backward_logits, before[1])
+
+
+def test_only_a_full_softmax_is_an_output_embedding():
+    models = [
+        ElmoForPreTraining(make_tiny_config(word_vocab_size=11, **SOFTMAXES[name])) for name in ("shared", "adaptive")
+    ]
+    assert models[0].get_output_embeddings() is models[0].word_softmax
+    assert models[1].get_output_embeddings() is None
 
 
 def test_pretraining_needs_a_word_vocabulary():

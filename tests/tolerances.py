@@ -17,3 +17,10 @@ INITIALISATION_SPREAD = 0.1
 LOSS_FLOAT32 = 1e-6
 # The loss of a fresh model against log(classes): its first guesses are nearly even.
 FRESH_LOSS = 0.5
+# A mean over random draws against its expectation, in standard errors of that mean.
+STANDARD_ERRORS = 5.0
+# The mean square of many such differences, each in its own standard errors; 1 where there is no bias.
+MEAN_SQUARE_OF_STANDARD_ERRORS = 1.5
+# Expected counts of unique draws against how often words are drawn: the formula takes the number of tries as given,
+# though it depends on the words drawn; relative, beside the standard errors.
+EXPECTED_COUNT_BIAS = 0.03
