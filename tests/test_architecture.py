@@ -34,8 +34,11 @@ LAYERS = {
     "training": 6,
     "analysis": 7,
     "benchmark": 7,
+    "loading": 7,
     "embedding": 7,
     "scoring": 8,
+    "embedding_command": 9,
+    "scoring_command": 9,
 }
 # What a portable file may import besides its siblings: the least that a user of transformers has.
 PORTABLE_IMPORTS = {*sys.stdlib_module_names, "huggingface_hub", "numpy", "regex", "torch", "transformers"}
