@@ -24,23 +24,43 @@ class Corpus:
         records: The stream; each record has a column "text". A text of several lines holds several sentences.
         name: What errors call this corpus, the argument that named it for example.
         files: The files behind it, where it comes from files.
+        has_documents: Whether each record is a document; a line of a text file is not.
     """
 
     records: IterableDataset
     name: str
     files: tuple[str, ...] = ()
+    has_documents: bool = True
 
     def sentences(self, tokenize: Callable[[str], list[str]]) -> Iterator[list[str]]:
         """One pass over the corpus: the words of each sentence that has any.
 
         Raises: ValueError naming the file and the line where a file is not UTF-8.
         """
+        for text in self._texts():
+            for line in text.split("\n"):
+                words = tokenize(line)
+                if words:
+                    yield words
+
+    def documents(self, tokenize: Callable[[str], list[str]]) -> Iterator[list[list[str]]]:
+        """One pass over the corpus: the sentences of each document that has any.
+
+        Raises: ValueError as `sentences`, and for text files that were opened line by line.
+        """
+        if not self.has_documents:
+            raise ValueError(
+                f"{self.name} was opened line by line, which leaves no documents; open it with by_document=True."
+            )
+        for text in self._texts():
+            sentences = [words for line in text.split("\n") if (words := tokenize(line))]
+            if sentences:
+                yield sentences
+
+    def _texts(self) -> Iterator[str]:
         try:
             for record in self.records:
-                for line in (record["text"] or "").split("\n"):
-                    words = tokenize(line)
-                    if words:
-                        yield words
+                yield record["text"] or ""
         except UnicodeDecodeError as error:
             raise ValueError(_describe_bad_encoding(self.name, self.files)) from error
 
@@ -57,24 +77,34 @@ class Corpus:
         return replace(self, records=kept), replace(self, records=held_out)
 
 
-def corpus_from_files(patterns: Sequence[str], name: str = "train_file", text_column: str = "text") -> Corpus:
+def corpus_from_files(
+    patterns: Sequence[str], name: str = "train_file", text_column: str = "text", by_document: bool = False
+) -> Corpus:
     """Stream text files (one sentence a line), JSON lines or Parquet, each also compressed.
+
+    Records, which `Corpus.split` and `Corpus.shard` keep whole, are those of JSON and Parquet; of text files they are
+    the lines, or with by_document the lines up to an empty one (without even a space) or to the end of the file.
 
     Args:
         patterns: Paths or globs. `.jsonl`, `.json` and `.parquet` are read by column, everything else as text; `.gz`,
             `.bz2`, `.xz` and `.zst` are unpacked on the way.
         name: The argument's name, for errors.
         text_column: Column of JSON and Parquet records that holds the text.
+        by_document: Whether text files are read by documents; one is held in memory at a time.
     Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file, a file that is not UTF-8 (with
         the line number) or records without the column.
     """
     files = expand_patterns(patterns, name)
+    groups = _group_by_builder(files)
     streams = []
-    for builder, group in _group_by_builder(files):
-        stream = load_dataset(builder, data_files={"train": list(group)}, split="train", streaming=True)
+    for builder, group in groups:
+        options = {"sample_by": "paragraph"} if builder == "text" and by_document else {}
+        stream = load_dataset(builder, data_files={"train": list(group)}, split="train", streaming=True, **options)
         column = "text" if builder == "text" else text_column
         streams.append(_only_text(stream, column, name, ", ".join(map(os.path.basename, group)), group))
-    return Corpus(concatenate_datasets(streams) if len(streams) > 1 else streams[0], name, tuple(files))
+    records = concatenate_datasets(streams) if len(streams) > 1 else streams[0]
+    has_documents = by_document or all(builder != "text" for builder, _ in groups)
+    return Corpus(records, name, tuple(files), has_documents)
 
 
 def corpus_from_dataset(

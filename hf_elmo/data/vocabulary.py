@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -57,16 +58,7 @@ class WordVocabulary:
             max_size: Most ids, the three special ones included; None for no limit.
             min_count: Words seen less often become `<UNK>`.
         """
-        if max_size is not None and max_size <= len(SPECIAL_WORDS):
-            raise ValueError(f"max_size is {max_size}; it must be > {len(SPECIAL_WORDS)}, the number of special words.")
-        kept = [(word, count) for word, count in counts.items() if count >= min_count and word not in SPECIAL_WORDS]
-        if not kept:
-            raise ValueError(
-                f"counts holds no word seen at least {min_count} times; lower min_count or give more text."
-            )
-        kept.sort(key=lambda item: (-item[1], item[0]))
-        words = [word for word, _ in kept]
-        return cls([*SPECIAL_WORDS, *words[: None if max_size is None else max_size - len(SPECIAL_WORDS)]])
+        return cls([*SPECIAL_WORDS, *(word for word, _ in most_frequent(counts.items(), max_size, min_count))])
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> WordVocabulary:
@@ -97,6 +89,36 @@ class WordVocabulary:
         path = Path(directory) / VOCABULARY_FILE
         path.write_bytes("".join(f"{word}\n" for word in self.words).encode("utf-8", "surrogatepass"))
         return path
+
+
+def most_frequent(
+    counts: Iterable[tuple[str, int]], max_size: int | None = None, min_count: int = 1
+) -> list[tuple[str, int]]:
+    """The words that a vocabulary keeps, the special ones left out, by falling frequency and then in code point order.
+
+    No more of them than are kept is held in memory.
+
+    Args:
+        counts: Each word once, with how often it was seen.
+        max_size: Most ids of the vocabulary, the three special ones included; None for no limit.
+        min_count: Words seen less often are left out.
+    Raises: ValueError when max_size leaves no room or no word is seen often enough.
+    """
+    if max_size is not None and max_size <= len(SPECIAL_WORDS):
+        raise ValueError(f"max_size is {max_size}; it must be > {len(SPECIAL_WORDS)}, the number of special words.")
+    often = (item for item in counts if item[1] >= min_count and item[0] not in SPECIAL_WORDS)
+    if max_size is None:
+        kept = sorted(often, key=_rank)
+    else:
+        kept = heapq.nsmallest(max_size - len(SPECIAL_WORDS), often, key=_rank)
+    if not kept:
+        raise ValueError(f"counts holds no word seen at least {min_count} times; lower min_count or give more text.")
+    return kept
+
+
+def _rank(item: tuple[str, int]) -> tuple[int, str]:
+    word, count = item
+    return -count, word
 
 
 def count_words(sentences: Iterable[Sequence[str]]) -> tuple[Counter[str], int]:

@@ -61,6 +61,49 @@ def test_a_record_of_several_lines_holds_several_sentences(tmp_path):
     assert read(corpus_from_files([str(tmp_path / "a.jsonl")], text_column="body")) == [["a", "b"], ["c"]]
 
 
+def read_documents(corpus):
+    return list(corpus.documents(str.split))
+
+
+def test_documents_of_text_end_at_empty_lines_and_ends_of_files(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\na b\nc\n\n\n\r\nd\r\n\r\ne\n \nf")
+    (tmp_path / "b.txt").write_text("g\n\n\n\n")
+    with gzip.open(tmp_path / "c.txt.gz", "wt") as stream:
+        stream.write("h\n\ni\n")
+    corpus = corpus_from_files([str(tmp_path / "*")], by_document=True)
+    documents = [[["a", "b"], ["c"]], [["d"]], [["e"], ["f"]], [["g"]], [["h"]], [["i"]]]
+    assert read_documents(corpus) == documents
+    assert read(corpus) == [sentence for document in documents for sentence in document]
+
+
+def test_records_are_documents(files, tmp_path):
+    documents = [[words] for words in WORDS]
+    assert read_documents(corpus_from_files([str(files / "records.jsonl")])) == documents
+    assert read_documents(corpus_from_dataset(str(files / "dataset"))) == documents
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a b\n\nc"}) + "\n" + json.dumps({"text": None}) + "\n")
+    assert read_documents(corpus_from_files([str(tmp_path / "a.jsonl")])) == [[["a", "b"], ["c"]]]
+    mixed = corpus_from_files([str(files / "records.jsonl"), str(files / "plain.txt")], by_document=True)
+    assert read_documents(mixed) == [*documents, WORDS]
+
+
+def test_split_and_shard_keep_documents_whole(tmp_path):
+    documents = [[[f"{number}", f"{line}"] for line in range(number % 3 + 1)] for number in range(23)]
+    text = "\n".join("".join(f"{' '.join(words)}\n" for words in document) for document in documents)
+    (tmp_path / "a.txt").write_text(text)
+    corpus = corpus_from_files([str(tmp_path / "a.txt")], by_document=True)
+    train, held_out = corpus.split(every=10)
+    assert read_documents(held_out) == documents[::10]
+    parts = [read_documents(train.shard(rank, 2)) for rank in range(2)]
+    assert sorted(parts[0] + parts[1]) == sorted(document for document in documents if document not in documents[::10])
+
+
+@pytest.mark.parametrize("name", ["plain.txt", "*.*"])
+def test_lines_are_no_documents(files, name):
+    corpus = corpus_from_files([str(files / name)])
+    with pytest.raises(ValueError, match=r"train_file was opened line by line.*by_document=True"):
+        read_documents(corpus.split(2)[0])
+
+
 def test_datasets_names_are_streamed(files):
     assert read(corpus_from_dataset(str(files / "dataset"))) == WORDS
 
@@ -98,8 +141,9 @@ def test_not_utf8_names_file_and_line(tmp_path, packed):
     path = tmp_path / ("a.txt.gz" if packed else "a.txt")
     encoded = content.encode("latin-1")
     path.write_bytes(gzip.compress(encoded) if packed else encoded)
-    with pytest.raises(ValueError, match=rf"{path.name}' is not UTF-8: line 20001 holds the byte 0xE9 at place 4"):
-        read(corpus_from_files([str(path)]))
+    for by_document in (False, True):
+        with pytest.raises(ValueError, match=rf"{path.name}' is not UTF-8: line 20001 holds the byte 0xE9 at place 4"):
+            read(corpus_from_files([str(path)], by_document=by_document))
 
 
 def test_missing_column_names_those_there_are(tmp_path):
