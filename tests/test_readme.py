@@ -12,6 +12,7 @@ import pytest
 from conftest import ROOT, make_tiny_config
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel
+from hf_elmo.benchmark.report import render_report, render_targets
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
@@ -88,3 +89,11 @@ def test_f1_is_that_of_the_results_files(biLM):
     for start in ("pretrained", "random"):
         results = figures(f"elmo-small-reviews/wnut17-{biLM}-{start}.json")
         assert f"{100 * results['predict_f1']:.2f}" in row, row
+
+
+def test_the_speed_table_is_that_of_the_benchmark():
+    results = figures("benchmark/benchmark.json")
+    table = README.split("<!-- benchmark -->")[1].split("<!-- /benchmark -->")[0]
+    assert table.strip() == render_targets(results).strip()
+    written = (ROOT / "model_cards" / "benchmark" / "benchmark.md").read_text(encoding="utf-8")
+    assert render_report(results).strip() == written.strip()

@@ -45,6 +45,7 @@ class DenseWeight:
     nbytes = 0
 
     def __init__(self, weight: Tensor):
+        self.weight = weight
         self.transposed = weight.t()
 
     def linear(self, x: Tensor, bias: Tensor | None) -> Tensor:
@@ -67,6 +68,7 @@ class TransposedWeight(DenseWeight):
     """A transposed copy: the layout in which a general product of few rows runs along the outputs."""
 
     def __init__(self, weight: Tensor):
+        self.weight = weight
         self.transposed = weight.t().contiguous()
         self.nbytes = self.transposed.nbytes
 
@@ -75,6 +77,7 @@ class PackedWeight:
     """A copy in oneDNN's blocked layout, by PyTorch's private operators (behind `why_not_packed`)."""
 
     def __init__(self, weight: Tensor):
+        self.weight = weight
         self.dtype = weight.dtype
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight, _TYPICAL_ROWS)
         # The layout may be padded; a little more than the weight then.
@@ -185,6 +188,8 @@ class PreparedCache:
                 if key not in copies:
                     make, dtype = key
                     copies[key] = make(weight.detach().to(dtype))
+                    if dtype != weight.dtype and make is not Int8Weight:
+                        copies[key].nbytes += copies[key].weight.nbytes
             return copies[key]
 
     def clear(self) -> None:

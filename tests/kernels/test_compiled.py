@@ -1,0 +1,220 @@
+"""The compiled steps: the plain ones' numbers on few rows and many, in every dtype; the building and its failures."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from test_scan import build_or_skip
+from tolerances import BFLOAT16, FLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
+
+from hf_elmo import kernels
+from hf_elmo.kernels import compiled, plain
+from hf_elmo.kernels.prepared import DenseWeight, PackedWeight, TransposedWeight, why_not_packed
+
+CLIPS = plain.Clips(cell=0.5, projection=0.3)
+
+
+@pytest.fixture(scope="module")
+def built():
+    build_or_skip()
+
+
+def make_steps(dtype, sizes, projection_size=37, cell_size=150, layout=DenseWeight):
+    """The arguments of a backend's steps, with values in reach of the clips."""
+    between = torch.promote_types(dtype, torch.float32)
+    weights = [
+        layout((torch.randn(shape) / shape[1] ** 0.5).to(dtype))
+        for shape in [(4 * cell_size, projection_size), (projection_size, cell_size)]
+    ]
+    gates = torch.randn(sum(sizes), 4 * cell_size, dtype=between)
+    hidden = torch.randn(sizes[0], projection_size, dtype=between)
+    cell = torch.randn(sizes[0], cell_size, dtype=between)
+    return gates, *weights, hidden, cell, sizes, CLIPS
+
+
+def run(backend, arguments):
+    gates, recurrent, projection, hidden, cell, *rest = arguments
+    cell = cell.clone()
+    return backend.run_steps(gates.clone(), recurrent, projection, hidden, cell, *rest), cell
+
+
+def assert_near(found, wanted, tolerance):
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 1], [3, 3, 1], [40, 33, 7, 4, 4, 1]], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [
+        (torch.float64, REORDERED_FLOAT64),
+        (torch.float32, 2 * REORDERED_FLOAT32),
+        (torch.bfloat16, BFLOAT16),
+        (torch.float16, FLOAT16),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("layout", [DenseWeight, TransposedWeight, PackedWeight])
+def test_steps_are_those_of_plain(built, layout, dtype, tolerance, sizes):
+    if layout is PackedWeight and why_not_packed(dtype):
+        pytest.skip(why_not_packed(dtype))
+    arguments = make_steps(dtype, sizes, layout=layout)
+    assert_near(run(compiled, arguments), run(plain, arguments), tolerance)
+
+
+@pytest.mark.parametrize("sizes", [[2, 1], [40, 33, 5]], ids=str)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, BFLOAT16)], ids=str)
+def test_traces_and_gradients_are_those_of_plain(built, dtype, tolerance, sizes):
+    gates, recurrent, projection, hidden, cell, *rest = make_steps(dtype, sizes)
+    wanted = plain.run_steps_keeping(gates.clone(), recurrent, projection, hidden, cell, *rest)
+    found = compiled.run_steps_keeping(gates.clone(), recurrent, projection, hidden, cell, *rest)
+    assert_near(found, wanted, tolerance)
+    transposes = [DenseWeight(weight.transposed) for weight in (recurrent, projection)]
+    gradients = [torch.randn_like(tensor) for tensor in (wanted.outputs, hidden, cell)]
+    back = [
+        backend.run_steps_back(wanted, *transposes, cell, tuple(g.clone() for g in gradients), *rest)
+        for backend in (compiled, plain)
+    ]
+    assert_near(*back, tolerance)
+
+
+def test_one_thread_gives_the_numbers_of_two(built):
+    arguments = make_steps(torch.float32, [40, 3, 1])
+    threads = torch.get_num_threads()
+    two = run(compiled, arguments)
+    try:
+        torch.set_num_threads(1)
+        one = run(compiled, arguments)
+    finally:
+        torch.set_num_threads(threads)
+    assert_near(one, two, REORDERED_FLOAT32)
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_what_is_not_a_number_stays_so_and_what_is_huge_is_not(built, rows):
+    arguments = make_steps(torch.float32, [rows])
+    gates = arguments[0]
+    gates[0] = float("nan")
+    gates[1:] = torch.where(gates[1:] > 0, float("inf"), float("-inf"))
+    outputs, cell = run(compiled, (*arguments[:-1], plain.Clips(None, None)))
+    assert outputs[0].isnan().all() and cell[0].isnan().all()
+    wanted = run(plain, (*arguments[:-1], plain.Clips(None, None)))
+    assert_near((outputs[1:], cell[1:]), (wanted[0][1:], wanted[1][1:]), REORDERED_FLOAT32)
+
+
+def test_states_may_have_any_strides(built):
+    gates, recurrent, projection, hidden, cell, *rest = make_steps(torch.float32, [5, 2])
+    wanted = run(plain, (gates, recurrent, projection, hidden, cell, *rest))
+    strided = [tensor.t().contiguous().t() for tensor in (hidden, cell)]
+    outputs = compiled.run_steps(gates.clone(), recurrent, projection, *strided, *rest)
+    assert_near((outputs, strided[1]), wanted, REORDERED_FLOAT32)
+
+
+def test_there_is_one_openmp_library(built):
+    run(compiled, make_steps(torch.float32, [40]))
+    mapped = {
+        Path(line.split()[-1]).resolve() for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line
+    }
+    assert len([path for path in mapped if re.match(r"lib[gi]?omp", path.name)]) <= 1
+
+
+def run_python(code, **environment):
+    """What a fresh process prints."""
+    changed = {**os.environ, **{name: str(value) for name, value in environment.items()}}
+    done = subprocess.run([sys.executable, "-c", code], env=changed, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Whether `auto` gives plain's numbers, why "compiled" does not run, and what happens to who asks for it by name.
+REPORT = """
+import torch
+from hf_elmo import kernels
+from hf_elmo.recurrence_elmo import ProjectedLSTMWeights, run_projected_lstm
+
+torch.manual_seed(0)
+weights = ProjectedLSTMWeights(*(torch.randn(shape) / 4 for shape in [(40, 6), (40, 6), (40,), (6, 10)]))
+inputs = torch.randn(3, 5, 6)
+found = []
+for name in ("auto", "plain"):
+    with kernels.use_backend(name):
+        found.append(run_projected_lstm(inputs, None, weights)[0])
+print("same" if torch.equal(*found) else (found[0] - found[1]).abs().max())
+print(kernels.why_not().get("compiled"))
+try:
+    kernels.set_backend("compiled")
+    print("runs")
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({"CXX": ""}, "no C++ compiler found; install g++, or set CXX"),
+        ({"CXX": "/nowhere/g++"}, "CXX is '/nowhere/g++', which is no program"),
+    ],
+)
+def test_without_a_compiler_all_else_runs(tmp_path, environment, wanted):
+    report = run_python(REPORT, PATH=tmp_path, TORCH_EXTENSIONS_DIR=tmp_path, **environment).splitlines()
+    assert report[0] == "same"
+    assert report[1].startswith(wanted)
+    assert report[2].startswith('use_backend("auto") runs without the backend "compiled", which fails here: ' + wanted)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("false"), reason="asks for a program that fails")
+def test_a_compiler_that_fails_is_reported(tmp_path):
+    _, reason, *error = run_python(REPORT, CXX="false", TORCH_EXTENSIONS_DIR=tmp_path).splitlines()
+    assert reason.startswith("not built yet: hf_elmo.kernels.build() builds it in about")
+    assert "false failed; hf_elmo.kernels.build(verbose=True) shows all that it says" in error[0]
+    assert not list(tmp_path.rglob("*.so"))
+
+
+def test_another_process_finds_what_was_built_without_a_compiler(built, tmp_path):
+    same, reason, runs = run_python(REPORT, PATH=tmp_path, CXX="").splitlines()
+    assert (reason, runs) == ("None", "runs")
+    assert same == "same" or float(same.removeprefix("tensor(").removesuffix(")")) <= REORDERED_FLOAT32
+
+
+def test_what_was_built_of_another_source_is_left_alone(built, tmp_path, monkeypatch):
+    before = compiled.library_path()
+    changed = tmp_path / "projected_lstm.cpp"
+    changed.write_text(compiled._SOURCE.read_text(encoding="utf-8") + "// changed\n", encoding="utf-8")
+    monkeypatch.setattr(compiled, "_SOURCE", changed)
+    monkeypatch.setattr(compiled, "_loaded", None)
+    assert before.is_file() and compiled.library_path() != before
+    assert not compiled.is_ready() and "not built yet" in kernels.why_not()["compiled"]
+
+
+def test_a_library_that_cannot_be_loaded_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setattr(compiled, "_loaded", None)
+    monkeypatch.setattr(compiled, "_failure", None)
+    compiled.library_path().parent.mkdir(parents=True)
+    compiled.library_path().write_bytes(b"no library")
+    reason = r"\.so cannot be loaded \(.*\); hf_elmo\.kernels\.build\(\) builds it anew"
+    assert re.search(reason, kernels.why_not()["compiled"])
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("true"), reason="asks for a program that does nothing")
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
+    occupied = tmp_path / "file"
+    occupied.write_text("not a folder")
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(occupied))
+    monkeypatch.setenv("CXX", "true")
+    monkeypatch.setattr(compiled, "_loaded", None)
+    monkeypatch.setattr(compiled, "_failure", None)
+    with pytest.raises(RuntimeError, match=r"cannot be written .*; set TORCH_EXTENSIONS_DIR to another folder"):
+        kernels.build()
+
+
+def test_the_library_lies_in_pytorchs_folder_for_extensions(monkeypatch):
+    extensions = pytest.importorskip("torch.utils.cpp_extension")
+    monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
+    assert compiled.library_path().is_relative_to(extensions.get_default_build_root())
