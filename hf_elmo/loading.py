@@ -1,4 +1,4 @@
-"""What commands that use a checkpoint begin with: a complete model or a clear refusal, a device, the lines of a text."""
+"""How commands that use a checkpoint begin: a complete model or a clear refusal, a device, the lines of a text."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from ..layers_elmo import ElmoBiLM, ElmoProjectedLSTM
 from ..modeling_elmo import ElmoModel
 from ..tokenization_elmo import ElmoCharTokenizer
 from .allennlp_peer import AllenNLPPeer
-from .floor import matrix_product
+from .floor import matrix_product, read_recurrent_weights
 from .sentences import describe_batch, pick_batch
 from .sizes import build_model
 from .torch_peer import TorchBiLM
@@ -29,7 +29,7 @@ WORDS_TO_VECTORS, BILM, TRAINING_STEP = "words to vectors", "biLM alone", "train
 ALLENNLP, TORCH_PADDED, TORCH_PACKED = "AllenNLP", "nn.LSTM padded", "nn.LSTM packed"
 AUTO, READABLE, PLAIN, COMPILED, INT8 = "auto", "readable", "plain", "compiled", "int8"
 BFLOAT16, AUTOCAST = "bf16", "bf16 autocast"
-MATRIX_PRODUCT = "matrix product"
+MATRIX_PRODUCT, READING = "matrix product", "reading of recurrent weights"
 
 BACKENDS = (READABLE, PLAIN, COMPILED, INT8)
 
@@ -56,6 +56,7 @@ class Case:
             None where the difference is only reported.
         references: What a function is compared with where that is not the readable one.
         pick: The tensor of a result that is compared.
+        rows: Sentences that have a word at each step, where the floors are wanted.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Case:
     bounds: dict[str, float | None]
     references: dict[str, Callable[[], Any]] = field(default_factory=dict)
     pick: Callable[[Any], Tensor] = field(default=lambda result: result)
+    rows: tuple[int, ...] = ()
 
     @property
     def title(self) -> str:
@@ -137,6 +139,7 @@ def bilm_alone(contestants: Contestants, sentences: list[list[str]], batch_size:
     if mask is not None:
         functions[TORCH_PACKED] = partial(infer, contestants.torch_bilm, vectors, mask, True)
     functions[MATRIX_PRODUCT] = matrix_product(vectors.device)
+    functions[READING] = read_recurrent_weights(model.config, vectors.device)
     return Case(
         name=BILM,
         size=contestants.size,
@@ -149,6 +152,7 @@ def bilm_alone(contestants: Contestants, sentences: list[list[str]], batch_size:
             (TORCH_PADDED, TORCH_PACKED), without_clips(model.bilm, infer, run_bilm, model.bilm, vectors, mask)
         ),
         pick=lambda vectors: vectors[real],
+        rows=tuple(int((real.sum(dim=1) > step).sum()) for step in range(int(real.sum(dim=1).max()))),
     )
 
 
@@ -257,4 +261,4 @@ def _join(batch: list[list[str]]) -> list[str]:
 def _bounds(functions: dict[str, Callable[[], Tensor]]) -> dict[str, float | None]:
     exact = {PLAIN: FLOAT32_BOUND, COMPILED: FLOAT32_BOUND}
     exact |= dict.fromkeys((ALLENNLP, TORCH_PADDED, TORCH_PACKED), LOOSE_BOUND)
-    return {name: exact.get(name) for name in functions if name not in (READABLE, MATRIX_PRODUCT)}
+    return {name: exact.get(name) for name in functions if name not in (READABLE, MATRIX_PRODUCT, READING)}

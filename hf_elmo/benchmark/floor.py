@@ -1,8 +1,8 @@
-"""The floor under the biLM's time: its matrix products at the rate of one large product in the same rounds."""
+"""The floors under the biLM's time: its matrix products at full rate, and the reading of its weights at each step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -37,3 +37,36 @@ def floor_seconds(matrix_product_seconds: list[float], operations: int) -> list[
     """What the operations would take at the rate of each round's large product, in seconds."""
     share = operations / count_matrix_product_operations()
     return [share * seconds for seconds in matrix_product_seconds]
+
+
+def read_recurrent_weights(config: ElmoConfig, device: torch.device) -> Callable[[], Tensor]:
+    """One reading of as many float32 numbers as a step of one direction of one layer has to multiply by."""
+    numbers = torch.randn(_recurrent_weights(config), device=device)
+    return numbers.sum
+
+
+def reading_floor_seconds(
+    matrix_product_seconds: Sequence[float], reading_seconds: Sequence[float], config: ElmoConfig, rows: Sequence[int]
+) -> list[float]:
+    """As `floor_seconds`, where no step takes less than reading its recurrent weights takes.
+
+    With few rows the processor waits for the weights: they do not fit into its own caches and are read at each step.
+
+    Args:
+        matrix_product_seconds: Of the large product, one for each round.
+        reading_seconds: Of `read_recurrent_weights`, one for each round.
+        config: The sizes.
+        rows: Sentences that have a word at each step.
+    """
+    seconds = []
+    for product, reading in zip(matrix_product_seconds, reading_seconds, strict=True):
+        operation = product / count_matrix_product_operations()
+        inputs = 2 * sum(rows) * 4 * config.projection_size * config.cell_size * operation
+        steps = sum(max(2 * count * _recurrent_weights(config) * operation, reading) for count in rows)
+        seconds.append(config.num_hidden_layers * 2 * (inputs + steps))
+    return seconds
+
+
+def _recurrent_weights(config: ElmoConfig) -> int:
+    """Weights that wait for the step before, in one direction of one layer: recurrent ones and projection."""
+    return (4 + 1) * config.projection_size * config.cell_size

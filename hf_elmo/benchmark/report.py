@@ -76,7 +76,8 @@ def render_origin(results: dict[str, Any]) -> str:
         f"from {results['text']} in batches of {batches}; the training step reads full lanes of random vectors. "
         f"Interleaved rounds ({rounds} by case), medians; a ratio is the median of the rounds' ratios, to the fastest "
         "peer of the row. Words a second count real words and sentence markers. The floor is what the biLM's matrix "
-        "products over real words take at the rate of one large float32 product in the same rounds. Deviations are "
+        "products over real words take at the rate of one large float32 product in the same rounds; the floor with "
+        "weights read lets no step take less than one reading of its recurrent weights does. Deviations are "
         "from the readable scan, in the training step of all gradients; nn.LSTM cannot clip and is "
         f"compared with a scan that does not.{missing}"
     )

@@ -21,6 +21,7 @@ from .cases import (
     MATRIX_PRODUCT,
     PLAIN,
     READABLE,
+    READING,
     Case,
     Contestants,
     bilm_alone,
@@ -29,13 +30,13 @@ from .cases import (
     words_to_vectors,
 )
 from .cuda_cases import bilm_in_precisions, training_step_in_precisions
-from .floor import count_bilm_operations, count_matrix_product_operations, floor_seconds
+from .floor import count_bilm_operations, count_matrix_product_operations, floor_seconds, reading_floor_seconds
 from .gate import Deviation, check_cases, check_scans
 from .gate import to_json as deviations_to_json
 from .report import render_report
 from .sentences import describe_batch, pick_batch, read_sentences
 from .sizes import SIZES
-from .targets import FLOOR, Outcome, judge
+from .targets import FLOOR, READING_FLOOR, Outcome, judge
 from .targets import to_json as outcomes_to_json
 from .timing import summarize, synchronizer, time_interleaved
 
@@ -195,10 +196,13 @@ def _time(cases: list[Case], settings: BenchmarkSettings) -> tuple[list[dict[str
     for case in cases:
         _say(f"timing {case.title}")
         seconds = time_interleaved(case.functions, settings.rounds, settings.seconds_per_case, synchronize)
-        products = seconds.pop(MATRIX_PRODUCT, None)
-        operations = count_bilm_operations(SIZES[case.size](), case.words)
+        products, readings = seconds.pop(MATRIX_PRODUCT, None), seconds.pop(READING, None)
+        config = SIZES[case.size]()
+        operations = count_bilm_operations(config, case.words)
         if products is not None:
             seconds[FLOOR] = floor_seconds(products, operations)
+        if readings is not None:
+            seconds[READING_FLOOR] = reading_floor_seconds(products, readings, config, case.rows)
         timings.append(
             {
                 "case": case.name,

@@ -22,6 +22,8 @@ from .timing import Seconds, fastest, median_ratio
 
 # The time of the biLM's matrix products alone; its ratio to ours is the share of our time that they account for.
 FLOOR = "floor"
+# The same where no step takes less than reading its weights: what float32 cannot beat with few rows.
+READING_FLOOR = "floor with weights read"
 
 _Column = tuple[str, int]
 

@@ -174,10 +174,9 @@ def _why_not_built() -> str | None:
     if sys.platform != "linux":
         return f"it is built on Linux only, and this is {sys.platform}"
     if _compiler() is None:
-        wanted = (
-            f"CXX is {os.environ['CXX']!r}, which is no program" if os.environ.get("CXX") else "no C++ compiler found"
-        )
-        return f"{wanted}; install g++, or set CXX to a C++ compiler"
+        chosen = os.environ.get("CXX")
+        found = f"CXX is {chosen!r}, which is no program" if chosen else "no C++ compiler found"
+        return f"{found}; install g++, or set CXX to a C++ compiler"
     return None
 
 
@@ -188,31 +187,15 @@ def _compile(verbose: bool) -> str | None:
     # Under a name of its own first: another process that builds, or looks for the library, never meets half of one.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made, object_file = Path(folder, target.name), Path(folder, "projected_lstm.o")
+        compiler, include, libraries = _compiler(), f"-isystem{torch_folder / 'include'}", f"-L{torch_folder / 'lib'}"
         # -fopenmp stays out of the second command: the OpenMP library is to be PyTorch's own, which it has loaded, and
         # a second one would bring a second pool of threads.
         commands = [
-            [
-                *_compiler(),
-                *_flags(),
-                f"-isystem{torch_folder / 'include'}",
-                "-c",
-                str(_SOURCE),
-                "-o",
-                str(object_file),
-            ],
-            [
-                *_compiler(),
-                "-shared",
-                str(object_file),
-                "-o",
-                str(made),
-                f"-L{torch_folder / 'lib'}",
-                "-lc10",
-                "-ltorch_cpu",
-            ],
+            [*compiler, *_flags(), include, "-c", _SOURCE, "-o", object_file],
+            [*compiler, "-shared", object_file, "-o", made, libraries, "-lc10", "-ltorch_cpu"],
         ]
         for command in commands:
-            reason = _call(command, verbose)
+            reason = _call(list(map(str, command)), verbose)
             if reason is not None:
                 return reason
         os.replace(made, target)

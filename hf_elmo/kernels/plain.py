@@ -130,11 +130,11 @@ def _run(
     cell_size = gates.shape[1] // 4
     sigmoids = gates[:, : 2 * cell_size].split(sizes)
     four = [part.split(sizes) for part in gates.split(cell_size, dim=1)]
-    remembered = gates.new_empty(max(sizes, default=0), cell_size)
+    room = gates.new_empty(max(sizes, default=0), cell_size)
     for size, total, both, i, f, g, o, before, unclipped, after, squashed, raw, output in zip(
         sizes, gates.split(sizes), sigmoids, *four, *buffers, strict=True
     ):
-        recurrent.accumulate(hidden[:size], total)
+        recurrent.accumulate(hidden if len(hidden) == size else hidden[:size], total)
         both.sigmoid_()
         g.tanh_()
         o.sigmoid_()
@@ -143,7 +143,8 @@ def _run(
         if clips.cell is not None:
             torch.clamp(unclipped, -clips.cell, clips.cell, out=after)
         torch.tanh(after, out=squashed)
-        projection.multiply(torch.mul(squashed, o, out=remembered[:size]), raw)
+        remembered = room if len(room) == size else room[:size]
+        projection.multiply(torch.mul(squashed, o, out=remembered), raw)
         if clips.projection is not None:
             torch.clamp(raw, -clips.projection, clips.projection, out=output)
         hidden = output

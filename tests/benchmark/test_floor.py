@@ -9,6 +9,8 @@ from hf_elmo.benchmark.floor import (
     count_matrix_product_operations,
     floor_seconds,
     matrix_product,
+    read_recurrent_weights,
+    reading_floor_seconds,
 )
 from hf_elmo.layers_elmo import ElmoBiLM
 
@@ -27,3 +29,21 @@ def test_floor_is_the_work_at_the_rate_of_the_product():
 def test_the_product_is_of_the_size_that_is_counted():
     result = matrix_product(torch.device("cpu"))()
     assert 2 * result.shape[0] ** 3 == count_matrix_product_operations()
+
+
+def test_no_step_takes_less_than_reading_its_weights():
+    config = make_tiny_config()
+    rows = [3, 2, 1]
+    # Reading for nothing leaves the floor of the products; nothing but reading leaves the reading of every step.
+    products = floor_seconds([0.5], count_bilm_operations(config, sum(rows)))
+    assert reading_floor_seconds([0.5], [0.0], config, rows) == pytest.approx(products)
+    scans = 2 * config.num_hidden_layers
+    assert reading_floor_seconds([0.0], [0.1], config, rows) == pytest.approx([scans * len(rows) * 0.1])
+    assert reading_floor_seconds([0.5], [0.1], config, rows) > products
+
+
+def test_one_reading_is_a_directions_recurrent_weights_and_projection():
+    config = make_tiny_config()
+    lstm = ElmoBiLM(config).layers[0].forward_lstm
+    numbers = read_recurrent_weights(config, torch.device("cpu")).__self__
+    assert numbers.numel() == lstm.weight_hh.numel() + lstm.weight_hr.numel()
