@@ -25,6 +25,7 @@ from hf_elmo.scoring import (
     zipf_frequencies,
 )
 from hf_elmo.training.lane_trainer import LaneTrainer, LoopSettings
+from hf_elmo.training.objectives import FullSoftmaxObjective
 
 TOKENIZER = ElmoCharTokenizer()
 VOCABULARY = WordVocabulary([*SPECIAL_WORDS, *"the cat sat on a mat dog ran to park and back .".split()])
@@ -169,7 +170,9 @@ def test_perplexities_are_those_of_the_trainers_evaluation_with_one_sentence_a_l
     model = make_model.__wrapped__(dtype=torch.float32)
     # A lane takes a sentence at a time where its windows are a word long.
     settings = LoopSettings(num_lanes=1, unroll_steps=1, max_steps=1, eval_num_lanes=len(sentences))
-    trainer = LaneTrainer(model, TOKENIZER, VOCABULARY, corpus, corpus, settings, Accelerator(cpu=True))
+    trainer = LaneTrainer(
+        FullSoftmaxObjective(model), TOKENIZER, VOCABULARY, corpus, corpus, settings, Accelerator(cpu=True)
+    )
     wanted = trainer.evaluate()
     found = sum((scores.totals for scores in score(sentences, model)), ScoreTotals())
     assert found.num_targets == wanted.num_targets

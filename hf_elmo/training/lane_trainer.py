@@ -10,16 +10,16 @@ from dataclasses import asdict, dataclass
 
 import torch
 from accelerate import Accelerator
+from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import get_scheduler
 
 from ..data.corpora import Corpus
-from ..data.lanes import LaneWindow, fill_lanes
+from ..data.lanes import LaneFiller, LaneWindow
 from ..data.vocabulary import WordVocabulary
 from ..layers_elmo import ElmoState
-from ..modeling_elmo import ElmoForPreTraining
 from ..tokenization_elmo import ElmoCharTokenizer
-from .objectives import FullSoftmaxObjective
+from .objectives import LaneObjective, SampledSoftmaxObjective
 
 
 @dataclass
@@ -52,6 +52,7 @@ class LoopSettings:
         eval_steps: Steps between evaluations on the held-out text; None for only before and after.
         logging_steps: Steps between entries of the history.
         eval_num_lanes: Lanes that the held-out text is dealt to.
+        reset_state: When a lane's state goes back to zeros: "never", at each "document" or at each "epoch".
     """
 
     num_lanes: int
@@ -66,13 +67,14 @@ class LoopSettings:
     eval_steps: int | None = None
     logging_steps: int = 50
     eval_num_lanes: int = 32
+    reset_state: str = "never"
 
 
 class LaneTrainer:
-    """Trains a model on lanes of a corpus, the LSTM state carried from window to window and never reset.
+    """Trains a model on lanes of a corpus, the LSTM state carried from window to window.
 
     Args:
-        model: The model, trained in place.
+        objective: What is minimised, with the model that is trained in place.
         tokenizer: Cuts the text and makes the rows of characters.
         vocabulary: Words of the softmax.
         train_corpus: Read again from its start as often as the steps ask for.
@@ -86,7 +88,7 @@ class LaneTrainer:
 
     def __init__(
         self,
-        model: ElmoForPreTraining,
+        objective: LaneObjective,
         tokenizer: ElmoCharTokenizer,
         vocabulary: WordVocabulary,
         train_corpus: Corpus,
@@ -95,6 +97,7 @@ class LaneTrainer:
         accelerator: Accelerator,
         on_evaluation: Callable[[int, Perplexity], None] = lambda step, perplexity: None,
     ):
+        model = objective.model
         if model.config.word_vocab_size != len(vocabulary):
             raise ValueError(
                 f"model has a softmax over {model.config.word_vocab_size} words, but vocabulary has {len(vocabulary)}; "
@@ -117,7 +120,8 @@ class LaneTrainer:
             num_warmup_steps=settings.warmup_steps,
             num_training_steps=settings.max_steps,
         )
-        self.objective, self.optimizer = accelerator.prepare(FullSoftmaxObjective(model), optimizer)
+        self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
+        self.filler = LaneFiller(tokenizer, vocabulary, settings.num_lanes, settings.unroll_steps, settings.reset_state)
         self.history: list[dict[str, float]] = []
         self.evaluations: list[dict[str, float]] = []
         self.num_words = 0
@@ -144,7 +148,10 @@ class LaneTrainer:
         for step in range(1, settings.max_steps + 1):
             started = time.perf_counter()
             for _ in range(settings.gradient_accumulation_steps):
-                loss, words, state = self._train_window(next(windows), state)
+                window = next(windows)
+                state = reset_lanes(state, window.reset_state)
+                before = state
+                loss, words, state = self._train_window(window, state)
                 if not math.isfinite(loss):
                     raise FloatingPointError(
                         f"the loss is {loss} at step {step}, after {self.num_words} words; lower --learning_rate or "
@@ -155,7 +162,7 @@ class LaneTrainer:
             self.scheduler.step()
             self.train_seconds += time.perf_counter() - started
             if step % settings.logging_steps == 0 or step == settings.max_steps:
-                self._log(step, loss_sum / max(loss_words, 1))
+                self._log(step, loss_sum / max(loss_words, 1), window, before)
                 loss_sum, loss_words = 0.0, 0
             progress.set_postfix_str(f"loss {loss:.3f}, {self._words_per_second:,.0f} words/s", refresh=False)
             progress.update()
@@ -172,15 +179,13 @@ class LaneTrainer:
         self.objective.eval()
         sums = torch.zeros(3, dtype=torch.float64)
         state = None
-        windows = fill_lanes(
-            self.held_out_corpus.sentences(self.tokenizer.tokenize),
-            self.tokenizer,
-            self.vocabulary,
-            self.settings.eval_num_lanes,
-            self.settings.unroll_steps,
+        settings = self.settings
+        filler = LaneFiller(
+            self.tokenizer, self.vocabulary, settings.eval_num_lanes, settings.unroll_steps, settings.reset_state
         )
         objective = self.accelerator.unwrap_model(self.objective)
-        for window in windows:
+        for window in itertools.chain(filler.windows(self._read(self.held_out_corpus)), filler.last_windows()):
+            state = reset_lanes(state, window.reset_state)
             loss = objective(window.to(self.accelerator.device), state)
             state = loss.state
             sums += torch.stack(
@@ -204,12 +209,20 @@ class LaneTrainer:
 
     def _train_windows(self) -> Iterator[LaneWindow]:
         """Windows without end: the corpus again from its start each time it runs out, its lanes going on."""
-        sentences = itertools.chain.from_iterable(
-            self.train_corpus.sentences(self.tokenizer.tokenize) for _ in itertools.count()
-        )
-        return fill_lanes(
-            sentences, self.tokenizer, self.vocabulary, self.settings.num_lanes, self.settings.unroll_steps
-        )
+        while True:
+            stream = self._read(self.train_corpus)
+            first = next(stream, None)
+            if first is None:
+                raise ValueError(
+                    f"process {self.accelerator.process_index} of {self.accelerator.num_processes} has no training "
+                    "text: its share of the shards is empty. Give more text, or start fewer processes."
+                )
+            yield from self.filler.windows(itertools.chain([first], stream))
+
+    def _read(self, corpus: Corpus) -> Iterator[list]:
+        """One pass: sentences, or documents where those decide on the state."""
+        read = corpus.documents if self.settings.reset_state == "document" else corpus.sentences
+        return read(self.tokenizer.tokenize)
 
     def _evaluate_and_report(self, step: int) -> Perplexity:
         perplexity = self.evaluate()
@@ -222,13 +235,30 @@ class LaneTrainer:
     def _words_per_second(self) -> float:
         return self.num_words / self.train_seconds
 
-    def _log(self, step: int, loss: float) -> None:
-        self.history.append(
-            {
-                "step": step,
-                "words": self.num_words,
-                "loss": round(loss, 5),
-                "learning_rate": self.scheduler.get_last_lr()[0],
-                "words_per_second": round(self._words_per_second, 1),
-            }
-        )
+    def _log(self, step: int, loss: float, window: LaneWindow, state: ElmoState | None) -> None:
+        entry = {
+            "step": step,
+            "words": self.num_words,
+            "loss": round(loss, 5),
+            "learning_rate": self.scheduler.get_last_lr()[0],
+            "words_per_second": round(self._words_per_second, 1),
+        }
+        objective = self.accelerator.unwrap_model(self.objective)
+        if isinstance(objective, SampledSoftmaxObjective):
+            # The sampled loss is no perplexity: beside it, what the full softmax says of the same window.
+            gap = objective.measure_gap(window.to(self.accelerator.device), state)
+            entry |= {"sampled_loss": round(gap.sampled, 5), "full_loss": round(gap.full, 5)}
+        self.history.append(entry)
+
+
+def reset_lanes(state: ElmoState | None, resets: Tensor) -> ElmoState | None:
+    """The state with zeros in the lanes that start anew.
+
+    Args:
+        state: Of B lanes; None stands for zeros.
+        resets: True for those lanes, (B,).
+    """
+    if state is None or not resets.any():
+        return state
+    keep = (~resets).to(state.hidden)[:, None, None, None]
+    return ElmoState(hidden=state.hidden * keep, cell=state.cell * keep)

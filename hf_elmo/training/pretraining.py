@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,16 @@ from ..cards import write_model_card
 from ..checkpoint_files import check_keeps_inputs, check_output_directory, written_aside
 from ..configuration_elmo import ElmoConfig
 from ..data.corpora import Corpus, corpus_from_dataset, corpus_from_files
-from ..data.vocabulary import WordVocabulary, count_words
+from ..data.lanes import RESETS
+from ..data.vocabulary import WordVocabulary
+from ..data.word_counts import MAX_WORDS_IN_MEMORY, WordCounter, choose_vocabulary
 from ..modeling_elmo import ElmoForPreTraining
 from ..tokenization_elmo import ElmoCharTokenizer
 from .baselines import count_baselines
 from .lane_trainer import LaneTrainer, LoopSettings, Perplexity
+from .objectives import OBJECTIVES, build_objective, propose_cutoffs
 from .provenance import describe_run, write_json
+from .sampling import check_sorted
 
 RESULTS_FILE = "results.json"
 
@@ -58,6 +63,22 @@ class PretrainingArguments:
     )
     max_vocab_size: int | None = _help("Most words of a vocabulary that is built.", default=None)
     min_count: int = _help("Words seen less often are <UNK> in a vocabulary that is built.", default=2)
+    max_words_in_memory: int = _help(
+        "Distinct words that are counted in memory; beyond them counts go to disk.", default=MAX_WORDS_IN_MEMORY
+    )
+    objective: str = _help(
+        "full, sampled or adaptive: the softmax that is trained. Perplexities are by the full softmax (by the adaptive "
+        "one where that is trained).",
+        default="full",
+    )
+    num_negative_samples: int = _help(
+        "Words that the sampled softmax draws for each direction of a window.", default=8192
+    )
+    reset_state: str = _help(
+        "When the LSTM state goes back to zeros: never, at each document (empty lines end one in text; each record of "
+        "other formats is one) or at each epoch.",
+        default="never",
+    )
     config_name: str | None = _help("A config.json, or a directory with one, for the sizes of the model.", default=None)
     preset: str | None = _help("A published size instead: small, medium or original.", default=None)
     config_overrides: str | None = _help(
@@ -94,9 +115,14 @@ class PretrainingArguments:
             "gradient_accumulation_steps",
             "logging_steps",
             "min_count",
+            "max_words_in_memory",
+            "num_negative_samples",
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"--{name} is {getattr(self, name)}; it must be an integer >= 1.")
+        for name, choices in (("objective", OBJECTIVES), ("reset_state", RESETS)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"--{name} is {getattr(self, name)!r}; it must be one of {', '.join(choices)}.")
         if self.max_steps < 0 and not self.num_train_epochs > 0:
             raise ValueError(f"--num_train_epochs is {self.num_train_epochs}; it must be > 0, or set --max_steps.")
         if self.max_steps == 0:
@@ -151,17 +177,25 @@ def run_pretraining(
     if arguments.vocab_file is not None:
         inputs.append(("--vocab_file", arguments.vocab_file))
     check_keeps_inputs(arguments.output_dir, inputs)
-    counts, num_sentences = count_words(train_corpus.sentences(tokenizer.tokenize))
-    if not counts:
-        raise ValueError("the training text holds no words; check --train_file and --text_column.")
-    vocabulary = _build_vocabulary(arguments, counts)
+    counter = _count_words(arguments, train_corpus, tokenizer)
+    vocabulary, num_distinct = _build_vocabulary(arguments, counter)
     report(
-        f"training text: {counts.total():,} words in {num_sentences:,} sentences, {len(counts):,} distinct; "
-        f"softmax over {len(vocabulary):,} words"
+        f"training text: {counter.num_words:,} words in {counter.num_sentences:,} sentences, {num_distinct:,} "
+        f"distinct; softmax over {len(vocabulary):,} words"
     )
     config.word_vocab_size = len(vocabulary)
+    if arguments.objective == "adaptive":
+        config.softmax_type = "adaptive"
+        config.adaptive_softmax_cutoffs = config.adaptive_softmax_cutoffs or propose_cutoffs(len(vocabulary))
     set_seed(arguments.seed)
     model = ElmoForPreTraining(config)
+    objective = build_objective(
+        arguments.objective,
+        model,
+        arguments.num_negative_samples,
+        # Each process draws its own negatives.
+        seed=arguments.seed + accelerator.process_index,
+    )
     report(f"model: {model.num_parameters():,} parameters")
     baselines = None
     if not arguments.skip_baselines:
@@ -171,9 +205,10 @@ def run_pretraining(
             f"held-out perplexity of the baselines: unigram {baselines.unigram:,.1f}, "
             f"bigram {baselines.bigram:,.1f} ({baselines.unknown_rate:.1%} of the words are unknown)"
         )
-    settings = _loop_settings(arguments, counts.total() + 2 * num_sentences, accelerator.num_processes)
+    entries = counter.num_words + 2 * counter.num_sentences
+    settings = _loop_settings(arguments, entries, accelerator.num_processes)
     trainer = LaneTrainer(
-        model,
+        objective,
         tokenizer,
         vocabulary,
         train_corpus,
@@ -190,7 +225,12 @@ def run_pretraining(
         "words_trained": trainer.num_words,
         "seconds": round(trainer.train_seconds, 1),
         "words_per_second": round(trainer.num_words / trainer.train_seconds, 1),
-        "training_text": {"words": counts.total(), "sentences": num_sentences, "distinct_words": len(counts)},
+        "objective": arguments.objective,
+        "training_text": {
+            "words": counter.num_words,
+            "sentences": counter.num_sentences,
+            "distinct_words": num_distinct,
+        },
         "vocabulary_size": len(vocabulary),
         "parameters": model.num_parameters(),
         "settings": asdict(settings),
@@ -222,14 +262,17 @@ def save_checkpoint(
 
 def open_corpora(arguments: PretrainingArguments) -> tuple[Corpus, Corpus]:
     """The training and the held-out corpus, the second cut from the first where none is named."""
+    by_document = arguments.reset_state == "document"
     if arguments.train_file is not None:
-        train = corpus_from_files(arguments.train_file, "--train_file", arguments.text_column)
+        train = corpus_from_files(arguments.train_file, "--train_file", arguments.text_column, by_document)
     else:
         train = corpus_from_dataset(
             arguments.dataset_name, arguments.dataset_config_name, arguments.train_split, arguments.text_column
         )
     if arguments.validation_file is not None:
-        return train, corpus_from_files(arguments.validation_file, "--validation_file", arguments.text_column)
+        return train, corpus_from_files(
+            arguments.validation_file, "--validation_file", arguments.text_column, by_document
+        )
     if arguments.dataset_name is not None and arguments.validation_split is not None:
         return train, corpus_from_dataset(
             arguments.dataset_name, arguments.dataset_config_name, arguments.validation_split, arguments.text_column
@@ -258,10 +301,33 @@ def build_config(arguments: PretrainingArguments) -> ElmoConfig:
     return ElmoConfig(**{**fields, **overrides})
 
 
-def _build_vocabulary(arguments: PretrainingArguments, counts: Any) -> WordVocabulary:
-    if arguments.vocab_file is not None:
-        return WordVocabulary.load(arguments.vocab_file)
-    return WordVocabulary.from_counts(counts, max_size=arguments.max_vocab_size, min_count=arguments.min_count)
+def _count_words(arguments: PretrainingArguments, corpus: Corpus, tokenizer: ElmoCharTokenizer) -> WordCounter:
+    # What does not fit into memory goes beside the output, where there has to be room.
+    directory = Path(arguments.output_dir).resolve().parent
+    directory.mkdir(parents=True, exist_ok=True)
+    counter = WordCounter(arguments.max_words_in_memory, directory)
+    for words in corpus.sentences(tokenizer.tokenize):
+        counter.add(words)
+    if not counter.num_words:
+        raise ValueError("the training text holds no words; check --train_file and --text_column.")
+    return counter
+
+
+def _build_vocabulary(arguments: PretrainingArguments, counter: WordCounter) -> tuple[WordVocabulary, int]:
+    """The words of the softmax, and how many distinct ones the text has."""
+    with closing(counter):
+        if arguments.vocab_file is None:
+            chosen = choose_vocabulary(counter, arguments.max_vocab_size, arguments.min_count)
+            return chosen.vocabulary, chosen.num_distinct
+        vocabulary = WordVocabulary.load(arguments.vocab_file)
+        num_distinct, known = 0, {}
+        for word, count in counter.counts():
+            num_distinct += 1
+            if word in vocabulary:
+                known[word] = count
+        if arguments.objective != "full":
+            check_sorted(vocabulary, known)
+        return vocabulary, num_distinct
 
 
 def _loop_settings(arguments: PretrainingArguments, entries: int, num_processes: int) -> LoopSettings:
@@ -288,6 +354,7 @@ def _loop_settings(arguments: PretrainingArguments, entries: int, num_processes:
         eval_steps=arguments.eval_steps or max(1, math.ceil(max_steps / 2)),
         logging_steps=arguments.logging_steps,
         eval_num_lanes=arguments.per_device_eval_batch_size,
+        reset_state=arguments.reset_state,
     )
 
 

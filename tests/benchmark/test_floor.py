@@ -1,10 +1,13 @@
 """The floor's arithmetic against a count from the modules."""
 
+import timeit
+
 import pytest
 import torch
 from conftest import make_tiny_config
 
 from hf_elmo.benchmark.floor import (
+    READINGS,
     count_bilm_operations,
     count_matrix_product_operations,
     floor_seconds,
@@ -38,12 +41,13 @@ def test_no_step_takes_less_than_reading_its_weights():
     products = floor_seconds([0.5], count_bilm_operations(config, sum(rows)))
     assert reading_floor_seconds([0.5], [0.0], config, rows) == pytest.approx(products)
     scans = 2 * config.num_hidden_layers
-    assert reading_floor_seconds([0.0], [0.1], config, rows) == pytest.approx([scans * len(rows) * 0.1])
+    assert reading_floor_seconds([0.0], [0.1], config, rows) == pytest.approx([scans * len(rows) * 0.1 / READINGS])
     assert reading_floor_seconds([0.5], [0.1], config, rows) > products
 
 
-def test_one_reading_is_a_directions_recurrent_weights_and_projection():
-    config = make_tiny_config()
-    lstm = ElmoBiLM(config).layers[0].forward_lstm
-    numbers = read_recurrent_weights(config, torch.device("cpu")).__self__
-    assert numbers.numel() == lstm.weight_hh.numel() + lstm.weight_hr.numel()
+def test_a_reading_takes_time_as_the_weights_are_many():
+    small, large = (make_tiny_config(cell_size=size, projection_size=size) for size in (16, 1024))
+    cpu = torch.device("cpu")
+    assert read_recurrent_weights(small, cpu)() is None
+    fastest = [min(timeit.repeat(read_recurrent_weights(config, cpu), number=1)) for config in (small, large)]
+    assert fastest[0] < fastest[1]

@@ -39,9 +39,7 @@ def test_the_choice_holds_inside_the_block_only():
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(
-        ValueError, match=r"name is 'fast'; the backends are auto, readable, plain, compiled"
-    ):
+    with pytest.raises(ValueError, match=r"name is 'fast'; the backends are auto, readable, plain, compiled"):
         kernels.set_backend("fast")
 
 

@@ -7,10 +7,11 @@ import torch
 from accelerate import Accelerator
 from conftest import make_tiny_config
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoState
 from hf_elmo.data.corpora import corpus_from_files
 from hf_elmo.data.vocabulary import WordVocabulary, count_words
-from hf_elmo.training.lane_trainer import LaneTrainer, LoopSettings
+from hf_elmo.training.lane_trainer import LaneTrainer, LoopSettings, reset_lanes
+from hf_elmo.training.objectives import FullSoftmaxObjective, build_objective
 
 PATTERN = ["the cat sat on the mat .", "a dog ran to the park and back ."]
 
@@ -24,14 +25,15 @@ def make_trainer(tmp_path):
     counts, _ = count_words(train.sentences(tokenizer.tokenize))
     vocabulary = WordVocabulary.from_counts(counts)
 
-    def make(max_steps=60, accelerator=None, **settings):
+    def make(max_steps=60, accelerator=None, objective="full", **settings):
         torch.manual_seed(0)
         model = ElmoForPreTraining(
             make_tiny_config(word_vocab_size=len(vocabulary), dropout=0.0, projection_size=16, cell_size=32)
         )
         settings = LoopSettings(num_lanes=4, unroll_steps=5, max_steps=max_steps, learning_rate=2e-2, **settings)
+        objective = build_objective(objective, model, num_negative_samples=6)
         return LaneTrainer(
-            model, tokenizer, vocabulary, train, held_out, settings, accelerator or Accelerator(cpu=True)
+            objective, tokenizer, vocabulary, train, held_out, settings, accelerator or Accelerator(cpu=True)
         )
 
     return make
@@ -113,7 +115,7 @@ def test_model_and_vocabulary_must_agree(make_trainer):
     trainer = make_trainer()
     with pytest.raises(ValueError, match="softmax over 4 words"):
         LaneTrainer(
-            ElmoForPreTraining(make_tiny_config(word_vocab_size=4)),
+            FullSoftmaxObjective(ElmoForPreTraining(make_tiny_config(word_vocab_size=4))),
             trainer.tokenizer,
             trainer.vocabulary,
             trainer.train_corpus,
@@ -121,3 +123,49 @@ def test_model_and_vocabulary_must_agree(make_trainer):
             trainer.settings,
             trainer.accelerator,
         )
+
+
+def test_sampling_learns_and_shows_what_the_full_softmax_says(make_trainer):
+    trainer = make_trainer(max_steps=120, objective="sampled", eval_num_lanes=4)
+    perplexity = trainer.train()
+    assert perplexity.mean < 0.7 * trainer.evaluations[0]["mean"]
+    for entry in trainer.history:
+        assert {"loss", "sampled_loss", "full_loss"} <= set(entry)
+    # A few negatives make an easier task than all words do.
+    assert sum(entry["sampled_loss"] - entry["full_loss"] for entry in trainer.history) < 0
+
+
+def test_the_state_of_lanes_that_start_anew_is_zeros():
+    state = ElmoState(hidden=torch.randn(3, 2, 2, 4), cell=torch.randn(3, 2, 2, 5))
+    never = torch.zeros(3, dtype=torch.bool)
+    assert reset_lanes(state, never) is state
+    assert reset_lanes(None, ~never) is None
+    found = reset_lanes(state, torch.tensor([False, True, False]))
+    for before, after in ((state.hidden, found.hidden), (state.cell, found.cell)):
+        assert torch.equal(after[[0, 2]], before[[0, 2]]) and not after[1].any()
+
+
+@pytest.mark.parametrize("reset_state", ["never", "epoch", "document"])
+def test_states_are_reset_when_asked(make_trainer, tmp_path, reset_state):
+    """Sentences that are documents have the perplexity that each has alone, from zeros."""
+    lines = PATTERN * 3
+    (tmp_path / "documents.txt").write_text("".join(f"{line}\n\n" for line in lines))
+    trainer = make_trainer(reset_state=reset_state, eval_num_lanes=2)
+    trainer.held_out_corpus = corpus_from_files(
+        [str(tmp_path / "documents.txt")], by_document=reset_state == "document"
+    )
+    found = trainer.evaluate()
+    trainer.settings.eval_num_lanes = len(lines)
+    alone = trainer.evaluate()
+    assert found.num_targets == alone.num_targets
+    assert (found.mean == pytest.approx(alone.mean, rel=1e-5)) is (reset_state == "document")
+    if reset_state == "document":
+        trainer.train_corpus = trainer.held_out_corpus
+    trainer.train()
+
+
+def test_a_process_without_text_is_told(make_trainer):
+    trainer = make_trainer()
+    trainer.train_corpus = trainer.train_corpus.shard(50, 51)
+    with pytest.raises(ValueError, match="has no training text: its share of the shards is empty"):
+        trainer.train()

@@ -180,3 +180,56 @@ def test_output_directory_that_holds_what_is_read_is_refused(arguments, tmp_path
     with pytest.raises(ValueError, match=rf"output_dir .* holds --{argument} .*which would be replaced"):
         run_pretraining(arguments(**{argument: value}, overwrite_output_dir=True), report=lambda line: None)
     assert inside.exists()
+
+
+@pytest.mark.parametrize("objective", ["sampled", "adaptive"])
+def test_other_objectives_give_checkpoints_too(arguments, tmp_path, objective):
+    sizes = TINY.replace('"projection_size": 8', '"projection_size": 16')
+    results = run_pretraining(
+        arguments(objective=objective, num_negative_samples=4, min_count=1, config_overrides=sizes)
+    )
+    assert results["objective"] == objective and results["perplexity"]["mean"] > 1
+    model = AutoModelForPreTraining.from_pretrained(tmp_path / "out")
+    assert model.config.softmax_type == ("adaptive" if objective == "adaptive" else "full")
+    AutoModel.from_pretrained(tmp_path / "out")
+
+
+@pytest.mark.parametrize("reset_state", ["epoch", "document"])
+def test_states_can_be_reset(arguments, text, reset_state):
+    text.write_text("".join(f"{line}\n{line}\n\n" for line in LINES * 20))
+    results = run_pretraining(arguments(reset_state=reset_state))
+    assert results["settings"]["reset_state"] == reset_state
+
+
+def test_counting_on_disk_changes_nothing(arguments, tmp_path):
+    found = [
+        run_pretraining(arguments(output_dir=str(tmp_path / str(limit)), max_words_in_memory=limit))
+        for limit in (2, 1000)
+    ]
+    words = [WordVocabulary.load(tmp_path / str(limit)).words for limit in (2, 1000)]
+    assert words[0] == words[1] and found[0]["training_text"] == found[1]["training_text"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objective": "hinge"}, "--objective is 'hinge'; it must be one of full, sampled, adaptive"),
+        ({"reset_state": "always"}, "--reset_state is 'always'; it must be one of never, epoch, document"),
+        ({"objective": "sampled"}, "8192"),
+        ({"num_negative_samples": 0}, "--num_negative_samples is 0; it must be an integer >= 1"),
+        ({"max_words_in_memory": 0}, "--max_words_in_memory is 0; it must be an integer >= 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(arguments, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        run_pretraining(arguments(**changes))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_vocabulary_out_of_order_is_refused_by_the_sampled_softmax(arguments, text, tmp_path):
+    words = {word for line in LINES for word in line.split()}
+    text.write_text("".join(" ".join([word] * 2**place) + "\n" for place, word in enumerate(sorted(words))))
+    file = tmp_path / "words.txt"
+    file.write_text("".join(f"{word}\n" for word in ["<S>", "</S>", "<UNK>", *sorted(words)]))
+    with pytest.raises(ValueError, match="frequency"):
+        run_pretraining(arguments(vocab_file=str(file), objective="sampled", num_negative_samples=4))
