@@ -108,6 +108,8 @@ def run_benchmark(settings: BenchmarkSettings) -> dict[str, Any]:
         for arguments that cannot be.
     """
     settings.check()
+    # Before minutes in which somebody may commit.
+    run = describe_run()
     _set_up_torch(settings)
     backends, not_run = choose_backends(settings.backends)
     sentences = read_sentences(settings.text_file, settings.seed)
@@ -117,7 +119,7 @@ def run_benchmark(settings: BenchmarkSettings) -> dict[str, Any]:
         deviations = _check(cases, backends, torch.device(settings.device))
         timings, outcomes = _time(cases, settings)
     results = {
-        **describe_run(),
+        **run,
         "device": settings.device,
         "text": HELP_TEXTS if settings.text_file is None else Path(settings.text_file).name,
         "batches": [describe_batch(pick_batch(sentences, batch_size)) for batch_size in settings.batch_sizes],
