@@ -32,7 +32,7 @@ def set_backend(name: str) -> None:
         raise ValueError(f"name is {name!r}; the backends are {', '.join(BACKENDS)}.")
     if name == "compiled":
         compiled.build()
-    reason = why_not().get(name)
+    reason = _REASONS[name]() if name in _REASONS else None
     if reason is not None:
         raise RuntimeError(f"the backend {name!r} cannot run here: {reason}.")
     _chosen = name
@@ -71,12 +71,7 @@ def why_not() -> dict[str, str]:
     "packed" is the part of "plain" that needs oneDNN's private operators; without it "plain" multiplies by
     torch.nn.functional.linear.
     """
-    reasons = {
-        "packed": why_not_packed(torch.float32),
-        "compiled": compiled.why_not(),
-        "int8": why_not_int8(),
-        "cuda_graphs": cuda_graphs.why_not(),
-    }
+    reasons = {name: why() for name, why in _REASONS.items()}
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
@@ -86,6 +81,14 @@ def why_not_int8() -> str | None:
     if not has_operators or torch.backends.quantized.engine == "none":
         return f"PyTorch {torch.__version__} was built without quantized products (torch.backends.quantized)"
     return None
+
+
+_REASONS = {
+    "packed": lambda: why_not_packed(torch.float32),
+    "compiled": compiled.why_not,
+    "int8": why_not_int8,
+    "cuda_graphs": cuda_graphs.why_not,
+}
 
 
 def takes(*tensors: Tensor) -> bool:
