@@ -150,6 +150,8 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path):
         command("--train_file", path, "--output_dir", tmp_path / "out", "--max_words_in_memory", 5000),
         stderr=subprocess.PIPE,
         text=True,
+        # A shell starts what runs in its background deaf to interrupts, and that is inherited.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".out*")) and time.monotonic() < deadline:
