@@ -36,6 +36,7 @@ def parse_arguments(arguments: list[str] | None = None) -> BenchmarkSettings:
     parser.add_argument("--device", choices=["cpu", "cuda"], default=default.device, help="default: %(default)s")
     parser.add_argument("--threads", type=int, help="of torch (default: as torch finds best)")
     parser.add_argument("--seed", type=int, default=default.seed, help="of weights and sentences (default: 0)")
+    parser.add_argument("--profile", action="store_true", help="write profile.md too: where the time goes")
     return BenchmarkSettings(**vars(parser.parse_args(arguments)))
 
 

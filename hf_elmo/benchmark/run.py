@@ -33,14 +33,15 @@ from .cuda_cases import bilm_in_precisions, training_step_in_precisions
 from .floor import count_bilm_operations, count_matrix_product_operations, floor_seconds, reading_floor_seconds
 from .gate import Deviation, check_cases, check_scans
 from .gate import to_json as deviations_to_json
-from .report import render_report
+from .profiles import render_profiles
+from .report import render_origin, render_report
 from .sentences import describe_batch, pick_batch, read_sentences
 from .sizes import SIZES
 from .targets import FLOOR, READING_FLOOR, Outcome, judge
 from .targets import to_json as outcomes_to_json
 from .timing import summarize, synchronizer, time_interleaved
 
-RESULTS_FILE, REPORT_FILE = "benchmark.json", "benchmark.md"
+RESULTS_FILE, REPORT_FILE, PROFILE_FILE = "benchmark.json", "benchmark.md", "profile.md"
 HELP_TEXTS = "CPython's own help texts"
 TOKENIZED_SENTENCES = 1024
 
@@ -61,6 +62,7 @@ class BenchmarkSettings:
         device: "cpu" or "cuda"; on the latter other cases are run, in three precisions.
         threads: Of torch; None leaves them as they are.
         seed: Of the weights and the order of the sentences.
+        profile: Write profile.md too: where the time of words to vectors goes.
     """
 
     sizes: Sequence[str] = ("small", "original")
@@ -74,6 +76,7 @@ class BenchmarkSettings:
     device: str = "cpu"
     threads: int | None = None
     seed: int = 0
+    profile: bool = False
 
     def check(self) -> None:
         """Check what can be checked before anything is built.
@@ -130,6 +133,10 @@ def run_benchmark(settings: BenchmarkSettings) -> dict[str, Any]:
         "deviations": deviations_to_json(deviations),
     }
     _write(results, Path(settings.output_dir))
+    if settings.profile:
+        _say("profiling")
+        content = f"{render_profiles(cases)}\n{render_origin(results)}\n"
+        (Path(settings.output_dir) / PROFILE_FILE).write_text(content, encoding="utf-8")
     return results
 
 
