@@ -15,6 +15,21 @@ def make_weights(projection_size, cell_size, scale=0.6, dtype=torch.float64) -> 
     return ProjectedLSTMWeights(*(scale * torch.randn(shape, dtype=dtype) for shape in shapes))
 
 
+def make_batch(batch_size, length, projection_size, cell_size, masked, stateful):
+    """The arguments of a scan: inputs, mask, weights and state."""
+    inputs = torch.randn(batch_size, length, projection_size, dtype=torch.float64)
+    # Holes anywhere: padding is only one of the masks there are.
+    mask = torch.rand(batch_size, length) < 0.6 if masked else None
+    state = None
+    if stateful:
+        # Within the clips, as every carried state is: at a bound itself the gradient is a matter of taste.
+        state = (
+            torch.rand(batch_size, projection_size, dtype=torch.float64) * 0.19,
+            torch.rand(batch_size, cell_size, dtype=torch.float64) * 0.29,
+        )
+    return inputs, mask, make_weights(projection_size, cell_size), state
+
+
 def reference_scan(inputs, mask, weights, state=None, *, cell_clip=None, projection_clip=None, reverse=False):
     """Sentence by sentence, and only over the real words of each, with the equations as the paper has them."""
     batch_size, length, projection_size = inputs.shape
@@ -79,17 +94,7 @@ def test_scan_is_the_plain_recurrence(
     batch_size, length, projection_size, cell_size, masked, stateful, reverse, cell_clip, projection_clip, seed
 ):
     torch.manual_seed(seed)
-    inputs = torch.randn(batch_size, length, projection_size, dtype=torch.float64)
-    # Holes anywhere: padding is only one of the masks there are.
-    mask = torch.rand(batch_size, length) < 0.6 if masked else None
-    state = None
-    if stateful:
-        # Within the clips, as every carried state is: at a bound itself the gradient is a matter of taste.
-        state = (
-            torch.rand(batch_size, projection_size, dtype=torch.float64) * 0.19,
-            torch.rand(batch_size, cell_size, dtype=torch.float64) * 0.29,
-        )
-    arguments = (inputs, mask, make_weights(projection_size, cell_size), state)
+    arguments = make_batch(batch_size, length, projection_size, cell_size, masked, stateful)
     settings = {"cell_clip": cell_clip, "projection_clip": projection_clip, "reverse": reverse}
     results, gradients = results_and_gradients(scan_projected_lstm, *arguments, **settings)
     wanted_results, wanted_gradients = results_and_gradients(reference_scan, *arguments, **settings)

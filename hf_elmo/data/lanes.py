@@ -225,17 +225,19 @@ def fill_lanes(
     vocabulary: WordVocabulary,
     num_lanes: int,
     unroll_steps: int,
+    reset_state: str = "never",
 ) -> Iterator[LaneWindow]:
     """All windows of one reading of a corpus, its lanes read to their ends (see `LaneFiller`).
 
     Args:
-        sentences: The words of each sentence.
+        sentences: The words of each sentence; with reset_state="document", the sentences of each document.
         tokenizer: Makes the rows of characters.
         vocabulary: Gives the targets.
         num_lanes: Lanes B.
         unroll_steps: Words T of a window.
+        reset_state: As of `LaneFiller`.
     """
-    filler = LaneFiller(tokenizer, vocabulary, num_lanes, unroll_steps)
+    filler = LaneFiller(tokenizer, vocabulary, num_lanes, unroll_steps, reset_state)
     yield from filler.windows(sentences)
     yield from filler.last_windows()
 

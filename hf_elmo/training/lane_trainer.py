@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from transformers import get_scheduler
 
 from ..data.corpora import Corpus
-from ..data.lanes import LaneFiller, LaneWindow
+from ..data.lanes import LaneFiller, LaneWindow, fill_lanes
 from ..data.vocabulary import WordVocabulary
 from ..layers_elmo import ElmoState
 from ..tokenization_elmo import ElmoCharTokenizer
@@ -180,11 +180,16 @@ class LaneTrainer:
         sums = torch.zeros(3, dtype=torch.float64)
         state = None
         settings = self.settings
-        filler = LaneFiller(
-            self.tokenizer, self.vocabulary, settings.eval_num_lanes, settings.unroll_steps, settings.reset_state
+        windows = fill_lanes(
+            self._read(self.held_out_corpus),
+            self.tokenizer,
+            self.vocabulary,
+            settings.eval_num_lanes,
+            settings.unroll_steps,
+            settings.reset_state,
         )
         objective = self.accelerator.unwrap_model(self.objective)
-        for window in itertools.chain(filler.windows(self._read(self.held_out_corpus)), filler.last_windows()):
+        for window in windows:
             state = reset_lanes(state, window.reset_state)
             loss = objective(window.to(self.accelerator.device), state)
             state = loss.state

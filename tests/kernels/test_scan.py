@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_recurrence_elmo import assert_same, make_weights, results_and_gradients
+from test_recurrence_elmo import assert_same, make_batch, results_and_gradients
 from tolerances import REORDERED_FLOAT64
 
 from hf_elmo import kernels
@@ -34,19 +34,6 @@ def run_by(backend, *arguments, **settings):
 
 def by_backend(backend):
     return lambda *arguments, **settings: run_by(backend, *arguments, **settings)
-
-
-def make_batch(batch_size, length, projection_size, cell_size, masked, stateful, dtype=torch.float64):
-    inputs = torch.randn(batch_size, length, projection_size, dtype=dtype)
-    # Holes anywhere: padding is only one of the masks there are.
-    mask = torch.rand(batch_size, length) < 0.6 if masked else None
-    state = None
-    if stateful:
-        state = (
-            torch.rand(batch_size, projection_size, dtype=dtype) * 0.19,
-            torch.rand(batch_size, cell_size, dtype=dtype) * 0.29,
-        )
-    return inputs, mask, make_weights(projection_size, cell_size, dtype=dtype), state
 
 
 @given(
