@@ -64,11 +64,34 @@ def written_aside(directory: str | os.PathLike, overwrite: bool = False) -> Iter
     aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
     try:
         yield aside
-        _open_to_readers(aside)
+        open_to_readers(aside)
         _replace(target, aside)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
+
+
+@contextmanager
+def moved_into(directory: str | os.PathLike, last: str) -> Iterator[Path]:
+    """Give a fresh directory inside of `directory`; its files move there when the block ends, and only if it ends well.
+
+    What else is in `directory` stays. The files move one by one, which no rename does at once: until all are there the
+    file named `last` is not.
+
+    Args:
+        directory: A directory that is there.
+        last: The file without which nobody takes the directory for finished.
+    """
+    target = Path(directory).resolve()
+    aside = Path(tempfile.mkdtemp(prefix=".finished.", suffix=".partial", dir=target))
+    try:
+        yield aside
+        open_to_readers(aside)
+        (target / last).unlink(missing_ok=True)
+        for path in sorted(aside.iterdir(), key=lambda path: path.name == last):
+            os.replace(path, target / path.name)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _replace(target: Path, aside: Path) -> None:
@@ -85,8 +108,8 @@ def _replace(target: Path, aside: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _open_to_readers(directory: Path) -> None:
-    # mkdtemp and safetensors write for the owner's eyes only; a checkpoint is for whoever may read its neighbours.
+def open_to_readers(directory: Path) -> None:
+    """Let whoever may read its neighbours read a directory: mkdtemp and safetensors write for the owner's eyes only."""
     mask = os.umask(0)
     os.umask(mask)
     for path in (directory, *directory.rglob("*")):

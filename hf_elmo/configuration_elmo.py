@@ -66,6 +66,13 @@ class ElmoConfig(PreTrainedConfig):
         filters: (width, count) of each character convolution.
         filter_activation: "relu" or "tanh", applied after the maximum over the positions.
         num_highway_layers: Highway layers between the convolutions and the projection.
+        token_inputs: What a word's vector is made from. "characters"; "words", a table of word vectors in their place,
+            without convolutions and highway layers; or "both", a word's vector beside its characters' features. Rows
+            of character ids are the input in each case: see `word_table_elmo`.
+        word_table_size: Words that the table knows, the sentence markers included; None for no table.
+        word_vector_size: Size of a vector of the table; None for no table.
+        train_word_vectors: Whether the table is trained along with the rest of the biLM, or all its vectors stay as
+            they are.
         projection_size: Size P of a word vector and of the hidden state of one direction.
         cell_size: Size H of the LSTM cell of one direction.
         num_hidden_layers: biLM layers L above the token encoder.
@@ -110,6 +117,10 @@ class ElmoConfig(PreTrainedConfig):
     filters: list | tuple = _PUBLISHED_FILTERS
     filter_activation: Literal["relu", "tanh"] = "relu"
     num_highway_layers: int = 2
+    token_inputs: Literal["characters", "words", "both"] = "characters"
+    word_table_size: int | None = None
+    word_vector_size: int | None = None
+    train_word_vectors: bool = True
     projection_size: int = 512
     cell_size: int = 4096
     num_hidden_layers: int = 2
@@ -204,6 +215,29 @@ class ElmoConfig(PreTrainedConfig):
         if self.pad_token_id != 0:
             raise ValueError(
                 f"pad_token_id is {self.pad_token_id}; a row of zeros means 'no word here', so it must be 0."
+            )
+
+    def validate_word_table(self) -> None:
+        """Check the sizes of the table of word vectors, which is there only where words are looked up."""
+        for name in ("word_table_size", "word_vector_size"):
+            value = getattr(self, name)
+            if self.token_inputs == "characters":
+                if value is not None:
+                    raise ValueError(
+                        f"{name} is {value} but token_inputs is 'characters', which has no word table; leave it out "
+                        "or set token_inputs='words' or 'both'."
+                    )
+            elif value is None:
+                raise ValueError(
+                    f"{name} is None but token_inputs is {self.token_inputs!r}; a word table wants both "
+                    "word_table_size and word_vector_size, integers >= 1."
+                )
+            else:
+                _require_at_least(name, value, 1)
+        if self.token_inputs == "characters" and not self.train_word_vectors:
+            raise ValueError(
+                "train_word_vectors is False but token_inputs is 'characters', which has no word vectors to keep as they "
+                "are; leave it out, or set token_inputs='words' or 'both'."
             )
 
     def validate_bilm(self) -> None:

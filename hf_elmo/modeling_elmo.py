@@ -23,6 +23,7 @@ from .configuration_elmo import ElmoConfig
 from .layers_elmo import ElmoBiLM, ElmoProjectedLSTM, ElmoScalarMix, ElmoState
 from .pipeline_elmo import register_pipelines
 from .token_encoder_elmo import ElmoCarryGate, ElmoTokenEncoder
+from .word_table_elmo import NOT_FILLED, ElmoWordTable
 
 IGNORED_LABEL = -100
 
@@ -111,6 +112,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
     def _apply_freezing(self) -> None:
         for module in self._bilm_modules:
             module.requires_grad_(not self._bilm_is_frozen)
+        if not self.config.train_word_vectors:
+            self.base_model.token_encoder.word_table.requires_grad_(False)
 
     def train(self, mode: bool = True):
         """As torch.nn.Module.train, but a frozen biLM stays in evaluation mode."""
@@ -139,6 +142,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
             init.uniform_(module.weight, -1.0, 1.0)
             if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
                 init.zeros_(module.weight[module.padding_idx])
+            if isinstance(module, ElmoWordTable):
+                init.constant_(module.hashes, NOT_FILLED)
         elif isinstance(module, nn.Conv1d):
             if self.config.filter_activation == "relu":
                 init.uniform_(module.weight, -0.05, 0.05)
@@ -173,10 +178,12 @@ class ElmoModel(ElmoPreTrainedModel):
         self._apply_freezing()
 
     def get_input_embeddings(self) -> nn.Embedding:
-        return self.token_encoder.character_embedding
+        encoder = self.token_encoder
+        return encoder.word_table if encoder.character_embedding is None else encoder.character_embedding
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        self.token_encoder.character_embedding = value
+        name = "word_table" if self.token_encoder.character_embedding is None else "character_embedding"
+        setattr(self.token_encoder, name, value)
 
     @can_return_tuple
     def forward(

@@ -1,4 +1,4 @@
-"""The token encoder: a word's characters to one context-free vector, by a character CNN and highway layers.
+"""The token encoder: a word to one context-free vector, by a character CNN, a table of word vectors or both.
 
 Letters in shapes: N words of a flat list, C characters a word, D character embedding, F filters, P projection.
 """
@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from .characters_elmo import PAD_CHARACTER
 from .configuration_elmo import ElmoConfig
 from .recurrence_elmo import kernels
+from .word_table_elmo import ElmoWordTable
 
 
 class ElmoLinear(nn.Linear):
@@ -57,32 +58,47 @@ class ElmoCharacterFilters(nn.Conv1d):
 
 
 class ElmoTokenEncoder(nn.Module):
-    """Characters to one context-free vector a word (Peters et al. 2018, sec. 3.4; Kim et al. 2016)."""
+    """Characters to one context-free vector a word (Peters et al. 2018, sec. 3.4; Kim et al. 2016).
+
+    Where the config wants them, a table's word vectors stand in place of the characters' features or before them, side
+    by side as in ELMoForManyLangs (Che et al. 2018). The highway layers are the characters' own: without characters
+    there are none, and the word vectors go straight to the projection.
+    """
 
     # Words of different lengths share a group until it has as many: smaller products do not gain from shorter rows.
     min_words_in_group = 16
 
     def __init__(self, config: ElmoConfig):
         super().__init__()
-        num_filters = sum(count for _, count in config.filters)
-        self.character_embedding = nn.Embedding(
-            config.vocab_size, config.character_embedding_size, padding_idx=config.pad_token_id
-        )
+        reads_characters, reads_words = config.token_inputs != "words", config.token_inputs != "characters"
+        filters = config.filters if reads_characters else []
+        num_filters = sum(count for _, count in filters)
+        self.character_embedding = None
+        if reads_characters:
+            self.character_embedding = nn.Embedding(
+                config.vocab_size, config.character_embedding_size, padding_idx=config.pad_token_id
+            )
         self.convolutions = nn.ModuleList(
-            ElmoCharacterFilters(config.character_embedding_size, count, width) for width, count in config.filters
+            ElmoCharacterFilters(config.character_embedding_size, count, width) for width, count in filters
         )
         self.activation = torch.tanh if config.filter_activation == "tanh" else torch.relu
-        self.highways = nn.ModuleList(ElmoHighway(num_filters) for _ in range(config.num_highway_layers))
-        self.projection = ElmoLinear(num_filters, config.projection_size)
+        self.highways = nn.ModuleList(
+            ElmoHighway(num_filters) for _ in range(config.num_highway_layers if reads_characters else 0)
+        )
+        self.word_table = ElmoWordTable(config.word_table_size, config.word_vector_size) if reads_words else None
+        num_features = num_filters + (config.word_vector_size if reads_words else 0)
+        self.projection = ElmoLinear(num_features, config.projection_size)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Encode N words, rows of character ids (N, C), as word vectors, (N, P)."""
         if not len(rows):
             return self.projection.weight.new_zeros(0, self.projection.out_features)
-        vectors = self.activation(self._filter(rows))
-        for highway in self.highways:
-            vectors = highway(vectors)
-        return self.projection(vectors)
+        if self.word_table is None:
+            return self.projection(self._encode_characters(rows))
+        features = self.word_table(rows)
+        if self.character_embedding is not None:
+            features = torch.cat([features, self._encode_characters(rows)], dim=-1)
+        return self.projection(features)
 
     def encode_distinct(self, rows: Tensor) -> Tensor:
         """As `forward`, but words that occur more than once are computed once."""
@@ -92,6 +108,13 @@ class ElmoTokenEncoder(nn.Module):
                 return vectors
         distinct, places = torch.unique(rows, dim=0, return_inverse=True)
         return self(distinct)[places]
+
+    def _encode_characters(self, rows: Tensor) -> Tensor:
+        """The features of each word's characters, (N, F)."""
+        vectors = self.activation(self._filter(rows))
+        for highway in self.highways:
+            vectors = highway(vectors)
+        return vectors
 
     def _filter(self, rows: Tensor) -> Tensor:
         """The maximum of each filter over each word's windows, (N, F)."""

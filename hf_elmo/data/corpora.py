@@ -68,7 +68,26 @@ class Corpus:
         """The part of the corpus that one of several processes reads."""
         if num_ranks == 1:
             return self
-        return replace(self, records=split_dataset_by_node(self.records, rank=rank, world_size=num_ranks))
+        # Where shares are each n-th record, text with an empty line between all others would make one share empty.
+        records = self.records.filter(_has_text)
+        return replace(self, records=split_dataset_by_node(records, rank=rank, world_size=num_ranks))
+
+    def shuffled(self, seed: int, buffer_size: int) -> Corpus:
+        """The records in another order in each pass: each is drawn from a buffer that the next ones fill up.
+
+        Shards, too, change their order. The order follows from the seed and the number of the pass alone, so that a
+        process that goes on sees the same one, and all processes draw alike before they take their parts.
+
+        Args:
+            seed: Of the order.
+            buffer_size: Records held in memory, the larger the better mixed.
+        """
+        return replace(self, records=self.records.shuffle(seed=seed, buffer_size=buffer_size))
+
+    def for_pass(self, number: int) -> Corpus:
+        """The corpus in the order of one pass, counted from 0; the same each time unless it is shuffled."""
+        self.records.set_epoch(number)
+        return self
 
     def split(self, every: int) -> tuple[Corpus, Corpus]:
         """All records but each `every`-th, and each `every`-th, for a corpus that comes without held-out text."""
@@ -119,6 +138,10 @@ def corpus_from_dataset(
     except ValueError as error:
         raise ValueError(f"dataset_name {dataset_name!r} has no split {split!r} to stream: {error}") from error
     return Corpus(_only_text(stream, text_column, "dataset_name", dataset_name, ()), "dataset_name")
+
+
+def _has_text(record: dict[str, str | None]) -> bool:
+    return bool(record["text"] and not record["text"].isspace())
 
 
 def expand_patterns(patterns: Sequence[str], name: str) -> list[str]:

@@ -96,7 +96,10 @@ class LaneObjective(nn.Module):
         elmo = self.model.elmo
         vectors = elmo.token_encoder(window.rows)
         # The backward direction scans from the last word to the first, and its lane is in reading order: turn it round.
-        forward_vectors, backward_vectors = vectors[window.forward_words], vectors[window.backward_words].flip(1)
+        # Looked up as embeddings: the gradients of an indexed tensor are added up in the order in which threads come by,
+        # and no two runs would have the same weights.
+        forward_vectors = F.embedding(window.forward_words, vectors)
+        backward_vectors = F.embedding(window.backward_words, vectors).flip(1)
         outputs, state = elmo.bilm(forward_vectors, backward_vectors, state=state)
         forward_output, backward_output = outputs[-1]
         directions = []
@@ -227,7 +230,8 @@ class SampledSoftmaxObjective(FullSoftmaxObjective):
         lengths = [len(part) for part in ids]
         joined = torch.cat(ids)
         weights = F.embedding(joined, softmax.weight, sparse=self.sparse_gradients).split(lengths)
-        return list(zip(weights, softmax.bias[joined].split(lengths), strict=True))
+        biases = F.embedding(joined, softmax.bias[:, None]).squeeze(1).split(lengths)
+        return list(zip(weights, biases, strict=True))
 
 
 class AdaptiveSoftmaxObjective(LaneObjective):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from itertools import chain
 
 import pytest
 from datasets import Dataset
@@ -161,3 +162,27 @@ def test_column_that_is_not_text(tmp_path):
 def test_unknown_split(files):
     with pytest.raises(ValueError, match="split 'nowhere'"):
         corpus_from_dataset(str(files / "dataset"), split="nowhere")
+
+
+def test_shuffling_keeps_the_text_and_has_one_order_a_pass(tmp_path):
+    for name in range(3):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{name}_{line}\n" for line in range(10 + name)))
+    corpus = corpus_from_files([str(tmp_path / "*.txt")])
+    shuffled = corpus.shuffled(seed=5, buffer_size=8)
+
+    def read(number, rank=0, num_ranks=1):
+        return [words[0] for words in shuffled.shard(rank, num_ranks).for_pass(number).sentences(str.split)]
+
+    in_order = [words[0] for words in corpus.sentences(str.split)]
+    assert sorted(read(0)) == sorted(in_order) and read(0) != in_order
+    assert read(0) == read(0) != read(1)
+    for num_ranks in (2, 3):
+        shares = [read(4, rank, num_ranks) for rank in range(num_ranks)]
+        assert sorted(chain.from_iterable(shares)) == sorted(in_order)
+
+
+def test_empty_lines_are_nobodys_share(tmp_path):
+    (tmp_path / "text.txt").write_text("".join(f"{line}\n\n" for line in range(10)))
+    corpus = corpus_from_files([str(tmp_path / "text.txt")])
+    shares = [list(corpus.shard(rank, 2).sentences(str.split)) for rank in range(2)]
+    assert [len(share) for share in shares] == [5, 5]

@@ -58,7 +58,7 @@ def test_checkpoint_is_whole(arguments, tmp_path):
     assert saved["perplexity"] == results["perplexity"]
     assert [entry["step"] for entry in saved["evaluations"]] == [0, 3, 6]
     assert f"{results['perplexity']['mean']:,.1f}" in (directory / "README.md").read_text()
-    assert sum("held-out perplexity" in line for line in lines) == 4
+    assert sum(line.startswith("step ") and "held-out perplexity" in line for line in lines) == 3
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
 
 
@@ -233,3 +233,58 @@ def test_a_vocabulary_out_of_order_is_refused_by_the_sampled_softmax(arguments, 
     file.write_text("".join(f"{word}\n" for word in ["<S>", "</S>", "<UNK>", *sorted(words)]))
     with pytest.raises(ValueError, match="frequency"):
         run_pretraining(arguments(vocab_file=str(file), objective="sampled", num_negative_samples=4))
+
+
+def test_words_are_turned_into_steps(arguments):
+    results = run_pretraining(arguments(max_steps=-1, max_words=333), report=lambda line: None)
+    step = results["words_trained"] / results["settings"]["max_steps"]
+    assert 333 - step < results["words_trained"] < 333 + 2 * step
+
+
+def test_lanes_that_are_longer_than_the_text_are_refused_before_the_first_step(arguments, tmp_path):
+    message = "--per_device_train_batch_size 60 lanes of --unroll_steps 20 words hold 1,200"
+    with pytest.raises(ValueError, match=message):
+        run_pretraining(arguments(per_device_train_batch_size=60, unroll_steps=20), report=lambda line: None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_shuffling_changes_the_order_and_not_the_text(arguments, tmp_path):
+    kept, shuffled = (
+        run_pretraining(arguments(output_dir=str(tmp_path / str(size)), shuffle_buffer_size=size), report=print)
+        for size in (0, 30)
+    )
+    assert kept["training_text"] == shuffled["training_text"]
+    assert kept["history"][-1]["loss"] != shuffled["history"][-1]["loss"]
+
+
+def test_a_tracker_gets_what_results_json_has(arguments, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    results = run_pretraining(arguments(report_to="tensorboard", logging_steps=2), report=lambda line: None)
+    events = EventAccumulator(str(tmp_path / "runs" / "out"))
+    events.Reload()
+    found = {event.step: event.value for event in events.Scalars("train/loss")}
+    assert found == pytest.approx({entry["step"]: entry["loss"] for entry in results["history"]}, rel=1e-5)
+    found = {event.step: event.value for event in events.Scalars("eval/mean")}
+    assert found == pytest.approx({entry["step"]: entry["mean"] for entry in results["evaluations"]}, rel=1e-5)
+
+
+def test_a_tracker_that_is_not_there_is_told_before_training(arguments, tmp_path):
+    with pytest.raises(ImportError, match="--report_to is 'no_such_tracker'"):
+        run_pretraining(arguments(report_to="no_such_tracker"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_pushing_without_a_way_to_the_hub_is_told_before_training(arguments, tmp_path):
+    with pytest.raises(ValueError, match="HF_HUB_OFFLINE"):
+        run_pretraining(arguments(push_to_hub=True, hub_model_id="someone/elmo"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_both_figures_are_reported(arguments):
+    lines = []
+    results = run_pretraining(arguments(), report=lines.append)
+    assert results["perplexity"]["num_targets"] == results["perplexity_cold"]["num_targets"]
+    assert any(f"{results['perplexity_cold']['mean']:,.1f} with each sentence alone" in line for line in lines)
+    assert results["recipe"] == "modern" and results["resumed_from_steps"] == []
