@@ -7,6 +7,8 @@ import mmap
 import os
 import re
 import shlex
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,7 @@ from huggingface_hub.utils import validate_repo_id
 from safetensors import SafetensorError, safe_open
 from transformers.dynamic_module_utils import get_relative_imports
 
+from .cards import CARD_FILE, RESULTS_FILE, read_results, write_model_card
 from .configuration_elmo import AUTO_MAP, ElmoConfig
 
 # How a card calls its checkpoint where nobody named it; the card that is sent has the repository's name there.
@@ -250,13 +253,13 @@ def _find_problems(directory: Path, sent: set[str]) -> list[str]:
     problems += _find_code_problems(directory, {*AUTO_MAP.values(), *_TOKENIZER_AUTO_MAP.values()})
     if _HAS_WORDS in (config.get("architectures") or []) and _WORDS not in sent:
         problems.append(f"{_WORDS}, the words of the softmax, is missing")
-    card = (directory / "README.md").read_text(encoding="utf-8", errors="replace") if "README.md" in sent else ""
+    card = (directory / CARD_FILE).read_text(encoding="utf-8", errors="replace") if CARD_FILE in sent else ""
     if not card.strip():
-        problems.append("README.md, the model card, is missing")
-    if "results.json" in sent:
-        _read_object(directory / "results.json", problems)
+        problems.append(f"{CARD_FILE}, the model card, is missing")
+    if RESULTS_FILE in sent:
+        _read_object(directory / RESULTS_FILE, problems)
     elif _quotes_figures(card):
-        problems.append("README.md quotes figures, but results.json with their source is missing")
+        problems.append(f"{CARD_FILE} quotes figures, but {RESULTS_FILE} with their source is missing")
     return problems
 
 
@@ -318,7 +321,7 @@ def _find_code_problems(directory: Path, references: set[str]) -> Iterator[str]:
 
 def _quotes_figures(card: str) -> bool:
     """Whether a card refers to results.json, has metrics in its front matter or a number in a table."""
-    return "results.json" in card or "model-index:" in card or bool(re.search(r"^\|.*\d", card, flags=re.MULTILINE))
+    return RESULTS_FILE in card or "model-index:" in card or bool(re.search(r"^\|.*\d", card, flags=re.MULTILINE))
 
 
 def _holds_token(path: Path, token: str | None) -> bool:
@@ -333,12 +336,30 @@ def _holds_token(path: Path, token: str | None) -> bool:
 
 def _content(path: Path, repository: str) -> Path | bytes:
     """What is sent of a file: the file itself, or the card with its name put in."""
-    if path.name == "README.md":
-        card = path.read_bytes()
-        named = card.replace(UNNAMED_CHECKPOINT.encode("ascii"), repository.encode("ascii"))
-        if named != card:
-            return named
+    if path.name == CARD_FILE and UNNAMED_CHECKPOINT in (card := path.read_text(encoding="utf-8")):
+        return _name_card(path.parent, card, repository).encode("utf-8")
     return path
+
+
+def _name_card(directory: Path, card: str, name: str) -> str:
+    """The card with a name in its title and its front matter too, where it is as it was rendered without one.
+
+    In a card that somebody has worked on only the place for the name is filled.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        for path in files_to_send(directory):
+            if path.suffix in (".json", ".yaml", ".png"):
+                shutil.copyfile(path, Path(folder) / path.name)
+        try:
+            config, results = ElmoConfig.from_pretrained(folder), read_results(folder)
+            write_model_card(folder, config, results)
+            if (Path(folder) / CARD_FILE).read_text(encoding="utf-8") == card:
+                write_model_card(folder, config, results, name)
+                return (Path(folder) / CARD_FILE).read_text(encoding="utf-8")
+        except (ValueError, OSError):
+            # Of results that pre-training did not write no card can be rendered.
+            pass
+    return card.replace(UNNAMED_CHECKPOINT, name)
 
 
 @contextmanager

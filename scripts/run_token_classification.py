@@ -7,9 +7,11 @@
 """
 
 import argparse
+import sys
 
 from transformers import HfArgumentParser
 
+from hf_elmo.sharing import check_command_line
 from hf_elmo.training.command_line import quiet_libraries, readable_errors
 from hf_elmo.training.token_classification import prepare_task
 from hf_elmo.training.token_classification_arguments import DataArguments, ModelArguments, TaskTrainingArguments
@@ -19,6 +21,7 @@ def main() -> None:
     # The usage line would name all of transformers' flags, a page of them, before each error.
     parser = HfArgumentParser([ModelArguments, DataArguments, TaskTrainingArguments], usage=argparse.SUPPRESS)
     with readable_errors():
+        check_command_line(sys.argv[1:])
         *arguments, unknown = parser.parse_args_into_dataclasses(
             return_remaining_strings=True, look_for_args_file=False
         )

@@ -22,7 +22,7 @@ LAYERS = {
     "encodings_elmo": 1,
     "kernels": 0,
     "cards": 1,
-    "sharing": 1,
+    "sharing": 2,
     "recurrence_elmo": 1,
     "tokenization_elmo": 2,
     "word_table_elmo": 1,

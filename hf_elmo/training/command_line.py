@@ -13,6 +13,8 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import HfArgumentParser
 from transformers.utils import logging
 
+from ..sharing import check_command_line
+
 # What bad arguments and bad files raise; anything else is a bug and keeps its traceback.
 USER_ERRORS = (ValueError, OSError, ImportError, FloatingPointError, StrictDataclassError)
 SHOW_TRACEBACK = "HF_ELMO_TRACEBACK"
@@ -20,6 +22,9 @@ SHOW_TRACEBACK = "HF_ELMO_TRACEBACK"
 
 def run_command(arguments_class: type, function: Callable[[Any], Any]) -> None:
     """Parse the flags of `arguments_class`, a dataclass, and call `function` with them."""
+    with readable_errors():
+        # Before the parser, which shows the words that it does not know.
+        check_command_line(sys.argv[1:])
     parser = HfArgumentParser(arguments_class, description=(arguments_class.__doc__ or "").splitlines()[0])
     (arguments,) = parser.parse_args_into_dataclasses()
     quiet_libraries()

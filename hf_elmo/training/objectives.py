@@ -96,8 +96,8 @@ class LaneObjective(nn.Module):
         elmo = self.model.elmo
         vectors = elmo.token_encoder(window.rows)
         # The backward direction scans from the last word to the first, and its lane is in reading order: turn it round.
-        # Looked up as embeddings: the gradients of an indexed tensor are added up in the order in which threads come by,
-        # and no two runs would have the same weights.
+        # Looked up as embeddings: the gradients of an indexed tensor are added up in the order in which threads come
+        # by, and no two runs would have the same weights.
         forward_vectors = F.embedding(window.forward_words, vectors)
         backward_vectors = F.embedding(window.backward_words, vectors).flip(1)
         outputs, state = elmo.bilm(forward_vectors, backward_vectors, state=state)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -22,7 +21,7 @@ from ..configuration_elmo import ElmoConfig
 from ..data.corpora import Corpus, corpus_from_dataset, corpus_from_files
 from ..data.vocabulary import WordVocabulary
 from ..modeling_elmo import ElmoForPreTraining
-from ..sharing import check_command_line, check_hub_access, push_checkpoint
+from ..sharing import check_hub_access, push_checkpoint
 from ..tokenization_elmo import ElmoCharTokenizer
 from .evaluation import Perplexity
 from .lane_trainer import LaneTrainer, LoopSettings
@@ -130,10 +129,12 @@ def run_pretraining(
     if accelerator.is_main_process:
         _write_finished(arguments.output_dir, checkpoints, results, hub_name, report)
         report(f"checkpoint: {arguments.output_dir}")
-        if hub_name is not None:
-            report(f"on the Hub: {push_checkpoint(arguments.output_dir, hub_name, private=arguments.hub_private_repo)}")
     accelerator.wait_for_everyone()
     accelerator.end_training()
+    if hub_name is not None and accelerator.is_main_process:
+        # None leaves it to the Hub and to its organisations' own defaults.
+        url = push_checkpoint(arguments.output_dir, hub_name, private=arguments.hub_private_repo or None)
+        report(f"on the Hub: {url}")
     return results
 
 
@@ -350,7 +351,6 @@ def _start_trackers(arguments: PretrainingArguments, accelerator: Accelerator) -
 
 def _find_hub_name(arguments: PretrainingArguments) -> str | None:
     """The name on the Hub that the checkpoint will have, found out before training; None where it stays at home."""
-    check_command_line(sys.argv)
     if not arguments.push_to_hub:
         return None
     return check_hub_access(arguments.hub_model_id or Path(arguments.output_dir).resolve().name)

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from ..sharing import redact
+
 _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "hf_elmo")
 
 
@@ -25,7 +27,7 @@ def describe_run(arguments: list[str] | None = None) -> dict[str, Any]:
         arguments: The command's words; None takes this process's own.
     """
     return {
-        "command": shlex.join(["python", *(sys.argv if arguments is None else arguments)]),
+        "command": redact(shlex.join(["python", *(sys.argv if arguments is None else arguments)])),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "commit": _commit(),
         "python": platform.python_version(),

@@ -64,3 +64,13 @@ def test_bad_flag_is_one_line(monkeypatch, capsys):
     assert ended.value.code == 2
     message = "unknown arguments: --lerning_rate 1; --help lists those there are"
     assert capsys.readouterr().err == f"{SCRIPT.name}: error: {message}\n"
+
+
+def test_a_token_is_refused_and_not_shown(monkeypatch, capsys):
+    token = "hf_" + "aBcDeFgHiJ" * 3 + "kLmN"
+    monkeypatch.setattr(sys, "argv", ["run.py", "--hub_token", token])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    shown = capsys.readouterr()
+    assert ended.value.code == 2
+    assert "the command line holds an access token" in shown.err and token not in shown.out + shown.err

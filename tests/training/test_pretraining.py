@@ -4,7 +4,8 @@ import json
 
 import pytest
 import torch
-from tolerances import REORDERED_FLOAT32
+from accelerate.state import AcceleratorState
+from tolerances import BFLOAT16, REORDERED_FLOAT32
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from hf_elmo.data.vocabulary import WordVocabulary
@@ -288,3 +289,17 @@ def test_both_figures_are_reported(arguments):
     assert results["perplexity"]["num_targets"] == results["perplexity_cold"]["num_targets"]
     assert any(f"{results['perplexity_cold']['mean']:,.1f} with each sentence alone" in line for line in lines)
     assert results["recipe"] == "modern" and results["resumed_from_steps"] == []
+
+
+def test_bfloat16_gives_nearly_the_same_losses(arguments, tmp_path):
+    AcceleratorState._reset_state(reset_partial_state=True)
+    exact = run_pretraining(arguments(logging_steps=1), report=lambda line: None)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    rounded = run_pretraining(
+        arguments(logging_steps=1, bf16=True, output_dir=str(tmp_path / "rounded")), report=lambda line: None
+    )
+    AcceleratorState._reset_state(reset_partial_state=True)
+    losses = [[entry["loss"] for entry in results["history"]] for results in (exact, rounded)]
+    assert losses[1] == pytest.approx(losses[0], abs=BFLOAT16) and losses[1] != losses[0]
+    model = AutoModelForPreTraining.from_pretrained(tmp_path / "rounded")
+    assert model.dtype == torch.float32
