@@ -88,7 +88,7 @@ def moved_into(directory: str | os.PathLike, last: str) -> Iterator[Path]:
         yield aside
         open_to_readers(aside)
         (target / last).unlink(missing_ok=True)
-        for path in sorted(aside.iterdir(), key=lambda path: path.name == last):
+        for path in sorted(aside.iterdir(), key=lambda path: (path.name == last, path.name)):
             os.replace(path, target / path.name)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

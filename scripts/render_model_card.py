@@ -1,18 +1,32 @@
-"""Keep the figures, the config and the card of a pre-training run in a folder: model_cards/NAME."""
+"""Render the cards and plots of model_cards/ anew from their files, or first take in what a pre-training run wrote."""
 
 import argparse
 from pathlib import Path
 
-from hf_elmo.cards import write_recipe
+from hf_elmo.cards import CARD_FILE, PLOT_FILE, find_recipes, read_results, write_recipe, write_recipe_card
+from hf_elmo.training.command_line import readable_errors
+from hf_elmo.training.plots import plot_run
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--checkpoint", required=True, help="a directory that scripts/run_pretraining.py wrote")
-    parser.add_argument("--name", required=True, help="the checkpoint's name in the card, and the folder's")
-    parser.add_argument("--model_cards", default="model_cards", help="where the folder is made")
+    parser.add_argument("--checkpoint", help="a directory that scripts/run_pretraining.py wrote, to be taken in")
+    parser.add_argument("--name", help="one folder of --model_cards, and its checkpoint's name in the card")
+    parser.add_argument("--model_cards", default="model_cards", help="the folder of recipe folders")
+    parser.add_argument("--skip_plots", action="store_true", help="leave the plots as they are: no need of matplotlib")
     arguments = parser.parse_args()
-    write_recipe(arguments.checkpoint, Path(arguments.model_cards) / arguments.name, arguments.name)
+    if arguments.checkpoint and not arguments.name:
+        parser.error("--checkpoint wants --name: the folder that takes in the run's figures.")
+    model_cards = Path(arguments.model_cards)
+    with readable_errors():
+        recipes = [model_cards / arguments.name] if arguments.name else find_recipes(model_cards)
+        if arguments.checkpoint:
+            write_recipe(arguments.checkpoint, recipes[0], arguments.name)
+        for recipe in recipes:
+            if not arguments.skip_plots:
+                plot_run(read_results(recipe), recipe / PLOT_FILE)
+            write_recipe_card(recipe)
+            print(recipe / CARD_FILE)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
 from hf_elmo import checkpoint_files
-from hf_elmo.checkpoint_files import check_output_directory, written_aside
+from hf_elmo.checkpoint_files import check_output_directory, moved_into, written_aside
 
 
 def contents(directory) -> dict[str, str]:
@@ -134,3 +135,38 @@ def test_a_relative_name_holds_wherever_the_work_goes_on(tmp_path, monkeypatch):
         (aside / "weights").write_text("new")
         os.chdir("elsewhere")
     assert contents(tmp_path / "new") == {"weights": "new"}
+
+
+def test_files_move_into_a_directory_and_what_is_there_stays(tmp_path):
+    (tmp_path / "checkpoint-5").mkdir()
+    (tmp_path / "weights").write_text("old")
+    with moved_into(tmp_path, last="config.json") as directory:
+        (directory / "config.json").write_text("new")
+        (directory / "weights").write_text("new")
+        assert (tmp_path / "weights").read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-5", "config.json", "weights"}
+    assert (tmp_path / "weights").read_text() == "new"
+
+
+def test_a_failure_before_the_move_changes_nothing(tmp_path):
+    (tmp_path / "config.json").write_text("old")
+    with pytest.raises(RuntimeError), moved_into(tmp_path, last="config.json") as directory:
+        (directory / "config.json").write_text("new")
+        raise RuntimeError
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_failure_in_the_middle_of_the_move_leaves_no_finished_directory(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("old")
+    replace = os.replace
+
+    def replace_or_fail(source, target):
+        if Path(target).name == "weights":
+            raise OSError("no more")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_or_fail)
+    with pytest.raises(OSError, match="no more"), moved_into(tmp_path, last="config.json") as directory:
+        for name in ("config.json", "card", "weights"):
+            (directory / name).write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["card"]

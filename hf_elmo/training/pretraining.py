@@ -26,15 +26,7 @@ from ..tokenization_elmo import ElmoCharTokenizer
 from .evaluation import Perplexity
 from .lane_trainer import LaneTrainer, LoopSettings
 from .objectives import LaneObjective, build_objective
-
-try:
-    from .plots import plot_run
-except ImportError:
-
-    def plot_run(*a):
-        raise ImportError("x")
-
-
+from .plots import plot_run
 from .pretraining_arguments import PretrainingArguments
 from .provenance import describe_run, write_json
 from .recipes import RECIPES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -260,9 +261,12 @@ def gather_objects(value: Any, accelerator: Accelerator) -> list[Any]:
 def remove_partial_checkpoints(output_dir: str | os.PathLike) -> None:
     """Remove what a killed run left half written."""
     output_dir = Path(output_dir).resolve()
-    for leftover in output_dir.parent.glob(f".{output_dir.name}.checkpoint-*.partial"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    for leftover in output_dir.glob(".checkpoint-*.removed"):
+    leftovers = itertools.chain(
+        output_dir.parent.glob(f".{output_dir.name}.checkpoint-*.partial"),
+        output_dir.glob(".checkpoint-*.removed"),
+        output_dir.glob(".finished.*.partial"),
+    )
+    for leftover in leftovers:
         shutil.rmtree(leftover, ignore_errors=True)
 
 

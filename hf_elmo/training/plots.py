@@ -1,0 +1,142 @@
+"""The picture of a pre-training run: loss, held-out perplexities and baselines over the words trained on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Colours that stay apart for colour-blind readers and in print (Okabe and Ito 2008).
+_BLACK, _GREY = "#000000", "#999999"
+_ORANGE, _BLUE, _GREEN, _RED, _PURPLE = "#e69f00", "#0072b2", "#009e73", "#d55e00", "#cc79a7"
+# Losses in the history, what a legend calls them, and their colours. The sampled loss lies below the full one of the
+# same window; the mean of all windows' training losses is drawn where there is no such pair.
+_SAMPLED_LOSSES = (
+    ("sampled_loss", "training, sampled softmax: exp(loss), no perplexity", _GREY),
+    ("full_loss", "training, full softmax", _ORANGE),
+)
+_LOSSES = (("loss", "training", _ORANGE),)
+_HELD_OUT = (
+    ("forward", {"color": _BLUE, "linestyle": "--", "marker": ">", "markersize": 9}),
+    ("backward", {"color": _GREEN, "linestyle": "--", "marker": "<", "markersize": 9}),
+    # Small and on top: the three lie close together.
+    ("mean", {"color": _BLACK, "marker": "o", "markersize": 4}),
+)
+
+
+def plot_run(results: dict[str, Any], file: str | os.PathLike) -> None:
+    """Draw a run as a PNG; equal results make equal files where matplotlib is the same.
+
+    The file bears the results' fingerprint, so that a picture of other results can be told.
+
+    Args:
+        results: What the run measured, as in results.json.
+        file: The picture.
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: The results lack what is drawn.
+    """
+    figure = build_figure(results)
+    import matplotlib
+
+    with matplotlib.style.context("default"):
+        figure.savefig(file, format="png", dpi=120, metadata={"Software": None, "Description": fingerprint(results)})
+
+
+def fingerprint(results: dict[str, Any]) -> str:
+    """What a picture of these results bears, whether they come from a run or from its results.json."""
+    content = json.dumps(results, sort_keys=True)
+    return f"results {hashlib.sha256(content.encode('ascii')).hexdigest()}"
+
+
+def build_figure(results: dict[str, Any]) -> Figure:
+    """The figure of a run: perplexities above, learning rate and speed below.
+
+    Args:
+        results: What the run measured, as in results.json.
+    Raises: As `plot_run`.
+    """
+    try:
+        import matplotlib.style
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import EngFormatter
+    except ImportError as error:
+        raise ImportError("the plot of a run needs matplotlib: pip install 'hf_elmo[plots]'.") from error
+    missing = [name for name in ("history", "evaluations") if name not in results]
+    if missing:
+        raise ValueError(
+            f"results lack {' and '.join(missing)}, which the plot of a run draws; take those that "
+            "scripts/run_pretraining.py wrote."
+        )
+    # A user's own style must not change the picture.
+    with matplotlib.style.context("default"):
+        figure = Figure(figsize=(8, 7.5), layout="constrained")
+        perplexity, rate, speed = figure.subplots(3, sharex=True, gridspec_kw={"height_ratios": (5, 1, 1)})
+        _draw_perplexities(perplexity, results)
+        for axes, key, label in ((rate, "learning_rate", "learning rate"), (speed, "words_per_second", "words/s")):
+            _draw(axes, results["history"], key, color=_PURPLE)
+            axes.set_ylabel(label)
+            # From zero, with room above a line that hardly changes.
+            axes.update_datalim([(0, 0)])
+            axes.set_ylim(bottom=0)
+        speed.xaxis.set_major_formatter(EngFormatter())
+        speed.set_xlabel("words trained on")
+        for axes in (perplexity, rate, speed):
+            axes.grid(True, which="major", alpha=0.3)
+            for words in _words_at(results.get("resumed_from_steps", ()), results["history"]):
+                axes.axvline(words, color=_GREY, linestyle=":", label="resumed")
+        _draw_legend(perplexity)
+    return figure
+
+
+def _draw_perplexities(axes: Axes, results: dict[str, Any]) -> None:
+    from matplotlib.ticker import LogLocator
+
+    history, evaluations = results["history"], results["evaluations"]
+    axes.set_yscale("log")
+    axes.set_ylabel("perplexity")
+    is_sampled = any("sampled_loss" in entry for entry in history)
+    for key, label, colour in _SAMPLED_LOSSES if is_sampled else _LOSSES:
+        _draw(axes, history, key, np.exp, color=colour, label=label)
+    for key, style in _HELD_OUT:
+        _draw(axes, evaluations, key, **style, label=f"held-out, {key}")
+    cold = results.get("perplexity_cold")
+    if cold:
+        label = "held-out, mean, each sentence alone"
+        axes.plot(results["words_trained"], cold["mean"], color=_BLACK, linestyle="", marker="x", label=label)
+    for name, style in (("bigram", "-."), ("unigram", ":")) if results.get("baselines") else ():
+        axes.axhline(results["baselines"][name], color=_RED, linestyle=style, label=f"{name} baseline")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+
+
+def _draw(
+    axes: Axes, entries: Sequence[dict[str, float]], key: str, change: Callable = np.asarray, **style: Any
+) -> None:
+    """A line through those entries that have the figure; figures without end leave a gap."""
+    points = [(entry["words"], entry[key]) for entry in entries if key in entry]
+    if points:
+        words, figures = np.array(points, dtype=float).T
+        with np.errstate(over="ignore"):
+            axes.plot(words, change(figures), **style)
+
+
+def _words_at(steps: Sequence[int], history: Sequence[dict[str, float]]) -> list[float]:
+    """The words that were trained on when these steps had been made."""
+    known = [(0, 0), *((entry["step"], entry["words"]) for entry in history)]
+    return list(np.interp(steps, *zip(*known, strict=True)))
+
+
+def _draw_legend(axes: Axes) -> None:
+    # One entry a label, however often it was drawn.
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    axes.legend(once.values(), once.keys(), fontsize="small", loc="upper right")
