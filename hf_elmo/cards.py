@@ -18,6 +18,8 @@ from huggingface_hub import EvalResult, ModelCardData
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 
+from .checkpoint_files import written_aside
+
 CARD_FILE = "README.md"
 CONFIG_FILE = "config.json"
 FACTS_FILE = "facts.yaml"
@@ -421,18 +423,22 @@ def write_recipe(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name:
         recipe: The folder, `model_cards/NAME` for example; made if it is not there. Its facts.yaml stays; one of the
             checkpoint is taken where it has none.
         name: The name of the checkpoint in the card.
-    Raises: FileNotFoundError where the checkpoint has no config or results; ValueError as `read_facts`.
+    Raises: FileNotFoundError where the checkpoint has no config or results; ValueError as `read_facts`, or where both
+        are one folder. The folder is as it was then.
     """
     checkpoint, recipe = Path(checkpoint), Path(recipe)
+    if checkpoint.resolve() == recipe.resolve():
+        raise ValueError(f"checkpoint and recipe are both {str(recipe)!r}; name a folder of its own for the recipe.")
     for file in (CONFIG_FILE, RESULTS_FILE):
         _read_json(checkpoint, file)
-    recipe.mkdir(parents=True, exist_ok=True)
-    # The plot of an earlier run must not stand beside the figures of this one.
-    (recipe / PLOT_FILE).unlink(missing_ok=True)
-    for file in (CONFIG_FILE, RESULTS_FILE, PLOT_FILE, FACTS_FILE):
-        if (checkpoint / file).is_file() and not (file == FACTS_FILE and (recipe / file).exists()):
-            shutil.copyfile(checkpoint / file, recipe / file)
-    write_recipe_card(recipe, name)
+    with written_aside(recipe, overwrite=True) as aside:
+        if recipe.is_dir():
+            # The plot of an earlier run must not stand beside the figures of this one.
+            shutil.copytree(recipe, aside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(PLOT_FILE))
+        for file in (CONFIG_FILE, RESULTS_FILE, PLOT_FILE, FACTS_FILE):
+            if (checkpoint / file).is_file() and not (file == FACTS_FILE and (aside / file).exists()):
+                shutil.copyfile(checkpoint / file, aside / file)
+        write_recipe_card(aside, name)
 
 
 def write_recipe_card(recipe: str | os.PathLike, name: str | None = None) -> None:

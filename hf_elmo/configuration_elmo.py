@@ -236,8 +236,8 @@ class ElmoConfig(PreTrainedConfig):
                 _require_at_least(name, value, 1)
         if self.token_inputs == "characters" and not self.train_word_vectors:
             raise ValueError(
-                "train_word_vectors is False but token_inputs is 'characters', which has no word vectors to keep as they "
-                "are; leave it out, or set token_inputs='words' or 'both'."
+                "train_word_vectors is False but token_inputs is 'characters', which has no word vectors to keep as "
+                "they are; leave it out, or set token_inputs='words' or 'both'."
             )
 
     def validate_bilm(self) -> None:

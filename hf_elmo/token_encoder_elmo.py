@@ -107,7 +107,9 @@ class ElmoTokenEncoder(nn.Module):
             if vectors is not None:
                 return vectors
         distinct, places = torch.unique(rows, dim=0, return_inverse=True)
-        return self(distinct)[places]
+        # Looked up as embeddings: the gradients of an indexed tensor are added up in the order in which threads come
+        # by, and no two runs would have the same weights.
+        return F.embedding(places, self(distinct))
 
     def _encode_characters(self, rows: Tensor) -> Tensor:
         """The features of each word's characters, (N, F)."""

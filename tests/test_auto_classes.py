@@ -39,6 +39,7 @@ CODE_FILES = {
     "recurrence_elmo.py",
     "token_encoder_elmo.py",
     "tokenization_elmo.py",
+    "word_table_elmo.py",
 }
 
 
@@ -356,6 +357,60 @@ def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path)
     )
     wanted = [[e["entity_group"], e["start"], e["end"], e["word"]] for e in tagger(SENTENCES[0])]
     assert wanted and answer["entities"] == wanted
+
+
+TABLE_SCRIPT = """
+import json, sys
+from importlib.abc import MetaPathFinder
+
+class Blocker(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "hf_elmo":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+import numpy as np
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+directory, sentences, out = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
+tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
+model = AutoModel.from_pretrained(directory, trust_remote_code=True).eval()
+table = model.token_encoder.word_table
+with torch.no_grad():
+    vectors = model(**tokenizer(sentences, padding=True, return_tensors="pt")).last_hidden_state
+weight = table.weight.detach().numpy()
+np.savez(f"{out}/numbers.npz", vectors=vectors.numpy(), hashes=table.hashes.numpy(), weight=weight)
+model.save_pretrained(f"{out}/again")
+assert "hf_elmo" not in sys.modules
+print(json.dumps({"module": type(table).__module__}))
+"""
+
+
+def test_a_word_table_travels_with_a_checkpoint_that_works_without_the_package(tmp_path):
+    words = ["cat", "mat", "<S>", "</S>", "Ünïcode"]
+    tokenizer = ElmoCharTokenizer()
+    config = make_tiny_config(token_inputs="both", word_table_size=len(words), word_vector_size=5, word_vocab_size=9)
+    model = ElmoForPreTraining(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    table = model.elmo.token_encoder.word_table
+    table.fill(torch.from_numpy(tokenizer.encode_words(words)))
+    saved = tmp_path / "saved"
+    model.save_pretrained(saved)
+    tokenizer.save_pretrained(saved)
+    assert {path.name for path in saved.glob("*.py")} == CODE_FILES
+    answer = run_fresh(TABLE_SCRIPT, saved, json.dumps(SENTENCES), tmp_path, home=tmp_path)
+    assert answer["module"].startswith("transformers_modules.") and answer["module"].endswith(".word_table_elmo")
+    numbers = np.load(tmp_path / "numbers.npz")
+    assert np.array_equal(numbers["hashes"], table.hashes.numpy())
+    assert np.array_equal(numbers["weight"], table.weight.detach().numpy())
+    wanted = outputs_of(model.elmo, tokenizer)["last_hidden_state"]
+    assert_same(numbers["vectors"], wanted)
+    again = AutoModel.from_pretrained(tmp_path / "again")
+    assert type(again) is ElmoModel
+    assert_same(outputs_of(again, tokenizer)["last_hidden_state"], wanted)
 
 
 BESIDE_SCRIPT = """

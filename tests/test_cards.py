@@ -317,6 +317,20 @@ def test_a_recipe_is_left_alone_where_the_checkpoint_has_no_results(tmp_path):
     assert {path: path.read_bytes() for path in recipe.iterdir()} == before
 
 
+def test_facts_that_cannot_be_rendered_leave_the_recipe_as_it_was(tmp_path):
+    recipe = write_folder(tmp_path / "recipe")
+    write_recipe_card(recipe)
+    (recipe / "run.png").touch()
+    (recipe / "facts.yaml").write_text("nonsense: 3\n")
+    before = {path.name: path.read_bytes() for path in recipe.iterdir()}
+    with pytest.raises(ValueError, match="nonsense"):
+        write_recipe(write_folder(tmp_path / "checkpoint"), recipe, "elmo-x")
+    assert {path.name: path.read_bytes() for path in recipe.iterdir()} == before
+    with pytest.raises(ValueError, match="name a folder of its own"):
+        write_recipe(recipe, recipe, "elmo-x")
+    assert {path.name: path.read_bytes() for path in recipe.iterdir()} == before
+
+
 def test_recipes_are_found_by_their_files(tmp_path):
     for name in ("b", "a"):
         write_folder(tmp_path / name, facts=None)

@@ -86,6 +86,10 @@ def test_hidden_size_is_both_directions_side_by_side(size):
         ("filters", {1: 32}),
         ("filter_activation", "gelu"),
         ("num_highway_layers", True),
+        ("token_inputs", "word"),
+        ("word_table_size", 5.0),
+        ("word_vector_size", "300"),
+        ("train_word_vectors", 1),
         ("projection_size", "512"),
         ("cell_size", 4096.5),
         ("num_hidden_layers", [2]),
@@ -189,6 +193,50 @@ def test_the_fields_of_an_adaptive_softmax_are_kept(tmp_path):
     config.save_pretrained(tmp_path)
     loaded = ElmoConfig.from_pretrained(tmp_path)
     assert loaded.to_dict() == config.to_dict() and loaded.adaptive_softmax_cutoffs == [4, 9]
+
+
+WORDS = {"token_inputs": "words", "word_table_size": 10, "word_vector_size": 4}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({**WORDS, "word_table_size": None}, "word_table_size is None but token_inputs is 'words'.*integers >= 1"),
+        (
+            {**WORDS, "token_inputs": "both", "word_vector_size": None},
+            "word_vector_size is None but token_inputs is 'both'",
+        ),
+        ({**WORDS, "word_table_size": 0}, "word_table_size is 0; it must be an integer >= 1"),
+        ({**WORDS, "word_vector_size": -1}, "word_vector_size is -1; it must be an integer >= 1"),
+        (
+            {**WORDS, "token_inputs": "characters"},
+            "word_table_size is 10 but token_inputs is 'characters'.*leave it out",
+        ),
+        ({"word_vector_size": 4}, "word_vector_size is 4 but token_inputs is 'characters'"),
+        ({"train_word_vectors": False}, "train_word_vectors is False but token_inputs is 'characters'"),
+    ],
+)
+def test_a_word_table_is_there_where_words_are_looked_up(fields, message):
+    with pytest.raises(StrictDataclassError, match=message):
+        ElmoConfig(**fields)
+
+
+@pytest.mark.parametrize("token_inputs", ["words", "both"])
+def test_the_fields_of_a_word_table_are_kept(token_inputs, tmp_path):
+    config = make_tiny_config(**{**WORDS, "token_inputs": token_inputs}, train_word_vectors=False)
+    config.save_pretrained(tmp_path)
+    loaded = ElmoConfig.from_pretrained(tmp_path)
+    assert loaded.to_dict() == config.to_dict()
+    assert (loaded.token_inputs, loaded.word_table_size, loaded.train_word_vectors) == (token_inputs, 10, False)
+
+
+def test_a_config_from_before_there_were_word_tables_reads_characters(tmp_path):
+    make_tiny_config().save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    stored = json.loads(path.read_text())
+    fields = {"token_inputs", "word_table_size", "word_vector_size", "train_word_vectors"}
+    path.write_text(json.dumps({name: value for name, value in stored.items() if name not in fields}))
+    assert ElmoConfig.from_pretrained(tmp_path).to_dict() == make_tiny_config().to_dict()
 
 
 def test_a_model_checks_a_config_that_was_changed_after_it_was_built():

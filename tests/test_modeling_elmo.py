@@ -10,7 +10,15 @@ import torch
 from conftest import make_tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tolerances import BFLOAT16, FLOAT16, FRESH_LOSS, LOSS_FLOAT32, REORDERED_FLOAT32, REORDERED_FLOAT64
+from tolerances import (
+    BFLOAT16,
+    FLOAT16,
+    FRESH_LOSS,
+    INITIALISATION_SPREAD,
+    LOSS_FLOAT32,
+    REORDERED_FLOAT32,
+    REORDERED_FLOAT64,
+)
 from torch import nn
 
 from hf_elmo import (
@@ -606,6 +614,47 @@ def test_a_checkpoint_from_before_there_was_a_choice_of_softmaxes_loads(tmp_path
         loaded, report = cls.from_pretrained(tmp_path, output_loading_info=True)
         assert not report["missing_keys"] and not report["unexpected_keys"]
         assert (loaded.config.softmax_type, loaded.config.share_word_softmax) == ("full", True)
+
+
+INPUTS = {
+    token_inputs: {"token_inputs": token_inputs, "word_table_size": 3, "word_vector_size": 5}
+    for token_inputs in ("words", "both")
+}
+
+
+@pytest.mark.parametrize("fields", INPUTS.values(), ids=INPUTS)
+def test_a_frozen_bilm_keeps_its_word_table_too(fields):
+    model = make_model(ElmoForTokenClassification, **fields)
+    assert is_frozen(model)
+    model.freeze_bilm(False)
+    assert not is_frozen(model) and model.elmo.token_encoder.word_table.weight.requires_grad
+
+
+@pytest.mark.parametrize("fields", INPUTS.values(), ids=INPUTS)
+def test_every_parameter_before_the_softmax_is_trained_with_a_word_table(fields):
+    model = make_model(ElmoForPreTraining, word_vocab_size=7, **fields)
+    ids, labels = random_rows(2, 4), torch.randint(0, 7, (2, 4))
+    model.elmo.token_encoder.word_table.fill(random_rows(40).unique(dim=0)[:3])
+    model(ids, labels=labels).loss.backward()
+    without = {name for name, parameter in model.named_parameters() if parameter.grad is None}
+    assert without == {"elmo.mixes.0.weight", "elmo.mixes.0.scale"}
+    assert model.elmo.token_encoder.word_table.weight.grad.any()
+
+
+def test_the_input_embedding_is_that_of_the_characters_where_there_are_any():
+    characters, words, both = (make_model(**fields) for fields in ({}, INPUTS["words"], INPUTS["both"]))
+    for model, name in ((characters, "character_embedding"), (both, "character_embedding"), (words, "word_table")):
+        assert model.get_input_embeddings() is getattr(model.token_encoder, name)
+        other = nn.Embedding(3, 4)
+        model.set_input_embeddings(other)
+        assert model.get_input_embeddings() is getattr(model.token_encoder, name) is other
+
+
+def test_a_fresh_word_table_has_vectors_of_the_size_of_the_characters():
+    model = ElmoModel(make_tiny_config(token_inputs="words", word_table_size=2000, word_vector_size=5))
+    weight = model.token_encoder.word_table.weight
+    assert weight.abs().max() <= 1
+    assert weight.std().item() == pytest.approx(1 / math.sqrt(3), rel=INITIALISATION_SPREAD)
 
 
 def test_directions_share_a_softmax_or_have_one_each():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import lzma
 import os
 import zlib
@@ -208,7 +209,8 @@ def set_token_inputs(
         )
     words = [word for word in vocabulary.words if word != UNK_TOKEN]
     if word_vectors is None:
-        size = word_vector_size or config.word_vector_size or config.projection_size
+        sizes = (word_vector_size, config.word_vector_size, config.projection_size)
+        size = next(size for size in sizes if size is not None)
         table = build_word_table(tokenizer, words)
         report(f"word table: {len(table.rows):,} words of the vocabulary, vectors of size {size} to be learned")
     else:
@@ -266,7 +268,8 @@ def _read_lines(file: str | os.PathLike) -> Iterator[tuple[int, bytes]]:
     try:
         with fsspec.open(os.fspath(file), "rb", compression="infer") as stream:
             for number, line in enumerate(stream, start=1):
-                yield number, line
+                # Not a part of the first word, nor of the header's count.
+                yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
     except FileNotFoundError:
         raise FileNotFoundError(f"word_vectors {str(file)!r} does not exist; check the path.") from None
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
