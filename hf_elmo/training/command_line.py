@@ -10,13 +10,14 @@ from typing import Any
 
 import datasets
 from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from transformers import HfArgumentParser
 from transformers.utils import logging
 
 from ..sharing import check_command_line
 
 # What bad arguments and bad files raise; anything else is a bug and keeps its traceback.
-USER_ERRORS = (ValueError, OSError, ImportError, FloatingPointError, StrictDataclassError)
+USER_ERRORS = (ValueError, OSError, ImportError, FloatingPointError, StrictDataclassError, SafetensorError)
 SHOW_TRACEBACK = "HF_ELMO_TRACEBACK"
 
 

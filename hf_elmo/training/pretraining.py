@@ -78,6 +78,9 @@ def run_pretraining(
     settings = _loop_settings(arguments, facts, accelerator.num_processes)
     set_seed(arguments.seed)
     model = start.build_model(arguments, words, counts, facts, report)
+    # The softmax is trained from the start; each layer and the token encoder below it join later.
+    if settings.unfreeze_steps * (model.config.num_hidden_layers + 1) >= settings.max_steps:
+        report(f"--unfreeze_steps {settings.unfreeze_steps}: not all layers join in {settings.max_steps} steps")
     report(f"model: {model.num_parameters():,} parameters")
     fingerprint = _fingerprint(arguments, settings, model, start.tokenizer, words, corpora, accelerator)
     if checkpoint is not None:

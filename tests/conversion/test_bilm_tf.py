@@ -15,7 +15,7 @@ import torch
 from conftest import make_tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
 from hf_elmo.conversion import bilm_tf
@@ -29,6 +29,8 @@ from hf_elmo.conversion.bilm_tf import (
     save_bilm_tf,
 )
 from hf_elmo.conversion.bilm_tf_keys import WEIGHT_RULES, expand_weight_rules
+from hf_elmo.data.vocabulary import WordVocabulary
+from hf_elmo.scoring import score_sentences
 
 h5py = pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
 
@@ -675,6 +677,11 @@ def fill_padding_row(model):
     [
         ({"forget_bias": 0.0}, None, r"forget_bias is 0.0; bilm-tf always adds 1.0"),
         ({"vocab_size": 300}, None, r"vocab_size is 300; bilm-tf's byte scheme has 262"),
+        (
+            {"token_inputs": "both", "word_table_size": 7, "word_vector_size": 3},
+            None,
+            r"token_inputs is 'both'; bilm-tf's files for inference hold models that read characters alone",
+        ),
         ({}, widen, r"has the dtype torch.float64; bilm-tf's files hold float32"),
         ({}, fill_padding_row, r"row 0 of token_encoder.character_embedding.weight.*is not zero"),
     ],
@@ -780,6 +787,221 @@ def test_a_directory_without_a_whole_model_is_refused(tmp_path, name):
         export_bilm_tf(tmp_path / "model", tmp_path / "out" / "options.json", tmp_path / "out" / "weights.hdf5")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+# The word softmax
+
+WORDS = ["<S>", "</S>", "<UNK>", "the", "cat", "sat", "naïve", "語"]
+
+
+def write_softmax(folder, words=WORDS, arrays=None, seed=0):
+    """The two files of a softmax over words; without arrays, of plain numbers."""
+    rng = np.random.default_rng(seed)
+    if arrays is None:
+        arrays = {
+            "softmax/W": rng.uniform(-1, 1, (len(words), 6)).astype("f4"),
+            "softmax/b": rng.uniform(-1, 1, len(words)).astype("f4"),
+        }
+    with h5py.File(folder / "softmax.hdf5", "w") as file:
+        for key, array in arrays.items():
+            file.create_dataset(key, data=array)
+    (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    return arrays
+
+
+def convert_with_softmax(folder, output="elmo", **files):
+    named = {"softmax_file": folder / "softmax.hdf5", "vocab_file": folder / "vocab.txt", **files}
+    return convert_bilm_tf(folder / "options.json", folder / "weights.hdf5", folder / output, **named)
+
+
+def export_with_softmax(model_dir, folder, **changes):
+    files = {name: folder / name for name in ("options_file", "weight_file", "softmax_file", "vocab_file")}
+    export_bilm_tf(model_dir, **{**files, **changes})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_word_softmax_comes_back_bit_by_bit(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    write_checkpoint(tmp_path, make_options(), seed=seed)
+    write_softmax(tmp_path, arrays={"softmax/W": any_bits((8, 6), rng), "softmax/b": any_bits(8, rng)})
+    written = convert_with_softmax(tmp_path)
+    assert isinstance(written, ElmoForPreTraining) and not written.training
+    export_with_softmax(tmp_path / "elmo", tmp_path / "back")
+    assert sorted(path.name for path in (tmp_path / "back").iterdir()) == [
+        "options_file",
+        "softmax_file",
+        "vocab_file",
+        "weight_file",
+    ]
+    assert read_datasets(tmp_path / "back" / "softmax_file") == read_datasets(tmp_path / "softmax.hdf5")
+    assert read_datasets(tmp_path / "back" / "weight_file") == read_datasets(tmp_path / "weights.hdf5")
+    assert (tmp_path / "back" / "vocab_file").read_bytes() == (tmp_path / "vocab.txt").read_bytes()
+
+
+def test_a_directory_with_a_softmax_is_whole_for_both_auto_classes(tmp_path):
+    write_checkpoint(tmp_path, make_options())
+    arrays = write_softmax(tmp_path)
+    convert_with_softmax(tmp_path)
+    convert_bilm_tf(tmp_path / "options.json", tmp_path / "weights.hdf5", tmp_path / "plain")
+    assert WordVocabulary.load(tmp_path / "elmo").words == WORDS
+    model, loading = AutoModelForPreTraining.from_pretrained(tmp_path / "elmo", output_loading_info=True)
+    assert isinstance(model, ElmoForPreTraining) and not any(loading.values())
+    assert torch.equal(model.word_softmax.weight, torch.from_numpy(arrays["softmax/W"]))
+    assert torch.equal(model.word_softmax.bias, torch.from_numpy(arrays["softmax/b"]))
+    base, loading = AutoModel.from_pretrained(tmp_path / "elmo", output_loading_info=True)
+    assert isinstance(base, ElmoModel) and not any(loading.values())
+    plain = AutoModel.from_pretrained(tmp_path / "plain")
+    assert {name: tensor.tolist() for name, tensor in base.state_dict().items()} == {
+        name: tensor.tolist() for name, tensor in plain.state_dict().items()
+    }
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        WORDS,
+        # The order of the released models' file, and the line that closes it.
+        ["</S>", "<S>", "<UNK>", *WORDS[3:], "!!!MAXTERMID"],
+        [*WORDS[3:], "<UNK>", "<S>", "</S>"],
+    ],
+    ids=["usual", "released", "last"],
+)
+def test_words_have_the_probabilities_of_bilm_tf_wherever_the_special_ones_stand(tmp_path, words):
+    options, rows = make_options(), [word for word in words if word != "!!!MAXTERMID"]
+    arrays = write_checkpoint(tmp_path, options)
+    weights = write_softmax(tmp_path, rows)
+    (tmp_path / "vocab.txt").write_text("\r\n".join(words), encoding="utf-8")
+    model = convert_with_softmax(tmp_path).double()
+    vocabulary, sentence = WordVocabulary.load(tmp_path / "elmo"), ["the", "naïve", "語", "zebra", "sat"]
+    (scores,) = score_sentences(model, ElmoCharTokenizer(), vocabulary, [sentence])
+    inputs = ElmoCharTokenizer()(sentence, is_split_into_words=True, return_tensors="np")["input_ids"]
+    top = run_bilm_tf(arrays, options, inputs[0])[-1]
+    logits = [half @ weights["softmax/W"].T.astype(float) + weights["softmax/b"] for half in np.split(top, 2, axis=1)]
+    forward, backward = (scores - np.log(np.exp(scores).sum(1, keepdims=True)) for scores in logits)
+    targets = [rows.index(word if word in rows else "<UNK>") for word in ["<S>", *sentence, "</S>"]]
+    places = np.arange(len(sentence))
+    for found, wanted in (
+        ([*scores.forward, scores.forward_end], [*forward[places, targets[1:-1]], forward[-2, targets[-1]]]),
+        ([scores.backward_end, *scores.backward], [backward[1, targets[0]], *backward[places + 2, targets[1:-1]]]),
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerances.REORDERED_FLOAT32)
+
+
+def test_one_hdf5_may_hold_the_softmax_beside_the_rest(tmp_path):
+    arrays = write_checkpoint(tmp_path, make_options())
+    softmax = write_softmax(tmp_path)
+    write_checkpoint(tmp_path, make_options(), {**arrays, **softmax})
+    together = convert_with_softmax(tmp_path, softmax_file=tmp_path / "weights.hdf5")
+    assert torch.equal(together.word_softmax.weight, torch.from_numpy(softmax["softmax/W"]))
+    assert isinstance(load_bilm_tf(tmp_path / "options.json", tmp_path / "weights.hdf5"), ElmoModel)
+
+
+def set_words(text):
+    return lambda folder: (folder / "vocab.txt").write_bytes(text)
+
+
+def set_softmax(key, array):
+    def change(folder):
+        with h5py.File(folder / "softmax.hdf5", "r+") as file:
+            if key in file:
+                del file[key]
+            if array is not None:
+                file.create_dataset(key, data=array)
+
+    return change
+
+
+def truncate_softmax(folder):
+    content = (folder / "softmax.hdf5").read_bytes()
+    (folder / "softmax.hdf5").write_bytes(content[: len(content) // 2])
+
+
+BAD_SOFTMAXES = {
+    "a word too few": (
+        set_words("\n".join(WORDS[:-1]).encode()),
+        r"softmax.hdf5': the key 'softmax/W' has the shape \(8, 6\), wanted \(7, 6\): 7 words in vocab_file '.*vocab",
+    ),
+    "another model's": (
+        set_softmax("softmax/W", np.zeros((8, 5), "f4")),
+        r"'softmax/W' has the shape \(8, 5\), wanted \(8, 6\): .*a projection of 6 \(lstm.projection_dim",
+    ),
+    "transposed": (set_softmax("softmax/W", np.zeros((6, 8), "f4")), r"has the shape \(6, 8\), wanted \(8, 6\)"),
+    "short bias": (set_softmax("softmax/b", np.zeros(7, "f4")), r"'softmax/b' has the shape \(7,\), wanted \(8,\)"),
+    "no bias": (
+        set_softmax("softmax/b", None),
+        r"softmax.hdf5' lacks the key 'softmax/b', wanted with the shape \(8,\)\. bilm-tf's dump_weights leaves",
+    ),
+    "float64": (set_softmax("softmax/b", np.zeros(8)), r"softmax.hdf5': the key 'softmax/b' has the dtype float64"),
+    "not a number": (set_softmax("softmax/b", np.full(8, np.nan, "f4")), r"'softmax/b' holds 8 values that are inf"),
+    "truncated": (truncate_softmax, r"softmax_file '.*softmax.hdf5' is not a readable hdf5 file"),
+    "no softmax file": (lambda folder: (folder / "softmax.hdf5").unlink(), r"softmax_file '.*' is not there"),
+    "no words": (lambda folder: (folder / "vocab.txt").unlink(), r"vocab_file '.*' is not there; name an existing"),
+    "no <UNK>": (
+        set_words("\n".join(word for word in WORDS if word != "<UNK>").encode()),
+        r"vocab.txt' has no line '<UNK>' among its 7 words",
+    ),
+    "a word twice": (set_words("\n".join([*WORDS, "cat"]).encode()), r"vocab.txt'.*holds 'cat' twice"),
+    "Latin-1": (set_words("\n".join(WORDS[:-1]).encode("latin-1")), r"vocab.txt' is not UTF-8: see line 7"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SOFTMAXES)
+def test_a_wrong_softmax_is_named_and_leaves_nothing_behind(tmp_path, name):
+    spoil, message = BAD_SOFTMAXES[name]
+    write_checkpoint(tmp_path, make_options())
+    write_softmax(tmp_path)
+    spoil(tmp_path)
+    before = listing(tmp_path)
+    with pytest.raises((ConversionError, FileNotFoundError), match=message) as caught:
+        convert_with_softmax(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert listing(tmp_path) == before
+
+
+def test_the_files_of_a_softmax_go_together_and_are_never_replaced(tmp_path):
+    write_checkpoint(tmp_path, make_options())
+    write_softmax(tmp_path)
+    with pytest.raises(ConversionError, match=r"softmax_file is '.*', but vocab_file is left out"):
+        convert_with_softmax(tmp_path, vocab_file=None)
+    with pytest.raises(ConversionError, match=r"vocab_file is '.*', but softmax_file is left out"):
+        export_with_softmax(tmp_path, tmp_path / "back", softmax_file=None)
+    (tmp_path / "elmo").mkdir()
+    shutil.copy(tmp_path / "vocab.txt", tmp_path / "elmo")
+    with pytest.raises(ConversionError, match=r"output_dir .* holds vocab_file"):
+        convert_with_softmax(tmp_path, vocab_file=tmp_path / "elmo" / "vocab.txt")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words", "message"),
+    [
+        ({"share_word_softmax": False}, WORDS, r"share_word_softmax is False; bilm-tf's files hold one full softmax"),
+        (
+            {"softmax_type": "adaptive", "adaptive_softmax_cutoffs": [4]},
+            WORDS,
+            r"softmax_type is 'adaptive' and share_word_softmax is True; bilm-tf's files hold one full softmax",
+        ),
+        ({}, WORDS[:-1], r"vocabulary is of 7 words, wanted the 8 words of the model's softmax"),
+        ({}, None, r"holds no usable word_vocabulary.txt"),
+    ],
+)
+def test_a_softmax_that_the_format_cannot_hold_is_refused(tmp_path, fields, words, message):
+    ElmoForPreTraining(make_tiny_config(word_vocab_size=8, **fields)).save_pretrained(tmp_path / "model")
+    if words is not None:
+        WordVocabulary(words).save(tmp_path / "model")
+    with pytest.raises(ConversionError, match=message):
+        export_with_softmax(tmp_path / "model", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize("word_vocab_size", [None, 8])
+def test_a_checkpoint_without_a_softmax_has_none_to_export(tmp_path, word_vocab_size):
+    ElmoModel(make_tiny_config(word_vocab_size=word_vocab_size)).save_pretrained(tmp_path / "model")
+    WordVocabulary(WORDS).save(tmp_path / "model")
+    with pytest.raises(ConversionError, match=r"word_vocab_size is None|lacks the weights 'word_softmax.bias'"):
+        export_with_softmax(tmp_path / "model", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+    with pytest.raises(ConversionError, match=r"softmax_file and vocab_file are both .*give the two files"):
+        export_with_softmax(tmp_path / "model", tmp_path / "back", vocab_file=tmp_path / "back" / "softmax_file")
 
 
 def test_the_released_sizes_have_the_keys_of_the_released_files():

@@ -125,6 +125,7 @@ def test_going_on_with_new_words_layer_by_layer(arguments, tmp_path):
         )
     )
     assert any("4 of 5 words keep their rows" in line and "1 are new" in line for line in lines)
+    assert any("not all layers join in 6 steps" in line for line in lines)
     old, new = (AutoModelForPreTraining.from_pretrained(tmp_path / name) for name in ("out", "second"))
     assert new.config.dropout == 0.3 and new.config.word_vocab_size == 5
     # Only the softmax was ever trained.

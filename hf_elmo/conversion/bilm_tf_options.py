@@ -1,0 +1,155 @@
+"""The options.json of a bilm-tf checkpoint to a config and back."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+from huggingface_hub.errors import StrictDataclassError
+
+from ..configuration_elmo import ElmoConfig
+from .bilm_tf_keys import (
+    CHARACTERS_OPTION,
+    FORGET_BIAS,
+    INFERENCE_CHARACTERS,
+    OPTION_RULES,
+    REQUIRED,
+    TRAINING_CHARACTERS,
+    OptionRule,
+)
+from .checked_files import ConversionError, existing_file, one_line
+
+# What `_find_option` gives for an option that is not there; null is a value.
+_ABSENT = object()
+
+
+def _is_integer(value: Any, smallest: int, largest: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and smallest <= value <= largest
+
+
+def _is_clip(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _is_filters(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) > 0
+        and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
+        and all(_is_integer(number, 1, 1_000_000) for pair in value for number in pair)
+    )
+
+
+# What an option must be, in words and as a test. The upper bounds keep a slip of the pen from eating all memory.
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "flag": ("true or false", lambda value: isinstance(value, bool)),
+    "size": ("an integer from 1 to 1000000", lambda value: _is_integer(value, 1, 1_000_000)),
+    "row": ("an integer from 3 to 1000000", lambda value: _is_integer(value, 3, 1_000_000)),
+    "layers": ("an integer from 1 to 1000", lambda value: _is_integer(value, 1, 1000)),
+    "optional layers": ("an integer from 0 to 1000", lambda value: _is_integer(value, 0, 1000)),
+    "clip": ("a number > 0, or null for no clipping", _is_clip),
+    "activation": ('"relu" or "tanh"', lambda value: value in ("relu", "tanh")),
+    "filters": ("a list of [width, count] pairs of integers >= 1", _is_filters),
+}
+
+
+def read_config(options_file: str | os.PathLike) -> ElmoConfig:
+    """Turn bilm-tf's options.json into a config.
+
+    Settings of the training run (batch size, learning rate and so on) say nothing about the weights and are left out.
+
+    Raises: ConversionError naming the option, its value and the value wanted; FileNotFoundError.
+    """
+    where = f"options_file {str(options_file)!r}"
+    options = _read_json(options_file)
+    if "char_cnn" not in options:
+        raise ConversionError(
+            f"{where} lacks the key 'char_cnn': a model with word embeddings in place of characters, or not an ELMo "
+            "model. Only character models can be converted; use the options.json published with such a one."
+        )
+    if options.get("bidirectional") is False:
+        raise ConversionError(
+            f"{where}: 'bidirectional' is false, but ElmoModel has both directions. Convert a bidirectional model."
+        )
+    _check_characters(where, _find_option(where, options, CHARACTERS_OPTION))
+    fields = {rule.field: _read_option(where, options, rule) for rule in OPTION_RULES}
+    try:
+        return ElmoConfig(vocab_size=INFERENCE_CHARACTERS, forget_bias=FORGET_BIAS, **fields)
+    except (ValueError, StrictDataclassError) as error:
+        names = ", ".join(f"{rule.field} is {rule.path}" for rule in OPTION_RULES)
+        raise ConversionError(f"{where} describes no valid model: {one_line(error)} (There, {names}.)") from error
+
+
+def options_from_config(config: ElmoConfig) -> dict[str, Any]:
+    """The options.json of a config, in the form for inference; undoes `read_config`."""
+    options: dict[str, Any] = {"lstm": {}, "char_cnn": {}}
+    values = {rule.path: getattr(config, rule.field) for rule in OPTION_RULES}
+    for path, value in {**values, CHARACTERS_OPTION: config.vocab_size}.items():
+        *sections, name = path.split(".")
+        section = options
+        for level in sections:
+            section = section.setdefault(level, {})
+        section[name] = value
+    return options
+
+
+def _read_json(options_file: str | os.PathLike) -> dict[str, Any]:
+    where = f"options_file {str(options_file)!r}"
+    try:
+        options = json.loads(existing_file("options_file", options_file).read_bytes())
+    except ValueError as error:
+        raise ConversionError(
+            f"{where} is not JSON ({one_line(error)}); name the options.json published with the weights."
+        ) from error
+    if not isinstance(options, dict):
+        raise ConversionError(
+            f"{where} holds a {type(options).__name__}, wanted an object with the keys 'lstm' and 'char_cnn'; name the "
+            "options.json published with the weights."
+        )
+    return options
+
+
+def _find_option(where: str, options: dict[str, Any], path: str) -> Any:
+    """The value at a dotted path, or `_ABSENT`."""
+    value: Any = options
+    names = path.split(".")
+    for depth, name in enumerate(names):
+        if not isinstance(value, dict):
+            raise ConversionError(
+                f"{where}: {'.'.join(names[:depth])!r} is {value!r}; wanted an object with the key {name!r}. Correct "
+                "it, or use the options.json published with the weights."
+            )
+        if name not in value:
+            return _ABSENT
+        value = value[name]
+    return value
+
+
+def _read_option(where: str, options: dict[str, Any], rule: OptionRule) -> Any:
+    value = _find_option(where, options, rule.path)
+    if rule.default is not REQUIRED and (value is _ABSENT or value is None):
+        return rule.default
+    wanted, is_valid = _KINDS[rule.kind]
+    if value is _ABSENT:
+        raise ConversionError(
+            f"{where} lacks the key {rule.path!r}; wanted {wanted}. Add it, or use the options.json published with the "
+            "weights."
+        )
+    if not is_valid(value):
+        raise ConversionError(
+            f"{where}: {rule.path!r} is {value!r}; wanted {wanted}. Correct it, or use the options.json published with "
+            "the weights."
+        )
+    return value
+
+
+def _check_characters(where: str, value: Any) -> None:
+    if not _is_integer(value, TRAINING_CHARACTERS, INFERENCE_CHARACTERS):
+        found = f"lacks the key {CHARACTERS_OPTION!r}" if value is _ABSENT else f"has {CHARACTERS_OPTION!r} {value!r}"
+        raise ConversionError(
+            f"{where} {found}; wanted {TRAINING_CHARACTERS} (options for training) or {INFERENCE_CHARACTERS} (options "
+            "for inference), the byte scheme of the released models. Models with other characters cannot be converted."
+        )
