@@ -31,7 +31,7 @@ _UNNAMED = "path/to/this/checkpoint"
 
 _WHAT_IT_IS = (
     "An ELMo (Peters et al. 2018, *Deep contextualized word representations*): two independent LSTM language models "
-    "over character-based word vectors, whose layers a task mixes. Pre-trained with hf_elmo."
+    "over context-free vectors of words, whose layers a task mixes. Pre-trained with hf_elmo."
 )
 _USE = """\
 ```python

@@ -3,18 +3,46 @@
 python scripts/benchmark.py --output_dir output/benchmark
 pip download --no-deps allennlp==2.10.1 -d peer && unzip -q peer/allennlp-2.10.1-py3-none-any.whl -d peer
 python scripts/benchmark.py --output_dir output/benchmark --allennlp peer
+
+Two parts have flags of their own (--part training --help): the training loop beside its model's forward and backward
+pass, and the memory that reading a corpus without end takes.
+
+python scripts/benchmark.py --part training --sizes small --text_file sentences.txt
+python scripts/benchmark.py --part memory --num_words 50000000
 """
 
 import argparse
 
+from transformers import HfArgumentParser
+
 from hf_elmo.benchmark.cases import BACKENDS
+from hf_elmo.benchmark.memory import MemorySettings, run_memory_benchmark
 from hf_elmo.benchmark.run import BenchmarkSettings, run_benchmark
 from hf_elmo.benchmark.sizes import SIZES
+from hf_elmo.benchmark.training_loop import TrainingBenchmarkSettings, run_training_benchmark
 from hf_elmo.training.command_line import quiet_libraries, readable_errors
 
+RUNS = {
+    BenchmarkSettings: run_benchmark,
+    TrainingBenchmarkSettings: run_training_benchmark,
+    MemorySettings: run_memory_benchmark,
+}
+PARTS = {"kernels": BenchmarkSettings, "training": TrainingBenchmarkSettings, "memory": MemorySettings}
 
-def parse_arguments(arguments: list[str] | None = None) -> BenchmarkSettings:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+def parse_arguments(
+    arguments: list[str] | None = None,
+) -> BenchmarkSettings | TrainingBenchmarkSettings | MemorySettings:
+    chooser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    chooser.add_argument("--part", choices=PARTS, default="kernels", help="what is measured (default: %(default)s)")
+    chosen, rest = chooser.parse_known_args(arguments)
+    settings_class = PARTS[chosen.part]
+    if settings_class is not BenchmarkSettings:
+        (settings,) = HfArgumentParser(settings_class, parents=[chooser]).parse_args_into_dataclasses(rest)[:1]
+        return settings
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, parents=[chooser]
+    )
     default = BenchmarkSettings()
     parser.add_argument(
         "--sizes", nargs="+", choices=list(SIZES), default=default.sizes, help="models (default: small original)"
@@ -37,14 +65,16 @@ def parse_arguments(arguments: list[str] | None = None) -> BenchmarkSettings:
     parser.add_argument("--threads", type=int, help="of torch (default: as torch finds best)")
     parser.add_argument("--seed", type=int, default=default.seed, help="of weights and sentences (default: 0)")
     parser.add_argument("--profile", action="store_true", help="write profile.md too: where the time goes")
-    return BenchmarkSettings(**vars(parser.parse_args(arguments)))
+    flags = vars(parser.parse_args(rest))
+    del flags["part"]
+    return BenchmarkSettings(**flags)
 
 
 def main(arguments: list[str] | None = None) -> None:
     settings = parse_arguments(arguments)
     quiet_libraries()
     with readable_errors():
-        run_benchmark(settings)
+        RUNS[type(settings)](settings)
 
 
 if __name__ == "__main__":

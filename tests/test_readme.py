@@ -100,3 +100,31 @@ def test_the_speed_table_is_that_of_the_benchmark():
     for folder in ("benchmark", "benchmark/again"):
         written = (ROOT / "model_cards" / folder / "benchmark.md").read_text(encoding="utf-8")
         assert written.strip() == render_report(figures(f"{folder}/benchmark.json")).strip()
+
+
+@pytest.mark.parametrize("recipe", ["paper", "modern"])
+def test_the_recipes_figures_are_those_of_their_results_files(recipe):
+    results = figures(f"recipes/{recipe}.json")
+    assert results["recipe"] == recipe
+    table = README.split("<!-- recipes -->")[1].split("<!-- /recipes -->")[0]
+    row = next(line for line in table.splitlines() if line.startswith(f"| `{recipe}` |"))
+    wanted = [results["perplexity"]["mean"], results["perplexity_cold"]["mean"]]
+    assert all(f"| {figure:,.1f} " in row for figure in wanted), row
+    assert f"| {results['words_trained'] / 1e6:.2f} M " in row
+
+
+def test_the_modern_recipe_is_better_by_what_is_said():
+    """The same number of words, but for a window's."""
+    paper, modern = (figures(f"recipes/{name}.json") for name in ("paper", "modern"))
+    assert modern["words_trained"] == pytest.approx(paper["words_trained"], rel=0.01)
+    assert paper["training_text"] == modern["training_text"]
+    assert paper["vocabulary_size"] == modern["vocabulary_size"]
+    assert modern["perplexity"]["mean"] < 0.85 * paper["perplexity"]["mean"]
+
+
+def test_what_was_tried_is_in_the_table():
+    tried = figures("recipes/tried.json")
+    page = (ROOT / "model_cards" / "recipes" / "README.md").read_text(encoding="utf-8")
+    for run in tried["runs"]:
+        row = f"| {run['optim']} | {run['learning_rate']:g} | {run['num_lanes']} | {run['dropout']:g} |"
+        assert any(line.startswith(row) and f"| {run['perplexity']:.1f} |" in line for line in page.splitlines()), run

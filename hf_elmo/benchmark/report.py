@@ -83,6 +83,97 @@ def render_origin(results: dict[str, Any]) -> str:
     )
 
 
+def render_training_report(results: dict[str, Any]) -> str:
+    """The speed of the training loop and of the row-making collator, with what it takes to get it again.
+
+    Args:
+        results: As in training.json.
+    """
+    speeds = {
+        ((case["case"], name), _column(case)): f"{1000 * timing['median']:,.0f} ms, {timing['words_per_second']:,.0f}/s"
+        for case in results["timings"]
+        for name, timing in case["functions"].items()
+    }
+    shares = {
+        ((case["case"], name), _column(case)): f"{share:.3f}"
+        for case in results["timings"]
+        for name, share in case["share_of"].items()
+    }
+    tables = [
+        render_targets(results),
+        _pivot(["median time of a round, words a second", "by"], speeds),
+        _pivot(["share of the speed of", "that the loop reaches"], shares),
+        _render_collator(results["collator"]),
+        _render_training_origin(results),
+    ]
+    return "\n\n".join(part for part in tables if part) + "\n"
+
+
+def render_memory_report(results: dict[str, Any]) -> str:
+    """How the resident memory went over a streamed corpus.
+
+    Args:
+        results: As in memory.json.
+    """
+    lines = [
+        "| phase | words | words/s | highest, MiB | growth of the second half, MiB | flat |",
+        "| --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for phase in ("counting", "training"):
+        found = results[phase]
+        verdict = "yes" if found["is_flat"] else "no"
+        lines.append(
+            f"| {phase} | {found['words']:,} | {found['words'] / found['seconds']:,.0f} "
+            f"| {found['highest_mebibytes']:,.0f} | {found['growth_mebibytes']:+.1f} | {verdict} "
+            f"(< {found['most_growth_mebibytes']:g} MiB) |"
+        )
+    settings, samples = results["settings"], len(results["training"]["samples"])
+    text = (
+        f"A corpus of {settings['num_words']:,} words by a Zipf law, {results['distinct_words']:,} of them distinct, "
+        "is generated as it is read and never stored. Its words are counted, at most "
+        f"{settings['max_words_in_memory']:,} of them in memory; then `LaneTrainer` trains a very small model on "
+        f"{results['training']['steps']:,} windows of {settings['num_lanes']} lanes of {settings['unroll_steps']} "
+        f"words. The resident memory is read {samples} times in each phase; growth is the median of the last tenth of "
+        "the samples less that of the tenth after the middle. It goes up and down because the tables of words that "
+        "were met are forgotten when they are full. All samples are in `memory.json`."
+    )
+    return "\n\n".join(["\n".join(lines), text, _render_machine(results)]) + "\n"
+
+
+def _render_collator(collator: Mapping[str, Any]) -> str:
+    lines = ["| row-making collator, one core | words a second |", "| --- | ---: |"]
+    for name, timing in collator["functions"].items():
+        lines.append(f"| {name} | {timing['words_per_second']:,.0f} |")
+    verdict = "reached" if collator["reached"] else "missed"
+    return "\n".join(lines) + (
+        f"\n\nThe target is {collator['target']:,.0f} words a second from words to windows: {verdict}. Words are "
+        f"counted without markers; {collator['words']:,} of them, {collator['rounds']} rounds, medians. Each round "
+        "starts with empty tables of words."
+    )
+
+
+def _render_training_origin(results: dict[str, Any]) -> str:
+    settings = results["settings"]
+    rounds = ", ".join(str(count) for count in sorted({case["rounds"] for case in results["timings"]}))
+    return (
+        f"Text: {results['text']}. Softmax over {results['vocabulary_size']:,} words; windows of "
+        f"{settings['num_lanes']} lanes of {settings['unroll_steps']} words, {settings['steps']} windows a round, "
+        f"{rounds} rounds by case, interleaved in one process. The loop is a whole run of `LaneTrainer.train`: it "
+        "reads the stream, makes rows, checks losses, clips, steps, logs, and scores a held-out word before and after. "
+        "Its peers run the same windows, made before: forward + backward alone, and with clipping and AdamW. Words are "
+        f"words and closing markers, each seen by both directions.\n\n{_render_machine(results)}"
+    )
+
+
+def _render_machine(results: dict[str, Any]) -> str:
+    machine = results["machine"]
+    return (
+        f"```bash\n{results['command']}\n```\n\n"
+        f"On {results['date']}, {machine['processor']}, {machine['threads']} threads of {machine['cores']} cores, "
+        f"torch {results['versions']['torch']}, commit {results['commit'] or 'unknown'}."
+    )
+
+
 def _column(entry: Mapping[str, Any]) -> _Column:
     return entry["size"], entry["batch_size"]
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..training.objectives import OBJECTIVES
 from .cases import (
     ALLENNLP,
     AUTOCAST,
@@ -24,6 +25,10 @@ from .timing import Seconds, fastest, median_ratio
 FLOOR = "floor"
 # The same where no step takes less than reading its weights: what float32 cannot beat with few rows.
 READING_FLOOR = "floor with weights read"
+
+LOOP, FORWARD_BACKWARD, WITH_OPTIMIZER = "loop", "forward + backward", "forward + backward + optimizer"
+# Words without markers that become windows of rows, on one core.
+COLLATOR_WORDS_PER_SECOND = 1.5e6
 
 _Column = tuple[str, int]
 
@@ -68,6 +73,11 @@ class Outcome:
     @property
     def reached(self) -> bool | None:
         return None if self.measured is None else self.measured >= self.target
+
+
+def training_loop(objective: str) -> str:
+    """The name of the case of the real loop with an objective."""
+    return f"training loop, {objective} softmax"
 
 
 def _columns(small_32: float, small_1: float | None, original_32: float, original_1: float | None) -> dict:
@@ -122,6 +132,16 @@ TARGETS = (
         (PLAIN, COMPILED),
         (ALLENNLP,),
         _columns(1.8, None, 3.5, None),
+    ),
+    *(
+        Target(
+            f"{training_loop(objective)}, share of the speed of forward + backward",
+            training_loop(objective),
+            (LOOP,),
+            (FORWARD_BACKWARD,),
+            _columns(0.85, None, 0.85, None),
+        )
+        for objective in OBJECTIVES
     ),
 )
 

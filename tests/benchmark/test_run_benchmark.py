@@ -7,8 +7,10 @@ import pytest
 from conftest import ROOT
 
 from hf_elmo.benchmark import cases, gate, run
+from hf_elmo.benchmark.memory import MemorySettings
 from hf_elmo.benchmark.report import render_report, render_targets
 from hf_elmo.benchmark.run import BenchmarkSettings, choose_backends
+from hf_elmo.benchmark.training_loop import TrainingBenchmarkSettings
 
 FLAGS = ["--sizes", "tiny", "--batch_sizes", "3", "1", "--rounds", "2", "--backends", "plain"]
 
@@ -105,7 +107,23 @@ def test_nothing_is_timed_when_the_gate_fails(script, tmp_path, monkeypatch, cap
 
 
 def test_defaults_of_the_flags_are_those_of_the_settings(script):
-    assert script.parse_arguments([]) == BenchmarkSettings()
+    assert script.parse_arguments([]) == script.parse_arguments(["--part", "kernels"]) == BenchmarkSettings()
+    assert script.parse_arguments(["--part", "training"]) == TrainingBenchmarkSettings()
+    assert script.parse_arguments(["--part", "memory"]) == MemorySettings()
+
+
+def test_each_part_runs_alone(script, monkeypatch):
+    ran = []
+    for settings_class in script.RUNS:
+        monkeypatch.setitem(script.RUNS, settings_class, ran.append)
+    script.main(["--part", "memory", "--num_words", "30000"])
+    script.main(["--part", "training", "--sizes", "tiny", "small", "--rounds", "2"])
+    script.main(FLAGS)
+    assert ran[:2] == [
+        MemorySettings(num_words=30_000),
+        TrainingBenchmarkSettings(sizes=["tiny", "small"], rounds=2),
+    ]
+    assert ran[2].backends == ["plain"] and len(ran) == 3
 
 
 @pytest.mark.parametrize(

@@ -28,4 +28,4 @@ def test_what_was_not_timed_is_neither_reached_nor_missed():
 def test_only_the_columns_of_the_table_are_judged():
     assert judge(TRAINING_STEP, "small", 1, {"plain": [1.0]}) == judge(BILM, "tiny", 32, {"plain": [1.0]}) == []
     cells = [(target.row, *column) for target in TARGETS for column in target.least]
-    assert len(cells) == len(set(cells)) == 3 * 4 + 4 + 2 + 2
+    assert len(cells) == len(set(cells)) == 3 * 4 + 4 + 2 + 2 + 3 * 2
