@@ -128,3 +128,11 @@ def test_what_was_tried_is_in_the_table():
     for run in tried["runs"]:
         row = f"| {run['optim']} | {run['learning_rate']:g} | {run['num_lanes']} | {run['dropout']:g} |"
         assert any(line.startswith(row) and f"| {run['perplexity']:.1f} |" in line for line in page.splitlines()), run
+
+
+def test_the_training_figures_are_those_of_their_results_files():
+    paragraph = next(line for line in README.splitlines() if line.startswith("The loop reaches "))
+    report = (ROOT / "model_cards" / "benchmark" / "training.md").read_text(encoding="utf-8")
+    share = re.search(r"^\| training loop, full softmax \| forward \+ backward \| ([\d.]+) \|", report, re.MULTILINE)[1]
+    assert paragraph.startswith(f"The loop reaches {share} of")
+    assert figures("benchmark/memory.json")["training"]["is_flat"] is True
