@@ -27,7 +27,7 @@ PLOT_FILE = "run.png"
 RESULTS_FILE = "results.json"
 
 # How a card calls a checkpoint that nobody has named; `sharing` puts the name on the Hub in its place.
-_UNNAMED = "path/to/this/checkpoint"
+UNNAMED_CHECKPOINT = "path/to/this/checkpoint"
 
 _WHAT_IT_IS = (
     "An ELMo (Peters et al. 2018, *Deep contextualized word representations*): two independent LSTM language models "
@@ -411,7 +411,7 @@ def write_model_card(
         name: The name under which the card's code loads the checkpoint, the Hub's for example; None leaves a place.
     Raises: ValueError as `read_facts` and `render_model_card`.
     """
-    card = _render_folder(Path(directory), name or _UNNAMED, config.to_dict(), results)
+    card = _render_folder(Path(directory), name or UNNAMED_CHECKPOINT, config.to_dict(), results)
     (Path(directory) / CARD_FILE).write_text(card, encoding="utf-8")
 
 

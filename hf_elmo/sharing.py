@@ -20,11 +20,8 @@ from huggingface_hub.utils import validate_repo_id
 from safetensors import SafetensorError, safe_open
 from transformers.dynamic_module_utils import get_relative_imports
 
-from .cards import CARD_FILE, RESULTS_FILE, read_results, write_model_card
+from .cards import CARD_FILE, RESULTS_FILE, UNNAMED_CHECKPOINT, read_results, write_model_card
 from .configuration_elmo import AUTO_MAP, ElmoConfig
-
-# How a card calls its checkpoint where nobody named it; the card that is sent has the repository's name there.
-UNNAMED_CHECKPOINT = "path/to/this/checkpoint"
 
 # What a checkpoint is made of. What else lies in its directory (training state, trackers' files, pickles) stays there.
 SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.png", "*.yaml", "*_elmo.py", "LICENSE")

@@ -15,7 +15,7 @@ from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import set_seed
 
-from ..cards import write_model_card
+from ..cards import CONFIG_FILE, PLOT_FILE, RESULTS_FILE, write_model_card
 from ..checkpoint_files import check_keeps_inputs, moved_into, written_aside
 from ..configuration_elmo import ElmoConfig
 from ..data.corpora import Corpus, corpus_from_dataset, corpus_from_files
@@ -40,8 +40,6 @@ from .run_state import (
 from .starting_model import Start
 from .text_facts import TextFacts, read_baselines, read_training_text
 
-RESULTS_FILE = "results.json"
-PLOT_FILE = "run.png"
 # What may differ in a run that goes on: it changes no step that was taken.
 _FREE_SETTINGS = ("max_steps", "warmup_steps", "eval_steps", "save_steps", "logging_steps", "eval_num_lanes")
 
@@ -256,7 +254,7 @@ def _check_inputs(arguments: PretrainingArguments, *corpora: Corpus) -> None:
         if getattr(arguments, name) is not None:
             inputs.append((f"--{name}", getattr(arguments, name)))
     if arguments.model_name_or_path is not None and os.path.isdir(arguments.model_name_or_path):
-        inputs.append(("--model_name_or_path", Path(arguments.model_name_or_path) / "config.json"))
+        inputs.append(("--model_name_or_path", Path(arguments.model_name_or_path) / CONFIG_FILE))
     check_keeps_inputs(arguments.output_dir, inputs)
 
 
@@ -360,7 +358,7 @@ def _write_finished(
 ) -> None:
     """Write what makes a directory a checkpoint: weights, config, code, tokenizer, words, figures, plot, card."""
     if checkpoints_in(output_dir) and not checkpoints.overwrite:
-        finished = moved_into(output_dir, last="config.json")
+        finished = moved_into(output_dir, last=CONFIG_FILE)
     else:
         finished = written_aside(output_dir, checkpoints.overwrite)
     with finished as directory:
