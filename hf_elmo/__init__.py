@@ -8,9 +8,9 @@ from transformers import (
     AutoTokenizer,
 )
 
-from .configuration_elmo import ElmoConfig
-from .layers_elmo import ElmoState
-from .modeling_elmo import (
+from .model.configuration_elmo import ElmoConfig
+from .model.layers_elmo import ElmoState
+from .model.modeling_elmo import (
     ElmoForPreTraining,
     ElmoForPreTrainingOutput,
     ElmoForTokenClassification,
@@ -18,7 +18,7 @@ from .modeling_elmo import (
     ElmoModelOutput,
     ElmoPreTrainedModel,
 )
-from .tokenization_elmo import ElmoCharTokenizer
+from .model.tokenization_elmo import ElmoCharTokenizer
 
 __version__ = "0.1.0"
 

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hf_elmo.data.python_topics import write_split
-from hf_elmo.training.command_line import quiet_libraries, readable_errors
-from hf_elmo.training.pretraining import PretrainingArguments, run_pretraining
+from hf_elmo.commands.command_line import quiet_libraries, readable_errors
+from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
+from hf_elmo.text.python_topics import write_split
 
 AMBIGUOUS_WORDS = ("call", "return", "use", "match", "access")
 CONFIG = '{"projection_size": 64, "cell_size": 256, "dropout": 0.3, "filters": [[1,16],[2,16],[3,32],[4,64],[5,64]]}'

@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from hf_elmo.cards import CARD_FILE, PLOT_FILE, find_recipes, read_results, write_recipe, write_recipe_card
-from hf_elmo.training.command_line import readable_errors
-from hf_elmo.training.plots import plot_run
+from hf_elmo.checkpoints.cards import CARD_FILE, PLOT_FILE, find_recipes, read_results, write_recipe, write_recipe_card
+from hf_elmo.checkpoints.plots import plot_run
+from hf_elmo.commands.command_line import readable_errors
 
 
 def main() -> None:

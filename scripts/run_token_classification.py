@@ -11,10 +11,10 @@ import sys
 
 from transformers import HfArgumentParser
 
-from hf_elmo.sharing import check_command_line
-from hf_elmo.training.command_line import quiet_libraries, readable_errors
-from hf_elmo.training.token_classification import prepare_task
-from hf_elmo.training.token_classification_arguments import DataArguments, ModelArguments, TaskTrainingArguments
+from hf_elmo.checkpoints.sharing import check_command_line
+from hf_elmo.commands.command_line import quiet_libraries, readable_errors
+from hf_elmo.tasks.arguments import DataArguments, ModelArguments, TaskTrainingArguments
+from hf_elmo.tasks.tagging import prepare_task
 
 
 def main() -> None:

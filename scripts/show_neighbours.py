@@ -6,8 +6,8 @@ from pathlib import Path
 from transformers import AutoModel, AutoTokenizer
 
 import hf_elmo  # noqa: F401 - registers the classes
-from hf_elmo.analysis.neighbours import UseIndex, describe_neighbours
-from hf_elmo.training.command_line import quiet_libraries, readable_errors
+from hf_elmo.commands.command_line import quiet_libraries, readable_errors
+from hf_elmo.inference.neighbours import UseIndex, describe_neighbours
 
 
 def main() -> None:

@@ -9,10 +9,10 @@ import subprocess
 import sys
 
 import pytest
+from benchmark.report import render_report, render_targets
 from conftest import ROOT, make_tiny_config
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel
-from hf_elmo.benchmark.report import render_report, render_targets
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)

@@ -22,11 +22,11 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..checkpoint_files import check_keeps_inputs, check_output_directory, files_written_aside, written_aside
-from ..configuration_elmo import ElmoConfig
-from ..data.vocabulary import VOCABULARY_FILE, WordVocabulary
-from ..modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel
-from ..tokenization_elmo import ElmoCharTokenizer
+from ..checkpoints.writing import check_keeps_inputs, check_output_directory, files_written_aside, written_aside
+from ..model.configuration_elmo import ElmoConfig
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
 from .bilm_tf_keys import FORGET_BIAS, INFERENCE_CHARACTERS, STACK, WeightRule, expand_weight_rules
 from .bilm_tf_options import options_from_config, read_config
 from .bilm_tf_softmax import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..configuration_elmo import ElmoConfig
+from ..model.configuration_elmo import ElmoConfig
 
 # The 261 characters of the byte scheme; inference adds the padding id 0, for which the hdf5 holds no row.
 TRAINING_CHARACTERS = 261

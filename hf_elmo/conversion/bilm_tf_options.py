@@ -10,7 +10,7 @@ from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 
-from ..configuration_elmo import ElmoConfig
+from ..model.configuration_elmo import ElmoConfig
 from .bilm_tf_keys import (
     CHARACTERS_OPTION,
     FORGET_BIAS,

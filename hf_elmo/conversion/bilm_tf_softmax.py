@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..configuration_elmo import ElmoConfig
-from ..data.vocabulary import SPECIAL_WORDS, WordVocabulary
+from ..model.configuration_elmo import ElmoConfig
+from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
 from .checked_files import (
     ConversionError,
     check_storage,

@@ -29,8 +29,8 @@ from hf_elmo.conversion.bilm_tf import (
     save_bilm_tf,
 )
 from hf_elmo.conversion.bilm_tf_keys import WEIGHT_RULES, expand_weight_rules
-from hf_elmo.data.vocabulary import WordVocabulary
-from hf_elmo.scoring import score_sentences
+from hf_elmo.inference.scoring import score_sentences
+from hf_elmo.text.vocabulary import WordVocabulary
 
 h5py = pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
 

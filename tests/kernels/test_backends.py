@@ -5,11 +5,11 @@ import threading
 import pytest
 import torch
 from conftest import make_tiny_config
-from test_recurrence_elmo import make_weights
+from scan_cases import make_weights
 from tolerances import BFLOAT16, FLOAT16, INT8, REORDERED_FLOAT32
 
 from hf_elmo import ElmoModel, kernels
-from hf_elmo.recurrence_elmo import run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.recurrence_elmo import run_projected_lstm, scan_projected_lstm
 
 
 def make_scan(dtype=torch.float32, **changes):

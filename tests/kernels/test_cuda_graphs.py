@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from test_recurrence_elmo import assert_same, make_weights, results_and_gradients
+from scan_cases import assert_same, make_weights, results_and_gradients
 from tolerances import BFLOAT16, FLOAT16, REORDERED_FLOAT64
 
 from hf_elmo import kernels
 from hf_elmo.kernels import cuda_graphs
 from hf_elmo.kernels.cuda_graphs import RecordedCalls
 from hf_elmo.kernels.scan import scan
-from hf_elmo.recurrence_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_recurrence_elmo import assert_same, make_batch, results_and_gradients
+from scan_cases import assert_same, make_batch, results_and_gradients
 from tolerances import REORDERED_FLOAT64
 
 from hf_elmo import kernels
-from hf_elmo.recurrence_elmo import run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.recurrence_elmo import run_projected_lstm, scan_projected_lstm
 
 
 def build_or_skip():

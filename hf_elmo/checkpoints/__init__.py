@@ -1,0 +1,1 @@
+"""A checkpoint as files: loading, writing aside, provenance, cards, plots and sharing."""

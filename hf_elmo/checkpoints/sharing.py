@@ -1,0 +1,398 @@
+"""A finished checkpoint to the Hub: the login checked before training, the files checked and sent in one commit."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import CommitOperationAdd, HfApi, get_token, is_offline_mode
+from huggingface_hub.errors import HfHubHTTPError, HTTPError
+from huggingface_hub.utils import validate_repo_id
+from safetensors import SafetensorError, safe_open
+from transformers.dynamic_module_utils import get_relative_imports
+
+from ..model.configuration_elmo import AUTO_MAP, ElmoConfig
+from .cards import CARD_FILE, RESULTS_FILE, UNNAMED_CHECKPOINT, read_results, write_model_card
+
+# What a checkpoint is made of. What else lies in its directory (training state, trackers' files, pickles) stays there.
+SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.png", "*.yaml", "*_elmo.py", "LICENSE")
+_WEIGHTS, _WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
+_TOKENIZER_AUTO_MAP = {"AutoTokenizer": "tokenization_elmo.ElmoCharTokenizer"}
+# The words of the pre-training softmax, as data.vocabulary names their file.
+_WORDS, _HAS_WORDS = "word_vocabulary.txt", "ElmoForPreTraining"
+
+# Access tokens as the Hub makes them; those of OAuth are JSON web tokens behind a prefix.
+_LIKE_A_TOKEN = rb"\b(?:(?:hf|api_org)_[A-Za-z0-9]{30,}|hf_(?:oauth|jwt)_[\w.\-]{20,})"
+_LIKE_A_TOKEN_IN_FILE = re.compile(_LIKE_A_TOKEN)
+_LIKE_A_TOKEN_IN_TEXT = re.compile(_LIKE_A_TOKEN.decode("ascii"))
+
+# What huggingface_hub raises where an answer, a connection or a file fails; anything else is a bug.
+_HUB_ERRORS = (HTTPError, OSError, RuntimeError, ValueError)
+_ADVICE = {
+    401: "Log in again with `hf auth login`, or set HF_TOKEN to a token that is valid.",
+    403: "Take a token that may write there, or another hub_model_id.",
+    429: "Wait some minutes.",
+}
+
+
+def check_hub_access(hub_model_id: str, token: str | None = None) -> str:
+    """Check, before any work is done, that a checkpoint can be uploaded at the end; nothing is made on the Hub.
+
+    Args:
+        hub_model_id: Name of the repository, with or without a namespace.
+        token: Access token; None takes HF_TOKEN, or the one that `hf auth login` stored.
+    Returns: The name with its namespace, the user's own where it had none.
+    Raises: ValueError for a malformed name, an offline machine, no token, a token that the Hub refuses or that cannot
+        write, and a namespace that is not the user's; no message holds the token.
+    """
+    _check_name(hub_model_id)
+    if is_offline_mode():
+        raise ValueError(
+            "push_to_hub needs the Hub, but HF_HUB_OFFLINE is set; unset it, or upload the finished checkpoint later "
+            "with scripts/push_to_hub.py."
+        )
+    token = _require_token(token)
+    with _readable(ValueError, "push_to_hub: the login cannot be checked", token):
+        identity = HfApi(token=token, library_name="hf_elmo").whoami()
+    namespace, _, name = hub_model_id.rpartition("/")
+    namespace = namespace or identity["name"]
+    _check_rights(identity, namespace)
+    return f"{namespace}/{name}"
+
+
+def check_checkpoint(directory: str | os.PathLike, token: str | None = None) -> list[Path]:
+    """Check that a directory is a whole checkpoint, which works without this package, and holds no token.
+
+    Args:
+        directory: A directory that pre-training wrote.
+        token: Access token that no file may hold; None takes the one of this machine, if any.
+    Returns: The files to send.
+    Raises: FileNotFoundError when there is no such directory; ValueError naming each thing that is missing, or each
+        file that holds a token, but never the token.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise FileNotFoundError(f"checkpoint {str(directory)!r} is not a directory; name one that pre-training wrote.")
+    files = files_to_send(directory)
+    problems = _find_problems(directory, {path.name for path in files})
+    if problems:
+        raise ValueError(
+            f"checkpoint {str(directory)!r} is not whole, so nothing of it is sent: {'; '.join(problems)}. Name "
+            "the directory that pre-training wrote, or save model and tokenizer again and write what is missing."
+        )
+    token = _find_token(token)
+    telling = [path.name for path in files if _holds_token(path, token)]
+    if telling:
+        raise ValueError(
+            f"checkpoint {str(directory)!r} holds an access token, so nothing of it is sent: see {', '.join(telling)}. "
+            "Take it out, and have the Hub replace that token: it has been seen."
+        )
+    return files
+
+
+def files_to_send(directory: str | os.PathLike) -> list[Path]:
+    """The checkpoint's own files: no folders (checkpoint-500, runs), nothing hidden, unfinished or pickled."""
+    found = {path for pattern in SENT_FILES for path in Path(directory).glob(pattern)}
+    return sorted(path for path in found if path.is_file() and not path.name.startswith("."))
+
+
+def push_checkpoint(
+    directory: str | os.PathLike,
+    hub_model_id: str,
+    token: str | None = None,
+    private: bool | None = None,
+    commit_message: str = "Upload an ELMo checkpoint",
+) -> str:
+    """Upload a finished checkpoint, in one commit, to a repository that is made where there is none.
+
+    The directory stays as it is. In the card that is sent, the repository's name stands where none was given.
+
+    Args:
+        directory: A directory that pre-training wrote.
+        hub_model_id: Name of the repository, with or without a namespace.
+        token: Access token; None takes HF_TOKEN, or the one that `hf auth login` stored.
+        private: Whether the repository is private; None leaves that to the Hub, which makes it public as a rule.
+        commit_message: First line of the commit.
+    Returns: The address of the repository.
+    Raises: FileNotFoundError and ValueError as `check_checkpoint` and `check_hub_access`; ValueError when the
+        repository is public already and private was asked for; ConnectionError when the Hub refuses or fails. No
+        message holds the token.
+    """
+    _check_name(hub_model_id)
+    files = check_checkpoint(directory, token)
+    with _says_how_to_go_on(directory, hub_model_id, private):
+        repository = check_hub_access(hub_model_id, token)
+        token = _require_token(token)
+        with _readable(ConnectionError, f"the upload to {repository!r} failed", token):
+            api = HfApi(token=token, library_name="hf_elmo")
+            url = api.create_repo(repository, private=private, exist_ok=True)
+            is_public = private and not api.model_info(repository).private
+        if is_public:
+            raise ValueError(
+                f"private was asked for, but the repository {repository!r} is there and public; make it private in "
+                "its settings, or name another hub_model_id."
+            )
+        with _readable(ConnectionError, f"the upload to {repository!r} failed", token):
+            # Not upload_folder: it makes several commits of a large folder, and the first of them is half a checkpoint.
+            operations = [CommitOperationAdd(path.name, _content(path, repository)) for path in files]
+            api.create_commit(repository, operations, commit_message=commit_message)
+    return str(url)
+
+
+def check_command_line(arguments: Sequence[str]) -> None:
+    """Check that a command holds no access token: results files and lists of processes show commands to others.
+
+    Args:
+        arguments: The words of the command.
+    Raises: ValueError, without the token.
+    """
+    for argument in arguments:
+        flag = argument.partition("=")[0].replace("-", "_")
+        is_flag = argument.startswith("-") and flag.endswith("_token")
+        if is_flag or redact(argument) != argument:
+            raise ValueError(
+                "the command line holds an access token, which results.json and the machine's list of processes would "
+                "show; leave it out and run `hf auth login` or set HF_TOKEN. If it was a real one, have the Hub "
+                "replace it: it has been seen."
+            )
+
+
+def redact(text: str, token: str | None = None) -> str:
+    """The text with each access token in it masked: the given one, HF_TOKEN's, and what looks like one."""
+    for known in (token or "", os.environ.get("HF_TOKEN", "").strip()):
+        # What is shorter is no token, and stands in any text.
+        if len(known) >= 8:
+            text = text.replace(known, "<token>")
+    return _LIKE_A_TOKEN_IN_TEXT.sub("<token>", text)
+
+
+def _check_name(hub_model_id: str) -> None:
+    try:
+        # None is valid there.
+        validate_repo_id(hub_model_id or "")
+    except ValueError as error:
+        reason = str(error)
+    else:
+        # A token in the place of a name is a well-formed name.
+        if redact(hub_model_id) == hub_model_id:
+            return
+        reason = "it is an access token"
+    raise ValueError(
+        f"hub_model_id {redact(str(hub_model_id or ''))!r} names no repository ({redact(reason).rstrip('.')}); wanted "
+        "'name' or 'namespace/name'."
+    )
+
+
+def _find_token(token: str | None) -> str | None:
+    """The given token, or the one of this machine."""
+    token = token or get_token()
+    # The transport's own message about a header that cannot be sent holds the header.
+    if token is not None and not re.fullmatch(r"[!-~]{8,}", token):
+        raise ValueError(
+            "the access token is not one: it is too short or holds blanks, control characters or letters beyond ASCII; "
+            "run `hf auth login`, or set HF_TOKEN again."
+        )
+    return token
+
+
+def _require_token(token: str | None) -> str:
+    found = _find_token(token)
+    if found is None:
+        raise ValueError(
+            "push_to_hub needs a login, but there is no token; run `hf auth login`, or set HF_TOKEN to a token with "
+            "write access."
+        )
+    return found
+
+
+def _check_rights(identity: dict[str, Any], namespace: str) -> None:
+    """Refuse what is sure to be refused at the end; other kinds of tokens than these three do not tell their rights."""
+    access = identity.get("auth", {}).get("accessToken", {})
+    scopes = access.get("fineGrained", {}).get("scoped", [])
+    role = access.get("role")
+    can_write = role != "fineGrained" or any("repo.write" in scope.get("permissions", []) for scope in scopes)
+    if role == "read" or not can_write:
+        raise ValueError(
+            f"the token of {identity['name']!r} can only read; make one with write access, and run `hf auth login` "
+            "again or set HF_TOKEN to it."
+        )
+    own = [identity["name"], *(organization["name"] for organization in identity.get("orgs", []))]
+    if role == "write" and namespace.lower() not in map(str.lower, own):
+        raise ValueError(
+            f"hub_model_id has the namespace {namespace!r}, where {identity['name']!r} cannot write; wanted one of "
+            f"{', '.join(own)}, or none."
+        )
+
+
+def _find_problems(directory: Path, sent: set[str]) -> list[str]:
+    """What keeps a directory from being a whole checkpoint, each in some words."""
+    problems: list[str] = []
+    config = _read_object(directory / "config.json", problems)
+    if config and config.get("model_type") != ElmoConfig.model_type:
+        problems.append(f"config.json has the model_type {config.get('model_type')!r}, not {ElmoConfig.model_type!r}")
+    tokenizer_config = _read_object(directory / "tokenizer_config.json", problems)
+    for name, fields, wanted in (
+        ("config.json", config, AUTO_MAP),
+        ("tokenizer_config.json", tokenizer_config, _TOKENIZER_AUTO_MAP),
+    ):
+        if fields:
+            problems += _find_auto_map_problems(name, fields.get("auto_map") or {}, wanted)
+    problems += _find_weights_problems(directory, sent)
+    problems += _find_code_problems(directory, {*AUTO_MAP.values(), *_TOKENIZER_AUTO_MAP.values()})
+    if _HAS_WORDS in (config.get("architectures") or []) and _WORDS not in sent:
+        problems.append(f"{_WORDS}, the words of the softmax, is missing")
+    card = (directory / CARD_FILE).read_text(encoding="utf-8", errors="replace") if CARD_FILE in sent else ""
+    if not card.strip():
+        problems.append(f"{CARD_FILE}, the model card, is missing")
+    if RESULTS_FILE in sent:
+        _read_object(directory / RESULTS_FILE, problems)
+    elif _quotes_figures(card):
+        problems.append(f"{CARD_FILE} quotes figures, but {RESULTS_FILE} with their source is missing")
+    return problems
+
+
+def _read_object(path: Path, problems: list[str]) -> dict[str, Any]:
+    """A JSON object; empty, with a line in `problems`, where the file holds none."""
+    if not path.is_file():
+        problems.append(f"{path.name} is missing")
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not content:
+        problems.append(f"{path.name} holds no JSON object")
+        return {}
+    return content
+
+
+def _find_auto_map_problems(name: str, auto_map: dict[str, Any], wanted: dict[str, str]) -> Iterator[str]:
+    for auto_class, reference in wanted.items():
+        found = auto_map.get(auto_class)
+        # A tokenizer's entry is a pair, of which one is null.
+        found = next(filter(None, found), None) if isinstance(found, list) else found
+        if found != reference:
+            yield f"the auto_map of {name} has {found!r} for {auto_class}, not {reference!r}"
+
+
+def _find_weights_problems(directory: Path, sent: set[str]) -> Iterator[str]:
+    shards = [_WEIGHTS]
+    if _WEIGHTS not in sent and _WEIGHTS_INDEX in sent:
+        problems: list[str] = []
+        shards = sorted(set(_read_object(directory / _WEIGHTS_INDEX, problems).get("weight_map", {}).values()))
+        yield from problems if shards else [f"{_WEIGHTS_INDEX} names no weights"]
+    for shard in shards:
+        if shard not in sent:
+            yield f"{shard} is missing"
+            continue
+        try:
+            with safe_open(directory / shard, framework="np"):
+                pass
+        except SafetensorError as error:
+            yield f"{shard} is broken ({error})"
+
+
+def _find_code_problems(directory: Path, references: set[str]) -> Iterator[str]:
+    """Walk the imports from the classes that an auto_map names, as transformers does when it loads them."""
+    todo = {reference.partition(".")[0]: "the auto_map" for reference in sorted(references)}
+    known = set(todo)
+    while todo:
+        module, asking = todo.popitem()
+        path = directory / f"{module}.py"
+        if not path.is_file():
+            yield f"{path.name}, which {asking} needs, is missing"
+            continue
+        imports = set(get_relative_imports(path)) - known
+        todo |= dict.fromkeys(sorted(imports), path.name)
+        known |= imports
+
+
+def _quotes_figures(card: str) -> bool:
+    """Whether a card refers to results.json, has metrics in its front matter or a number in a table."""
+    return RESULTS_FILE in card or "model-index:" in card or bool(re.search(r"^\|.*\d", card, flags=re.MULTILINE))
+
+
+def _holds_token(path: Path, token: str | None) -> bool:
+    if not path.stat().st_size:
+        return False
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if token is not None and content.find(token.encode("ascii")) >= 0:
+            return True
+        # Weights are for their exact bytes only: they are large, and any letters stand in them by chance.
+        return path.suffix != ".safetensors" and bool(_LIKE_A_TOKEN_IN_FILE.search(content))
+
+
+def _content(path: Path, repository: str) -> Path | bytes:
+    """What is sent of a file: the file itself, or the card with its name put in."""
+    if path.name == CARD_FILE and UNNAMED_CHECKPOINT in (card := path.read_text(encoding="utf-8")):
+        return _name_card(path.parent, card, repository).encode("utf-8")
+    return path
+
+
+def _name_card(directory: Path, card: str, name: str) -> str:
+    """The card with a name in its title and its front matter too, where it is as it was rendered without one.
+
+    In a card that somebody has worked on only the place for the name is filled.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        for path in files_to_send(directory):
+            if path.suffix in (".json", ".yaml", ".png"):
+                shutil.copyfile(path, Path(folder) / path.name)
+        try:
+            config, results = ElmoConfig.from_pretrained(folder), read_results(folder)
+            write_model_card(folder, config, results)
+            if (Path(folder) / CARD_FILE).read_text(encoding="utf-8") == card:
+                write_model_card(folder, config, results, name)
+                return (Path(folder) / CARD_FILE).read_text(encoding="utf-8")
+        except (ValueError, OSError):
+            # Of results that pre-training did not write no card can be rendered.
+            pass
+    return card.replace(UNNAMED_CHECKPOINT, name)
+
+
+@contextmanager
+def _says_how_to_go_on(directory: str | os.PathLike, hub_model_id: str, private: bool | None) -> Iterator[None]:
+    """Add to the message of an error that nothing is lost, and the command that tries again."""
+    words = ["--checkpoint", str(directory), "--hub_model_id", hub_model_id, *(["--private"] if private else [])]
+    try:
+        yield
+    except (ValueError, ConnectionError) as error:
+        kind = ConnectionError if isinstance(error, ConnectionError) else ValueError
+        raise kind(
+            f"{error} The checkpoint is still in {str(directory)!r}; upload it later: python scripts/push_to_hub.py "
+            f"{shlex.join(words)}"
+        ) from None
+
+
+@contextmanager
+def _readable(kind: type[Exception], what: str, token: str) -> Iterator[None]:
+    """Raise an error of one line, without the token, in the place of huggingface_hub's."""
+    try:
+        yield
+    except _HUB_ERRORS as error:
+        reason, status = _describe(error)
+        advice = _ADVICE.get(status, "Try again when the Hub can be reached.")
+        # From None: the old error's message is the Hub's, who may repeat what it was sent, and tracebacks show it.
+        raise kind(f"{what} ({redact(reason, token)[:300]}). {advice}") from None
+
+
+def _describe(error: BaseException) -> tuple[str, int | None]:
+    """What went wrong, on one line, and the status of the Hub's answer."""
+    first = error
+    # Uploads of single files wrap the answer.
+    while not isinstance(first, HfHubHTTPError) and first.__cause__ is not None:
+        first = first.__cause__
+    if isinstance(first, HfHubHTTPError):
+        status = first.response.status_code
+        said = " ".join((first.server_message or "").split())
+        return f"the Hub answered {status} {first.response.reason_phrase}" + (f": {said}" if said else ""), status
+    return f"{type(first).__name__}: {' '.join(str(first).split())}", None

@@ -1,0 +1,155 @@
+"""The vocabulary of a pre-training softmax from a corpus of any size, with the figures that its size is chosen by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from ..checkpoints.provenance import describe_run, write_json
+from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files
+from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE
+from ..text.word_counts import MAX_WORDS_IN_MEMORY, VocabularyCounts, WordCounter, choose_vocabulary
+
+COUNTS_FILE = "word_counts.tsv"
+FACTS_FILE = "vocabulary.json"
+
+
+def _help(text: str, **defaults: Any) -> Any:
+    return field(metadata={"help": text}, **defaults)
+
+
+@dataclass
+class VocabularyArguments:
+    """Arguments of a count of words; the flags of scripts/build_vocabulary.py."""
+
+    output_dir: str = _help(
+        f"Directory to write, in one rename at the end: {VOCABULARY_FILE}, for --vocab_file of run_pretraining.py, and "
+        f"{FACTS_FILE}."
+    )
+    train_file: list[str] | None = _help(
+        "Training text: files or quoted globs of text (one sentence a line), .jsonl or .parquet, also as .gz.",
+        default=None,
+    )
+    dataset_name: str | None = _help("Any name or directory that datasets.load_dataset knows; streamed.", default=None)
+    dataset_config_name: str | None = _help("The dataset's configuration.", default=None)
+    train_split: str = _help("The dataset's training split.", default="train")
+    text_column: str = _help("Column that holds the text, in JSON, Parquet and datasets.", default="text")
+    pre_tokenizer: str = _help("How text is cut into words: whitespace or punctuation.", default="whitespace")
+    do_lower_case: bool = _help("Lower-case words before they are counted.", default=False)
+    max_vocab_size: int = _help("Most words kept, <S>, </S> and <UNK> among them.", default=800_000)
+    min_count: int = _help("Words seen less often are left out, and will be <UNK>.", default=2)
+    max_words_in_memory: int = _help(
+        "Distinct words counted in memory, some 200 bytes each; with more of them, counts go to nameless files beside "
+        "--output_dir and are merged at the end. The vocabulary is the same.",
+        default=MAX_WORDS_IN_MEMORY,
+    )
+    with_counts: bool = _help(
+        f"Write {COUNTS_FILE}, too: a word and its count a line, with those of <S>, </S> and <UNK>.", default=False
+    )
+    overwrite_output_dir: bool = _help("Replace a full output directory when the run has ended well.", default=False)
+
+    def check(self) -> None:
+        """Check what can be checked before any file is read.
+
+        Raises: ValueError or FileExistsError naming the argument, the value got and the value wanted.
+        """
+        if (self.train_file is None) == (self.dataset_name is None):
+            raise ValueError("give either --train_file or --dataset_name: exactly one names the training text.")
+        for name, least in (("max_vocab_size", len(SPECIAL_WORDS) + 1), ("min_count", 1), ("max_words_in_memory", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"--{name} is {getattr(self, name)}; it must be an integer >= {least}.")
+        check_output_directory(self.output_dir, self.overwrite_output_dir)
+
+
+def run_vocabulary_building(arguments: VocabularyArguments) -> VocabularyCounts:
+    """Count the words of a corpus, write the vocabulary, and print what it holds and what it lacks.
+
+    Raises: ValueError, FileNotFoundError or FileExistsError for bad arguments or bad text.
+    """
+    arguments.check()
+    run = describe_run()
+    tokenizer = ElmoCharTokenizer(pre_tokenizer=arguments.pre_tokenizer, do_lower_case=arguments.do_lower_case)
+    corpus = _open_corpus(arguments)
+    check_keeps_inputs(arguments.output_dir, [(corpus.name, file) for file in corpus.files])
+    started = time.perf_counter()
+    with written_aside(arguments.output_dir, arguments.overwrite_output_dir) as directory:
+        counts = _count(corpus, tokenizer, arguments, directory.parent)
+        seconds = time.perf_counter() - started
+        counts.vocabulary.save(directory)
+        write_json(directory / FACTS_FILE, {**_facts(counts, arguments), "seconds": round(seconds, 1), **run})
+        if arguments.with_counts:
+            write_counts(directory / COUNTS_FILE, counts)
+    print(_describe(counts, arguments, seconds))
+    return counts
+
+
+def write_counts(path: Path, counts: VocabularyCounts) -> None:
+    """Write a line of word, tab and count for each id; a marker is seen once a sentence."""
+    with path.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
+        special = (counts.num_sentences, counts.num_sentences, counts.num_unknown)
+        for word, count in zip(counts.vocabulary.words, (*special, *counts.word_counts), strict=True):
+            file.write(f"{word}\t{count}\n")
+
+
+def _open_corpus(arguments: VocabularyArguments) -> Corpus:
+    if arguments.train_file is not None:
+        return corpus_from_files(arguments.train_file, "--train_file", arguments.text_column)
+    return corpus_from_dataset(
+        arguments.dataset_name, arguments.dataset_config_name, arguments.train_split, arguments.text_column
+    )
+
+
+def _count(
+    corpus: Corpus, tokenizer: ElmoCharTokenizer, arguments: VocabularyArguments, directory: Path
+) -> VocabularyCounts:
+    counter = WordCounter(arguments.max_words_in_memory, directory)
+    sentences = corpus.sentences(tokenizer.tokenize)
+    for words in tqdm(sentences, desc="counting words", unit=" sentences", dynamic_ncols=True, disable=None):
+        counter.add(words)
+    if not counter.num_words:
+        raise ValueError("the training text holds no words; check --train_file and --text_column.")
+    return choose_vocabulary(counter, arguments.max_vocab_size, arguments.min_count)
+
+
+def _facts(counts: VocabularyCounts, arguments: VocabularyArguments) -> dict[str, Any]:
+    return {
+        "vocabulary_size": len(counts.vocabulary),
+        "unknown_share": counts.unknown_share,
+        "unknown_share_at_size": dict(_smaller_sizes(counts)),
+        "training_text": {
+            "words": counts.num_words,
+            "sentences": counts.num_sentences,
+            "distinct_words": counts.num_distinct,
+        },
+        "pre_tokenizer": arguments.pre_tokenizer,
+        "do_lower_case": arguments.do_lower_case,
+        "min_count": arguments.min_count,
+    }
+
+
+def _smaller_sizes(counts: VocabularyCounts) -> Iterator[tuple[int, float]]:
+    for exponent in range(3, 7):
+        for size in (10**exponent, 3 * 10**exponent):
+            if size < len(counts.vocabulary):
+                yield size, counts.unknown_share_at(size)
+
+
+def _describe(counts: VocabularyCounts, arguments: VocabularyArguments, seconds: float) -> str:
+    flags = f" --pre_tokenizer {arguments.pre_tokenizer}" if arguments.pre_tokenizer != "whitespace" else ""
+    flags += " --do_lower_case" if arguments.do_lower_case else ""
+    smaller = "; ".join(f"{size:,} words {share:.2%}" for size, share in _smaller_sizes(counts))
+    return (
+        f"Counted {counts.num_words:,} words in {counts.num_sentences:,} sentences, {counts.num_distinct:,} distinct: "
+        f"{counts.num_words / seconds:,.0f} words/s.\n"
+        f"Kept {len(counts.vocabulary):,} words, the three special ones included: {counts.unknown_share:.2%} of the "
+        f"running words will be <UNK>{f' (with {smaller})' if smaller else ''}.\n"
+        f"Wrote {arguments.output_dir}; go on with scripts/run_pretraining.py --vocab_file "
+        f"{Path(arguments.output_dir) / VOCABULARY_FILE}{flags}"
+    )

@@ -1,0 +1,309 @@
+"""Continuing from a checkpoint on new text: what is carried over, and how its layers are trained again.
+
+Letters in shapes: V words of the softmax, P projection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.utils import cached_file
+
+from ..checkpoints.loading import load_config, load_model
+from ..model.configuration_elmo import ElmoConfig
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
+from .objectives import propose_cutoffs
+
+# What a task has put into a config, and what may be set anew without a change of what the weights mean.
+_TASK_FIELDS = (
+    "freeze_bilm",
+    "num_mixes",
+    "mix_normalization",
+    "mix_l2",
+    "classifier_dropout",
+    "classifier_lstm_layers",
+    "classifier_lstm_size",
+)
+_SOFTMAX_FIELDS = ("softmax_type", "share_word_softmax", "adaptive_softmax_cutoffs", "adaptive_softmax_div_value")
+_FREE_FIELDS = {*_TASK_FIELDS, *_SOFTMAX_FIELDS, "dropout", "cell_clip", "projection_clip", "train_word_vectors"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A checkpoint to continue from.
+
+    Args:
+        name: A directory, or a name on the Hub.
+        model: With its word softmax, or the biLM alone where the checkpoint has none (converted without one, or
+            fine-tuned for a task).
+        vocabulary: The words of that softmax; None where the checkpoint holds no list of words.
+        tokenizer: Its tokenizer.
+    """
+
+    name: str
+    model: ElmoForPreTraining | ElmoModel
+    vocabulary: WordVocabulary | None
+    tokenizer: ElmoCharTokenizer
+
+    @property
+    def config(self) -> ElmoConfig:
+        """The config of the checkpoint."""
+        return self.model.config
+
+
+def load_source(model_name_or_path: str) -> Source:
+    """Load a checkpoint of any of our classes to continue from, in float32.
+
+    Raises: FileNotFoundError or ValueError naming model_name_or_path and what it lacks.
+    """
+    config = load_config(model_name_or_path)
+    # A fine-tuned checkpoint may still name the size of a softmax that was left behind.
+    architectures = config.architectures or [ElmoForPreTraining.__name__]
+    has_softmax = config.word_vocab_size is not None and ElmoForPreTraining.__name__ in architectures
+    model = load_model(ElmoForPreTraining if has_softmax else ElmoModel, model_name_or_path)
+    if ElmoForTokenClassification.__name__ in architectures:
+        _forget_task(model.config)
+    words_file = cached_file(model_name_or_path, VOCABULARY_FILE, _raise_exceptions_for_missing_entries=False)
+    vocabulary = None if words_file is None else WordVocabulary.load(words_file)
+    if has_softmax and vocabulary is not None and len(vocabulary) != config.word_vocab_size:
+        raise ValueError(
+            f"model_name_or_path {model_name_or_path!r} has a softmax over {config.word_vocab_size} words, but its "
+            f"{VOCABULARY_FILE} has {len(vocabulary)}; put the file there that was saved with the model."
+        )
+    return Source(model_name_or_path, model, vocabulary, _load_tokenizer(model_name_or_path, config))
+
+
+def _load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
+    width = config.max_characters_per_word
+    advice = f"save ElmoCharTokenizer(max_characters_per_word={width}) there, with the settings it was trained with."
+    if cached_file(name, "tokenizer_config.json", _raise_exceptions_for_missing_entries=False) is None:
+        raise FileNotFoundError(f"model_name_or_path {name!r} holds no tokenizer_config.json; {advice}")
+    tokenizer = ElmoCharTokenizer.from_pretrained(name)
+    if tokenizer.max_characters_per_word != width:
+        raise ValueError(
+            f"model_name_or_path {name!r} has a tokenizer of max_characters_per_word="
+            f"{tokenizer.max_characters_per_word}, but its model wants {width}; {advice}"
+        )
+    return tokenizer
+
+
+def _forget_task(config: ElmoConfig) -> None:
+    plain = ElmoConfig()
+    for name in (*_TASK_FIELDS, "id2label", "label2id"):
+        setattr(config, name, getattr(plain, name))
+
+
+@dataclass(frozen=True)
+class CarriedOver:
+    """A model to train on, made from a source.
+
+    Args:
+        model: Its token encoder and biLM are the source's, bit by bit; its scalar mixes are at their start.
+        num_kept_words: Words whose rows of the softmax are the source's.
+        description: What became of the softmax, in one line.
+    """
+
+    model: ElmoForPreTraining
+    num_kept_words: int
+    description: str
+
+
+def carry_over(
+    source: Source,
+    words: WordVocabulary,
+    softmax_type: str = "full",
+    overrides: Mapping[str, Any] | None = None,
+) -> CarriedOver:
+    """Make the model that goes on from a source, over the source's own words or new ones.
+
+    A full softmax keeps the rows, weights and biases, of all words that it knows; words that are new to it start from
+    its `<UNK>`. Where the source has one softmax and the new model two, both get them. An adaptive softmax is kept as a
+    whole or not at all: a word's place says how long its row is, and other words have other places.
+
+    Args:
+        source: Where the weights come from.
+        words: Words of the new softmax.
+        softmax_type: "full" or "adaptive", as the objective wants it.
+        overrides: Fields of the config to change; only those that leave the weights what they are.
+    Raises: ValueError naming the field, the source's value and the one wanted.
+    """
+    config = _continued_config(source, words, softmax_type, dict(overrides or {}))
+    model = ElmoForPreTraining(config)
+    base = source.model.base_model.state_dict()
+    model.base_model.load_state_dict(
+        {**model.base_model.state_dict(), **{key: base[key] for key in base if not key.startswith("mixes.")}}
+    )
+    num_kept, description = _carry_softmax(source, words, model)
+    return CarriedOver(model, num_kept, description)
+
+
+def _continued_config(
+    source: Source, words: WordVocabulary, softmax_type: str, overrides: dict[str, Any]
+) -> ElmoConfig:
+    old = source.config
+    known = {field.name for field in fields(ElmoConfig)}
+    for name, value in overrides.items():
+        if name in known and name not in _FREE_FIELDS and value != getattr(old, name):
+            raise ValueError(
+                f"--config_overrides sets {name} to {value!r}, but the weights of --model_name_or_path {source.name!r} "
+                f"were trained with {getattr(old, name)!r}; leave it out, or train a new model without "
+                "--model_name_or_path."
+            )
+    changes = {"softmax_type": softmax_type, **overrides, "word_vocab_size": len(words)}
+    if changes["softmax_type"] == "full":
+        changes["adaptive_softmax_cutoffs"] = None
+    elif changes.get("adaptive_softmax_cutoffs") is None:
+        keeps = _has_words(source, words) and old.softmax_type == "adaptive"
+        changes["adaptive_softmax_cutoffs"] = old.adaptive_softmax_cutoffs if keeps else propose_cutoffs(len(words))
+    config = ElmoConfig.from_dict({**old.to_dict(), **changes})
+    if _has_softmax(source) and config.share_word_softmax and not old.share_word_softmax:
+        raise ValueError(
+            "--config_overrides sets share_word_softmax to True, but --model_name_or_path "
+            f"{source.name!r} has a softmax for each direction, which cannot be made one; leave it out."
+        )
+    return config
+
+
+def _has_softmax(source: Source) -> bool:
+    return isinstance(source.model, ElmoForPreTraining)
+
+
+def _has_words(source: Source, words: WordVocabulary) -> bool:
+    return source.vocabulary is not None and source.vocabulary.words == words.words
+
+
+def _carry_softmax(source: Source, words: WordVocabulary, model: ElmoForPreTraining) -> tuple[int, str]:
+    """How many words kept their rows, and what became of the softmax."""
+    new = f"softmax: new, over {len(words):,} words"
+    if not _has_softmax(source):
+        return 0, f"{new}; {source.name} has none"
+    if source.vocabulary is None:
+        return 0, f"{new}; {source.name} holds no {VOCABULARY_FILE} that names the rows of its own"
+    old, config = source.config, model.config
+    if old.softmax_type == config.softmax_type == "full":
+        for theirs, ours in zip(source.model.word_softmaxes, model.word_softmaxes, strict=True):
+            num_kept = _copy_rows(theirs, source.vocabulary, ours, words)
+        return num_kept, (
+            f"softmax: {num_kept:,} of {len(words):,} words keep their rows from {source.name}, "
+            f"{len(words) - num_kept:,} are new, {len(source.vocabulary) - num_kept:,} are left out"
+        )
+    if _has_words(source, words) and all(getattr(old, name) == getattr(config, name) for name in _SOFTMAX_FIELDS):
+        for theirs, ours in zip(source.model.word_softmaxes, model.word_softmaxes, strict=True):
+            ours.load_state_dict(theirs.state_dict())
+        return len(words), f"softmax: all {len(words):,} words keep their rows from {source.name}"
+    return 0, (
+        f"{new}; the rows of {source.name} ({old.softmax_type}, {old.word_vocab_size:,} words) fit no other clusters, "
+        "and are left out"
+    )
+
+
+@torch.no_grad()
+def _copy_rows(theirs: nn.Linear, their_words: WordVocabulary, ours: nn.Linear, our_words: WordVocabulary) -> int:
+    """Copy the rows of the words that both know and start those of the others; how many were copied.
+
+    To the source a word that it lacks was `<UNK>`. Such words start from that row, each with an equal share of its
+    probability, so that what the source says of the words it knows stays as it was, but for less than p(`<UNK>`). Rows
+    drawn anew, with biases of zero or of the mean, lagged behind after 20 steps and after 200 (from film reviews to
+    Wikipedia; also from a source whose text held no `<UNK>`). Biases of zero beside log frequencies are the worst: the
+    new words take all probability.
+    """
+    unknown = WordVocabulary.unk_id
+    sources = torch.tensor([their_words.ids.get(word, unknown) for word in our_words.words])
+    is_new = torch.tensor([word not in their_words for word in our_words.words])
+    num_new = int(is_new.sum())
+    torch.index_select(theirs.weight, 0, sources, out=ours.weight)
+    ours.bias.copy_(theirs.bias[sources])
+    ours.bias[is_new] -= math.log(num_new + 1)
+    return len(our_words) - num_new
+
+
+# Groups of parameters
+
+
+def parameter_groups(
+    model: ElmoForPreTraining,
+    learning_rate: float,
+    layer_decay: float = 1.0,
+    weight_decay: float = 0.0,
+    learning_rates: Mapping[str, float] | None = None,
+) -> list[dict[str, Any]]:
+    """The trained parameters by layers, from the top down, for an optimizer.
+
+    The names are "word_softmax", "layer_L" ... "layer_1" and "token_encoder". The rates are discriminative (Howard and
+    Ruder 2018, sec. 3.1, who take a layer_decay of 1 / 2.6): lower layers hold what is more general and change less.
+
+    Args:
+        model: The model; parameters that want no gradients are left out.
+        learning_rate: Of the uppermost group.
+        layer_decay: What the rate of the group above is multiplied by.
+        weight_decay: Of all groups.
+        learning_rates: Rates of single groups, by name, in place of those; 0 fixes a group.
+    Returns: For each group its "params", "lr", "weight_decay" and "name"; each parameter is in one of them.
+    Raises: ValueError naming the argument, the value got and the value wanted.
+    """
+    if not 0 < layer_decay < math.inf:
+        raise ValueError(f"--layer_learning_rate_decay is {layer_decay}; it must be a number > 0, and 1 for no decay.")
+    layers = model.base_model.bilm.layers
+    modules = {
+        # One softmax for both directions is in the list once.
+        "word_softmax": nn.ModuleList(dict.fromkeys(model.word_softmaxes)),
+        **{f"layer_{number}": layers[number - 1] for number in range(len(layers), 0, -1)},
+        "token_encoder": model.base_model.token_encoder,
+    }
+    learning_rates = dict(learning_rates or {})
+    _check_learning_rates(learning_rates, list(modules))
+    groups = []
+    for depth, (name, module) in enumerate(modules.items()):
+        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        rate = learning_rates.get(name, learning_rate * layer_decay**depth)
+        if parameters:
+            groups.append({"params": parameters, "lr": rate, "weight_decay": weight_decay, "name": name})
+    return groups
+
+
+def _check_learning_rates(learning_rates: Mapping[str, Any], names: Sequence[str]) -> None:
+    for name, rate in learning_rates.items():
+        if name not in names:
+            raise ValueError(f"--group_learning_rates names {name!r}; this model has the groups {', '.join(names)}.")
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < math.inf:
+            raise ValueError(f"--group_learning_rates has {rate!r} for {name!r}; it must be a number >= 0.")
+
+
+def frozen_groups(step: int, unfreeze_steps: int, num_groups: int) -> range:
+    """The places of the groups that rest, where groups join one after another from the top (ULMFiT, sec. 3.3).
+
+    Nothing but the step decides, so that a resumed run goes on as it would have.
+
+    Args:
+        step: Optimizer steps done; 0 in the first one, in which the uppermost group is trained.
+        unfreeze_steps: Steps after which one group more joins; 0 trains all from the start.
+        num_groups: How many groups there are, in the order of `parameter_groups`.
+    """
+    num_trained = num_groups if not unfreeze_steps else min(num_groups, 1 + step // unfreeze_steps)
+    return range(num_trained, num_groups)
+
+
+def drop_frozen_gradients(groups: Sequence[Mapping[str, Any]], step: int, unfreeze_steps: int) -> None:
+    """Take their gradients from the parameters that rest, after the backward pass and before clipping.
+
+    Without a gradient an optimizer neither moves nor decays a parameter, nor gathers its moments. All parameters want
+    gradients all the same, so that distributed training waits for the same ones in each step.
+
+    Args:
+        groups: The optimizer's `param_groups`, made by `parameter_groups`.
+        step, unfreeze_steps: As of `frozen_groups`.
+    """
+    for place in frozen_groups(step, unfreeze_steps, len(groups)):
+        _drop_gradients(groups[place]["params"])
+
+
+def _drop_gradients(parameters: Iterable[Tensor]) -> None:
+    for parameter in parameters:
+        parameter.grad = None

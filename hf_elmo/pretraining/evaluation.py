@@ -1,0 +1,130 @@
+"""Held-out perplexity of both directions, a word and a character, with carried states or from cold ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+
+from ..model.layers_elmo import ElmoState
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.corpora import Corpus
+from ..text.vocabulary import WordVocabulary
+from .lanes import LaneWindow, fill_lanes
+from .objectives import LaneObjective
+from .run_state import gather_objects
+
+
+@dataclass
+class Perplexity:
+    """Held-out perplexities a word, by the full softmax; a sentence of n words has n + 1 targets in each direction.
+
+    Args:
+        forward, backward: exp of each direction's mean -log p.
+        mean: Their mean, the figure of the paper.
+        bits_per_character: Mean of both directions' -log2 p of the text over its characters: those of its words, and
+            the space or the end of line behind each. Words that the softmax lacks count as `<UNK>`, which costs less
+            than spelling them, so that it compares over one vocabulary only.
+        num_targets: Words and closing markers scored in each direction.
+    """
+
+    forward: float
+    backward: float
+    mean: float
+    bits_per_character: float
+    num_targets: int
+
+
+@dataclass
+class HeldOutText:
+    """A text to be scored, and how it is dealt to lanes.
+
+    Args:
+        tokenizer: Cuts the text and makes the rows of characters.
+        vocabulary: Words of the softmax.
+        corpus: This process's part of the text.
+        num_lanes: Lanes that the text is dealt to.
+        unroll_steps: Words of a window.
+        reset_state: When a lane's carried state goes back to zeros; see `LaneFiller`.
+    """
+
+    tokenizer: ElmoCharTokenizer
+    vocabulary: WordVocabulary
+    corpus: Corpus
+    num_lanes: int
+    unroll_steps: int
+    reset_state: str = "never"
+
+    @torch.no_grad()
+    def measure(self, objective: LaneObjective, accelerator: Accelerator, cold: bool = False) -> Perplexity:
+        """Score each word once, in all processes together; the objective is left in evaluation mode.
+
+        Args:
+            objective: The model, with its full softmax.
+            accelerator: Processes that each score their part.
+            cold: Whether each sentence starts from zeros, as where the model makes vectors for a task; else states are
+                carried along the lanes.
+        Raises: ValueError when there is no word to score.
+        """
+        objective.eval()
+        characters = _CharacterCount()
+        sums = torch.zeros(3, dtype=torch.float64)
+        state = None
+        for window in self._windows(characters, cold):
+            state = reset_lanes(state, window.reset_state)
+            loss = objective(window.to(accelerator.device), state)
+            state = loss.state
+            sums += torch.stack(
+                [loss.forward_sum, loss.backward_sum, loss.forward_sum.new_tensor(loss.num_targets)]
+            ).cpu()
+        # Some accelerators have no float64.
+        totals = torch.cat([sums, sums.new_tensor([characters.total])]).tolist()
+        totals = [sum(column) for column in zip(*gather_objects(totals, accelerator), strict=True)]
+        forward_sum, backward_sum, count, num_characters = totals
+        if not count:
+            raise ValueError("held_out_corpus holds no words; perplexity needs text to be scored on.")
+        forward, backward = math.exp(forward_sum / count), math.exp(backward_sum / count)
+        bits = (forward_sum + backward_sum) / (2 * math.log(2))
+        return Perplexity(forward, backward, (forward + backward) / 2, bits / num_characters, int(count))
+
+    def _windows(self, characters: _CharacterCount, cold: bool) -> Iterator[LaneWindow]:
+        by_document = self.reset_state == "document" and not cold
+        read = self.corpus.documents if by_document else self.corpus.sentences
+        read_once = read(self.tokenizer.tokenize)
+        stream: Iterable = map(characters.of_document, read_once) if by_document else characters.of(read_once)
+        if cold:
+            # Each sentence is a document of its own.
+            stream = ([words] for words in stream)
+        reset_state = "document" if cold else self.reset_state
+        return fill_lanes(stream, self.tokenizer, self.vocabulary, self.num_lanes, self.unroll_steps, reset_state)
+
+
+def reset_lanes(state: ElmoState | None, resets: torch.Tensor) -> ElmoState | None:
+    """The state with zeros in the lanes that start anew.
+
+    Args:
+        state: Of B lanes; None stands for zeros.
+        resets: True for those lanes, (B,).
+    """
+    if state is None or not resets.any():
+        return state
+    keep = (~resets).to(state.hidden)[:, None, None, None]
+    return ElmoState(hidden=state.hidden * keep, cell=state.cell * keep)
+
+
+@dataclass
+class _CharacterCount:
+    """Characters of the sentences that went by."""
+
+    total: int = 0
+
+    def of(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+        for words in sentences:
+            self.total += sum(map(len, words)) + len(words)
+            yield words
+
+    def of_document(self, sentences: Iterable[Sequence[str]]) -> list[Sequence[str]]:
+        return list(self.of(sentences))

@@ -1,0 +1,439 @@
+"""The pre-training loop: windows of lanes in, weights and honest perplexities out, on any accelerate setup."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from safetensors.torch import load_model
+from tqdm.auto import tqdm
+from transformers import get_scheduler
+
+from ..model.layers_elmo import ElmoState
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.corpora import Corpus
+from ..text.vocabulary import WordVocabulary
+from .continuing import drop_frozen_gradients, parameter_groups
+from .evaluation import HeldOutText, Perplexity, reset_lanes
+from .lanes import LaneFiller, LaneWindow
+from .objectives import LaneLoss, LaneObjective, SampledSoftmaxObjective
+from .recipes import build_optimizer
+from .run_state import (
+    RunCheckpoints,
+    RunState,
+    gather_objects,
+    random_state,
+    read_run_state,
+    set_random_state,
+)
+from .sparse_gradients import clip_gradient_norm
+
+
+@dataclass
+class LoopSettings:
+    """How the loop runs; names as in transformers' example scripts, lanes being the batch.
+
+    Args:
+        num_lanes: Lanes of each process.
+        unroll_steps: Words of a window; gradients stop at its start, states do not.
+        max_steps: Optimizer steps.
+        gradient_accumulation_steps: Windows a step, as the accelerator has it.
+        optim, learning_rate, weight_decay, adam_beta2, adagrad_initial_accumulator: See `build_optimizer`.
+        warmup_steps, lr_scheduler_type: Of the learning rate, as transformers names them.
+        loss_scale: What the mean loss is multiplied by before it is differentiated.
+        max_grad_norm: Bound on the norm of all gradients together.
+        layer_learning_rate_decay, group_learning_rates: Learning rates by layer; see `parameter_groups`.
+        unfreeze_steps: Steps between the layers that join from the top down; 0 trains all from the start.
+        eval_steps: Steps between evaluations on the held-out text; None for only before and after.
+        save_steps: Steps between checkpoints; None for none.
+        logging_steps: Steps between entries of the history.
+        eval_num_lanes: Lanes that the held-out text is dealt to.
+        reset_state: When a lane's state goes back to zeros: "never", at each "document" or at each "epoch".
+    """
+
+    num_lanes: int
+    unroll_steps: int
+    max_steps: int
+    gradient_accumulation_steps: int = 1
+    optim: str = "adamw"
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.0
+    adam_beta2: float = 0.999
+    adagrad_initial_accumulator: float = 0.0
+    warmup_steps: int = 0
+    lr_scheduler_type: str = "cosine"
+    loss_scale: float = 1.0
+    max_grad_norm: float = 1.0
+    layer_learning_rate_decay: float = 1.0
+    group_learning_rates: dict[str, float] | None = None
+    unfreeze_steps: int = 0
+    eval_steps: int | None = None
+    save_steps: int | None = None
+    logging_steps: int = 50
+    eval_num_lanes: int = 32
+    reset_state: str = "never"
+
+
+_PERPLEXITY_FIELDS = tuple(field.name for field in fields(Perplexity))
+
+
+@dataclass
+class _LossSums:
+    """Losses and words of this process since the last entry of the history."""
+
+    loss: float = 0.0
+    words: int = 0
+
+
+class LaneTrainer:
+    """Trains a model on lanes of a corpus, the LSTM state carried from window to window.
+
+    The loss of a step is the mean over all its words, in all windows and processes: one process of 64 lanes, two of 32
+    and two windows of 32 that are accumulated take the same steps, but for rounding.
+
+    Args:
+        objective: What is minimised, with the model that is trained in place.
+        tokenizer: Cuts the text and makes the rows of characters.
+        vocabulary: Words of the softmax.
+        train_corpus: Read again from its start as often as the steps ask for.
+        held_out_corpus: Scored before, during and after.
+        settings: How the loop runs.
+        accelerator: Devices and processes; each process reads its own shard of the corpora.
+        on_evaluation: Called in the main process with each evaluation's step and perplexity.
+        checkpoints: Where checkpoints go; None for none.
+
+    Raises: ValueError when model and vocabulary differ in size, or settings and accelerator in what they accumulate.
+    """
+
+    def __init__(
+        self,
+        objective: LaneObjective,
+        tokenizer: ElmoCharTokenizer,
+        vocabulary: WordVocabulary,
+        train_corpus: Corpus,
+        held_out_corpus: Corpus,
+        settings: LoopSettings,
+        accelerator: Accelerator,
+        on_evaluation: Callable[[int, Perplexity], None] = lambda step, perplexity: None,
+        checkpoints: RunCheckpoints | None = None,
+    ):
+        model = objective.model
+        if model.config.word_vocab_size != len(vocabulary):
+            raise ValueError(
+                f"model has a softmax over {model.config.word_vocab_size} words, but vocabulary has {len(vocabulary)}; "
+                "build the config with word_vocab_size=len(vocabulary)."
+            )
+        if settings.gradient_accumulation_steps != accelerator.gradient_accumulation_steps:
+            raise ValueError(
+                f"settings accumulate {settings.gradient_accumulation_steps} windows a step, but the accelerator "
+                f"{accelerator.gradient_accumulation_steps}; set gradient_accumulation_steps alike."
+            )
+        _own_memory(model)
+        self.settings = settings
+        self.accelerator = accelerator
+        self.tokenizer = tokenizer
+        self.vocabulary = vocabulary
+        rank, num_ranks = accelerator.process_index, accelerator.num_processes
+        self.train_corpus = train_corpus.shard(rank, num_ranks)
+        self.held_out_corpus = held_out_corpus.shard(rank, num_ranks)
+        self.on_evaluation = on_evaluation
+        self.checkpoints = checkpoints
+        optimizer = build_optimizer(
+            settings.optim,
+            parameter_groups(
+                model,
+                settings.learning_rate,
+                settings.layer_learning_rate_decay,
+                settings.weight_decay,
+                settings.group_learning_rates,
+            ),
+            settings.adam_beta2,
+            settings.adagrad_initial_accumulator,
+        )
+        self.scheduler = get_scheduler(
+            settings.lr_scheduler_type,
+            optimizer,
+            num_warmup_steps=settings.warmup_steps,
+            num_training_steps=settings.max_steps,
+        )
+        self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
+        self.filler = LaneFiller(tokenizer, vocabulary, settings.num_lanes, settings.unroll_steps, settings.reset_state)
+        self.state: ElmoState | None = None
+        self.history: list[dict[str, float]] = []
+        self.evaluations: list[dict[str, float]] = []
+        self.resumed_from_steps: list[int] = []
+        self.step = 0
+        self.num_words = 0
+        self.train_seconds = 0.0
+        self._logged = _LossSums()
+
+    def train(self) -> Perplexity:
+        """Run all steps that are left and return the last evaluation.
+
+        Raises:
+            ValueError: A process's share of the text does not fill its lanes once.
+            FloatingPointError: The loss or the gradients stopped being numbers; the step and the place in the text are
+                named, and no checkpoint is written any more.
+            OSError: A checkpoint could not be written.
+        """
+        settings = self.settings
+        self._check_text()
+        if not self.evaluations:
+            self._evaluate_and_report()
+        windows = self._train_windows()
+        self.objective.train()
+        with tqdm(
+            total=settings.max_steps,
+            initial=self.step,
+            desc="pre-training",
+            unit="step",
+            dynamic_ncols=True,
+            disable=not self.accelerator.is_main_process,
+        ) as progress:
+            while self.step < settings.max_steps:
+                self._run_step(windows, progress)
+        if self.evaluations[-1]["step"] != self.step:
+            self._evaluate_and_report()
+        return Perplexity(**{name: self.evaluations[-1][name] for name in _PERPLEXITY_FIELDS})
+
+    def evaluate(self, cold: bool = False) -> Perplexity:
+        """Perplexity on the held-out text, each word scored once; see `HeldOutText.measure`."""
+        settings = self.settings
+        text = HeldOutText(
+            self.tokenizer,
+            self.vocabulary,
+            self.held_out_corpus,
+            settings.eval_num_lanes,
+            settings.unroll_steps,
+            settings.reset_state,
+        )
+        return text.measure(self._bare_objective, self.accelerator, cold)
+
+    def save(self) -> Path:
+        """Write a checkpoint, all processes together."""
+        return self.checkpoints.save(self._run_state(), self._best_step)
+
+    def resume(self, checkpoint: str | Path) -> None:
+        """Go on where a checkpoint of this run was written, with the very same numbers."""
+        state = read_run_state(checkpoint, self.accelerator.process_index)
+        # Into the weights that are there: a product may round otherwise where a weight lies otherwise in memory.
+        load_model(self._bare_objective.model, Path(checkpoint) / "model.safetensors")
+        self.optimizer.load_state_dict(state.optimizer["optimizer"])
+        self.scheduler.load_state_dict(state.optimizer["scheduler"])
+        if self.accelerator.scaler is not None:
+            self.accelerator.scaler.load_state_dict(state.optimizer["scaler"])
+        shared, own = state.shared, state.own
+        self.step, self.num_words, self.train_seconds = state.step, shared["words"], shared["seconds"]
+        self.history, self.evaluations = shared["history"], shared["evaluations"]
+        self.resumed_from_steps = [*shared["resumed_from_steps"], state.step]
+        self.filler.load_state_dict(own["lanes"])
+        self.state = None
+        if own["state"] is not None:
+            self.state = ElmoState(*(tensor.to(self.accelerator.device) for tensor in own["state"]))
+        if own["sampler"] is not None:
+            self._bare_objective.sampler.load_state_dict(own["sampler"])
+        self._logged = _LossSums(*own["logged"])
+        set_random_state(own["random"])
+
+    def _run_step(self, windows: Iterator[LaneWindow], progress: tqdm) -> None:
+        """One step, and what is due after it."""
+        settings = self.settings
+        started, before = time.perf_counter(), self.state
+        taken = list(itertools.islice(windows, settings.gradient_accumulation_steps))
+        loss = self._train_step(taken)
+        self.step += 1
+        self.train_seconds += time.perf_counter() - started
+        is_last = self.step == settings.max_steps
+        if is_last or self.step % settings.logging_steps == 0:
+            self._log(taken[0], reset_lanes(before, taken[0].reset_state))
+        progress.set_postfix_str(f"loss {loss:.3f}, {self._words_per_second:,.0f} words/s", refresh=False)
+        progress.update()
+        is_best = False
+        if is_last or (settings.eval_steps and self.step % settings.eval_steps == 0):
+            progress.clear()
+            is_best = self._evaluate_and_report()
+            self.objective.train()
+        if self.checkpoints and settings.save_steps and (is_best or self.step % settings.save_steps == 0):
+            self.save()
+
+    def _run_state(self) -> RunState:
+        objective = self._bare_objective
+        scaler = self.accelerator.scaler
+        return RunState(
+            step=self.step,
+            shared={
+                "words": self.num_words,
+                "seconds": self.train_seconds,
+                "history": self.history,
+                "evaluations": self.evaluations,
+                "resumed_from_steps": self.resumed_from_steps,
+            },
+            optimizer={
+                "optimizer": self.optimizer.state_dict(),
+                "scheduler": self.scheduler.state_dict(),
+                "scaler": None if scaler is None else scaler.state_dict(),
+            },
+            own={
+                "lanes": self.filler.state_dict(),
+                "state": None if self.state is None else [self.state.hidden.cpu(), self.state.cell.cpu()],
+                "sampler": objective.sampler.state_dict() if isinstance(objective, SampledSoftmaxObjective) else None,
+                "logged": [self._logged.loss, self._logged.words],
+                "random": random_state(),
+            },
+        )
+
+    def _train_step(self, windows: list[LaneWindow]) -> float:
+        """One optimizer step over some windows; this process's mean loss."""
+        settings, accelerator = self.settings, self.accelerator
+        count = self._count_everywhere(sum(window.num_targets for window in windows))
+        # accelerate divides by the windows and DDP by the processes; what is wanted is the mean over all words.
+        factor = settings.loss_scale * len(windows) * accelerator.num_processes / max(count, 1)
+        losses = []
+        for window in windows:
+            self.state = reset_lanes(self.state, window.reset_state)
+            with accelerator.accumulate(self.objective):
+                loss = self.objective(window.to(accelerator.device), self.state)
+                accelerator.backward((loss.forward_sum + loss.backward_sum) / 2 * factor)
+                self.state = loss.state.detach()
+                losses.append(loss)
+                if accelerator.sync_gradients:
+                    total = self._check_losses(losses)
+                    self._clip_gradients()
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+        self.scheduler.step()
+        words = sum(loss.num_targets for loss in losses)
+        self._logged.loss += total
+        self._logged.words += words
+        self.num_words += count
+        return total / max(words, 1)
+
+    def _check_losses(self, losses: list[LaneLoss]) -> float:
+        """The losses of a step's windows together, the mean of both directions' sums."""
+        total = float(sum(loss.forward_sum.detach() + loss.backward_sum.detach() for loss in losses)) / 2
+        if not math.isfinite(total):
+            raise FloatingPointError(f"the loss is {total} {self._place()}.{self._way_back()}")
+        return total
+
+    def _clip_gradients(self) -> None:
+        settings = self.settings
+        drop_frozen_gradients(self.optimizer.param_groups, self.step, settings.unfreeze_steps)
+        if getattr(self._bare_objective, "sparse_gradients", False):
+            norm = clip_gradient_norm(self.objective.parameters(), settings.max_grad_norm)
+        else:
+            norm = self.accelerator.clip_grad_norm_(self.objective.parameters(), settings.max_grad_norm)
+        # A scaler steps over gradients that are too large and tries again with a smaller scale.
+        if self.accelerator.scaler is None and not math.isfinite(norm := float(norm)):
+            raise FloatingPointError(f"the norm of the gradients is {norm} {self._place()}.{self._way_back()}")
+
+    def _place(self) -> str:
+        return (
+            f"at step {self.step + 1}, after {self.num_words:,} words, in process {self.accelerator.process_index}: "
+            f"pass {self.filler.num_passes + 1} over its text, at sentence or document {self.filler.num_taken:,}"
+        )
+
+    def _way_back(self) -> str:
+        advice = " Lower --learning_rate or --max_grad_norm, or look at the text there"
+        saved = self.checkpoints and self.settings.save_steps
+        return advice + ("; the last checkpoint is still there." if saved else ".")
+
+    def _count_everywhere(self, count: int) -> int:
+        if self.accelerator.num_processes == 1:
+            return count
+        counts = torch.tensor([count], device=self.accelerator.device)
+        return int(self.accelerator.reduce(counts, reduction="sum"))
+
+    def _check_text(self) -> None:
+        """Before the first step: whether each process has text for one window of its lanes."""
+        settings, accelerator = self.settings, self.accelerator
+        wanted, entries = settings.num_lanes * settings.unroll_steps, 0
+        for sentence in self.train_corpus.sentences(self.tokenizer.tokenize):
+            # With the two markers.
+            entries += len(sentence) + 2
+            if entries >= wanted:
+                break
+        shares = gather_objects(entries, accelerator)
+        short = min(range(len(shares)), key=shares.__getitem__)
+        if not shares[short]:
+            raise ValueError(
+                f"process {short} of {accelerator.num_processes} has no training text: its share of the shards is "
+                "empty. Give more text, or start fewer processes."
+            )
+        if shares[short] < wanted:
+            raise ValueError(
+                f"--per_device_train_batch_size {settings.num_lanes} lanes of --unroll_steps {settings.unroll_steps} "
+                f"words hold {wanted:,} words, but the training text of process {short} of "
+                f"{accelerator.num_processes} has {shares[short]:,}, markers included: the lanes are longer than the "
+                "corpus. Give more text, or fewer lanes."
+            )
+
+    def _train_windows(self) -> Iterator[LaneWindow]:
+        """Windows without end: the corpus again from its start each time it runs out, its lanes going on."""
+        while True:
+            yield from self.filler.windows(self._read(self.train_corpus.for_pass(self.filler.num_passes)))
+
+    def _read(self, corpus: Corpus) -> Iterator[list]:
+        """One pass: sentences, or documents where those decide on the state."""
+        read = corpus.documents if self.settings.reset_state == "document" else corpus.sentences
+        return read(self.tokenizer.tokenize)
+
+    def _evaluate_and_report(self) -> bool:
+        """Whether this evaluation is the best one so far."""
+        perplexity = self.evaluate()
+        self.evaluations.append({"step": self.step, "words": self.num_words, **asdict(perplexity)})
+        if self.accelerator.is_main_process:
+            self.on_evaluation(self.step, perplexity)
+        self.accelerator.log(_prefixed("eval", self.evaluations[-1]), step=self.step)
+        return self._best_step == self.step
+
+    @property
+    def _best_step(self) -> int | None:
+        # What was not trained at all is no checkpoint worth keeping.
+        trained = [entry for entry in self.evaluations if entry["step"]]
+        return min(trained, key=lambda entry: entry["mean"])["step"] if trained else None
+
+    @property
+    def _bare_objective(self) -> LaneObjective:
+        return self.accelerator.unwrap_model(self.objective)
+
+    @property
+    def _words_per_second(self) -> float:
+        return self.num_words / self.train_seconds
+
+    def _log(self, window: LaneWindow, state: ElmoState | None) -> None:
+        sums = gather_objects([self._logged.loss, self._logged.words], self.accelerator)
+        loss, words = (sum(column) for column in zip(*sums, strict=True))
+        self._logged = _LossSums()
+        entry: dict[str, Any] = {
+            "step": self.step,
+            "words": self.num_words,
+            "loss": round(loss / max(words, 1), 5),
+            "learning_rate": self.scheduler.get_last_lr()[0],
+            "words_per_second": round(self._words_per_second, 1),
+        }
+        objective = self._bare_objective
+        if isinstance(objective, SampledSoftmaxObjective):
+            # The sampled loss is no perplexity: beside it, what the full softmax says of the same window.
+            gap = objective.measure_gap(window.to(self.accelerator.device), state)
+            entry |= {"sampled_loss": round(gap.sampled, 5), "full_loss": round(gap.full, 5)}
+        self.history.append(entry)
+        self.accelerator.log(_prefixed("train", entry), step=self.step)
+
+
+def _prefixed(prefix: str, entry: dict[str, float]) -> dict[str, float]:
+    return {f"{prefix}/{name}": value for name, value in entry.items() if name != "step"}
+
+
+@torch.no_grad()
+def _own_memory(model: torch.nn.Module) -> None:
+    """Give each weight memory of its own, aligned as torch does it: those of a loaded file lie where the file has them,
+    and a product may round otherwise there, so that a run that goes on would not meet the same numbers."""
+    for tensor in itertools.chain(model.parameters(), model.buffers()):
+        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)

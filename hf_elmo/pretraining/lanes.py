@@ -1,0 +1,348 @@
+"""Sentences to lanes: parallel streams cut into windows, so that LSTM state can be carried from window to window."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.vocabulary import WordVocabulary
+
+NO_TARGET = -100
+RESETS = ("never", "epoch", "document")
+
+# A stream is a list of the numbers of its entries. The markers that open a sentence have numbers of their own: they are
+# certain, so that nothing has to predict them, unlike the same markers at the end of the other direction's sentences.
+_NOTHING, _OPENING_BOS, _OPENING_EOS, _BOS, _EOS = range(5)
+
+
+@dataclass
+class LaneWindow:
+    """One window of all lanes, both directions in reading order: the backward one's words run from right to left.
+
+    Each distinct word of the window has one row of characters. Letters: N distinct words, B lanes, T words, C
+    characters.
+
+    Args:
+        rows: Character ids of the distinct words, (N, C), in the order in which the lanes name them.
+        forward_words, backward_words: Places in `rows`, (B, T); 0 behind the end of a stream.
+        forward_targets, backward_targets: Word ids of the next entry of the own lane, (B, T). -100 where the next entry
+            is certain, which is the marker that opens a sentence, and behind the end of a stream that ran out.
+        reset_state: True for lanes whose LSTM states are zeros before this window, whatever was before it, (B,).
+    """
+
+    rows: Tensor
+    forward_words: Tensor
+    backward_words: Tensor
+    forward_targets: Tensor
+    backward_targets: Tensor
+    reset_state: Tensor
+
+    @property
+    def num_targets(self) -> int:
+        """Words to predict in each direction; both have as many."""
+        return int((self.forward_targets != NO_TARGET).sum())
+
+    def to(self, device: torch.device) -> LaneWindow:
+        """The same window on another device."""
+        return LaneWindow(**{name: tensor.to(device, non_blocking=True) for name, tensor in vars(self).items()})
+
+
+class LaneFiller:
+    """Deals sentences to lanes and cuts the lanes into windows (Peters et al. 2018, sec. 3.4; bilm-tf's batches).
+
+    The forward stream of a lane is `<S>` a b c `</S>` `<S>` d e `</S>`; its backward stream holds the same sentences in
+    the same order, each reversed in itself: `</S>` c b a `<S>` `</S>` e d `<S>`. Both have one length and meet at the
+    ends of sentences, so one reading of the corpus feeds both.
+
+    Between any two windows its state can be saved, so that a new process goes on with the very same windows. The state
+    is that of the last window given out: who reads ahead saves it along with the window that it belongs to.
+
+    Args:
+        tokenizer: Makes the rows of characters.
+        vocabulary: Gives the targets.
+        num_lanes: Lanes B.
+        unroll_steps: Words T of a window.
+        reset_state: When a lane's LSTM states start from zeros again, which the windows say. "never": after no window;
+            a lane that runs short takes the next sentence, and the first sentence of a pass follows the last one of
+            the pass before. "epoch": at the start of each pass, the lanes being read to their ends before. "document":
+            at the start of each document; a document stays in one lane, and its last window is filled up with entries
+            that have no target.
+
+    Raises: ValueError naming the argument, the value got and the value wanted.
+    """
+
+    def __init__(
+        self,
+        tokenizer: ElmoCharTokenizer,
+        vocabulary: WordVocabulary,
+        num_lanes: int,
+        unroll_steps: int,
+        reset_state: str = "never",
+    ):
+        for name, value in (("num_lanes", num_lanes), ("unroll_steps", unroll_steps)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}; it must be an integer >= 1.")
+        if reset_state not in RESETS:
+            raise ValueError(f"reset_state is {reset_state!r}; it must be one of {list(RESETS)}.")
+        self.tokenizer = tokenizer
+        self.vocabulary = vocabulary
+        self.unroll_steps = unroll_steps
+        self.reset_state = reset_state
+        self.num_passes = 0
+        self.num_taken = 0
+        self._numbers = _WordNumbers(tokenizer, vocabulary)
+        self._lanes = [_Lane(starts=reset_state != "never") for _ in range(num_lanes)]
+
+    def windows(self, stream: Iterable[Sequence]) -> Iterator[LaneWindow]:
+        """The windows of one pass over a corpus.
+
+        What the pass had taken when the state was saved is skipped: the stream is always that of a whole pass. At its
+        end, what does not fill all lanes stays in them for the next pass, or for `last_windows`; with
+        reset_state="epoch" all of it is given out.
+
+        Args:
+            stream: The words of each sentence (`Corpus.sentences`); with reset_state="document", the sentences of each
+                document (`Corpus.documents`).
+        Raises: ValueError when the stream ends before what is to be skipped.
+        """
+        remaining = iter(stream)
+        skipped = sum(1 for _ in islice(remaining, self.num_taken))
+        if skipped < self.num_taken:
+            raise ValueError(
+                f"stream ends after {skipped} entries, but {self.num_taken} had been taken from it when the state was "
+                "saved; give the corpus that the state belongs to."
+            )
+        while all(self._fill(lane, remaining) for lane in self._lanes):
+            yield self._cut()
+        if self.reset_state == "epoch":
+            yield from self.last_windows()
+            for lane in self._lanes:
+                lane.starts = True
+        self.num_taken = 0
+        self.num_passes += 1
+
+    def last_windows(self) -> Iterator[LaneWindow]:
+        """What is left in the lanes, filled up with entries that have no target."""
+        while any(self._lanes):
+            for lane in self._lanes:
+                self._fill(lane, iter(()))
+            yield self._cut()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Passes ended, entries taken from the stream of this pass, and the words left in each lane: lists, strings,
+        integers and truth values only, for JSON or torch.save."""
+        return {
+            "reset_state": self.reset_state,
+            "num_passes": self.num_passes,
+            "num_taken": self.num_taken,
+            "lanes": [lane.state_dict() for lane in self._lanes],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another filler of as many lanes stood.
+
+        Raises: ValueError when the other one had other lanes or other resets.
+        """
+        if len(state["lanes"]) != len(self._lanes):
+            raise ValueError(
+                f"state has {len(state['lanes'])} lanes, but num_lanes is {len(self._lanes)}; go on with as many lanes "
+                "as before."
+            )
+        if state["reset_state"] != self.reset_state:
+            raise ValueError(
+                f"state was saved with reset_state={state['reset_state']!r}, but reset_state is {self.reset_state!r}; "
+                "go on with the one from before."
+            )
+        self.num_passes, self.num_taken = state["num_passes"], state["num_taken"]
+        self._lanes = [self._restored_lane(**lane) for lane in state["lanes"]]
+
+    def _restored_lane(self, sentences: list[list[str]], position: int, starts: bool) -> _Lane:
+        lane = _Lane(waiting=deque(sentences), starts=starts)
+        if position:
+            self._number_next_sentence(lane)
+            lane.cut(position)
+        return lane
+
+    def _fill(self, lane: _Lane, remaining: Iterator[Sequence]) -> bool:
+        """Give a lane words for a window, or to the end of its document; False when there are not enough."""
+        by_document = self.reset_state == "document"
+        while len(lane.forward) < self.unroll_steps:
+            if lane.waiting:
+                self._number_next_sentence(lane)
+            elif by_document and lane.forward:
+                return True
+            elif (entry := next(remaining, None)) is not None:
+                self.num_taken += 1
+                lane.waiting.extend(entry if by_document else (entry,))
+            else:
+                return False
+        return True
+
+    def _number_next_sentence(self, lane: _Lane) -> None:
+        words = lane.waiting.popleft()
+        lane.append(words, array("q", (_OPENING_BOS, *map(self._numbers.__getitem__, words), _EOS)))
+
+    def _cut(self) -> LaneWindow:
+        reset_state = torch.tensor([lane.starts for lane in self._lanes])
+        parts = chain.from_iterable(lane.cut(self.unroll_steps) for lane in self._lanes)
+        streams = np.frombuffer(b"".join(parts), dtype=np.int64).reshape(-1, 2, self.unroll_steps + 1)
+        targets = self._numbers.targets(streams[..., 1:])
+        rows, places = self._numbers.rows(streams[..., :-1])
+        window = LaneWindow(
+            rows=torch.from_numpy(rows),
+            forward_words=_as_tensor(places[:, 0]),
+            backward_words=_as_tensor(places[:, 1]),
+            forward_targets=_as_tensor(targets[:, 0]),
+            backward_targets=_as_tensor(targets[:, 1]),
+            reset_state=reset_state,
+        )
+        for lane in self._lanes:
+            lane.starts = self.reset_state == "document" and not lane
+        if len(self._numbers) > self._numbers.max_words:
+            self._renumber()
+        return window
+
+    def _renumber(self) -> None:
+        """Forget all words but those that are left in the lanes."""
+        state = self.state_dict()
+        self._numbers = _WordNumbers(self.tokenizer, self.vocabulary)
+        self.load_state_dict(state)
+
+
+def fill_lanes(
+    sentences: Iterable[Sequence[str]],
+    tokenizer: ElmoCharTokenizer,
+    vocabulary: WordVocabulary,
+    num_lanes: int,
+    unroll_steps: int,
+    reset_state: str = "never",
+) -> Iterator[LaneWindow]:
+    """All windows of one reading of a corpus, its lanes read to their ends (see `LaneFiller`).
+
+    Args:
+        sentences: The words of each sentence; with reset_state="document", the sentences of each document.
+        tokenizer: Makes the rows of characters.
+        vocabulary: Gives the targets.
+        num_lanes: Lanes B.
+        unroll_steps: Words T of a window.
+        reset_state: As of `LaneFiller`.
+    """
+    filler = LaneFiller(tokenizer, vocabulary, num_lanes, unroll_steps, reset_state)
+    yield from filler.windows(sentences)
+    yield from filler.last_windows()
+
+
+@dataclass
+class _Lane:
+    """What is left of a lane: sentences that wait, and the streams of those that do not, with the words they came from.
+
+    Args:
+        waiting: Sentences without numbers as yet.
+        sentences: Sentences in the streams.
+        position: Entries of the first of them that have been cut off.
+        starts: Whether LSTM states are zeros before the next window.
+        forward, backward: Numbers of the entries of each direction.
+    """
+
+    waiting: deque[Sequence[str]] = field(default_factory=deque)
+    sentences: deque[Sequence[str]] = field(default_factory=deque)
+    position: int = 0
+    starts: bool = False
+    forward: array[int] = field(default_factory=lambda: array("q"))
+    backward: array[int] = field(default_factory=lambda: array("q"))
+
+    def __bool__(self) -> bool:
+        return bool(self.forward or self.waiting)
+
+    def append(self, words: Sequence[str], forward: array[int]) -> None:
+        self.sentences.append(words)
+        self.forward += forward
+        backward = forward[::-1]
+        backward[0], backward[-1] = _OPENING_EOS, _BOS
+        self.backward += backward
+
+    def cut(self, length: int) -> tuple[array[int], array[int]]:
+        """Cut off `length` entries of both streams; what is given back has the entry after them, too."""
+        taken = self.forward[: length + 1], self.backward[: length + 1]
+        if len(self.forward) <= length:
+            filling = array("q", [_NOTHING]) * (length + 1 - len(self.forward))
+            taken = taken[0] + filling, taken[1] + filling
+        del self.forward[:length], self.backward[:length]
+        self.position += length
+        while self.sentences and self.position >= (entries := len(self.sentences[0]) + 2):
+            self.sentences.popleft()
+            self.position -= entries
+        if not self.sentences:
+            self.position = 0
+        return taken
+
+    def state_dict(self) -> dict[str, Any]:
+        sentences = [list(words) for words in (*self.sentences, *self.waiting)]
+        return {"sentences": sentences, "position": self.position, "starts": self.starts}
+
+
+class _WordNumbers(dict[str, int]):
+    """A number for each word seen so far: a word is looked up once, and all the rest is done with arrays of numbers."""
+
+    # What is kept is bounded as it is in the tokenizer; corpora have new words without end.
+    max_words = 100_000
+
+    def __init__(self, tokenizer: ElmoCharTokenizer, vocabulary: WordVocabulary):
+        super().__init__({BOS_TOKEN: _BOS, EOS_TOKEN: _EOS})
+        self._new_words = ["", BOS_TOKEN, EOS_TOKEN, BOS_TOKEN, EOS_TOKEN]
+        self._targets = array("q", [NO_TARGET, NO_TARGET, NO_TARGET, vocabulary.bos_id, vocabulary.eos_id])
+        self._ids = vocabulary.ids
+        self._encode_words = tokenizer.encode_words
+        self._rows = np.empty((0, tokenizer.max_characters_per_word), dtype=np.int16)
+        self._first_places = np.empty(0, dtype=np.int64)
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self._targets)
+        self._new_words.append(word)
+        self._targets.append(self._ids.get(word, WordVocabulary.unk_id))
+        return number
+
+    def targets(self, numbers: np.ndarray) -> np.ndarray:
+        """The word ids of entries, in an array of the same shape."""
+        return np.frombuffer(self._targets, dtype=np.int64).take(numbers)
+
+    def rows(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of the distinct words in the order of their first places, (N, C), and the place of each entry's row.
+
+        Where there is nothing the place is 0.
+        """
+        self._encode_new_words()
+        shape, numbers = numbers.shape, numbers.flatten()
+        numbers[numbers == _NOTHING] = numbers[(numbers != _NOTHING).argmax()]
+        numbers[numbers == _OPENING_BOS] = _BOS
+        numbers[numbers == _OPENING_EOS] = _EOS
+        # From the last to the first: of several assignments to one place the last one stays.
+        everywhere = np.arange(len(numbers))
+        self._first_places[numbers[::-1]] = everywhere[::-1]
+        first_places = self._first_places.take(numbers)
+        is_first = first_places == everywhere
+        places = (is_first.cumsum() - 1).take(first_places)
+        return self._rows.take(numbers[is_first], axis=0).astype(np.int64), places.reshape(shape)
+
+    def _encode_new_words(self) -> None:
+        if self._new_words:
+            start, stop = len(self._targets) - len(self._new_words), len(self._targets)
+            if stop > len(self._rows):
+                self._rows.resize((2 * stop, self._rows.shape[1]), refcheck=False)
+                self._first_places.resize(2 * stop, refcheck=False)
+            self._rows[start:stop] = self._encode_words(self._new_words)
+            self._new_words.clear()
+
+
+def _as_tensor(numbers: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(numbers))

@@ -1,0 +1,382 @@
+"""Pre-training from its arguments to its checkpoint: the text, the model, the loop, the files."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.tracking import get_available_trackers
+from accelerate.utils import set_seed
+
+from ..checkpoints.cards import CONFIG_FILE, PLOT_FILE, RESULTS_FILE, write_model_card
+from ..checkpoints.plots import plot_run
+from ..checkpoints.provenance import describe_run, write_json
+from ..checkpoints.sharing import check_hub_access, push_checkpoint
+from ..checkpoints.writing import check_keeps_inputs, moved_into, written_aside
+from ..model.configuration_elmo import ElmoConfig
+from ..model.modeling_elmo import ElmoForPreTraining
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files
+from ..text.vocabulary import WordVocabulary
+from .arguments import PretrainingArguments
+from .evaluation import Perplexity
+from .lane_trainer import LaneTrainer, LoopSettings
+from .objectives import LaneObjective, build_objective
+from .recipes import RECIPES
+from .run_state import (
+    RunCheckpoints,
+    check_fingerprint,
+    checkpoints_in,
+    read_shared_state,
+    remove_partial_checkpoints,
+)
+from .starting_model import Start
+from .text_facts import TextFacts, read_baselines, read_training_text
+
+# What may differ in a run that goes on: it changes no step that was taken.
+_FREE_SETTINGS = ("max_steps", "warmup_steps", "eval_steps", "save_steps", "logging_steps", "eval_num_lanes")
+
+
+def run_pretraining(
+    arguments: PretrainingArguments,
+    accelerator: Accelerator | None = None,
+    report: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Pre-train a biLM and write its checkpoint.
+
+    Args:
+        arguments: What to train on and how.
+        accelerator: Devices and processes; None sets one up.
+        report: Called with each line for the user, in the main process only.
+    Returns: What results.json holds.
+    Raises:
+        ValueError, FileNotFoundError, FileExistsError: Bad arguments or bad text, before training begins.
+        FloatingPointError, OSError: As `LaneTrainer.train`.
+    """
+    arguments = arguments.with_recipe()
+    arguments.check()
+    # Before hours of training in which somebody may commit.
+    run = describe_run()
+    accelerator = accelerator or build_accelerator(arguments)
+    if not accelerator.is_main_process:
+        report = _say_nothing
+    hub_name = _find_hub_name(arguments)
+    checkpoint = arguments.checkpoint
+    start = Start.from_arguments(arguments)
+    corpora = open_corpora(arguments)
+    _check_inputs(arguments, *corpora)
+    facts, words, counts = _read_text(arguments, checkpoint, start, corpora, report)
+    settings = _loop_settings(arguments, facts, accelerator.num_processes)
+    set_seed(arguments.seed)
+    model = start.build_model(arguments, words, counts, facts, report)
+    # The softmax is trained from the start; each layer and the token encoder below it join later.
+    if settings.unfreeze_steps * (model.config.num_hidden_layers + 1) >= settings.max_steps:
+        report(f"--unfreeze_steps {settings.unfreeze_steps}: not all layers join in {settings.max_steps} steps")
+    report(f"model: {model.num_parameters():,} parameters")
+    fingerprint = _fingerprint(arguments, settings, model, start.tokenizer, words, corpora, accelerator)
+    if checkpoint is not None:
+        check_fingerprint(checkpoint, fingerprint)
+
+    def write_model(directory: Path) -> None:
+        model.save_pretrained(directory)
+        start.tokenizer.save_pretrained(directory)
+        words.save(directory)
+
+    checkpoints = RunCheckpoints(
+        arguments.output_dir,
+        accelerator,
+        write_model,
+        fingerprint,
+        facts.to_dict(),
+        arguments.save_total_limit or None,
+        overwrite=arguments.overwrite_output_dir and checkpoint is None,
+    )
+    train_corpus, held_out_corpus = corpora
+    if arguments.shuffle_buffer_size:
+        train_corpus = train_corpus.shuffled(arguments.seed, arguments.shuffle_buffer_size)
+    trainer = LaneTrainer(
+        _build_objective(arguments, model, accelerator),
+        start.tokenizer,
+        words,
+        train_corpus,
+        held_out_corpus,
+        settings,
+        accelerator,
+        on_evaluation=lambda step, perplexity: report(_describe_evaluation(step, settings.max_steps, perplexity)),
+        checkpoints=checkpoints,
+    )
+    if accelerator.is_main_process:
+        remove_partial_checkpoints(arguments.output_dir)
+    if checkpoint is not None:
+        trainer.resume(checkpoint)
+        report(f"going on from {checkpoint}, after {trainer.num_words:,} words")
+    _start_trackers(arguments, accelerator)
+    results = {**_train(trainer, report), **_describe_model(arguments, facts, model), **run}
+    if accelerator.is_main_process:
+        _write_finished(arguments.output_dir, checkpoints, results, hub_name, report)
+        report(f"checkpoint: {arguments.output_dir}")
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
+    if hub_name is not None and accelerator.is_main_process:
+        # None leaves it to the Hub and to its organisations' own defaults.
+        url = push_checkpoint(arguments.output_dir, hub_name, private=arguments.hub_private_repo or None)
+        report(f"on the Hub: {url}")
+    return results
+
+
+def _read_text(
+    arguments: PretrainingArguments,
+    checkpoint: Path | None,
+    start: Start,
+    corpora: tuple[Corpus, Corpus],
+    report: Callable[[str], None],
+) -> tuple[TextFacts, WordVocabulary, dict[str, int] | None]:
+    """What the training text holds, the words of the softmax and their counts; a checkpoint has the first two."""
+    counts = None
+    if checkpoint is not None:
+        facts = TextFacts.from_dict(read_shared_state(checkpoint)["facts"])
+        words = WordVocabulary.load(checkpoint)
+    else:
+        words = start.words if arguments.vocab_file is None else WordVocabulary.load(arguments.vocab_file)
+        facts, words, counts = read_training_text(arguments, corpora[0], start.tokenizer, words)
+    report(
+        f"training text: {facts.num_words:,} words in {facts.num_sentences:,} sentences, {facts.num_distinct:,} "
+        f"distinct; softmax over {len(words):,} words"
+    )
+    if checkpoint is None and not arguments.skip_baselines:
+        read_baselines(facts, *corpora, start.tokenizer, words, report)
+    return facts, words, counts
+
+
+def _build_objective(
+    arguments: PretrainingArguments, model: ElmoForPreTraining, accelerator: Accelerator
+) -> LaneObjective:
+    # Each process draws its own negatives and its own dropout.
+    seed = arguments.seed + accelerator.process_index
+    options = {}
+    if arguments.objective == "sampled" and arguments.optim == "adagrad" and not arguments.weight_decay:
+        # The gradient of the softmax then holds the drawn rows alone, which DDP does not know how to add up.
+        options["sparse_gradients"] = accelerator.num_processes == 1
+    objective = build_objective(arguments.objective, model, arguments.num_negative_samples, seed, **options)
+    set_seed(seed)
+    return objective
+
+
+def _train(trainer: LaneTrainer, report: Callable[[str], None]) -> dict[str, Any]:
+    """Run the loop, and what results.json holds of it."""
+    perplexity = trainer.train()
+    cold = trainer.evaluate(cold=True)
+    report(
+        f"held-out perplexity {perplexity.mean:,.1f} with carried states, {cold.mean:,.1f} with each sentence alone; "
+        f"{perplexity.bits_per_character:.3f} bits a character"
+    )
+    return {
+        "perplexity": asdict(perplexity),
+        "perplexity_cold": asdict(cold),
+        "evaluations": trainer.evaluations,
+        "words_trained": trainer.num_words,
+        "seconds": round(trainer.train_seconds, 1),
+        "words_per_second": round(trainer.num_words / trainer.train_seconds, 1),
+        "num_processes": trainer.accelerator.num_processes,
+        "settings": asdict(trainer.settings),
+        "resumed_from_steps": trainer.resumed_from_steps,
+        "history": trainer.history,
+    }
+
+
+def _describe_model(arguments: PretrainingArguments, facts: TextFacts, model: ElmoForPreTraining) -> dict[str, Any]:
+    return {
+        "recipe": arguments.recipe,
+        "objective": arguments.objective,
+        "baselines": None if facts.baselines is None else asdict(facts.baselines),
+        "training_text": {
+            "words": facts.num_words,
+            "sentences": facts.num_sentences,
+            "distinct_words": facts.num_distinct,
+        },
+        "vocabulary_size": model.config.word_vocab_size,
+        "parameters": model.num_parameters(),
+    }
+
+
+def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
+    """The devices and processes that a run's arguments ask for.
+
+    Raises: ImportError when the tracker's package is not there.
+    """
+    if arguments.report_to is not None:
+        available = [str(getattr(tracker, "value", tracker)) for tracker in get_available_trackers()]
+        if arguments.report_to not in available:
+            raise ImportError(
+                f"--report_to is {arguments.report_to!r}, of which no package is installed; those there are: "
+                f"{', '.join(available) or 'none'}. For TensorBoard: pip install 'hf_elmo[tracking]'."
+            )
+    return Accelerator(
+        gradient_accumulation_steps=arguments.gradient_accumulation_steps,
+        mixed_precision="bf16" if arguments.bf16 else None,
+        log_with=arguments.report_to,
+        project_dir=_logging_directory(arguments),
+        # Without a GPU and without this, accelerate starts as many lone processes as torchrun has ranks.
+        cpu=not torch.accelerator.is_available(),
+    )
+
+
+def open_corpora(arguments: PretrainingArguments) -> tuple[Corpus, Corpus]:
+    """The training and the held-out corpus, the second cut from the first where none is named."""
+    by_document = arguments.reset_state == "document"
+    if arguments.train_file is not None:
+        train = corpus_from_files(arguments.train_file, "--train_file", arguments.text_column, by_document)
+    else:
+        train = corpus_from_dataset(
+            arguments.dataset_name, arguments.dataset_config_name, arguments.train_split, arguments.text_column
+        )
+    if arguments.validation_file is not None:
+        return train, corpus_from_files(
+            arguments.validation_file, "--validation_file", arguments.text_column, by_document
+        )
+    if arguments.dataset_name is not None and arguments.validation_split is not None:
+        return train, corpus_from_dataset(
+            arguments.dataset_name, arguments.dataset_config_name, arguments.validation_split, arguments.text_column
+        )
+    return train.split(every=max(2, round(100 / arguments.validation_split_percentage)))
+
+
+def _check_inputs(arguments: PretrainingArguments, *corpora: Corpus) -> None:
+    inputs = [(corpus.name, file) for corpus in corpora for file in corpus.files]
+    for name in ("vocab_file", "word_vectors"):
+        if getattr(arguments, name) is not None:
+            inputs.append((f"--{name}", getattr(arguments, name)))
+    if arguments.model_name_or_path is not None and os.path.isdir(arguments.model_name_or_path):
+        inputs.append(("--model_name_or_path", Path(arguments.model_name_or_path) / CONFIG_FILE))
+    check_keeps_inputs(arguments.output_dir, inputs)
+
+
+def _loop_settings(arguments: PretrainingArguments, facts: TextFacts, num_processes: int) -> LoopSettings:
+    """Turn epochs, words, shares and their like into steps."""
+    max_steps = arguments.max_steps
+    if max_steps < 0:
+        entries_per_step = (
+            arguments.per_device_train_batch_size
+            * arguments.unroll_steps
+            * arguments.gradient_accumulation_steps
+            * num_processes
+        )
+        passes = arguments.num_train_epochs
+        if arguments.max_words is not None:
+            passes = arguments.max_words / facts.num_targets
+        max_steps = math.ceil(facts.num_entries * passes / entries_per_step)
+    recipe = RECIPES[arguments.recipe]
+    return LoopSettings(
+        num_lanes=arguments.per_device_train_batch_size,
+        unroll_steps=arguments.unroll_steps,
+        max_steps=max_steps,
+        gradient_accumulation_steps=arguments.gradient_accumulation_steps,
+        optim=arguments.optim,
+        learning_rate=arguments.learning_rate,
+        weight_decay=arguments.weight_decay,
+        adam_beta2=arguments.adam_beta2,
+        adagrad_initial_accumulator=recipe.adagrad_initial_accumulator,
+        warmup_steps=round(arguments.warmup_ratio * max_steps),
+        lr_scheduler_type=arguments.lr_scheduler_type,
+        loss_scale=float(arguments.unroll_steps if recipe.scales_loss_by_unroll else 1),
+        max_grad_norm=arguments.max_grad_norm,
+        layer_learning_rate_decay=arguments.layer_learning_rate_decay,
+        group_learning_rates=arguments.learning_rates,
+        unfreeze_steps=arguments.unfreeze_steps,
+        eval_steps=arguments.eval_steps or max(1, math.ceil(max_steps / 2)),
+        save_steps=arguments.save_steps or None,
+        logging_steps=arguments.logging_steps,
+        eval_num_lanes=arguments.per_device_eval_batch_size,
+        reset_state=arguments.reset_state,
+    )
+
+
+def _fingerprint(
+    arguments: PretrainingArguments,
+    settings: LoopSettings,
+    model: ElmoForPreTraining,
+    tokenizer: ElmoCharTokenizer,
+    words: WordVocabulary,
+    corpora: tuple[Corpus, Corpus],
+    accelerator: Accelerator,
+) -> dict[str, Any]:
+    """What a run that goes on must have in common with the one that wrote the checkpoint."""
+    fields = {name: value for name, value in model.config.to_diff_dict().items() if name != "transformers_version"}
+    kept = {name: value for name, value in asdict(settings).items() if name not in _FREE_SETTINGS}
+    return {
+        **{f"config.{name}": value for name, value in fields.items()},
+        **{f"settings.{name}": value for name, value in kept.items()},
+        "objective": arguments.objective,
+        "num_negative_samples": arguments.num_negative_samples,
+        "seed": arguments.seed,
+        "shuffle_buffer_size": arguments.shuffle_buffer_size,
+        "freeze_word_vectors": arguments.freeze_word_vectors,
+        "dataset": [arguments.dataset_name, arguments.dataset_config_name, arguments.train_split],
+        "pre_tokenizer": tokenizer.pre_tokenizer,
+        "do_lower_case": tokenizer.do_lower_case,
+        "words": hashlib.sha256("\n".join(words.words).encode("utf-8", "surrogatepass")).hexdigest()[:16],
+        # By name and size: they may lie elsewhere now.
+        "text": [[os.path.basename(file), os.path.getsize(file)] for corpus in corpora for file in corpus.files],
+        "num_processes": accelerator.num_processes,
+        "mixed_precision": accelerator.mixed_precision,
+    }
+
+
+def _logging_directory(arguments: PretrainingArguments) -> str:
+    # Beside the output, which is replaced as a whole.
+    return arguments.logging_dir or str(Path(arguments.output_dir).parent / "runs")
+
+
+def _start_trackers(arguments: PretrainingArguments, accelerator: Accelerator) -> None:
+    if arguments.report_to is not None:
+        values = {
+            name: value for name, value in asdict(arguments).items() if isinstance(value, (bool, int, float, str))
+        }
+        accelerator.init_trackers(Path(arguments.output_dir).name, config=values)
+
+
+def _find_hub_name(arguments: PretrainingArguments) -> str | None:
+    """The name on the Hub that the checkpoint will have, found out before training; None where it stays at home."""
+    if not arguments.push_to_hub:
+        return None
+    return check_hub_access(arguments.hub_model_id or Path(arguments.output_dir).resolve().name)
+
+
+def _write_finished(
+    output_dir: str,
+    checkpoints: RunCheckpoints,
+    results: dict[str, Any],
+    name: str | None,
+    report: Callable[[str], None],
+) -> None:
+    """Write what makes a directory a checkpoint: weights, config, code, tokenizer, words, figures, plot, card."""
+    if checkpoints_in(output_dir) and not checkpoints.overwrite:
+        finished = moved_into(output_dir, last=CONFIG_FILE)
+    else:
+        finished = written_aside(output_dir, checkpoints.overwrite)
+    with finished as directory:
+        checkpoints.write_model(directory)
+        write_json(directory / RESULTS_FILE, results)
+        try:
+            plot_run(results, directory / PLOT_FILE)
+        except ImportError as error:
+            report(f"no plot of the run: {error}")
+        write_model_card(directory, ElmoConfig.from_pretrained(directory), results, name)
+
+
+def _describe_evaluation(step: int, max_steps: int, perplexity: Perplexity) -> str:
+    return (
+        f"step {step:>{len(str(max_steps))}} of {max_steps}: held-out perplexity {perplexity.mean:,.1f} "
+        f"(forward {perplexity.forward:,.1f}, backward {perplexity.backward:,.1f})"
+    )
+
+
+def _say_nothing(line: str) -> None:
+    """What the other processes report."""

@@ -1,0 +1,298 @@
+"""Checkpoints of a run: written aside by all processes, renamed when whole, and what it takes to go on from one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from ..checkpoints.provenance import write_json
+from ..checkpoints.writing import open_to_readers, written_aside
+
+STATE_FILE = "trainer_state.json"
+OPTIMIZER_FILE = "optimizer.pt"
+_NAME = re.compile(r"checkpoint-(\d+)")
+
+
+@dataclass
+class RunState:
+    """Everything besides the weights that decides how a run goes on.
+
+    Args:
+        step: Optimizer steps taken.
+        shared: What all processes have in common, for JSON: words trained, history, evaluations and the like.
+        optimizer: State of the optimizer and its schedule, equal in all processes.
+        own: What is this process's alone: its place in the text, LSTM states, random numbers.
+    """
+
+    step: int
+    shared: dict[str, Any]
+    optimizer: dict[str, Any]
+    own: dict[str, Any]
+
+
+@dataclass
+class RunCheckpoints:
+    """The `checkpoint-N` directories of one run.
+
+    Each is a checkpoint like the finished one, with the state of the run beside it. It is written under another name by
+    all processes, which see one file system, and takes its own in one rename: whatever has the name is whole.
+
+    Args:
+        output_dir: Where they stand.
+        accelerator: The processes; each writes its own state, the main one all the rest.
+        write_model: Writes what `from_pretrained` loads into a directory.
+        fingerprint: What a run that goes on has to have in common with this one, by name, for JSON.
+        facts: What a run that goes on need not find out again, for JSON.
+        save_total_limit: Most checkpoints kept; the last and the best one always are. None keeps all.
+        overwrite: Whether a full output_dir is replaced when the first checkpoint stands.
+    """
+
+    output_dir: str | os.PathLike
+    accelerator: Accelerator
+    write_model: Callable[[Path], None]
+    fingerprint: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    save_total_limit: int | None = None
+    overwrite: bool = False
+
+    def save(self, state: RunState, best_step: int | None) -> Path:
+        """Write one checkpoint, all processes together; older ones go when it stands.
+
+        Args:
+            state: Of the run, after a whole step.
+            best_step: Step of the checkpoint with the best evaluation, which is kept.
+        Raises: OSError, in all processes, when one could not write; all checkpoints from before are still there.
+        """
+        output_dir = Path(self.output_dir).resolve()
+        target = output_dir / f"checkpoint-{state.step}"
+        aside = output_dir.parent / f".{output_dir.name}.checkpoint-{state.step}.partial"
+        is_main = self.accelerator.is_main_process
+        with self._in_agreement(state.step, aside):
+            if is_main:
+                shutil.rmtree(aside, ignore_errors=True)
+                aside.mkdir(parents=True)
+        with self._in_agreement(state.step, aside):
+            torch.save(state.own, aside / _rank_file(self.accelerator.process_index))
+            if is_main:
+                self._write_shared(aside, state, best_step)
+        with self._in_agreement(state.step, aside):
+            if is_main:
+                open_to_readers(aside)
+                _to_disk(aside)
+                self._put_in_place(aside, target)
+                self._remove_old(state.step, best_step)
+        return target
+
+    def _write_shared(self, directory: Path, state: RunState, best_step: int | None) -> None:
+        self.write_model(directory)
+        torch.save(state.optimizer, directory / OPTIMIZER_FILE)
+        write_json(
+            directory / STATE_FILE,
+            {
+                "step": state.step,
+                "best_step": best_step,
+                "num_processes": self.accelerator.num_processes,
+                "fingerprint": self.fingerprint,
+                "facts": self.facts,
+                **state.shared,
+            },
+        )
+
+    def _put_in_place(self, aside: Path, target: Path) -> None:
+        if self.overwrite:
+            # The first checkpoint takes the place of all that was there, in one rename.
+            with written_aside(target.parent, overwrite=True) as directory:
+                os.rename(aside, directory / target.name)
+            self.overwrite = False
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            _remove(target)
+        os.rename(aside, target)
+        _sync_directory(target.parent)
+
+    def _remove_old(self, step: int, best_step: int | None) -> None:
+        if self.save_total_limit is None:
+            return
+        found = checkpoints_in(self.output_dir)
+        kept = {step} | ({best_step} & found.keys())
+        for other in sorted(found.keys() - kept, reverse=True):
+            if len(kept) < self.save_total_limit:
+                kept.add(other)
+            else:
+                _remove(found[other])
+
+    @contextmanager
+    def _in_agreement(self, step: int, aside: Path) -> Iterator[None]:
+        """Wait for all processes; when one of them failed, all do, and what was written aside is removed."""
+        failure, cause = None, None
+        try:
+            yield
+        except Exception as error:
+            # A full disk is an OSError here, a RuntimeError in torch.save and one of its own in safetensors.
+            failure, cause = f"{type(error).__name__}: {error}", error
+        failures = [failure for failure in gather_objects(failure, self.accelerator) if failure]
+        if not failures:
+            return
+        if self.accelerator.is_main_process:
+            shutil.rmtree(aside, ignore_errors=True)
+        last = max(checkpoints_in(self.output_dir), default=None)
+        left = "there is none from before" if last is None else f"checkpoint-{last} is still there to resume from"
+        raise OSError(
+            f"checkpoint-{step} could not be written to output_dir {str(self.output_dir)!r} ({failures[0]}); {left}. "
+            "Make room, then start again with --resume_from_checkpoint auto."
+        ) from cause
+
+
+def checkpoints_in(output_dir: str | os.PathLike) -> dict[int, Path]:
+    """The checkpoints of a run's directory by their steps."""
+    path = Path(output_dir)
+    if not path.is_dir():
+        return {}
+    found = ((_NAME.fullmatch(entry.name), entry) for entry in path.iterdir() if entry.is_dir())
+    return {int(match[1]): entry for match, entry in found if match}
+
+
+def find_checkpoint(resume: str | None, output_dir: str | os.PathLike) -> Path | None:
+    """The checkpoint that a run is to go on from; None for a run that starts.
+
+    Args:
+        resume: A checkpoint's directory, "last" for the newest one in output_dir, "auto" for that one where there is
+            any; None starts.
+        output_dir: The run's directory.
+    Raises: FileNotFoundError when there is no such checkpoint.
+    """
+    if resume is None:
+        return None
+    if resume in ("last", "auto"):
+        found = checkpoints_in(output_dir)
+        if found:
+            return found[max(found)]
+        if resume == "auto":
+            return None
+        raise FileNotFoundError(
+            f"--resume_from_checkpoint is 'last', but output_dir {str(output_dir)!r} holds no checkpoint-N; name "
+            "another --output_dir, or pass 'auto' to start where there is none."
+        )
+    path = Path(resume)
+    if not (path / STATE_FILE).is_file():
+        raise FileNotFoundError(
+            f"--resume_from_checkpoint {resume!r} holds no {STATE_FILE}; name a checkpoint-N directory that a run "
+            "saved, 'last' or 'auto'. To train on from finished weights use --model_name_or_path."
+        )
+    return path
+
+
+def read_shared_state(checkpoint: str | os.PathLike) -> dict[str, Any]:
+    """What all processes have in common, as `RunCheckpoints.save` wrote it."""
+    return json.loads((Path(checkpoint) / STATE_FILE).read_text(encoding="utf-8"))
+
+
+def read_run_state(checkpoint: str | os.PathLike, process_index: int) -> RunState:
+    """Read the state of a run for one process, everything on the CPU."""
+    checkpoint = Path(checkpoint)
+    shared = read_shared_state(checkpoint)
+    optimizer, own = (
+        torch.load(checkpoint / name, map_location="cpu", weights_only=True)
+        for name in (OPTIMIZER_FILE, _rank_file(process_index))
+    )
+    return RunState(shared["step"], shared, optimizer, own)
+
+
+def check_fingerprint(checkpoint: str | os.PathLike, now: dict[str, Any]) -> None:
+    """Check that a run is the one that a checkpoint belongs to.
+
+    Args:
+        checkpoint: The directory to go on from.
+        now: The fingerprint of the run that is to go on.
+    Raises: ValueError naming what differs, with both values.
+    """
+    then = read_shared_state(checkpoint)["fingerprint"]
+    # As JSON gives it back.
+    now = json.loads(json.dumps(now))
+    differing = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
+    if differing:
+        listed = "; ".join(f"{name} was {then.get(name)!r} and is {now.get(name)!r}" for name in differing)
+        raise ValueError(
+            f"--resume_from_checkpoint {str(checkpoint)!r} belongs to another run: {listed}. Start with the arguments "
+            "of that run, or with another --output_dir; --model_name_or_path takes over its weights alone."
+        )
+
+
+def random_state() -> dict[str, Any]:
+    """Where this process's random numbers stand."""
+    version, numbers, gauss = random.getstate()
+    state = {"torch": torch.get_rng_state(), "python": [version, list(numbers), gauss]}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Go on with the random numbers of a `random_state`."""
+    torch.set_rng_state(state["torch"])
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+def gather_objects(value: Any, accelerator: Accelerator) -> list[Any]:
+    """Each process's value, in the order of the processes."""
+    if accelerator.num_processes == 1:
+        return [value]
+    gathered: list[Any] = [None] * accelerator.num_processes
+    torch.distributed.all_gather_object(gathered, value)
+    return gathered
+
+
+def remove_partial_checkpoints(output_dir: str | os.PathLike) -> None:
+    """Remove what a killed run left half written."""
+    output_dir = Path(output_dir).resolve()
+    leftovers = itertools.chain(
+        output_dir.parent.glob(f".{output_dir.name}.checkpoint-*.partial"),
+        output_dir.glob(".checkpoint-*.removed"),
+        output_dir.glob(".finished.*.partial"),
+    )
+    for leftover in leftovers:
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _rank_file(process_index: int) -> str:
+    return f"rank-{process_index}.pt"
+
+
+def _remove(directory: Path) -> None:
+    # Out of sight first: what has a checkpoint's name is whole, also when this is interrupted.
+    hidden = directory.with_name(f".{directory.name}.removed")
+    os.rename(directory, hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _to_disk(directory: Path) -> None:
+    """Wait until the files are on the disk, so that a power cut after the rename finds them."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    _sync_directory(directory)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,143 @@
+"""Negatives of the sampled softmax: a log-uniform sampler, what it expects of each word, and whether it fits the words.
+
+Letters in shapes: S negatives of one draw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
+
+# Up to this many nats a word worse than with the best order, the order of a vocabulary is none of our business.
+_HARMLESS_NATS = 0.1
+_WORDS_IN_MESSAGE = 3
+
+
+@dataclass(frozen=True)
+class NegativeSample:
+    """Distinct words that were drawn together.
+
+    Args:
+        ids: Word ids, rising, (S,).
+        num_tries: Draws, repeats included, that it took to find S distinct words.
+        vocab_size: Words drawn from.
+    """
+
+    ids: Tensor
+    num_tries: int
+    vocab_size: int
+
+    def to(self, device: torch.device) -> NegativeSample:
+        """The same sample on another device."""
+        return replace(self, ids=self.ids.to(device, non_blocking=True))
+
+    def log_expected_counts(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
+        """Log of the probability that each word is among the negatives after this many tries, in the shape of `ids`.
+
+        That is log(1 - (1 - p)^tries), as TensorFlow computes it for unique candidates (range_sampler.cc).
+        """
+        probabilities = log_uniform_probabilities(ids, self.vocab_size, dtype)
+        return (-torch.expm1(self.num_tries * torch.log1p(-probabilities))).log()
+
+
+class LogUniformSampler:
+    """Draws distinct words, each try giving word k with probability log((k + 2) / (k + 1)) / log(V + 1).
+
+    That is near the frequencies of words sorted by falling frequency (Zipf's law). The semantics are those of
+    TensorFlow's log_uniform_candidate_sampler with unique=True, by which bilm-tf trained the released models.
+
+    Args:
+        vocab_size: Words V to draw from.
+        num_samples: Distinct words of each draw. The nearer to V, the more tries a draw takes.
+        seed: Of the sampler's own random numbers; give each process its own.
+    Raises: ValueError when there are not more words than samples.
+    """
+
+    def __init__(self, vocab_size: int, num_samples: int, seed: int = 0):
+        if not 1 <= num_samples < vocab_size:
+            raise ValueError(
+                f"num_negative_samples is {num_samples}; it must be >= 1 and < the {vocab_size} words of the "
+                "vocabulary. Lower it, or use the full softmax."
+            )
+        self.vocab_size = vocab_size
+        self.num_samples = num_samples
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def draw(self) -> NegativeSample:
+        """Draw until there are `num_samples` distinct words; on the CPU."""
+        tries = self._draw_tries(2 * self.num_samples)
+        while len(places := _first_places(tries, self.vocab_size)) < self.num_samples:
+            tries = torch.cat([tries, self._draw_tries(len(tries))])
+        places = places[: self.num_samples]
+        return NegativeSample(tries[places].sort().values, int(places[-1]) + 1, self.vocab_size)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it takes to go on with the same draws."""
+        return {"generator": self._generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where the sampler of a `state_dict` stood."""
+        self._generator.set_state(state["generator"])
+
+    def _draw_tries(self, number: int) -> Tensor:
+        """Words with repeats, (number,), by the inverse of the distribution function."""
+        uniform = torch.rand(number, dtype=torch.float64, generator=self._generator)
+        # exp may round up to V + 1 where the uniform number is next to 1.
+        return (uniform * math.log1p(self.vocab_size)).exp().long().sub(1).clamp(max=self.vocab_size - 1)
+
+
+def log_uniform_probabilities(ids: Tensor, vocab_size: int, dtype: torch.dtype) -> Tensor:
+    """The probability of each word in one try, in the shape of `ids`."""
+    return torch.log1p(1 / (ids.to(dtype) + 1)) / math.log1p(vocab_size)
+
+
+def _first_places(tries: Tensor, vocab_size: int) -> Tensor:
+    """Where each distinct word stands for the first time, rising."""
+    numbers = torch.arange(len(tries))
+    first = torch.full((vocab_size,), len(tries)).scatter_reduce_(0, tries, numbers, "amin")
+    return (first[tries] == numbers).nonzero().squeeze(1)
+
+
+def check_sorted(vocabulary: WordVocabulary, counts: Mapping[str, int]) -> None:
+    """Check that words stand by falling frequency, as the log-uniform sampler and the adaptive softmax take them to.
+
+    The sampler costs log(id + 1) nats a word, but for a constant, to describe the text; so the mean of that over the
+    counted words says how well an order fits. An order passes when it is nearer to the best one, by falling count, than
+    to the mean of all orders. Ties and chance swaps among rare words hardly move that mean: counts of another text of
+    the kind, or of its first sentences, serve too. Words that were not seen count 0; special words are left out.
+
+    Args:
+        vocabulary: Words in the order of their ids.
+        counts: How often each word was seen.
+    Raises: ValueError naming the first words that stand before more frequent ones.
+    """
+    words = vocabulary.words[len(SPECIAL_WORDS) :]
+    seen = torch.tensor([counts.get(word, 0) for word in words], dtype=torch.float64)
+    total = seen.sum()
+    if not total:
+        raise ValueError(
+            "no word of the vocabulary occurs in the training text; check --vocab_file, and --do_lower_case and "
+            "--pre_tokenizer with it."
+        )
+    nats = torch.arange(len(SPECIAL_WORDS), len(vocabulary), dtype=torch.float64).log1p()
+    found = (seen * nats).sum() / total
+    best = (seen.sort(descending=True).values * nats).sum() / total
+    if found - best > max(_HARMLESS_NATS, (nats.mean() - best) / 2):
+        rises = (seen[1:] > seen[:-1]).nonzero().squeeze(1)[:_WORDS_IN_MESSAGE].tolist()
+        pairs = "; ".join(
+            f"{words[place]!r} (seen {int(seen[place]):,} times) before {words[place + 1]!r} "
+            f"({int(seen[place + 1]):,} times)"
+            for place in rises
+        )
+        raise ValueError(
+            f"the vocabulary is not sorted by falling frequency: {pairs}. The log-uniform sampler and the adaptive "
+            "softmax take early words for frequent ones: sort the vocabulary file by frequency, leave --vocab_file out "
+            "to have one counted, or use --objective full."
+        )

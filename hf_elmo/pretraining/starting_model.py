@@ -1,0 +1,117 @@
+"""The model that a run starts from: its sizes and words, with new weights or with those of an earlier checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..model.configuration_elmo import ElmoConfig
+from ..model.modeling_elmo import ElmoForPreTraining
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.vocabulary import WordVocabulary
+from ..text.word_vectors import set_token_inputs
+from .arguments import PretrainingArguments, read_json_object
+from .continuing import Source, carry_over, load_source
+from .objectives import propose_cutoffs
+from .recipes import RECIPES
+from .text_facts import TextFacts, start_from_frequencies
+
+
+@dataclass
+class Start:
+    """What a run starts from before its text is read.
+
+    Args:
+        config: Sizes of the model, as yet without words.
+        tokenizer: Cuts the text and makes the rows of characters.
+        source: The checkpoint whose weights are taken over; None for new ones.
+    """
+
+    config: ElmoConfig
+    tokenizer: ElmoCharTokenizer
+    source: Source | None = None
+
+    @classmethod
+    def from_arguments(cls, arguments: PretrainingArguments) -> Start:
+        """Open what the arguments name.
+
+        Raises: ValueError or FileNotFoundError naming the argument when it is not what it should be.
+        """
+        if arguments.model_name_or_path is not None:
+            source = load_source(arguments.model_name_or_path)
+            return cls(source.config, source.tokenizer, source)
+        config = build_config(arguments)
+        tokenizer = ElmoCharTokenizer(
+            pre_tokenizer=arguments.pre_tokenizer,
+            do_lower_case=arguments.do_lower_case,
+            max_characters_per_word=config.max_characters_per_word,
+        )
+        return cls(config, tokenizer)
+
+    @property
+    def words(self) -> WordVocabulary | None:
+        """The source's words; None where there are none."""
+        return None if self.source is None else self.source.vocabulary
+
+    def build_model(
+        self,
+        arguments: PretrainingArguments,
+        words: WordVocabulary,
+        counts: Mapping[str, int] | None,
+        facts: TextFacts,
+        report: Callable[[str], None],
+    ) -> ElmoForPreTraining:
+        """Build the model over the words of its softmax.
+
+        Args:
+            arguments: The run's.
+            words: Words of the softmax.
+            counts: How often each occurs in the training text; None where the weights will be a checkpoint's.
+            facts: Of that text.
+            report: Called with each line for the user.
+        """
+        softmax_type = "adaptive" if arguments.objective == "adaptive" else "full"
+        if self.source is not None:
+            overrides = read_json_object(arguments, "config_overrides")
+            carried = carry_over(self.source, words, softmax_type, overrides)
+            report(carried.description)
+            return carried.model
+        config = self.config
+        config.word_vocab_size = len(words)
+        config.softmax_type = softmax_type
+        if softmax_type == "adaptive":
+            config.adaptive_softmax_cutoffs = config.adaptive_softmax_cutoffs or propose_cutoffs(len(words))
+        table = set_token_inputs(
+            config,
+            self.tokenizer,
+            words,
+            arguments.token_inputs,
+            arguments.word_vectors,
+            arguments.word_vector_size,
+            train_word_vectors=False if arguments.freeze_word_vectors else None,
+            report=report,
+        )
+        model = ElmoForPreTraining(config)
+        if table is not None:
+            table.fill(model)
+        if counts is not None and softmax_type == "full" and RECIPES[arguments.recipe].starts_from_frequencies:
+            start_from_frequencies(model, words, counts, facts)
+        return model
+
+
+def build_config(arguments: PretrainingArguments) -> ElmoConfig:
+    """The sizes of a new model: a config file or a preset, with single fields changed.
+
+    Raises: ValueError naming the argument when a file or a field is not what it should be.
+    """
+    overrides = read_json_object(arguments, "config_overrides")
+    if arguments.config_name is None:
+        recipe = RECIPES[arguments.recipe]
+        return getattr(ElmoConfig, arguments.preset or "small")(**{"dropout": recipe.dropout, **overrides})
+    if not os.path.exists(arguments.config_name):
+        raise FileNotFoundError(f"--config_name {arguments.config_name!r} does not exist; name a config.json.")
+    fields, _ = ElmoConfig.get_config_dict(arguments.config_name)
+    if "projection_size" in overrides:
+        fields.pop("hidden_size", None)
+    return ElmoConfig(**{**fields, **overrides})

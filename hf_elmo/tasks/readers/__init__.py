@@ -1,0 +1,1 @@
+"""Readers of annotated data, one file per form."""

@@ -1,0 +1,131 @@
+"""The word vocabulary of the pre-training softmax: special words first, then words by falling frequency."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
+
+UNK_TOKEN = "<UNK>"
+SPECIAL_WORDS = (BOS_TOKEN, EOS_TOKEN, UNK_TOKEN)
+VOCABULARY_FILE = "word_vocabulary.txt"
+
+
+class WordVocabulary:
+    """Words and their ids: `<S>` 0, `</S>` 1, `<UNK>` 2, then words by falling frequency, as bilm-tf's files have them.
+
+    Args:
+        words: All words in the order of their ids.
+    Raises: ValueError when the special words are not the first three or a word stands twice.
+    """
+
+    bos_id, eos_id, unk_id = 0, 1, 2
+
+    def __init__(self, words: Sequence[str]):
+        if tuple(words[:3]) != SPECIAL_WORDS:
+            raise ValueError(
+                f"words starts with {list(words[:3])}; the first three must be {list(SPECIAL_WORDS)}. Add those lines "
+                "at the top of the vocabulary file."
+            )
+        self.words = list(words)
+        self.ids = {word: index for index, word in enumerate(self.words)}
+        if len(self.ids) != len(self.words):
+            twice = next(word for word, count in Counter(self.words).items() if count > 1)
+            raise ValueError(f"words holds {twice!r} twice; each word needs one id. Remove the second line.")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: str) -> bool:
+        return word in self.ids
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """The ids of words; `<UNK>`'s for those that the vocabulary lacks."""
+        get, unknown = self.ids.get, self.unk_id
+        return [get(word, unknown) for word in words]
+
+    @classmethod
+    def from_counts(cls, counts: Counter[str], max_size: int | None = None, min_count: int = 1) -> WordVocabulary:
+        """Keep the most frequent words; words of equal frequency are in code point order, so that a corpus has one
+        vocabulary.
+
+        Args:
+            counts: How often each word was seen.
+            max_size: Most ids, the three special ones included; None for no limit.
+            min_count: Words seen less often become `<UNK>`.
+        """
+        return cls([*SPECIAL_WORDS, *(word for word, _ in most_frequent(counts.items(), max_size, min_count))])
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> WordVocabulary:
+        """Read a vocabulary file, one word a line; a directory is taken for a checkpoint that holds one.
+
+        Raises: ValueError naming the file when it is not UTF-8 or not a vocabulary.
+        """
+        path = Path(path)
+        if path.is_dir():
+            path = path / VOCABULARY_FILE
+        try:
+            text = path.read_bytes().decode("utf-8")
+        except FileNotFoundError:
+            raise FileNotFoundError(f"vocab_file {str(path)!r} does not exist; name a file of a word a line.") from None
+        except UnicodeDecodeError as error:
+            line = error.object[: error.start].count(b"\n") + 1
+            raise ValueError(f"vocab_file {str(path)!r} is not UTF-8: see line {line}. Convert it first.") from error
+        lines = text.replace("\r\n", "\n").split("\n")
+        if lines and lines[-1] == "":
+            lines.pop()
+        try:
+            return cls(lines)
+        except ValueError as error:
+            raise ValueError(f"vocab_file {str(path)!r}: {error}") from error
+
+    def save(self, directory: str | os.PathLike) -> Path:
+        """Write the vocabulary into a checkpoint directory and return the file's path."""
+        path = Path(directory) / VOCABULARY_FILE
+        path.write_bytes("".join(f"{word}\n" for word in self.words).encode("utf-8", "surrogatepass"))
+        return path
+
+
+def most_frequent(
+    counts: Iterable[tuple[str, int]], max_size: int | None = None, min_count: int = 1
+) -> list[tuple[str, int]]:
+    """The words that a vocabulary keeps, the special ones left out, by falling frequency and then in code point order.
+
+    No more of them than are kept is held in memory.
+
+    Args:
+        counts: Each word once, with how often it was seen.
+        max_size: Most ids of the vocabulary, the three special ones included; None for no limit.
+        min_count: Words seen less often are left out.
+    Raises: ValueError when max_size leaves no room or no word is seen often enough.
+    """
+    if max_size is not None and max_size <= len(SPECIAL_WORDS):
+        raise ValueError(f"max_size is {max_size}; it must be > {len(SPECIAL_WORDS)}, the number of special words.")
+    often = (item for item in counts if item[1] >= min_count and item[0] not in SPECIAL_WORDS)
+    if max_size is None:
+        kept = sorted(often, key=_rank)
+    else:
+        kept = heapq.nsmallest(max_size - len(SPECIAL_WORDS), often, key=_rank)
+    if not kept:
+        raise ValueError(f"counts holds no word seen at least {min_count} times; lower min_count or give more text.")
+    return kept
+
+
+def _rank(item: tuple[str, int]) -> tuple[int, str]:
+    word, count = item
+    return -count, word
+
+
+def count_words(sentences: Iterable[Sequence[str]]) -> tuple[Counter[str], int]:
+    """How often each word occurs, and the number of sentences."""
+    counts: Counter[str] = Counter()
+    num_sentences = 0
+    for words in sentences:
+        counts.update(words)
+        num_sentences += 1
+    return counts, num_sentences

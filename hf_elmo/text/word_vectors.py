@@ -1,0 +1,316 @@
+"""Word vectors from GloVe and word2vec text files, and the words that a model's table of vectors is filled with."""
+
+from __future__ import annotations
+
+import codecs
+import lzma
+import os
+import zlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import fsspec
+import numpy as np
+import torch
+
+from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
+from ..model.configuration_elmo import ElmoConfig
+from ..model.modeling_elmo import ElmoPreTrainedModel
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from .vocabulary import UNK_TOKEN, WordVocabulary
+
+_MARKERS = (BOS_TOKEN, EOS_TOKEN)
+# Words whose rows are made at a time: the tokenizer's rows take eight bytes a character, the kept ones two.
+_WORDS_AT_A_TIME = 2**16
+
+
+@dataclass
+class WordVectors:
+    """Vectors of words as a file has them.
+
+    Args:
+        words: The words, each once, in the order of the file.
+        vectors: Their vectors, (words, D), float32.
+        num_repeated: Lines left out because their word had been read before.
+    """
+
+    words: list[str]
+    vectors: np.ndarray
+    num_repeated: int
+
+
+def read_word_vectors(
+    file: str | os.PathLike,
+    words: Iterable[str] | None = None,
+    max_words: int | None = None,
+    vector_size: int | None = None,
+    lower_case: bool = False,
+) -> WordVectors:
+    """Read the vectors of the wanted words from a text file; no others are held in memory.
+
+    A line is a word and its D numbers, as in GloVe's files; a first line of two whole numbers is word2vec's count of
+    words and size. The last D fields of a line are its vector: words may hold spaces, as in GloVe's 840B file. Of a
+    word that stands there twice the first vector is taken, as gensim does. Numbers of words that are not wanted are
+    not checked, nor are the lines after the last word that is.
+
+    Args:
+        file: Path, or any address that fsspec opens; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way, and a
+            file in an archive is "zip://glove.6B.300d.txt::glove.6B.zip".
+        words: Words to look for; None for all.
+        max_words: Most words to take, those that come first; None for no limit.
+        vector_size: Size D of the vectors; None takes it from the first line, whose word then has to be without spaces.
+        lower_case: Whether the file's words are lower-cased, the sentence markers excepted.
+    Raises: FileNotFoundError; ValueError naming the file and the line where it is damaged, or when no word is found.
+    """
+    if max_words is not None and max_words < 1:
+        raise ValueError(f"max_words is {max_words}; it must be an integer >= 1, or None for no limit.")
+    wanted = None if words is None else set(words)
+    limits = [limit for limit in (max_words, None if wanted is None else len(wanted)) if limit is not None]
+    limit = min(limits, default=None)
+    kept: dict[str, None] = {}
+    numbers = array("f")
+    num_repeated = 0
+    for where, word, fields in _read_entries(file, vector_size):
+        if lower_case and word not in _MARKERS:
+            word = word.lower()
+        if wanted is not None and word not in wanted:
+            continue
+        if word in kept:
+            num_repeated += 1
+            continue
+        numbers.frombytes(_as_numbers(where, fields).tobytes())
+        kept[word] = None
+        if len(kept) == limit:
+            break
+    if not kept:
+        raise ValueError(
+            f"word_vectors {str(file)!r} has no vector for any of the {len(wanted)} wanted words; check the language "
+            "and the case of its words (--do_lower_case)."
+        )
+    return WordVectors(list(kept), np.frombuffer(numbers, dtype=np.float32).reshape(len(kept), -1), num_repeated)
+
+
+@dataclass
+class WordTable:
+    """What a model's table of word vectors is filled with.
+
+    Args:
+        rows: Character ids of the words, (V, C), int16, each row once.
+        vectors: Their vectors, (V, D), float32; None for vectors that are learned from what the model starts with.
+        unknown: The vector of all other words, (D,); None as before.
+        num_merged: Words left out because an earlier one has the same row.
+    """
+
+    rows: np.ndarray
+    vectors: np.ndarray | None
+    unknown: np.ndarray | None
+    num_merged: int
+
+    def fill(self, model: ElmoPreTrainedModel) -> None:
+        """Fill the table of a model whose config has its sizes.
+
+        Raises: ValueError when the model has no table or one of another size.
+        """
+        table = model.base_model.token_encoder.word_table
+        if table is None:
+            raise ValueError(
+                f"the config's token_inputs is {model.config.token_inputs!r}, which has no word table to fill; set it "
+                "to 'words' or 'both' before the model is built."
+            )
+        vectors, unknown = (
+            None if numbers is None else torch.from_numpy(numbers) for numbers in (self.vectors, self.unknown)
+        )
+        table.fill(torch.from_numpy(self.rows), vectors, unknown)
+
+
+def build_word_table(
+    tokenizer: ElmoCharTokenizer, words: Sequence[str], vectors: np.ndarray | None = None, seed: int = 0
+) -> WordTable:
+    """Make the rows of words as the tokenizer makes those of text, the sentence markers' too.
+
+    Where two words have one row (by lower-casing, or because their first bytes fill the row) the first is taken. With
+    vectors, the markers that have none get numbers drawn with the mean and the spread of the others, and the vector of
+    unknown words is the mean of all.
+
+    Args:
+        tokenizer: Makes the rows.
+        words: The words of the table.
+        vectors: A vector for each, (words, D), float32; None for a table that is learned.
+        seed: Of the numbers that are drawn.
+    Raises: ValueError when there are not as many vectors as words.
+    """
+    if vectors is not None and len(vectors) != len(words):
+        raise ValueError(f"vectors has {len(vectors)} rows, but words has {len(words)}; give one vector a word.")
+    known = set(words)
+    markers = [marker for marker in _MARKERS if marker not in known]
+    rows = _encode_words(tokenizer, [*words, *markers])
+    unknown = None
+    if vectors is not None:
+        unknown = vectors.mean(axis=0)
+        drawn = np.random.default_rng(seed).normal(unknown, vectors.std(axis=0), (len(markers), vectors.shape[1]))
+        vectors = np.concatenate([vectors, drawn.astype(vectors.dtype)])
+    firsts: dict[bytes, int] = {}
+    for place, row in enumerate(rows):
+        firsts.setdefault(row.tobytes(), place)
+    num_merged = len(rows) - len(firsts)
+    if num_merged:
+        places = list(firsts.values())
+        rows, vectors = rows[places], None if vectors is None else vectors[places]
+    return WordTable(rows, vectors, unknown, num_merged)
+
+
+def set_token_inputs(
+    config: ElmoConfig,
+    tokenizer: ElmoCharTokenizer,
+    vocabulary: WordVocabulary,
+    token_inputs: str | None = None,
+    word_vectors: str | os.PathLike | None = None,
+    word_vector_size: int | None = None,
+    train_word_vectors: bool | None = None,
+    report: Callable[[str], None] = print,
+) -> WordTable | None:
+    """Set what a model to be pre-trained reads, and make the table of words that it is to be filled with.
+
+    The table's words are the vocabulary's, or with a file of vectors those of them that have one there; the sentence
+    markers are added, `<UNK>` is left out. All other words are unknown to the table.
+
+    Args:
+        config: Its fields token_inputs, word_table_size, word_vector_size and train_word_vectors are set.
+        tokenizer: Makes the rows.
+        vocabulary: The words of the softmax.
+        token_inputs: "characters", "words" or "both"; None takes the config's.
+        word_vectors: A file of vectors (`read_word_vectors`); None for a table that is learned.
+        word_vector_size: Size of a vector. None takes the file's; without a file the config's, or its projection_size.
+        train_word_vectors: False keeps the vectors of a file as they are, those of unknown words and markers too; None
+            takes the config's.
+        report: Called with a line for the user.
+    Returns: The table, for `WordTable.fill` once the model is built; None where the model reads characters alone.
+    Raises: ValueError naming the argument when two contradict each other, and as `read_word_vectors`.
+    """
+    if token_inputs is not None:
+        config.token_inputs = token_inputs
+    if train_word_vectors is not None:
+        config.train_word_vectors = train_word_vectors
+    if config.token_inputs == "characters":
+        for name, value in (("word_vectors", word_vectors), ("word_vector_size", word_vector_size)):
+            if value is not None:
+                raise ValueError(
+                    f"{name} is {str(value)!r} but token_inputs is 'characters'; set token_inputs to 'words' or "
+                    "'both', or leave it out."
+                )
+        config.word_table_size = config.word_vector_size = None
+        config.validate()
+        return None
+    if word_vectors is None and not config.train_word_vectors:
+        raise ValueError(
+            "train_word_vectors is False but there is no file of word_vectors: the table would keep the random numbers "
+            "that it starts with. Name a file, or let it be trained."
+        )
+    words = [word for word in vocabulary.words if word != UNK_TOKEN]
+    if word_vectors is None:
+        sizes = (word_vector_size, config.word_vector_size, config.projection_size)
+        size = next(size for size in sizes if size is not None)
+        table = build_word_table(tokenizer, words)
+        report(f"word table: {len(table.rows):,} words of the vocabulary, vectors of size {size} to be learned")
+    else:
+        read = read_word_vectors(word_vectors, words, vector_size=word_vector_size, lower_case=tokenizer.do_lower_case)
+        size = read.vectors.shape[1]
+        table = build_word_table(tokenizer, read.words, read.vectors)
+        report(
+            f"word table: {len(read.words):,} of {len(words):,} words of the vocabulary have a vector of size {size} "
+            f"in {str(word_vectors)!r}; {read.num_repeated:,} more vectors of the same words were left out"
+        )
+    if table.num_merged:
+        report(f"word table: {table.num_merged:,} words were left out because an earlier one has the same characters")
+    config.word_table_size, config.word_vector_size = len(table.rows), size
+    config.validate()
+    return table
+
+
+def _encode_words(tokenizer: ElmoCharTokenizer, words: Sequence[str]) -> np.ndarray:
+    parts = (words[start : start + _WORDS_AT_A_TIME] for start in range(0, len(words), _WORDS_AT_A_TIME))
+    return np.concatenate([tokenizer.encode_words(part).astype(np.int16) for part in parts])
+
+
+def _read_entries(file: str | os.PathLike, size: int | None) -> Iterator[tuple[str, str, list[bytes]]]:
+    """Where each entry stands (for errors), its word, and the fields of its vector.
+
+    Words are cut from bytes, as there white space is ASCII's alone: some files hold words that are a no-break space.
+    """
+    num_entries, promised = 0, None
+    for number, line in _read_lines(file):
+        if line.isspace():
+            continue
+        where = f"word_vectors {str(file)!r}, line {number}"
+        if not num_entries and promised is None:
+            fields = line.split()
+            if len(fields) == 2 and all(map(bytes.isdigit, fields)):
+                promised, found = map(int, fields)
+                if size not in (None, found):
+                    raise ValueError(f"{where}: the vectors have the size {found}, but word_vector_size is {size}.")
+                size = found
+                continue
+            size = len(fields) - 1 if size is None else size
+        num_entries += 1
+        yield where, *_split_entry(where, line, size)
+    if not num_entries:
+        raise ValueError(f"word_vectors {str(file)!r} is empty; give a file with a word and its numbers a line.")
+    if promised not in (None, num_entries):
+        raise ValueError(
+            f"word_vectors {str(file)!r} holds {num_entries} vectors, but its first line says {promised}; the file is "
+            "damaged or was cut off. Get it again."
+        )
+
+
+def _read_lines(file: str | os.PathLike) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    try:
+        with fsspec.open(os.fspath(file), "rb", compression="infer") as stream:
+            for number, line in enumerate(stream, start=1):
+                # Not a part of the first word, nor of the header's count.
+                yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+    except FileNotFoundError:
+        raise FileNotFoundError(f"word_vectors {str(file)!r} does not exist; check the path.") from None
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        # What the system refuses has a number; the unpackers' own errors have none.
+        if getattr(error, "errno", None) is not None:
+            raise
+        raise ValueError(
+            f"word_vectors {str(file)!r} cannot be unpacked beyond line {number} ({error}); get the file again."
+        ) from error
+
+
+def _split_entry(where: str, line: bytes, size: int) -> tuple[str, list[bytes]]:
+    word, *fields = line.rsplit(None, size)
+    word = word.lstrip()
+    # Words may hold spaces, but one that ends in a number is a vector that is too long.
+    if size < 1 or len(fields) < size or (b" " in word and _is_number(word.split()[-1])):
+        raise ValueError(
+            f"{where} has {len(line.split())} fields; wanted a word and {max(size, 1)} numbers, as the lines before it "
+            "or word_vector_size have them."
+        )
+    try:
+        return word.decode("utf-8"), fields
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where} is not UTF-8 (byte 0x{word[error.start]:02X}). Convert the file first.") from error
+
+
+def _as_numbers(where: str, fields: list[bytes]) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        try:
+            numbers = np.array(fields, dtype=np.float32)
+        except ValueError:
+            numbers = np.array([float(field) if _is_number(field) else np.nan for field in fields], dtype=np.float32)
+    if not np.isfinite(numbers).all():
+        wrong = fields[int(np.isfinite(numbers).argmin())].decode("utf-8", "replace")
+        raise ValueError(f"{where} holds {wrong!r} where a finite number is wanted; mend the line or leave it out.")
+    return numbers
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,129 @@
+"""The picture of a run has the curves of its results, and bears their fingerprint."""
+
+import builtins
+import json
+import math
+
+import pytest
+
+from hf_elmo.checkpoints.plots import build_figure, fingerprint, plot_run
+
+RESULTS = {
+    "history": [
+        {"step": 50, "words": 1000, "loss": 6.0, "learning_rate": 0.1, "words_per_second": 400.0},
+        {"step": 100, "words": 2000, "loss": 5.0, "learning_rate": 0.05, "words_per_second": 500.0},
+    ],
+    "evaluations": [
+        {"step": 0, "words": 0, "forward": 900.0, "backward": 1100.0, "mean": 1000.0},
+        {"step": 100, "words": 2000, "forward": 190.0, "backward": 210.0, "mean": 200.0},
+    ],
+    "perplexity": {"forward": 190.0, "backward": 210.0, "mean": 200.0},
+    "baselines": {"bigram": 300.0, "unigram": 600.0},
+    "words_trained": 2000,
+}
+
+
+@pytest.fixture
+def matplotlib():
+    return pytest.importorskip("matplotlib", reason="plots need hf_elmo[plots]")
+
+
+def without(results, *keys):
+    return {key: value for key, value in results.items() if key not in keys}
+
+
+def lines_of(axes):
+    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.get_lines()}
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_the_curves_are_those_of_the_results():
+    perplexity, rate, speed = build_figure(RESULTS).axes
+    lines = lines_of(perplexity)
+    assert lines["training"] == ([1000, 2000], pytest.approx([math.exp(6), math.exp(5)]))
+    assert lines["held-out, forward"] == ([0, 2000], [900, 190])
+    assert lines["held-out, backward"] == ([0, 2000], [1100, 210])
+    assert lines["held-out, mean"] == ([0, 2000], [1000, 200])
+    assert lines["bigram baseline"][1] == [300, 300] and lines["unigram baseline"][1] == [600, 600]
+    assert len(lines) == 6 and perplexity.get_yscale() == "log"
+    ((_, learning_rates),) = lines_of(rate).values()
+    ((_, speeds),) = lines_of(speed).values()
+    assert (learning_rates, speeds) == ([0.1, 0.05], [400, 500])
+    assert [axes.get_ylabel() for axes in (perplexity, rate, speed)] == ["perplexity", "learning rate", "words/s"]
+    for axes, highest in ((rate, 0.1), (speed, 500)):
+        bottom, top = axes.get_ylim()
+        assert bottom == 0 and highest < top < 1.2 * highest
+    assert speed.get_xlabel() == "words trained on"
+    assert {text.get_text() for text in perplexity.get_legend().get_texts()} == set(lines)
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_a_sampled_objective_has_both_losses_and_no_false_perplexity():
+    history = [{**entry, "sampled_loss": 2.0, "full_loss": entry["loss"] + 1} for entry in RESULTS["history"]]
+    lines = lines_of(build_figure({**RESULTS, "history": history}).axes[0])
+    assert "training" not in lines
+    assert lines["training, full softmax"][1] == pytest.approx([math.exp(7), math.exp(6)])
+    assert lines["training, sampled softmax: exp(loss), no perplexity"][1] == pytest.approx([math.exp(2)] * 2)
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_cold_state_and_resumptions_are_marked():
+    results = {**RESULTS, "perplexity_cold": {"mean": 250.0}, "resumed_from_steps": [25, 75]}
+    figure = build_figure(results)
+    lines = lines_of(figure.axes[0])
+    assert lines["held-out, mean, each sentence alone"] == ([2000], [250])
+    for axes in figure.axes:
+        resumed = [line.get_xdata()[0] for line in axes.get_lines() if line.get_label() == "resumed"]
+        assert resumed == [500, 1500]
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert labels.count("resumed") == 1
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_what_was_not_measured_is_not_drawn():
+    lines = lines_of(build_figure({**RESULTS, "baselines": None}).axes[0])
+    assert not any("baseline" in label for label in lines)
+    bare = build_figure({"history": [], "evaluations": RESULTS["evaluations"]})
+    assert set(lines_of(bare.axes[0])) == {"held-out, forward", "held-out, backward", "held-out, mean"}
+    assert not bare.axes[1].get_lines()
+
+
+@pytest.mark.usefixtures("matplotlib")
+@pytest.mark.parametrize("key", ["history", "evaluations"])
+def test_results_without_curves_are_refused(tmp_path, key):
+    with pytest.raises(ValueError, match=f"results lack {key}, .*run_pretraining"):
+        plot_run(without(RESULTS, key), tmp_path / "run.png")
+    assert not (tmp_path / "run.png").exists()
+
+
+def test_the_picture_opens_and_equal_results_make_equal_files(tmp_path, matplotlib):
+    from matplotlib import image
+
+    first, again, other = (tmp_path / f"{name}.png" for name in ("first", "again", "other"))
+    plot_run(RESULTS, first)
+    with matplotlib.rc_context({"lines.linewidth": 9, "savefig.facecolor": "red", "font.size": 20}):
+        plot_run(json.loads(json.dumps(RESULTS)), again)
+    plot_run({**RESULTS, "baselines": None}, other)
+    height, width, _ = image.imread(first).shape
+    assert width > height > 500
+    assert first.read_bytes() == again.read_bytes() != other.read_bytes()
+    assert fingerprint(RESULTS).encode("ascii") in first.read_bytes()
+    assert fingerprint(RESULTS).encode("ascii") not in other.read_bytes()
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_a_loss_beyond_all_perplexities_does_not_stop_the_plot(tmp_path, recwarn):
+    history = [{**RESULTS["history"][0], "loss": 1e4}, RESULTS["history"][1]]
+    plot_run({**RESULTS, "history": history}, tmp_path / "run.png")
+    assert (tmp_path / "run.png").stat().st_size and not recwarn.list
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
+    def no_matplotlib(name, *arguments, real=builtins.__import__):
+        if name.partition(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return real(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", no_matplotlib)
+    with pytest.raises(ImportError, match=r"pip install 'hf_elmo\[plots\]'"):
+        plot_run(RESULTS, tmp_path / "run.png")

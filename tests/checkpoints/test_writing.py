@@ -1,0 +1,172 @@
+"""Directories are put in place whole or not at all."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from hf_elmo.checkpoints import writing
+from hf_elmo.checkpoints.writing import check_output_directory, moved_into, written_aside
+
+
+def contents(directory) -> dict[str, str]:
+    return {path.name: path.read_text() for path in directory.iterdir()}
+
+
+@pytest.fixture
+def full(tmp_path):
+    """A directory with an old checkpoint, alone in its parent."""
+    directory = tmp_path / "checkpoint"
+    directory.mkdir()
+    (directory / "old").write_text("old")
+    return directory
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_what_was_written_takes_the_name_at_the_end(tmp_path, existing):
+    target = tmp_path / "a" / "b"
+    if existing:
+        target.mkdir(parents=True)
+    with written_aside(target) as aside:
+        (aside / "weights").write_text("new")
+        assert not target.exists() or not any(target.iterdir())
+    assert contents(target) == {"weights": "new"}
+    assert [path.name for path in target.parent.iterdir()] == ["b"]
+
+
+def test_a_full_directory_is_replaced_whole_when_that_is_asked_for(full):
+    with written_aside(full, overwrite=True) as aside:
+        (aside / "weights").write_text("new")
+        assert contents(full) == {"old": "old"}
+    assert contents(full) == {"weights": "new"}
+    assert [path.name for path in full.parent.iterdir()] == [full.name]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failure_leaves_the_old_directory_and_nothing_else(full, error):
+    with pytest.raises(error), written_aside(full, overwrite=True) as aside:
+        (aside / "weights").write_text("half")
+        raise error("in the middle")
+    assert contents(full) == {"old": "old"}
+    assert [path.name for path in full.parent.iterdir()] == [full.name]
+
+
+def test_a_failure_leaves_nothing_where_nothing_was(tmp_path):
+    with pytest.raises(ValueError), written_aside(tmp_path / "new") as aside:
+        (aside / "weights").write_text("half")
+        raise ValueError("in the middle")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_rename_that_fails_puts_the_old_directory_back(full, monkeypatch):
+    rename = os.rename
+
+    def refuse(source, target):
+        if str(source).endswith(".partial"):
+            raise OSError("no space")
+        rename(source, target)
+
+    monkeypatch.setattr(writing.os, "rename", refuse)
+    with pytest.raises(OSError, match="no space"), written_aside(full, overwrite=True) as aside:
+        (aside / "weights").write_text("new")
+    assert contents(full) == {"old": "old"}
+    assert [path.name for path in full.parent.iterdir()] == [full.name]
+
+
+def test_a_full_directory_is_refused_before_any_work(full):
+    started = False
+    with pytest.raises(FileExistsError, match=r"checkpoint' is not empty.*--overwrite_output_dir"), written_aside(full):
+        started = True
+    assert not started
+    assert contents(full) == {"old": "old"}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_in_the_way_is_refused_and_kept(tmp_path, overwrite):
+    target = tmp_path / "file"
+    target.write_text("precious")
+    with pytest.raises(FileExistsError, match=r"file' is a file; name a directory"):
+        check_output_directory(target, overwrite)
+    with pytest.raises(FileExistsError), written_aside(target, overwrite):
+        pass
+    assert target.read_text() == "precious"
+
+
+def test_a_file_in_the_place_of_a_parent_is_refused(tmp_path):
+    (tmp_path / "file").write_text("precious")
+    for name in ("file/checkpoint", "file/a/b/checkpoint"):
+        with pytest.raises(FileExistsError, match=r"lies below the file '.*file'"):
+            check_output_directory(tmp_path / name)
+
+
+def test_checking_makes_nothing(tmp_path):
+    target = tmp_path / "a" / "b"
+    assert check_output_directory(str(target)) == target
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_result_is_readable_for_those_who_may_read_its_neighbours(tmp_path):
+    neighbour = tmp_path / "neighbour"
+    (neighbour / "folder").mkdir(parents=True)
+    (neighbour / "folder" / "file").touch()
+    with written_aside(tmp_path / "new") as aside:
+        (aside / "folder").mkdir(mode=0o700)
+        (aside / "folder" / "file").touch(mode=0o600)
+    for name in (".", "folder", "folder/file"):
+        modes = {stat.S_IMODE((tmp_path / top / name).stat().st_mode) for top in ("neighbour", "new")}
+        assert len(modes) == 1
+
+
+def test_a_link_is_followed_to_the_directory_it_names(full):
+    link = full.parent / "link"
+    link.symlink_to(full)
+    with written_aside(link, overwrite=True) as aside:
+        (aside / "weights").write_text("new")
+    assert link.is_symlink()
+    assert contents(full) == contents(link) == {"weights": "new"}
+    assert {path.name for path in full.parent.iterdir()} == {full.name, "link"}
+
+
+def test_a_relative_name_holds_wherever_the_work_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with written_aside("new") as aside:
+        (aside / "weights").write_text("new")
+        os.chdir("elsewhere")
+    assert contents(tmp_path / "new") == {"weights": "new"}
+
+
+def test_files_move_into_a_directory_and_what_is_there_stays(tmp_path):
+    (tmp_path / "checkpoint-5").mkdir()
+    (tmp_path / "weights").write_text("old")
+    with moved_into(tmp_path, last="config.json") as directory:
+        (directory / "config.json").write_text("new")
+        (directory / "weights").write_text("new")
+        assert (tmp_path / "weights").read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-5", "config.json", "weights"}
+    assert (tmp_path / "weights").read_text() == "new"
+
+
+def test_a_failure_before_the_move_changes_nothing(tmp_path):
+    (tmp_path / "config.json").write_text("old")
+    with pytest.raises(RuntimeError), moved_into(tmp_path, last="config.json") as directory:
+        (directory / "config.json").write_text("new")
+        raise RuntimeError
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_failure_in_the_middle_of_the_move_leaves_no_finished_directory(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("old")
+    replace = os.replace
+
+    def replace_or_fail(source, target):
+        if Path(target).name == "weights":
+            raise OSError("no more")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_or_fail)
+    with pytest.raises(OSError, match="no more"), moved_into(tmp_path, last="config.json") as directory:
+        for name in ("config.json", "card", "weights"):
+            (directory / name).write_text("new")
+    assert [path.name for path in tmp_path.iterdir()] == ["card"]

@@ -1,0 +1,163 @@
+"""scripts/build_vocabulary.py: the vocabulary run_pretraining.py would build, its figures, and what it refuses."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pytest
+from conftest import ROOT, shared_data
+
+from hf_elmo.commands.build_vocabulary import VocabularyArguments, run_vocabulary_building
+from hf_elmo.text.vocabulary import WordVocabulary, count_words
+
+TEXT = "the cat sat on the mat .\nthe dog , the <UNK>\n\nThe end .\n"
+
+
+def command(*arguments):
+    return [sys.executable, str(ROOT / "scripts" / "build_vocabulary.py"), *map(str, arguments)]
+
+
+def run_script(*arguments):
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def build(text, tmp_path):
+    def run(**options):
+        arguments = {"train_file": [str(text)], "output_dir": str(tmp_path / "out"), "min_count": 1, **options}
+        return run_vocabulary_building(VocabularyArguments(**arguments))
+
+    return run
+
+
+def test_the_script_writes_a_vocabulary_and_says_what_it_holds(text, tmp_path):
+    done = run_script("--train_file", text, "--output_dir", tmp_path / "out", "--with_counts", "--do_lower_case")
+    assert done.returncode == 0, done.stderr
+    assert "Counted 15 words in 3 sentences, 10 distinct" in done.stdout
+    # <unk> in lower case is a word like any other.
+    assert "Kept 5 words, the three special ones included: 53.33% of the running words will be <UNK>." in done.stdout
+    assert f"--vocab_file {tmp_path / 'out' / 'word_vocabulary.txt'} --do_lower_case" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "text.txt"]
+    assert (tmp_path / "out" / "word_counts.tsv").read_text() == "<S>\t3\n</S>\t3\n<UNK>\t8\nthe\t5\n.\t2\n"
+    assert WordVocabulary.load(tmp_path / "out").words == ["<S>", "</S>", "<UNK>", "the", "."]
+    facts = json.loads((tmp_path / "out" / "vocabulary.json").read_text())
+    assert facts["training_text"] == {"words": 15, "sentences": 3, "distinct_words": 10}
+    assert (facts["vocabulary_size"], facts["unknown_share"], facts["do_lower_case"]) == (5, 8 / 15, True)
+    assert "build_vocabulary.py --train_file" in facts["command"] and "commit" in facts
+
+
+@pytest.mark.parametrize("max_words_in_memory", [1, 3, 1000])
+def test_the_vocabulary_is_the_same_whatever_the_memory(build, tmp_path, max_words_in_memory):
+    counts = build(max_words_in_memory=max_words_in_memory, max_vocab_size=7)
+    words, _ = count_words(line.split() for line in TEXT.splitlines())
+    assert counts.vocabulary.words == WordVocabulary.from_counts(words, max_size=7).words
+    assert not (tmp_path / "out" / "word_counts.tsv").exists()
+
+
+def test_every_form_of_corpus(build, tmp_path):
+    wanted = build().vocabulary.words
+    with gzip.open(tmp_path / "text.txt.gz", "wt") as stream:
+        stream.write(TEXT)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.jsonl").write_text(json.dumps({"body": TEXT}) + "\n")
+    for number, options in enumerate(
+        (
+            {"train_file": [str(tmp_path / "text.t*.gz")]},
+            {"train_file": [str(tmp_path / "data" / "train.jsonl")], "text_column": "body"},
+            {"train_file": None, "dataset_name": str(tmp_path / "data"), "text_column": "body"},
+        )
+    ):
+        assert build(output_dir=str(tmp_path / f"out{number}"), **options).vocabulary.words == wanted
+
+
+def test_text_is_cut_as_asked(build):
+    assert "<" in build(pre_tokenizer="punctuation").vocabulary.words
+
+
+def test_figures_for_smaller_vocabularies_of_real_text(build, tmp_path, capsys):
+    counts = build(train_file=[str(shared_data("movie_reviews") / "heldout.txt")], min_count=2)
+    facts = json.loads((tmp_path / "out" / "vocabulary.json").read_text())
+    shares = [*facts["unknown_share_at_size"].values(), facts["unknown_share"]]
+    assert list(facts["unknown_share_at_size"]) == ["1000", "3000"]
+    assert shares == sorted(shares, reverse=True) and 0 < shares[-1] < shares[0] < 0.5
+    assert f"1,000 words {counts.unknown_share_at(1000):.2%}; 3,000 words" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dataset_name": "wikitext"}, "either --train_file or --dataset_name"),
+        ({"train_file": None}, "either --train_file or --dataset_name"),
+        ({"min_count": 0}, "--min_count is 0; it must be an integer >= 1"),
+        ({"max_vocab_size": 3}, "--max_vocab_size is 3; it must be an integer >= 4"),
+        ({"max_words_in_memory": 0}, "--max_words_in_memory is 0"),
+        ({"pre_tokenizer": "none"}, "pre_tokenizer is 'none'"),
+        ({"min_count": 50}, "no word seen at least 50 times; lower min_count"),
+        ({"train_file": ["nothing*"]}, "--train_file 'nothing.' matches no file"),
+    ],
+)
+def test_mistakes_are_named_and_leave_nothing_behind(build, tmp_path, options, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        build(max_words_in_memory=options.pop("max_words_in_memory", 2), **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_text_without_words_and_text_that_cannot_be_read(build, text, tmp_path):
+    text.write_text(" \n \n")
+    with pytest.raises(ValueError, match="the training text holds no words"):
+        build()
+    text.write_bytes(b"good\ncaf\xe9\n")
+    with pytest.raises(ValueError, match="not UTF-8: line 2"):
+        build()
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_a_full_directory_is_replaced_with_the_flag_only(build, text, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_text("mine")
+    with pytest.raises(FileExistsError, match="--overwrite_output_dir"):
+        build()
+    build(overwrite_output_dir=True)
+    assert not (tmp_path / "out" / "old").exists()
+    with pytest.raises(ValueError, match="would be replaced along with it"):
+        build(output_dir=str(tmp_path), overwrite_output_dir=True)
+    assert text.exists()
+
+
+def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path):
+    done = run_script("--train_file", tmp_path / "none*.txt", "--output_dir", tmp_path / "out")
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("error: --train_file")
+    assert "Traceback" not in done.stderr and not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_an_interrupt_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "text.jsonl"
+    path.write_text("".join(json.dumps({"text": f"{number} " * 3}) + "\n" for number in range(200_000)))
+    process = subprocess.Popen(
+        command("--train_file", path, "--output_dir", tmp_path / "out", "--max_words_in_memory", 5000),
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell starts what runs in its background deaf to interrupts, and that is inherited.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".out*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert [path.name for path in tmp_path.iterdir()] == ["text.jsonl"]

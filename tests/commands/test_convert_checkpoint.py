@@ -1,0 +1,174 @@
+"""scripts/convert_checkpoint.py from the command line."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import datasets
+import pytest
+import torch
+from conftest import ROOT, make_tiny_config
+from transformers import AutoModel, AutoTokenizer
+from transformers.utils import logging
+
+from hf_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo.commands.score import ScoringArguments, run_scoring
+from hf_elmo.conversion.bilm_tf import load_bilm_tf, save_bilm_tf
+from hf_elmo.text.vocabulary import WordVocabulary
+
+pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
+
+SCRIPT = ROOT / "scripts" / "convert_checkpoint.py"
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """The arguments that name a tiny bilm-tf checkpoint."""
+    options_file, weight_file = tmp_path / "options.json", tmp_path / "weights.hdf5"
+    save_bilm_tf(ElmoModel(make_tiny_config()), options_file, weight_file)
+    return ["--options_file", str(options_file), "--weight_file", str(weight_file)]
+
+
+@pytest.fixture
+def main():
+    """The script's main; the libraries' logging is set back afterwards."""
+    spec = importlib.util.spec_from_file_location("convert_checkpoint", SCRIPT)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    verbosities = logging.get_verbosity(), datasets.utils.logging.get_verbosity()
+    yield script.main
+    logging.set_verbosity(verbosities[0])
+    logging.enable_progress_bar()
+    datasets.utils.logging.set_verbosity(verbosities[1])
+    datasets.enable_progress_bars()
+
+
+def run_script(*arguments):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, env=environment, timeout=120
+    )
+
+
+def test_a_checkpoint_is_converted_and_told_how_to_load(tmp_path, checkpoint):
+    output_dir = tmp_path / "elmo"
+    result = run_script("--format", "bilm-tf", *checkpoint, "--output_dir", str(output_dir))
+    assert (result.returncode, result.stderr) == (0, "")
+    model = AutoModel.from_pretrained(output_dir)
+    assert isinstance(model, ElmoModel)
+    assert f"{model.num_parameters():,} parameters" in result.stdout
+    commands = [line.strip() for line in result.stdout.splitlines() if ".from_pretrained(" in line]
+    told = {}
+    exec("\n".join(commands), {"AutoModel": AutoModel, "AutoTokenizer": AutoTokenizer}, told)
+    assert torch.equal(
+        told["model"].bilm.layers[1].backward_lstm.weight_ih, model.bilm.layers[1].backward_lstm.weight_ih
+    )
+    assert told["tokenizer"].pre_tokenizer == "whitespace"
+
+
+def test_help_names_every_argument():
+    result = run_script("--help")
+    assert result.returncode == 0
+    files = ("options_file", "weight_file", "softmax_file", "vocab_file")
+    for name in (*files, "format", "output_dir", "overwrite_output_dir", "reverse", "model_dir"):
+        assert f"--{name}" in result.stdout
+
+
+def test_reverse_writes_the_two_files_back_and_says_nothing_of_the_task(tmp_path):
+    model = ElmoForTokenClassification(make_tiny_config(num_labels=4))
+    model.save_pretrained(tmp_path / "model")
+    options_file, weight_file = tmp_path / "back" / "o.json", tmp_path / "back" / "w.hdf5"
+    files = ["--options_file", str(options_file), "--weight_file", str(weight_file)]
+    result = run_script("--reverse", "--model_dir", str(tmp_path / "model"), *files)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert str(options_file) in result.stdout and str(weight_file) in result.stdout
+    back = load_bilm_tf(options_file, weight_file)
+    assert torch.equal(back.bilm.layers[0].forward_lstm.bias, model.elmo.bilm.layers[0].forward_lstm.bias)
+    assert torch.equal(back.token_encoder.projection.weight, model.elmo.token_encoder.projection.weight)
+
+
+def test_a_word_softmax_comes_along_both_ways_and_scores_text(tmp_path, main, capsys):
+    words = ["<S>", "</S>", "<UNK>", "the", "cat"]
+    model = ElmoForPreTraining(make_tiny_config(word_vocab_size=len(words)))
+    names = ("options_file", "weight_file", "softmax_file", "vocab_file")
+    files = {name: tmp_path / name for name in names}
+    save_bilm_tf(model, **files, vocabulary=WordVocabulary(words))
+    arguments = [part for name, file in files.items() for part in (f"--{name}", str(file))]
+    main([*arguments, "--output_dir", str(tmp_path / "elmo")])
+    printed = capsys.readouterr().out
+    assert f"{model.num_parameters():,} parameters" in printed and "over 5 words" in printed
+    (tmp_path / "text.txt").write_text("the cat sat\n")
+    totals = run_scoring(ScoringArguments(str(tmp_path / "elmo"), str(tmp_path / "text.txt"), device="cpu"))
+    assert (totals.num_words, totals.num_unknown) == (3, 1)
+    capsys.readouterr()
+    back = {name: tmp_path / "back" / name for name in names}
+    arguments = [part for name, file in back.items() for part in (f"--{name}", str(file))]
+    main(["--reverse", "--model_dir", str(tmp_path / "elmo"), *arguments])
+    printed = capsys.readouterr().out
+    assert all(str(file) in printed for file in back.values())
+    assert all(back[name].read_bytes() == files[name].read_bytes() for name in names)
+
+
+def assert_one_line_error(main, arguments, capsys, *parts):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    printed = capsys.readouterr()
+    assert caught.value.code == 2
+    assert printed.out == ""
+    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    for part in parts:
+        assert part in printed.err
+
+
+def test_what_the_user_can_put_right_is_one_line_and_exit_code_2(tmp_path, checkpoint, main, capsys):
+    arguments = [*checkpoint, "--output_dir", str(tmp_path / "elmo")]
+    content = (tmp_path / "weights.hdf5").read_bytes()
+    (tmp_path / "weights.hdf5").write_bytes(content[:5000])
+    assert_one_line_error(main, arguments, capsys, "weights.hdf5", "truncated")
+    (tmp_path / "weights.hdf5").unlink()
+    assert_one_line_error(main, arguments, capsys, "weights.hdf5", "name an existing file")
+    (tmp_path / "weights.hdf5").write_bytes(content)
+    softmax = ["--softmax_file", str(tmp_path / "softmax.hdf5"), "--vocab_file", str(tmp_path / "vocab.txt")]
+    assert_one_line_error(main, [*arguments, *softmax], capsys, "vocab.txt", "name an existing file")
+    options = json.loads((tmp_path / "options.json").read_text())
+    (tmp_path / "options.json").write_text(json.dumps({**options, "lstm": {**options["lstm"], "dim": 11}}))
+    assert_one_line_error(main, arguments, capsys, "LSTMCell", "(12, 40)", "(12, 44)", "lstm.dim")
+    assert not (tmp_path / "elmo").exists()
+
+
+def test_a_full_directory_is_replaced_with_the_flag_only(tmp_path, checkpoint, main, capsys):
+    output_dir = tmp_path / "elmo"
+    output_dir.mkdir()
+    (output_dir / "old").write_text("mine")
+    arguments = [*checkpoint, "--output_dir", str(output_dir)]
+    assert_one_line_error(main, arguments, capsys, "not empty", "--overwrite_output_dir")
+    assert [path.name for path in output_dir.iterdir()] == ["old"]
+    main([*arguments, "--overwrite_output_dir"])
+    assert (output_dir / "config.json").exists() and not (output_dir / "old").exists()
+
+
+def test_a_missing_h5py_is_one_line_and_exit_code_2(tmp_path, checkpoint, main, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    arguments = [*checkpoint, "--output_dir", str(tmp_path / "elmo")]
+    assert_one_line_error(main, arguments, capsys, "pip install 'hf_elmo[conversion]'")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--output_dir is missing: it is needed without --reverse"),
+        (["--reverse"], "--model_dir is missing: it is needed with --reverse"),
+        (["--output_dir", "a", "--model_dir", "b"], "--model_dir has no meaning without --reverse"),
+        (["--reverse", "--output_dir", "a", "--model_dir", "b"], "--output_dir has no meaning with --reverse"),
+        (["--format", "glove", "--output_dir", "a"], "invalid choice: 'glove'"),
+        (["--output_dir", "a", "--softmax_file", "s"], "--vocab_file is missing: it is needed with --softmax_file"),
+        (["--output_dir", "a", "--vocab_file", "v"], "--softmax_file is missing: it is needed with --vocab_file"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_refused(main, capsys, arguments, message):
+    with pytest.raises(SystemExit) as caught:
+        main(["--options_file", "o", "--weight_file", "w", *arguments])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err

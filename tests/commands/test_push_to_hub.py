@@ -1,0 +1,106 @@
+"""scripts/push_to_hub.py: one line per mistake, no token on the screen; checkpoints/test_sharing.py uploads by it."""
+
+import os
+import runpy
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, make_tiny_config
+
+from hf_elmo import ElmoCharTokenizer, ElmoModel
+from hf_elmo.commands import command_line
+
+SCRIPT = ROOT / "scripts" / "push_to_hub.py"
+SECRET = "NobodyMayReadThis0123456789"
+TOKEN = f"hf_{SECRET}AbCdEfGh"
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "elmo")
+    ElmoCharTokenizer().save_pretrained(tmp_path / "elmo")
+    (tmp_path / "elmo" / "README.md").write_text("---\nlibrary_name: transformers\n---\n# elmo\n")
+    return tmp_path / "elmo"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the script in this process, which is offline."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
+        # It would quieten the libraries for the tests to come.
+        monkeypatch.setattr(command_line, "quiet_libraries", lambda: None)
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as raised:
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+        captured = capsys.readouterr()
+        assert SECRET not in captured.out + captured.err
+        return raised.value.code, captured.out, captured.err
+
+    return run
+
+
+def run_online(tmp_path, *arguments, **environment):
+    """Run the script in a process whose Hub is a port of this machine that nobody listens at."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={
+            "PATH": os.environ.get("PATH", ""),
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(tmp_path),
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_ENDPOINT": "http://127.0.0.1:9",
+            "NO_PROXY": "127.0.0.1",
+            "OMP_NUM_THREADS": "1",
+            **environment,
+        },
+    )
+    assert SECRET not in done.stdout + done.stderr
+    return done
+
+
+def test_help_names_the_arguments_and_none_for_a_token(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    assert {"--checkpoint", "--hub_model_id", "--private"} <= set(out.split()) and "--token" not in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"--checkpoint": "nowhere"}, "checkpoint 'nowhere' is not a directory"),
+        ({"--hub_model_id": "a/b/c"}, "hub_model_id 'a/b/c' names no repository"),
+        ({"--token": TOKEN}, "the command line holds an access token"),
+        ({"--hub_model_id": TOKEN}, "the command line holds an access token"),
+        ({}, "push_to_hub needs the Hub, but HF_HUB_OFFLINE is set"),
+    ],
+)
+def test_mistakes_are_one_line(run, checkpoint, changes, message):
+    arguments = {"--checkpoint": checkpoint, "--hub_model_id": "elmo-x", **changes}
+    code, out, err = run(*(word for pair in arguments.items() for word in pair))
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert err.startswith(f"error: {message}")
+
+
+def test_a_directory_that_is_no_checkpoint_is_refused(run, checkpoint):
+    (checkpoint / "modeling_elmo.py").unlink()
+    code, _, err = run("--checkpoint", checkpoint, "--hub_model_id", "elmo-x")
+    assert code == 2 and "modeling_elmo.py, which the auto_map needs, is missing" in err
+
+
+def test_without_a_login_and_without_a_hub(checkpoint, tmp_path):
+    arguments = ("--checkpoint", checkpoint, "--hub_model_id", "elmo-x")
+    nobody = run_online(tmp_path, *arguments)
+    assert nobody.returncode == 2 and nobody.stderr.startswith(
+        "error: push_to_hub needs a login, but there is no token"
+    )
+    alone = run_online(tmp_path, *arguments, HF_TOKEN=TOKEN)
+    assert alone.returncode == 2 and "Connection refused" in alone.stderr
+    for done in (nobody, alone):
+        assert done.stderr.count("\n") == 1
+        assert f"upload it later: python scripts/push_to_hub.py --checkpoint {checkpoint}" in done.stderr

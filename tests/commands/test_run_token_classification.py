@@ -1,0 +1,76 @@
+"""The script as a user runs it."""
+
+import json
+import runpy
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, make_tiny_config
+
+from hf_elmo.tasks.readers.columns import read_columns
+
+SCRIPT = ROOT / "scripts" / "run_token_classification.py"
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_tiny_config().save_pretrained(tmp_path / "architecture")
+    (tmp_path / "train.tsv").write_text("token\tpos\tner\nNew York\tPROPN\tB-LOC\nis\tVERB\tO\n\nbig\tADJ\tO\n")
+    return tmp_path
+
+
+def test_training(folder):
+    file = folder / "train.tsv"
+    data = ["--train_file", file, "--test_file", file, "--word_column", "token", "--label_column", "pos"]
+    model = ["--config_name", folder / "architecture", "--classifier_lstm_layers", 1, "--no_freeze_bilm"]
+    training = ["--labels", "NOUN", "--output_dir", folder / "out", "--num_train_epochs", 1, "--use_cpu"]
+    result = run(*data, *model, *training)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("Model: ")
+    assert lines[0].endswith("(biLM trained); all weights random; 4 labels.")
+    assert "epoch 1 of 1: training loss" in lines[1]
+    assert lines[3] == f"test (test_file '{file}')"
+    assert {"ADJ", "PROPN", "VERB", "all"} <= {line.split()[0] for line in lines if line}
+    assert lines[-1] == f"Written to {folder / 'out'}."
+    assert "Warning" not in result.stderr
+    assert read_columns(folder / "out" / "test_predictions.conll").words == [["New York", "is"], ["big"]]
+    results = json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))
+    assert results["train_samples"] == 2
+    assert "--classifier_lstm_layers 1" in results["command"]
+
+
+def test_bad_input_is_one_line(folder):
+    (folder / "train.tsv").write_bytes(b"a\tO\nb\xff\tO\n")
+    result = run("--preset", "small", "--train_file", folder / "train.tsv", "--output_dir", folder / "out")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith(f"error: train_file '{folder / 'train.tsv'}', line 2 is not UTF-8 (byte 0xff)")
+    assert not (folder / "out").exists()
+
+
+def test_bad_flag_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["run.py", "--lerning_rate", "1"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert ended.value.code == 2
+    message = "unknown arguments: --lerning_rate 1; --help lists those there are"
+    assert capsys.readouterr().err == f"{SCRIPT.name}: error: {message}\n"
+
+
+def test_a_token_is_refused_and_not_shown(monkeypatch, capsys):
+    token = "hf_" + "aBcDeFgHiJ" * 3 + "kLmN"
+    monkeypatch.setattr(sys, "argv", ["run.py", "--hub_token", token])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    shown = capsys.readouterr()
+    assert ended.value.code == 2
+    assert "the command line holds an access token" in shown.err and token not in shown.out + shown.err

@@ -1,0 +1,186 @@
+"""scripts/score.py: tables for the eye, files for programs, and one line for each mistake."""
+
+import gzip
+import json
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, make_tiny_config
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
+from hf_elmo.commands.score import TSV_COLUMNS, ScoringArguments, load_checkpoint, run_scoring
+from hf_elmo.inference.scoring import ScoreTotals, best_substitutes, score_sentences
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
+
+VOCABULARY = WordVocabulary([*SPECIAL_WORDS, *"the cat sat on a mat . !".split()])
+TEXT = "The cat sat .\n\nthe zebra sat on a mat !\nmat\n"
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    directory = tmp_path / "elmo"
+    ElmoForPreTraining(make_tiny_config(word_vocab_size=len(VOCABULARY))).save_pretrained(directory)
+    ElmoCharTokenizer(pre_tokenizer="punctuation", do_lower_case=True).save_pretrained(directory)
+    VOCABULARY.save(directory)
+    return directory
+
+
+@pytest.fixture
+def run(checkpoint, tmp_path):
+    """Score TEXT, with other arguments where they are given."""
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+
+    def run(**arguments):
+        defaults = {
+            "model_name_or_path": str(checkpoint),
+            "input_file": str(tmp_path / "text.txt"),
+            "device": "cpu",
+        }
+        return run_scoring(ScoringArguments(**{**defaults, **arguments}))
+
+    return run
+
+
+def run_script(*arguments):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "score.py"), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+    )
+
+
+def test_from_a_text_to_a_table_and_from_a_mistake_to_one_line(checkpoint, tmp_path):
+    with gzip.open(tmp_path / "text.txt.gz", "wt", encoding="utf-8") as file:
+        file.write(TEXT)
+    paths = ["--model_name_or_path", checkpoint, "--input_file", tmp_path / "text.txt.gz"]
+    result = run_script(*paths, "--substitutes", "3", "--word", "sat", "--device", "cpu")
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines if line.startswith("sentence")] == [
+        "sentence 0",
+        "sentence 2",
+        "sentence 3",
+    ]
+    assert "in place of 'sat' at 2:" in lines
+    assert any(line.split()[:3] == ["1", "zebra", "*"] for line in lines)
+    assert lines[-2].startswith("Scored 3 sentences of 12 words, each from a state of zeros: perplexity ")
+    assert "scored as <UNK>: 1 of 12." in lines[-1]
+    again = run_script(*paths, "--substitutes", "3", "--position", "4")
+    assert again.returncode == 2 and again.stderr.count("\n") == 1
+    assert again.stderr.startswith("error: --position is 4; sentence 0 has the positions 0 to 3.")
+
+
+def test_tsv_has_a_line_a_word_and_sums_to_the_perplexities(run, tmp_path, capsys):
+    totals = run(output_file=str(tmp_path / "out" / "scores.tsv"), substitutes=2, word="mat")
+    header, *lines = (tmp_path / "out" / "scores.tsv").read_text(encoding="utf-8").splitlines()
+    assert tuple(header.split("\t")) == TSV_COLUMNS
+    rows = [dict(zip(TSV_COLUMNS, line.split("\t"), strict=True)) for line in lines]
+    assert len(rows) == 12 + 2 * 3
+    assert [row["word"] for row in rows[:6]] == ["<S>", "the", "cat", "sat", ".", "</S>"]
+    assert [row["position"] for row in rows[:6]] == ["-1", "0", "1", "2", "3", "4"]
+    assert {row["sentence"] for row in rows} == {"0", "2", "3"}
+    for column in ("forward", "backward"):
+        values = [float(row[column]) for row in rows if row[column]]
+        assert len(values) == totals.num_targets
+        assert math.exp(-sum(values) / len(values)) == pytest.approx(getattr(totals, f"{column}_perplexity"), rel=1e-5)
+    joint = [float(row["joint"]) for row in rows if row["joint"]]
+    assert math.exp(-sum(joint) / len(joint)) == pytest.approx(totals.pseudo_perplexity, rel=1e-5)
+    assert [row["word"] for row in rows if row["unknown"] == "1"] == ["zebra"]
+    assert [len(row["substitutes"].split()) for row in rows if row["word"] == "mat"] == [2, 2]
+    assert "perplexity" in capsys.readouterr().out
+
+
+def test_json_lines_hold_what_the_functions_give(run, checkpoint, tmp_path):
+    totals = run(output_file=str(tmp_path / "scores.jsonl"), substitutes=3, position=0, prior="uniform")
+    records = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
+    loaded = load_checkpoint(str(checkpoint))
+    even = [1.0] * len(VOCABULARY)
+    wanted = list(score_sentences(*loaded, [line for line in TEXT.splitlines() if line], frequencies=even))
+    assert totals == sum((scores.totals for scores in wanted), ScoreTotals())
+    for record, scores in zip(records, wanted, strict=True):
+        assert record["words"] == scores.words
+        for name in ("forward", "backward", "joint", "forward_end", "backward_end"):
+            assert record[name] == pytest.approx(getattr(scores, name), abs=1e-6)
+        assert record["perplexity"] == scores.totals.perplexity
+        substitutes = best_substitutes(*loaded, scores.words, 0, 3, frequencies=even)
+        assert record["substitutes"] == {"0": [vars(each) for each in substitutes]}
+
+
+def test_words_of_tokenized_text_stand_between_white_space(run, tmp_path):
+    (tmp_path / "tokenized.txt").write_text("The cat's mat.\n")
+    (tmp_path / "scores.jsonl").write_text("old")
+    arguments = {"input_file": str(tmp_path / "tokenized.txt"), "output_file": str(tmp_path / "scores.jsonl")}
+    totals = run(**arguments, text_is_tokenized=True, overwrite_output_file=True)
+    assert (totals.num_words, totals.num_unknown) == (3, 2)
+    assert json.loads((tmp_path / "scores.jsonl").read_text())["words"] == ["The", "cat's", "mat."]
+
+
+def test_only_the_first_sentences_are_shown(run, capsys):
+    run(max_sentences_shown=1)
+    shown = capsys.readouterr().out
+    assert "sentence 0" in shown and "sentence 2" not in shown and "Scored 3 sentences" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"input_file": "absent.txt"}, "input_file 'absent.txt' matches no file"),
+        ({"output_file": "scores.csv"}, "--output_file is 'scores.csv'; its name must end in .tsv or .jsonl"),
+        ({"substitutes": 3}, "--substitutes is 3 with no place"),
+        ({"substitutes": 3, "word": "cat", "position": 1}, "--substitutes is 3 with position and word"),
+        ({"substitutes": -1}, "--substitutes is -1"),
+        ({"position": 1}, "--position names a place for substitutes, but --substitutes is 0"),
+        ({"substitutes": 1, "word": "dog"}, "--word is 'dog', which stands in no sentence"),
+        ({"substitutes": 1, "position": 1}, "--position is 1; sentence 3 has the positions 0 to 0"),
+        ({"chunk_size": 0}, "chunk_size is 0"),
+        ({"device": "abacus"}, "device 'abacus' cannot be used here"),
+        ({"model_name_or_path": "absent"}, "model_name_or_path 'absent' is neither"),
+    ],
+)
+def test_mistakes_are_named(run, arguments, message):
+    with pytest.raises((ValueError, OSError), match=message):
+        run(**arguments)
+
+
+def test_a_text_without_words_leaves_no_file(run, tmp_path):
+    (tmp_path / "blank.txt").write_text("\n \n")
+    with pytest.raises(ValueError, match="holds no words"):
+        run(input_file=str(tmp_path / "blank.txt"), output_file=str(tmp_path / "out" / "scores.tsv"))
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_the_input_is_not_overwritten(run, tmp_path):
+    (tmp_path / "text.tsv").write_text(TEXT)
+    arguments = {"input_file": str(tmp_path / "text.tsv"), "output_file": str(tmp_path / "text.tsv")}
+    with pytest.raises(FileExistsError, match="--overwrite_output_file"):
+        run(**arguments)
+    with pytest.raises(ValueError, match="is the input_file too"):
+        run(**arguments, overwrite_output_file=True)
+    assert (tmp_path / "text.tsv").read_text() == TEXT
+
+
+def test_a_checkpoint_without_a_softmax_is_refused(run, tmp_path):
+    ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "converted")
+    with pytest.raises(ValueError, match=r"'.*converted' has no word softmax"):
+        run(model_name_or_path=str(tmp_path / "converted"))
+    # The config tells of a softmax, the weights hold none.
+    ElmoModel(make_tiny_config(word_vocab_size=len(VOCABULARY))).save_pretrained(tmp_path / "base")
+    with pytest.raises(ValueError, match=r"has no weights, .* for 'word_softmax"):
+        run(model_name_or_path=str(tmp_path / "base"))
+
+
+def test_the_words_of_the_softmax_may_lie_elsewhere(run, checkpoint, tmp_path, capsys):
+    words = (checkpoint / "word_vocabulary.txt").rename(tmp_path / "words.txt")
+    with pytest.raises(FileNotFoundError, match=r"holds no word_vocabulary.txt, .* --vocab_file"):
+        run()
+    run(vocab_file=str(words))
+    assert "Scored 3 sentences" in capsys.readouterr().out
+    words.write_text("".join(f"{word}\n" for word in [*SPECIAL_WORDS, "a"]))
+    with pytest.raises(ValueError, match=r"vocabulary has 4 words, .* is over 11"):
+        run(vocab_file=str(words))

@@ -1,0 +1,442 @@
+"""Loading by transformers' Auto classes: with the package, across classes, and by a checkpoint's own code alone."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_tiny_config
+from safetensors.torch import load_file
+from tolerances import REORDERED_FLOAT32
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForPreTraining,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+)
+
+import hf_elmo
+from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+
+AUTO_CLASSES = {
+    "model": (AutoModel, ElmoModel),
+    "pretraining": (AutoModelForPreTraining, ElmoForPreTraining),
+    "tokens": (AutoModelForTokenClassification, ElmoForTokenClassification),
+}
+SENTENCES = ["A cat sat on the mat .", "Ünïcode 日本 \U0001f600", ""]
+CODE_FILES = {
+    "characters_elmo.py",
+    "configuration_elmo.py",
+    "encodings_elmo.py",
+    "layers_elmo.py",
+    "modeling_elmo.py",
+    "pipeline_elmo.py",
+    "recurrence_elmo.py",
+    "token_encoder_elmo.py",
+    "tokenization_elmo.py",
+    "word_table_elmo.py",
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> dict[str, Path]:
+    """A saved directory of each class, model and tokenizer."""
+    directories = {}
+    for name, (_, cls) in AUTO_CLASSES.items():
+        torch.manual_seed(0)
+        config = make_tiny_config(word_vocab_size=9, id2label={0: "O", 1: "PER", 2: "LOC"}, classifier_lstm_layers=1)
+        model = cls(config)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.normal_()
+        directories[name] = tmp_path_factory.mktemp(name)
+        model.save_pretrained(directories[name])
+        ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(directories[name])
+    return directories
+
+
+def outputs_of(model, tokenizer) -> dict[str, np.ndarray]:
+    """The numbers of a model on the same few sentences."""
+    batch = tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    # As a checkpoint's own code computes them where the package is not there.
+    with torch.no_grad(), hf_elmo.kernels.use_backend("readable"):
+        outputs = model.eval()(**batch)
+    return {name: value.numpy() for name, value in outputs.items() if isinstance(value, torch.Tensor)}
+
+
+def layers_of(model, tokenizer) -> torch.Tensor:
+    """The biLM's layers side by side, whatever the head."""
+    batch = tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        return torch.cat(model.eval()(**batch, output_hidden_states=True).hidden_states, dim=-1)
+
+
+def assert_same(found: np.ndarray, wanted: np.ndarray) -> None:
+    """The same numbers but for rounding: the order of a sum depends on where a weight lies in memory."""
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=REORDERED_FLOAT32 * max(1, np.abs(wanted).max()))
+
+
+@pytest.mark.parametrize("name", AUTO_CLASSES)
+def test_each_class_is_saved_complete(saved, name):
+    files = {path.name for path in saved[name].iterdir()}
+    assert files == CODE_FILES | {"config.json", "model.safetensors", "tokenizer_config.json"}
+    assert not any(path.is_symlink() for path in saved[name].iterdir())
+    auto_map = json.loads((saved[name] / "config.json").read_text())["auto_map"]
+    assert auto_map == {
+        "AutoConfig": "configuration_elmo.ElmoConfig",
+        "AutoModel": "modeling_elmo.ElmoModel",
+        "AutoModelForPreTraining": "modeling_elmo.ElmoForPreTraining",
+        "AutoModelForTokenClassification": "modeling_elmo.ElmoForTokenClassification",
+    }
+    assert load_file(saved[name] / "model.safetensors")
+
+
+@pytest.mark.parametrize("name", AUTO_CLASSES)
+def test_auto_classes_load_what_was_saved(saved, name):
+    auto, cls = AUTO_CLASSES[name]
+    assert type(AutoConfig.from_pretrained(saved[name])) is ElmoConfig
+    tokenizer = AutoTokenizer.from_pretrained(saved[name])
+    assert type(tokenizer) is ElmoCharTokenizer and tokenizer.pre_tokenizer == "punctuation"
+    model, report = auto.from_pretrained(saved[name], output_loading_info=True)
+    assert type(model) is cls
+    assert not any(report.values())
+    stored = load_file(saved[name] / "model.safetensors")
+    assert set(stored) == set(model.state_dict())
+    assert all(torch.equal(tensor, stored[key]) for key, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "new"),
+    [
+        ("pretraining", "model", set()),
+        ("tokens", "model", set()),
+        ("model", "tokens", {"classifier", "lstm"}),
+        ("pretraining", "tokens", {"classifier", "lstm"}),
+        ("model", "pretraining", {"word_softmax"}),
+        ("tokens", "pretraining", {"word_softmax"}),
+    ],
+)
+def test_each_class_loads_the_others_checkpoints(saved, source, target, new):
+    tokenizer = AutoTokenizer.from_pretrained(saved[source])
+    original = AUTO_CLASSES[source][0].from_pretrained(saved[source])
+    model, report = AUTO_CLASSES[target][0].from_pretrained(saved[source], output_loading_info=True)
+    assert {key.split(".")[0] for key in report["missing_keys"]} == new
+    # The old head is left behind; that of pre-training without a word.
+    assert {key.split(".")[0] for key in report["unexpected_keys"]} == (
+        {"classifier", "lstm"} if source == "tokens" else set()
+    )
+    assert not report["mismatched_keys"]
+    assert_same(layers_of(model, tokenizer).numpy(), layers_of(original, tokenizer).numpy())
+    mixes = [dict(module.base_model.mixes.named_parameters()) for module in (model, original)]
+    assert all(torch.equal(mixes[0][name], mixes[1][name]) for name in mixes[1])
+    # What is new starts by the model's own rules, not at zero or at what the memory held.
+    for name, parameter in model.named_parameters():
+        if name.split(".")[0] in new:
+            assert parameter.isfinite().all()
+            assert bool(parameter.any()) is ("bias" not in name)
+
+
+@pytest.mark.parametrize("name", AUTO_CLASSES)
+def test_auto_classes_build_from_a_config(name):
+    auto, cls = AUTO_CLASSES[name]
+    assert type(auto.from_config(make_tiny_config(word_vocab_size=9))) is cls
+
+
+def test_labels_given_at_loading_size_the_classifier(saved):
+    labels = {0: "O", 1: "B", 2: "I", 3: "E"}
+    model = AutoModelForTokenClassification.from_pretrained(saved["model"], id2label=labels)
+    assert model.classifier.out_features == 4
+    assert model.config.label2id == {label: index for index, label in labels.items()}
+
+
+def test_a_misspelt_setting_of_a_model_is_refused(saved):
+    with pytest.raises(TypeError, match="freeze_bilmm"):
+        AutoModel.from_pretrained(saved["model"], freeze_bilmm=False)
+    assert not AutoModel.from_pretrained(saved["model"], freeze_bilm=False).config.freeze_bilm
+
+
+# Fresh interpreters
+
+
+def run_fresh(script: str, *arguments, home: Path) -> dict:
+    """Run a script in an interpreter that knows nothing of ours; what it prints last is its answer, as JSON."""
+    environment = {
+        "PATH": os.environ.get("PATH", ""),
+        "HOME": str(home),
+        "HF_HOME": str(home / "hf"),
+        "HF_MODULES_CACHE": str(home / "modules"),
+        "HF_HUB_OFFLINE": "1",
+        # As many as here: bits may depend on how a sum is split.
+        "OMP_NUM_THREADS": str(torch.get_num_threads()),
+    }
+    # -I: neither the current directory, nor the user's packages, nor PYTHONPATH.
+    run = subprocess.run(
+        [sys.executable, "-I", "-B", "-c", script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=home,
+        env=environment,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr[-4000:]
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+IMPORT_SCRIPT = """
+import json, os, sys
+
+WATCHED = {"open", "os", "shutil", "socket", "subprocess", "tempfile", "glob", "urllib"}
+own_actions = []
+
+def watch(event, args):
+    if event.split(".")[0] not in WATCHED:
+        return
+    # Ours is what a frame of the package asked for; what another package does while it is imported is not.
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.startswith("<frozen importlib"):
+            return
+        if os.sep + "hf_elmo" + os.sep in name:
+            own_actions.append([event, repr(args)[:200], name, frame.f_lineno])
+            return
+        frame = frame.f_back
+
+sys.addaudithook(watch)
+import hf_elmo
+
+import transformers
+from transformers.pipelines import PIPELINE_REGISTRY
+
+config = hf_elmo.ElmoConfig()
+print(json.dumps({
+    "actions": own_actions,
+    "config": transformers.AutoConfig.for_model("elmo").__class__.__name__,
+    "classes": {
+        name: getattr(transformers, name)._model_mapping[type(config)].__name__
+        for name in ("AutoModel", "AutoModelForPreTraining", "AutoModelForTokenClassification")
+    },
+    "tokenizer": transformers.TOKENIZER_MAPPING[type(config)].__name__,
+    "pipelines": {
+        task: PIPELINE_REGISTRY.supported_tasks[task]["impl"].__name__
+        for task in ("token-classification", "feature-extraction")
+    },
+    "missing": [name for name in hf_elmo.__all__ if not hasattr(hf_elmo, name)],
+    "heavy": sorted({"datasets", "h5py", "evaluate", "accelerate.test_utils"} & set(sys.modules)),
+}))
+"""
+
+
+def test_importing_the_package_registers_everything_and_touches_nothing(tmp_path):
+    answer = run_fresh(IMPORT_SCRIPT, home=tmp_path)
+    assert answer["actions"] == []
+    assert answer["missing"] == []
+    assert answer["heavy"] == []
+    assert answer["config"] == "ElmoConfig"
+    assert answer["classes"] == {
+        "AutoModel": "ElmoModel",
+        "AutoModelForPreTraining": "ElmoForPreTraining",
+        "AutoModelForTokenClassification": "ElmoForTokenClassification",
+    }
+    assert answer["tokenizer"] == "ElmoCharTokenizer"
+    assert answer["pipelines"] == {
+        "token-classification": "ElmoTokenClassificationPipeline",
+        "feature-extraction": "ElmoFeatureExtractionPipeline",
+    }
+    assert not any(tmp_path.iterdir())
+
+
+REMOTE_SCRIPT = """
+import json, sys
+from importlib.abc import MetaPathFinder
+
+class Blocker(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "hf_elmo":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+try:
+    import hf_elmo
+    raise SystemExit("hf_elmo can be imported: this would prove nothing")
+except ModuleNotFoundError:
+    pass
+
+import numpy as np
+import torch
+from transformers import (
+    AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForTokenClassification, AutoTokenizer, pipeline
+)
+
+directories, sentences, out = json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
+classes = {
+    "model": AutoModel, "pretraining": AutoModelForPreTraining, "tokens": AutoModelForTokenClassification
+}
+answer, arrays = {"modules": {}}, {}
+
+def numbers(model, tokenizer):
+    batch = tokenizer(sentences, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        outputs = model.eval()(**batch)
+    return {name: value.numpy() for name, value in outputs.items() if isinstance(value, torch.Tensor)}
+
+def load(name, directory):
+    config = AutoConfig.from_pretrained(directory, trust_remote_code=True)
+    tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
+    model = classes[name].from_pretrained(directory, trust_remote_code=True)
+    return config, tokenizer, model
+
+for name, directory in directories.items():
+    config, tokenizer, model = load(name, directory)
+    answer["modules"][name] = [type(thing).__module__.split(".")[0] for thing in (config, tokenizer, model)]
+    for key, value in numbers(model, tokenizer).items():
+        arrays[f"{name}/{key}"] = value
+    model.save_pretrained(f"{out}/{name}")
+    tokenizer.save_pretrained(f"{out}/{name}")
+    again = numbers(*load(name, f"{out}/{name}")[:0:-1])
+    answer[f"{name} again"] = all(np.array_equal(value, arrays[f"{name}/{key}"]) for key, value in again.items())
+
+# A checkpoint of one class, another Auto class.
+AutoModel.from_pretrained(directories["tokens"], trust_remote_code=True)
+
+features = pipeline("feature-extraction", model=directories["model"], trust_remote_code=True)
+arrays["features"] = np.array(features(sentences[0]))
+_, tokenizer, model = load("tokens", directories["tokens"])
+tagger = pipeline("token-classification", model=model, tokenizer=tokenizer, aggregation_strategy="simple")
+answer["entities"] = [[e["entity_group"], e["start"], e["end"], e["word"]] for e in tagger(sentences[0])]
+np.savez(f"{out}/numbers.npz", **arrays)
+assert "hf_elmo" not in sys.modules
+print(json.dumps(answer))
+"""
+
+
+def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path):
+    """The same numbers where `hf_elmo` cannot be imported; and saved again from there."""
+    answer = run_fresh(
+        REMOTE_SCRIPT,
+        json.dumps({name: str(directory) for name, directory in saved.items()}),
+        json.dumps(SENTENCES),
+        tmp_path,
+        home=tmp_path,
+    )
+    numbers = np.load(tmp_path / "numbers.npz")
+    for name, (auto, cls) in AUTO_CLASSES.items():
+        assert answer["modules"][name] == ["transformers_modules"] * 3
+        assert answer[f"{name} again"] is True
+        tokenizer, model = AutoTokenizer.from_pretrained(saved[name]), auto.from_pretrained(saved[name])
+        wanted = outputs_of(model, tokenizer)
+        assert {key.split("/")[1] for key in numbers if key.startswith(f"{name}/")} == set(wanted)
+        for key, value in wanted.items():
+            assert_same(numbers[f"{name}/{key}"], value)
+        # What the checkpoint's own code saved is a checkpoint like any other.
+        assert {path.name for path in (tmp_path / name).iterdir()} == {path.name for path in saved[name].iterdir()}
+        again = auto.from_pretrained(tmp_path / name)
+        assert type(again) is cls
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / name)
+        assert type(tokenizer) is ElmoCharTokenizer and tokenizer.pre_tokenizer == "punctuation"
+        for key, value in outputs_of(again, tokenizer).items():
+            assert_same(value, wanted[key])
+        configs = [json.loads((directory / "config.json").read_text()) for directory in (tmp_path / name, saved[name])]
+        assert configs[0] == configs[1]
+
+    tokenizer, model = AutoTokenizer.from_pretrained(saved["model"]), AutoModel.from_pretrained(saved["model"])
+    with torch.no_grad():
+        features = model(**tokenizer(SENTENCES[0], return_tensors="pt")).last_hidden_state
+    # The pipeline hands out Python floats.
+    assert_same(numbers["features"].astype(np.float32), features.numpy())
+    tokenizer = AutoTokenizer.from_pretrained(saved["tokens"])
+    tagger = hf_elmo.model.pipeline_elmo.ElmoTokenClassificationPipeline(
+        model=AutoModelForTokenClassification.from_pretrained(saved["tokens"]),
+        tokenizer=tokenizer,
+        aggregation_strategy="simple",
+    )
+    wanted = [[e["entity_group"], e["start"], e["end"], e["word"]] for e in tagger(SENTENCES[0])]
+    assert wanted and answer["entities"] == wanted
+
+
+TABLE_SCRIPT = """
+import json, sys
+from importlib.abc import MetaPathFinder
+
+class Blocker(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "hf_elmo":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+import numpy as np
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+directory, sentences, out = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
+tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
+model = AutoModel.from_pretrained(directory, trust_remote_code=True).eval()
+table = model.token_encoder.word_table
+with torch.no_grad():
+    vectors = model(**tokenizer(sentences, padding=True, return_tensors="pt")).last_hidden_state
+weight = table.weight.detach().numpy()
+np.savez(f"{out}/numbers.npz", vectors=vectors.numpy(), hashes=table.hashes.numpy(), weight=weight)
+model.save_pretrained(f"{out}/again")
+assert "hf_elmo" not in sys.modules
+print(json.dumps({"module": type(table).__module__}))
+"""
+
+
+def test_a_word_table_travels_with_a_checkpoint_that_works_without_the_package(tmp_path):
+    words = ["cat", "mat", "<S>", "</S>", "Ünïcode"]
+    tokenizer = ElmoCharTokenizer()
+    config = make_tiny_config(token_inputs="both", word_table_size=len(words), word_vector_size=5, word_vocab_size=9)
+    model = ElmoForPreTraining(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    table = model.elmo.token_encoder.word_table
+    table.fill(torch.from_numpy(tokenizer.encode_words(words)))
+    saved = tmp_path / "saved"
+    model.save_pretrained(saved)
+    tokenizer.save_pretrained(saved)
+    assert {path.name for path in saved.glob("*.py")} == CODE_FILES
+    answer = run_fresh(TABLE_SCRIPT, saved, json.dumps(SENTENCES), tmp_path, home=tmp_path)
+    assert answer["module"].startswith("transformers_modules.") and answer["module"].endswith(".word_table_elmo")
+    numbers = np.load(tmp_path / "numbers.npz")
+    assert np.array_equal(numbers["hashes"], table.hashes.numpy())
+    assert np.array_equal(numbers["weight"], table.weight.detach().numpy())
+    wanted = outputs_of(model.elmo, tokenizer)["last_hidden_state"]
+    assert_same(numbers["vectors"], wanted)
+    again = AutoModel.from_pretrained(tmp_path / "again")
+    assert type(again) is ElmoModel
+    assert_same(outputs_of(again, tokenizer)["last_hidden_state"], wanted)
+
+
+BESIDE_SCRIPT = """
+import json, sys
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+directory, sentences = sys.argv[1], json.loads(sys.argv[2])
+tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
+model = AutoModel.from_pretrained(directory, trust_remote_code=True).eval()
+recurrence = sys.modules[type(model).__module__.replace("modeling_elmo", "recurrence_elmo")]
+with torch.no_grad():
+    batch = tokenizer(sentences, padding=True, return_tensors="pt")
+    fast = model(**batch).last_hidden_state
+    with recurrence.kernels.use_backend("readable"):
+        readable = model(**batch).last_hidden_state
+print(json.dumps({
+    "module": type(model).__module__.split(".")[0],
+    "kernels": recurrence.kernels.__name__,
+    "difference": (fast - readable).abs().max().item(),
+    "largest": readable.abs().max().item(),
+}))
+"""
+
+
+def test_a_checkpoints_own_code_takes_the_packages_kernels_where_they_are(saved, tmp_path):
+    answer = run_fresh(BESIDE_SCRIPT, saved["model"], json.dumps(SENTENCES), home=tmp_path)
+    assert (answer["module"], answer["kernels"]) == ("transformers_modules", "hf_elmo.kernels")
+    assert answer["difference"] <= REORDERED_FLOAT32 * max(1, answer["largest"])

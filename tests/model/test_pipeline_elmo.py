@@ -1,0 +1,190 @@
+"""transformers' pipelines over rows of characters: right places in the text, and nothing changed for other models."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_tiny_config
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tolerances import REORDERED_FLOAT32
+from transformers import BertConfig, BertForTokenClassification, BertModel, BertTokenizer, pipeline
+from transformers.pipelines.token_classification import TokenClassificationPipeline
+
+from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel
+from hf_elmo.model.pipeline_elmo import ElmoFeatureExtractionPipeline, ElmoTokenClassificationPipeline
+
+LABELS = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}
+STRATEGIES = ["none", "simple", "first", "average", "max"]
+SENTENCE = "  Dr. Ann-Marie O\u2019Neil   met e\u0301douard in Nai\u0308ve-Ville (日本 \U0001f468\u200d\U0001f469) ."
+
+
+class TaggedModel(ElmoForTokenClassification):
+    """A tagger that goes by a word's first letter, so that what it ought to say is known beforehand."""
+
+    def forward(self, input_ids, **kwargs):
+        outputs = super().forward(input_ids, **kwargs)
+        first = input_ids[..., 1] - 1
+        label = torch.where((first >= ord("A")) & (first <= ord("Z")), 1, 0)
+        label = label + 2 * (first == ord("l")) + 3 * (first == ord("i"))
+        outputs["logits"] = torch.nn.functional.one_hot(label, len(LABELS)).float() * 5
+        return outputs
+
+
+def make_tagger(pre_tokenizer="whitespace", cls=TaggedModel, **arguments):
+    torch.manual_seed(0)
+    model = cls(make_tiny_config(id2label=LABELS)).eval()
+    return pipeline(
+        "token-classification", model=model, tokenizer=ElmoCharTokenizer(pre_tokenizer=pre_tokenizer), **arguments
+    )
+
+
+def expected_label(word: str) -> str:
+    return "B-PER" if "A" <= word[0] <= "Z" else {"l": "I-PER", "i": "B-LOC"}.get(word[0], "O")
+
+
+def test_the_registered_classes_serve_the_tasks():
+    assert type(make_tagger()) is ElmoTokenClassificationPipeline
+    extractor = pipeline("feature-extraction", model=ElmoModel(make_tiny_config()), tokenizer=ElmoCharTokenizer())
+    assert type(extractor) is ElmoFeatureExtractionPipeline
+    assert type(make_tagger(cls=ElmoForTokenClassification).model) is ElmoForTokenClassification
+
+
+@pytest.mark.parametrize("pre_tokenizer", ["whitespace", "punctuation"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_each_entity_lies_where_its_word_stands(strategy, pre_tokenizer):
+    tagger = make_tagger(pre_tokenizer, aggregation_strategy=strategy, ignore_labels=[])
+    words = tagger.tokenizer.tokenize(SENTENCE)
+    found = tagger(SENTENCE)
+    assert all(0.9 < entity["score"] <= 1 for entity in found)
+    if strategy == "none":
+        assert [entity["word"] for entity in found] == words
+        assert [SENTENCE[entity["start"] : entity["end"]] for entity in found] == words
+        assert [entity["entity"] for entity in found] == [expected_label(word) for word in words]
+        assert [entity["index"] for entity in found] == list(range(1, len(words) + 1))
+    else:
+        # Words with one tag that follow one another are one group; a B- tag opens a new one.
+        groups = []
+        for word in words:
+            label = expected_label(word).split("-")[-1]
+            if groups and label == "O" == groups[-1][0]:
+                groups[-1][1].append(word)
+            else:
+                groups.append((label, [word]))
+        assert [entity["entity_group"] for entity in found] == [label for label, _ in groups]
+        for entity, (_, group) in zip(found, groups, strict=True):
+            assert tagger.tokenizer.tokenize(SENTENCE[entity["start"] : entity["end"]]) == group
+            assert entity["word"].split() == group
+
+
+@pytest.fixture(scope="module")
+def punctuation_tagger():
+    return make_tagger("punctuation")
+
+
+@settings(max_examples=30)
+@given(text=st.text("Aia é\u0301.\U0001f600  ", min_size=1, max_size=25), strategy=st.sampled_from(STRATEGIES))
+def test_entities_of_any_text_are_words_of_it(punctuation_tagger, text, strategy):
+    wanted = [word for word in punctuation_tagger.tokenizer.tokenize(text) if expected_label(word) != "O"]
+    found = punctuation_tagger(text, aggregation_strategy=strategy)
+    assert [text[entity["start"] : entity["end"]] for entity in found] == wanted
+
+
+def test_inside_tags_are_joined_with_the_word_before():
+    (person,) = make_tagger(aggregation_strategy="simple")("Ann  lee sings")
+    assert (person["entity_group"], person["start"], person["end"], person["word"]) == ("PER", 0, 8, "Ann lee")
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_batches_give_what_single_sentences_give(batch_size):
+    tagger = make_tagger(cls=ElmoForTokenClassification, ignore_labels=[])
+    sentences = ["Ann is in Paris", "x", SENTENCE, "Two words"]
+    together = tagger(sentences, batch_size=batch_size)
+    for sentence, found in zip(sentences, together, strict=True):
+        alone = tagger(sentence)
+        assert [entity["word"] for entity in found] == sentence.split()
+        for entity, other in zip(found, alone, strict=True):
+            assert {**entity, "score": 0} == {**other, "score": 0}
+            assert entity["score"] == pytest.approx(other["score"], abs=REORDERED_FLOAT32)
+
+
+@pytest.mark.parametrize("delimiter", [None, "", "--"])
+@pytest.mark.parametrize("strategy", ["none", "simple"])
+def test_lists_of_words_are_placed_in_the_joined_sentence(strategy, delimiter):
+    tagger = make_tagger("punctuation", aggregation_strategy=strategy, ignore_labels=["O"])
+    sentences = [["Ann-Marie", "stays", "in", "\U0001f600", "Naïve", "Ville"], ["x", "Bob"]]
+    given_delimiter = {} if delimiter is None else {"delimiter": delimiter}
+    results = tagger(sentences, is_split_into_words=True, **given_delimiter)
+    for words, found in zip(sentences, results, strict=True):
+        joined = (" " if delimiter is None else delimiter).join(words)
+        wanted = [word for word in words if expected_label(word) != "O"]
+        assert [joined[entity["start"] : entity["end"]] for entity in found] == wanted
+    single = tagger(sentences[0], is_split_into_words=True, **given_delimiter)
+    assert (single[0] if isinstance(single[0], list) else single) == results[0]
+
+
+def test_long_texts_can_be_read_in_windows():
+    tagger = make_tagger(aggregation_strategy="simple", stride=2)
+    tagger.tokenizer.model_max_length = 8
+    text = " ".join(f"Name{number} and" for number in range(12))
+    found = tagger(text)
+    assert [text[entity["start"] : entity["end"]] for entity in found] == [f"Name{number}" for number in range(12)]
+
+
+# Features
+
+
+def test_features_are_the_vectors_of_each_sentence():
+    model = ElmoModel(make_tiny_config()).eval()
+    tokenizer = ElmoCharTokenizer()
+    extractor = pipeline("feature-extraction", model=model, tokenizer=tokenizer)
+    sentences = ["A cat sat", "x", "on the mat ."]
+    with torch.no_grad():
+        wanted = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state for text in sentences]
+    for text, vectors in zip(sentences, wanted, strict=True):
+        assert np.array_equal(np.array(extractor(text), dtype=np.float32), vectors.numpy())
+    as_tensor = extractor(sentences[0], return_tensors=True)
+    assert torch.equal(torch.as_tensor(as_tensor), wanted[0])
+    for batch_size in (1, 2, 3):
+        together = extractor(sentences, batch_size=batch_size)
+        for found, vectors in zip(together, wanted, strict=True):
+            # Padding of a batch may follow the words; what is the words' own is the same.
+            found = torch.tensor(found)[:, : vectors.shape[1]]
+            torch.testing.assert_close(found, vectors, rtol=0, atol=REORDERED_FLOAT32)
+
+
+# Other models
+
+
+@pytest.fixture(scope="module")
+def bert_tokenizer(tmp_path_factory):
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "ann", "lives", "in", "par", "##is", "."]
+    path = tmp_path_factory.mktemp("bert") / "vocab.txt"
+    path.write_text("\n".join(vocabulary))
+    return BertTokenizer(str(path))
+
+
+def make_bert(cls):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    return cls(BertConfig(vocab_size=11, id2label=LABELS, label2id={v: k for k, v in LABELS.items()}, **sizes)).eval()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_other_models_tag_as_with_transformers_own_pipeline(bert_tokenizer, strategy):
+    model = make_bert(BertForTokenClassification)
+    arguments = {"tokenizer": bert_tokenizer, "aggregation_strategy": strategy, "ignore_labels": []}
+    ours = pipeline("token-classification", model=model, **arguments)
+    assert type(ours) is ElmoTokenClassificationPipeline
+    sentences = ["Ann lives in Paris .", "Paris"]
+    wanted = TokenClassificationPipeline(model=model, **arguments)(sentences)
+    assert ours(sentences) == wanted
+    assert ours(sentences, batch_size=2)[1][0]["start"] == 0
+
+
+def test_other_models_give_features_as_before(bert_tokenizer):
+    model = make_bert(BertModel)
+    extractor = pipeline("feature-extraction", model=model, tokenizer=bert_tokenizer)
+    with torch.no_grad():
+        wanted = model(**bert_tokenizer("Ann lives", return_tensors="pt")).last_hidden_state
+    assert np.array_equal(np.array(extractor("Ann lives"), dtype=np.float32), wanted.numpy())
+    assert np.shape(extractor(["Ann lives", "Paris"], batch_size=2)[0])[-1] == 8

@@ -1,0 +1,132 @@
+"""The token encoder against its equations written out over whole rows: vectors and gradients."""
+
+import pytest
+import torch
+from conftest import make_tiny_config
+from test_layers_elmo import assert_close, randomise
+
+from hf_elmo.model.characters_elmo import encode_word
+from hf_elmo.model.token_encoder_elmo import ElmoHighway, ElmoTokenEncoder
+
+
+def encode_plainly(encoder: ElmoTokenEncoder, rows: torch.Tensor, activation) -> torch.Tensor:
+    """The token encoder's equations over every window of the whole rows."""
+    characters = encoder.character_embedding.weight[rows]
+    features = []
+    for convolution in encoder.convolutions:
+        windows = characters.unfold(1, convolution.kernel_size[0], 1)
+        scores = torch.einsum("npdw,fdw->npf", windows, convolution.weight) + convolution.bias
+        features.append(scores.max(dim=1).values)
+    vectors = activation(torch.cat(features, dim=-1))
+    for highway in encoder.highways:
+        vectors = highway(vectors)
+    return vectors @ encoder.projection.weight.T + encoder.projection.bias
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("filters", [[[1, 3], [2, 5], [7, 6]], [[50, 4]], [[3, 2], [48, 4]]])
+def test_padding_characters_that_are_cut_off_change_nothing(filters, activation):
+    encoder = randomise(ElmoTokenEncoder(make_tiny_config(filters=filters, filter_activation=activation)))
+    words = ["x" * length for length in range(52)] + ["<S>", "</S>", "né", "\U0001f600"]
+    every_row = torch.tensor([encode_word(word) for word in words])
+    # Each word alone, whose row is cut as short as can be, then all of them with the longest.
+    for rows in [*every_row.split(1), every_row, every_row[:5]]:
+        found = encoder(rows)
+        wanted = encode_plainly(encoder, rows, getattr(torch, activation))
+        assert_close(found, wanted)
+        parameters = list(encoder.parameters())
+        weights = torch.randn_like(found)
+        for gradient, wanted_gradient in zip(
+            torch.autograd.grad((found * weights).sum(), parameters),
+            torch.autograd.grad((wanted * weights).sum(), parameters),
+            strict=True,
+        ):
+            # autograd leaves the padding row of an embedding out of its gradient.
+            skipped = 1 if gradient.shape == encoder.character_embedding.weight.shape else 0
+            assert_close(gradient[skipped:], wanted_gradient[skipped:])
+
+
+TABLES = {
+    token_inputs: {"token_inputs": token_inputs, "word_table_size": 3, "word_vector_size": 5}
+    for token_inputs in ("words", "both")
+}
+
+
+@pytest.mark.parametrize("fields", [{}, *TABLES.values()], ids=["characters", *TABLES])
+def test_no_words_give_no_vectors(fields):
+    encoder = ElmoTokenEncoder(make_tiny_config(**fields))
+    assert encoder(torch.zeros(0, 50, dtype=torch.long)).shape == (0, 6)
+
+
+def make_encoder_with_table(token_inputs, **fields):
+    """An encoder that knows three words, and the rows of these and of others."""
+    encoder = randomise(ElmoTokenEncoder(make_tiny_config(**TABLES[token_inputs], **fields)))
+    rows = torch.tensor([encode_word(word) for word in ("cat", "<S>", "né", "dog", "", "cat")])
+    encoder.word_table.fill(rows[:3])
+    return encoder, rows
+
+
+def test_words_alone_are_projected_without_characters():
+    encoder, rows = make_encoder_with_table("words", num_highway_layers=2)
+    names = {name for name, _ in encoder.named_parameters()}
+    assert names == {"word_table.weight", "projection.weight", "projection.bias"}
+    projection = encoder.projection
+    assert_close(encoder(rows), encoder.word_table(rows) @ projection.weight.T + projection.bias)
+
+
+def test_both_inputs_stand_side_by_side_and_the_highways_are_the_characters_own():
+    encoder, rows = make_encoder_with_table("both", num_highway_layers=2)
+    characters = ElmoTokenEncoder(make_tiny_config(num_highway_layers=2)).double()
+    # All of a character model's token encoder but the projection, which is wider here.
+    shared = {name: value for name, value in encoder.state_dict().items() if not name.startswith("word_table")}
+    weight = shared["projection.weight"]
+    characters.load_state_dict({**shared, "projection.weight": weight[:, 5:]})
+    assert_close(encoder(rows), encoder.word_table(rows) @ weight[:, :5].T + characters(rows))
+
+
+@pytest.mark.parametrize("token_inputs", TABLES)
+def test_gradients_reach_the_rows_of_the_table_that_were_looked_up(token_inputs):
+    encoder, rows = make_encoder_with_table(token_inputs)
+    encoder(rows[[0, 3]]).square().sum().backward()
+    found = encoder.word_table.weight.grad.any(dim=1).nonzero().flatten().tolist()
+    assert found == sorted([0, int(encoder.word_table.places(rows[:1]))])
+    assert all(parameter.grad.any() for parameter in encoder.parameters())
+
+
+@pytest.mark.parametrize("token_inputs", TABLES)
+def test_words_that_occur_twice_are_encoded_once(token_inputs, monkeypatch):
+    encoder, rows = make_encoder_with_table(token_inputs)
+    wanted, seen = encoder(rows), []
+    encoder.projection.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
+    assert_close(encoder.encode_distinct(rows), wanted)
+    assert seen == [5]
+
+
+def test_gradients_of_repeated_words_are_the_same_every_time():
+    """To the last bit, on several threads too."""
+    encoder = randomise(ElmoTokenEncoder(make_tiny_config(projection_size=64)), torch.float32)
+    rows = torch.tensor([encode_word(chr(97 + number)) for number in range(20)])[torch.randint(20, (20_000,))]
+    weights = torch.randn(len(rows), 64)
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        gradients = [
+            torch.autograd.grad((encoder.encode_distinct(rows) * weights).sum(), encoder.projection.bias)[0]
+            for _ in range(10)
+        ]
+    finally:
+        torch.set_num_threads(num_threads)
+    assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)
+
+
+def test_highway_carries_or_transforms_as_its_gate_says():
+    highway = randomise(ElmoHighway(7))
+    x = torch.randn(3, 5, 7, dtype=torch.float64)
+    gate = torch.sigmoid(x @ highway.carry.weight.T + highway.carry.bias)
+    transformed = (x @ highway.transform.weight.T + highway.transform.bias).clamp(min=0)
+    assert_close(highway(x), gate * transformed + (1 - gate) * x)
+    with torch.no_grad():
+        highway.carry.bias.fill_(-1e6)
+        assert_close(highway(x), x)
+        highway.carry.bias.fill_(1e6)
+        assert_close(highway(x), transformed)

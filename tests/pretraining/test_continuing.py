@@ -1,0 +1,377 @@
+"""Going on from a checkpoint: what is kept bit by bit, what starts anew, and which layers move when."""
+
+import json
+import math
+
+import pytest
+import torch
+from conftest import make_tiny_config
+from hypothesis import given
+from hypothesis import strategies as st
+from tolerances import REORDERED_FLOAT32
+from transformers import AutoModelForPreTraining, get_scheduler
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo.pretraining.continuing import (
+    Source,
+    carry_over,
+    drop_frozen_gradients,
+    frozen_groups,
+    load_source,
+    parameter_groups,
+)
+from hf_elmo.pretraining.lanes import fill_lanes
+from hf_elmo.pretraining.objectives import FullSoftmaxObjective
+from hf_elmo.text.vocabulary import WordVocabulary
+
+OLD = WordVocabulary(["<S>", "</S>", "<UNK>", "the", "cat", "sat", "on"])
+# Other places for words that are known, one known word left out, two new ones.
+NEW = WordVocabulary(["<S>", "</S>", "<UNK>", "sat", "zebra", "the", "cat", "quagga"])
+ADAPTIVE = {"softmax_type": "adaptive", "adaptive_softmax_cutoffs": [4], "adaptive_softmax_div_value": 2}
+TOKENIZER = ElmoCharTokenizer(pre_tokenizer="punctuation", do_lower_case=True)
+
+
+def randomize(model):
+    """Other numbers than any initialisation gives, also where that gives zeros."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-1, 1)
+    return model
+
+
+def make_model(**fields):
+    return randomize(ElmoForPreTraining(make_tiny_config(word_vocab_size=len(OLD), **fields)))
+
+
+def make_source(**fields):
+    return Source("old", make_model(**fields), OLD, TOKENIZER)
+
+
+def save(directory, model, vocabulary=OLD, tokenizer=TOKENIZER):
+    model.save_pretrained(directory)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(directory)
+    if vocabulary is not None:
+        vocabulary.save(directory)
+    return str(directory)
+
+
+def assert_same_bilm(found, wanted):
+    """Bit by bit, but for the scalar mixes."""
+    found, wanted = found.base_model.state_dict(), wanted.base_model.state_dict()
+    names = [name for name in wanted if not name.startswith("mixes.")]
+    assert names and all(torch.equal(found[name], wanted[name]) for name in names)
+
+
+def is_copied(model, source, word, vocabulary):
+    """For each direction, whether a word's row is the source's."""
+    return [
+        torch.equal(ours.weight[vocabulary.ids[word]], theirs.weight[OLD.ids[word]])
+        and torch.equal(ours.bias[vocabulary.ids[word]], theirs.bias[OLD.ids[word]])
+        for ours, theirs in zip(model.word_softmaxes, source.model.word_softmaxes, strict=True)
+    ]
+
+
+# Sources
+
+
+def test_a_pre_trained_checkpoint_comes_with_its_softmax_words_and_tokenizer(tmp_path):
+    model = make_model()
+    source = load_source(save(tmp_path / "old", model))
+    assert isinstance(source.model, ElmoForPreTraining)
+    assert all(torch.equal(source.model.state_dict()[name], tensor) for name, tensor in model.state_dict().items())
+    assert source.vocabulary.words == OLD.words
+    assert (source.tokenizer.pre_tokenizer, source.tokenizer.do_lower_case) == ("punctuation", True)
+    assert source.config.word_vocab_size == len(OLD)
+
+
+def test_of_a_checkpoint_without_a_softmax_the_bilm_is_taken(tmp_path):
+    model = randomize(ElmoModel(make_tiny_config()))
+    source = load_source(save(tmp_path / "old", model, vocabulary=None))
+    carried = carry_over(source, NEW)
+    assert (type(source.model), source.vocabulary) == (ElmoModel, None)
+    assert_same_bilm(carried.model, model)
+    assert carried.num_kept_words == 0 and "has none" in carried.description
+    assert carried.model.config.word_vocab_size == len(NEW)
+
+
+@pytest.mark.parametrize("word_vocab_size", [None, len(OLD)])
+def test_of_a_tagger_the_bilm_is_taken_and_the_task_forgotten(tmp_path, word_vocab_size):
+    fields = {"num_labels": 5, "num_mixes": 2, "classifier_lstm_layers": 1, "mix_normalization": "word", "mix_l2": 0.1}
+    config = make_tiny_config(**fields, word_vocab_size=word_vocab_size, classifier_dropout=0.3, freeze_bilm=False)
+    tagger = randomize(ElmoForTokenClassification(config))
+    source = load_source(save(tmp_path / "tagger", tagger, vocabulary=None))
+    model = carry_over(source, NEW).model
+    assert_same_bilm(model, tagger)
+    model.save_pretrained(tmp_path / "new")
+    ElmoForPreTraining(make_tiny_config(word_vocab_size=len(NEW))).save_pretrained(tmp_path / "plain")
+    found, wanted = (json.loads((tmp_path / name / "config.json").read_text()) for name in ("new", "plain"))
+    assert found == wanted
+    assert [mix.weight.tolist() for mix in model.elmo.mixes] == [[0.0, 0.0, 0.0]]
+
+
+def test_what_was_saved_in_half_precision_goes_on_in_float32(tmp_path):
+    model = make_model().to(torch.bfloat16)
+    carried = carry_over(load_source(save(tmp_path / "old", model)), OLD).model
+    assert {parameter.dtype for parameter in carried.parameters()} == {torch.float32}
+    assert torch.equal(carried.word_softmax.weight, model.word_softmax.weight.float())
+
+
+def edit_json(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+BAD_SOURCES = {
+    "no checkpoint": (
+        lambda folder: (folder / "config.json").unlink(),
+        FileNotFoundError,
+        r"model_name_or_path '.*old' holds no config.json",
+    ),
+    "another model": (
+        lambda folder: edit_json(folder / "config.json", model_type="bert"),
+        ValueError,
+        r"model_name_or_path '.*old' has the model_type 'bert'",
+    ),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), FileNotFoundError, r"model_name_or_path"),
+    "a softmax of another size": (
+        lambda folder: edit_json(folder / "config.json", word_vocab_size=9),
+        ValueError,
+        r"model_name_or_path '.*old' has no weights, or weights of another shape, for 'word_softmax.bias'",
+    ),
+    "words of another model": (
+        lambda folder: NEW.save(folder),
+        ValueError,
+        r"model_name_or_path '.*old' has a softmax over 7 words, but its word_vocabulary.txt has 8",
+    ),
+    "no tokenizer": (
+        lambda folder: (folder / "tokenizer_config.json").unlink(),
+        FileNotFoundError,
+        r"model_name_or_path '.*old' holds no tokenizer_config.json; save ElmoCharTokenizer\(max_char",
+    ),
+    "a tokenizer of shorter rows": (
+        lambda folder: ElmoCharTokenizer(max_characters_per_word=20).save_pretrained(folder),
+        ValueError,
+        r"has a tokenizer of max_characters_per_word=20, but its model wants 50",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SOURCES)
+def test_what_a_source_lacks_is_named(tmp_path, name):
+    spoil, error, message = BAD_SOURCES[name]
+    directory = save(tmp_path / "old", make_model())
+    spoil(tmp_path / "old")
+    with pytest.raises(error, match=message):
+        load_source(directory)
+
+
+# What is carried over
+
+
+@pytest.mark.parametrize("fields", [{}, {"share_word_softmax": False}, ADAPTIVE], ids=["shared", "two", "adaptive"])
+def test_with_the_same_words_everything_but_the_mixes_is_kept(fields):
+    source = make_source(**fields)
+    carried = carry_over(source, WordVocabulary(OLD.words), source.config.softmax_type)
+    found, wanted = carried.model.state_dict(), source.model.state_dict()
+    assert found.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        assert torch.equal(found[name], tensor) != (".mixes." in name), name
+    assert carried.model.elmo.mixes[0].scale.tolist() == [1.0]
+    assert carried.num_kept_words == len(OLD) and "7" in carried.description
+    assert carried.model.config.to_dict() == {**source.config.to_dict(), "word_vocab_size": len(OLD)}
+
+
+@pytest.mark.parametrize("fields", [{}, {"share_word_softmax": False}], ids=["shared", "two"])
+def test_new_words_leave_the_rows_of_known_ones_and_the_bilm_as_they_are(fields):
+    source = make_source(**fields)
+    before = {name: tensor.clone() for name, tensor in source.model.state_dict().items()}
+    carried = carry_over(source, NEW)
+    assert_same_bilm(carried.model, source.model)
+    for word in ("<S>", "</S>", "<UNK>", "the", "cat", "sat"):
+        assert is_copied(carried.model, source, word, NEW) == [True, True]
+    assert carried.num_kept_words == 6
+    assert "6 of 8 words keep their rows from old, 2 are new, 1 are left out" in carried.description
+    assert all(torch.equal(source.model.state_dict()[name], tensor) for name, tensor in before.items())
+    with torch.no_grad():
+        carried.model.word_softmax.weight += 1
+    assert torch.equal(source.model.word_softmax.weight, before["word_softmax.weight"])
+
+
+def test_new_words_share_the_probability_of_the_unknown_word():
+    source = make_source()
+    words = WordVocabulary([*OLD.words, "zebra", "quagga", "okapi"])
+    batch = TOKENIZER("the cat sat on", return_tensors="pt")
+    with torch.no_grad():
+        before = source.model.eval()(**batch)
+        after = carry_over(source, words).model.eval()(**batch)
+    for old, new in ((before.forward_logits, after.forward_logits), (before.backward_logits, after.backward_logits)):
+        torch.testing.assert_close(new[..., :7], old, rtol=0, atol=REORDERED_FLOAT32)
+        share = old[..., [OLD.unk_id]] - math.log(4)
+        torch.testing.assert_close(new[..., 7:], share.expand(-1, -1, 3), rtol=0, atol=REORDERED_FLOAT32)
+
+
+def test_one_softmax_can_become_two_but_not_two_one():
+    source = make_source()
+    carried = carry_over(source, NEW, overrides={"share_word_softmax": False})
+    forward, backward = carried.model.word_softmaxes
+    assert forward is not backward and torch.equal(forward.weight, backward.weight)
+    assert is_copied(carried.model, source, "cat", NEW) == [True, True]
+    with pytest.raises(ValueError, match=r"sets share_word_softmax to True, but --model_name_or_path 'old'"):
+        carry_over(make_source(share_word_softmax=False), NEW, overrides={"share_word_softmax": True})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words", "softmax_type", "overrides"),
+    [
+        (ADAPTIVE, NEW, "adaptive", {}),
+        (ADAPTIVE, OLD, "adaptive", {"adaptive_softmax_cutoffs": [3]}),
+        (ADAPTIVE, OLD, "full", {}),
+        ({}, OLD, "adaptive", {"adaptive_softmax_div_value": 2}),
+    ],
+    ids=["other words", "other clusters", "adaptive to full", "full to adaptive"],
+)
+def test_rows_that_fit_no_other_clusters_are_left_out_and_said_to_be(fields, words, softmax_type, overrides):
+    source = make_source(**fields)
+    carried = carry_over(source, words, softmax_type, overrides)
+    assert_same_bilm(carried.model, source.model)
+    assert carried.model.config.softmax_type == softmax_type
+    assert carried.num_kept_words == 0
+    assert f"softmax: new, over {len(words)} words; the rows of old" in carried.description
+
+
+def test_a_softmax_whose_words_nobody_knows_starts_anew():
+    source = Source("old", make_model(), None, TOKENIZER)
+    carried = carry_over(source, OLD)
+    assert carried.num_kept_words == 0 and "holds no word_vocabulary.txt" in carried.description
+    assert not torch.equal(carried.model.word_softmax.weight, source.model.word_softmax.weight)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"cell_size": 11}, r"sets cell_size to 11, but the weights of --model_name_or_path 'old' .* with 10"),
+        ({"filters": [[1, 3]]}, r"sets filters to \[\[1, 3\]\]"),
+        ({"num_hidden_layers": 3}, r"sets num_hidden_layers to 3, .* with 2"),
+        ({"use_skip_connections": False}, r"sets use_skip_connections to False, .* with True"),
+        ({"token_inputs": "words", "word_table_size": 3, "word_vector_size": 2}, r"sets token_inputs to 'words'"),
+        ({"word_vocab_size": 99}, r"sets word_vocab_size to 99"),
+        ({"drop_out": 0.1}, r"no field 'drop_out'; the nearest valid name is 'dropout'"),
+    ],
+)
+def test_overrides_that_would_change_the_weights_are_refused(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        carry_over(make_source(), NEW, overrides=overrides)
+
+
+def test_overrides_that_leave_the_weights_are_taken(tmp_path):
+    overrides = {"dropout": 0.4, "cell_clip": None, "cell_size": 10, "num_mixes": 2}
+    model = carry_over(make_source(), NEW, overrides=overrides).model
+    assert (model.config.dropout, model.elmo.bilm.layers[0].dropout.p) == (0.4, 0.4)
+    assert model.elmo.bilm.layers[0].forward_lstm.cell_clip is None
+    assert len(model.elmo.mixes) == 2
+    model.save_pretrained(tmp_path / "new")
+    back, loading = AutoModelForPreTraining.from_pretrained(tmp_path / "new", output_loading_info=True)
+    assert not any(loading.values())
+    assert torch.equal(back.word_softmax.weight, model.word_softmax.weight)
+
+
+# Groups of parameters
+
+
+@pytest.mark.parametrize("fields", [{}, {"share_word_softmax": False}, ADAPTIVE], ids=["shared", "two", "adaptive"])
+def test_each_trained_parameter_is_in_one_group(fields):
+    model = make_model(**fields, num_hidden_layers=3)
+    groups = parameter_groups(model, 1e-3)
+    assert [group["name"] for group in groups] == ["word_softmax", "layer_3", "layer_2", "layer_1", "token_encoder"]
+    found = [id(parameter) for group in groups for parameter in group["params"]]
+    wanted = [id(parameter) for parameter in model.parameters() if parameter.requires_grad]
+    assert sorted(found) == sorted(wanted)
+    assert {id(parameter) for parameter in groups[1]["params"]} == {
+        id(parameter) for parameter in model.elmo.bilm.layers[2].parameters()
+    }
+
+
+def test_rates_fall_from_layer_to_layer_unless_they_are_named():
+    model = make_model()
+    rates = {group["name"]: group["lr"] for group in parameter_groups(model, 1.0, layer_decay=0.5)}
+    assert rates == {"word_softmax": 1.0, "layer_2": 0.5, "layer_1": 0.25, "token_encoder": 0.125}
+    groups = parameter_groups(model, 1.0, 0.5, 0.1, {"layer_2": 3, "token_encoder": 0})
+    assert [group["lr"] for group in groups] == [1.0, 3, 0.25, 0]
+    assert {group["weight_decay"] for group in groups} == {0.1}
+
+
+def test_a_part_that_is_fixed_has_no_group_and_does_not_count_as_a_layer_less():
+    model = make_model()
+    model.elmo.bilm.layers[1].requires_grad_(False)
+    rates = {group["name"]: group["lr"] for group in parameter_groups(model, 1.0, layer_decay=0.5)}
+    assert rates == {"word_softmax": 1.0, "layer_1": 0.25, "token_encoder": 0.125}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"layer_decay": 0.0}, r"--layer_learning_rate_decay is 0.0; it must be a number > 0"),
+        ({"layer_decay": math.nan}, r"--layer_learning_rate_decay is nan"),
+        (
+            {"learning_rates": {"layer_3": 1e-3}},
+            r"names 'layer_3'; this model has the groups word_softmax, layer_2, layer_1, token_encoder",
+        ),
+        ({"learning_rates": {"layer_1": "high"}}, r"--group_learning_rates has 'high' for 'layer_1'"),
+        ({"learning_rates": {"layer_1": -1e-3}}, r"--group_learning_rates has -0.001 for 'layer_1'"),
+        ({"learning_rates": {"layer_1": True}}, r"--group_learning_rates has True for 'layer_1'"),
+    ],
+)
+def test_wrong_rates_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        parameter_groups(make_model(), 1e-3, **arguments)
+
+
+def test_a_schedule_scales_the_rate_of_each_group():
+    optimizer = torch.optim.AdamW(parameter_groups(make_model(), 1.0, layer_decay=0.5))
+    scheduler = get_scheduler("linear", optimizer, num_warmup_steps=2, num_training_steps=10)
+    optimizer.step()
+    scheduler.step()
+    assert scheduler.get_last_lr() == [0.5, 0.25, 0.125, 0.0625]
+
+
+# Unfreezing
+
+
+def test_groups_join_one_after_another_from_the_top():
+    rests = [list(frozen_groups(step, unfreeze_steps=3, num_groups=4)) for step in range(11)]
+    assert rests == [[1, 2, 3]] * 3 + [[2, 3]] * 3 + [[3]] * 3 + [[]] * 2
+    assert list(frozen_groups(0, unfreeze_steps=0, num_groups=4)) == []
+
+
+@given(step=st.integers(0, 10**9), unfreeze_steps=st.integers(1, 10**6), num_groups=st.integers(1, 50))
+def test_the_upper_groups_are_trained_and_none_rests_again(step, unfreeze_steps, num_groups):
+    now, later = (set(frozen_groups(at, unfreeze_steps, num_groups)) for at in (step, step + 1))
+    assert later <= now < set(range(num_groups))
+    assert not set(frozen_groups(unfreeze_steps * (num_groups - 1), unfreeze_steps, num_groups))
+
+
+@pytest.mark.parametrize(
+    "make_optimizer",
+    [torch.optim.AdamW, lambda groups: torch.optim.Adagrad(groups, initial_accumulator_value=1.0)],
+    ids=["AdamW", "Adagrad"],
+)
+def test_what_rests_stays_bit_by_bit_until_its_step_and_then_moves(make_optimizer):
+    objective = FullSoftmaxObjective(make_model()).train()
+    window = next(fill_lanes([["the", "cat"], ["sat", "on"]], TOKENIZER, OLD, 2, 4))
+    groups = parameter_groups(objective.model, 1e-2, layer_decay=0.9, weight_decay=0.1)
+    optimizer = make_optimizer(groups)
+    start = [[parameter.clone() for parameter in group["params"]] for group in groups]
+    for step in range(7):
+        objective(window).mean.backward()
+        assert all(parameter.grad is not None for group in groups for parameter in group["params"])
+        drop_frozen_gradients(optimizer.param_groups, step, unfreeze_steps=2)
+        torch.nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        num_trained = 1 + step // 2
+        for place, group in enumerate(optimizer.param_groups):
+            for parameter, before in zip(group["params"], start[place], strict=True):
+                assert torch.equal(parameter, before) == (place >= num_trained)
+                steps_taken = int(optimizer.state[parameter]["step"]) if parameter in optimizer.state else 0
+                assert steps_taken == max(0, step + 1 - 2 * place)
+    assert num_trained == len(groups)

@@ -1,0 +1,81 @@
+"""Held-out figures against sums by hand: each direction, bits a character, carried and cold states."""
+
+import math
+
+import pytest
+import torch
+from accelerate import Accelerator
+from conftest import make_tiny_config
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
+from hf_elmo.pretraining.evaluation import HeldOutText
+from hf_elmo.pretraining.objectives import build_objective
+from hf_elmo.text.corpora import corpus_from_files
+from hf_elmo.text.vocabulary import WordVocabulary
+
+LINES = ["the cat sat on the mat .", "a dog", "the dog sat ."]
+
+
+@pytest.fixture
+def measure(tmp_path):
+    tokenizer = ElmoCharTokenizer()
+    words = sorted({word for line in LINES for word in line.split()})
+    vocabulary = WordVocabulary(["<S>", "</S>", "<UNK>", *words])
+    model = ElmoForPreTraining(make_tiny_config(word_vocab_size=len(vocabulary), dropout=0.5))
+
+    def measure(lines=LINES, num_lanes=2, reset_state="never", separator="\n", **options):
+        file = tmp_path / "heldout.txt"
+        file.write_text("".join(f"{line}{separator}" for line in lines))
+        corpus = corpus_from_files([str(file)], by_document=reset_state == "document")
+        text = HeldOutText(tokenizer, vocabulary, corpus, num_lanes, 4, reset_state)
+        return text.measure(build_objective("full", model), Accelerator(cpu=True), **options)
+
+    measure.model, measure.tokenizer, measure.vocabulary = model, tokenizer, vocabulary
+    return measure
+
+
+def sums_by_hand(measure):
+    """-log p of each sentence alone, in both directions, from the model's own labels."""
+    forward = backward = 0.0
+    measure.model.eval()
+    for line in LINES:
+        words = ["<S>", *line.split(), "</S>"]
+        with torch.no_grad():
+            batch = measure.tokenizer(line, return_tensors="pt")
+            output = measure.model(**batch, labels=torch.tensor([measure.vocabulary.encode(words)]))
+        forward += float(output.forward_loss) * (len(words) - 1)
+        backward += float(output.backward_loss) * (len(words) - 1)
+    return forward, backward
+
+
+def test_cold_figures_are_those_of_each_sentence_alone(measure):
+    forward, backward = sums_by_hand(measure)
+    found = measure(cold=True)
+    count = sum(len(line.split()) + 1 for line in LINES)
+    assert found.num_targets == count
+    assert found.forward == pytest.approx(math.exp(forward / count), rel=1e-5)
+    assert found.backward == pytest.approx(math.exp(backward / count), rel=1e-5)
+    assert found.mean == pytest.approx((found.forward + found.backward) / 2)
+    # What a file of the text holds: spaces and line ends count, one behind each word.
+    num_characters = sum(len(line) + 1 for line in LINES)
+    assert found.bits_per_character == pytest.approx((forward + backward) / 2 / math.log(2) / num_characters, rel=1e-5)
+
+
+def test_carried_states_change_what_is_found_and_cold_ones_do_not_depend_on_the_lanes(measure):
+    assert measure(num_lanes=1).mean != pytest.approx(measure(cold=True).mean, rel=1e-4)
+    assert measure(num_lanes=1, cold=True).mean == pytest.approx(measure(num_lanes=3, cold=True).mean, rel=1e-5)
+    # A lane for each sentence carries nothing from one to another.
+    assert measure(num_lanes=3).mean == pytest.approx(measure(cold=True).mean, rel=1e-5)
+
+
+def test_documents(measure):
+    each_alone = measure(reset_state="document", separator="\n\n")
+    assert each_alone.mean == pytest.approx(measure(cold=True).mean, rel=1e-5)
+    assert each_alone.bits_per_character == pytest.approx(measure(cold=True).bits_per_character, rel=1e-5)
+    in_one = measure(reset_state="document", num_lanes=1)
+    assert in_one.mean == pytest.approx(measure(num_lanes=1).mean, rel=1e-5)
+
+
+def test_nothing_to_score(measure):
+    with pytest.raises(ValueError, match="holds no words"):
+        measure(lines=[" ", " "])

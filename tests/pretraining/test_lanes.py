@@ -1,0 +1,285 @@
+"""Lanes: every word once in each direction, the targets of the own lane, windows that meet."""
+
+import json
+from itertools import islice
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from conftest import shared_data
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hf_elmo import ElmoCharTokenizer
+from hf_elmo.pretraining import lanes
+from hf_elmo.pretraining.lanes import NO_TARGET, RESETS, LaneFiller, LaneWindow, fill_lanes
+from hf_elmo.text.vocabulary import WordVocabulary
+
+VOCABULARY = WordVocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c", "d", "e"])
+TOKENIZER = ElmoCharTokenizer()
+
+sentences_of_letters = st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=9), max_size=12)
+
+
+def unwind(windows, num_lanes):
+    """The words and targets of each lane, from window after window."""
+    lanes = [([], [], [], []) for _ in range(num_lanes)]
+    for window in windows:
+        words = TOKENIZER.convert_ids_to_tokens(window.rows)
+        for index, lane in enumerate(lanes):
+            lane[0].extend(words[place] for place in window.forward_words[index].tolist())
+            lane[1].extend(words[place] for place in window.backward_words[index].tolist())
+            lane[2].extend(window.forward_targets[index].tolist())
+            lane[3].extend(window.backward_targets[index].tolist())
+    return lanes
+
+
+def test_the_streams_of_the_design():
+    (lane,) = unwind(fill_lanes([list("abc"), list("de")], TOKENIZER, VOCABULARY, 1, 9), 1)
+    forward_words, backward_words, forward_targets, backward_targets = lane
+    assert forward_words == ["<S>", "a", "b", "c", "</S>", "<S>", "d", "e", "</S>"]
+    assert backward_words == ["</S>", "c", "b", "a", "<S>", "</S>", "e", "d", "<S>"]
+    assert forward_targets == [3, 4, 5, 1, NO_TARGET, 6, 7, 1, NO_TARGET]
+    assert backward_targets == [5, 4, 3, 0, NO_TARGET, 7, 6, 0, NO_TARGET]
+
+
+@given(sentences_of_letters, st.integers(1, 4), st.integers(1, 7))
+def test_every_sentence_stands_once_and_whole_in_each_direction(sentences, num_lanes, unroll_steps):
+    windows = list(fill_lanes(sentences, TOKENIZER, VOCABULARY, num_lanes, unroll_steps))
+    assert all(window.forward_words.shape == (num_lanes, unroll_steps) for window in windows)
+    found_forward, found_backward = [], []
+    for forward_words, backward_words, forward_targets, backward_targets in unwind(windows, num_lanes):
+        length = len(forward_targets)
+        while length and forward_targets[length - 1] == NO_TARGET:
+            length -= 1
+        # The last closing marker has no target; what follows it is filling.
+        end = length + 1 if length else 0
+        found_forward += split(forward_words[:end], "</S>")
+        found_backward += [sentence[::-1] for sentence in split(backward_words[:end], "<S>")]
+        for words, targets in ((forward_words, forward_targets), (backward_words, backward_targets)):
+            for place in range(end):
+                closes = words[place] == ("</S>" if words is forward_words else "<S>")
+                expected = NO_TARGET if closes else VOCABULARY.encode([words[place + 1]])[0]
+                assert targets[place] == expected
+            assert set(targets[end:]) <= {NO_TARGET}
+    wanted = sorted(["<S>", *sentence, "</S>"] for sentence in sentences)
+    assert sorted(found_forward) == wanted
+    assert sorted(found_backward) == wanted
+
+
+def split(words, closing):
+    sentences, start = [], 0
+    for place, word in enumerate(words):
+        if word == closing:
+            sentences.append(words[start : place + 1])
+            start = place + 1
+    return sentences
+
+
+@given(sentences_of_letters, st.integers(1, 3), st.integers(1, 5))
+def test_number_of_targets(sentences, num_lanes, unroll_steps):
+    windows = list(fill_lanes(sentences, TOKENIZER, VOCABULARY, num_lanes, unroll_steps))
+    assert sum(window.num_targets for window in windows) == sum(len(sentence) + 1 for sentence in sentences)
+    for window in windows:
+        assert int((window.backward_targets != NO_TARGET).sum()) == window.num_targets
+
+
+def test_each_distinct_word_has_one_row():
+    (window,) = fill_lanes([list("aaab")], TOKENIZER, VOCABULARY, 1, 6)
+    assert len(window.rows) == 4
+    assert len(np.unique(window.rows.numpy(), axis=0)) == 4
+
+
+def test_lanes_are_read_lazily():
+    def endless():
+        while True:
+            yield ["a"]
+
+    windows = fill_lanes(endless(), TOKENIZER, VOCABULARY, 2, 4)
+    assert next(windows).forward_words.shape == (2, 4)
+
+
+def test_no_sentences_no_windows():
+    assert list(fill_lanes([], TOKENIZER, VOCABULARY, 2, 4)) == []
+
+
+@pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
+)
+def test_to_moves_every_tensor(device):
+    (window,) = fill_lanes([["a"]], TOKENIZER, VOCABULARY, 1, 3)
+    assert {tensor.device.type for tensor in vars(window.to(torch.device(device))).values()} == {device}
+
+
+# The readable twin, the lane filler of a saved state, and resets
+
+
+def twin(sentences, num_lanes, unroll_steps):
+    """What `fill_lanes` gives, word by word and list by list."""
+    remaining = iter(sentences)
+    lanes = [([], [], [], []) for _ in range(num_lanes)]
+    while True:
+        for lane in lanes:
+            while len(lane[0]) < unroll_steps and (words := next(remaining, None)) is not None:
+                ids = VOCABULARY.encode(words)
+                lane[0].extend(["<S>", *words, "</S>"])
+                lane[1].extend(["</S>", *words[::-1], "<S>"])
+                lane[2].extend([*ids, VOCABULARY.eos_id, NO_TARGET])
+                lane[3].extend([*ids[::-1], VOCABULARY.bos_id, NO_TARGET])
+        if not any(lane[0] for lane in lanes):
+            return
+        distinct = {}
+        window = [[], [], [], []]
+        for lane in lanes:
+            for part, entries, filling in zip(window, lane, (0, 0, NO_TARGET, NO_TARGET), strict=True):
+                cut = entries[:unroll_steps]
+                del entries[:unroll_steps]
+                if filling == 0:
+                    cut = [distinct.setdefault(word, len(distinct)) for word in cut]
+                part.append(cut + [filling] * (unroll_steps - len(cut)))
+        yield LaneWindow(TOKENIZER.convert_tokens_to_ids(list(distinct)), *window, reset_state=[False] * num_lanes)
+
+
+def as_lists(window):
+    return {name: getattr(value, "tolist", lambda value=value: value)() for name, value in vars(window).items()}
+
+
+odd_words = st.one_of(st.sampled_from([*"abcdef", "<S>", "</S>", "<UNK>"]), st.text(max_size=3))
+odd_sentences = st.lists(st.lists(odd_words, max_size=9), max_size=12)
+
+
+@given(odd_sentences, st.integers(1, 4), st.integers(1, 7), st.sampled_from([1, 4, 100_000]))
+def test_windows_are_those_of_the_readable_twin(sentences, num_lanes, unroll_steps, max_words):
+    with patch.object(lanes._WordNumbers, "max_words", max_words):
+        found = list(map(as_lists, fill_lanes(sentences, TOKENIZER, VOCABULARY, num_lanes, unroll_steps)))
+    assert found == list(map(as_lists, twin(sentences, num_lanes, unroll_steps)))
+
+
+def test_windows_of_real_text_are_those_of_the_readable_twin():
+    lines = (shared_data("movie_reviews") / "heldout.txt").read_text(encoding="utf-8").splitlines()[:500]
+    sentences = [line.split() for line in lines]
+    found = list(fill_lanes(sentences, TOKENIZER, VOCABULARY, 8, 20))
+    assert list(map(as_lists, found)) == list(map(as_lists, twin(sentences, 8, 20)))
+    assert all(tensor.is_contiguous() for window in found for tensor in vars(window).values())
+
+
+def passes(filler, streams):
+    """The windows of one pass after the other, and what is left at the end."""
+    for stream in streams:
+        yield from filler.windows(stream)
+    yield from filler.last_windows()
+
+
+@given(odd_sentences, odd_sentences, st.integers(1, 4), st.integers(1, 7))
+def test_a_pass_goes_on_where_the_one_before_ended(first, second, num_lanes, unroll_steps):
+    filler = LaneFiller(TOKENIZER, VOCABULARY, num_lanes, unroll_steps)
+    found = list(map(as_lists, passes(filler, [first, second])))
+    assert found == list(map(as_lists, fill_lanes(first + second, TOKENIZER, VOCABULARY, num_lanes, unroll_steps)))
+    assert filler.num_passes == 2
+
+
+@given(st.data(), st.sampled_from(RESETS), st.integers(1, 4), st.integers(1, 7), st.sampled_from([4, 100_000]))
+def test_a_saved_state_goes_on_with_the_same_windows(data, reset_state, num_lanes, unroll_steps, max_words):
+    entries = odd_sentences if reset_state != "document" else st.lists(odd_sentences, max_size=6)
+    streams = [data.draw(entries)] * 2
+
+    def new_filler():
+        return LaneFiller(TOKENIZER, VOCABULARY, num_lanes, unroll_steps, reset_state)
+
+    with patch.object(lanes._WordNumbers, "max_words", max_words):
+        whole = list(map(as_lists, passes(new_filler(), streams)))
+        num_before = data.draw(st.integers(0, len(whole)))
+        filler = new_filler()
+        before = list(map(as_lists, islice(passes(filler, streams), num_before)))
+        saved = json.loads(json.dumps(filler.state_dict()))
+        restored = new_filler()
+        restored.load_state_dict(saved)
+        assert restored.state_dict() == saved
+        after = list(map(as_lists, passes(restored, streams[restored.num_passes :])))
+    assert before + after == whole
+
+
+def test_state_goes_through_torch_save_without_pickled_classes(tmp_path):
+    filler = LaneFiller(TOKENIZER, VOCABULARY, 2, 3)
+    next(filler.windows([list("abcd"), list("ef")]))
+    torch.save(filler.state_dict(), tmp_path / "state.pt")
+    assert torch.load(tmp_path / "state.pt", weights_only=True) == filler.state_dict()
+
+
+def test_each_pass_starts_from_zeros_with_reset_state_epoch():
+    filler = LaneFiller(TOKENIZER, VOCABULARY, 2, 4, reset_state="epoch")
+    for _ in range(2):
+        windows = list(filler.windows([list("abcd"), list("ef"), list("abc")]))
+        assert [window.reset_state.tolist() for window in windows] == [[True] * 2] + [[False] * 2] * 2
+        assert sum(window.num_targets for window in windows) == 12
+    assert list(filler.last_windows()) == []
+
+
+documents = st.lists(st.lists(st.lists(st.sampled_from("abcdef"), max_size=5), max_size=4), max_size=8)
+
+
+@given(documents, st.integers(1, 3), st.integers(1, 7))
+def test_each_document_is_read_alone_from_zeros_with_reset_state_document(documents, num_lanes, unroll_steps):
+    filler = LaneFiller(TOKENIZER, VOCABULARY, num_lanes, unroll_steps, reset_state="document")
+    windows = list(passes(filler, [documents]))
+    found = []
+    for index in range(num_lanes):
+        for window in windows:
+            if window.reset_state[index]:
+                found.append(([], []))
+            words = TOKENIZER.convert_ids_to_tokens(window.rows)
+            for stream, places, targets in (
+                (found[-1][0], window.forward_words, window.forward_targets),
+                (found[-1][1], window.backward_words, window.backward_targets),
+            ):
+                stream.extend(zip((words[place] for place in places[index]), targets[index].tolist(), strict=True))
+    wanted = []
+    for document in documents:
+        if document:
+            (lane,) = unwind(fill_lanes(document, TOKENIZER, VOCABULARY, 1, unroll_steps), 1)
+            streams = zip(lane[:2], lane[2:], strict=True)
+            wanted.append(tuple(without_filling(zip(*stream, strict=True)) for stream in streams))
+    found = [tuple(map(without_filling, streams)) for streams in found]
+    assert sorted(filter(any, found)) == sorted(wanted)
+
+
+def without_filling(entries):
+    """Up to the last closing marker, which follows the last entry with a target."""
+    entries = list(entries)
+    with_target = [place for place, (_, target) in enumerate(entries) if target != NO_TARGET]
+    return entries[: with_target[-1] + 2] if with_target else []
+
+
+def test_lanes_that_hold_a_document_do_not_wait_for_others():
+    filler = LaneFiller(TOKENIZER, VOCABULARY, 2, 4, reset_state="document")
+    first, second = passes(filler, [[[list("a")], [list("bcdef")]]])
+    assert first.reset_state.tolist() == [True, True]
+    assert first.forward_targets[0].tolist() == [3, 1, NO_TARGET, NO_TARGET]
+    assert second.reset_state.tolist() == [True, False]
+    assert second.forward_targets.tolist() == [[NO_TARGET] * 4, [2, 1, NO_TARGET, NO_TARGET]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 4), "num_lanes is 0"),
+        ((2, 0), "unroll_steps is 0"),
+        ((2, 4, "sentence"), "reset_state is 'sentence'; it must be one of"),
+    ],
+)
+def test_arguments_that_cannot_be(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LaneFiller(TOKENIZER, VOCABULARY, *arguments)
+
+
+def test_a_state_of_other_lanes_or_of_another_corpus():
+    filler = LaneFiller(TOKENIZER, VOCABULARY, 2, 3)
+    next(filler.windows([list("abcd"), list("ef")]))
+    state = filler.state_dict()
+    with pytest.raises(ValueError, match="state has 2 lanes, but num_lanes is 3"):
+        LaneFiller(TOKENIZER, VOCABULARY, 3, 3).load_state_dict(state)
+    with pytest.raises(ValueError, match="saved with reset_state='never', but reset_state is 'epoch'"):
+        LaneFiller(TOKENIZER, VOCABULARY, 2, 3, "epoch").load_state_dict(state)
+    with pytest.raises(ValueError, match="stream ends after 1 entries, but 2 had been taken"):
+        next(filler.windows([list("abcd")]))

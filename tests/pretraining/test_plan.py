@@ -1,0 +1,301 @@
+"""What is computed from sizes is what models, optimizers, gradients, graphs and streams of these sizes have."""
+
+import itertools
+import random
+import tracemalloc
+from collections import Counter
+
+import pytest
+import torch
+from conftest import make_tiny_config
+from torch.utils.flop_counter import FlopCounterMode
+
+from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoState, kernels
+from hf_elmo.model.tokenization_elmo import _RowTable
+from hf_elmo.pretraining import plan as scale
+from hf_elmo.pretraining.lanes import _WordNumbers, fill_lanes
+from hf_elmo.pretraining.objectives import build_objective
+from hf_elmo.pretraining.plan import TrainingPlan, plan_config
+from hf_elmo.pretraining.recipes import build_optimizer
+from hf_elmo.pretraining.sampling import LogUniformSampler
+from hf_elmo.text.corpora import corpus_from_files
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
+from hf_elmo.text.word_counts import MAX_WORDS_IN_MEMORY, WordCounter
+
+WORDS = [first + second for first in "abcdefgh" for second in "xyz"]
+VOCABULARY = WordVocabulary([*SPECIAL_WORDS, *WORDS])
+LANES, STEPS, NEGATIVES = 4, 5, 9
+# Every word and each marker has at most four characters, the marks included.
+LONGEST_WORD = 4
+ADAPTIVE = {
+    "softmax_type": "adaptive",
+    "adaptive_softmax_cutoffs": [8, 16],
+    "adaptive_softmax_div_value": 2,
+    "word_vocab_size": len(VOCABULARY),
+}
+SHAPES = {
+    "tiny": {},
+    "two softmaxes": {"share_word_softmax": False},
+    "deep": {"num_hidden_layers": 3, "num_highway_layers": 2},
+    "no highway": {"num_highway_layers": 0},
+    "no clips": {"cell_clip": None, "projection_clip": None},
+    "no dropout": {"dropout": 0.0},
+    "short rows": {"max_characters_per_word": 5},
+}
+
+
+def make_plan(objective, shape="tiny", **settings):
+    config = make_tiny_config(**SHAPES[shape], **(ADAPTIVE if objective == "adaptive" else {}))
+    config = plan_config(config, len(VOCABULARY), objective)
+    return TrainingPlan(
+        config, objective, num_lanes=LANES, unroll_steps=STEPS, num_negative_samples=NEGATIVES, **settings
+    )
+
+
+def make_objective(plan, **options):
+    model = ElmoForPreTraining(plan.config)
+    return build_objective(plan.objective, model, plan.num_negative_samples, **options).train()
+
+
+def make_window(plan):
+    generator = random.Random(0)
+    sentences = [generator.choices(WORDS, k=7) for _ in range(40)]
+    tokenizer = ElmoCharTokenizer(max_characters_per_word=plan.config.max_characters_per_word)
+    windows = fill_lanes(sentences, tokenizer, VOCABULARY, plan.num_lanes, plan.unroll_steps)
+    return next(itertools.islice(windows, 1, None))
+
+
+def make_state(plan):
+    """States that want gradients, as those within a window do."""
+    config = plan.config
+    sizes = ((config.projection_size, "hidden"), (config.cell_size, "cell"))
+    return ElmoState(
+        **{
+            name: torch.zeros(plan.num_lanes, config.num_hidden_layers, 2, size, requires_grad=True)
+            for size, name in sizes
+        }
+    )
+
+
+def measures_of(plan, window):
+    """What of a window the formulas depend on."""
+    clusters = None
+    if plan.objective == "adaptive":
+        targets = torch.cat([window.forward_targets.flatten(), window.backward_targets.flatten()])
+        cutoffs = torch.tensor(plan.config.adaptive_softmax_cutoffs)
+        places = torch.bucketize(targets[targets >= 0], cutoffs, right=True)
+        clusters = places.bincount(minlength=len(cutoffs) + 1)[1:].tolist()
+    longest = min(LONGEST_WORD, plan.config.max_characters_per_word)
+    return len(window.rows), longest, window.num_targets, clusters
+
+
+def kept_by_graph(objective, window, state, precision):
+    """Bytes of the distinct storages that autograd saves, parameters and the window's own left out."""
+    known = {tensor.untyped_storage().data_ptr() for tensor in (*objective.parameters(), *vars(window).values())}
+    kept = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            # Kept alive too: another storage may else be given the same address.
+            kept[storage.data_ptr()] = storage
+        return tensor
+
+    with (
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"),
+    ):
+        loss = objective(window, state)
+    assert loss.forward_sum.requires_grad
+    return sum(storage.nbytes() for storage in kept.values())
+
+
+@pytest.mark.parametrize(
+    ("config", "published"),
+    [(ElmoConfig.small, 13_593_296), (ElmoConfig.medium, 28_027_728), (ElmoConfig.original, 93_600_848)],
+)
+def test_published_models_have_as_many_parameters_as_published(config, published):
+    counts = scale.count_parameters(plan_config(config(), 793_471, "full"))
+    softmax, mixes = counts.pop("word softmax"), counts.pop("scalar mixes")
+    # The published number knows no row for padding.
+    assert sum(counts.values()) == published + config().character_embedding_size
+    assert softmax == 793_471 * (config().projection_size + 1) and mixes == config().num_hidden_layers + 2
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("objective", ["full", "adaptive"])
+def test_parts_are_those_of_a_real_model(objective, shape):
+    plan = make_plan(objective, shape)
+    counts = scale.count_parameters(plan.config)
+    model = ElmoForPreTraining(plan.config)
+    assert sum(counts.values()) == model.num_parameters()
+    assert counts["biLM"] == sum(parameter.numel() for parameter in model.elmo.bilm.parameters())
+    softmaxes = {id(softmax): softmax for softmax in model.word_softmaxes}.values()
+    assert counts["word softmax"] == sum(p.numel() for softmax in softmaxes for p in softmax.parameters())
+    assert scale.weight_bytes(plan) == sum(parameter.nbytes for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("optim", ["adamw", "adagrad"])
+@pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
+def test_gradients_and_optimizer_states_are_as_large_as_computed(objective, optim):
+    plan = make_plan(objective, "two softmaxes", optim=optim)
+    objective = make_objective(plan)
+    objective(make_window(plan)).mean.backward()
+    trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    optimizer = build_optimizer(optim, [{"params": trained, "lr": 0.1}])
+    optimizer.step()
+    states = [value for state in optimizer.state.values() for value in state.values()]
+    assert scale.gradient_bytes(plan) == sum(parameter.grad.nbytes for parameter in trained)
+    assert scale.optimizer_bytes(plan) == sum(value.nbytes for value in states)
+
+
+def test_sparse_gradients_hold_the_rows_looked_up():
+    plan = make_plan("sampled", optim="adagrad", sparse_gradients=True)
+    objective, window = make_objective(plan, sparse_gradients=True), make_window(plan)
+    objective(window).mean.backward()
+    gradients = [parameter.grad for parameter in objective.parameters() if parameter.grad is not None]
+    parts = [(grad._indices(), grad._values()) if grad.is_sparse else (grad,) for grad in gradients]
+    found = sum(part.nbytes for part in itertools.chain(*parts))
+    # The window has targets at all places but those where a sentence opens.
+    missing = 2 * (plan.entries_per_window - window.num_targets)
+    assert found == scale.gradient_bytes(plan) - missing * (4 * plan.config.projection_size + 8)
+
+
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
+def test_a_graph_keeps_what_is_computed(objective, shape, precision):
+    plan = make_plan(objective, shape, precision=precision)
+    window = make_window(plan)
+    with kernels.use_backend("plain"):
+        found = kept_by_graph(make_objective(plan), window, make_state(plan), precision)
+    assert found == sum(scale.kept_bytes(plan, *measures_of(plan, window)).values())
+
+
+def test_a_window_full_of_targets_and_long_words_keeps_most():
+    plan = make_plan("full")
+    distinct, longest, targets, _ = measures_of(plan, make_window(plan))
+    measured, most = scale.kept_bytes(plan, distinct, longest, targets), scale.kept_bytes(plan, distinct)
+    assert all(measured[part] <= most[part] for part in measured)
+    assert measured["word softmax"] < most["word softmax"] and measured["token encoder"] < most["token encoder"]
+
+
+@pytest.mark.parametrize("shape", ["tiny", "deep", "short rows"])
+@pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
+def test_operations_are_those_that_torch_counts(objective, shape):
+    plan = make_plan(objective, shape)
+    window, objective = make_window(plan), make_objective(plan)
+    # The readable scan's products are torch's own operators; those of the fast ones are the same, packed.
+    with kernels.use_backend("readable"), FlopCounterMode(display=False) as counter:
+        objective(window, make_state(plan)).mean.backward()
+    assert counter.get_total_flops() == sum(scale.operations_per_window(plan, *measures_of(plan, window)).values())
+
+
+def test_a_ring_sends_nothing_alone_and_nearly_twice_the_gradients_at_most():
+    gradients = scale.gradient_bytes(make_plan("full"))
+    sent = [scale.all_reduce_bytes(make_plan("full", num_processes=count)) for count in (1, 2, 8, 1000)]
+    assert sent[:3] == [0, gradients, 2 * 7 / 8 * gradients] and sent[2] < sent[3] < 2 * gradients
+    assert scale.bucket_bytes(make_plan("full")) == 0 < scale.bucket_bytes(make_plan("full", num_processes=2))
+    assert scale.seconds_of_communication(make_plan("full", num_processes=2), 2.0) == gradients / 2e9
+
+
+def test_steps_read_every_entry_once():
+    plan = make_plan("full", num_processes=2, gradient_accumulation_steps=3)
+    assert plan.entries_per_step == LANES * STEPS * 2 * 3
+    assert scale.count_entries(70, words_per_sentence=7) == 70 + 2 * 10
+    assert scale.count_steps(plan, 100, words_per_sentence=10) == 1 == scale.count_steps(plan, 1, words_per_sentence=1)
+    assert scale.count_steps(plan, 101, words_per_sentence=10) == 2
+    assert scale.seconds_of_training(plan, 1000, words_per_second=50) == 10
+
+
+def test_distinct_words_are_those_of_the_law():
+    words, vocab_size = 300, 500
+    tries = LogUniformSampler(vocab_size, 1)._draw_tries(200 * words).view(200, words)
+    found = sum(len(row.unique()) for row in tries) / len(tries)
+    # Two hundred means of some 150: to the nearest few.
+    assert abs(found - scale.expected_distinct_words(words, vocab_size)) < 5
+
+
+def test_targets_of_clusters_are_those_of_the_law():
+    plan = make_plan("adaptive")
+    tries = LogUniformSampler(len(VOCABULARY), 1)._draw_tries(20_000)
+    found = Counter((tries.unsqueeze(1) >= torch.tensor(plan.config.adaptive_softmax_cutoffs)).sum(dim=1).tolist())
+    expected = scale.expected_cluster_targets(plan, 10_000)
+    assert all(abs(found[index + 1] - count) < 500 for index, count in enumerate(expected))
+
+
+@pytest.mark.parametrize(("num_files", "num_processes"), [(4, 2), (3, 2), (1, 2), (6, 3), (2, 1)])
+def test_each_process_reads_the_share_of_files_that_is_computed(tmp_path, num_files, num_processes):
+    for number in range(num_files):
+        (tmp_path / f"{number}.txt").write_text("".join(f"{number} {line}\n" for line in range(6)))
+    corpus = corpus_from_files([str(tmp_path / "*.txt")])
+    shards = [list(corpus.shard(rank, num_processes).sentences(str.split)) for rank in range(num_processes)]
+    assert sorted(map(tuple, itertools.chain(*shards))) == sorted(map(tuple, corpus.sentences(str.split)))
+    files = [{number for number, _ in shard} for shard in shards]
+    share = scale.share_read(num_files, num_processes)
+    assert all(len(of_shard) == share * num_files for of_shard in files) or num_files < num_processes
+
+
+def test_a_vocabulary_takes_no_more_memory_than_computed():
+    words = [f"{number:06d}" for number in range(60_000)]
+    tracemalloc.start()
+    try:
+        vocabulary = WordVocabulary([*SPECIAL_WORDS, *(word[:3] + word[3:] for word in words)])
+        found, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    plan = TrainingPlan(plan_config(make_tiny_config(), len(vocabulary), "full"))
+    computed = scale.host_bytes(plan, letters_per_word=6, words_per_sentence=20)["vocabulary"]
+    assert computed / 2 < found <= computed
+
+
+def test_bounds_of_the_loader_are_those_of_the_code():
+    assert scale.WORDS_MET == _WordNumbers.max_words == _RowTable.max_words
+    few = scale.host_bytes(make_plan("full"), 5, 20, num_distinct_words=1000)
+    more = scale.host_bytes(make_plan("full"), 5, 20)
+    assert few["word counts"] < more["word counts"] == MAX_WORDS_IN_MEMORY * 200
+    assert scale.counting_disk_bytes(10**9, MAX_WORDS_IN_MEMORY, 5) == 0
+
+
+def test_counting_takes_no_more_disk_than_computed(tmp_path, monkeypatch):
+    monkeypatch.setattr(scale, "MAX_WORDS_IN_MEMORY", 50)
+    counter = WordCounter(max_words_in_memory=50, directory=tmp_path)
+    generator = random.Random(0)
+    words = [f"{generator.randrange(400):05d}" for _ in range(4000)]
+    for start in range(0, len(words), 4):
+        counter.add(words[start : start + 4])
+    found = sum(file.tell() for file in counter._files)
+    counter.close()
+    assert 0 < found <= scale.counting_disk_bytes(len(words), len(set(words)), letters_per_word=5)
+
+
+def test_states_in_a_checkpoint_are_those_of_the_lanes():
+    plan = make_plan("full", num_processes=3)
+    with torch.no_grad():
+        state = make_objective(plan)(make_window(plan)).state
+    assert scale.state_bytes(plan) == state.hidden.nbytes + state.cell.nbytes
+    assert scale.checkpoint_bytes(plan) == (
+        scale.weight_bytes(plan) + scale.optimizer_bytes(plan) + 3 * scale.state_bytes(plan)
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"objective": "half"}, "objective is 'half'; it must be one of full, sampled, adaptive"),
+        ({"optim": "sgd"}, "optim is 'sgd'; it must be one of adamw, adagrad"),
+        ({"precision": "fp8"}, "precision is 'fp8'; it must be one of no, bf16"),
+        ({"num_processes": 0}, "num_processes is 0; it must be an integer >= 1"),
+        ({"objective": "adaptive"}, "softmax_type is 'full', but the objective 'adaptive' wants 'adaptive'"),
+        ({"objective": "sampled", "num_negative_samples": 27}, "num_negative_samples is 27; it must be < the 27 words"),
+        ({"sparse_gradients": True}, "sparse_gradients is True with objective='full', optim='adamw'"),
+    ],
+)
+def test_plans_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingPlan(plan_config(make_tiny_config(), len(VOCABULARY), "full"), **settings)
+
+
+def test_a_plan_without_a_vocabulary_is_refused():
+    with pytest.raises(ValueError, match="config has no word_vocab_size"):
+        TrainingPlan(make_tiny_config())

@@ -1,0 +1,350 @@
+"""A run that was killed and goes on ends with the very same weights, in one process and in two."""
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from itertools import count
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from conftest import ROOT
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
+
+from hf_elmo.pretraining.lane_trainer import LaneTrainer
+from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
+
+TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.2}'
+WORDS = "the a cat dog sat ran on to from mat park it was not very big small and back there".split()
+# Ports of the two-process runs, so that one that is still closing its own does not stop the next.
+PORTS = count(29621)
+
+
+@pytest.fixture(autouse=True)
+def _accelerate_anew():
+    """accelerate keeps the precision of the first run of a process for all later ones."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Three shards of uneven lengths with uneven sentences, so that no two processes are ever at one place."""
+    choose = random.Random(1)
+    for shard, num_sentences in enumerate((70, 40, 15)):
+        lines = (" ".join(choose.choices(WORDS, k=choose.randint(1, 14))) for _ in range(num_sentences))
+        (tmp_path / f"train-{shard}.txt").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "heldout.txt").write_text("the cat sat on the mat\na dog ran\n" * 3)
+    return tmp_path
+
+
+def flags(corpus, output_dir, **changes):
+    return {
+        "output_dir": str(corpus / output_dir),
+        "train_file": [str(corpus / "train-*.txt")],
+        "validation_file": [str(corpus / "heldout.txt")],
+        "config_overrides": TINY,
+        "per_device_train_batch_size": 3,
+        "unroll_steps": 5,
+        "max_steps": 40,
+        "eval_steps": 15,
+        "logging_steps": 4,
+        "save_steps": 7,
+        "skip_baselines": True,
+        **changes,
+    }
+
+
+def train(corpus, output_dir, **changes):
+    return run_pretraining(PretrainingArguments(**flags(corpus, output_dir, **changes)), report=lambda line: None)
+
+
+def weights(directory):
+    return load_file(directory / "model.safetensors")
+
+
+def assert_same_run(corpus, expected, found):
+    """The same bits in each weight, and the same figures but for the times."""
+    first, second = weights(corpus / expected), weights(corpus / found)
+    assert first.keys() == second.keys()
+    assert [name for name in first if not torch.equal(first[name], second[name])] == []
+    results = [json.loads((corpus / name / "results.json").read_text()) for name in (expected, found)]
+    for key in ("perplexity", "perplexity_cold", "evaluations", "words_trained", "training_text"):
+        assert results[0][key] == results[1][key]
+    histories = [
+        [{name: value for name, value in entry.items() if name != "words_per_second"} for entry in result["history"]]
+        for result in results
+    ]
+    assert histories[0] == histories[1]
+
+
+class Interruption(Exception):
+    pass
+
+
+def interrupt_at(monkeypatch, step):
+    """Stop a run in this process in the middle of a step, behind its backward pass."""
+    clip = LaneTrainer._clip_gradients
+
+    def clip_or_stop(trainer):
+        if trainer.step == step:
+            raise Interruption
+        clip(trainer)
+
+    monkeypatch.setattr(LaneTrainer, "_clip_gradients", clip_or_stop)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"recipe": "paper", "num_negative_samples": 5, "objective": "sampled", "per_device_train_batch_size": 3},
+        {"objective": "adaptive", "config_overrides": TINY.replace('n_size": 8', 'n_size": 16'), "min_count": 1},
+        {"reset_state": "document", "gradient_accumulation_steps": 2},
+        {"reset_state": "epoch", "optim": "adagrad", "lr_scheduler_type": "linear"},
+        {"shuffle_buffer_size": 16, "bf16": True},
+        {"unfreeze_steps": 6, "layer_learning_rate_decay": 0.7},
+    ],
+    ids=["modern", "paper", "adaptive", "documents", "epochs", "shuffled-bf16", "unfreezing"],
+)
+def test_going_on_from_a_checkpoint_changes_nothing(corpus, monkeypatch, changes):
+    train(corpus, "whole", **changes)
+    with monkeypatch.context() as patch, pytest.raises(Interruption):
+        interrupt_at(patch, 26)
+        train(corpus, "parts", **changes)
+    assert not (corpus / "parts" / "config.json").exists()
+    results = train(corpus, "parts", **changes, resume_from_checkpoint="last")
+    assert results["resumed_from_steps"] == [21]
+    assert_same_run(corpus, "whole", "parts")
+
+
+def test_a_finished_run_can_be_finished_again_and_prolonged(corpus):
+    train(corpus, "out", lr_scheduler_type="constant", max_steps=14)
+    before = weights(corpus / "out")
+    train(corpus, "out", lr_scheduler_type="constant", max_steps=14, resume_from_checkpoint="last")
+    assert all(torch.equal(before[name], value) for name, value in weights(corpus / "out").items())
+    prolonged = train(corpus, "out", lr_scheduler_type="constant", max_steps=40, resume_from_checkpoint="auto")
+    whole = train(corpus, "whole", lr_scheduler_type="constant", max_steps=40)
+    assert prolonged["words_trained"] == whole["words_trained"]
+    found, expected = weights(corpus / "out"), weights(corpus / "whole")
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+
+
+def test_the_last_and_the_best_checkpoint_are_kept(corpus):
+    results = train(corpus, "out", save_total_limit=2)
+    found = {path.name for path in (corpus / "out").glob("checkpoint-*")}
+    best = min(results["evaluations"][1:], key=lambda entry: entry["mean"])["step"]
+    assert len(found) == 2 and f"checkpoint-{best}" in found
+    newest = max(int(name.split("-")[1]) for name in found)
+    assert newest >= 35
+    assert list(corpus.glob(".*")) == [] and list((corpus / "out").glob(".*")) == []
+    # Each is a checkpoint like any other.
+    AutoModel.from_pretrained(corpus / "out" / f"checkpoint-{newest}")
+    AutoTokenizer.from_pretrained(corpus / "out" / f"checkpoint-{newest}")
+    modes = {path.stat().st_mode & 0o444 for path in (corpus / "out" / f"checkpoint-{newest}").iterdir()}
+    assert modes == {(corpus / "heldout.txt").stat().st_mode & 0o444}
+
+
+def test_without_checkpoints_there_is_the_finished_one_alone(corpus):
+    train(corpus, "out", save_steps=0, max_steps=8)
+    assert list((corpus / "out").glob("checkpoint-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"learning_rate": 1e-3}, r"settings.learning_rate was 0.00\d+ and is 0.001"),
+        ({"config_overrides": TINY.replace("0.2", "0.3")}, "config.dropout was 0.2 and is 0.3"),
+        ({"unroll_steps": 6}, "settings.unroll_steps was 5 and is 6"),
+        ({"seed": 1}, "seed was 42 and is 1"),
+        ({"validation_file": None}, "text was"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(corpus, changes, named):
+    train(corpus, "out", max_steps=8)
+    with pytest.raises(ValueError, match=named):
+        train(corpus, "out", **{"max_steps": 16, **changes}, resume_from_checkpoint="last")
+
+
+def test_where_there_is_nothing_to_go_on_from(corpus):
+    with pytest.raises(FileNotFoundError, match=r"holds no checkpoint-N; name"):
+        train(corpus, "out", resume_from_checkpoint="last")
+    with pytest.raises(FileNotFoundError, match=r"holds no trainer_state\.json"):
+        train(corpus, "out", resume_from_checkpoint=str(corpus))
+    train(corpus, "out", resume_from_checkpoint="auto", max_steps=8)
+    with pytest.raises(FileExistsError, match="go on with --resume_from_checkpoint last"):
+        train(corpus, "out")
+
+
+def test_a_new_run_takes_the_place_of_an_old_one_when_its_first_checkpoint_stands(corpus, monkeypatch):
+    train(corpus, "out", max_steps=8)
+    old = weights(corpus / "out")
+    with monkeypatch.context() as patch, pytest.raises(Interruption):
+        interrupt_at(patch, 3)
+        train(corpus, "out", max_steps=8, seed=1, overwrite_output_dir=True)
+    assert all(torch.equal(old[name], value) for name, value in weights(corpus / "out").items())
+    train(corpus, "out", max_steps=8, seed=1, overwrite_output_dir=True)
+    assert not all(torch.equal(old[name], value) for name, value in weights(corpus / "out").items())
+    assert {path.name for path in (corpus / "out").glob("checkpoint-*")} <= {"checkpoint-7", "checkpoint-8"}
+
+
+def test_a_failing_write_leaves_the_last_good_checkpoint(corpus, monkeypatch):
+    train(corpus, "whole")
+    save = torch.save
+    calls = count(1)
+
+    def save_or_fail(*args, **kwargs):
+        # Two files a checkpoint: the second checkpoint fails half-way.
+        if next(calls) == 4:
+            raise OSError(28, "No space left on device")
+        save(*args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=r"checkpoint-14 .*checkpoint-7 is still there"):
+        patch.setattr(torch, "save", save_or_fail)
+        train(corpus, "out")
+    assert [path.name for path in (corpus / "out").iterdir()] == ["checkpoint-7"]
+    assert list(corpus.glob(".*")) == []
+    train(corpus, "out", resume_from_checkpoint="auto")
+    assert_same_run(corpus, "whole", "out")
+
+
+def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(corpus, monkeypatch):
+    step = LaneTrainer._train_step
+
+    def poisoned(trainer, windows):
+        if trainer.step == 9:
+            with torch.no_grad():
+                trainer.objective.model.word_softmax.bias[0] = float("nan")
+        return step(trainer, windows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LaneTrainer, "_train_step", poisoned)
+        with pytest.raises(
+            FloatingPointError,
+            match=r"the loss is nan at step 10, after \d+ words, in process 0: pass 1 over its text, at sentence or "
+            r"document \d+.*the last checkpoint is still there",
+        ):
+            train(corpus, "out")
+    assert [path.name for path in (corpus / "out").iterdir()] == ["checkpoint-7"]
+
+
+def command(corpus, output_dir, num_processes, **changes):
+    words = []
+    for name, value in flags(corpus, output_dir, **changes).items():
+        if isinstance(value, bool):
+            words += [f"--{name}"] if value else []
+        else:
+            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    launcher = [
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node",
+        str(num_processes),
+        "--master_port",
+        str(next(PORTS)),
+    ]
+    script = str(ROOT / "scripts" / "run_pretraining.py")
+    return [sys.executable, *(launcher if num_processes > 1 else []), script, *words]
+
+
+def run_to_the_end(corpus, output_dir, num_processes, **changes):
+    done = subprocess.run(
+        command(corpus, output_dir, num_processes, **changes),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def kill_at_a_random_moment(corpus, output_dir, num_processes, moment, **changes):
+    """Start or go on, wait for the first sign of training and `moment` seconds more, and kill all processes."""
+    process = subprocess.Popen(
+        command(corpus, output_dir, num_processes, resume_from_checkpoint="auto", **changes),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+        start_new_session=True,
+    )
+    for line in process.stdout:
+        if line.startswith(("step ", "going on")):
+            break
+    time.sleep(moment)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("num_processes", "kills"),
+    [
+        (1, 2),
+        (2, 1),
+        pytest.param(1, 10, marks=pytest.mark.slow),
+        pytest.param(2, 10, marks=pytest.mark.slow),
+    ],
+)
+def test_killed_runs_end_with_the_same_weights(corpus, num_processes, kills):
+    changes = {"max_steps": 60 * kills, "shuffle_buffer_size": 10, "save_total_limit": 3}
+    run_to_the_end(corpus, "whole", num_processes, **changes)
+    choose = random.Random(kills + num_processes)
+    for _ in range(kills):
+        kill_at_a_random_moment(corpus, "parts", num_processes, choose.uniform(0, 0.8), **changes)
+    run_to_the_end(corpus, "parts", num_processes, resume_from_checkpoint="auto", **changes)
+    assert_same_run(corpus, "whole", "parts")
+    assert list(corpus.glob(".*")) == [] and list((corpus / "parts").glob(".*")) == []
+
+
+@pytest.fixture
+def two_threads():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("objective", ["full", "sampled"])
+def test_on_two_threads_with_sizes_that_both_work_on(corpus, two_threads, objective):
+    """Sums whose order follows which thread comes first would show here."""
+    changes = {
+        "config_overrides": '{"projection_size": 128, "cell_size": 64, "filters": [[1, 16], [2, 32]], "dropout": 0.1}',
+        "per_device_train_batch_size": 32,
+        "unroll_steps": 20,
+        "lr_scheduler_type": "constant",
+        "save_steps": 2,
+        "objective": objective,
+        "num_negative_samples": 5,
+    }
+    train(corpus, "whole", max_steps=6, **changes)
+    train(corpus, "parts", max_steps=3, **changes)
+    train(corpus, "parts", max_steps=6, resume_from_checkpoint="last", **changes)
+    first, second = weights(corpus / "whole"), weights(corpus / "parts")
+    assert [name for name in first if not torch.equal(first[name], second[name])] == []
+
+
+def test_a_full_disk_is_told_in_one_line(corpus):
+    """The system refuses files beyond a size, as a full disk does, in the middle of a weights file."""
+    train(corpus, "out", max_steps=7)
+    smallest = (corpus / "out" / "checkpoint-7" / "model.safetensors").stat().st_size // 2
+    done = subprocess.run(
+        command(corpus, "full", 1),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (smallest, smallest)),
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "error: checkpoint-7 could not be written" in done.stderr.splitlines()[-1]
+    assert not (corpus / "full").exists() and list(corpus.glob(".*")) == []

@@ -1,0 +1,305 @@
+"""From arguments to a checkpoint that the Auto classes load, and nothing written where it goes wrong."""
+
+import json
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from tolerances import BFLOAT16, REORDERED_FLOAT32
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+
+from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
+from hf_elmo.text.vocabulary import WordVocabulary
+
+TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.0}'
+LINES = ["The cat sat on the mat .", "A dog ran to the park .", "It sat ."]
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"{line}\n" for line in LINES * 20))
+    return path
+
+
+@pytest.fixture
+def arguments(tmp_path, text):
+    def make(**changes):
+        return PretrainingArguments(
+            **{
+                "output_dir": str(tmp_path / "out"),
+                "train_file": [str(text)],
+                "validation_split_percentage": 10.0,
+                "config_overrides": TINY,
+                "per_device_train_batch_size": 2,
+                "per_device_eval_batch_size": 2,
+                "unroll_steps": 5,
+                "max_steps": 6,
+                **changes,
+            }
+        )
+
+    return make
+
+
+def test_checkpoint_is_whole(arguments, tmp_path):
+    lines = []
+    results = run_pretraining(arguments(), report=lines.append)
+    directory = tmp_path / "out"
+    model = AutoModelForPreTraining.from_pretrained(directory)
+    base = AutoModel.from_pretrained(directory)
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    vocabulary = WordVocabulary.load(directory)
+    assert model.config.word_vocab_size == len(vocabulary) == results["vocabulary_size"]
+    batch = tokenizer("The cat sat .", return_tensors="pt")
+    with torch.no_grad():
+        expected = model.elmo(**batch).last_hidden_state
+        torch.testing.assert_close(base(**batch).last_hidden_state, expected, rtol=0, atol=REORDERED_FLOAT32)
+    saved = json.loads((directory / "results.json").read_text())
+    assert saved["perplexity"] == results["perplexity"]
+    assert [entry["step"] for entry in saved["evaluations"]] == [0, 3, 6]
+    assert f"{results['perplexity']['mean']:,.1f}" in (directory / "README.md").read_text()
+    assert sum(line.startswith("step ") and "held-out perplexity" in line for line in lines) == 3
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+def test_perplexity_of_the_checkpoint_is_the_reported_one(arguments, tmp_path, text):
+    """By hand from the saved model: each sentence in a lane of its own starts cold, as a sentence alone does."""
+    held_out = tmp_path / "heldout.txt"
+    held_out.write_text("".join(f"{line}\n" for line in LINES))
+    results = run_pretraining(
+        arguments(validation_file=[str(held_out)], per_device_eval_batch_size=3), report=lambda line: None
+    )
+    model = AutoModelForPreTraining.from_pretrained(tmp_path / "out")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    vocabulary = WordVocabulary.load(tmp_path / "out")
+    log_likelihood, count = 0.0, 0
+    for line in LINES:
+        words = ["<S>", *line.split(), "</S>"]
+        with torch.no_grad():
+            output = model(**tokenizer(line, return_tensors="pt"), labels=torch.tensor([vocabulary.encode(words)]))
+        log_likelihood -= float(output.forward_loss) * (len(words) - 1)
+        count += len(words) - 1
+    found = torch.exp(torch.tensor(-log_likelihood / count)).item()
+    assert found == pytest.approx(results["perplexity"]["forward"], rel=1e-5)
+
+
+def test_lower_casing_is_saved_and_shared_by_vocabulary_targets_and_characters(arguments, tmp_path):
+    held_out = tmp_path / "heldout.txt"
+    held_out.write_text("THE CAT SAT .\n" * 3)
+    shared = {"do_lower_case": True, "validation_file": [str(held_out)]}
+    upper = run_pretraining(arguments(**shared), report=lambda line: None)
+    held_out.write_text("the cat sat .\n" * 3)
+    lower = run_pretraining(arguments(**shared, overwrite_output_dir=True), report=lambda line: None)
+    assert upper["perplexity"] == lower["perplexity"]
+    run_pretraining(
+        arguments(do_lower_case=True, pre_tokenizer="punctuation", overwrite_output_dir=True),
+        report=lambda line: None,
+    )
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert (tokenizer.do_lower_case, tokenizer.pre_tokenizer) == (True, "punctuation")
+    words = WordVocabulary.load(tmp_path / "out").words
+    assert "the" in words and "The" not in words
+
+
+def test_given_vocabulary_is_used(arguments, tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("<S>\n</S>\n<UNK>\nthe\nsat\n")
+    results = run_pretraining(arguments(vocab_file=str(path)), report=lambda line: None)
+    assert results["vocabulary_size"] == 5
+
+
+def test_epochs_are_turned_into_steps(arguments):
+    results = run_pretraining(arguments(max_steps=-1, num_train_epochs=2.0), report=lambda line: None)
+    entries = results["training_text"]["words"] + 2 * results["training_text"]["sentences"]
+    assert results["settings"]["max_steps"] == -(-2 * entries // 10)
+    targets = 2 * (results["training_text"]["words"] + results["training_text"]["sentences"])
+    assert results["words_trained"] == pytest.approx(targets, abs=10)
+
+
+def test_config_from_a_directory_with_one_field_changed(arguments, tmp_path):
+    run_pretraining(arguments(), report=lambda line: None)
+    changes = {"config_name": str(tmp_path / "out"), "output_dir": str(tmp_path / "second")}
+    run_pretraining(arguments(**changes, config_overrides='{"projection_size": 6}'), report=lambda line: None)
+    config = AutoModel.from_pretrained(tmp_path / "second").config
+    assert (config.projection_size, config.cell_size) == (6, 16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_file": None}, "give either --train_file or --dataset_name"),
+        ({"dataset_name": "x"}, "give either --train_file or --dataset_name"),
+        ({"unroll_steps": 0}, "--unroll_steps is 0"),
+        ({"max_steps": 0}, "--max_steps is 0"),
+        ({"max_steps": -1, "num_train_epochs": 0.0}, "--num_train_epochs is 0"),
+        ({"warmup_ratio": 1.0}, "--warmup_ratio is 1"),
+        ({"preset": "huge"}, "--preset is 'huge'"),
+        ({"preset": "small", "config_name": "x"}, "give one of them"),
+        ({"config_overrides": "{cell_size: 3}"}, "--config_overrides is not JSON"),
+        ({"config_overrides": "[3]"}, "wanted an object"),
+        ({"config_overrides": '{"cell_sise": 3}'}, "nearest valid name is 'cell_size'"),
+        ({"eval_steps": 0}, "--eval_steps is 0"),
+        ({"validation_split_percentage": 0.0}, "--validation_split_percentage is 0"),
+        ({"pre_tokenizer": "bpe"}, "pre_tokenizer is 'bpe'"),
+        ({"min_count": 1000}, "no word seen at least 1000 times"),
+    ],
+)
+def test_bad_arguments_are_named_and_leave_nothing(arguments, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        run_pretraining(arguments(**changes), report=lambda line: None)
+    assert not (tmp_path / "out").exists()
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_full_output_directory_is_left_alone_unless_told(arguments, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious.txt").write_text("keep me")
+    with pytest.raises(FileExistsError, match="--overwrite_output_dir"):
+        run_pretraining(arguments(), report=lambda line: None)
+    with pytest.raises(ValueError, match="not UTF-8"):
+        bad = tmp_path / "bad.txt"
+        bad.write_bytes(b"caf\xe9\n")
+        run_pretraining(arguments(train_file=[str(bad)], overwrite_output_dir=True), report=lambda line: None)
+    assert (tmp_path / "out" / "precious.txt").read_text() == "keep me"
+    run_pretraining(arguments(overwrite_output_dir=True), report=lambda line: None)
+    assert not (tmp_path / "out" / "precious.txt").exists()
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_missing_config_file(arguments):
+    with pytest.raises(FileNotFoundError, match="--config_name"):
+        run_pretraining(arguments(config_name="nowhere/config.json"), report=lambda line: None)
+
+
+@pytest.mark.parametrize("argument", ["train_file", "validation_file", "vocab_file"])
+def test_output_directory_that_holds_what_is_read_is_refused(arguments, tmp_path, argument):
+    (tmp_path / "out").mkdir()
+    inside = tmp_path / "out" / "precious.txt"
+    inside.write_text("<S>\n</S>\n<UNK>\nthe\n")
+    value = str(inside) if argument == "vocab_file" else [str(inside)]
+    with pytest.raises(ValueError, match=rf"output_dir .* holds --{argument} .*which would be replaced"):
+        run_pretraining(arguments(**{argument: value}, overwrite_output_dir=True), report=lambda line: None)
+    assert inside.exists()
+
+
+@pytest.mark.parametrize("objective", ["sampled", "adaptive"])
+def test_other_objectives_give_checkpoints_too(arguments, tmp_path, objective):
+    sizes = TINY.replace('"projection_size": 8', '"projection_size": 16')
+    results = run_pretraining(
+        arguments(objective=objective, num_negative_samples=4, min_count=1, config_overrides=sizes)
+    )
+    assert results["objective"] == objective and results["perplexity"]["mean"] > 1
+    model = AutoModelForPreTraining.from_pretrained(tmp_path / "out")
+    assert model.config.softmax_type == ("adaptive" if objective == "adaptive" else "full")
+    AutoModel.from_pretrained(tmp_path / "out")
+
+
+@pytest.mark.parametrize("reset_state", ["epoch", "document"])
+def test_states_can_be_reset(arguments, text, reset_state):
+    text.write_text("".join(f"{line}\n{line}\n\n" for line in LINES * 20))
+    results = run_pretraining(arguments(reset_state=reset_state))
+    assert results["settings"]["reset_state"] == reset_state
+
+
+def test_counting_on_disk_changes_nothing(arguments, tmp_path):
+    found = [
+        run_pretraining(arguments(output_dir=str(tmp_path / str(limit)), max_words_in_memory=limit))
+        for limit in (2, 1000)
+    ]
+    words = [WordVocabulary.load(tmp_path / str(limit)).words for limit in (2, 1000)]
+    assert words[0] == words[1] and found[0]["training_text"] == found[1]["training_text"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objective": "hinge"}, "--objective is 'hinge'; it must be one of full, sampled, adaptive"),
+        ({"reset_state": "always"}, "--reset_state is 'always'; it must be one of never, epoch, document"),
+        ({"objective": "sampled"}, "8192"),
+        ({"num_negative_samples": 0}, "--num_negative_samples is 0; it must be an integer >= 1"),
+        ({"max_words_in_memory": 0}, "--max_words_in_memory is 0; it must be an integer >= 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(arguments, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        run_pretraining(arguments(**changes))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_vocabulary_out_of_order_is_refused_by_the_sampled_softmax(arguments, text, tmp_path):
+    words = {word for line in LINES for word in line.split()}
+    text.write_text("".join(" ".join([word] * 2**place) + "\n" for place, word in enumerate(sorted(words))))
+    file = tmp_path / "words.txt"
+    file.write_text("".join(f"{word}\n" for word in ["<S>", "</S>", "<UNK>", *sorted(words)]))
+    with pytest.raises(ValueError, match="frequency"):
+        run_pretraining(arguments(vocab_file=str(file), objective="sampled", num_negative_samples=4))
+
+
+def test_words_are_turned_into_steps(arguments):
+    results = run_pretraining(arguments(max_steps=-1, max_words=333), report=lambda line: None)
+    step = results["words_trained"] / results["settings"]["max_steps"]
+    assert 333 - step < results["words_trained"] < 333 + 2 * step
+
+
+def test_lanes_that_are_longer_than_the_text_are_refused_before_the_first_step(arguments, tmp_path):
+    message = "--per_device_train_batch_size 60 lanes of --unroll_steps 20 words hold 1,200"
+    with pytest.raises(ValueError, match=message):
+        run_pretraining(arguments(per_device_train_batch_size=60, unroll_steps=20), report=lambda line: None)
+    assert not (tmp_path / "out").exists()
+
+
+def test_shuffling_changes_the_order_and_not_the_text(arguments, tmp_path):
+    kept, shuffled = (
+        run_pretraining(arguments(output_dir=str(tmp_path / str(size)), shuffle_buffer_size=size), report=print)
+        for size in (0, 30)
+    )
+    assert kept["training_text"] == shuffled["training_text"]
+    assert kept["history"][-1]["loss"] != shuffled["history"][-1]["loss"]
+
+
+def test_a_tracker_gets_what_results_json_has(arguments, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    results = run_pretraining(arguments(report_to="tensorboard", logging_steps=2), report=lambda line: None)
+    events = EventAccumulator(str(tmp_path / "runs" / "out"))
+    events.Reload()
+    found = {event.step: event.value for event in events.Scalars("train/loss")}
+    assert found == pytest.approx({entry["step"]: entry["loss"] for entry in results["history"]}, rel=1e-5)
+    found = {event.step: event.value for event in events.Scalars("eval/mean")}
+    assert found == pytest.approx({entry["step"]: entry["mean"] for entry in results["evaluations"]}, rel=1e-5)
+
+
+def test_a_tracker_that_is_not_there_is_told_before_training(arguments, tmp_path):
+    with pytest.raises(ImportError, match="--report_to is 'no_such_tracker'"):
+        run_pretraining(arguments(report_to="no_such_tracker"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_pushing_without_a_way_to_the_hub_is_told_before_training(arguments, tmp_path):
+    with pytest.raises(ValueError, match="HF_HUB_OFFLINE"):
+        run_pretraining(arguments(push_to_hub=True, hub_model_id="someone/elmo"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_both_figures_are_reported(arguments):
+    lines = []
+    results = run_pretraining(arguments(), report=lines.append)
+    assert results["perplexity"]["num_targets"] == results["perplexity_cold"]["num_targets"]
+    assert any(f"{results['perplexity_cold']['mean']:,.1f} with each sentence alone" in line for line in lines)
+    assert results["recipe"] == "modern" and results["resumed_from_steps"] == []
+
+
+def test_bfloat16_gives_nearly_the_same_losses(arguments, tmp_path):
+    AcceleratorState._reset_state(reset_partial_state=True)
+    exact = run_pretraining(arguments(logging_steps=1), report=lambda line: None)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    rounded = run_pretraining(
+        arguments(logging_steps=1, bf16=True, output_dir=str(tmp_path / "rounded")), report=lambda line: None
+    )
+    AcceleratorState._reset_state(reset_partial_state=True)
+    losses = [[entry["loss"] for entry in results["history"]] for results in (exact, rounded)]
+    assert losses[1] == pytest.approx(losses[0], abs=BFLOAT16) and losses[1] != losses[0]
+    model = AutoModelForPreTraining.from_pretrained(tmp_path / "rounded")
+    assert model.dtype == torch.float32

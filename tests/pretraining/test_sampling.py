@@ -1,0 +1,166 @@
+"""The sampler draws as TensorFlow's does and expects what it draws; a vocabulary has to be sorted for it."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tolerances import EXPECTED_COUNT_BIAS, REORDERED_FLOAT64, STANDARD_ERRORS
+
+from hf_elmo.pretraining.sampling import LogUniformSampler, NegativeSample, check_sorted, log_uniform_probabilities
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
+
+
+def tries_of(vocab_size: int, number: int, seed: int) -> list[int]:
+    """What one try after the other gives, as range_sampler.cc writes it."""
+    uniform = torch.rand(number, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).tolist()
+    return [(int(math.exp(u * math.log1p(vocab_size))) - 1) % vocab_size for u in uniform]
+
+
+def probabilities_of(vocab_size: int) -> torch.Tensor:
+    return log_uniform_probabilities(torch.arange(vocab_size), vocab_size, torch.float64)
+
+
+def test_probabilities_are_log_uniform_and_sum_to_one():
+    found = probabilities_of(50)
+    wanted = [math.log((k + 2) / (k + 1)) / math.log(51) for k in range(50)]
+    torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64), rtol=0, atol=REORDERED_FLOAT64)
+    assert found.sum().item() == pytest.approx(1, abs=REORDERED_FLOAT64)
+
+
+def test_tries_follow_the_probabilities():
+    vocab_size, number = 50, 200_000
+    sampler = LogUniformSampler(vocab_size, 10, seed=3)
+    counts = torch.bincount(sampler._draw_tries(number), minlength=vocab_size)
+    expected = number * probabilities_of(vocab_size)
+    chi_square = ((counts - expected).square() / expected).sum().item()
+    freedom = vocab_size - 1
+    assert abs(chi_square - freedom) < STANDARD_ERRORS * math.sqrt(2 * freedom)
+
+
+@settings(max_examples=50)
+@given(vocab_size=st.integers(2, 60), data=st.data(), seed=st.integers(0, 100))
+def test_a_draw_is_rejection_until_enough_words_are_distinct(vocab_size, data, seed):
+    num_samples = data.draw(st.integers(1, vocab_size - 1))
+    sample = LogUniformSampler(vocab_size, num_samples, seed).draw()
+    # The first block of tries; where it is too short, the sampler goes on by as many again.
+    size = 2 * num_samples
+    while size < sample.num_tries:
+        size *= 2
+    drawn, num_tries = set(), 0
+    for word in tries_of(vocab_size, size, seed):
+        num_tries += 1
+        drawn.add(word)
+        if len(drawn) == num_samples:
+            break
+    assert (sample.ids.tolist(), sample.num_tries) == (sorted(drawn), num_tries)
+
+
+def test_expected_counts_are_those_of_tensorflow():
+    sample = NegativeSample(torch.tensor([0, 7]), num_tries=13, vocab_size=20)
+    found = sample.log_expected_counts(torch.tensor([[0, 3], [19, 7]]), torch.float64)
+    wanted = [
+        [math.log(-math.expm1(13 * math.log1p(-math.log((k + 2) / (k + 1)) / math.log(21)))) for k in row]
+        for row in ([0, 3], [19, 7])
+    ]
+    torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64), rtol=0, atol=REORDERED_FLOAT64)
+
+
+def test_words_are_drawn_as_often_as_expected():
+    vocab_size, number = 60, 2000
+    sampler = LogUniformSampler(vocab_size, 20, seed=1)
+    drawn, expected = torch.zeros(vocab_size), torch.zeros(vocab_size, dtype=torch.float64)
+    for _ in range(number):
+        sample = sampler.draw()
+        drawn[sample.ids] += 1 / number
+        expected += sample.log_expected_counts(torch.arange(vocab_size), torch.float64).exp() / number
+    deviation = (expected * (1 - expected) / number).sqrt()
+    assert ((drawn - expected).abs() < STANDARD_ERRORS * deviation + EXPECTED_COUNT_BIAS * expected).all()
+
+
+def test_a_draw_of_the_papers_size_has_distinct_words_in_range():
+    sample = LogUniformSampler(793_471, 8192).draw()
+    assert len(sample.ids) == 8192 == len(sample.ids.unique())
+    assert int(sample.ids.min()) >= 0 and int(sample.ids.max()) < 793_471
+
+
+def test_a_restored_sampler_goes_on_with_the_same_draws():
+    sampler = LogUniformSampler(1000, 30, seed=5)
+    sampler.draw()
+    state = sampler.state_dict()
+    expected = [sampler.draw() for _ in range(3)]
+    other = LogUniformSampler(1000, 30, seed=6)
+    other.load_state_dict(state)
+    for sample in expected:
+        found = other.draw()
+        assert torch.equal(found.ids, sample.ids) and found.num_tries == sample.num_tries
+
+
+def test_a_sampler_has_random_numbers_of_its_own():
+    def draw(seed):
+        return LogUniformSampler(1000, 30, seed).draw().ids
+
+    before = torch.get_rng_state()
+    assert torch.equal(draw(1), draw(1)) and not torch.equal(draw(1), draw(2))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("num_samples", [-1, 0, 6, 7])
+def test_there_must_be_fewer_negatives_than_words(num_samples):
+    with pytest.raises(ValueError, match=f"num_negative_samples is {num_samples}; .*< the 6 words"):
+        LogUniformSampler(6, num_samples)
+
+
+# Sorted vocabularies
+
+
+def zipf_counts(size: int, tokens: int, seed: int) -> Counter[str]:
+    """How often each of the words w0, w1, ... is seen in a text of so many tokens."""
+    weights = 1 / torch.arange(1, size + 1, dtype=torch.float64)
+    drawn = torch.multinomial(weights, tokens, True, generator=torch.Generator().manual_seed(seed))
+    return Counter(f"w{index}" for index in drawn.tolist())
+
+
+def vocabulary_of(words) -> WordVocabulary:
+    return WordVocabulary([*SPECIAL_WORDS, *words])
+
+
+@pytest.mark.parametrize(("size", "tokens"), [(20, 100), (2000, 500), (2000, 50_000)])
+def test_a_sorted_vocabulary_passes_by_the_counts_of_any_text_of_its_kind(size, tokens):
+    counts = zipf_counts(size, tokens, seed=1)
+    check_sorted(WordVocabulary.from_counts(counts), counts)
+    check_sorted(vocabulary_of(f"w{index}" for index in range(size)), counts)
+    check_sorted(WordVocabulary.from_counts(zipf_counts(size, tokens, seed=2)), counts)
+
+
+@pytest.mark.parametrize("words", [["a"], ["a", "b", "c"], ["b", "c", "a"]])
+def test_words_of_nearly_equal_counts_may_stand_in_any_order(words):
+    check_sorted(vocabulary_of(words), {"a": 6, "b": 5, "c": 5, "<UNK>": 100})
+
+
+@pytest.mark.parametrize("order", ["alphabetical", "rising", "shuffled"])
+@pytest.mark.parametrize(("size", "tokens"), [(200, 1000), (2000, 500), (2000, 50_000)])
+def test_an_unsorted_vocabulary_is_refused(order, size, tokens):
+    words = [f"w{index}" for index in range(size)]
+    if order == "rising":
+        words.reverse()
+    elif order == "shuffled":
+        words = [words[index] for index in torch.randperm(size, generator=torch.Generator().manual_seed(7)).tolist()]
+    else:
+        words.sort(key=lambda word: word[::-1])
+    with pytest.raises(ValueError, match=r"not sorted by falling frequency: 'w\d+' \(seen .* before 'w\d+'"):
+        check_sorted(vocabulary_of(words), zipf_counts(size, tokens, seed=1))
+
+
+def test_the_first_words_out_of_order_are_named():
+    counts = {"a": 2, "b": 1, "c": 4, "d": 3, "e": 5, "f": 6, "g": 3000}
+    message = r"'b' \(seen 1 times\) before 'c' \(4 times\); 'd' .* 'e' .*; 'e' .* 'f' \(6 times\)\. .*--vocab_file"
+    with pytest.raises(ValueError, match=message):
+        check_sorted(vocabulary_of("abcdefg"), counts)
+
+
+def test_a_vocabulary_that_has_nothing_of_the_text_is_refused():
+    with pytest.raises(ValueError, match="no word of the vocabulary occurs"):
+        check_sorted(vocabulary_of("ab"), {"A": 3, "<S>": 9})

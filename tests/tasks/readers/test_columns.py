@@ -1,0 +1,245 @@
+"""Readers of CoNLL columns, CoNLL-U and datasets with a label a word."""
+
+import pytest
+from conftest import shared_data
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Sequence, Value
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hf_elmo.tasks.readers.columns import (
+    load_tagged_dataset,
+    read_columns,
+    read_conllu,
+    read_tagged_file,
+    tagged_from_dataset,
+)
+from hf_elmo.tasks.tagging import write_predictions
+
+CONLLU = """\
+# sent_id = 1
+# text = vámonos al mar
+1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_
+1\tvamos\tir\tVERB\tv\t_\t0\troot\t_\t_
+2\tnos\tnosotros\tPRON\tp\t_\t1\tobj\t_\t_
+2.1\tnada\tnada\tX\tx\t_\t_\t_\t_\t_
+3\tal mar\tmar\tNOUN\tn\t_\t1\tobl\t_\t_
+
+1\t#\t#\tSYM\ts\t_\t0\troot\t_\t_
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(content, name="train.conll"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        return path
+
+    return write_file
+
+
+class TestColumns:
+    def test_word_first_tag_last(self, write):
+        path = write("-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\n\n. . O O\n")
+        sentences = read_columns(path)
+        assert sentences.words == [["EU", "rejects"], ["."]]
+        assert sentences.labels == [["B-ORG", "O"], ["O"]]
+        assert sentences.lines == [[3, 4], [8]]
+        assert sentences.place(1, 0) == f"file {str(path)!r}, line 8"
+
+    @pytest.mark.parametrize(
+        ("word_column", "label_column", "words", "labels"),
+        [(0, 1, ["EU", "."], ["NNP", "."]), (1, 0, ["NNP", "."], ["EU", "."]), ("-1", "-2", ["O", "O"], ["NNP", "."])],
+    )
+    def test_columns_by_number(self, write, word_column, label_column, words, labels):
+        sentences = read_columns(write("EU NNP O\n. . O\n"), word_column, label_column)
+        assert (sentences.words, sentences.labels) == ([words], [labels])
+
+    def test_columns_by_name(self, write):
+        path = write("id\tToken\tner\n\n1\tNew York\tB-LOC\n", "train.tsv")
+        sentences = read_tagged_file(path, word_column="token", label_column="NER")
+        assert (sentences.words, sentences.labels, sentences.lines) == ([["New York"]], [["B-LOC"]], [[3]])
+
+    def test_words_with_spaces_between_tabs(self, write):
+        sentences = read_columns(write("New York \tB-LOC\n \tO\n\u00a0\tO\n"))
+        assert sentences.words == [["New York", " ", "\u00a0"]]
+
+    def test_blank_lines_may_hold_spaces_and_tabs(self, write):
+        assert read_columns(write("a\tO\n\t\nb\tO\n  \nc\tO")).words == [["a"], ["b"], ["c"]]
+
+    def test_marks_of_other_systems(self, write):
+        path = write(b"\xef\xbb\xbfa\tO\r\nb\tB-X\r\n\r\nc\tO\r\n")
+        assert read_columns(path).words == [["a", "b"], ["c"]]
+        assert read_columns(path).labels == [["O", "B-X"], ["O"]]
+
+    def test_line_separators_of_unicode_stay_inside_words(self, write):
+        assert read_columns(write("a\u2028b\tO\nc\u0085d\tO\n")).words == [["a\u2028b", "c\u0085d"]]
+
+    def test_a_hash_is_a_word(self, write):
+        assert read_columns(write("#\tO\n# hash\tO\n")).words == [["#", "# hash"]]
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ("a O\nb\n", r"line 2 has 1 column; wanted a word in column 0 and another column, -1"),
+            ("a\nb\n", r"line 1 has 1 column"),
+            ("a\tO\nNew York\n", r"line 2 has 1 column"),
+            ("a\tO\nb\t\n", r"line 2 has an empty label"),
+            ("a\tO\n\tO\n", r"line 2 has an empty word"),
+            ("a O\n\nNew York B-LOC\n", r"line 3 has 3 columns, but the first line has 2.*only words between tabs"),
+            ("", r"holds no words"),
+            ("-DOCSTART- O\n\n", r"holds no words"),
+            (b"a O\n\ncaf\xe9 O\n", r"line 3 is not UTF-8 \(byte 0xe9\).*iconv"),
+        ],
+    )
+    def test_bad_content_is_named_with_its_place(self, write, content, message):
+        path = write(content)
+        with pytest.raises(ValueError, match=message) as raised:
+            read_tagged_file(path, name="train_file")
+        assert str(raised.value).startswith(f"train_file {str(path)!r}")
+
+    @pytest.mark.parametrize(
+        ("columns", "message"),
+        [
+            ({"label_column": "ner"}, r"label_column is 'ner', but the columns of .* are \['a', 'O'\]"),
+            ({"label_column": "7"}, r"line 1 has 2 columns; wanted .* another column, 7"),
+            ({"word_column": "-1"}, r"wanted a word in column -1 and another column, -1"),
+        ],
+    )
+    def test_bad_columns(self, write, columns, message):
+        with pytest.raises(ValueError, match=message):
+            read_tagged_file(write("a O\n"), **columns)
+
+    def test_missing_file_and_unknown_suffix(self, tmp_path):
+        with pytest.raises(FileNotFoundError, match=r"test_file '.*none\.conll' is not a file"):
+            read_tagged_file(tmp_path / "none.conll", name="test_file")
+        with pytest.raises(ValueError, match=r"ends in '\.json'; wanted \.conllu"):
+            read_tagged_file(tmp_path / "train.json")
+
+    def test_first_sentences_keep_their_places(self, write):
+        sentences = read_columns(write("a O\n\nb O\n\nc O\n")).first(2)
+        assert (sentences.words, sentences.lines) == ([["a"], ["b"]], [[1], [3]])
+
+    def test_wnut17(self):
+        folder = shared_data("wnut17")
+        counts = {}
+        for split in ("train", "dev", "test"):
+            sentences = read_tagged_file(folder / f"{split}.conll")
+            labels = [label for row in sentences.labels for label in row]
+            counts[split] = (len(sentences), len(labels), sum(label.startswith("B-") for label in labels))
+            assert len(set(labels)) == 13
+        # Sentences and entities as the shared task counts them (Derczynski et al. 2017, table 2).
+        assert counts == {"train": (3394, 62730, 1975), "dev": (1009, 15733, 836), "test": (1287, 23394, 1079)}
+
+
+class TestConllu:
+    def test_words_only(self, write):
+        sentences = read_tagged_file(write(CONLLU, "train.conllu"))
+        assert sentences.words == [["vamos", "nos", "al mar"], ["#"]]
+        assert sentences.labels == [["VERB", "PRON", "NOUN"], ["SYM"]]
+        assert sentences.lines == [[4, 5, 7], [9]]
+
+    @pytest.mark.parametrize("column", ["xpos", "XPOS", "4", 4])
+    def test_other_columns(self, write, column):
+        sentences = read_conllu(write(CONLLU), word_column="lemma", label_column=column)
+        assert sentences.words[0] == ["ir", "nosotros", "mar"]
+        assert sentences.labels[0] == ["v", "p", "n"]
+
+    @pytest.mark.parametrize(
+        ("content", "columns", "message"),
+        [
+            ("1\ta\tb\n", {}, r"line 1 has 3 columns between tabs; CoNLL-U wants 10"),
+            (CONLLU.replace("2.1\t", "zwei\t"), {}, r"line 6 has the id 'zwei'"),
+            (CONLLU, {"label_column": "feats"}, r"leaves the column 'feats' open"),
+            (CONLLU, {"label_column": "pos"}, r"label_column is 'pos', but the columns of .*'upos'"),
+            ("# only = comments\n\n", {}, r"holds no words"),
+        ],
+    )
+    def test_bad_content(self, write, content, columns, message):
+        with pytest.raises(ValueError, match=message):
+            read_tagged_file(write(content, "train.conllu"), **columns)
+
+    @pytest.mark.parametrize(
+        ("name", "sentences", "words"),
+        [("ud_english_ewt/dev", 2001, 25147), ("ud_korean_gsd/dev", 950, 11958)],
+    )
+    def test_universal_dependencies(self, name, sentences, words):
+        path = shared_data(f"{name}.conllu")
+        read = read_tagged_file(path)
+        assert len(read) == sentences
+        assert sum(map(len, read.words)) == words
+        assert {label for row in read.labels for label in row} <= set(
+            "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split()
+        )
+
+
+class TestDatasets:
+    def test_names_of_class_labels(self):
+        features = Features(
+            {"tokens": Sequence(Value("string")), "ner_tags": Sequence(ClassLabel(names=["O", "B", "I"]))}
+        )
+        dataset = Dataset.from_dict({"tokens": [["a", "b"], []], "ner_tags": [[0, 1], []]}, features=features)
+        sentences = tagged_from_dataset(dataset, "dataset_name 'x', split 'train'")
+        assert (sentences.words, sentences.labels) == ([["a", "b"], []], [["O", "B"], []])
+        assert sentences.known_labels == ("O", "B", "I")
+        assert sentences.place(0, 1) == "dataset_name 'x', split 'train', row 0, word 1"
+
+    def test_strings_and_plain_integers(self):
+        dataset = Dataset.from_dict({"words": [["a"]], "pos_tags": [["NOUN"]], "numbers": [[7]]})
+        assert tagged_from_dataset(dataset, "x").labels == [["NOUN"]]
+        assert tagged_from_dataset(dataset, "x", label_column="numbers").labels == [["7"]]
+
+    @pytest.mark.parametrize(
+        ("columns", "arguments", "message"),
+        [
+            ({"tokens": [["a"]]}, {}, r"has no column 'ner_tags', only \['tokens'\]; choose one .*--label_column_name"),
+            ({"text": [["a"]], "tags": [["O"]]}, {}, r"has no column 'tokens'.*--text_column_name"),
+            ({"tokens": [["a"]], "pos_tags": [["O"]], "chunk_tags": [["O"]]}, {}, r"has no column 'ner_tags'"),
+            ({"tokens": [["a"], ["a", "b"]], "tags": [["O"], ["O"]]}, {}, r"x, row 1 has 2 words .* but 1 label in"),
+            ({"tokens": ["a b"], "tags": [["O"]]}, {}, r"row 0: column 'tokens' holds a str; wanted a list"),
+            ({"tokens": [[1]], "tags": [["O"]]}, {}, r"row 0: column 'tokens' holds entries that are not strings"),
+            ({"tokens": [["a"]], "tags": [[0.5]]}, {}, r"row 0: column 'tags' holds entries that are neither"),
+            ({"tokens": [[]], "tags": [[]]}, {}, r"x holds no words"),
+        ],
+    )
+    def test_bad_columns(self, columns, arguments, message):
+        with pytest.raises(ValueError, match=message):
+            tagged_from_dataset(Dataset.from_dict(columns), "x", **arguments)
+
+    def test_hidden_labels(self):
+        features = Features({"tokens": Sequence(Value("string")), "tags": Sequence(ClassLabel(names=["O", "B"]))})
+        dataset = Dataset.from_dict({"tokens": [["a"]], "tags": [[-1]]}, features=features)
+        with pytest.raises(
+            ValueError, match=r"row 0: column 'tags' holds \[-1\]; its ClassLabel names the numbers 0 to 1"
+        ):
+            tagged_from_dataset(dataset, "x")
+
+    def test_directories(self, tmp_path):
+        dataset = Dataset.from_dict({"tokens": [["a"]], "tags": [["O"]]})
+        DatasetDict(train=dataset).save_to_disk(tmp_path / "saved")
+        (tmp_path / "parquet").mkdir()
+        dataset.to_parquet(tmp_path / "parquet" / "train.parquet")
+        for name in ("saved", "parquet"):
+            loaded = load_tagged_dataset(str(tmp_path / name))
+            assert tagged_from_dataset(loaded["train"], "x").words == [["a"]]
+
+    def test_unknown_name(self):
+        with pytest.raises(ValueError, match=r"dataset_name 'nobody/nothing' .* cannot be loaded"):
+            load_tagged_dataset("nobody/nothing")
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n"), min_size=1, max_size=5).map(
+    lambda word: word.strip(" ") or word
+)
+
+
+@given(st.lists(st.lists(WORDS, min_size=1, max_size=4), min_size=1, max_size=3))
+def test_what_is_written_is_read_again(tmp_path_factory, words):
+    words = [[word for word in row if not word.startswith(("\ufeff", "-DOCSTART-"))] or ["x"] for row in words]
+    path = tmp_path_factory.getbasetemp() / "written.conll"
+    dataset = Dataset.from_dict({"tokens": words, "tags": [["O"] * len(row) for row in words]})
+    write_predictions(path, tagged_from_dataset(dataset, "x"), [["B-X"] * len(row) for row in words])
+    read = read_columns(path)
+    assert read.words == words
+    assert read.labels == [["B-X"] * len(row) for row in words]
+    assert read_columns(path, label_column=1).labels == [["O"] * len(row) for row in words]

@@ -1,0 +1,528 @@
+"""The token classification task: from tagged sentences to a tagger that the pipeline loads."""
+
+import json
+import math
+import random
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import make_tiny_config, shared_data
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Sequence, Value
+from transformers import AutoModelForTokenClassification, DataCollatorForTokenClassification, pipeline
+
+from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
+from hf_elmo.tasks.arguments import DataArguments, ModelArguments, TaskTrainingArguments
+from hf_elmo.tasks.readers.columns import TaggedSentences, read_columns
+from hf_elmo.tasks.tagging import (
+    choose_labels,
+    encode,
+    format_report,
+    prepare_task,
+    write_predictions,
+)
+
+TOY_LABELS = ["B-LOC", "B-PER", "I-PER", "O"]
+# Small enough to be quick, large enough to learn the toy task.
+TOY_CONFIG = {
+    "projection_size": 16,
+    "cell_size": 32,
+    "filters": [[1, 8], [2, 16], [3, 32]],
+    "character_embedding_size": 8,
+}
+
+
+def write_toy(path, count, seed):
+    """Sentences such as `Anna Smith sees Oslo .` with their people and places marked."""
+    draw = random.Random(seed)
+    blocks = []
+    for _ in range(count):
+        rows = [(draw.choice(["Anna", "Bert", "Carla", "Dirk"]), "B-PER")]
+        rows += [("Smith", "I-PER")] if draw.random() < 0.4 else []
+        rows += [
+            (draw.choice(["sees", "visits", "likes"]), "O"),
+            (draw.choice(["Oslo", "Rome", "Lima"]), "B-LOC"),
+            (".", "O"),
+        ]
+        blocks.append("".join(f"{word}\t{label}\n" for word, label in rows))
+    path.write_text("\n".join(blocks), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """The toy files and an untrained config."""
+    folder = tmp_path_factory.mktemp("toy")
+    make_tiny_config(**TOY_CONFIG).save_pretrained(folder / "architecture")
+    counts = {"train": 192, "validation": 24, "test": 24}
+    files = {
+        f"{split}_file": write_toy(folder / f"{split}.conll", count, seed)
+        for seed, (split, count) in enumerate(counts.items())
+    }
+    return folder, files
+
+
+@pytest.fixture(scope="module")
+def trained(toy):
+    """The output directory and the results of one training on the toy files."""
+    folder, files = toy
+    task = make_task(
+        {"config_name": str(folder / "architecture"), "freeze_bilm": False, "classifier_dropout": 0.1},
+        files,
+        {
+            "output_dir": str(folder / "tagger"),
+            "num_train_epochs": 6,
+            "learning_rate": 1e-2,
+            "load_best_model_at_end": True,
+        },
+    )
+    return folder / "tagger", task.run()
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """A pre-training checkpoint in half precision."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    ElmoForPreTraining(make_tiny_config(word_vocab_size=9)).half().save_pretrained(folder)
+    ElmoCharTokenizer(do_lower_case=True).save_pretrained(folder)
+    return str(folder)
+
+
+def make_task(model, data, training):
+    settings = {"use_cpu": True, "disable_tqdm": True, **training}
+    return prepare_task(ModelArguments(**model), DataArguments(**data), TaskTrainingArguments(**settings))
+
+
+def tagged(*sentences, source="train_file 'train.conll'"):
+    """Sentences given as "word/label word/label"."""
+    pairs = [[pair.split("/") for pair in sentence.split()] for sentence in sentences]
+    lines = [[10 * row + word for word in range(len(sentence))] for row, sentence in enumerate(pairs, start=1)]
+    return TaggedSentences(
+        source, [[p[0] for p in row] for row in pairs], [[p[1] for p in row] for row in pairs], lines
+    )
+
+
+class TestEncoding:
+    def test_markers_have_no_label(self, tokenizer):
+        sentences = tagged("Anna/B-PER Smith/I-PER", "!/O")
+        dataset = encode(sentences, tokenizer, {"O": 0, "B-PER": 1, "I-PER": 2})
+        assert set(dataset.column_names) == {"input_ids", "attention_mask", "labels"}
+        assert dataset["labels"][:] == [[-100, 1, 2, -100], [-100, 0, -100]]
+        assert tokenizer.decode(dataset["input_ids"][0]) == "<S> Anna Smith </S>"
+
+    def test_collator_pads_rows_and_labels(self, tokenizer):
+        dataset = encode(tagged("a/O b/O c/O", "d/X"), tokenizer, {"O": 0, "X": 1})
+        batch = DataCollatorForTokenClassification(tokenizer)([dataset[0], dataset[1]])
+        assert batch["input_ids"].shape == (2, 5, 50)
+        assert batch["labels"].tolist() == [[-100, 0, 0, 0, -100], [-100, 1, -100, -100, -100]]
+        assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
+        assert not batch["input_ids"][1, 3:].any()
+
+    def test_words_that_look_like_markers_keep_their_labels(self, tokenizer):
+        dataset = encode(TaggedSentences("x", [["<S>", "", "a b"]], [["X", "O", "O"]]), tokenizer, {"O": 0, "X": 1})
+        assert dataset["labels"][:] == [[-100, 1, 0, 0, -100]]
+
+
+class TestLabels:
+    def test_training_declared_and_extra_labels(self):
+        train = tagged("a/O b/B-X")
+        train.known_labels = ("O", "B-Z")
+        assert choose_labels({"train": train}, extra=["B-Y"]) == ["B-X", "B-Y", "B-Z", "O"]
+
+    def test_a_checkpoint_that_knows_them_keeps_its_order(self):
+        known = ["O", "B-Y", "B-X"]
+        assert choose_labels({"train": tagged("a/O b/B-X")}, checkpoint_labels=known) == known
+        assert choose_labels({"test": tagged("a/O")}, checkpoint_labels=known) == known
+        assert choose_labels({"train": tagged("a/B-Q")}, checkpoint_labels=known) == ["B-Q"]
+
+    def test_label_only_in_the_test_set(self):
+        splits = {"train": tagged("a/O"), "test": tagged("a/O", "b/O c/B-Y", source="test_file 'test.conll'")}
+        message = (
+            r"test_file 'test\.conll', line 21: the label 'B-Y' does not occur in the training data.*--labels B-Y$"
+        )
+        with pytest.raises(ValueError, match=message):
+            choose_labels(splits)
+        assert choose_labels(splits, extra=["B-Y"]) == ["B-Y", "O"]
+        splits["validation"] = tagged("a/B-Z b/B-Y")
+        with pytest.raises(ValueError, match=r"the label 'B-Y' \(nor 1 more\) does not .*--labels B-Y B-Z$"):
+            choose_labels(splits)
+
+    def test_without_training(self):
+        with pytest.raises(ValueError, match=r"line 10: the label 'O' is not one that the checkpoint knows, \['X'\]"):
+            choose_labels({"test": tagged("a/O")}, checkpoint_labels=["X"])
+        with pytest.raises(ValueError, match=r"labels names \['Y'\], but nothing is trained"):
+            choose_labels({"test": tagged("a/X")}, extra=["Y"], checkpoint_labels=["X"])
+        with pytest.raises(ValueError, match=r"has no token classifier to evaluate"):
+            choose_labels({"test": tagged("a/X")})
+
+
+class TestTraining:
+    def test_it_learns(self, trained):
+        _, results = trained
+        assert results["predict_f1"] > 0.95
+        assert results["predict_accuracy"] > 0.95
+        assert results["predict_entities"]["LOC"]["number"] == 24
+        assert results["train_loss"] < math.log(len(TOY_LABELS))
+
+    def test_everything_is_written_and_nothing_is_left_behind(self, trained):
+        directory, results = trained
+        names = {path.name for path in directory.iterdir()}
+        assert {"model.safetensors", "config.json", "tokenizer_config.json", "modeling_elmo.py"} <= names
+        assert {"results.json", "trainer_state.json", "validation_predictions.conll", "test_predictions.conll"} <= names
+        assert not [name for name in names if name.startswith("checkpoint-")]
+        assert not list(directory.parent.glob(".*"))
+        assert ".partial" not in (directory / "trainer_state.json").read_text(encoding="utf-8")
+        assert json.loads((directory / "results.json").read_text(encoding="utf-8")) == results
+        assert {"command", "commit", "machine"} <= results.keys()
+
+    def test_the_pipeline_predicts_what_the_file_says(self, trained, toy):
+        directory, _ = trained
+        gold = read_columns(toy[1]["test_file"])
+        written = read_columns(directory / "test_predictions.conll")
+        assert written.words == gold.words
+        assert read_columns(directory / "test_predictions.conll", label_column=1).labels == gold.labels
+        tagger = pipeline("token-classification", model=str(directory), ignore_labels=[])
+        for words, labels in zip(written.words, written.labels, strict=True):
+            assert [entry["entity"] for entry in tagger(" ".join(words))] == labels
+
+    def test_labels_and_settings_are_in_the_config(self, trained):
+        config = ElmoConfig.from_pretrained(trained[0])
+        assert [config.id2label[index] for index in range(4)] == TOY_LABELS
+        assert config.classifier_dropout == 0.1
+        assert config.freeze_bilm is False
+
+    def test_best_epoch_is_the_one_kept(self, toy, tmp_path):
+        folder, files = toy
+        task = make_task(
+            {"config_name": str(folder / "architecture"), "freeze_bilm": False},
+            {**files, "test_file": None, "max_train_samples": 64},
+            # Upside down, so that the best epoch is not the last.
+            {
+                "output_dir": str(tmp_path / "out"),
+                "num_train_epochs": 4,
+                "learning_rate": 1e-2,
+                "load_best_model_at_end": True,
+                "metric_for_best_model": "accuracy",
+                "greater_is_better": False,
+            },
+        )
+        results = task.run()
+        state = json.loads((tmp_path / "out" / "trainer_state.json").read_text(encoding="utf-8"))
+        history = [entry["eval_accuracy"] for entry in state["log_history"] if "eval_accuracy" in entry]
+        assert results["eval_accuracy"] == min(history) < history[-1]
+
+    def test_checkpoints_asked_for_are_kept_and_can_be_resumed(self, toy, tmp_path, capsys):
+        folder, files = toy
+        model, data = (
+            {"config_name": str(folder / "architecture")},
+            {**files, "max_train_samples": 64, "test_file": None},
+        )
+        training = {"num_train_epochs": 2, "save_strategy": "epoch", "load_best_model_at_end": True}
+        make_task(model, data, {"output_dir": str(tmp_path / "first"), **training}).run()
+        state = json.loads((tmp_path / "first" / "trainer_state.json").read_text(encoding="utf-8"))
+        assert Path(state["best_model_checkpoint"]).is_dir()
+        capsys.readouterr()
+        resumed = str(tmp_path / "first" / "checkpoint-2")
+        training = {**training, "num_train_epochs": 3, "resume_from_checkpoint": resumed}
+        make_task(model, data, {"output_dir": str(tmp_path / "second"), **training}).run()
+        assert re.findall(r"epoch (\d) of 3: training", capsys.readouterr().out) == ["2", "3"]
+
+    def test_a_failure_leaves_the_old_directory(self, toy, tmp_path, monkeypatch):
+        folder, files = toy
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "precious").write_text("kept")
+        task = make_task(
+            {"config_name": str(folder / "architecture")},
+            {**files, "max_train_samples": 32},
+            {"output_dir": str(tmp_path / "out"), "overwrite_output_dir": True, "num_train_epochs": 1},
+        )
+        monkeypatch.setattr(
+            "hf_elmo.tasks.tagging.write_predictions", lambda *_: (_ for _ in ()).throw(OSError("full"))
+        )
+        with pytest.raises(OSError, match="full"):
+            task.run()
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["precious"]
+
+    def test_wnut17_in_a_few_steps(self, tmp_path, capsys):
+        folder = shared_data("wnut17")
+        task = make_task(
+            {"preset": None, "config_name": make_architecture(tmp_path)},
+            {
+                "train_file": str(folder / "train.conll"),
+                "test_file": str(folder / "test.conll"),
+                "max_predict_samples": 50,
+            },
+            {"output_dir": str(tmp_path / "out"), "max_steps": 2},
+        )
+        results = task.run()
+        assert len(task.model.config.id2label) == 13
+        assert results["predict_samples"] == 50
+        assert len(read_columns(tmp_path / "out" / "test_predictions.conll")) == 50
+        assert "creative-work" in capsys.readouterr().out
+
+    def test_parts_of_speech_in_a_few_steps(self, tmp_path):
+        folder = shared_data("ud_english_ewt")
+        task = make_task(
+            {"config_name": make_architecture(tmp_path)},
+            {
+                "train_file": str(folder / "dev.conllu"),
+                "test_file": str(folder / "test.conllu"),
+                "max_predict_samples": 20,
+            },
+            {"output_dir": str(tmp_path / "out"), "max_steps": 2},
+        )
+        results = task.run()
+        assert results["tag_scheme"] == "words"
+        assert results["predict_f1"] == pytest.approx(results["predict_accuracy"])
+
+
+def make_architecture(folder):
+    make_tiny_config().save_pretrained(folder / "architecture")
+    return str(folder / "architecture")
+
+
+class TestModels:
+    def test_pretrained_weights_are_kept_in_float32(self, pretrained, toy, tmp_path):
+        task = make_task({"model_name_or_path": pretrained}, toy[1], {"output_dir": str(tmp_path / "out")})
+        source = ElmoForPreTraining.from_pretrained(pretrained, dtype=torch.float32)
+        for name, parameter in task.model.elmo.named_parameters():
+            assert parameter.dtype == torch.float32
+            assert torch.equal(parameter, source.elmo.get_parameter(name)), name
+        assert task.tokenizer.do_lower_case
+        assert task.model.config.word_vocab_size is None
+        assert "except new ones for classifier" in task.description
+        assert not any(parameter.requires_grad for parameter in task.model.elmo.bilm.parameters())
+        assert task.training_args.learning_rate == 1e-3
+
+    def test_random_weights_of_the_same_architecture(self, pretrained, toy, tmp_path):
+        model = {"model_name_or_path": pretrained, "from_scratch": True, "freeze_bilm": False}
+        task = make_task(model, toy[1], {"output_dir": str(tmp_path / "out")})
+        source = ElmoForPreTraining.from_pretrained(pretrained, dtype=torch.float32)
+        assert task.tokenizer.do_lower_case
+        assert "all weights random" in task.description
+        assert task.model.config.projection_size == source.config.projection_size
+        for name, parameter in task.model.elmo.named_parameters():
+            if name.endswith(("weight", "weight_ih", "weight_hh", "weight_hr")) and not name.startswith("mixes"):
+                assert not torch.equal(parameter, source.elmo.get_parameter(name)), name
+
+    def test_task_settings(self, pretrained, toy, tmp_path):
+        task = make_task(
+            {
+                "model_name_or_path": pretrained,
+                "freeze_bilm": False,
+                "classifier_lstm_layers": 2,
+                "classifier_lstm_size": 7,
+                "classifier_dropout": 0.25,
+                "mix_l2": 0.5,
+            },
+            toy[1],
+            {"output_dir": str(tmp_path / "out")},
+        )
+        config = task.model.config
+        assert (config.classifier_lstm_layers, config.classifier_lstm_size) == (2, 7)
+        assert (config.classifier_dropout, config.mix_l2, config.freeze_bilm) == (0.25, 0.5, False)
+        assert all(parameter.requires_grad for parameter in task.model.parameters())
+        assert task.training_args.learning_rate == 1e-4
+        assert "except new ones for classifier, lstm" in task.description
+
+    def test_a_tagger_with_the_same_labels_goes_on(self, trained, toy, tmp_path):
+        task = make_task({"model_name_or_path": str(trained[0])}, toy[1], {"output_dir": str(tmp_path / "out")})
+        source = AutoModelForTokenClassification.from_pretrained(trained[0])
+        assert torch.equal(task.model.classifier.weight, source.classifier.weight)
+        assert "new ones" not in task.description
+
+    def test_a_tagger_with_as_many_other_labels_gets_a_new_classifier(self, trained, toy, tmp_path):
+        text = Path(toy[1]["train_file"]).read_text(encoding="utf-8").replace("-PER", "-HUM")
+        (tmp_path / "other.conll").write_text(text, encoding="utf-8")
+        task = make_task(
+            {"model_name_or_path": str(trained[0])},
+            {"train_file": str(tmp_path / "other.conll")},
+            {"output_dir": str(tmp_path / "out")},
+        )
+        source = ElmoForTokenClassification.from_pretrained(trained[0])
+        assert task.model.config.label2id == {"B-HUM": 0, "B-LOC": 1, "I-HUM": 2, "O": 3}
+        assert task.model.classifier.weight.shape == source.classifier.weight.shape
+        assert not torch.equal(task.model.classifier.weight, source.classifier.weight)
+        assert "except new ones for classifier" in task.description
+        assert task.model.classifier.weight.requires_grad
+
+    def test_a_tagger_is_only_evaluated_without_training_data(self, trained, toy, tmp_path):
+        directory, results = trained
+        task = make_task(
+            {"model_name_or_path": str(directory)},
+            {"test_file": toy[1]["test_file"]},
+            {"output_dir": str(tmp_path / "out")},
+        )
+        assert task.run()["predict_f1"] == results["predict_f1"]
+        assert {path.name for path in (tmp_path / "out").iterdir()} == {"results.json", "test_predictions.conll"}
+
+    def test_the_same_seed_gives_the_same_model(self, pretrained, toy, tmp_path):
+        tasks = [
+            make_task({"model_name_or_path": pretrained}, toy[1], {"output_dir": str(tmp_path / "out"), "seed": seed})
+            for seed in (1, 1, 2)
+        ]
+        weights = [task.model.classifier.weight for task in tasks]
+        assert torch.equal(weights[0], weights[1])
+        assert not torch.equal(weights[0], weights[2])
+
+
+class TestDatasets:
+    @pytest.fixture
+    def dataset_name(self, tmp_path):
+        features = Features(
+            {"tokens": Sequence(Value("string")), "ner_tags": Sequence(ClassLabel(names=["O", "B-X", "I-X"]))}
+        )
+        dataset = Dataset.from_dict(
+            {"tokens": [["a", "b"], [], ["c d", "e\tf"]], "ner_tags": [[0, 1], [], [0, 0]]}, features=features
+        )
+        DatasetDict(train=dataset, validation=dataset, test=dataset).save_to_disk(tmp_path / "dataset")
+        return str(tmp_path / "dataset")
+
+    def test_class_labels(self, dataset_name, tmp_path):
+        task = make_task(
+            {"config_name": make_architecture(tmp_path)},
+            {"dataset_name": dataset_name},
+            {"output_dir": str(tmp_path / "out"), "num_train_epochs": 1},
+        )
+        assert list(task.model.config.id2label.values()) == ["B-X", "I-X", "O"]
+        task.run()
+        written = (tmp_path / "out" / "test_predictions.conll").read_text(encoding="utf-8")
+        assert re.fullmatch(r"a\tO\t\S+\nb\tB-X\t\S+\n\n\nc d\tO\t\S+\ne f\tO\t\S+\n\n", written)
+
+    def test_splits_asked_for(self, dataset_name, tmp_path):
+        architecture = make_architecture(tmp_path)
+        for flags, splits in (
+            ({"do_train": True}, {"train", "validation"}),
+            ({"do_train": True, "do_predict": True}, {"train", "validation", "test"}),
+        ):
+            training = {"output_dir": str(tmp_path / "out"), **flags}
+            task = make_task({"config_name": architecture}, {"dataset_name": dataset_name}, training)
+            assert set(task.splits) == splits
+
+    def test_missing_column(self, dataset_name, tmp_path):
+        with pytest.raises(ValueError, match=r"split 'train' has no column 'pos_tags'.*--label_column_name"):
+            make_task(
+                {"config_name": make_architecture(tmp_path)},
+                {"dataset_name": dataset_name, "label_column_name": "pos_tags"},
+                {"output_dir": str(tmp_path / "out")},
+            )
+
+
+class TestBadArguments:
+    @pytest.mark.parametrize(
+        ("model", "data", "training", "message"),
+        [
+            ({"config_name": None}, {}, {}, r"No model given; wanted exactly one of --model_name_or_path"),
+            ({"preset": "small"}, {}, {}, r"config_name and preset given; wanted exactly one"),
+            ({}, {"train_file": None}, {}, r"No data given; wanted --train_file"),
+            ({}, {"dataset_name": "x"}, {}, r"dataset_name 'x' and files \(.*train\.conll\) given"),
+            ({}, {"label_column_name": "x"}, {}, r"label_column_name is 'x', but it is not for files"),
+            ({}, {"max_train_samples": 0}, {}, r"max_train_samples is 0; it must be an integer >= 1"),
+            ({"classifier_dropout": 1.5}, {}, {}, r"^classifier_dropout is 1\.5; it must lie in"),
+            ({"classifier_lstm_layers": -1}, {}, {}, r"^classifier_lstm_layers is -1"),
+            ({"mix_l2": -1.0}, {}, {}, r"^mix_l2 is -1\.0"),
+            (
+                {},
+                {},
+                {"load_best_model_at_end": True},
+                r"load_best_model_at_end is set, but there is no validation data",
+            ),
+            ({}, {}, {"eval_strategy": "epoch"}, r"eval_strategy is set, but there is no validation data"),
+            ({}, {}, {"do_predict": True}, r"do_predict is on, but there is no test data; give --test_file"),
+            ({}, {}, {"push_to_hub": True}, r"push_to_hub is on"),
+        ],
+    )
+    def test_values(self, toy, tmp_path, model, data, training, message):
+        folder, files = toy
+        with pytest.raises(ValueError, match=message):
+            make_task(
+                {"config_name": str(folder / "architecture"), **model},
+                {"train_file": files["train_file"], **data},
+                {"output_dir": str(tmp_path / "out"), **training},
+            )
+
+    def test_paths(self, toy, tmp_path):
+        folder, files = toy
+        data = {"train_file": files["train_file"]}
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full" / "file").touch()
+        (tmp_path / "bert").mkdir()
+        (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
+        architecture = {"config_name": str(folder / "architecture")}
+        for model, training, error, message in (
+            (
+                architecture,
+                {"output_dir": str(tmp_path / "full")},
+                FileExistsError,
+                r"is not empty.*--overwrite_output_dir",
+            ),
+            (
+                architecture,
+                {"output_dir": str(folder), "overwrite_output_dir": True},
+                ValueError,
+                r"holds train_file '.*', which would be replaced",
+            ),
+            (architecture, {"resume_from_checkpoint": "none"}, FileNotFoundError, r"resume_from_checkpoint 'none'"),
+            ({"model_name_or_path": "none/none"}, {}, FileNotFoundError, r"model_name_or_path 'none/none' is neither"),
+            ({"config_name": str(tmp_path / "full")}, {}, FileNotFoundError, r"config_name '.*' holds no config\.json"),
+            ({"config_name": str(tmp_path / "bert")}, {}, ValueError, r"has the model_type 'bert'; wanted 'elmo'"),
+            (
+                {"model_name_or_path": str(folder / "architecture")},
+                {},
+                FileNotFoundError,
+                r"has no weights.*--from_scratch",
+            ),
+        ):
+            with pytest.raises(error, match=message):
+                make_task(model, data, {"output_dir": str(tmp_path / "out"), **training})
+        assert not (tmp_path / "out").exists()
+
+    def test_mixed_tags(self, toy, tmp_path):
+        (tmp_path / "mixed.conll").write_text("a B-X\nb NN\n")
+        model = {"config_name": str(toy[0] / "architecture")}
+        data, training = {"train_file": str(tmp_path / "mixed.conll")}, {"output_dir": str(tmp_path / "out")}
+        with pytest.raises(ValueError, match=r"tags \['NN'\] have no prefix.*--tag_scheme words"):
+            make_task(model, data, training)
+        assert make_task(model, {**data, "tag_scheme": "words"}, training).tag_scheme == "words"
+        (tmp_path / "mixed.conll").write_text("a JJ\nb NN\n")
+        with pytest.raises(ValueError, match=r"tag_scheme is 'spans', but the labels \['JJ', 'NN'\]"):
+            make_task(model, {**data, "tag_scheme": "spans"}, training)
+
+    def test_weights_of_another_shape(self, pretrained, toy, tmp_path):
+        for name in ("model.safetensors", "tokenizer_config.json"):
+            (tmp_path / name).write_bytes((Path(pretrained) / name).read_bytes())
+        make_tiny_config(cell_size=12).save_pretrained(tmp_path)
+        with pytest.raises(ValueError, match=r"has no weights, or weights of another shape, for 'elmo\.bilm"):
+            make_task({"model_name_or_path": str(tmp_path)}, toy[1], {"output_dir": str(tmp_path / "out")})
+
+
+def test_no_entities_at_all(tmp_path):
+    (tmp_path / "train.conll").write_text("a\tO\nb\tO\n")
+    task = make_task(
+        {"config_name": make_architecture(tmp_path)},
+        {"train_file": str(tmp_path / "train.conll"), "test_file": str(tmp_path / "train.conll")},
+        {"output_dir": str(tmp_path / "out"), "num_train_epochs": 1},
+    )
+    results = task.run()
+    assert (results["predict_f1"], results["predict_accuracy"], results["predict_entities"]) == (0.0, 1.0, {})
+
+
+def test_predictions_file(tmp_path):
+    sentences = TaggedSentences("x", [["New\tYork", "."], ["a b"]], [["B-LOC", "O"], ["O"]])
+    write_predictions(tmp_path / "predictions.conll", sentences, [["O", "O"], ["B-LOC"]])
+    text = (tmp_path / "predictions.conll").read_text(encoding="utf-8")
+    assert text == "New York\tB-LOC\tO\n.\tO\tO\n\na b\tO\tB-LOC\n\n"
+
+
+def test_report_is_a_table_in_percent():
+    row = {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "number": 4}
+    overall = {"overall_precision": 1.0, "overall_recall": 0.5, "overall_f1": 2 / 3, "overall_accuracy": 0.987}
+    assert format_report("test", {"PERSON": row, **overall}).splitlines() == [
+        "test",
+        "        precision   recall       F1  support",
+        "PERSON     100.00    50.00    66.67        4",
+        "all        100.00    50.00    66.67        4",
+        "accuracy by word: 98.70",
+    ]

@@ -1,0 +1,188 @@
+"""Corpora are streamed from every form of file, and bad files are named with the line."""
+
+import gzip
+import json
+from itertools import chain
+
+import pytest
+from datasets import Dataset
+
+from hf_elmo.text.corpora import corpus_from_dataset, corpus_from_files
+
+SENTENCES = ["a b c", "d e", "f"]
+WORDS = [sentence.split() for sentence in SENTENCES]
+
+
+def read(corpus):
+    return list(corpus.sentences(str.split))
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The same three sentences in each form."""
+    text = "".join(f"{sentence}\n" for sentence in SENTENCES)
+    records = "".join(json.dumps({"text": sentence, "other": 1}) + "\n" for sentence in SENTENCES)
+    (tmp_path / "plain.txt").write_text(text)
+    with gzip.open(tmp_path / "packed.txt.gz", "wt") as stream:
+        stream.write(text)
+    (tmp_path / "records.jsonl").write_text(records)
+    with gzip.open(tmp_path / "packed.jsonl.gz", "wt") as stream:
+        stream.write(records)
+    Dataset.from_dict({"text": SENTENCES}).to_parquet(tmp_path / "table.parquet")
+    (tmp_path / "dataset").mkdir()
+    Dataset.from_dict({"text": SENTENCES}).to_parquet(tmp_path / "dataset" / "train.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["plain.txt", "packed.txt.gz", "records.jsonl", "packed.jsonl.gz", "table.parquet"])
+def test_every_form_gives_the_same_sentences(files, name):
+    corpus = corpus_from_files([str(files / name)])
+    assert read(corpus) == WORDS
+    assert read(corpus) == WORDS, "a second pass reads the corpus anew"
+
+
+def test_forms_can_be_mixed_in_the_order_given(files):
+    corpus = corpus_from_files([str(files / "plain.txt"), str(files / "table.parquet"), str(files / "*.jsonl")])
+    assert read(corpus) == WORDS * 3
+
+
+def test_globs_are_sorted(tmp_path):
+    for name in ("b", "a", "c"):
+        (tmp_path / f"{name}.txt").write_text(f"{name}\n")
+    assert read(corpus_from_files([str(tmp_path / "*.txt")])) == [["a"], ["b"], ["c"]]
+
+
+def test_empty_lines_are_no_sentences_and_last_newline_is_optional(tmp_path):
+    (tmp_path / "a.txt").write_text("\n a  b \n\n  \nc")
+    assert read(corpus_from_files([str(tmp_path / "a.txt")])) == [["a", "b"], ["c"]]
+
+
+def test_a_record_of_several_lines_holds_several_sentences(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"body": "a b\nc"}) + "\n" + json.dumps({"body": None}) + "\n")
+    assert read(corpus_from_files([str(tmp_path / "a.jsonl")], text_column="body")) == [["a", "b"], ["c"]]
+
+
+def read_documents(corpus):
+    return list(corpus.documents(str.split))
+
+
+def test_documents_of_text_end_at_empty_lines_and_ends_of_files(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\na b\nc\n\n\n\r\nd\r\n\r\ne\n \nf")
+    (tmp_path / "b.txt").write_text("g\n\n\n\n")
+    with gzip.open(tmp_path / "c.txt.gz", "wt") as stream:
+        stream.write("h\n\ni\n")
+    corpus = corpus_from_files([str(tmp_path / "*")], by_document=True)
+    documents = [[["a", "b"], ["c"]], [["d"]], [["e"], ["f"]], [["g"]], [["h"]], [["i"]]]
+    assert read_documents(corpus) == documents
+    assert read(corpus) == [sentence for document in documents for sentence in document]
+
+
+def test_records_are_documents(files, tmp_path):
+    documents = [[words] for words in WORDS]
+    assert read_documents(corpus_from_files([str(files / "records.jsonl")])) == documents
+    assert read_documents(corpus_from_dataset(str(files / "dataset"))) == documents
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a b\n\nc"}) + "\n" + json.dumps({"text": None}) + "\n")
+    assert read_documents(corpus_from_files([str(tmp_path / "a.jsonl")])) == [[["a", "b"], ["c"]]]
+    mixed = corpus_from_files([str(files / "records.jsonl"), str(files / "plain.txt")], by_document=True)
+    assert read_documents(mixed) == [*documents, WORDS]
+
+
+def test_split_and_shard_keep_documents_whole(tmp_path):
+    documents = [[[f"{number}", f"{line}"] for line in range(number % 3 + 1)] for number in range(23)]
+    text = "\n".join("".join(f"{' '.join(words)}\n" for words in document) for document in documents)
+    (tmp_path / "a.txt").write_text(text)
+    corpus = corpus_from_files([str(tmp_path / "a.txt")], by_document=True)
+    train, held_out = corpus.split(every=10)
+    assert read_documents(held_out) == documents[::10]
+    parts = [read_documents(train.shard(rank, 2)) for rank in range(2)]
+    assert sorted(parts[0] + parts[1]) == sorted(document for document in documents if document not in documents[::10])
+
+
+@pytest.mark.parametrize("name", ["plain.txt", "*.*"])
+def test_lines_are_no_documents(files, name):
+    corpus = corpus_from_files([str(files / name)])
+    with pytest.raises(ValueError, match=r"train_file was opened line by line.*by_document=True"):
+        read_documents(corpus.split(2)[0])
+
+
+def test_datasets_names_are_streamed(files):
+    assert read(corpus_from_dataset(str(files / "dataset"))) == WORDS
+
+
+def test_shards_are_disjoint_and_complete(tmp_path):
+    for index in range(4):
+        (tmp_path / f"{index}.txt").write_text("".join(f"{index} {line}\n" for line in range(index + 2)))
+    corpus = corpus_from_files([str(tmp_path / "*.txt")])
+    parts = [read(corpus.shard(rank, 2)) for rank in range(2)]
+    assert sorted(parts[0] + parts[1]) == sorted(read(corpus))
+    assert all(parts)
+
+
+def test_split_is_disjoint_and_complete(tmp_path):
+    (tmp_path / "a.txt").write_text("".join(f"{line}\n" for line in range(25)))
+    train, held_out = corpus_from_files([str(tmp_path / "a.txt")]).split(every=10)
+    assert read(held_out) == [["0"], ["10"], ["20"]]
+    assert len(read(train)) == 22
+
+
+def test_pattern_without_a_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"train_file '.*nothing\*' matches no file"):
+        corpus_from_files([str(tmp_path / "nothing*")])
+
+
+def test_empty_file(tmp_path):
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(ValueError, match="is an empty file"):
+        corpus_from_files([str(tmp_path / "a.txt")])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_not_utf8_names_file_and_line(tmp_path, packed):
+    content = "good\n" * 20_000 + "caf\xe9 au lait\n" + "good\n"
+    path = tmp_path / ("a.txt.gz" if packed else "a.txt")
+    encoded = content.encode("latin-1")
+    path.write_bytes(gzip.compress(encoded) if packed else encoded)
+    for by_document in (False, True):
+        with pytest.raises(ValueError, match=rf"{path.name}' is not UTF-8: line 20001 holds the byte 0xE9 at place 4"):
+            read(corpus_from_files([str(path)], by_document=by_document))
+
+
+def test_missing_column_names_those_there_are(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"body": "a", "id": 1}\n')
+    with pytest.raises(ValueError, match=r"no column 'text'; it has \['body', 'id'\].*--text_column"):
+        corpus_from_files([str(tmp_path / "a.jsonl")])
+
+
+def test_column_that_is_not_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
+    with pytest.raises(ValueError, match="holds int, not text"):
+        corpus_from_files([str(tmp_path / "a.jsonl")])
+
+
+def test_unknown_split(files):
+    with pytest.raises(ValueError, match="split 'nowhere'"):
+        corpus_from_dataset(str(files / "dataset"), split="nowhere")
+
+
+def test_shuffling_keeps_the_text_and_has_one_order_a_pass(tmp_path):
+    for name in range(3):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{name}_{line}\n" for line in range(10 + name)))
+    corpus = corpus_from_files([str(tmp_path / "*.txt")])
+    shuffled = corpus.shuffled(seed=5, buffer_size=8)
+
+    def read(number, rank=0, num_ranks=1):
+        return [words[0] for words in shuffled.shard(rank, num_ranks).for_pass(number).sentences(str.split)]
+
+    in_order = [words[0] for words in corpus.sentences(str.split)]
+    assert sorted(read(0)) == sorted(in_order) and read(0) != in_order
+    assert read(0) == read(0) != read(1)
+    for num_ranks in (2, 3):
+        shares = [read(4, rank, num_ranks) for rank in range(num_ranks)]
+        assert sorted(chain.from_iterable(shares)) == sorted(in_order)
+
+
+def test_empty_lines_are_nobodys_share(tmp_path):
+    (tmp_path / "text.txt").write_text("".join(f"{line}\n\n" for line in range(10)))
+    corpus = corpus_from_files([str(tmp_path / "text.txt")])
+    shares = [list(corpus.shard(rank, 2).sentences(str.split)) for rank in range(2)]
+    assert [len(share) for share in shares] == [5, 5]

@@ -1,0 +1,85 @@
+"""Vocabularies: special words first, then falling frequency, the same file back."""
+
+from collections import Counter
+
+import pytest
+from conftest import shared_data
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary, count_words
+
+words = st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=["Cs"]), min_size=1, max_size=8)
+
+
+def test_order_is_special_words_then_frequency_then_code_points():
+    counts, num_sentences = count_words([["b", "a", "b"], ["c", "a", "<S>"]])
+    assert num_sentences == 2
+    assert WordVocabulary.from_counts(counts).words == [*SPECIAL_WORDS, "a", "b", "c"]
+
+
+@given(st.dictionaries(words, st.integers(1, 9), min_size=1), st.integers(1, 5), st.integers(4, 12))
+def test_limits(counts, min_count, max_size):
+    kept = {word: count for word, count in counts.items() if count >= min_count and word not in SPECIAL_WORDS}
+    if not kept:
+        with pytest.raises(ValueError, match="at least"):
+            WordVocabulary.from_counts(Counter(counts), max_size, min_count)
+        return
+    vocabulary = WordVocabulary.from_counts(Counter(counts), max_size, min_count)
+    chosen = vocabulary.words[3:]
+    assert len(chosen) == min(len(kept), max_size - 3)
+    assert [kept[word] for word in chosen] == sorted(kept.values(), reverse=True)[: len(chosen)]
+
+
+@given(st.lists(words.filter(lambda word: word not in SPECIAL_WORDS), unique=True))
+def test_file_round_trip(tmp_path_factory, chosen):
+    directory = tmp_path_factory.mktemp("vocabulary")
+    vocabulary = WordVocabulary([*SPECIAL_WORDS, *chosen])
+    path = vocabulary.save(directory)
+    assert WordVocabulary.load(path).words == vocabulary.words
+    assert WordVocabulary.load(directory).words == vocabulary.words
+
+
+def test_encode_gives_unknown_words_their_id():
+    vocabulary = WordVocabulary([*SPECIAL_WORDS, "a"])
+    assert vocabulary.encode(["a", "b", "<S>"]) == [3, vocabulary.unk_id, vocabulary.bos_id]
+    assert "a" in vocabulary and "b" not in vocabulary
+
+
+def test_special_words_must_come_first(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("the\nof\n")
+    with pytest.raises(ValueError, match=r"words.txt'.*starts with \['the', 'of'\].*Add those lines"):
+        WordVocabulary.load(path)
+
+
+def test_a_word_twice(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("<S>\n</S>\n<UNK>\na\na\n")
+    with pytest.raises(ValueError, match="'a' twice"):
+        WordVocabulary.load(path)
+
+
+def test_not_utf8(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_bytes(b"<S>\n</S>\n<UNK>\ncaf\xe9\n")
+    with pytest.raises(ValueError, match="not UTF-8: see line 4"):
+        WordVocabulary.load(path)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match="vocab_file"):
+        WordVocabulary.load(tmp_path / "none.txt")
+
+
+def test_limit_too_low():
+    with pytest.raises(ValueError, match="max_size is 3"):
+        WordVocabulary.from_counts(Counter("ab"), max_size=3)
+
+
+def test_words_of_real_text():
+    text = (shared_data("movie_reviews") / "heldout.txt").read_text(encoding="utf-8").splitlines()
+    counts, num_sentences = count_words(line.split() for line in text)
+    vocabulary = WordVocabulary.from_counts(counts, max_size=100)
+    assert (counts.total(), num_sentences) == (69_263, 3_064)
+    assert vocabulary.words[3] == counts.most_common(1)[0][0]
