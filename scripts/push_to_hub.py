@@ -3,7 +3,8 @@
 import argparse
 import sys
 
-from hf_elmo.checkpoints.sharing import check_command_line, files_to_send, push_checkpoint
+from hf_elmo.checkpoints.secrets import check_command_line
+from hf_elmo.checkpoints.sharing import files_to_send, push_checkpoint
 from hf_elmo.commands.command_line import quiet_libraries, readable_errors
 
 

@@ -11,7 +11,7 @@ import sys
 
 from transformers import HfArgumentParser
 
-from hf_elmo.checkpoints.sharing import check_command_line
+from hf_elmo.checkpoints.secrets import check_command_line
 from hf_elmo.commands.command_line import quiet_libraries, readable_errors
 from hf_elmo.tasks.arguments import DataArguments, ModelArguments, TaskTrainingArguments
 from hf_elmo.tasks.tagging import prepare_task

@@ -13,7 +13,6 @@ from transformers import PreTrainedConfig
 
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoPreTrainedModel
-from ..text.corpora import Corpus
 
 Model = TypeVar("Model", bound=ElmoPreTrainedModel)
 
@@ -69,26 +68,3 @@ def _clear_about(name: str) -> Iterator[None]:
             f"model_name_or_path {name!r} is neither a complete checkpoint directory nor a model on the Hub that can "
             f"be reached; check the path. ({str(error).splitlines()[0]})"
         ) from error
-
-
-def usable_device(name: str | None) -> torch.device:
-    """The device of that name; None takes a GPU where there is one.
-
-    Raises: ValueError where it cannot be used.
-    """
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        # A device can be well named and still be absent, or unable to give anything back.
-        torch.zeros(1, device=name).cpu()
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); leave it out, or name one that can."
-        ) from error
-    return torch.device(name)
-
-
-def lines_of(corpus: Corpus) -> Iterator[str]:
-    """Every line of a corpus, also those without words."""
-    for (line,) in corpus.sentences(lambda line: [line]):
-        yield line

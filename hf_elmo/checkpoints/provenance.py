@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .sharing import redact
+from .secrets import redact
 
 _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "hf_elmo")
 

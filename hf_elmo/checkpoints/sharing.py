@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import CommitOperationAdd, HfApi, get_token, is_offline_mode
+from huggingface_hub import CommitOperationAdd, HfApi, is_offline_mode
 from huggingface_hub.errors import HfHubHTTPError, HTTPError
 from huggingface_hub.utils import validate_repo_id
 from safetensors import SafetensorError, safe_open
@@ -22,6 +21,7 @@ from transformers.dynamic_module_utils import get_relative_imports
 
 from ..model.configuration_elmo import AUTO_MAP, ElmoConfig
 from .cards import CARD_FILE, RESULTS_FILE, UNNAMED_CHECKPOINT, read_results, write_model_card
+from .secrets import find_token, holds_token, redact, require_token
 
 # What a checkpoint is made of. What else lies in its directory (training state, trackers' files, pickles) stays there.
 SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.png", "*.yaml", "*_elmo.py", "LICENSE")
@@ -29,11 +29,6 @@ _WEIGHTS, _WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
 _TOKENIZER_AUTO_MAP = {"AutoTokenizer": "tokenization_elmo.ElmoCharTokenizer"}
 # The words of the pre-training softmax, as data.vocabulary names their file.
 _WORDS, _HAS_WORDS = "word_vocabulary.txt", "ElmoForPreTraining"
-
-# Access tokens as the Hub makes them; those of OAuth are JSON web tokens behind a prefix.
-_LIKE_A_TOKEN = rb"\b(?:(?:hf|api_org)_[A-Za-z0-9]{30,}|hf_(?:oauth|jwt)_[\w.\-]{20,})"
-_LIKE_A_TOKEN_IN_FILE = re.compile(_LIKE_A_TOKEN)
-_LIKE_A_TOKEN_IN_TEXT = re.compile(_LIKE_A_TOKEN.decode("ascii"))
 
 # What huggingface_hub raises where an answer, a connection or a file fails; anything else is a bug.
 _HUB_ERRORS = (HTTPError, OSError, RuntimeError, ValueError)
@@ -60,7 +55,7 @@ def check_hub_access(hub_model_id: str, token: str | None = None) -> str:
             "push_to_hub needs the Hub, but HF_HUB_OFFLINE is set; unset it, or upload the finished checkpoint later "
             "with scripts/push_to_hub.py."
         )
-    token = _require_token(token)
+    token = require_token(token)
     with _readable(ValueError, "push_to_hub: the login cannot be checked", token):
         identity = HfApi(token=token, library_name="hf_elmo").whoami()
     namespace, _, name = hub_model_id.rpartition("/")
@@ -89,8 +84,8 @@ def check_checkpoint(directory: str | os.PathLike, token: str | None = None) -> 
             f"checkpoint {str(directory)!r} is not whole, so nothing of it is sent: {'; '.join(problems)}. Name "
             "the directory that pre-training wrote, or save model and tokenizer again and write what is missing."
         )
-    token = _find_token(token)
-    telling = [path.name for path in files if _holds_token(path, token)]
+    token = find_token(token)
+    telling = [path.name for path in files if holds_token(path, token)]
     if telling:
         raise ValueError(
             f"checkpoint {str(directory)!r} holds an access token, so nothing of it is sent: see {', '.join(telling)}. "
@@ -131,7 +126,7 @@ def push_checkpoint(
     files = check_checkpoint(directory, token)
     with _says_how_to_go_on(directory, hub_model_id, private):
         repository = check_hub_access(hub_model_id, token)
-        token = _require_token(token)
+        token = require_token(token)
         with _readable(ConnectionError, f"the upload to {repository!r} failed", token):
             api = HfApi(token=token, library_name="hf_elmo")
             url = api.create_repo(repository, private=private, exist_ok=True)
@@ -146,33 +141,6 @@ def push_checkpoint(
             operations = [CommitOperationAdd(path.name, _content(path, repository)) for path in files]
             api.create_commit(repository, operations, commit_message=commit_message)
     return str(url)
-
-
-def check_command_line(arguments: Sequence[str]) -> None:
-    """Check that a command holds no access token: results files and lists of processes show commands to others.
-
-    Args:
-        arguments: The words of the command.
-    Raises: ValueError, without the token.
-    """
-    for argument in arguments:
-        flag = argument.partition("=")[0].replace("-", "_")
-        is_flag = argument.startswith("-") and flag.endswith("_token")
-        if is_flag or redact(argument) != argument:
-            raise ValueError(
-                "the command line holds an access token, which results.json and the machine's list of processes would "
-                "show; leave it out and run `hf auth login` or set HF_TOKEN. If it was a real one, have the Hub "
-                "replace it: it has been seen."
-            )
-
-
-def redact(text: str, token: str | None = None) -> str:
-    """The text with each access token in it masked: the given one, HF_TOKEN's, and what looks like one."""
-    for known in (token or "", os.environ.get("HF_TOKEN", "").strip()):
-        # What is shorter is no token, and stands in any text.
-        if len(known) >= 8:
-            text = text.replace(known, "<token>")
-    return _LIKE_A_TOKEN_IN_TEXT.sub("<token>", text)
 
 
 def _check_name(hub_model_id: str) -> None:
@@ -190,28 +158,6 @@ def _check_name(hub_model_id: str) -> None:
         f"hub_model_id {redact(str(hub_model_id or ''))!r} names no repository ({redact(reason).rstrip('.')}); wanted "
         "'name' or 'namespace/name'."
     )
-
-
-def _find_token(token: str | None) -> str | None:
-    """The given token, or the one of this machine."""
-    token = token or get_token()
-    # The transport's own message about a header that cannot be sent holds the header.
-    if token is not None and not re.fullmatch(r"[!-~]{8,}", token):
-        raise ValueError(
-            "the access token is not one: it is too short or holds blanks, control characters or letters beyond ASCII; "
-            "run `hf auth login`, or set HF_TOKEN again."
-        )
-    return token
-
-
-def _require_token(token: str | None) -> str:
-    found = _find_token(token)
-    if found is None:
-        raise ValueError(
-            "push_to_hub needs a login, but there is no token; run `hf auth login`, or set HF_TOKEN to a token with "
-            "write access."
-        )
-    return found
 
 
 def _check_rights(identity: dict[str, Any], namespace: str) -> None:
@@ -319,16 +265,6 @@ def _find_code_problems(directory: Path, references: set[str]) -> Iterator[str]:
 def _quotes_figures(card: str) -> bool:
     """Whether a card refers to results.json, has metrics in its front matter or a number in a table."""
     return RESULTS_FILE in card or "model-index:" in card or bool(re.search(r"^\|.*\d", card, flags=re.MULTILINE))
-
-
-def _holds_token(path: Path, token: str | None) -> bool:
-    if not path.stat().st_size:
-        return False
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if token is not None and content.find(token.encode("ascii")) >= 0:
-            return True
-        # Weights are for their exact bytes only: they are large, and any letters stand in them by chance.
-        return path.suffix != ".safetensors" and bool(_LIKE_A_TOKEN_IN_FILE.search(content))
 
 
 def _content(path: Path, repository: str) -> Path | bytes:

@@ -11,12 +11,14 @@ from typing import Any, Literal
 import torch
 from tqdm.auto import tqdm
 
-from ..checkpoints.loading import lines_of, load_model, usable_device
+from ..checkpoints.hdf5 import require_h5py
+from ..checkpoints.loading import load_model
 from ..checkpoints.writing import check_output_file
-from ..inference.embedding import check_limits, embed, require_h5py, write_embeddings
+from ..inference.embedding import check_limits, embed, write_embeddings
 from ..model.modeling_elmo import ElmoModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from ..text.corpora import corpus_from_files
+from ..text.corpora import corpus_from_files, lines_of
+from .command_line import usable_device
 
 
 def _help(text: str, **defaults: Any) -> Any:
@@ -72,7 +74,7 @@ def run_embedding(arguments: EmbeddingArguments) -> EmbeddingSummary:
     """
     limits = (arguments.max_words_per_batch, arguments.max_words_per_chunk, arguments.max_words_per_buffer)
     check_limits(arguments.layers, *limits)
-    require_h5py()
+    require_h5py("vectors of whole corpora")
     target = check_output_file(arguments.output_file, arguments.overwrite_output_file)
     corpus = corpus_from_files([arguments.input_file], "input_file", arguments.text_column)
     if target in (Path(file).resolve() for file in corpus.files):

@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..checkpoints.hdf5 import require_h5py
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, files_written_aside, written_aside
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel
@@ -47,7 +48,6 @@ from .checked_files import (
     one_line,
     open_hdf5,
     read_finite,
-    require_h5py,
 )
 
 Model = TypeVar("Model", bound=ElmoPreTrainedModel)
@@ -122,7 +122,7 @@ def convert_bilm_tf(
         check_keeps_inputs(output_dir, inputs)
     except ValueError as error:
         raise ConversionError(str(error)) from error
-    require_h5py()
+    require_h5py("bilm-tf weights")
     check_output_directory(output_dir, overwrite)
     model, words = load_bilm_tf(options_file, weight_file), None
     if softmax_file is not None:
@@ -267,7 +267,7 @@ def export_bilm_tf(
         ImportError: h5py is missing.
     """
     check_files_together(softmax_file, vocab_file)
-    require_h5py()
+    require_h5py("bilm-tf weights")
     _check_output_files(options_file, weight_file, softmax_file, vocab_file, overwrite=overwrite)
     if softmax_file is None:
         model = _load_checkpoint(ElmoModel, model_dir)
@@ -307,7 +307,7 @@ def save_bilm_tf(
         FileExistsError: A file of these names is there and `overwrite` is not set.
         ImportError: h5py is missing.
     """
-    h5py = require_h5py()
+    h5py = require_h5py("bilm-tf weights")
     check_files_together(softmax_file, vocab_file)
     targets = _check_output_files(options_file, weight_file, softmax_file, vocab_file, overwrite=overwrite)
     config = model.config

@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from ..checkpoints.hdf5 import require_h5py
 
 
 class ConversionError(ValueError):
@@ -32,20 +33,6 @@ def existing_file(name: str, file: str | os.PathLike) -> Path:
     return path
 
 
-def require_h5py() -> ModuleType:
-    """The module h5py, which is an optional dependency.
-
-    Raises: ImportError saying how to get it.
-    """
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError(
-            "bilm-tf weights are hdf5 files, and h5py is not installed; run: pip install 'hf_elmo[conversion]'"
-        ) from error
-    return h5py
-
-
 @contextmanager
 def open_hdf5(name: str, file: str | os.PathLike) -> Iterator[Any]:
     """An hdf5 file, open for reading.
@@ -55,7 +42,7 @@ def open_hdf5(name: str, file: str | os.PathLike) -> Iterator[Any]:
         file: The file.
     Raises: ConversionError when it, or what is read of it in the block, is damaged; FileNotFoundError; ImportError.
     """
-    h5py = require_h5py()
+    h5py = require_h5py("bilm-tf weights")
     path = existing_file(name, file)
     try:
         with h5py.File(path, "r") as opened:

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizer
 
+from ..checkpoints.hdf5 import require_h5py
 from ..checkpoints.writing import check_output_file, files_written_aside
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.configuration_elmo import ElmoConfig
@@ -298,7 +298,7 @@ def write_embeddings(
     Raises: FileExistsError when the name is taken; ImportError without h5py; ValueError when there are not as many
         sentences as arrays.
     """
-    h5py = require_h5py()
+    h5py = require_h5py("vectors of whole corpora")
     target = check_output_file(output_file, overwrite)
     num_sentences = num_words = 0
     entries = []
@@ -319,14 +319,3 @@ def write_embeddings(
             index = file.create_dataset(SENTENCE_TO_INDEX, (1,), dtype=h5py.string_dtype())
             index[0] = "{" + ", ".join(entries) + "}"
     return num_sentences, num_words
-
-
-def require_h5py() -> ModuleType:
-    """The module that reads and writes HDF5; ImportError says how to get it."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError(
-            "vectors are written as HDF5, and h5py is not installed; run: pip install 'hf_elmo[conversion]'"
-        ) from error
-    return h5py

@@ -206,3 +206,9 @@ def _describe_bad_encoding(name: str, files: Sequence[str]) -> str:
                         f"place {error.start + 1}. Convert the file first, for example with `iconv -f LATIN1 -t UTF-8`."
                     )
     return f"{name} holds text that is not UTF-8; convert it first."
+
+
+def lines_of(corpus: Corpus) -> Iterator[str]:
+    """Every line of a corpus, also those without words."""
+    for (line,) in corpus.sentences(lambda line: [line]):
+        yield line

@@ -25,13 +25,12 @@ import hf_elmo
 from hf_elmo import ElmoConfig
 from hf_elmo.checkpoints import sharing
 from hf_elmo.checkpoints.cards import read_results, write_model_card
+from hf_elmo.checkpoints.secrets import check_command_line, redact
 from hf_elmo.checkpoints.sharing import (
     UNNAMED_CHECKPOINT,
     check_checkpoint,
-    check_command_line,
     check_hub_access,
     files_to_send,
-    redact,
 )
 from hf_elmo.model.configuration_elmo import AUTO_MAP
 from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
