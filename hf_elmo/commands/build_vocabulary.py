@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files
+from ..text.progress import track
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE
 from ..text.word_counts import MAX_WORDS_IN_MEMORY, VocabularyCounts, WordCounter, choose_vocabulary
 
@@ -111,7 +110,7 @@ def _count(
 ) -> VocabularyCounts:
     counter = WordCounter(arguments.max_words_in_memory, directory)
     sentences = corpus.sentences(tokenizer.tokenize)
-    for words in tqdm(sentences, desc="counting words", unit=" sentences", dynamic_ncols=True, disable=None):
+    for words in track(sentences, "counting words", "sentences"):
         counter.add(words)
     if not counter.num_words:
         raise ValueError("the training text holds no words; check --train_file and --text_column.")

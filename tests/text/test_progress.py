@@ -1,0 +1,49 @@
+"""Progress: every item passes, a file gets whole lines and few of them, a terminal gets a bar."""
+
+import io
+import sys
+
+import pytest
+
+from hf_elmo.text import progress
+from hf_elmo.text.progress import progress_line, track
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+@pytest.mark.parametrize("shown", [True, False])
+def test_every_item_passes_in_its_order(stream, shown, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream())
+    assert list(track(iter(range(5)), "counting", "words", shown=shown)) == list(range(5))
+    assert shown or not sys.stderr.getvalue()
+
+
+def test_a_file_gets_a_plain_line_each_time_the_interval_is_over(monkeypatch, capsys):
+    seconds = iter(range(0, 1000, 10))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    assert sum(1 for _ in track(range(8), "counting words", "sentences", total=8)) == 8
+    assert capsys.readouterr().err.splitlines() == [
+        "counting words: 3 of 8 sentences, 0 sentences/s, 00:50 left",
+        "counting words: 6 of 8 sentences, 0 sentences/s, 00:20 left",
+    ]
+
+
+def test_a_short_pass_leaves_no_line_in_a_file(capsys):
+    list(track(range(1000), "counting words", "sentences"))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_gets_a_bar_that_names_what_is_done(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    list(track(range(3), "counting words", "sentences"))
+    assert "counting words" in sys.stderr.getvalue() and "\n" not in sys.stderr.getvalue()
+
+
+def test_without_a_total_the_line_says_how_long_it_has_taken():
+    assert (
+        progress_line("counting", "words", 120_000, None, 60) == "counting: 120,000 words, 2,000 words/s, 01:00 so far"
+    )
