@@ -140,6 +140,20 @@ def test_portable_files_are_flat_and_alone(path):
             assert found.module.split(".")[0] in PORTABLE_IMPORTS, f"{where} imports {found.module}."
 
 
+@pytest.mark.parametrize("name", ["configuration_elmo", "modeling_elmo", "tokenization_elmo"])
+def test_the_files_that_auto_map_names_import_all_that_they_need_themselves(name):
+    """transformers 5.4 copies what such a file imports, but not what only the imported files import."""
+    siblings = {
+        path.stem: {found.module for found in imports_of(path) if found.dots and found.module != name}
+        for path in PORTABLE
+    }
+    needed, new = set(), siblings[name]
+    while new:
+        needed |= new
+        new = set().union(*(siblings[sibling] for sibling in new)) - needed
+    assert siblings[name] == needed
+
+
 @pytest.mark.parametrize("path", MODULES + SCRIPTS, ids=relative)
 def test_each_file_says_in_one_sentence_what_it_is_for(path):
     docstring = ast.get_docstring(parse(path))

@@ -30,13 +30,17 @@ AUTO_CLASSES = {
 }
 SENTENCES = ["A cat sat on the mat .", "Ünïcode 日本 \U0001f600", ""]
 CODE_FILES = {
+    "base_elmo.py",
     "characters_elmo.py",
     "configuration_elmo.py",
     "encodings_elmo.py",
     "layers_elmo.py",
     "modeling_elmo.py",
     "pipeline_elmo.py",
+    "pretraining_elmo.py",
     "recurrence_elmo.py",
+    "task_encoders_elmo.py",
+    "token_classification_elmo.py",
     "token_encoder_elmo.py",
     "tokenization_elmo.py",
     "word_table_elmo.py",

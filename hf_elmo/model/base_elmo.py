@@ -1,0 +1,297 @@
+"""What all ELMo models share: initialisation, freezing and labels, and the base model with its scalar mixes.
+
+Letters in shapes: B sentences, T words, C characters a word, P projection, H cell, L biLM layers, M scalar mixes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.utils import ModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from .configuration_elmo import ElmoConfig
+from .layers_elmo import ElmoBiLM, ElmoProjectedLSTM, ElmoScalarMix, ElmoState
+from .token_encoder_elmo import ElmoCarryGate, ElmoTokenEncoder
+from .word_table_elmo import NOT_FILLED, ElmoWordTable
+
+IGNORED_LABEL = -100
+
+
+@dataclass
+class ElmoModelOutput(ModelOutput):
+    """What `ElmoModel` returns.
+
+    Args:
+        last_hidden_state: The first scalar mix, (B, T, 2P), zero where masked.
+        hidden_states: With `output_hidden_states`, the L + 1 layers that the mixes weigh, each (B, T, 2P): the token
+            encoder's vector twice, then each biLM layer's forward and backward halves.
+        elmo_representations: All M scalar mixes, each (B, T, 2P).
+        state: The LSTM states after this batch.
+    """
+
+    last_hidden_state: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    elmo_representations: tuple[Tensor, ...] | None = None
+    state: ElmoState | None = None
+
+
+class ElmoPreTrainedModel(PreTrainedModel):
+    """Weight initialisation, freezing and loading, shared by all ELMo models."""
+
+    config_class = ElmoConfig
+    config: ElmoConfig
+    base_model_prefix = "elmo"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["ElmoBiLMLayer", "ElmoTokenEncoder"]
+
+    def __init__(self, config: ElmoConfig, *args, **kwargs):
+        # Fields may have been changed since the config was built.
+        config.validate()
+        super().__init__(config, *args, **kwargs)
+
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        # Loading replaces each parameter by a new one that wants gradients.
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        model._apply_freezing()
+        return loaded
+
+    @property
+    def _bilm_modules(self) -> tuple[nn.Module, nn.Module]:
+        return self.base_model.token_encoder, self.base_model.bilm
+
+    @property
+    def _bilm_is_frozen(self) -> bool:
+        return self.config.freeze_bilm and not self.base_model.is_pretraining
+
+    def freeze_bilm(self, freeze: bool = True) -> None:
+        """Fix the token encoder and the biLM, or with `freeze=False` let them be trained along with the task.
+
+        A fixed biLM gets no gradients and no dropout; the scalar mixes and the task's layers are always trained.
+        """
+        self.config.freeze_bilm = freeze
+        self._apply_freezing()
+        self.train(self.training)
+
+    def _apply_freezing(self) -> None:
+        for module in self._bilm_modules:
+            module.requires_grad_(not self._bilm_is_frozen)
+        if not self.config.train_word_vectors:
+            self.base_model.token_encoder.word_table.requires_grad_(False)
+
+    def train(self, mode: bool = True):
+        """As torch.nn.Module.train, but a frozen biLM stays in evaluation mode."""
+        super().train(mode)
+        if self._bilm_is_frozen:
+            for module in self._bilm_modules:
+                module.eval()
+        return self
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Initialise one module that owns parameters, as the released models were (bilm-tf's training code)."""
+        if isinstance(module, ElmoProjectedLSTM):
+            # Glorot uniform over the stacked [input; recurrent] matrix, TensorFlow's default for its LSTM cell.
+            cell_size, projection_size = module.weight_hr.shape[1], module.weight_hr.shape[0]
+            bound = math.sqrt(6 / (2 * projection_size + 4 * cell_size))
+            init.uniform_(module.weight_ih, -bound, bound)
+            init.uniform_(module.weight_hh, -bound, bound)
+            init.zeros_(module.bias)
+            bound = math.sqrt(6 / (projection_size + cell_size))
+            init.uniform_(module.weight_hr, -bound, bound)
+        elif isinstance(module, ElmoScalarMix):
+            init.zeros_(module.weight)
+            init.ones_(module.scale)
+        elif isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -1.0, 1.0)
+            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
+                init.zeros_(module.weight[module.padding_idx])
+            if isinstance(module, ElmoWordTable):
+                init.constant_(module.hashes, NOT_FILLED)
+        elif isinstance(module, nn.Conv1d):
+            if self.config.filter_activation == "relu":
+                init.uniform_(module.weight, -0.05, 0.05)
+            else:
+                init.normal_(module.weight, std=math.sqrt(1 / (module.kernel_size[0] * module.in_channels)))
+            init.zeros_(module.bias)
+        elif isinstance(module, nn.LSTM):
+            for name, parameter in module.named_parameters():
+                if name.startswith("weight"):
+                    init.xavier_uniform_(parameter)
+                else:
+                    init.zeros_(parameter)
+        elif isinstance(module, nn.Linear):
+            init.normal_(module.weight, std=math.sqrt(1 / module.in_features))
+            if module.bias is not None:
+                init.constant_(module.bias, -2.0 if isinstance(module, ElmoCarryGate) else 0.0)
+
+
+class ElmoModel(ElmoPreTrainedModel):
+    """Words in, one contextual vector a word out: the token encoder, the biLM and the scalar mixes over its layers."""
+
+    _auto_class = "AutoModel"
+    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__(config)
+        self.token_encoder = ElmoTokenEncoder(config)
+        self.bilm = ElmoBiLM(config)
+        self.is_pretraining = False  # set by ElmoForPreTraining, which trains the biLM whatever the config says
+        self.mixes = nn.ModuleList(ElmoScalarMix(config) for _ in range(config.num_mixes))
+        self.post_init()
+        self._apply_freezing()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        encoder = self.token_encoder
+        return encoder.word_table if encoder.character_embedding is None else encoder.character_embedding
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        name = "word_table" if self.token_encoder.character_embedding is None else "character_embedding"
+        setattr(self.token_encoder, name, value)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        state: ElmoState | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> ElmoModelOutput:
+        """Compute the vectors of a batch of sentences.
+
+        Masked words get zeros and change nothing else: padding, batch mates and their order leave every real word's
+        vector as it is. A row without any real word gives zeros and hands its state through.
+
+        Args:
+            input_ids: Character ids from `ElmoCharTokenizer`, (B, T, C).
+            attention_mask: 1 for real words, (B, T); None takes every row of `input_ids` that is not all zeros.
+            state: The `state` of an earlier output on as many rows, to carry on where those ended; None starts from
+                zeros, so that the same batch always gives the same vectors.
+            output_hidden_states: Whether to return the layers; None takes the config's setting.
+        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
+        """
+        mask, layers, state = self.run_layers(input_ids, attention_mask, state)
+        representations = tuple(mix(layers, mask) for mix in self.mixes)
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        return ElmoModelOutput(
+            last_hidden_state=representations[0],
+            hidden_states=tuple(layers) if output_hidden_states else None,
+            elmo_representations=representations,
+            state=state,
+        )
+
+    def run_layers(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, state: ElmoState | None = None
+    ) -> tuple[Tensor, list[Tensor], ElmoState]:
+        """Check a batch and compute its layers, without mixing them.
+
+        Returns: The mask, True for real words, (B, T); the L + 1 layers, each (B, T, 2P); the states after the batch.
+        """
+        self._check_inputs(input_ids, attention_mask, state)
+        mask = self.word_mask(input_ids, attention_mask)
+        real_vectors = self.token_encoder.encode_distinct(input_ids[mask])
+        vectors = real_vectors.new_zeros(*mask.shape, self.config.projection_size)
+        vectors = vectors.masked_scatter(mask.unsqueeze(-1), real_vectors)
+        if state is not None:
+            # A state may come from a model in another precision.
+            state = ElmoState(hidden=state.hidden.to(vectors.dtype), cell=state.cell.to(vectors.dtype))
+        outputs, state = self.bilm(vectors, vectors, None if bool(mask.all()) else mask, state)
+        layers = [torch.cat([vectors, vectors], dim=-1)]
+        layers.extend(torch.cat(directions, dim=-1) for directions in outputs)
+        return mask, layers, state
+
+    def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """True for real words, (B, T): the attention mask or, where there is none, every row that is not all zeros."""
+        if attention_mask is None:
+            return (input_ids != self.config.pad_token_id).any(dim=-1)
+        return attention_mask.bool()
+
+    def _check_inputs(self, input_ids: Tensor, attention_mask: Tensor | None, state: ElmoState | None) -> None:
+        width = self.config.max_characters_per_word
+        if not isinstance(input_ids, Tensor):
+            raise TypeError(
+                f"input_ids is a {type(input_ids).__name__}, not a tensor; tokenize with return_tensors='pt'."
+            )
+        if input_ids.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"input_ids has the dtype {input_ids.dtype}; character ids are integers (torch.long).")
+        if input_ids.ndim != 3 or input_ids.shape[-1] != width:
+            raise ValueError(
+                f"input_ids has the shape {tuple(input_ids.shape)}; wanted (sentences, words, {width}), a row of "
+                f"character ids a word. Use ElmoCharTokenizer(max_characters_per_word={width})."
+            )
+        if 0 in input_ids.shape:
+            raise ValueError(
+                f"input_ids has the shape {tuple(input_ids.shape)}: the batch holds no "
+                f"{'word' if input_ids.shape[0] else 'sentence'}. Leave empty batches out, and keep "
+                "add_special_tokens=True so that an empty sentence still has its two markers."
+            )
+        if (
+            input_ids.device.type == "cpu"
+            and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < self.config.vocab_size
+        ):
+            raise ValueError(
+                f"input_ids holds values from {int(input_ids.min())} to {int(input_ids.max())}; this checkpoint knows "
+                f"character ids from 0 to {self.config.vocab_size - 1}. Use the tokenizer saved with it."
+            )
+        if attention_mask is not None:
+            if not isinstance(attention_mask, Tensor) or attention_mask.is_floating_point():
+                found = getattr(attention_mask, "dtype", type(attention_mask).__name__)
+                raise TypeError(f"attention_mask is {found}; wanted an integer or boolean tensor, 1 for real words.")
+            if attention_mask.shape != input_ids.shape[:2]:
+                raise ValueError(
+                    f"attention_mask has the shape {tuple(attention_mask.shape)}; input_ids of shape "
+                    f"{tuple(input_ids.shape)} want {tuple(input_ids.shape[:2])}, one entry a word."
+                )
+        if state is not None:
+            self._check_state(state, rows=input_ids.shape[0])
+
+    def _check_state(self, state: ElmoState, rows: int) -> None:
+        layers = self.config.num_hidden_layers
+        for name, size in (("hidden", self.config.projection_size), ("cell", self.config.cell_size)):
+            tensor = getattr(state, name, None)
+            if not isinstance(tensor, Tensor):
+                raise TypeError(
+                    f"state is a {type(state).__name__} without a tensor {name!r}; pass the field `state` of an "
+                    "earlier output of this model."
+                )
+            if tensor.shape != (rows, layers, 2, size):
+                raise ValueError(
+                    f"state.{name} has the shape {tuple(tensor.shape)}; this batch of {rows} rows wants "
+                    f"{(rows, layers, 2, size)}. Carry a state only between batches of as many rows, or start a new "
+                    "one with state=None."
+                )
+
+
+def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross entropy in nats over the labels that are not -100; zero, not nan, where there is none."""
+    labels = labels.long()
+    total = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="sum")
+    return total / (labels != IGNORED_LABEL).sum().clamp(min=1)
+
+
+def check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
+        found = getattr(labels, "dtype", type(labels).__name__)
+        raise TypeError(f"labels is {found}; wanted an integer tensor (torch.long), one label a word.")
+    if labels.shape != input_ids.shape[:2]:
+        raise ValueError(
+            f"labels has the shape {tuple(labels.shape)}; input_ids of shape {tuple(input_ids.shape)} want "
+            f"{tuple(input_ids.shape[:2])}, one label a word, the sentence markers included (-100 there)."
+        )
+    if labels.device.type == "cpu":
+        real = labels[labels != IGNORED_LABEL]
+        if real.numel() and not 0 <= int(real.min()) <= int(real.max()) < num_classes:
+            raise ValueError(
+                f"labels holds values from {int(real.min())} to {int(real.max())}; this model has {num_classes} "
+                "classes, 0 to that less one (and -100 for positions to leave out). Set the number in the config."
+            )

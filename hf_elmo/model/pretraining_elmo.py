@@ -1,0 +1,142 @@
+"""The pre-training model: the biLM with its word softmax.
+
+Letters in shapes: B sentences, T words, C characters a word, P projection, V words of the softmax.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from transformers.utils import ModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from .base_elmo import IGNORED_LABEL, ElmoModel, ElmoPreTrainedModel, check_labels, mean_cross_entropy
+from .configuration_elmo import ElmoConfig
+from .layers_elmo import ElmoState
+
+
+@dataclass
+class ElmoForPreTrainingOutput(ModelOutput):
+    """What `ElmoForPreTraining` returns.
+
+    Args:
+        loss: With labels, the mean of both directions' losses, in nats a word.
+        forward_loss: Mean of -log p(next word), in nats.
+        backward_loss: Mean of -log p(previous word), in nats.
+        forward_logits: Scores of the word after each position, (B, T, V); log probabilities by an adaptive softmax.
+        backward_logits: Scores of the word before each position, (B, T, V).
+        hidden_states: With `output_hidden_states`, as in `ElmoModelOutput`.
+        state: The LSTM states after this batch.
+    """
+
+    loss: Tensor | None = None
+    forward_loss: Tensor | None = None
+    backward_loss: Tensor | None = None
+    forward_logits: Tensor | None = None
+    backward_logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    state: ElmoState | None = None
+
+
+class ElmoForPreTraining(ElmoPreTrainedModel):
+    """The biLM with its word softmax, shared by both directions (Peters et al. 2018, sec. 3.1) or one for each.
+
+    The whole biLM is trained whatever `config.freeze_bilm` says; the scalar mixes rest at their starting values, so
+    that `AutoModel.from_pretrained` finds a complete model in the checkpoint.
+    """
+
+    _auto_class = "AutoModelForPreTraining"
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__(config)
+        if config.word_vocab_size is None:
+            raise ValueError(
+                "word_vocab_size is None: this checkpoint has no word softmax. Set it to the size of the word "
+                "vocabulary to pre-train, or load the checkpoint with AutoModel."
+            )
+        self.elmo = ElmoModel(config)
+        self.elmo.is_pretraining = True
+        self.word_softmax = _make_word_softmax(config)
+        self.word_softmax_backward = None if config.share_word_softmax else _make_word_softmax(config)
+        self.post_init()
+        self._apply_freezing()
+
+    def _apply_freezing(self) -> None:
+        super()._apply_freezing()
+        self.elmo.mixes.requires_grad_(False)
+
+    @property
+    def word_softmaxes(self) -> tuple[nn.Module, nn.Module]:
+        """The softmax of the forward and that of the backward direction; the same one twice where it is shared."""
+        backward = self.word_softmax if self.word_softmax_backward is None else self.word_softmax_backward
+        return self.word_softmax, backward
+
+    def get_output_embeddings(self) -> nn.Linear | None:
+        return self.word_softmax if isinstance(self.word_softmax, nn.Linear) else None
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        state: ElmoState | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> ElmoForPreTrainingOutput:
+        """Predict each word's neighbours on whole sentences.
+
+        Position t scores the word at t + 1 in the forward direction and the word at t - 1 in the backward one.
+        Training on a corpus goes through lanes instead (`hf_elmo.pretraining`), which carry the state between windows.
+
+        Args:
+            input_ids: Character ids, (B, T, C).
+            attention_mask: 1 for real words, (B, T).
+            labels: The word id at each position, (B, T), as words of the pre-training vocabulary; the shift is made
+                here. -100 and masked positions are never predicted.
+            state: Carried LSTM states.
+            output_hidden_states: Whether to return the layers.
+        """
+        mask, layers, state = self.elmo.run_layers(input_ids, attention_mask, state)
+        forward_logits, backward_logits = map(_score_words, self.word_softmaxes, layers[-1].chunk(2, dim=-1))
+        loss = forward_loss = backward_loss = None
+        if labels is not None:
+            check_labels(labels, input_ids, self.config.word_vocab_size)
+            # A target counts only where the word that predicts it is real too.
+            labels = labels.masked_fill(~mask, IGNORED_LABEL)
+            forward_loss = mean_cross_entropy(
+                forward_logits[:, :-1], labels[:, 1:].masked_fill(~mask[:, :-1], IGNORED_LABEL)
+            )
+            backward_loss = mean_cross_entropy(
+                backward_logits[:, 1:], labels[:, :-1].masked_fill(~mask[:, 1:], IGNORED_LABEL)
+            )
+            loss = (forward_loss + backward_loss) / 2
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        return ElmoForPreTrainingOutput(
+            loss=loss,
+            forward_loss=forward_loss,
+            backward_loss=backward_loss,
+            forward_logits=forward_logits,
+            backward_logits=backward_logits,
+            hidden_states=tuple(layers) if output_hidden_states else None,
+            state=state,
+        )
+
+
+def _make_word_softmax(config: ElmoConfig) -> nn.Linear | nn.AdaptiveLogSoftmaxWithLoss:
+    if config.softmax_type == "full":
+        return nn.Linear(config.projection_size, config.word_vocab_size)
+    return nn.AdaptiveLogSoftmaxWithLoss(
+        config.projection_size,
+        config.word_vocab_size,
+        config.adaptive_softmax_cutoffs,
+        div_value=config.adaptive_softmax_div_value,
+    )
+
+
+def _score_words(softmax: nn.Module, vectors: Tensor) -> Tensor:
+    """Logits, or log probabilities where the softmax is adaptive; (B, T, P) to (B, T, V)."""
+    if isinstance(softmax, nn.Linear):
+        return softmax(vectors)
+    return softmax.log_prob(vectors.flatten(0, 1)).unflatten(0, vectors.shape[:2])

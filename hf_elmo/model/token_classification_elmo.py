@@ -1,0 +1,83 @@
+"""The token classification model: a label for each word.
+
+Letters in shapes: B sentences, T words, C characters a word.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from transformers.modeling_outputs import TokenClassifierOutput
+from transformers.utils.generic import can_return_tuple
+
+from .base_elmo import ElmoModel, ElmoPreTrainedModel, check_labels, mean_cross_entropy
+from .configuration_elmo import ElmoConfig
+from .layers_elmo import ElmoState
+from .task_encoders_elmo import run_lstm
+
+
+class ElmoForTokenClassification(ElmoPreTrainedModel):
+    """Scalar mix, dropout, an optional biLSTM and a classifier over each word (Peters et al. 2018, sec. 3.3)."""
+
+    _auto_class = "AutoModelForTokenClassification"
+    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.elmo = ElmoModel(config)
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        size = config.hidden_size
+        self.lstm = None
+        if config.classifier_lstm_layers:
+            self.lstm = nn.LSTM(
+                size,
+                config.classifier_lstm_size,
+                num_layers=config.classifier_lstm_layers,
+                batch_first=True,
+                bidirectional=True,
+                dropout=config.classifier_dropout if config.classifier_lstm_layers > 1 else 0.0,
+            )
+            size = 2 * config.classifier_lstm_size
+        self.classifier = nn.Linear(size, config.num_labels)
+        self.post_init()
+        self._apply_freezing()
+
+    def _apply_freezing(self) -> None:
+        super()._apply_freezing()
+        # Only the first mix is read here; the others would wait for gradients that never come.
+        self.elmo.mixes[1:].requires_grad_(False)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        state: ElmoState | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> TokenClassifierOutput:
+        """Score the labels of each word.
+
+        Args:
+            input_ids: Character ids, (B, T, C).
+            attention_mask: 1 for real words, (B, T).
+            labels: Label ids, (B, T); -100 (sentence markers, padding) is left out of the loss.
+            state: Carried LSTM states of the biLM.
+            output_hidden_states: Whether to return the biLM's layers.
+        Returns: Loss in nats a word and logits (B, T, num_labels).
+        """
+        outputs = self.elmo(
+            input_ids, attention_mask, state, output_hidden_states=output_hidden_states, return_dict=True
+        )
+        vectors = self.dropout(outputs.last_hidden_state)
+        if self.lstm is not None:
+            mask = self.elmo.word_mask(input_ids, attention_mask)
+            vectors = self.dropout(run_lstm(self.lstm, vectors, mask))
+        logits = self.classifier(vectors)
+        loss = None
+        if labels is not None:
+            check_labels(labels, input_ids, self.num_labels)
+            loss = mean_cross_entropy(logits, labels)
+            if self.training and self.config.mix_l2:
+                loss = loss + self.config.mix_l2 * self.elmo.mixes[0].weight.square().sum()
+        return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
