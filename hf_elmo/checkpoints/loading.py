@@ -1,4 +1,4 @@
-"""How commands that use a checkpoint begin: a complete model or a clear refusal, a device, the lines of a text."""
+"""The one way to load what a checkpoint holds: its config, its model, its tokenizer, or a clear refusal."""
 
 from __future__ import annotations
 
@@ -10,28 +10,33 @@ from typing import TypeVar
 
 import torch
 from transformers import PreTrainedConfig
+from transformers.utils import cached_file
 
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoPreTrainedModel
+from ..model.tokenization_elmo import ElmoCharTokenizer
 
 Model = TypeVar("Model", bound=ElmoPreTrainedModel)
 
 
-def load_config(name: str) -> ElmoConfig:
+def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
     """The config of an ELMo checkpoint, a directory or a name on the Hub.
 
+    Args:
+        name: The checkpoint.
+        argument: What the user calls it, for the messages.
     Raises: FileNotFoundError where there is no checkpoint, ValueError where it is another kind of model's.
     """
     if os.path.isdir(name) and not (Path(name) / "config.json").is_file():
         raise FileNotFoundError(
-            f"model_name_or_path {name!r} holds no config.json; name a checkpoint directory, or convert the old files "
+            f"{argument} {name!r} holds no config.json; name a checkpoint directory, or convert the old files "
             "with scripts/convert_checkpoint.py."
         )
-    with _clear_about(name):
+    with _clear_about(name, argument):
         model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
         if model_type != ElmoConfig.model_type:
             raise ValueError(
-                f"model_name_or_path {name!r} has the model_type {model_type!r}; wanted {ElmoConfig.model_type!r}."
+                f"{argument} {name!r} has the model_type {model_type!r}; wanted {ElmoConfig.model_type!r}."
             )
         return ElmoConfig.from_pretrained(name)
 
@@ -45,26 +50,72 @@ def load_model(model_class: type[Model], name: str, dtype: torch.dtype = torch.f
         dtype: Precision of the weights.
     Raises: FileNotFoundError where there is no checkpoint, ValueError where it is not ELMo's or not complete.
     """
-    load_config(name)
-    with _clear_about(name):
-        model, report = model_class.from_pretrained(
-            name, dtype=dtype, ignore_mismatched_sizes=True, output_loading_info=True
-        )
-    new = sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
-    if new:
+    model, lacking = load_what_is_there(model_class, name, load_config(name), dtype)
+    if lacking:
         raise ValueError(
-            f"model_name_or_path {name!r} has no weights, or weights of another shape, for {new[0]!r} and "
-            f"{len(new) - 1} more parameters; name a complete checkpoint of {model_class.__name__}."
+            f"model_name_or_path {name!r} has no weights, or weights of another shape, for {lacking[0]!r} and "
+            f"{len(lacking) - 1} more parameters; name a complete checkpoint of {model_class.__name__}."
         )
     return model
 
 
+def load_what_is_there(
+    model_class: type[Model], name: str, config: ElmoConfig, dtype: torch.dtype = torch.float32
+) -> tuple[Model, list[str]]:
+    """A checkpoint's weights in a model that may have parts of its own, such as a task's head.
+
+    Args:
+        model_class: The class to load.
+        name: A directory, or a name on the Hub.
+        config: The config of the model to be.
+        dtype: Precision of the weights.
+    Returns: The model, and the sorted names of the parameters that the checkpoint has no weights of this shape for:
+        those are drawn at random.
+    Raises: FileNotFoundError where there are no weights.
+    """
+    with _clear_about(name):
+        model, report = model_class.from_pretrained(
+            name, config=config, dtype=dtype, ignore_mismatched_sizes=True, output_loading_info=True
+        )
+    return model, sorted({*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])})
+
+
+def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
+    """The tokenizer of a checkpoint.
+
+    Args:
+        name: A directory, or a name on the Hub.
+        config: The config of its model, which its rows have to fit.
+    Raises: FileNotFoundError where it has none, ValueError where its words are wider or narrower than the model's.
+    """
+    width = config.max_characters_per_word
+    advice = f"save ElmoCharTokenizer(max_characters_per_word={width}) there, with the settings it was trained with."
+    if find_file(name, "tokenizer_config.json") is None:
+        raise FileNotFoundError(f"model_name_or_path {name!r} holds no tokenizer_config.json; {advice}")
+    tokenizer = ElmoCharTokenizer.from_pretrained(name)
+    if tokenizer.max_characters_per_word != width:
+        raise ValueError(
+            f"model_name_or_path {name!r} has a tokenizer of max_characters_per_word="
+            f"{tokenizer.max_characters_per_word}, but its model wants {width}; {advice}"
+        )
+    return tokenizer
+
+
+def find_file(name: str, file: str) -> str | None:
+    """The path of a file of a checkpoint, a directory or a name on the Hub; None where it holds none of that name."""
+    if os.path.isfile(name):
+        # A config.json by itself.
+        return None
+    with _clear_about(name):
+        return cached_file(name, file, _raise_exceptions_for_missing_entries=False)
+
+
 @contextmanager
-def _clear_about(name: str) -> Iterator[None]:
+def _clear_about(name: str, argument: str = "model_name_or_path") -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise FileNotFoundError(
-            f"model_name_or_path {name!r} is neither a complete checkpoint directory nor a model on the Hub that can "
+            f"{argument} {name!r} is neither a complete checkpoint directory nor a model on the Hub that can "
             f"be reached; check the path. ({str(error).splitlines()[0]})"
         ) from error

@@ -9,6 +9,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,27 @@ def describe_run(arguments: list[str] | None = None) -> dict[str, Any]:
             "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         },
     }
+
+
+def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torch",)) -> str:
+    """Where figures come from, on one line without a full stop: the date, the machine, the versions and the commit.
+
+    Args:
+        results: What `describe_run` gave, in a results file; `device` and `num_processes` beside it are heeded.
+        packages: Whose versions are named.
+    """
+    machine, versions = results["machine"], results["versions"]
+    on_accelerator = machine["accelerator"] and results.get("device") != "cpu"
+    threads = f"{machine['threads']} threads"
+    parts = [
+        f"On {results['date']}",
+        machine["accelerator"] if on_accelerator else machine["processor"],
+        f"{threads} of {machine['cores']} cores" if "cores" in machine else threads,
+        *([f"{results['num_processes']} processes"] if results.get("num_processes", 1) > 1 else []),
+        *(f"{package} {versions[package]}" for package in packages),
+        f"commit {results['commit'] or 'unknown'}",
+    ]
+    return ", ".join(parts)
 
 
 def write_json(path: str | os.PathLike, content: Any) -> None:

@@ -12,11 +12,10 @@ import torch
 from tqdm.auto import tqdm
 
 from ..checkpoints.hdf5 import require_h5py
-from ..checkpoints.loading import load_model
+from ..checkpoints.loading import load_model, load_tokenizer
 from ..checkpoints.writing import check_output_file
 from ..inference.embedding import check_limits, embed, write_embeddings
 from ..model.modeling_elmo import ElmoModel
-from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import corpus_from_files, lines_of
 from .command_line import usable_device
 
@@ -81,7 +80,7 @@ def run_embedding(arguments: EmbeddingArguments) -> EmbeddingSummary:
         raise ValueError(f"output_file {arguments.output_file!r} is the input_file too; name another one.")
     device = usable_device(arguments.device)
     model = load_model(ElmoModel, arguments.model_name_or_path, getattr(torch, arguments.dtype)).to(device)
-    tokenizer = ElmoCharTokenizer.from_pretrained(arguments.model_name_or_path)
+    tokenizer = load_tokenizer(arguments.model_name_or_path, model.config)
     lines, texts = lines_of(corpus), None
     if arguments.store_sentences:
         # A second reader that nobody moves on would keep the whole text.

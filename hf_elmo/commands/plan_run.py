@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..checkpoints.tables import markdown_table
 from ..model.configuration_elmo import ElmoConfig
 from ..pretraining import plan as scale
 from ..pretraining.plan import TrainingPlan, plan_config
@@ -123,17 +124,17 @@ def render_plan(arguments: PlanArguments) -> str:
     )
     operations = scale.operations_per_window(plan, distinct)
     tables = [
-        _table(["parameters", ""], [*_rows(parameters, _count), ("**all**", _count(sum(parameters.values())))]),
-        _table(
+        markdown_table(["parameters", ""], [*_rows(parameters, _count), ("**all**", _count(sum(parameters.values())))]),
+        markdown_table(
             ["memory of a step in each process", ""],
             [*_rows(memory, _bytes), ("**all**", _bytes(sum(memory.values())))],
         ),
-        _table(["memory of the loader in each process, at most", ""], _rows(host, _bytes)),
-        _table(
+        markdown_table(["memory of the loader in each process, at most", ""], _rows(host, _bytes)),
+        markdown_table(
             ["operations of a word, forward and backward", ""],
             [(part, _millions(count / plan.entries_per_window)) for part, count in operations.items()],
         ),
-        _table(["run", ""], _run_rows(arguments, plan)),
+        markdown_table(["run", ""], _run_rows(arguments, plan)),
     ]
     return "\n\n".join([*tables, _assumptions(arguments, distinct)]) + "\n"
 
@@ -169,7 +170,7 @@ def render_document() -> str:
         "measured on GPUs. `python scripts/plan_run.py --help` computes them for other sizes, "
         "`python scripts/plan_run.py --document` writes this page.",
         "## Memory and one step of each process",
-        _table(
+        markdown_table(
             [f"{plans['full'].num_lanes} lanes of 20 words, float32, AdamW, 8 processes", *_OBJECTIVE_NAMES.values()],
             _memory_rows(plans, distinct, arguments),
         ),
@@ -177,7 +178,7 @@ def render_document() -> str:
         "logits that the backward pass of the softmax adds. The libraries' own memory is not counted. Bounds are taken "
         "where the text decides: every entry has a target, and words fill their 50 characters.",
         "## Processes",
-        _table(["sampled softmax", *(f"{count}" for count in counts)], _process_rows(counts, arguments)),
+        markdown_table(["sampled softmax", *(f"{count}" for count in counts)], _process_rows(counts, arguments)),
         f"Days: {arguments.num_words:,} words at {PAPER_WORDS_PER_SECOND:,.0f} words/s in each process, which is the "
         f"paper's speed ({PAPER_EPOCHS} x {PAPER_WORDS:,} words, {PAPER_PROCESSES} GTX 1080, {PAPER_DAYS} days); it is "
         "an assumption, and so is that 8 processes keep it.",
@@ -218,7 +219,7 @@ def render_document() -> str:
             ]
         ),
         "## Host memory of each process, at most",
-        _table(["of the loader; none of it grows with the text", ""], _rows(host, _bytes)),
+        markdown_table(["of the loader; none of it grows with the text", ""], _rows(host, _bytes)),
         _assumptions(arguments, distinct),
     )
     return "\n\n".join(written) + "\n"
@@ -343,11 +344,6 @@ def _lanes_of_the_paper(num_processes: int) -> int:
 
 def _rows(values: dict[str, int], show: Any) -> list[tuple[str, str]]:
     return [(name, show(value)) for name, value in values.items()]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _count(number: int) -> str:

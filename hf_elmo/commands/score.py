@@ -13,9 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from transformers.utils import cached_file
 
-from ..checkpoints.loading import load_config, load_model
+from ..checkpoints.loading import find_file, load_config, load_model, load_tokenizer
 from ..checkpoints.writing import check_output_file, files_written_aside
 from ..inference.scoring import ScoreTotals, SentenceScores, Substitute, best_substitutes, score_sentences, to_bits
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
@@ -155,13 +154,13 @@ def load_checkpoint(
             "word has a probability; name a checkpoint of scripts/run_pretraining.py."
         )
     model = load_model(ElmoForPreTraining, name)
-    words = vocab_file or cached_file(name, VOCABULARY_FILE, _raise_exceptions_for_missing_entries=False)
+    words = vocab_file or find_file(name, VOCABULARY_FILE)
     if words is None:
         raise FileNotFoundError(
             f"model_name_or_path {name!r} holds no {VOCABULARY_FILE}, the words of its softmax; name a file of them "
             "with --vocab_file."
         )
-    return model, ElmoCharTokenizer.from_pretrained(name), WordVocabulary.load(words)
+    return model, load_tokenizer(name, config), WordVocabulary.load(words)
 
 
 def _find_places(arguments: ScoringArguments, number: int, words: Sequence[str]) -> list[int]:

@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.utils import cached_file
 
-from ..checkpoints.loading import load_config, load_model
+from ..checkpoints.loading import find_file, load_config, load_model, load_tokenizer
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
@@ -70,28 +69,14 @@ def load_source(model_name_or_path: str) -> Source:
     model = load_model(ElmoForPreTraining if has_softmax else ElmoModel, model_name_or_path)
     if ElmoForTokenClassification.__name__ in architectures:
         _forget_task(model.config)
-    words_file = cached_file(model_name_or_path, VOCABULARY_FILE, _raise_exceptions_for_missing_entries=False)
+    words_file = find_file(model_name_or_path, VOCABULARY_FILE)
     vocabulary = None if words_file is None else WordVocabulary.load(words_file)
     if has_softmax and vocabulary is not None and len(vocabulary) != config.word_vocab_size:
         raise ValueError(
             f"model_name_or_path {model_name_or_path!r} has a softmax over {config.word_vocab_size} words, but its "
             f"{VOCABULARY_FILE} has {len(vocabulary)}; put the file there that was saved with the model."
         )
-    return Source(model_name_or_path, model, vocabulary, _load_tokenizer(model_name_or_path, config))
-
-
-def _load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
-    width = config.max_characters_per_word
-    advice = f"save ElmoCharTokenizer(max_characters_per_word={width}) there, with the settings it was trained with."
-    if cached_file(name, "tokenizer_config.json", _raise_exceptions_for_missing_entries=False) is None:
-        raise FileNotFoundError(f"model_name_or_path {name!r} holds no tokenizer_config.json; {advice}")
-    tokenizer = ElmoCharTokenizer.from_pretrained(name)
-    if tokenizer.max_characters_per_word != width:
-        raise ValueError(
-            f"model_name_or_path {name!r} has a tokenizer of max_characters_per_word="
-            f"{tokenizer.max_characters_per_word}, but its model wants {width}; {advice}"
-        )
-    return tokenizer
+    return Source(model_name_or_path, model, vocabulary, load_tokenizer(model_name_or_path, config))
 
 
 def _forget_task(config: ElmoConfig) -> None:

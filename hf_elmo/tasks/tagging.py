@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
@@ -22,9 +21,7 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from tqdm.auto import tqdm
 from transformers import (
-    AutoTokenizer,
     DataCollatorForTokenClassification,
-    PreTrainedConfig,
     PreTrainedTokenizer,
     PrinterCallback,
     ProgressCallback,
@@ -34,6 +31,8 @@ from transformers import (
 )
 from transformers.trainer_utils import IntervalStrategy
 
+from ..checkpoints.loading import find_file, load_config, load_what_is_there
+from ..checkpoints.loading import load_tokenizer as checkpoint_tokenizer
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model.configuration_elmo import ElmoConfig
@@ -255,7 +254,7 @@ def load_architecture(model_args: ModelArguments) -> tuple[ElmoConfig, bool]:
         config, has_classifier = getattr(ElmoConfig, model_args.preset)(), False
     else:
         argument = "model_name_or_path" if model_args.model_name_or_path else "config_name"
-        config = _load_config(argument, getattr(model_args, argument))
+        config = load_config(getattr(model_args, argument), argument)
         architectures = config.architectures or []
         has_classifier = not _is_random(model_args) and ElmoForTokenClassification.__name__ in architectures
     for name in ("freeze_bilm", "classifier_dropout", "classifier_lstm_layers", "classifier_lstm_size", "mix_l2"):
@@ -307,9 +306,9 @@ def build_model(
 def load_tokenizer(model_args: ModelArguments, config: ElmoConfig) -> PreTrainedTokenizer:
     """The checkpoint's tokenizer, or the plain one where it has none."""
     name = model_args.model_name_or_path or model_args.config_name
-    if name is None or (os.path.exists(name) and not (Path(name) / "tokenizer_config.json").is_file()):
+    if name is None or find_file(name, "tokenizer_config.json") is None:
         return ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word)
-    return AutoTokenizer.from_pretrained(name)
+    return checkpoint_tokenizer(name, config)
 
 
 def encode(sentences: TaggedSentences, tokenizer: PreTrainedTokenizer, label2id: dict[str, int]) -> Dataset:
@@ -512,35 +511,15 @@ def _is_random(model_args: ModelArguments) -> bool:
     return model_args.from_scratch or not model_args.model_name_or_path
 
 
-def _load_config(argument: str, name: str) -> ElmoConfig:
-    if os.path.isdir(name) and not (Path(name) / "config.json").is_file():
-        raise FileNotFoundError(
-            f"{argument} {name!r} holds no config.json; name a checkpoint directory, or convert the old files first."
-        )
-    try:
-        model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
-    except OSError as error:
-        raise FileNotFoundError(
-            f"{argument} {name!r} is neither a checkpoint directory nor a model on the Hub that can be reached; check "
-            f"the path. ({str(error).splitlines()[0]})"
-        ) from error
-    if model_type != ElmoConfig.model_type:
-        raise ValueError(f"{argument} {name!r} has the model_type {model_type!r}; wanted {ElmoConfig.model_type!r}.")
-    return ElmoConfig.from_pretrained(name)
-
-
 def _load_weights(name: str, config: ElmoConfig) -> tuple[ElmoForTokenClassification, set[str]]:
     """A checkpoint's weights in a tagger, and which of its parts had none of the right shape there."""
     try:
-        model, report = ElmoForTokenClassification.from_pretrained(
-            name, config=config, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True
-        )
-    except OSError as error:
+        model, new = load_what_is_there(ElmoForTokenClassification, name, config)
+    except FileNotFoundError as error:
         raise FileNotFoundError(
             f"model_name_or_path {name!r} has no weights; for random ones pass --from_scratch. ({error})"
         ) from error
-    new = {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
-    lost = sorted(key for key in new if key.startswith(("elmo.token_encoder.", "elmo.bilm.")))
+    lost = [key for key in new if key.startswith(("elmo.token_encoder.", "elmo.bilm."))]
     if lost:
         raise ValueError(
             f"model_name_or_path {name!r} has no weights, or weights of another shape, for {lost[0]!r} and "

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
+from hf_elmo.checkpoints.tables import markdown_table
+
 from .cases import COMPILED, PLAIN, WORDS_TO_VECTORS, Case
 
 CALLS = 5
@@ -38,9 +40,11 @@ def _profile(function: Callable[[], Any]) -> list[tuple[str, float, int]]:
 
 def _render(operators: list[tuple[str, float, int]]) -> str:
     total = sum(milliseconds for _, milliseconds, _ in operators)
-    lines = ["| operator | ms | share | calls |", "| --- | ---: | ---: | ---: |"]
-    for name, milliseconds, calls in operators[:ROWS]:
-        lines.append(f"| `{name}` | {milliseconds:.2f} | {milliseconds / total:.0%} | {calls} |")
+    rows = [
+        [f"`{name}`", f"{milliseconds:.2f}", f"{milliseconds / total:.0%}", f"{calls}"]
+        for name, milliseconds, calls in operators[:ROWS]
+    ]
     rest = operators[ROWS:]
-    lines.append(f"| {len(rest)} more | {sum(ms for _, ms, _ in rest):.2f} | {sum(r[1] for r in rest) / total:.0%} | |")
-    return "\n".join(lines)
+    of_the_rest = sum(milliseconds for _, milliseconds, _ in rest)
+    rows.append([f"{len(rest)} more", f"{of_the_rest:.2f}", f"{of_the_rest / total:.0%}", ""])
+    return markdown_table(["operator", "ms", "share", "calls"], rows)

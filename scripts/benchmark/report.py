@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from hf_elmo.checkpoints.provenance import describe_origin
+from hf_elmo.checkpoints.tables import markdown_table
+
 _Column = tuple[str, int]
 
 
@@ -60,8 +63,6 @@ def render_scan_deviations(results: dict[str, Any]) -> str:
 
 def render_origin(results: dict[str, Any]) -> str:
     """The command, the machine, the versions, the text and how the figures were taken."""
-    machine, versions = results["machine"], results["versions"]
-    where = machine["accelerator"] if results["device"] == "cuda" else machine["processor"]
     missing = "".join(f" The backend {name!r} did not run: {why}." for name, why in results["not_run"].items())
     rounds = ", ".join(str(count) for count in sorted({case["rounds"] for case in results["timings"]}))
     batches = "; ".join(
@@ -71,8 +72,7 @@ def render_origin(results: dict[str, Any]) -> str:
     )
     return (
         f"```bash\n{results['command']}\n```\n\n"
-        f"On {results['date']}, {where}, {machine['threads']} threads of {machine['cores']} cores, torch "
-        f"{versions['torch']}, commit {results['commit'] or 'unknown'}. Random weights; sentences of 10 to 40 words "
+        f"{describe_origin(results)}. Random weights; sentences of 10 to 40 words "
         f"from {results['text']} in batches of {batches}; the training step reads full lanes of random vectors. "
         f"Interleaved rounds ({rounds} by case), medians; a ratio is the median of the rounds' ratios, to the fastest "
         "peer of the row. Words a second count real words and sentence markers. The floor is what the biLM's matrix "
@@ -115,18 +115,14 @@ def render_memory_report(results: dict[str, Any]) -> str:
     Args:
         results: As in memory.json.
     """
-    lines = [
-        "| phase | words | words/s | highest, MiB | growth of the second half, MiB | flat |",
-        "| --- | ---: | ---: | ---: | ---: | --- |",
-    ]
+    head = ["phase", "words", "words/s", "highest, MiB", "growth of the second half, MiB", "flat"]
+    rows = []
     for phase in ("counting", "training"):
         found = results[phase]
+        figures = [f"{found['words']:,}", f"{found['words'] / found['seconds']:,.0f}"]
+        figures += [f"{found['highest_mebibytes']:,.0f}", f"{found['growth_mebibytes']:+.1f}"]
         verdict = "yes" if found["is_flat"] else "no"
-        lines.append(
-            f"| {phase} | {found['words']:,} | {found['words'] / found['seconds']:,.0f} "
-            f"| {found['highest_mebibytes']:,.0f} | {found['growth_mebibytes']:+.1f} | {verdict} "
-            f"(< {found['most_growth_mebibytes']:g} MiB) |"
-        )
+        rows.append([phase, *figures, f"{verdict} (< {found['most_growth_mebibytes']:g} MiB)"])
     settings, samples = results["settings"], len(results["training"]["samples"])
     text = (
         f"A corpus of {settings['num_words']:,} words by a Zipf law, {results['distinct_words']:,} of them distinct, "
@@ -137,15 +133,13 @@ def render_memory_report(results: dict[str, Any]) -> str:
         "the samples less that of the tenth after the middle. It goes up and down because the tables of words that "
         "were met are forgotten when they are full. All samples are in `memory.json`."
     )
-    return "\n\n".join(["\n".join(lines), text, _render_machine(results)]) + "\n"
+    return "\n\n".join([markdown_table(head, rows, align="lrrrrl"), text, _render_machine(results)]) + "\n"
 
 
 def _render_collator(collator: Mapping[str, Any]) -> str:
-    lines = ["| row-making collator, one core | words a second |", "| --- | ---: |"]
-    for name, timing in collator["functions"].items():
-        lines.append(f"| {name} | {timing['words_per_second']:,.0f} |")
+    rows = [[name, f"{timing['words_per_second']:,.0f}"] for name, timing in collator["functions"].items()]
     verdict = "reached" if collator["reached"] else "missed"
-    return "\n".join(lines) + (
+    return markdown_table(["row-making collator, one core", "words a second"], rows) + (
         f"\n\nThe target is {collator['target']:,.0f} words a second from words to windows: {verdict}. Words are "
         f"counted without markers; {collator['words']:,} of them, {collator['rounds']} rounds, medians. Each round "
         "starts with empty tables of words."
@@ -166,12 +160,7 @@ def _render_training_origin(results: dict[str, Any]) -> str:
 
 
 def _render_machine(results: dict[str, Any]) -> str:
-    machine = results["machine"]
-    return (
-        f"```bash\n{results['command']}\n```\n\n"
-        f"On {results['date']}, {machine['processor']}, {machine['threads']} threads of {machine['cores']} cores, "
-        f"torch {results['versions']['torch']}, commit {results['commit'] or 'unknown'}."
-    )
+    return f"```bash\n{results['command']}\n```\n\n{describe_origin(results)}."
 
 
 def _column(entry: Mapping[str, Any]) -> _Column:
@@ -192,7 +181,7 @@ def _pivot(
 ) -> str:
     """A table with a row for each first key and a column for each second one, both in the order of appearance."""
     columns = list(dict.fromkeys(column for _, column in cells))
-    lines = [[*head, *map(title, columns)], ["---"] * len(head) + ["---:"] * len(columns)]
-    for row in dict.fromkeys(row for row, _ in cells):
-        lines.append([*row, *(cells.get((row, column), "-") for column in columns)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = [
+        [*row, *(cells.get((row, column), "-") for column in columns)] for row in dict.fromkeys(row for row, _ in cells)
+    ]
+    return markdown_table([*head, *map(title, columns)], rows, names=len(head))
