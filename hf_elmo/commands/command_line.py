@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import datasets
-import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import HfArgumentParser
@@ -55,20 +54,3 @@ def readable_errors() -> Iterator[None]:
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-
-
-def usable_device(name: str | None) -> torch.device:
-    """The device of that name; None takes a GPU where there is one.
-
-    Raises: ValueError where it cannot be used.
-    """
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        # A device can be well named and still be absent, or unable to give anything back.
-        torch.zeros(1, device=name).cpu()
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); leave it out, or name one that can."
-        ) from error
-    return torch.device(name)

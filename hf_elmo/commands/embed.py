@@ -14,10 +14,11 @@ from tqdm.auto import tqdm
 from ..checkpoints.hdf5 import require_h5py
 from ..checkpoints.loading import load_model, load_tokenizer
 from ..checkpoints.writing import check_output_file
-from ..inference.embedding import check_limits, embed, write_embeddings
+from ..inference.devices import usable_device
+from ..inference.embedding import check_limits, embed
+from ..inference.embedding_file import write_embeddings
 from ..model.modeling_elmo import ElmoModel
 from ..text.corpora import corpus_from_files, lines_of
-from .command_line import usable_device
 
 
 def _help(text: str, **defaults: Any) -> Any:

@@ -16,13 +16,13 @@ import torch
 
 from ..checkpoints.loading import find_file, load_config, load_model, load_tokenizer
 from ..checkpoints.writing import check_output_file, files_written_aside
+from ..inference.devices import usable_device
 from ..inference.scoring import ScoreTotals, SentenceScores, Substitute, best_substitutes, score_sentences, to_bits
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import corpus_from_files, lines_of
 from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
-from .command_line import usable_device
 
 TSV_COLUMNS = ("sentence", "position", "word", "unknown", "forward", "backward", "joint", "substitutes")
 

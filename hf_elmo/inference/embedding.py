@@ -1,4 +1,4 @@
-"""Text to vectors, for corpora of any size and texts of any length, and into files.
+"""Text to vectors, for corpora of any size and texts of any length.
 
 Letters in shapes: R rows of a batch, N words of a batch one after another, P projection, H cell, L biLM layers, D = 2P.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,15 +17,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizer
 
-from ..checkpoints.hdf5 import require_h5py
-from ..checkpoints.writing import check_output_file, files_written_aside
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 
-LAYERS = ("mix", "all", "top", "average")
-# Where AllenNLP keeps its map from sentences to the names of their datasets.
-SENTENCE_TO_INDEX = "sentence_to_index"
+# What may be asked for by name; a layer may also be asked for by its number.
+LAYERS = ("mix", "all", "top", "average", "token")
 
 
 def embed(
@@ -35,18 +30,19 @@ def embed(
     tokenizer: PreTrainedTokenizer,
     sentences: Iterable[str | Sequence[str]],
     *,
-    layers: str = "mix",
+    layers: str | int = "mix",
     keep_markers: bool = False,
+    carry_state: bool = False,
     max_words_per_batch: int = 2048,
     max_words_per_chunk: int = 256,
     max_words_per_buffer: int = 32768,
 ) -> Iterator[np.ndarray]:
     """Embed a stream of sentences; the arrays come in the order of the sentences.
 
-    A sentence's vectors depend on it alone and are those of a call of the model on it: neither its place in the
-    stream nor any of the limits below changes them. What is held in memory depends on the limits and on the longest
-    sentence, never on the number of sentences: sentences are read and computed a buffer at a time, when the next array
-    is asked for. Within a buffer, sentences of like length share a batch.
+    A sentence's vectors depend on it alone (unless `carry_state`) and are those of a call of the model on it: neither
+    its place in the stream nor any of the limits below changes them. What is held in memory depends on the limits and
+    on the longest sentence, never on the number of sentences: sentences are read and computed a buffer at a time, when
+    the next array is asked for. Within a buffer, sentences of like length share a batch.
 
     All limits count words with the two sentence markers of each sentence.
 
@@ -55,16 +51,20 @@ def embed(
         tokenizer: The checkpoint's tokenizer; it cuts the sentences that are strings.
         sentences: Strings or lists of words; also an iterator without an end.
         layers: "mix" for the first scalar mix; "all" for the L + 1 layers; "top" for the last of them; "average" for
-            their mean. Where the config wants mix_normalization "batch", each sentence is normalised as a batch of its
-            own, so that its batch mates do not matter.
+            their mean; "token" for layer 0, the token encoder's vector twice, without context and without running the
+            biLM; or a layer's number, from 0 or, backwards, from -1. Where the config wants mix_normalization "batch",
+            each sentence is normalised as a batch of its own, so that its batch mates do not matter.
         keep_markers: Whether to keep the vectors of `<S>` and `</S>`, first and last.
+        carry_state: Whether each sentence starts from the states that the one before it left, instead of from zeros:
+            the forward direction goes on behind the last sentence's `</S>`, the backward one before its `<S>`, as on a
+            lane of pre-training. Sentences are then read one after another, which is slower on many short ones.
         max_words_per_batch: Bound on what is computed at once, padding included: rows x words that are read side by
             side. A sentence that is longer is computed alone.
         max_words_per_chunk: Sentences longer than this are read in chunks, in each direction from its own end with its
             state carried along. The vectors are those of one pass; small chunks take less memory and leave room in a
             batch for more long sentences side by side.
         max_words_per_buffer: Sentences are read ahead until they have this many words.
-    Returns: An iterator over one array a sentence: (words, D), or (L + 1, words, D) with layers="all"; float32, or
+    Returns: An iterator over one array per sentence: (words, D), or (L + 1, words, D) with layers="all"; float32, or
         float64 for a model in float64. A sentence without words gives no words, not an error.
     Raises: TypeError or ValueError naming the argument, what it was and what is wanted; of a wrong sentence, when its
         turn comes.
@@ -84,13 +84,27 @@ def embed(
     if isinstance(sentences, str):
         raise TypeError("sentences is a string; wanted an iterable of sentences. For a single one, give a list of it.")
     check_limits(layers, max_words_per_batch, max_words_per_chunk, max_words_per_buffer)
-    embedder = _Embedder(elmo, tokenizer, layers, keep_markers, max_words_per_batch, max_words_per_chunk)
+    embedder = _Embedder(
+        elmo,
+        tokenizer,
+        _numbered(layers, elmo.config.num_hidden_layers + 1),
+        keep_markers,
+        carry_state,
+        max_words_per_batch,
+        max_words_per_chunk,
+    )
     return _embed_buffers(embedder, sentences, max_words_per_buffer)
 
 
-def check_limits(layers: str, max_words_per_batch: int, max_words_per_chunk: int, max_words_per_buffer: int) -> None:
-    if layers not in LAYERS:
-        raise ValueError(f"layers is {layers!r}; it must be one of {list(LAYERS)}.")
+def check_limits(
+    layers: str | int, max_words_per_batch: int, max_words_per_chunk: int, max_words_per_buffer: int
+) -> None:
+    """Check what can be checked of the arguments of `embed` without a model.
+
+    Raises: ValueError naming the argument, the value got and the value wanted.
+    """
+    if layers not in LAYERS and (not isinstance(layers, int) or isinstance(layers, bool)):
+        raise ValueError(f"layers is {layers!r}; it must be one of {list(LAYERS)}, or a layer's number.")
     for name, value in (
         ("max_words_per_batch", max_words_per_batch),
         ("max_words_per_chunk", max_words_per_chunk),
@@ -98,6 +112,18 @@ def check_limits(layers: str, max_words_per_batch: int, max_words_per_chunk: int
     ):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} is {value!r}; it must be an integer >= 1.")
+
+
+def _numbered(layers: str | int, num_layers: int) -> str | int:
+    """A single layer by its number from 0; "mix", "all" and "average" as they are."""
+    number = {"token": 0, "top": num_layers - 1}.get(layers, layers)
+    if isinstance(number, int):
+        if not -num_layers <= number < num_layers:
+            raise ValueError(
+                f"layers is {layers}; this model has the layers 0 (the token encoder) to {num_layers - 1} (the top)."
+            )
+        return number % num_layers
+    return number
 
 
 def _embed_buffers(
@@ -132,16 +158,23 @@ class _Chunk(NamedTuple):
     mask: Tensor
 
 
-@dataclass(frozen=True)
+# Hidden and cell states of one direction, (R, L, P) and (R, L, H); None stands for zeros.
+_State = tuple[Tensor, Tensor] | None
+
+
+@dataclass
 class _Embedder:
     """What `embed` was asked for, and the way from a buffer of sentences to their vectors."""
 
     elmo: ElmoModel
     tokenizer: PreTrainedTokenizer
-    layers: str
+    layers: str | int
     keep_markers: bool
+    carry_state: bool
     max_words_per_batch: int
     max_words_per_chunk: int
+    # Where `carry_state` says so: what the sentences before have left, for each direction.
+    states: tuple[_State, _State] = (None, None)
 
     def marked_words(self, number: int, sentence: str | Sequence[str]) -> list[str]:
         """The words of a sentence between its markers."""
@@ -157,7 +190,11 @@ class _Embedder:
         with _evaluation_mode(self.elmo), torch.inference_mode():
             table, places = self._encode_distinct_words(sentences)
             lengths = [len(sentence) for sentence in sentences]
-            for batch in _cut_batches(lengths, self.max_words_per_batch, self.max_words_per_chunk):
+            if self.carry_state:
+                batches = _cut_runs(lengths, self.max_words_per_batch)
+            else:
+                batches = _cut_batches(lengths, self.max_words_per_batch, self.max_words_per_chunk)
+            for batch in batches:
                 for number, array in zip(batch, self._embed_batch(table, [places[n] for n in batch]), strict=True):
                     arrays[number] = array
         return arrays
@@ -165,7 +202,7 @@ class _Embedder:
     def _encode_distinct_words(self, sentences: list[list[str]]) -> tuple[Tensor, list[Tensor]]:
         """A token vector for each distinct word, (words, P), and where the words of each sentence are in that table.
 
-        Token vectors have no context: a word is encoded once a buffer, however often and in whichever direction it is
+        Token vectors have no context: a word is encoded once per buffer, however often and in whichever direction it is
         read.
         """
         words = list(dict.fromkeys(itertools.chain.from_iterable(sentences)))
@@ -176,21 +213,39 @@ class _Embedder:
         return table, [torch.tensor([places[word] for word in sentence]) for sentence in sentences]
 
     def _embed_batch(self, table: Tensor, rows: list[Tensor]) -> list[np.ndarray]:
-        """The arrays of sentences in falling length."""
+        """The arrays of sentences: in falling length, or one after another where the state is carried."""
         lengths = [len(row) for row in rows]
-        layers = self._run_bilm(table[torch.cat(rows).to(table.device)], lengths)
-        vectors = self._combine(layers, lengths).cpu().numpy()
+        vectors = table[torch.cat(rows).to(table.device)]
+        if self.layers == 0:
+            combined = torch.cat([vectors, vectors], dim=-1).to(torch.promote_types(vectors.dtype, torch.float32))
+        elif self.carry_state:
+            backwards = torch.cat(torch.arange(len(vectors)).split(lengths)[::-1])
+            layers, self.states = self._run_bilm(vectors, [len(vectors)], self.states, backwards)
+            combined = self._combine(layers, lengths)
+        else:
+            layers, _ = self._run_bilm(vectors, lengths)
+            combined = self._combine(layers, lengths)
         markers = slice(None) if self.keep_markers else slice(1, -1)
         # Copies: an array that the caller keeps would keep its whole batch.
-        return [part[..., markers, :].copy() for part in np.split(vectors, np.cumsum(lengths)[:-1], axis=-2)]
+        parts = np.split(combined.cpu().numpy(), np.cumsum(lengths)[:-1], axis=-2)
+        return [part[..., markers, :].copy() for part in parts]
 
-    def _run_bilm(self, vectors: Tensor, lengths: list[int]) -> Tensor:
-        """The layers over sentences in falling length.
+    def _run_bilm(
+        self,
+        vectors: Tensor,
+        lengths: list[int],
+        states: tuple[_State, _State] = (None, None),
+        backwards: Tensor | None = None,
+    ) -> tuple[Tensor, tuple[_State, _State]]:
+        """The layers over rows in falling length, and the states after them.
 
         Args:
-            vectors: Token vectors of the sentences one after another, (N, P).
-            lengths: Words of each sentence.
-        Returns: (L + 1, N, D), in float32 or wider; of sentences in several chunks, on the CPU.
+            vectors: Token vectors of the rows one after another, (N, P).
+            lengths: Words of each row.
+            states: What each direction starts from.
+            backwards: The order of the N words, from left to right, in which the backward direction reads them from
+                right to left; None for that of the forward direction.
+        Returns: (L + 1, N, D), in float32 or wider; of rows in several chunks, on the CPU. Then the states.
         """
         config, bilm = self.elmo.config, self.elmo.bilm
         chunks = list(_cut_chunks(lengths, self.max_words_per_chunk))
@@ -203,30 +258,35 @@ class _Embedder:
             device=vectors.device if len(chunks) == 1 else "cpu",
         )
         layers[0] = torch.cat([vectors, vectors], dim=-1)
+        after = []
         for direction, half in enumerate(layers.chunk(2, dim=-1)):
-            hidden = vectors.new_zeros(len(lengths), config.num_hidden_layers, config.projection_size)
-            cell = vectors.new_zeros(len(lengths), config.num_hidden_layers, config.cell_size)
+            hidden, cell = states[direction] or (
+                vectors.new_zeros(len(lengths), config.num_hidden_layers, config.projection_size),
+                vectors.new_zeros(len(lengths), config.num_hidden_layers, config.cell_size),
+            )
             for chunk in reversed(chunks) if direction else chunks:
-                mask, places = chunk.mask.to(vectors.device), chunk.places.to(vectors.device)
+                places = backwards[chunk.places] if direction and backwards is not None else chunk.places
+                mask = chunk.mask.to(vectors.device)
                 reading = len(places)
                 outputs, state = bilm.run_direction(
                     direction,
-                    vectors[places],
+                    vectors[places.to(vectors.device)],
                     None if bool(chunk.mask.all()) else mask,
                     (hidden[:reading], cell[:reading]),
                 )
                 hidden[:reading], cell[:reading] = state
-                real = chunk.places[chunk.mask].to(layers.device)
+                real = places[chunk.mask].to(layers.device)
                 for layer, output in zip(half[1:], outputs, strict=True):
                     layer[real] = output[mask].to(layer)
-        return layers
+            after.append((hidden, cell))
+        return layers, (after[0], after[1])
 
     def _combine(self, layers: Tensor, lengths: list[int]) -> Tensor:
         """What was asked for of the layers (L + 1, N, D): themselves, or (N, D)."""
         if self.layers == "all":
             return layers
-        if self.layers == "top":
-            return layers[-1]
+        if isinstance(self.layers, int):
+            return layers[self.layers]
         if self.layers == "average":
             return layers.mean(dim=0)
         mix = copy.deepcopy(self.elmo.mixes[0]).to(layers)
@@ -243,6 +303,19 @@ def _cut_batches(lengths: Sequence[int], max_words: int, max_words_per_chunk: in
         rows = max(1, max_words // min(lengths[order[0]], max_words_per_chunk))
         yield order[:rows]
         order = order[rows:]
+
+
+def _cut_runs(lengths: Sequence[int], max_words: int) -> Iterator[list[int]]:
+    """The numbers of sentences in their order, as many at a time as have `max_words` words, or one that has more."""
+    run, num_words = [], 0
+    for number, length in enumerate(lengths):
+        if run and num_words + length > max_words:
+            yield run
+            run, num_words = [], 0
+        run.append(number)
+        num_words += length
+    if run:
+        yield run
 
 
 def _cut_chunks(lengths: Sequence[int], max_words: int) -> Iterator[_Chunk]:
@@ -271,51 +344,3 @@ def _evaluation_mode(model: torch.nn.Module) -> Iterator[None]:
 def _shorten(value: Any) -> str:
     text = f"{type(value).__name__} {value!r}"
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-# Files
-
-
-def write_embeddings(
-    output_file: str | os.PathLike,
-    arrays: Iterable[np.ndarray],
-    sentences: Iterable[str] | None = None,
-    overwrite: bool = False,
-) -> tuple[int, int]:
-    """Write vectors to an HDF5 file in the layout of bilm-tf's dump and of AllenNLP's `elmo` command.
-
-    Each sentence has a float32 dataset of the shape of its array under its number, "0", "1" and so on. The file appears
-    under its name when it is complete; where anything fails before, nothing is left behind.
-
-    Args:
-        output_file: The file to write.
-        arrays: One array a sentence, as `embed` gives them; taken one by one.
-        sentences: The text of each sentence, for a dataset `sentence_to_index` as AllenNLP's: (1,), a JSON object from
-            sentences to the names of their datasets. Sentences that are alike are all in it, and a JSON reader takes
-            the last, as in AllenNLP's. The whole text is held in memory until the end.
-        overwrite: Whether an existing file may be replaced.
-    Returns: How many sentences and how many words were written.
-    Raises: FileExistsError when the name is taken; ImportError without h5py; ValueError when there are not as many
-        sentences as arrays.
-    """
-    h5py = require_h5py("vectors of whole corpora")
-    target = check_output_file(output_file, overwrite)
-    num_sentences = num_words = 0
-    entries = []
-    with files_written_aside(target) as (aside,), h5py.File(aside, "w") as file:
-        pairs = zip(arrays, itertools.repeat(None)) if sentences is None else itertools.zip_longest(arrays, sentences)
-        for array, sentence in pairs:
-            if array is None or (sentence is None and sentences is not None):
-                raise ValueError(
-                    f"sentences and arrays differ in number: one of them ends after {num_sentences}; give one text an "
-                    "array, or leave sentences out."
-                )
-            file.create_dataset(str(num_sentences), data=array, dtype="float32")
-            if sentence is not None:
-                entries.append(f'{json.dumps(sentence)}: "{num_sentences}"')
-            num_sentences += 1
-            num_words += array.shape[-2]
-        if sentences is not None:
-            index = file.create_dataset(SENTENCE_TO_INDEX, (1,), dtype=h5py.string_dtype())
-            index[0] = "{" + ", ".join(entries) + "}"
-    return num_sentences, num_words

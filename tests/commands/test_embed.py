@@ -1,15 +1,21 @@
-"""scripts/embed.py from the command line."""
+"""From a text to a file of vectors: the numbers of the lines, the formats, and one line for each mistake."""
 
 import gzip
+import json
 import os
 import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 from conftest import ROOT, make_tiny_config
+from tolerances import BFLOAT16, REORDERED_FLOAT32
+from transformers import BertConfig
 
-from hf_elmo import ElmoCharTokenizer, ElmoModel
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
+from hf_elmo.commands.embed import EmbeddingArguments, run_embedding
 
 h5py = pytest.importorskip("h5py", reason="vectors are written as HDF5")
 
@@ -50,3 +56,93 @@ def test_help_names_the_arguments():
     assert result.returncode == 0
     for name in ("model_name_or_path", "input_file", "output_file", "layers", "max_words_per_chunk", "store_sentences"):
         assert f"--{name}" in result.stdout
+
+
+def read_all(path) -> dict[str, np.ndarray]:
+    with h5py.File(path) as file:
+        return {name: dataset[()] for name, dataset in file.items()}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    directory = str(tmp_path_factory.mktemp("checkpoint"))
+    ElmoForPreTraining(make_tiny_config(word_vocab_size=9)).save_pretrained(directory)
+    ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture
+def arguments(tmp_path, checkpoint):
+    """Arguments of a run that works, on the CPU, for each test to change."""
+
+    def make(text="Call it!\n\n a  b\n", **changes):
+        (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+        given = {"input_file": str(tmp_path / "text.txt"), "output_file": str(tmp_path / "v.hdf5"), "device": "cpu"}
+        return EmbeddingArguments(**{"model_name_or_path": checkpoint, **given, **changes})
+
+    return make
+
+
+@pytest.mark.parametrize("text_is_tokenized", [False, True])
+def test_vectors_have_the_numbers_of_their_lines(arguments, checkpoint, text_is_tokenized):
+    given = arguments(layers="all", text_is_tokenized=text_is_tokenized, store_sentences=True)
+    summary = run_embedding(given)
+    found = read_all(given.output_file)
+    assert json.loads(found.pop("sentence_to_index")[0]) == {"Call it!": "0", "": "1", "a  b": "2"}
+    sentences = [["Call", "it!"] if text_is_tokenized else ["Call", "it", "!"], [], ["a", "b"]]
+    assert list(found) == ["0", "1", "2"]
+    for array, words in zip(found.values(), sentences, strict=True):
+        batch = ElmoCharTokenizer()([words], is_split_into_words=True, return_tensors="pt")
+        with torch.no_grad():
+            layers = ElmoModel.from_pretrained(checkpoint)(**batch, output_hidden_states=True).hidden_states
+        np.testing.assert_allclose(array, torch.cat(layers)[:, 1:-1], rtol=0, atol=REORDERED_FLOAT32)
+    assert (summary.num_sentences, summary.num_words) == (3, 4 if text_is_tokenized else 5)
+    assert summary.num_bytes == os.path.getsize(given.output_file)
+
+
+def test_compressed_text_and_half_precision(arguments, tmp_path):
+    plain = arguments()
+    run_embedding(plain)
+    with gzip.open(tmp_path / "text.txt.gz", "wb") as file:
+        file.write((tmp_path / "text.txt").read_bytes())
+    output_file = str(tmp_path / "half.hdf5")
+    run_embedding(arguments(input_file=str(tmp_path / "text.txt.gz"), output_file=output_file, dtype="bfloat16"))
+    for name, array in read_all(plain.output_file).items():
+        np.testing.assert_allclose(read_all(output_file)[name], array, rtol=0, atol=BFLOAT16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input_file": "absent.txt"}, "input_file 'absent.txt' matches no file"),
+        ({"text": ""}, "input_file .* is an empty file"),
+        ({"max_words_per_batch": 0}, "max_words_per_batch is 0; it must be an integer >= 1"),
+        ({"layers": "last"}, "layers is 'last'; it must be one of"),
+        ({"device": "gpu"}, "device 'gpu' cannot be used here"),
+        ({"device": "meta"}, "device 'meta' cannot be used here"),
+        (
+            {"model_name_or_path": "absent"},
+            "model_name_or_path 'absent' is neither a complete checkpoint directory nor",
+        ),
+        ({"model_name_or_path": "{tmp_path}"}, "holds no config.json; name a checkpoint directory"),
+        ({"model_name_or_path": "{tmp_path}/bert"}, "has the model_type 'bert'; wanted 'elmo'"),
+        ({"model_name_or_path": "{tmp_path}/no_weights"}, "is neither a complete checkpoint directory nor"),
+        ({"model_name_or_path": "{tmp_path}/other"}, "weights of another shape, for 'bilm.layers.2.*' and 8 more"),
+        ({"output_file": "{tmp_path}"}, "output_file .* is a directory"),
+        ({"output_file": "{tmp_path}/text.txt"}, "output_file .* is there already"),
+        ({"output_file": "{tmp_path}/text.txt", "overwrite_output_file": True}, "is the input_file too; name another"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(arguments, tmp_path, changes, message):
+    BertConfig().save_pretrained(tmp_path / "bert")
+    make_tiny_config().save_pretrained(tmp_path / "no_weights")
+    ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "other")
+    make_tiny_config(num_hidden_layers=3).save_pretrained(tmp_path / "other")
+    changes = {
+        name: value.format(tmp_path=tmp_path) if isinstance(value, str) else value for name, value in changes.items()
+    }
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises((ValueError, OSError), match=message) as raised:
+        run_embedding(arguments(**changes))
+    assert "\n" not in str(raised.value)
+    assert sorted(os.listdir(tmp_path)) == sorted({*before, "text.txt"})

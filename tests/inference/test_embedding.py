@@ -1,11 +1,7 @@
-"""Text to vectors: equal to a call of the model a sentence, in order, in bounded memory, and whole in its file."""
+"""Text to vectors: equal to a call of the model a sentence, in order, and in bounded memory."""
 
 import functools
-import gzip
 import itertools
-import json
-import os
-import sys
 import tracemalloc
 
 import numpy as np
@@ -15,14 +11,13 @@ from conftest import make_tiny_config
 from hypothesis import given
 from hypothesis import strategies as st
 from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
-from transformers import BertConfig
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
-from hf_elmo.commands.embed import EmbeddingArguments, run_embedding
-from hf_elmo.inference.embedding import LAYERS, embed, write_embeddings
+from hf_elmo.inference.embedding import LAYERS, embed
 
 P, D = 6, 12  # as in make_tiny_config
 TOKENIZER = ElmoCharTokenizer()
+ANY_LAYERS = (*LAYERS, 0, 1, 2, -2)
 TOLERANCES = {torch.float32: REORDERED_FLOAT32, torch.float64: REORDERED_FLOAT64}
 sentence_lists = st.lists(st.lists(st.text("abcé", max_size=5), max_size=9), max_size=8)
 limits = st.fixed_dictionaries(
@@ -52,13 +47,19 @@ def run_alone(model, words, layers) -> np.ndarray:
     """The vectors of one sentence by a plain call of the model, the markers' included."""
     batch = TOKENIZER([words], is_split_into_words=True, return_tensors="pt")
     with torch.no_grad():
-        output = model(**batch, output_hidden_states=True)
+        return pick_layers(model(**batch, output_hidden_states=True), layers)
+
+
+def pick_layers(output, layers) -> np.ndarray:
     every_layer = torch.cat(output.hidden_states)
     return {
         "mix": output.last_hidden_state[0],
         "all": every_layer,
         "top": every_layer[-1],
         "average": every_layer.mean(dim=0),
+        "token": every_layer[0],
+        -2: every_layer[-2],
+        **dict(enumerate(every_layer)),
     }[layers].numpy()
 
 
@@ -76,7 +77,7 @@ def make_text(length, seed=0) -> list[str]:
 
 
 @pytest.mark.parametrize("normalization", ["none", "word", "batch"])
-@given(sentences=sentence_lists, limits=limits, layers=st.sampled_from(LAYERS), keep_markers=st.booleans())
+@given(sentences=sentence_lists, limits=limits, layers=st.sampled_from(ANY_LAYERS), keep_markers=st.booleans())
 def test_vectors_are_those_of_a_call_of_the_model_in_the_order_of_the_sentences(
     normalization, sentences, limits, layers, keep_markers
 ):
@@ -99,6 +100,24 @@ def test_long_texts_in_chunks_are_one_pass(dtype, max_words_per_chunk):
         assert_close(array, run_alone(model, words, "all")[:, 1:-1], dtype)
 
 
+@given(sentences=sentence_lists.filter(bool), limits=limits, layers=st.sampled_from(ANY_LAYERS))
+def test_a_carried_state_is_that_of_calls_of_the_model_one_after_another(sentences, limits, layers):
+    model, state = shared_model(), None
+    arrays = embed(model, TOKENIZER, sentences, layers=layers, carry_state=True, keep_markers=True, **limits)
+    for words, array in zip(sentences, arrays, strict=True):
+        batch = TOKENIZER([words], is_split_into_words=True, return_tensors="pt")
+        with torch.no_grad():
+            output = model(**batch, state=state, output_hidden_states=True)
+        state = output.state
+        assert_close(array, pick_layers(output, layers))
+
+
+def test_the_token_layer_is_had_without_the_bilm(monkeypatch):
+    model = make_model()
+    monkeypatch.setattr(model.bilm, "run_direction", lambda *arguments: pytest.fail("the biLM was run"))
+    assert [len(array) for array in embed(model, TOKENIZER, ["a b", "c"], layers="token")] == [2, 1]
+
+
 def test_strings_are_cut_by_the_tokenizer_and_lists_are_taken_as_they_are():
     model, tokenizer = shared_model(), ElmoCharTokenizer(pre_tokenizer="punctuation", do_lower_case=True)
     text, words = embed(model, tokenizer, ["Call it!", ["Call", "it!"]])
@@ -106,7 +125,7 @@ def test_strings_are_cut_by_the_tokenizer_and_lists_are_taken_as_they_are():
     assert_close(words, run_alone(model, ["call", "it!"], "mix")[1:-1])
 
 
-@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize("layers", ANY_LAYERS)
 def test_a_sentence_without_words_has_no_vectors(layers):
     arrays = list(embed(shared_model(), TOKENIZER, ["", "a", [], " \t"], layers=layers))
     shape = (3, 0, D) if layers == "all" else (0, D)
@@ -240,6 +259,8 @@ def test_limits_are_positive_integers(name, value):
         (None, ElmoCharTokenizer(max_characters_per_word=9), ["a"], {}, ValueError, "=9; the model wants 50"),
         (None, TOKENIZER, "a b", {}, TypeError, "sentences is a string; wanted an iterable"),
         (None, TOKENIZER, ["a"], {"layers": "last"}, ValueError, "layers is 'last'; it must be one of"),
+        (None, TOKENIZER, ["a"], {"layers": 3}, ValueError, "layers is 3; this model has"),
+        (None, TOKENIZER, ["a"], {"layers": True}, ValueError, "layers is True"),
     ],
 )
 def test_wrong_arguments_are_named_at_once(model, tokenizer, sentences, arguments, error, message):
@@ -253,169 +274,3 @@ def test_a_wrong_sentence_is_named_by_its_number(sentence):
     next(arrays)
     with pytest.raises(TypeError, match=r"sentences\[1\] is .*; wanted a string or a list of words"):
         next(arrays)
-
-
-# Files
-
-
-@pytest.fixture
-def h5py():
-    return pytest.importorskip("h5py", reason="vectors are written as HDF5")
-
-
-def read_all(h5py, path) -> dict[str, np.ndarray]:
-    with h5py.File(path) as file:
-        return {name: dataset[()] for name, dataset in file.items()}
-
-
-def test_a_file_has_a_dataset_a_sentence(h5py, tmp_path):
-    arrays = [np.random.default_rng(0).normal(size=(3, length, D)) for length in (4, 0, 2)]
-    path = tmp_path / "new" / "vectors.hdf5"
-    assert write_embeddings(path, iter(arrays)) == (3, 6)
-    found = read_all(h5py, path)
-    assert sorted(found) == ["0", "1", "2"]
-    for number, array in enumerate(arrays):
-        assert found[str(number)].dtype == np.float32
-        assert np.array_equal(found[str(number)], array.astype(np.float32))
-    assert os.listdir(path.parent) == ["vectors.hdf5"]
-
-
-def test_the_map_from_sentences_to_numbers_is_allennlps_and_loses_none(h5py, tmp_path):
-    sentences = ["a b", 'é "c"', "a b", "nul \0"]
-    write_embeddings(tmp_path / "v.hdf5", [np.zeros((1, D))] * 4, sentences)
-    with h5py.File(tmp_path / "v.hdf5") as file:
-        dataset = file["sentence_to_index"]
-        assert dataset.shape == (1,) and h5py.check_string_dtype(dataset.dtype).length is None
-        text = dataset[0]
-    # As AllenNLP's users read it: of sentences that are alike, the last.
-    assert json.loads(text) == {"a b": "2", 'é "c"': "1", "nul \0": "3"}
-    pairs = json.loads(text, object_pairs_hook=list)
-    assert [tuple(pair) for pair in pairs] == [(sentence, str(number)) for number, sentence in enumerate(sentences)]
-
-
-@pytest.mark.parametrize("sentences", [["a"], ["a", "b", "c"]])
-def test_as_many_sentences_as_arrays(h5py, tmp_path, sentences):
-    with pytest.raises(ValueError, match=r"sentences and arrays differ in number: one of them ends after \d"):
-        write_embeddings(tmp_path / "v.hdf5", [np.zeros((1, D))] * 2, sentences)
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_failing_run_leaves_nothing_and_spares_what_was_there(h5py, tmp_path):
-    def arrays():
-        yield np.zeros((1, D))
-        raise KeyboardInterrupt
-
-    path = tmp_path / "v.hdf5"
-    for content in (None, b"old"):
-        if content is not None:
-            path.write_bytes(content)
-        with pytest.raises(KeyboardInterrupt):
-            write_embeddings(path, arrays(), overwrite=True)
-        assert os.listdir(tmp_path) == ([] if content is None else ["v.hdf5"])
-    assert path.read_bytes() == b"old"
-
-
-def test_a_name_that_is_taken_is_refused_before_any_work(h5py, tmp_path):
-    (tmp_path / "old").write_bytes(b"old")
-    (tmp_path / "link").symlink_to(tmp_path / "old")
-    for name, message in (
-        ("old", "is there already; name another one, or pass --overwrite_output_file"),
-        ("link", "is there already"),
-        ("old/v.hdf5", "lies below the file"),
-        ("", "is a directory; name a file"),
-    ):
-        with pytest.raises(FileExistsError, match=message):
-            write_embeddings(tmp_path / name, (pytest.fail("an array was asked for") for _ in range(1)))
-    write_embeddings(tmp_path / "link", [np.zeros((1, D))], overwrite=True)
-    assert (tmp_path / "link").is_symlink() and list(read_all(h5py, tmp_path / "old")) == ["0"]
-
-
-def test_without_h5py_the_extra_is_named(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(ImportError, match=r"pip install 'hf_elmo\[conversion\]'"):
-        write_embeddings(tmp_path / "v.hdf5", [])
-
-
-# A run from text to a file
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    directory = str(tmp_path_factory.mktemp("checkpoint"))
-    make_model(ElmoForPreTraining, torch.float32, word_vocab_size=9).save_pretrained(directory)
-    ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(directory)
-    return directory
-
-
-@pytest.fixture
-def arguments(h5py, tmp_path, checkpoint):
-    """Arguments of a run that works, on the CPU, for each test to change."""
-
-    def make(text="Call it!\n\n a  b\n", **changes):
-        (tmp_path / "text.txt").write_text(text, encoding="utf-8")
-        given = {"input_file": str(tmp_path / "text.txt"), "output_file": str(tmp_path / "v.hdf5"), "device": "cpu"}
-        return EmbeddingArguments(**{"model_name_or_path": checkpoint, **given, **changes})
-
-    return make
-
-
-@pytest.mark.parametrize("text_is_tokenized", [False, True])
-def test_vectors_have_the_numbers_of_their_lines(h5py, arguments, checkpoint, text_is_tokenized):
-    given = arguments(layers="all", text_is_tokenized=text_is_tokenized, store_sentences=True)
-    summary = run_embedding(given)
-    found = read_all(h5py, given.output_file)
-    assert json.loads(found.pop("sentence_to_index")[0]) == {"Call it!": "0", "": "1", "a  b": "2"}
-    sentences = [["Call", "it!"] if text_is_tokenized else ["Call", "it", "!"], [], ["a", "b"]]
-    assert list(found) == ["0", "1", "2"]
-    for array, words in zip(found.values(), sentences, strict=True):
-        assert_close(array, run_alone(ElmoModel.from_pretrained(checkpoint), words, "all")[:, 1:-1], torch.float32)
-    assert (summary.num_sentences, summary.num_words) == (3, 4 if text_is_tokenized else 5)
-    assert summary.num_bytes == os.path.getsize(given.output_file)
-
-
-def test_compressed_text_and_half_precision(h5py, arguments, tmp_path):
-    plain = arguments()
-    run_embedding(plain)
-    with gzip.open(tmp_path / "text.txt.gz", "wb") as file:
-        file.write((tmp_path / "text.txt").read_bytes())
-    output_file = str(tmp_path / "half.hdf5")
-    run_embedding(arguments(input_file=str(tmp_path / "text.txt.gz"), output_file=output_file, dtype="bfloat16"))
-    for name, array in read_all(h5py, plain.output_file).items():
-        np.testing.assert_allclose(read_all(h5py, output_file)[name], array, rtol=0, atol=BFLOAT16)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"input_file": "absent.txt"}, "input_file 'absent.txt' matches no file"),
-        ({"text": ""}, "input_file .* is an empty file"),
-        ({"max_words_per_batch": 0}, "max_words_per_batch is 0; it must be an integer >= 1"),
-        ({"layers": "last"}, "layers is 'last'; it must be one of"),
-        ({"device": "gpu"}, "device 'gpu' cannot be used here"),
-        ({"device": "meta"}, "device 'meta' cannot be used here"),
-        (
-            {"model_name_or_path": "absent"},
-            "model_name_or_path 'absent' is neither a complete checkpoint directory nor",
-        ),
-        ({"model_name_or_path": "{tmp_path}"}, "holds no config.json; name a checkpoint directory"),
-        ({"model_name_or_path": "{tmp_path}/bert"}, "has the model_type 'bert'; wanted 'elmo'"),
-        ({"model_name_or_path": "{tmp_path}/no_weights"}, "is neither a complete checkpoint directory nor"),
-        ({"model_name_or_path": "{tmp_path}/other"}, "weights of another shape, for 'bilm.layers.2.*' and 8 more"),
-        ({"output_file": "{tmp_path}"}, "output_file .* is a directory"),
-        ({"output_file": "{tmp_path}/text.txt"}, "output_file .* is there already"),
-        ({"output_file": "{tmp_path}/text.txt", "overwrite_output_file": True}, "is the input_file too; name another"),
-    ],
-)
-def test_mistakes_are_named_in_one_line(arguments, tmp_path, changes, message):
-    BertConfig().save_pretrained(tmp_path / "bert")
-    make_tiny_config().save_pretrained(tmp_path / "no_weights")
-    ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "other")
-    make_tiny_config(num_hidden_layers=3).save_pretrained(tmp_path / "other")
-    changes = {
-        name: value.format(tmp_path=tmp_path) if isinstance(value, str) else value for name, value in changes.items()
-    }
-    before = sorted(os.listdir(tmp_path))
-    with pytest.raises((ValueError, OSError), match=message) as raised:
-        run_embedding(arguments(**changes))
-    assert "\n" not in str(raised.value)
-    assert sorted(os.listdir(tmp_path)) == sorted({*before, "text.txt"})
