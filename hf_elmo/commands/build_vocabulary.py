@@ -4,66 +4,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
+from ..flags import check_least, flag
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.arguments import CorpusArguments
 from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files
 from ..text.progress import track
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE
-from ..text.word_counts import MAX_WORDS_IN_MEMORY, VocabularyCounts, WordCounter, choose_vocabulary
+from ..text.word_counts import VocabularyCounts, WordCounter, choose_vocabulary
 
 COUNTS_FILE = "word_counts.tsv"
 FACTS_FILE = "vocabulary.json"
 
 
-def _help(text: str, **defaults: Any) -> Any:
-    return field(metadata={"help": text}, **defaults)
-
-
-@dataclass
-class VocabularyArguments:
+@dataclass(frozen=True, kw_only=True)
+class VocabularyArguments(CorpusArguments):
     """Arguments of a count of words; the flags of scripts/build_vocabulary.py."""
 
-    output_dir: str = _help(
+    output_dir: str = flag(
         f"Directory to write, in one rename at the end: {VOCABULARY_FILE}, for --vocab_file of run_pretraining.py, and "
         f"{FACTS_FILE}."
     )
-    train_file: list[str] | None = _help(
-        "Training text: files or quoted globs of text (one sentence a line), .jsonl or .parquet, also as .gz.",
-        default=None,
+    max_vocab_size: int = flag("Most words kept, <S>, </S> and <UNK> among them.", default=800_000)
+    with_counts: bool = flag(
+        f"Write {COUNTS_FILE}, too: a word and its count per line, with those of <S>, </S> and <UNK>.", default=False
     )
-    dataset_name: str | None = _help("Any name or directory that datasets.load_dataset knows; streamed.", default=None)
-    dataset_config_name: str | None = _help("The dataset's configuration.", default=None)
-    train_split: str = _help("The dataset's training split.", default="train")
-    text_column: str = _help("Column that holds the text, in JSON, Parquet and datasets.", default="text")
-    pre_tokenizer: str = _help("How text is cut into words: whitespace or punctuation.", default="whitespace")
-    do_lower_case: bool = _help("Lower-case words before they are counted.", default=False)
-    max_vocab_size: int = _help("Most words kept, <S>, </S> and <UNK> among them.", default=800_000)
-    min_count: int = _help("Words seen less often are left out, and will be <UNK>.", default=2)
-    max_words_in_memory: int = _help(
-        "Distinct words counted in memory, some 200 bytes each; with more of them, counts go to nameless files beside "
-        "--output_dir and are merged at the end. The vocabulary is the same.",
-        default=MAX_WORDS_IN_MEMORY,
-    )
-    with_counts: bool = _help(
-        f"Write {COUNTS_FILE}, too: a word and its count a line, with those of <S>, </S> and <UNK>.", default=False
-    )
-    overwrite_output_dir: bool = _help("Replace a full output directory when the run has ended well.", default=False)
+    overwrite_output_dir: bool = flag("Replace a full output directory when the run has ended well.", default=False)
 
     def check(self) -> None:
         """Check what can be checked before any file is read.
 
         Raises: ValueError or FileExistsError naming the argument, the value got and the value wanted.
         """
-        if (self.train_file is None) == (self.dataset_name is None):
-            raise ValueError("give either --train_file or --dataset_name: exactly one names the training text.")
-        for name, least in (("max_vocab_size", len(SPECIAL_WORDS) + 1), ("min_count", 1), ("max_words_in_memory", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"--{name} is {getattr(self, name)}; it must be an integer >= {least}.")
+        CorpusArguments.check(self)
+        check_least(self, ("max_vocab_size",), len(SPECIAL_WORDS) + 1)
         check_output_directory(self.output_dir, self.overwrite_output_dir)
 
 

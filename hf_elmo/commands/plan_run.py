@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..checkpoints.arguments import PRESETS
 from ..checkpoints.tables import markdown_table
 from ..model.configuration_elmo import ElmoConfig
 from ..pretraining import plan as scale
 from ..pretraining.plan import TrainingPlan, plan_config
 
-PRESETS = ("small", "medium", "original")
 _OBJECTIVE_NAMES = {"full": "full", "sampled": "sampled, 8,192", "adaptive": "adaptive"}
 
 # The paper's run (Peters et al. 2018, sec. 3.4; bilm-tf's page): three GPUs, the Billion Word Benchmark.

@@ -24,7 +24,8 @@ from .continuing import drop_frozen_gradients, parameter_groups
 from .evaluation import HeldOutText, Perplexity, reset_lanes
 from .lanes import LaneFiller, LaneWindow
 from .objectives import LaneLoss, LaneObjective, SampledSoftmaxObjective
-from .recipes import build_optimizer
+from .optimizers import build_optimizer
+from .recipes import OptimizationArguments
 from .run_state import (
     RunCheckpoints,
     RunState,
@@ -34,52 +35,6 @@ from .run_state import (
     set_random_state,
 )
 from .sparse_gradients import clip_gradient_norm
-
-
-@dataclass
-class LoopSettings:
-    """How the loop runs; names as in transformers' example scripts, lanes being the batch.
-
-    Args:
-        num_lanes: Lanes of each process.
-        unroll_steps: Words of a window; gradients stop at its start, states do not.
-        max_steps: Optimizer steps.
-        gradient_accumulation_steps: Windows a step, as the accelerator has it.
-        optim, learning_rate, weight_decay, adam_beta2, adagrad_initial_accumulator: See `build_optimizer`.
-        warmup_steps, lr_scheduler_type: Of the learning rate, as transformers names them.
-        loss_scale: What the mean loss is multiplied by before it is differentiated.
-        max_grad_norm: Bound on the norm of all gradients together.
-        layer_learning_rate_decay, group_learning_rates: Learning rates by layer; see `parameter_groups`.
-        unfreeze_steps: Steps between the layers that join from the top down; 0 trains all from the start.
-        eval_steps: Steps between evaluations on the held-out text; None for only before and after.
-        save_steps: Steps between checkpoints; None for none.
-        logging_steps: Steps between entries of the history.
-        eval_num_lanes: Lanes that the held-out text is dealt to.
-        reset_state: When a lane's state goes back to zeros: "never", at each "document" or at each "epoch".
-    """
-
-    num_lanes: int
-    unroll_steps: int
-    max_steps: int
-    gradient_accumulation_steps: int = 1
-    optim: str = "adamw"
-    learning_rate: float = 2e-3
-    weight_decay: float = 0.0
-    adam_beta2: float = 0.999
-    adagrad_initial_accumulator: float = 0.0
-    warmup_steps: int = 0
-    lr_scheduler_type: str = "cosine"
-    loss_scale: float = 1.0
-    max_grad_norm: float = 1.0
-    layer_learning_rate_decay: float = 1.0
-    group_learning_rates: dict[str, float] | None = None
-    unfreeze_steps: int = 0
-    eval_steps: int | None = None
-    save_steps: int | None = None
-    logging_steps: int = 50
-    eval_num_lanes: int = 32
-    reset_state: str = "never"
-
 
 _PERPLEXITY_FIELDS = tuple(field.name for field in fields(Perplexity))
 
@@ -104,7 +59,7 @@ class LaneTrainer:
         vocabulary: Words of the softmax.
         train_corpus: Read again from its start as often as the steps ask for.
         held_out_corpus: Scored before, during and after.
-        settings: How the loop runs.
+        settings: How the loop runs, the recipe's values in, max_steps settled; lanes are the batch.
         accelerator: Devices and processes; each process reads its own shard of the corpora.
         on_evaluation: Called in the main process with each evaluation's step and perplexity.
         checkpoints: Where checkpoints go; None for none.
@@ -119,7 +74,7 @@ class LaneTrainer:
         vocabulary: WordVocabulary,
         train_corpus: Corpus,
         held_out_corpus: Corpus,
-        settings: LoopSettings,
+        settings: OptimizationArguments,
         accelerator: Accelerator,
         on_evaluation: Callable[[int, Perplexity], None] = lambda step, perplexity: None,
         checkpoints: RunCheckpoints | None = None,
@@ -152,7 +107,7 @@ class LaneTrainer:
                 settings.learning_rate,
                 settings.layer_learning_rate_decay,
                 settings.weight_decay,
-                settings.group_learning_rates,
+                settings.learning_rates,
             ),
             settings.adam_beta2,
             settings.adagrad_initial_accumulator,
@@ -164,7 +119,9 @@ class LaneTrainer:
             num_training_steps=settings.max_steps,
         )
         self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
-        self.filler = LaneFiller(tokenizer, vocabulary, settings.num_lanes, settings.unroll_steps, settings.reset_state)
+        self.filler = LaneFiller(
+            tokenizer, vocabulary, settings.per_device_train_batch_size, settings.unroll_steps, settings.reset_state
+        )
         self.state: ElmoState | None = None
         self.history: list[dict[str, float]] = []
         self.evaluations: list[dict[str, float]] = []
@@ -210,7 +167,7 @@ class LaneTrainer:
             self.tokenizer,
             self.vocabulary,
             self.held_out_corpus,
-            settings.eval_num_lanes,
+            settings.per_device_eval_batch_size,
             settings.unroll_steps,
             settings.reset_state,
         )
@@ -260,7 +217,8 @@ class LaneTrainer:
             progress.clear()
             is_best = self._evaluate_and_report()
             self.objective.train()
-        if self.checkpoints and settings.save_steps and (is_best or self.step % settings.save_steps == 0):
+        save_steps = self.checkpoints.save_steps if self.checkpoints else None
+        if save_steps and (is_best or self.step % save_steps == 0):
             self.save()
 
     def _run_state(self) -> RunState:
@@ -341,7 +299,7 @@ class LaneTrainer:
 
     def _way_back(self) -> str:
         advice = " Lower --learning_rate or --max_grad_norm, or look at the text there"
-        saved = self.checkpoints and self.settings.save_steps
+        saved = self.checkpoints and self.checkpoints.save_steps
         return advice + ("; the last checkpoint is still there." if saved else ".")
 
     def _count_everywhere(self, count: int) -> int:
@@ -353,7 +311,8 @@ class LaneTrainer:
     def _check_text(self) -> None:
         """Before the first step: whether each process has text for one window of its lanes."""
         settings, accelerator = self.settings, self.accelerator
-        wanted, entries = settings.num_lanes * settings.unroll_steps, 0
+        num_lanes, entries = settings.per_device_train_batch_size, 0
+        wanted = num_lanes * settings.unroll_steps
         for sentence in self.train_corpus.sentences(self.tokenizer.tokenize):
             # With the two markers.
             entries += len(sentence) + 2
@@ -368,7 +327,7 @@ class LaneTrainer:
             )
         if shares[short] < wanted:
             raise ValueError(
-                f"--per_device_train_batch_size {settings.num_lanes} lanes of --unroll_steps {settings.unroll_steps} "
+                f"--per_device_train_batch_size {num_lanes} lanes of --unroll_steps {settings.unroll_steps} "
                 f"words hold {wanted:,} words, but the training text of process {short} of "
                 f"{accelerator.num_processes} has {shares[short]:,}, markers included: the lanes are longer than the "
                 "corpus. Give more text, or fewer lanes."

@@ -16,9 +16,9 @@ from torch import Tensor
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import WordVocabulary
+from .recipes import RESETS
 
 NO_TARGET = -100
-RESETS = ("never", "epoch", "document")
 
 # A stream is a list of the numbers of its entries. The markers that open a sentence have numbers of their own: they are
 # certain, so that nothing has to predict them, unlike the same markers at the end of the other direction's sentences.

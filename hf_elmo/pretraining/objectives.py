@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from ..model.layers_elmo import ElmoState
 from ..model.modeling_elmo import ElmoForPreTraining
 from .lanes import NO_TARGET, LaneWindow
+from .recipes import OBJECTIVES
 from .sampling import LogUniformSampler
 from .softmax_losses import (
     adaptive_cross_entropy,
@@ -24,7 +25,6 @@ from .softmax_losses import (
     sampled_cross_entropy,
 )
 
-OBJECTIVES = ("full", "sampled", "adaptive")
 # Most logits held at a time where no gradients are wanted: 64 MiB of float32.
 MAX_LOGITS = 2**24
 

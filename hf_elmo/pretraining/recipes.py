@@ -1,108 +1,212 @@
-"""Recipes of pre-training: what the original did, what we found to reach lower perplexities, and their optimizers."""
+"""How a run is optimised: the arguments, and the recipes, which are presets of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeVar, get_args
 
-import torch
+from ..flags import check_choices, check_least, flag, read_json_object
 
-OPTIMIZERS = ("adamw", "adagrad")
+Objective = Literal["full", "sampled", "adaptive"]
+Optimizer = Literal["adamw", "adagrad"]
+Reset = Literal["never", "epoch", "document"]
+OBJECTIVES, OPTIMIZERS, RESETS = (get_args(choices) for choices in (Objective, Optimizer, Reset))
+
+_Arguments = TypeVar("_Arguments", bound="OptimizationArguments")
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How a run is optimised where its arguments do not say otherwise.
+def _by_recipe(text: str) -> Any:
+    return flag(f"{text} Left out, the recipe's.", default=None)
 
-    Args:
-        per_device_train_batch_size: Lanes of each process.
-        unroll_steps: Words of a window.
-        objective, num_negative_samples: The softmax that is trained.
-        optim: "adamw" or "adagrad".
-        learning_rate, weight_decay, adam_beta2, adagrad_initial_accumulator: Of the optimizer.
-        lr_scheduler_type, warmup_ratio: Of the learning rate.
-        max_grad_norm: Bound on the norm of all gradients together.
-        scales_loss_by_unroll: Whether the loss is multiplied by unroll_steps before it is differentiated, so that the
-            bound meets the gradient of a window's sum of losses a lane rather than of their mean.
-        dropout: Of the biLM, where neither a config file nor an override says otherwise.
-        starts_from_frequencies: Whether the softmax's biases start from the words' log frequencies instead of zeros.
-    """
 
-    per_device_train_batch_size: int
-    unroll_steps: int
-    objective: str
-    num_negative_samples: int
-    optim: str
-    learning_rate: float
-    weight_decay: float
-    adam_beta2: float
-    adagrad_initial_accumulator: float
-    lr_scheduler_type: str
-    warmup_ratio: float
-    max_grad_norm: float
-    scales_loss_by_unroll: bool
-    dropout: float
-    starts_from_frequencies: bool
+@dataclass(frozen=True, kw_only=True)
+class OptimizationArguments:
+    """What is optimised, how, and for how long."""
+
+    recipe: Literal["paper", "modern"] = flag(
+        "What optimises where the next flags do not say so: paper (the original's Adagrad and sampled softmax) or "
+        "modern (lower perplexity in the same number of words).",
+        default="modern",
+    )
+    objective: Objective | None = _by_recipe(
+        "What is trained: full softmax, sampled (the full one in evaluation) or adaptive (evaluated by that one)."
+    )
+    num_negative_samples: int | None = _by_recipe(
+        "Words that the sampled softmax draws for each direction of a window."
+    )
+    per_device_train_batch_size: int | None = _by_recipe("Lanes of each process.")
+    unroll_steps: int | None = _by_recipe(
+        "Words of a window; gradients stop at its start, states are carried from window to window."
+    )
+    optim: Optimizer | None = _by_recipe("Optimizer.")
+    learning_rate: float | None = _by_recipe("Highest learning rate.")
+    weight_decay: float | None = _by_recipe("Weight decay.")
+    adam_beta2: float | None = _by_recipe("Decay of AdamW's second moments.")
+    adagrad_initial_accumulator: float | None = _by_recipe("What Adagrad's sums of squares start from.")
+    warmup_ratio: float | None = _by_recipe("Share of the steps in which the learning rate rises.")
+    lr_scheduler_type: str | None = _by_recipe("Schedule after that, as transformers names them.")
+    max_grad_norm: float | None = _by_recipe("Bound on the norm of all gradients together.")
+    scales_loss_by_unroll: bool | None = _by_recipe(
+        "Multiply the loss by unroll_steps before it is differentiated, so that the bound meets the gradient of a "
+        "window's sum of losses per lane rather than of their mean."
+    )
+    dropout: float | None = _by_recipe(
+        "Dropout of the biLM; that of a --config_name or --model_name_or_path stays where this is left out."
+    )
+    starts_from_frequencies: bool | None = _by_recipe(
+        "Start the biases of a full softmax from the words' log frequencies instead of zeros."
+    )
+    layer_learning_rate_decay: float = flag(
+        "Each layer's learning rate is that of the one above times this; the softmax is the uppermost.", default=1.0
+    )
+    group_learning_rates: str | None = flag(
+        'Learning rates of single parts, as JSON: \'{"token_encoder": 1e-4, "word_softmax": 1e-3}\'.', default=None
+    )
+    unfreeze_steps: int = flag(
+        "Steps after which one layer more is trained, from the softmax down; 0 trains all from the start.", default=0
+    )
+    reset_state: Reset = flag(
+        "When the LSTM state goes back to zeros: never, at each document (empty lines end one in text; each record of "
+        "other formats is one) or at each epoch.",
+        default="never",
+    )
+    per_device_eval_batch_size: int = flag("Lanes that the held-out text is dealt to.", default=32)
+    gradient_accumulation_steps: int = flag("Windows to an optimizer step.", default=1)
+    bf16: bool = flag("Round the factors of matrix products to bfloat16; weights stay in float32.", default=False)
+    num_train_epochs: float = flag("Passes over the training text.", default=1.0)
+    max_words: int | None = flag(
+        "Words and closing markers to train on, counted over all processes; instead of num_train_epochs.", default=None
+    )
+    max_steps: int = flag("Optimizer steps; overrides num_train_epochs and max_words.", default=-1)
+    eval_steps: int | None = flag("Steps between evaluations; left out, there is one halfway.", default=None)
+    logging_steps: int = flag("Steps between entries of the loss history in results.json.", default=50)
+    seed: int = flag("Seed of the weights, the dropout and the shuffling.", default=42)
+
+    def with_recipe(self: _Arguments) -> _Arguments:
+        """The same with the recipe's values where none are given.
+
+        Raises: ValueError when there is no such recipe.
+        """
+        if self.recipe not in RECIPES:
+            raise ValueError(f"--recipe is {self.recipe!r}; it must be one of {', '.join(RECIPES)}.")
+        names = [field.name for field in fields(OptimizationArguments) if getattr(self, field.name) is None]
+        return replace(self, **{name: getattr(RECIPES[self.recipe], name) for name in names})
+
+    def check(self) -> None:
+        """Check the numbers and the choices; the recipe has to be in.
+
+        Raises: ValueError naming the argument, the value got and the value wanted.
+        """
+        check_choices(self)
+        check_least(
+            self,
+            (
+                "per_device_train_batch_size",
+                "per_device_eval_batch_size",
+                "unroll_steps",
+                "gradient_accumulation_steps",
+                "logging_steps",
+                "num_negative_samples",
+                "max_words",
+                "eval_steps",
+            ),
+            1,
+        )
+        check_least(self, ("unfreeze_steps", "weight_decay", "adagrad_initial_accumulator"), 0)
+        for name in ("learning_rate", "max_grad_norm", "layer_learning_rate_decay"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"--{name} is {getattr(self, name)}; it must be > 0.")
+        for name in ("warmup_ratio", "adam_beta2", "dropout"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ValueError(f"--{name} is {value}; it must lie in [0, 1).")
+        if self.max_steps < 0 and self.max_words is None and not self.num_train_epochs > 0:
+            raise ValueError(f"--num_train_epochs is {self.num_train_epochs}; it must be > 0, or set --max_steps.")
+        if self.max_steps == 0:
+            raise ValueError("--max_steps is 0; it must be > 0, or left out to train for --num_train_epochs.")
+        # Read for its errors.
+        _ = self.learning_rates
+
+    @property
+    def learning_rates(self) -> dict[str, float] | None:
+        """--group_learning_rates, read.
+
+        Raises: ValueError when it is not a JSON object.
+        """
+        if self.group_learning_rates is None:
+            return None
+        return read_json_object("group_learning_rates", self.group_learning_rates, '{"token_encoder": 1e-4}')
+
+    @property
+    def loss_scale(self) -> float:
+        """What the mean loss is multiplied by before it is differentiated."""
+        return float(self.unroll_steps if self.scales_loss_by_unroll else 1)
+
+    @property
+    def warmup_steps(self) -> int:
+        """Steps in which the learning rate rises; max_steps has to be settled."""
+        return round(self.warmup_ratio * self.max_steps)
+
+    def has_sparse_gradients(self, num_processes: int) -> bool:
+        """Whether the gradient of the sampled softmax holds the drawn rows alone.
+
+        DDP does not know how to add such gradients up, AdamW and weight decay how to use them.
+        """
+        is_sparse = self.objective == "sampled" and self.optim == "adagrad" and not self.weight_decay
+        return is_sparse and num_processes == 1
+
+    def count_steps(self, num_entries: int, num_targets: int, num_processes: int) -> int:
+        """Optimizer steps of the run: max_steps, or those that max_words or the epochs take.
+
+        Args:
+            num_entries: Entries of all lanes in one pass: the words and two markers per sentence.
+            num_targets: Words to be predicted in one pass: the words and one closing marker per sentence.
+            num_processes: Processes, each with lanes of its own.
+        """
+        if self.max_steps >= 0:
+            return self.max_steps
+        entries_per_window = self.per_device_train_batch_size * self.unroll_steps
+        passes = self.num_train_epochs if self.max_words is None else self.max_words / num_targets
+        return math.ceil(num_entries * passes / (entries_per_window * self.gradient_accumulation_steps * num_processes))
 
 
 RECIPES = {
     # Peters et al. 2018, sec. 3.4, by bilm-tf's training code; it ran three processes of 128 lanes.
-    "paper": Recipe(
-        per_device_train_batch_size=128,
-        unroll_steps=20,
+    "paper": OptimizationArguments(
+        recipe="paper",
         objective="sampled",
         num_negative_samples=8192,
+        per_device_train_batch_size=128,
+        unroll_steps=20,
         optim="adagrad",
         learning_rate=0.2,
         weight_decay=0.0,
         adam_beta2=0.999,
         adagrad_initial_accumulator=1.0,
-        lr_scheduler_type="constant",
         warmup_ratio=0.0,
+        lr_scheduler_type="constant",
         max_grad_norm=10.0,
         scales_loss_by_unroll=True,
         dropout=0.1,
         starts_from_frequencies=False,
     ),
-    "modern": Recipe(
-        per_device_train_batch_size=32,
-        unroll_steps=20,
+    "modern": OptimizationArguments(
+        recipe="modern",
         objective="full",
         num_negative_samples=8192,
+        per_device_train_batch_size=32,
+        unroll_steps=20,
         optim="adamw",
         learning_rate=6e-3,
         weight_decay=0.0,
         adam_beta2=0.99,
         adagrad_initial_accumulator=0.0,
-        lr_scheduler_type="cosine",
         warmup_ratio=0.05,
+        lr_scheduler_type="cosine",
         max_grad_norm=1.0,
         scales_loss_by_unroll=False,
         dropout=0.1,
         starts_from_frequencies=True,
     ),
 }
-
-
-def build_optimizer(
-    name: str,
-    groups: Iterable[dict[str, Any]],
-    adam_beta2: float = 0.999,
-    adagrad_initial_accumulator: float = 0.0,
-) -> torch.optim.Optimizer:
-    """The optimizer of a name.
-
-    Args:
-        name: One of OPTIMIZERS.
-        groups: Parameters with their "lr" and "weight_decay".
-        adam_beta2: Decay of AdamW's second moments.
-        adagrad_initial_accumulator: What Adagrad's sums of squares start from.
-    Raises: ValueError when the name is unknown.
-    """
-    if name == "adamw":
-        # One pass over each weight's numbers: on a CPU the others take four times as long.
-        return torch.optim.AdamW(groups, betas=(0.9, adam_beta2), fused=True)
-    if name == "adagrad":
-        return torch.optim.Adagrad(groups, initial_accumulator_value=adagrad_initial_accumulator)
-    raise ValueError(f"optim is {name!r}; it must be one of {', '.join(OPTIMIZERS)}.")

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..checkpoints.plots import plot_run
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.sharing import check_hub_access, push_checkpoint
 from ..checkpoints.writing import check_keeps_inputs, moved_into, written_aside
+from ..flags import part_of
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
@@ -27,16 +28,11 @@ from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files
 from ..text.vocabulary import WordVocabulary
 from .arguments import PretrainingArguments
 from .evaluation import Perplexity
-from .lane_trainer import LaneTrainer, LoopSettings
+from .lane_trainer import LaneTrainer
 from .objectives import LaneObjective, build_objective
-from .recipes import RECIPES
-from .run_state import (
-    RunCheckpoints,
-    check_fingerprint,
-    checkpoints_in,
-    read_shared_state,
-    remove_partial_checkpoints,
-)
+from .recipes import OptimizationArguments
+from .run_directory import checkpoints_in
+from .run_state import RunCheckpoints, check_fingerprint, read_shared_state, remove_partial_checkpoints
 from .starting_model import Start
 from .text_facts import TextFacts, read_baselines, read_training_text
 
@@ -73,16 +69,16 @@ def run_pretraining(
     corpora = open_corpora(arguments)
     _check_inputs(arguments, *corpora)
     facts, words, counts = _read_text(arguments, checkpoint, start, corpora, report)
-    settings = _loop_settings(arguments, facts, accelerator.num_processes)
+    settings = _settle(arguments, facts, accelerator.num_processes)
     set_seed(arguments.seed)
     model = start.build_model(arguments, words, counts, facts, report)
     # The softmax is trained from the start; each layer and the token encoder below it join later.
     if settings.unfreeze_steps * (model.config.num_hidden_layers + 1) >= settings.max_steps:
         report(f"--unfreeze_steps {settings.unfreeze_steps}: not all layers join in {settings.max_steps} steps")
     report(f"model: {model.num_parameters():,} parameters")
-    fingerprint = _fingerprint(arguments, settings, model, start.tokenizer, words, corpora, accelerator)
+    fingerprint = _fingerprint(arguments, settings, start.tokenizer, words, corpora, accelerator)
     if checkpoint is not None:
-        check_fingerprint(checkpoint, fingerprint)
+        check_fingerprint(checkpoint, fingerprint, model.config)
 
     def write_model(directory: Path) -> None:
         model.save_pretrained(directory)
@@ -97,6 +93,7 @@ def run_pretraining(
         facts.to_dict(),
         arguments.save_total_limit or None,
         overwrite=arguments.overwrite_output_dir and checkpoint is None,
+        save_steps=arguments.save_steps or None,
     )
     train_corpus, held_out_corpus = corpora
     if arguments.shuffle_buffer_size:
@@ -161,9 +158,8 @@ def _build_objective(
     # Each process draws its own negatives and its own dropout.
     seed = arguments.seed + accelerator.process_index
     options = {}
-    if arguments.objective == "sampled" and arguments.optim == "adagrad" and not arguments.weight_decay:
-        # The gradient of the softmax then holds the drawn rows alone, which DDP does not know how to add up.
-        options["sparse_gradients"] = accelerator.num_processes == 1
+    if arguments.objective == "sampled":
+        options["sparse_gradients"] = arguments.has_sparse_gradients(accelerator.num_processes)
     objective = build_objective(arguments.objective, model, arguments.num_negative_samples, seed, **options)
     set_seed(seed)
     return objective
@@ -185,7 +181,7 @@ def _train(trainer: LaneTrainer, report: Callable[[str], None]) -> dict[str, Any
         "seconds": round(trainer.train_seconds, 1),
         "words_per_second": round(trainer.num_words / trainer.train_seconds, 1),
         "num_processes": trainer.accelerator.num_processes,
-        "settings": asdict(trainer.settings),
+        "settings": _record(trainer.settings, trainer.checkpoints.save_steps),
         "resumed_from_steps": trainer.resumed_from_steps,
         "history": trainer.history,
     }
@@ -258,60 +254,54 @@ def _check_inputs(arguments: PretrainingArguments, *corpora: Corpus) -> None:
     check_keeps_inputs(arguments.output_dir, inputs)
 
 
-def _loop_settings(arguments: PretrainingArguments, facts: TextFacts, num_processes: int) -> LoopSettings:
-    """Turn epochs, words, shares and their like into steps."""
-    max_steps = arguments.max_steps
-    if max_steps < 0:
-        entries_per_step = (
-            arguments.per_device_train_batch_size
-            * arguments.unroll_steps
-            * arguments.gradient_accumulation_steps
-            * num_processes
-        )
-        passes = arguments.num_train_epochs
-        if arguments.max_words is not None:
-            passes = arguments.max_words / facts.num_targets
-        max_steps = math.ceil(facts.num_entries * passes / entries_per_step)
-    recipe = RECIPES[arguments.recipe]
-    return LoopSettings(
-        num_lanes=arguments.per_device_train_batch_size,
-        unroll_steps=arguments.unroll_steps,
-        max_steps=max_steps,
-        gradient_accumulation_steps=arguments.gradient_accumulation_steps,
-        optim=arguments.optim,
-        learning_rate=arguments.learning_rate,
-        weight_decay=arguments.weight_decay,
-        adam_beta2=arguments.adam_beta2,
-        adagrad_initial_accumulator=recipe.adagrad_initial_accumulator,
-        warmup_steps=round(arguments.warmup_ratio * max_steps),
-        lr_scheduler_type=arguments.lr_scheduler_type,
-        loss_scale=float(arguments.unroll_steps if recipe.scales_loss_by_unroll else 1),
-        max_grad_norm=arguments.max_grad_norm,
-        layer_learning_rate_decay=arguments.layer_learning_rate_decay,
-        group_learning_rates=arguments.learning_rates,
-        unfreeze_steps=arguments.unfreeze_steps,
-        eval_steps=arguments.eval_steps or max(1, math.ceil(max_steps / 2)),
-        save_steps=arguments.save_steps or None,
-        logging_steps=arguments.logging_steps,
-        eval_num_lanes=arguments.per_device_eval_batch_size,
-        reset_state=arguments.reset_state,
+def _settle(arguments: PretrainingArguments, facts: TextFacts, num_processes: int) -> OptimizationArguments:
+    """How the loop runs, epochs and words turned into steps."""
+    settings = part_of(arguments, OptimizationArguments)
+    max_steps = settings.count_steps(facts.num_entries, facts.num_targets, num_processes)
+    return replace(settings, max_steps=max_steps, eval_steps=settings.eval_steps or max(1, math.ceil(max_steps / 2)))
+
+
+def _record(settings: OptimizationArguments, save_steps: int | None) -> dict[str, Any]:
+    """The loop's settings by the names that results.json and checkpoints have had for them from the start."""
+    same = (
+        "unroll_steps",
+        "max_steps",
+        "gradient_accumulation_steps",
+        "optim",
+        "learning_rate",
+        "weight_decay",
+        "adam_beta2",
+        "adagrad_initial_accumulator",
+        "warmup_steps",
+        "lr_scheduler_type",
+        "loss_scale",
+        "max_grad_norm",
+        "layer_learning_rate_decay",
     )
+    return {
+        "num_lanes": settings.per_device_train_batch_size,
+        **{name: getattr(settings, name) for name in same},
+        "group_learning_rates": settings.learning_rates,
+        "unfreeze_steps": settings.unfreeze_steps,
+        "eval_steps": settings.eval_steps,
+        "save_steps": save_steps,
+        "logging_steps": settings.logging_steps,
+        "eval_num_lanes": settings.per_device_eval_batch_size,
+        "reset_state": settings.reset_state,
+    }
 
 
 def _fingerprint(
     arguments: PretrainingArguments,
-    settings: LoopSettings,
-    model: ElmoForPreTraining,
+    settings: OptimizationArguments,
     tokenizer: ElmoCharTokenizer,
     words: WordVocabulary,
     corpora: tuple[Corpus, Corpus],
     accelerator: Accelerator,
 ) -> dict[str, Any]:
-    """What a run that goes on must have in common with the one that wrote the checkpoint."""
-    fields = {name: value for name, value in model.config.to_diff_dict().items() if name != "transformers_version"}
-    kept = {name: value for name, value in asdict(settings).items() if name not in _FREE_SETTINGS}
+    """What a run that goes on must have in common with the one that wrote the checkpoint, beside the config."""
+    kept = {name: value for name, value in _record(settings, None).items() if name not in _FREE_SETTINGS}
     return {
-        **{f"config.{name}": value for name, value in fields.items()},
         **{f"settings.{name}": value for name, value in kept.items()},
         "objective": arguments.objective,
         "num_negative_samples": arguments.num_negative_samples,

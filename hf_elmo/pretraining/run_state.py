@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import random
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,10 +18,10 @@ from accelerate import Accelerator
 
 from ..checkpoints.provenance import write_json
 from ..checkpoints.writing import open_to_readers, written_aside
+from ..model.configuration_elmo import ElmoConfig
+from .run_directory import STATE_FILE, checkpoints_in
 
-STATE_FILE = "trainer_state.json"
 OPTIMIZER_FILE = "optimizer.pt"
-_NAME = re.compile(r"checkpoint-(\d+)")
 
 
 @dataclass
@@ -57,6 +56,7 @@ class RunCheckpoints:
         facts: What a run that goes on need not find out again, for JSON.
         save_total_limit: Most checkpoints kept; the last and the best one always are. None keeps all.
         overwrite: Whether a full output_dir is replaced when the first checkpoint stands.
+        save_steps: Steps between checkpoints; None for none.
     """
 
     output_dir: str | os.PathLike
@@ -66,6 +66,7 @@ class RunCheckpoints:
     facts: dict[str, Any] = field(default_factory=dict)
     save_total_limit: int | None = None
     overwrite: bool = False
+    save_steps: int | None = None
 
     def save(self, state: RunState, best_step: int | None) -> Path:
         """Write one checkpoint, all processes together; older ones go when it stands.
@@ -156,45 +157,6 @@ class RunCheckpoints:
         ) from cause
 
 
-def checkpoints_in(output_dir: str | os.PathLike) -> dict[int, Path]:
-    """The checkpoints of a run's directory by their steps."""
-    path = Path(output_dir)
-    if not path.is_dir():
-        return {}
-    found = ((_NAME.fullmatch(entry.name), entry) for entry in path.iterdir() if entry.is_dir())
-    return {int(match[1]): entry for match, entry in found if match}
-
-
-def find_checkpoint(resume: str | None, output_dir: str | os.PathLike) -> Path | None:
-    """The checkpoint that a run is to go on from; None for a run that starts.
-
-    Args:
-        resume: A checkpoint's directory, "last" for the newest one in output_dir, "auto" for that one where there is
-            any; None starts.
-        output_dir: The run's directory.
-    Raises: FileNotFoundError when there is no such checkpoint.
-    """
-    if resume is None:
-        return None
-    if resume in ("last", "auto"):
-        found = checkpoints_in(output_dir)
-        if found:
-            return found[max(found)]
-        if resume == "auto":
-            return None
-        raise FileNotFoundError(
-            f"--resume_from_checkpoint is 'last', but output_dir {str(output_dir)!r} holds no checkpoint-N; name "
-            "another --output_dir, or pass 'auto' to start where there is none."
-        )
-    path = Path(resume)
-    if not (path / STATE_FILE).is_file():
-        raise FileNotFoundError(
-            f"--resume_from_checkpoint {resume!r} holds no {STATE_FILE}; name a checkpoint-N directory that a run "
-            "saved, 'last' or 'auto'. To train on from finished weights use --model_name_or_path."
-        )
-    return path
-
-
 def read_shared_state(checkpoint: str | os.PathLike) -> dict[str, Any]:
     """What all processes have in common, as `RunCheckpoints.save` wrote it."""
     return json.loads((Path(checkpoint) / STATE_FILE).read_text(encoding="utf-8"))
@@ -211,24 +173,37 @@ def read_run_state(checkpoint: str | os.PathLike, process_index: int) -> RunStat
     return RunState(shared["step"], shared, optimizer, own)
 
 
-def check_fingerprint(checkpoint: str | os.PathLike, now: dict[str, Any]) -> None:
+def check_fingerprint(checkpoint: str | os.PathLike, now: dict[str, Any], config: ElmoConfig) -> None:
     """Check that a run is the one that a checkpoint belongs to.
 
     Args:
         checkpoint: The directory to go on from.
         now: The fingerprint of the run that is to go on.
+        config: Of its model.
     Raises: ValueError naming what differs, with both values.
     """
-    then = read_shared_state(checkpoint)["fingerprint"]
+    # Configs by what they mean today: the fingerprints of old checkpoints have fields that were renamed since.
+    stored = read_shared_state(checkpoint)["fingerprint"]
+    then = {name: value for name, value in stored.items() if not name.startswith("config.")}
+    then |= _config_fields(ElmoConfig.from_pretrained(checkpoint))
     # As JSON gives it back.
-    now = json.loads(json.dumps(now))
-    differing = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
+    now = json.loads(json.dumps({**now, **_config_fields(config)}))
+    # What a checkpoint knows nothing of was nothing, zero or False then.
+    differing = [
+        name for name in sorted(then.keys() | now.keys()) if (then.get(name) or None) != (now.get(name) or None)
+    ]
     if differing:
         listed = "; ".join(f"{name} was {then.get(name)!r} and is {now.get(name)!r}" for name in differing)
         raise ValueError(
             f"--resume_from_checkpoint {str(checkpoint)!r} belongs to another run: {listed}. Start with the arguments "
             "of that run, or with another --output_dir; --model_name_or_path takes over its weights alone."
         )
+
+
+def _config_fields(config: ElmoConfig) -> dict[str, Any]:
+    """The fields that are ELMo's own, which are those that decide on the numbers, as JSON gives them back."""
+    content = json.loads(config.to_json_string(use_diff=False))
+    return {f"config.{name}": content.get(name) for name in ElmoConfig.__annotations__ if name in content}
 
 
 def random_state() -> dict[str, Any]:

@@ -11,10 +11,9 @@ from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import WordVocabulary
 from ..text.word_vectors import set_token_inputs
-from .arguments import PretrainingArguments, read_json_object
+from .arguments import PretrainingArguments
 from .continuing import Source, carry_over, load_source
 from .objectives import propose_cutoffs
-from .recipes import RECIPES
 from .text_facts import TextFacts, start_from_frequencies
 
 
@@ -73,8 +72,7 @@ class Start:
         """
         softmax_type = "adaptive" if arguments.objective == "adaptive" else "full"
         if self.source is not None:
-            overrides = read_json_object(arguments, "config_overrides")
-            carried = carry_over(self.source, words, softmax_type, overrides)
+            carried = carry_over(self.source, words, softmax_type, arguments.overrides)
             report(carried.description)
             return carried.model
         config = self.config
@@ -95,7 +93,7 @@ class Start:
         model = ElmoForPreTraining(config)
         if table is not None:
             table.fill(model)
-        if counts is not None and softmax_type == "full" and RECIPES[arguments.recipe].starts_from_frequencies:
+        if counts is not None and softmax_type == "full" and arguments.starts_from_frequencies:
             start_from_frequencies(model, words, counts, facts)
         return model
 
@@ -105,10 +103,9 @@ def build_config(arguments: PretrainingArguments) -> ElmoConfig:
 
     Raises: ValueError naming the argument when a file or a field is not what it should be.
     """
-    overrides = read_json_object(arguments, "config_overrides")
+    overrides = arguments.overrides
     if arguments.config_name is None:
-        recipe = RECIPES[arguments.recipe]
-        return getattr(ElmoConfig, arguments.preset or "small")(**{"dropout": recipe.dropout, **overrides})
+        return getattr(ElmoConfig, arguments.preset or "small")(**overrides)
     if not os.path.exists(arguments.config_name):
         raise FileNotFoundError(f"--config_name {arguments.config_name!r} does not exist; name a config.json.")
     fields, _ = ElmoConfig.get_config_dict(arguments.config_name)

@@ -7,6 +7,8 @@ from typing import Literal
 
 from transformers import TrainingArguments
 
+from ..checkpoints.arguments import Preset
+
 # The flag that asks for each step, and the split it works on.
 STEPS = {"do_train": "train", "do_eval": "validation", "do_predict": "test"}
 
@@ -25,7 +27,7 @@ class ModelArguments:
         default=None,
         metadata={"help": "Directory or config.json of an architecture; its weights are drawn at random."},
     )
-    preset: Literal["small", "medium", "original"] | None = field(
+    preset: Preset | None = field(
         default=None, metadata={"help": "A published architecture; its weights are drawn at random."}
     )
     from_scratch: bool = field(

@@ -18,8 +18,9 @@ from hf_elmo.checkpoints.provenance import describe_run, write_json
 from hf_elmo.model.configuration_elmo import ElmoConfig
 from hf_elmo.model.modeling_elmo import ElmoForPreTraining
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
-from hf_elmo.pretraining.lane_trainer import LaneTrainer, LoopSettings
+from hf_elmo.pretraining.lane_trainer import LaneTrainer
 from hf_elmo.pretraining.objectives import build_objective
+from hf_elmo.pretraining.recipes import OptimizationArguments
 from hf_elmo.text.corpora import Corpus
 from hf_elmo.text.word_counts import VocabularyCounts, WordCounter, choose_vocabulary
 
@@ -208,12 +209,12 @@ def _build_trainer(
     )
     # Steps that one pass has words for, so that each word goes by once.
     entries = counted.num_words + 2 * counted.num_sentences
-    loop = LoopSettings(
-        num_lanes=settings.num_lanes,
+    loop = OptimizationArguments(
+        per_device_train_batch_size=settings.num_lanes,
         unroll_steps=settings.unroll_steps,
         max_steps=entries // (settings.num_lanes * settings.unroll_steps),
         logging_steps=settings.logging_steps,
-    )
+    ).with_recipe()
     return LaneTrainer(
         build_objective("full", ElmoForPreTraining(config)),
         tokenizer,

@@ -15,11 +15,12 @@ from accelerate import Accelerator
 from hf_elmo.checkpoints.provenance import describe_run, write_json
 from hf_elmo.model.modeling_elmo import ElmoForPreTraining
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
-from hf_elmo.pretraining.lane_trainer import LaneTrainer, LoopSettings
+from hf_elmo.pretraining.lane_trainer import LaneTrainer
 from hf_elmo.pretraining.lanes import LaneFiller, LaneWindow
 from hf_elmo.pretraining.objectives import OBJECTIVES, LaneObjective, build_objective
+from hf_elmo.pretraining.optimizers import build_optimizer
 from hf_elmo.pretraining.plan import plan_config
-from hf_elmo.pretraining.recipes import build_optimizer
+from hf_elmo.pretraining.recipes import OptimizationArguments
 from hf_elmo.text.corpora import Corpus, corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary, count_words
 
@@ -166,7 +167,12 @@ def build_case(
     torch.manual_seed(settings.seed)
     model = ElmoForPreTraining(plan_config(SIZES[size](), len(vocabulary), objective_name))
     objective = build_objective(objective_name, model, settings.num_negative_samples, settings.seed).train()
-    loop = LoopSettings(settings.num_lanes, settings.unroll_steps, max_steps=settings.steps, eval_num_lanes=1)
+    loop = OptimizationArguments(
+        per_device_train_batch_size=settings.num_lanes,
+        unroll_steps=settings.unroll_steps,
+        max_steps=settings.steps,
+        per_device_eval_batch_size=1,
+    ).with_recipe()
     filler = LaneFiller(tokenizer, vocabulary, settings.num_lanes, settings.unroll_steps)
     windows = list(itertools.islice(_windows_without_end(filler, corpus), settings.steps))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]

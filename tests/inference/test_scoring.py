@@ -22,8 +22,9 @@ from hf_elmo.inference.scoring import (
     score_sentences,
     zipf_frequencies,
 )
-from hf_elmo.pretraining.lane_trainer import LaneTrainer, LoopSettings
+from hf_elmo.pretraining.lane_trainer import LaneTrainer
 from hf_elmo.pretraining.objectives import FullSoftmaxObjective
+from hf_elmo.pretraining.recipes import OptimizationArguments
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
@@ -169,7 +170,9 @@ def test_perplexities_are_those_of_the_trainers_evaluation_with_one_sentence_a_l
     corpus = corpus_from_files([str(tmp_path / "text.txt")])
     model = make_model.__wrapped__(dtype=torch.float32)
     # A lane takes a sentence at a time where its windows are a word long.
-    settings = LoopSettings(num_lanes=1, unroll_steps=1, max_steps=1, eval_num_lanes=len(sentences))
+    settings = OptimizationArguments(
+        per_device_train_batch_size=1, unroll_steps=1, max_steps=1, per_device_eval_batch_size=len(sentences)
+    ).with_recipe()
     trainer = LaneTrainer(
         FullSoftmaxObjective(model), TOKENIZER, VOCABULARY, corpus, corpus, settings, Accelerator(cpu=True)
     )

@@ -1,6 +1,7 @@
 """The loop learns, counts right and evaluates each word once."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,8 +9,9 @@ from accelerate import Accelerator
 from conftest import make_tiny_config
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoState
-from hf_elmo.pretraining.lane_trainer import LaneTrainer, LoopSettings, reset_lanes
+from hf_elmo.pretraining.lane_trainer import LaneTrainer, reset_lanes
 from hf_elmo.pretraining.objectives import FullSoftmaxObjective, build_objective
+from hf_elmo.pretraining.recipes import OptimizationArguments
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary, count_words
 
@@ -30,7 +32,9 @@ def make_trainer(tmp_path):
         model = ElmoForPreTraining(
             make_tiny_config(word_vocab_size=len(vocabulary), dropout=0.0, projection_size=16, cell_size=32)
         )
-        settings = LoopSettings(num_lanes=4, unroll_steps=5, max_steps=max_steps, learning_rate=2e-2, **settings)
+        settings = OptimizationArguments(
+            per_device_train_batch_size=4, unroll_steps=5, max_steps=max_steps, learning_rate=2e-2, **settings
+        ).with_recipe()
         objective = build_objective(objective, model, num_negative_samples=6)
         return LaneTrainer(
             objective, tokenizer, vocabulary, train, held_out, settings, accelerator or Accelerator(cpu=True)
@@ -40,7 +44,7 @@ def make_trainer(tmp_path):
 
 
 def test_it_learns_a_text_by_heart(make_trainer):
-    trainer = make_trainer(max_steps=160, eval_num_lanes=4)
+    trainer = make_trainer(max_steps=160, per_device_eval_batch_size=4)
     trainer.held_out_corpus = trainer.train_corpus
     perplexity = trainer.train()
     assert trainer.evaluations[0]["mean"] > 10
@@ -52,9 +56,9 @@ def test_it_learns_a_text_by_heart(make_trainer):
 
 @pytest.mark.parametrize("unroll_steps", [1, 3, 50])
 def test_evaluation_of_one_lane_does_not_depend_on_the_window(make_trainer, unroll_steps):
-    trainer = make_trainer(eval_num_lanes=1)
+    trainer = make_trainer(per_device_eval_batch_size=1)
     expected = trainer.evaluate()
-    trainer.settings.unroll_steps = unroll_steps
+    trainer.settings = replace(trainer.settings, unroll_steps=unroll_steps)
     found = trainer.evaluate()
     assert (found.forward, found.backward) == pytest.approx((expected.forward, expected.backward), rel=1e-5)
 
@@ -126,7 +130,7 @@ def test_model_and_vocabulary_must_agree(make_trainer):
 
 
 def test_sampling_learns_and_shows_what_the_full_softmax_says(make_trainer):
-    trainer = make_trainer(max_steps=120, objective="sampled", eval_num_lanes=4)
+    trainer = make_trainer(max_steps=120, objective="sampled", per_device_eval_batch_size=4)
     perplexity = trainer.train()
     assert perplexity.mean < 0.7 * trainer.evaluations[0]["mean"]
     for entry in trainer.history:
@@ -150,12 +154,12 @@ def test_states_are_reset_when_asked(make_trainer, tmp_path, reset_state):
     """Sentences that are documents have the perplexity that each has alone, from zeros."""
     lines = PATTERN * 3
     (tmp_path / "documents.txt").write_text("".join(f"{line}\n\n" for line in lines))
-    trainer = make_trainer(reset_state=reset_state, eval_num_lanes=2)
+    trainer = make_trainer(reset_state=reset_state, per_device_eval_batch_size=2)
     trainer.held_out_corpus = corpus_from_files(
         [str(tmp_path / "documents.txt")], by_document=reset_state == "document"
     )
     found = trainer.evaluate()
-    trainer.settings.eval_num_lanes = len(lines)
+    trainer.settings = replace(trainer.settings, per_device_eval_batch_size=len(lines))
     alone = trainer.evaluate()
     assert found.num_targets == alone.num_targets
     assert (found.mean == pytest.approx(alone.mean, rel=1e-5)) is (reset_state == "document")

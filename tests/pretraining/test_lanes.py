@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from hf_elmo import ElmoCharTokenizer
 from hf_elmo.pretraining import lanes
-from hf_elmo.pretraining.lanes import NO_TARGET, RESETS, LaneFiller, LaneWindow, fill_lanes
+from hf_elmo.pretraining.lanes import NO_TARGET, LaneFiller, LaneWindow, fill_lanes
+from hf_elmo.pretraining.recipes import RESETS
 from hf_elmo.text.vocabulary import WordVocabulary
 
 VOCABULARY = WordVocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c", "d", "e"])

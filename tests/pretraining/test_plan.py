@@ -15,8 +15,8 @@ from hf_elmo.model.tokenization_elmo import _RowTable
 from hf_elmo.pretraining import plan as scale
 from hf_elmo.pretraining.lanes import _WordNumbers, fill_lanes
 from hf_elmo.pretraining.objectives import build_objective
+from hf_elmo.pretraining.optimizers import build_optimizer
 from hf_elmo.pretraining.plan import TrainingPlan, plan_config
-from hf_elmo.pretraining.recipes import build_optimizer
 from hf_elmo.pretraining.sampling import LogUniformSampler
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary

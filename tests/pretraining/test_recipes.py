@@ -6,7 +6,8 @@ import pytest
 import torch
 from tolerances import REORDERED_FLOAT32
 
-from hf_elmo.pretraining.recipes import RECIPES, build_optimizer
+from hf_elmo.pretraining.optimizers import build_optimizer
+from hf_elmo.pretraining.recipes import RECIPES
 
 
 def test_the_papers_figures():

@@ -348,3 +348,42 @@ def test_a_full_disk_is_told_in_one_line(corpus):
     assert "Traceback" not in done.stderr
     assert "error: checkpoint-7 could not be written" in done.stderr.splitlines()[-1]
     assert not (corpus / "full").exists() and list(corpus.glob(".*")) == []
+
+
+# As commit 0ef3e81 wrote them for the run below, with the arguments' names and the config's fields of that time.
+OLD_FINGERPRINT = {
+    **{"config.filters": [[1, 4], [2, 4]], "config.projection_size": 8, "config.cell_size": 16, "config.dropout": 0.2},
+    **{"config.classifier_dropout": 0.5, "config.classifier_lstm_layers": 0, "config.classifier_lstm_size": 200},
+    "config.auto_map": {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"},
+    **{"settings.num_lanes": 3, "settings.unroll_steps": 5, "settings.gradient_accumulation_steps": 1},
+    **{"settings.optim": "adamw", "settings.learning_rate": 0.006, "settings.weight_decay": 0.0},
+    **{"settings.adam_beta2": 0.99, "settings.adagrad_initial_accumulator": 0.0},
+    **{"settings.lr_scheduler_type": "constant", "settings.loss_scale": 1.0, "settings.max_grad_norm": 1.0},
+    **{"settings.layer_learning_rate_decay": 1.0, "settings.group_learning_rates": None},
+    **{"settings.unfreeze_steps": 0, "settings.reset_state": "never"},
+    **{"objective": "full", "num_negative_samples": 8192, "seed": 42, "shuffle_buffer_size": 0},
+    **{"freeze_word_vectors": False, "dataset": [None, None, "train"]},
+    **{"pre_tokenizer": "whitespace", "do_lower_case": False, "words": "583a2ecca7714d70"},
+    "text": [["train-0.txt", 2043], ["train-1.txt", 1330], ["train-2.txt", 572], ["heldout.txt", 99]],
+    **{"num_processes": 1, "mixed_precision": "no"},
+}
+OLD_CONFIG = {
+    **{"model_type": "elmo", "filters": [[1, 4], [2, 4]], "projection_size": 8, "cell_size": 16, "hidden_size": 16},
+    **{"dropout": 0.2, "num_highway_layers": 1, "word_vocab_size": 23, "freeze_bilm": True, "classifier_dropout": 0.5},
+    **{"classifier_lstm_layers": 0, "classifier_lstm_size": 200, "architectures": ["ElmoForPreTraining"]},
+}
+OLD_STATE = ("words", "seconds", "history", "evaluations", "resumed_from_steps")
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on_with_the_same_numbers(corpus):
+    train(corpus, "whole", lr_scheduler_type="constant")
+    train(corpus, "parts", lr_scheduler_type="constant", max_steps=21)
+    checkpoint = corpus / "parts" / "checkpoint-21"
+    state = json.loads((checkpoint / "trainer_state.json").read_text())
+    old = {"step": 21, "best_step": 15, "num_processes": 1, "fingerprint": OLD_FINGERPRINT, "facts": state["facts"]}
+    old |= {name: state[name] for name in OLD_STATE}
+    (checkpoint / "trainer_state.json").write_text(json.dumps(old))
+    (checkpoint / "config.json").write_text(json.dumps(OLD_CONFIG))
+    train(corpus, "parts", lr_scheduler_type="constant", resume_from_checkpoint="last")
+    first, second = weights(corpus / "whole"), weights(corpus / "parts")
+    assert [name for name in first if not torch.equal(first[name], second[name])] == []

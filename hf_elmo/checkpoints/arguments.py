@@ -1,0 +1,59 @@
+"""Arguments about checkpoints: the published sizes, where a run writes and goes on from, and what goes to the Hub."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ..flags import check_least, flag
+
+# The published sizes, each a class method of ElmoConfig.
+Preset = Literal["small", "medium", "original"]
+PRESETS = get_args(Preset)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavingArguments:
+    """Where a run writes, which checkpoints it keeps, and which it goes on from."""
+
+    output_dir: str = flag("Directory of the run's checkpoints and, at the end, of the finished one.")
+    overwrite_output_dir: bool = flag(
+        "Replace a full output directory when the first checkpoint or the finished one stands.", default=False
+    )
+    save_steps: int = flag(
+        "Steps between checkpoints, beside one at each best evaluation; 0 writes the finished one alone.", default=500
+    )
+    save_total_limit: int | None = flag(
+        "Most checkpoints kept; the last and the best one always are. 0 keeps all.", default=2
+    )
+    resume_from_checkpoint: str | None = flag(
+        "Go on from a checkpoint-N directory, from the `last` one of output_dir or, with `auto`, from that if there is "
+        "any.",
+        default=None,
+    )
+    report_to: str | None = flag("A tracker that accelerate knows, such as tensorboard.", default=None)
+    logging_dir: str | None = flag("Where it writes; left out, runs/NAME beside output_dir.", default=None)
+
+    def check(self) -> None:
+        """Check the numbers.
+
+        Raises: ValueError naming the argument, the value got and the value wanted.
+        """
+        check_least(self, ("save_steps", "save_total_limit"), 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubArguments:
+    """Whether and under which name the finished checkpoint goes to the Hub."""
+
+    push_to_hub: bool = flag("Upload the finished checkpoint to the Hub.", default=False)
+    hub_model_id: str | None = flag("Its name there; left out, that of output_dir under your account.", default=None)
+    hub_private_repo: bool = flag("Whether others may not see it.", default=False)
+
+    def check(self) -> None:
+        """Check that nothing is said about an upload that is not asked for.
+
+        Raises: ValueError naming the arguments.
+        """
+        if not self.push_to_hub and (self.hub_model_id is not None or self.hub_private_repo):
+            raise ValueError("--hub_model_id and --hub_private_repo are for --push_to_hub; add it, or leave them out.")

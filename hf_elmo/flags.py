@@ -1,0 +1,62 @@
+"""Flags of the commands: fields of dataclasses with their help, and the checks that all groups of them share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import field, fields
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+# Commands print their help before torch and transformers are there: whatever defines flags imports neither.
+
+
+def flag(text: str, **defaults: Any) -> Any:
+    """A field of a dataclass that is a flag of a command, with its help; `defaults` as of `dataclasses.field`."""
+    return field(metadata={"help": text}, **defaults)
+
+
+def part_of(arguments: Any, group: type) -> Any:
+    """One group of arguments out of several that were joined by inheritance."""
+    return group(**{field.name: getattr(arguments, field.name) for field in fields(group)})
+
+
+def check_choices(arguments: Any) -> None:
+    """Check the fields that are annotated as `Literal[...]`, or as that or None.
+
+    Raises: ValueError naming the flag, the value got and the choices.
+    """
+    for name, hint in get_type_hints(type(arguments)).items():
+        options = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
+        value = getattr(arguments, name)
+        if not options or (value is None and NoneType in get_args(hint)):
+            continue
+        choices = get_args(options[0])
+        if value not in choices:
+            raise ValueError(f"--{name} is {value!r}; it must be one of {', '.join(choices)}.")
+
+
+def check_least(arguments: Any, names: Sequence[str], least: int) -> None:
+    """Check that each of these fields is at least so much, or None.
+
+    Raises: ValueError naming the flag, the value got and the value wanted.
+    """
+    for name in names:
+        value = getattr(arguments, name)
+        if value is not None and value < least:
+            kind = "an integer " if least else ""
+            raise ValueError(f"--{name} is {value}; it must be {kind}>= {least}.")
+
+
+def read_json_object(name: str, value: str | None, example: str) -> dict[str, Any]:
+    """A flag that is JSON, read; an empty object where it is None.
+
+    Raises: ValueError naming the flag when it is no JSON object.
+    """
+    try:
+        read = json.loads(value or "{}")
+    except json.JSONDecodeError as error:
+        raise ValueError(f"--{name} is not JSON ({error}); wanted '{example}'.") from error
+    if not isinstance(read, dict):
+        raise ValueError(f"--{name} is {read!r}; wanted an object, '{example}'.")
+    return read

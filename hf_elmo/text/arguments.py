@@ -1,0 +1,77 @@
+"""Arguments that name text: what is read, how it is cut into words, and which of them make a vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..flags import check_choices, check_least, flag
+from .word_counts import MAX_WORDS_IN_MEMORY
+
+PreTokenizer = Literal["whitespace", "punctuation"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusArguments:
+    """Training text, how it is cut into words, and how they are counted."""
+
+    train_file: list[str] | None = flag(
+        "Training text: files or quoted globs of text (one sentence a line), .jsonl or .parquet, also as .gz.",
+        default=None,
+    )
+    dataset_name: str | None = flag("Any name or directory that datasets.load_dataset knows; streamed.", default=None)
+    dataset_config_name: str | None = flag("The dataset's configuration.", default=None)
+    train_split: str = flag("The dataset's training split.", default="train")
+    text_column: str = flag("Column that holds the text, in JSON, Parquet and datasets.", default="text")
+    pre_tokenizer: PreTokenizer = flag("How text is cut into words. Saved.", default="whitespace")
+    do_lower_case: bool = flag("Lower-case words before their characters are read. Saved.", default=False)
+    max_vocab_size: int | None = flag("Most words of a vocabulary that is built.", default=None)
+    min_count: int = flag("Words seen less often are <UNK> in a vocabulary that is built.", default=2)
+    max_words_in_memory: int = flag(
+        "Distinct words that are counted in memory, some 200 bytes each; beyond them counts go to disk, to the same "
+        "result.",
+        default=MAX_WORDS_IN_MEMORY,
+    )
+
+    def check(self) -> None:
+        """Check what can be checked before any file is read.
+
+        Raises: ValueError naming the argument, the value got and the value wanted.
+        """
+        if (self.train_file is None) == (self.dataset_name is None):
+            raise ValueError("give either --train_file or --dataset_name: exactly one names the training text.")
+        check_choices(self)
+        check_least(self, ("min_count", "max_words_in_memory"), 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextArguments(CorpusArguments):
+    """Training text and held-out text, how they are cut into words, and the words of the softmax."""
+
+    validation_file: list[str] | None = flag("Held-out text, in the same forms.", default=None)
+    validation_split: str | None = flag("The dataset's held-out split.", default=None)
+    validation_split_percentage: float = flag(
+        "Share of the training records held out where there is no validation file or split.", default=2.0
+    )
+    shuffle_buffer_size: int = flag(
+        "Records (lines of text; documents with --reset_state document) that each pass draws its next one from; 0 "
+        "keeps the order of the text.",
+        default=0,
+    )
+    vocab_file: str | None = flag(
+        "Words of the softmax, one a line, <S>, </S> and <UNK> first; built from the training text if left out.",
+        default=None,
+    )
+    skip_baselines: bool = flag("Leave out the unigram and bigram baselines (one more pass).", default=False)
+
+    def check(self) -> None:
+        """Check what can be checked before any file is read.
+
+        Raises: ValueError naming the argument, the value got and the value wanted.
+        """
+        CorpusArguments.check(self)
+        check_least(self, ("shuffle_buffer_size",), 0)
+        if not 0 < self.validation_split_percentage < 100:
+            raise ValueError(
+                f"--validation_split_percentage is {self.validation_split_percentage}; it must lie between 0 and 100."
+            )

@@ -1,0 +1,54 @@
+"""Groups of arguments check alike: choices by their annotation, numbers by their least value."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from hf_elmo.flags import check_choices, check_least, flag, part_of, read_json_object
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    shape: Literal["round", "square"] = flag("A shape.", default="round")
+    colour: Literal["red", "green"] | None = flag("A colour.", default=None)
+    size: int | None = flag("A size.", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined(Group):
+    name: str = flag("A name, which has no default.")
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"shape": "flat"}, "--shape is 'flat'"),
+        ({"shape": None}, "--shape"),
+        ({"colour": "blue"}, "--colour"),
+    ],
+)
+def test_choices_are_those_of_the_annotation(changes, named):
+    check_choices(Joined(name="n", colour="red"))
+    with pytest.raises(ValueError, match=named):
+        check_choices(Joined(name="n", **changes))
+
+
+@pytest.mark.parametrize(("size", "least"), [(0, 1), (-1, 0), (2, 3)])
+def test_least_values_are_named(size, least):
+    check_least(Group(size=least), ("size",), least)
+    check_least(Group(), ("size",), least)
+    with pytest.raises(ValueError, match=f"--size is {size}; .*{least}"):
+        check_least(Group(size=size), ("size",), least)
+
+
+def test_a_part_of_joined_arguments_is_the_group_with_its_values():
+    assert part_of(Joined(name="n", shape="square", size=3), Group) == Group(shape="square", size=3)
+
+
+def test_json_flags_are_objects():
+    assert read_json_object("overrides", '{"a": [1]}', "{}") == {"a": [1]}
+    assert read_json_object("overrides", None, "{}") == {}
+    for wrong in ("[1]", "{a: 1}", "3"):
+        with pytest.raises(ValueError, match="--overrides"):
+            read_json_object("overrides", wrong, "{}")
