@@ -1,15 +1,30 @@
 """ElmoConfig: every field that describes the weights of an ELMo checkpoint, validated."""
 
 # No `from __future__ import annotations` here: @strict reads the annotations as types, and strings would check nothing.
-import difflib
 import itertools
 import math
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
+from huggingface_hub.errors import (
+    StrictDataclassClassValidationError,
+    StrictDataclassError,
+    StrictDataclassFieldValidationError,
+)
 from transformers import PreTrainedConfig
+
+from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE, NUM_CHARACTERS
+from .head_settings_elmo import (
+    HEAD_TYPES,
+    HeadSettings,
+    TokenClassificationHead,
+    read_head,
+    refuse_unknown_keys,
+    require_at_least,
+    require_probability,
+)
 
 # A checkpoint of any ELMo class names all of them, so that each Auto class finds its own in any checkpoint.
 AUTO_MAP = {
@@ -19,37 +34,94 @@ AUTO_MAP = {
     "AutoModelForTokenClassification": "modeling_elmo.ElmoForTokenClassification",
 }
 
-# Keys that transformers itself writes into, or passes along with, a config and that are not dataclass fields.
+# What every PreTrainedConfig has or once had, and what transformers writes into one, beside the dataclass fields.
 _TRANSFORMERS_KEYS = frozenset(
     {
+        "add_cross_attention",
         "attn_implementation",
         "auto_map",
-        # Trainer copies these two from the tokenizer.
-        "bos_token_id",
+        "cross_attention_hidden_size",
         "custom_pipelines",
-        "eos_token_id",
+        "decoder_start_token_id",
         "experts_implementation",
         "finetuning_task",
+        "is_decoder",
         "is_heterogeneous",
         "model_type",
         "name_or_path",
         "num_labels",
         "output_attentions",
         "per_layer_config",
+        "prefix",
+        "pruned_heads",
         "quantization_config",
+        "sep_token_id",
         "task_specific_params",
+        "tie_encoder_decoder",
+        "tie_word_embeddings",
         "tokenizer_class",
         "torch_dtype",
+        "torchscript",
         "transformers_weights",
+        "use_bfloat16",
         "use_cache",
     }
 )
 
+# Of those, what an ELMo model has no part for: it may be said that they are off.
+_NEVER_ON = (
+    "add_cross_attention",
+    "is_decoder",
+    "is_encoder_decoder",
+    "output_attentions",
+    "tie_encoder_decoder",
+    "tie_word_embeddings",
+)
+
+# The names that a token classifier's settings had in checkpoints before there was `head`, and still have beside it.
+_FLAT_PREFIX = "classifier_"
+_FLAT_FIELDS = {_FLAT_PREFIX + field.name: field.name for field in fields(TokenClassificationHead)}
+
 # (given, derived): a new value for the first makes a saved value of the second stale.
-_DERIVED_FIELDS = (("projection_size", "hidden_size"), ("id2label", "label2id"), ("label2id", "id2label"))
+_DERIVED_FIELDS = (
+    ("projection_size", "hidden_size"),
+    ("id2label", "label2id"),
+    ("label2id", "id2label"),
+    *(("head", name) for name in _FLAT_FIELDS),
+)
 
 # The character n-gram widths of the released models and the number of filters of each (Peters et al. 2018).
 _PUBLISHED_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+
+
+def _flat_setting(name: str) -> property:
+    """A setting of the token classifier under the name that it has in ElmoConfig."""
+
+    def read(config: "ElmoConfig") -> Any:
+        return getattr(_token_classification_head(config), name)
+
+    def write(config: "ElmoConfig", value: Any) -> None:
+        try:
+            config.head = replace(_token_classification_head(config), **{name: value})
+        except StrictDataclassFieldValidationError as error:
+            raise StrictDataclassFieldValidationError(_FLAT_PREFIX + name, error.__cause__) from error.__cause__
+        except StrictDataclassClassValidationError as error:
+            cause = ValueError(f"{_FLAT_PREFIX}{error.__cause__}")
+            raise StrictDataclassClassValidationError("validate_ranges", cause) from cause
+
+    return property(read, write, doc=f"`head.{name}` of a token classifier; its default where there is none.")
+
+
+def _token_classification_head(config: "ElmoConfig") -> TokenClassificationHead:
+    """The config's head, or the default settings of one where it has none; raises ValueError where it is another's."""
+    if config.head is None:
+        return TokenClassificationHead()
+    if config.head.type != TokenClassificationHead.type:
+        raise ValueError(
+            f"head is that of {config.head.type}, which has no {_FLAT_PREFIX}... settings; set head to None, or to a "
+            "TokenClassificationHead."
+        )
+    return config.head
 
 
 @strict
@@ -95,10 +167,13 @@ class ElmoConfig(PreTrainedConfig):
             al. 2017).
         adaptive_softmax_cutoffs: Rising word ids at which the clusters of an adaptive softmax begin.
         adaptive_softmax_div_value: Each cluster's rows are shorter than those before it by this factor.
-        classifier_dropout: Dropout on the mix, and on the biLSTM's output where there is one, before the classifier.
-        classifier_lstm_layers: Layers of the task's own biLSTM between the mix and the classifier; 0 for none.
-        classifier_lstm_size: Size of each direction of that biLSTM.
+        head: Settings of the task's head, `TokenClassificationHead` for example, or a dict of them with its `type`;
+            None for a model of no task. A head's model puts its default settings here where there are none. Those of a
+            token classifier can also be given, read and set one by one as `classifier_dropout`,
+            `classifier_lstm_layers` and `classifier_lstm_size`, their names in older checkpoints.
         pad_token_id: Character id of "no word here"; always 0.
+        bos_token_id: Character id inside the row of `<S>`; derived for the byte scheme when left out.
+        eos_token_id: Character id inside the row of `</S>`; derived for the byte scheme when left out.
 
     Raises:
         ValueError: A key is unknown (the nearest valid name is given).
@@ -139,25 +214,53 @@ class ElmoConfig(PreTrainedConfig):
     softmax_type: Literal["full", "adaptive"] = "full"
     adaptive_softmax_cutoffs: list | tuple | None = None
     adaptive_softmax_div_value: float | int = 4.0
-    classifier_dropout: float | int = 0.5
-    classifier_lstm_layers: int = 0
-    classifier_lstm_size: int = 200
+    head: HeadSettings | dict | None = None
     pad_token_id: int = 0
+    bos_token_id: int | None = None
+    eos_token_id: int | None = None
+
+    classifier_dropout = _flat_setting("dropout")
+    classifier_lstm_layers = _flat_setting("lstm_layers")
+    classifier_lstm_size = _flat_setting("lstm_size")
 
     def __post_init__(self, **kwargs: Any) -> None:
-        _reject_unknown_keys(kwargs, valid={field.name for field in fields(self)} | _TRANSFORMERS_KEYS)
+        refuse_unknown_keys("ElmoConfig", kwargs, self._own_names(), _TRANSFORMERS_KEYS)
+        flat = {name: kwargs.pop(name) for name in _FLAT_FIELDS if name in kwargs}
+        had_head = self.head is not None
+        for name, value in flat.items():
+            setattr(self, name, value)
+        if not had_head and self.head == TokenClassificationHead():
+            # Older checkpoints of every class hold these fields; at their defaults they speak of no task.
+            self.head = None
         # JSON has no tuples: one form, so that a saved and a fresh config compare equal.
         self.filters = [list(pair) if isinstance(pair, (list, tuple)) else pair for pair in self.filters]
         if self.adaptive_softmax_cutoffs is not None:
             self.adaptive_softmax_cutoffs = list(self.adaptive_softmax_cutoffs)
         if self.hidden_size is None:
             self.hidden_size = 2 * self.projection_size
+        if self.vocab_size == NUM_CHARACTERS:
+            # The tokenizer says the same: Trainer writes them here, with a warning, where they are not.
+            self.bos_token_id = BEGIN_SENTENCE if self.bos_token_id is None else self.bos_token_id
+            self.eos_token_id = END_SENTENCE if self.eos_token_id is None else self.eos_token_id
         kwargs.setdefault("auto_map", dict(AUTO_MAP))
         if self.id2label is None and self.label2id is not None:
             self.id2label = {index: label for label, index in self.label2id.items()}
         super().__post_init__(**kwargs)
         if self.id2label is not None and (self.label2id is None or len(self.label2id) != len(self.id2label)):
             self.label2id = {label: index for index, label in self.id2label.items()}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, read_head(value) if name == "head" else value)
+
+    def require_head(self, kind: str) -> Any:
+        """The settings of the head of a model that is being built; the config gets default ones where it has none.
+
+        Args:
+            kind: The head's `type`. Settings of another type are another task's, which this config then forgets.
+        """
+        if self.head is None or self.head.type != kind:
+            self.head = HEAD_TYPES[kind]()
+        return self.head
 
     @classmethod
     def small(cls, **overrides: Any) -> "ElmoConfig":
@@ -176,15 +279,26 @@ class ElmoConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
-        own = {field.name for field in fields(cls)}
+        own = cls._own_names()
         # transformers drops a key it does not know here without a word; only Auto classes have use for the rest.
         if not kwargs.get("return_unused_kwargs", False):
-            _reject_unknown_keys(kwargs, valid=own | _TRANSFORMERS_KEYS | {"return_unused_kwargs"})
+            refuse_unknown_keys("ElmoConfig", kwargs, own, {*_TRANSFORMERS_KEYS, "return_unused_kwargs"})
         # transformers would set these on the finished config, past every check and beside what is derived from them.
         changes = {name: kwargs.pop(name) for name in own & kwargs.keys() if name != "dtype"}
         stale = {derived for given, derived in _DERIVED_FIELDS if given in changes}
         kept = {name: value for name, value in config_dict.items() if name not in stale}
         return super().from_dict({**kept, **changes}, **kwargs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As transformers' own, the head's settings as a dict too."""
+        values = super().to_dict()
+        if self.head is not None:
+            values["head"] = self.head.to_dict()
+        return values
+
+    @classmethod
+    def _own_names(cls) -> set[str]:
+        return {*(field.name for field in fields(cls)), *_FLAT_FIELDS}
 
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
         # The code files are written beside the weights, so the references must be to them, not to wherever
@@ -194,10 +308,10 @@ class ElmoConfig(PreTrainedConfig):
 
     def validate_character_encoder(self) -> None:
         """Check the sizes of the characters and of the convolutions over them."""
-        _require_at_least("vocab_size", self.vocab_size, 2)
-        _require_at_least("character_embedding_size", self.character_embedding_size, 1)
-        _require_at_least("max_characters_per_word", self.max_characters_per_word, 3)
-        _require_at_least("num_highway_layers", self.num_highway_layers, 0)
+        require_at_least("vocab_size", self.vocab_size, 2)
+        require_at_least("character_embedding_size", self.character_embedding_size, 1)
+        require_at_least("max_characters_per_word", self.max_characters_per_word, 3)
+        require_at_least("num_highway_layers", self.num_highway_layers, 0)
         if not self.filters:
             raise ValueError("filters is empty; give at least one [width, count] pair, for example [[1, 32], [2, 32]].")
         for pair in self.filters:
@@ -233,7 +347,7 @@ class ElmoConfig(PreTrainedConfig):
                     "word_table_size and word_vector_size, integers >= 1."
                 )
             else:
-                _require_at_least(name, value, 1)
+                require_at_least(name, value, 1)
         if self.token_inputs == "characters" and not self.train_word_vectors:
             raise ValueError(
                 "train_word_vectors is False but token_inputs is 'characters', which has no word vectors to keep as "
@@ -242,9 +356,9 @@ class ElmoConfig(PreTrainedConfig):
 
     def validate_bilm(self) -> None:
         """Check the sizes, the clips and the dropout of the biLM."""
-        _require_at_least("projection_size", self.projection_size, 1)
-        _require_at_least("cell_size", self.cell_size, 1)
-        _require_at_least("num_hidden_layers", self.num_hidden_layers, 1)
+        require_at_least("projection_size", self.projection_size, 1)
+        require_at_least("cell_size", self.cell_size, 1)
+        require_at_least("num_hidden_layers", self.num_hidden_layers, 1)
         if self.hidden_size != 2 * self.projection_size:
             raise ValueError(
                 f"hidden_size is {self.hidden_size} but projection_size is {self.projection_size}; a word vector joins "
@@ -254,12 +368,12 @@ class ElmoConfig(PreTrainedConfig):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} is {value}; it must be > 0, or None for no clipping.")
-        _require_probability("dropout", self.dropout)
+        require_probability("dropout", self.dropout)
 
     def validate_word_softmax(self) -> None:
         """Check the vocabulary of the pre-training softmax and the clusters of an adaptive one."""
         if self.word_vocab_size is not None:
-            _require_at_least("word_vocab_size", self.word_vocab_size, 3)
+            require_at_least("word_vocab_size", self.word_vocab_size, 3)
         cutoffs = self.adaptive_softmax_cutoffs
         if self.softmax_type == "full":
             if cutoffs is not None:
@@ -289,28 +403,21 @@ class ElmoConfig(PreTrainedConfig):
             )
 
     def validate_task(self) -> None:
-        """Check the scalar mixes and the token classifier."""
-        _require_at_least("num_mixes", self.num_mixes, 1)
+        """Check the scalar mixes and the head."""
+        require_at_least("num_mixes", self.num_mixes, 1)
         if not self.mix_l2 >= 0:
             raise ValueError(f"mix_l2 is {self.mix_l2}; it must be >= 0 (0 turns the penalty off).")
-        _require_probability("classifier_dropout", self.classifier_dropout)
-        _require_at_least("classifier_lstm_layers", self.classifier_lstm_layers, 0)
-        _require_at_least("classifier_lstm_size", self.classifier_lstm_size, 1)
+        if self.head is not None:
+            try:
+                self.head.validate()
+            except StrictDataclassError as error:
+                raise ValueError(f"head.{error.__cause__}") from error
 
-
-def _reject_unknown_keys(given: dict[str, Any], valid: set[str]) -> None:
-    for key in given:
-        if key in valid or key.startswith("_"):
-            continue
-        nearest = difflib.get_close_matches(key, sorted(valid - _TRANSFORMERS_KEYS), n=1, cutoff=0.0)
-        raise ValueError(f"ElmoConfig has no field {key!r}; the nearest valid name is {nearest[0]!r}.")
-
-
-def _require_at_least(name: str, value: int, smallest: int) -> None:
-    if value < smallest:
-        raise ValueError(f"{name} is {value}; it must be an integer >= {smallest}.")
-
-
-def _require_probability(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} is {value}; it must lie in [0, 1).")
+    def validate_what_every_config_has(self) -> None:
+        """Refuse what other models have parts for and this one has not."""
+        for name in _NEVER_ON:
+            if getattr(self, name, None):
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}, but an ELMo model has characters as its input, words as what it "
+                    "predicts, and neither attention nor a decoder; leave it out, or False."
+                )

@@ -6,6 +6,7 @@ from __future__ import annotations
 from .base_elmo import IGNORED_LABEL, ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
 from .characters_elmo import PAD_CHARACTER  # noqa: F401
 from .configuration_elmo import ElmoConfig
+from .head_settings_elmo import TokenClassificationHead
 from .layers_elmo import ElmoState
 from .pipeline_elmo import register_pipelines
 from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput
@@ -25,6 +26,7 @@ __all__ = [
     "ElmoModelOutput",
     "ElmoPreTrainedModel",
     "ElmoState",
+    "TokenClassificationHead",
 ]
 
 # transformers ships the file that a class names as its module, with all that it imports, and writes that name into the

@@ -11,6 +11,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .base_elmo import ElmoModel, ElmoPreTrainedModel, check_labels, mean_cross_entropy
 from .configuration_elmo import ElmoConfig
+from .head_settings_elmo import TokenClassificationHead
 from .layers_elmo import ElmoState
 from .task_encoders_elmo import run_lstm
 
@@ -25,19 +26,20 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.elmo = ElmoModel(config)
-        self.dropout = nn.Dropout(config.classifier_dropout)
+        head: TokenClassificationHead = config.require_head(TokenClassificationHead.type)
+        self.dropout = nn.Dropout(head.dropout)
         size = config.hidden_size
         self.lstm = None
-        if config.classifier_lstm_layers:
+        if head.lstm_layers:
             self.lstm = nn.LSTM(
                 size,
-                config.classifier_lstm_size,
-                num_layers=config.classifier_lstm_layers,
+                head.lstm_size,
+                num_layers=head.lstm_layers,
                 batch_first=True,
                 bidirectional=True,
-                dropout=config.classifier_dropout if config.classifier_lstm_layers > 1 else 0.0,
+                dropout=head.dropout if head.lstm_layers > 1 else 0.0,
             )
-            size = 2 * config.classifier_lstm_size
+            size = 2 * head.lstm_size
         self.classifier = nn.Linear(size, config.num_labels)
         self.post_init()
         self._apply_freezing()

@@ -26,9 +26,7 @@ _TASK_FIELDS = (
     "num_mixes",
     "mix_normalization",
     "mix_l2",
-    "classifier_dropout",
-    "classifier_lstm_layers",
-    "classifier_lstm_size",
+    "head",
 )
 _SOFTMAX_FIELDS = ("softmax_type", "share_word_softmax", "adaptive_softmax_cutoffs", "adaptive_softmax_div_value")
 _FREE_FIELDS = {*_TASK_FIELDS, *_SOFTMAX_FIELDS, "dropout", "cell_clip", "projection_clip", "train_word_vectors"}

@@ -194,8 +194,6 @@ def prepare_task(
     set_seed(training_args.seed)
     model, description = build_model(model_args, config, labels, keep_classifier=labels == known)
     tokenizer = load_tokenizer(model_args, config)
-    # The Trainer would set these two as well, with a warning that alarms for nothing.
-    config.bos_token_id, config.eos_token_id = tokenizer.bos_token_id, tokenizer.eos_token_id
     _settle_learning_rate(training_args, model_args)
     if training_args.device.type == "cpu":
         training_args.dataloader_pin_memory = False
@@ -257,13 +255,13 @@ def load_architecture(model_args: ModelArguments) -> tuple[ElmoConfig, bool]:
         config = load_config(getattr(model_args, argument), argument)
         architectures = config.architectures or []
         has_classifier = not _is_random(model_args) and ElmoForTokenClassification.__name__ in architectures
-    for name in ("freeze_bilm", "classifier_dropout", "classifier_lstm_layers", "classifier_lstm_size", "mix_l2"):
-        value = getattr(model_args, name)
-        if value is not None:
-            setattr(config, name, value)
     # A tagger has no word softmax, whatever it was trained from.
     config.word_vocab_size = None
     try:
+        for name in ("freeze_bilm", "classifier_dropout", "classifier_lstm_layers", "classifier_lstm_size", "mix_l2"):
+            value = getattr(model_args, name)
+            if value is not None:
+                setattr(config, name, value)
         config.validate()
     except StrictDataclassError as error:
         raise ValueError(str(error.__cause__ or error)) from error

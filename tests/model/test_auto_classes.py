@@ -34,6 +34,7 @@ CODE_FILES = {
     "characters_elmo.py",
     "configuration_elmo.py",
     "encodings_elmo.py",
+    "head_settings_elmo.py",
     "layers_elmo.py",
     "modeling_elmo.py",
     "pipeline_elmo.py",

@@ -1,15 +1,20 @@
 """ElmoConfig: what it accepts, what it refuses and how it says so, and that nothing is lost on disk."""
 
 import json
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 import torch
 from conftest import make_tiny_config
+from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_elmo import ElmoConfig, ElmoModel
+from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo.model import head_settings_elmo
+from hf_elmo.model.head_settings_elmo import HeadSettings, TokenClassificationHead
 
 AUTO_CLASSES = {"AutoConfig", "AutoModel", "AutoModelForPreTraining", "AutoModelForTokenClassification"}
 
@@ -33,7 +38,14 @@ VALID_FIELDS = {
     "mix_l2": st.floats(0, 2),
     "word_vocab_size": st.none() | st.integers(3, 10**6),
     "share_word_softmax": st.booleans(),
-    "classifier_lstm_layers": st.integers(0, 3),
+    "classifier_lstm_size": st.integers(1, 300),
+    "head": st.none()
+    | st.builds(
+        TokenClassificationHead,
+        dropout=st.floats(0, 0.99),
+        lstm_layers=st.integers(0, 3),
+        lstm_size=st.integers(1, 500),
+    ),
     "id2label": st.none() | st.just({0: "O", 1: "PER", 2: "LOC"}),
 }
 
@@ -112,6 +124,8 @@ def test_hidden_size_is_both_directions_side_by_side(size):
         ("classifier_lstm_layers", False),
         ("classifier_lstm_size", 200.0),
         ("pad_token_id", None),
+        ("head", 5),
+        ("bos_token_id", "257"),
     ],
 )
 def test_wrong_types_are_refused_by_name(field, value):
@@ -266,11 +280,173 @@ def test_an_unknown_key_in_a_file_is_refused(tmp_path):
         ElmoConfig.from_pretrained(tmp_path)
 
 
-def test_keys_that_trainer_copies_from_the_tokenizer_do_no_harm(tmp_path):
-    config = make_tiny_config()
-    config.bos_token_id, config.eos_token_id, config.use_cache = 257, 258, False
+def test_what_every_config_of_transformers_has_is_taken_where_it_means_nothing(tmp_path):
+    nothing = {"tie_word_embeddings": False, "is_decoder": False, "torchscript": False, "problem_type": None}
+    config = make_tiny_config(**nothing, output_attentions=False, use_cache=True, return_dict=True, pruned_heads={})
+    config.use_cache = False
     config.save_pretrained(tmp_path)
-    assert ElmoConfig.from_pretrained(tmp_path).bos_token_id == 257
+    # transformers keeps settings of generation in a file of their own.
+    del config.use_cache
+    assert ElmoConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
+
+
+@pytest.mark.parametrize("name", ["tie_word_embeddings", "is_decoder", "is_encoder_decoder", "output_attentions"])
+def test_what_an_elmo_model_has_no_part_for_cannot_be_turned_on(name):
+    with pytest.raises(StrictDataclassError, match=f"{name} is True"):
+        ElmoConfig(**{name: True})
+
+
+def test_the_ids_of_the_sentence_markers_are_those_of_the_tokenizer():
+    config, tokenizer = ElmoConfig(), ElmoCharTokenizer()
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        assert getattr(config, name) == getattr(tokenizer, name)
+    # Another scheme of characters may have no such ids.
+    assert ElmoConfig(vocab_size=100).bos_token_id is None
+
+
+# The head
+
+OLD_TAGGER = {
+    "architectures": ["ElmoForTokenClassification"],
+    "cell_size": 10,
+    "character_embedding_size": 4,
+    "classifier_dropout": 0.25,
+    "classifier_lstm_layers": 1,
+    "classifier_lstm_size": 3,
+    "filters": [[1, 3], [2, 5], [3, 6]],
+    "hidden_size": 12,
+    "id2label": {"0": "O", "1": "X"},
+    "label2id": {"O": 0, "X": 1},
+    "model_type": "elmo",
+    "num_highway_layers": 1,
+    "pad_token_id": 0,
+    "projection_size": 6,
+    "transformers_version": "5.23.0",
+    "word_vocab_size": None,
+}
+OLD_PRETRAINING = {
+    **{name: value for name, value in OLD_TAGGER.items() if name not in ("id2label", "label2id")},
+    "architectures": ["ElmoForPreTraining"],
+    "classifier_dropout": 0.5,
+    "classifier_lstm_layers": 0,
+    "classifier_lstm_size": 200,
+    "word_vocab_size": 7,
+}
+
+
+def rewrite_config(folder, change) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+
+
+def test_a_taggers_checkpoint_from_before_there_was_a_head_gives_the_same_numbers_and_is_saved_with_one(tmp_path):
+    head = TokenClassificationHead(dropout=0.25, lstm_layers=1, lstm_size=3)
+    model = ElmoForTokenClassification(make_tiny_config(head=head, id2label={0: "O", 1: "X"})).eval()
+    model.save_pretrained(tmp_path)
+    rewrite_config(tmp_path, lambda stored: {**OLD_TAGGER, "auto_map": stored["auto_map"]})
+    old, report = ElmoForTokenClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    assert old.config.head == head and old.dropout.p == 0.25
+    ids = torch.randint(1, 262, (2, 3, 50))
+    assert torch.equal(old(ids).logits, model(ids).logits)
+    old.save_pretrained(tmp_path / "again")
+    stored = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert stored["head"] == {"type": "token_classification", "dropout": 0.25, "lstm_layers": 1, "lstm_size": 3}
+    assert not any(name.startswith("classifier_") for name in stored)
+
+
+def test_a_pretrained_checkpoint_from_before_there_was_a_head_has_none(tmp_path):
+    model = ElmoForPreTraining(make_tiny_config(word_vocab_size=7))
+    model.save_pretrained(tmp_path)
+    rewrite_config(tmp_path, lambda stored: OLD_PRETRAINING)
+    old, report = ElmoForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())
+    assert old.config.head is None and old.config.classifier_dropout == 0.5
+    changed = {"auto_map", "dtype", "architectures", "_name_or_path"}
+    stored = [{k: v for k, v in config.to_dict().items() if k not in changed} for config in (old.config, model.config)]
+    assert stored[0] == stored[1]
+
+
+def test_the_settings_of_a_token_classifier_keep_their_names_in_the_config():
+    config = ElmoConfig(classifier_lstm_layers=2)
+    assert config.head == TokenClassificationHead(lstm_layers=2)
+    config.classifier_dropout = 0.1
+    assert (config.head.dropout, config.classifier_dropout, config.classifier_lstm_size) == (0.1, 0.1, 200)
+    config.head.lstm_size = 7
+    assert config.classifier_lstm_size == 7
+    plain = ElmoConfig(classifier_dropout=0.5)
+    assert plain.head is None and plain.classifier_lstm_layers == 0
+
+
+def test_a_setting_given_at_loading_changes_the_stored_head_alone(tmp_path):
+    make_tiny_config(head=TokenClassificationHead(lstm_layers=2, lstm_size=9)).save_pretrained(tmp_path)
+    config = ElmoConfig.from_pretrained(tmp_path, classifier_dropout=0.1)
+    assert config.head == TokenClassificationHead(dropout=0.1, lstm_layers=2, lstm_size=9)
+    assert ElmoConfig.from_pretrained(tmp_path, head=None).head is None
+    rewrite_config(tmp_path, lambda stored: OLD_TAGGER)
+    assert ElmoConfig.from_pretrained(tmp_path, head=None).head is None
+
+
+def test_a_head_may_be_a_dict_at_any_time():
+    wanted = TokenClassificationHead(lstm_layers=1)
+    stored = {"type": "token_classification", "lstm_layers": 1}
+    config = ElmoConfig(head=stored)
+    assert config.head == wanted and stored == {"type": "token_classification", "lstm_layers": 1}
+    config.head = None
+    assert config.head is None and config.to_dict()["head"] is None
+    config.head = stored
+    assert config.head == wanted
+
+
+def test_forgetting_a_task_is_one_field(tmp_path):
+    model = ElmoForTokenClassification(make_tiny_config(classifier_lstm_layers=1))
+    model.config.head = None
+    model.save_pretrained(tmp_path)
+    assert ElmoConfig.from_pretrained(tmp_path).head is None
+    # What a model of a task needs it writes down, the defaults too.
+    assert ElmoForTokenClassification(make_tiny_config()).config.head == TokenClassificationHead()
+
+
+@pytest.mark.parametrize(
+    ("head", "names"),
+    [
+        ({"type": "token_classification", "droput": 0.1}, ["'droput'", "'dropout'"]),
+        ({"type": "token_classificaton"}, ["'token_classificaton'", "'token_classification'"]),
+        ({"dropout": 0.1}, ["type None", "'token_classification'"]),
+        ({"type": "token_classification", "dropout": 1.5}, ["head.dropout is 1.5"]),
+        ({"type": "token_classification", "lstm_size": "9"}, ["'lstm_size'", "int"]),
+    ],
+)
+def test_a_wrong_head_is_refused_by_name(head, names, tmp_path):
+    make_tiny_config().save_pretrained(tmp_path)
+    rewrite_config(tmp_path, lambda stored: {**stored, "head": head})
+    for make in (lambda: ElmoConfig(head=head), lambda: ElmoConfig.from_pretrained(tmp_path)):
+        with pytest.raises(ValueError) as caught:
+            make()
+        assert all(name in str(caught.value) for name in names)
+
+
+def test_a_head_that_was_changed_later_is_checked_by_the_model():
+    config = make_tiny_config(classifier_lstm_layers=1)
+    config.head.dropout = 7.0
+    with pytest.raises(StrictDataclassError, match=r"head\.dropout is 7\.0"):
+        ElmoForTokenClassification(config)
+
+
+def test_a_model_of_one_task_forgets_the_head_of_another(monkeypatch):
+    @strict
+    @dataclass
+    class OtherHead(HeadSettings):
+        type: ClassVar[str] = "other"
+        size: int = 3
+
+    monkeypatch.setitem(head_settings_elmo.HEAD_TYPES, "other", OtherHead)
+    config = make_tiny_config(head={"type": "other", "size": 4})
+    assert config.head == OtherHead(4)
+    assert ElmoConfig.from_dict(json.loads(config.to_json_string())).head == OtherHead(4)
+    with pytest.raises(ValueError, match="head is that of other"):
+        config.classifier_dropout = 0.1
+    assert ElmoForTokenClassification(config).config.head == TokenClassificationHead()
 
 
 @given(fields=st.fixed_dictionaries({}, optional=VALID_FIELDS))

@@ -1,0 +1,97 @@
+"""The settings of a task's head: a strict class for each kind, told apart by its `type`."""
+
+# No `from __future__ import annotations` here: @strict reads the annotations as types, and strings would check nothing.
+import difflib
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from huggingface_hub.dataclasses import strict
+from huggingface_hub.errors import StrictDataclassError
+
+
+@strict
+@dataclass
+class HeadSettings:
+    """What all heads' settings have in common: a name of their kind, and one form in a config.json.
+
+    A new kind of head is a subclass with a `type` of its own, entered in `HEAD_TYPES`.
+    """
+
+    type: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as config.json has them."""
+        return {"type": self.type, **asdict(self)}
+
+
+@strict
+@dataclass
+class TokenClassificationHead(HeadSettings):
+    """The head of `ElmoForTokenClassification`: dropout, a biLSTM where there is one, and a linear classifier.
+
+    Args:
+        dropout: Dropout on the mix, and on the biLSTM's output where there is one, before the classifier.
+        lstm_layers: Layers of the task's own biLSTM between the mix and the classifier; 0 for none.
+        lstm_size: Size of each direction of that biLSTM.
+
+    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range.
+    """
+
+    type: ClassVar[str] = "token_classification"
+
+    dropout: float | int = 0.5
+    lstm_layers: int = 0
+    lstm_size: int = 200
+
+    def validate_ranges(self) -> None:
+        """Check that each value lies in its range."""
+        require_probability("dropout", self.dropout)
+        require_at_least("lstm_layers", self.lstm_layers, 0)
+        require_at_least("lstm_size", self.lstm_size, 1)
+
+
+HEAD_TYPES: dict[str, type[HeadSettings]] = {TokenClassificationHead.type: TokenClassificationHead}
+
+
+def read_head(head: HeadSettings | dict | None) -> HeadSettings | None:
+    """Settings from the form that config.json has; settings and None stay what they are.
+
+    Raises: ValueError naming the type or key that is not known, or the field whose value is wrong.
+    """
+    if not isinstance(head, dict):
+        return head
+    values = dict(head)
+    kind = values.pop("type", None)
+    if kind not in HEAD_TYPES:
+        raise ValueError(
+            f"head has the type {kind!r}; it must be one of {sorted(HEAD_TYPES)}, or head None for a model of no task."
+        )
+    settings = HEAD_TYPES[kind]
+    refuse_unknown_keys(f"a {kind} head", values, {field.name for field in fields(settings)})
+    try:
+        return settings(**values)
+    except StrictDataclassError as error:
+        # The field alone says little to who reads a whole config.
+        raise ValueError(f"head.{error.__cause__}") from error
+
+
+def refuse_unknown_keys(owner: str, given: Iterable[str], valid: Collection[str], other: Collection[str] = ()) -> None:
+    """Raise ValueError with the nearest valid name for a key that is neither valid nor one of the others."""
+    for key in given:
+        if key in valid or key in other or key.startswith("_"):
+            continue
+        nearest = difflib.get_close_matches(key, sorted(valid), n=1, cutoff=0.0)
+        raise ValueError(f"{owner} has no field {key!r}; the nearest valid name is {nearest[0]!r}.")
+
+
+def require_at_least(name: str, value: int, smallest: int) -> None:
+    """Raise ValueError where a whole number is too small."""
+    if value < smallest:
+        raise ValueError(f"{name} is {value}; it must be an integer >= {smallest}.")
+
+
+def require_probability(name: str, value: float) -> None:
+    """Raise ValueError where a number is no probability of dropout."""
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} is {value}; it must lie in [0, 1).")
