@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from hf_elmo.checkpoints.cards import CARD_FILE, PLOT_FILE, find_recipes, read_results, write_recipe, write_recipe_card
+from hf_elmo.checkpoints.cards import CARD_FILE, PLOT_FILE, find_recipes, read_results, write_card, write_recipe
 from hf_elmo.checkpoints.plots import plot_run
 from hf_elmo.commands.command_line import readable_errors
 
@@ -25,7 +25,7 @@ def main() -> None:
         for recipe in recipes:
             if not arguments.skip_plots:
                 plot_run(read_results(recipe), recipe / PLOT_FILE)
-            write_recipe_card(recipe)
+            write_card(recipe)
             print(recipe / CARD_FILE)
 
 

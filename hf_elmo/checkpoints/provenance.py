@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import os
 import platform
@@ -61,6 +62,15 @@ def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torc
         f"commit {results['commit'] or 'unknown'}",
     ]
     return ", ".join(parts)
+
+
+def describe_file(path: str | os.PathLike) -> dict[str, Any]:
+    """The name, the size and the SHA-256 of a file, by which others can tell whether they have the same one."""
+    path, digest = Path(path), hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
 def write_json(path: str | os.PathLike, content: Any) -> None:

@@ -6,10 +6,8 @@ import json
 import os
 import re
 import shlex
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from transformers.dynamic_module_utils import get_relative_imports
 
 from ..model.configuration_elmo import AUTO_MAP, ElmoConfig
-from .cards import CARD_FILE, RESULTS_FILE, UNNAMED_CHECKPOINT, read_results, write_model_card
+from .cards import CARD_FILE, CONFIG_FILE, CONVERSION_FILE, RESULTS_FILE, TOKENIZER_FILE, render_recipe
 from .secrets import find_token, holds_token, redact, require_token
 
 # What a checkpoint is made of. What else lies in its directory (training state, trackers' files, pickles) stays there.
@@ -29,6 +27,10 @@ _WEIGHTS, _WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
 _TOKENIZER_AUTO_MAP = {"AutoTokenizer": "tokenization_elmo.ElmoCharTokenizer"}
 # The words of the pre-training softmax, as data.vocabulary names their file.
 _WORDS, _HAS_WORDS = "word_vocabulary.txt", "ElmoForPreTraining"
+
+# The name by which a card's code loads the checkpoint, and what earlier versions wrote in its place.
+_LOADED_NAME = re.compile(r'(?:from_pretrained\(|model=)"([^"]+)"')
+_UNNAMED_CHECKPOINT = "path/to/this/checkpoint"
 
 # What huggingface_hub raises where an answer, a connection or a file fails; anything else is a bug.
 _HUB_ERRORS = (HTTPError, OSError, RuntimeError, ValueError)
@@ -68,7 +70,7 @@ def check_checkpoint(directory: str | os.PathLike, token: str | None = None) -> 
     """Check that a directory is a whole checkpoint, which works without this package, and holds no token.
 
     Args:
-        directory: A directory that pre-training wrote.
+        directory: A directory that pre-training, fine-tuning or conversion wrote.
         token: Access token that no file may hold; None takes the one of this machine, if any.
     Returns: The files to send.
     Raises: FileNotFoundError when there is no such directory; ValueError naming each thing that is missing, or each
@@ -76,7 +78,10 @@ def check_checkpoint(directory: str | os.PathLike, token: str | None = None) -> 
     """
     directory = Path(directory)
     if not directory.is_dir():
-        raise FileNotFoundError(f"checkpoint {str(directory)!r} is not a directory; name one that pre-training wrote.")
+        raise FileNotFoundError(
+            f"checkpoint {str(directory)!r} is not a directory; name one that pre-training, fine-tuning or conversion "
+            "wrote."
+        )
     files = files_to_send(directory)
     problems = _find_problems(directory, {path.name for path in files})
     if problems:
@@ -112,7 +117,7 @@ def push_checkpoint(
     The directory stays as it is. In the card that is sent, the repository's name stands where none was given.
 
     Args:
-        directory: A directory that pre-training wrote.
+        directory: A directory that pre-training, fine-tuning or conversion wrote.
         hub_model_id: Name of the repository, with or without a namespace.
         token: Access token; None takes HF_TOKEN, or the one that `hf auth login` stored.
         private: Whether the repository is private; None leaves that to the Hub, which makes it public as a rule.
@@ -182,13 +187,13 @@ def _check_rights(identity: dict[str, Any], namespace: str) -> None:
 def _find_problems(directory: Path, sent: set[str]) -> list[str]:
     """What keeps a directory from being a whole checkpoint, each in some words."""
     problems: list[str] = []
-    config = _read_object(directory / "config.json", problems)
+    config = _read_object(directory / CONFIG_FILE, problems)
     if config and config.get("model_type") != ElmoConfig.model_type:
         problems.append(f"config.json has the model_type {config.get('model_type')!r}, not {ElmoConfig.model_type!r}")
-    tokenizer_config = _read_object(directory / "tokenizer_config.json", problems)
+    tokenizer_config = _read_object(directory / TOKENIZER_FILE, problems)
     for name, fields, wanted in (
-        ("config.json", config, AUTO_MAP),
-        ("tokenizer_config.json", tokenizer_config, _TOKENIZER_AUTO_MAP),
+        (CONFIG_FILE, config, AUTO_MAP),
+        (TOKENIZER_FILE, tokenizer_config, _TOKENIZER_AUTO_MAP),
     ):
         if fields:
             problems += _find_auto_map_problems(name, fields.get("auto_map") or {}, wanted)
@@ -199,9 +204,10 @@ def _find_problems(directory: Path, sent: set[str]) -> list[str]:
     card = (directory / CARD_FILE).read_text(encoding="utf-8", errors="replace") if CARD_FILE in sent else ""
     if not card.strip():
         problems.append(f"{CARD_FILE}, the model card, is missing")
-    if RESULTS_FILE in sent:
-        _read_object(directory / RESULTS_FILE, problems)
-    elif _quotes_figures(card):
+    sources = [name for name in (RESULTS_FILE, CONVERSION_FILE) if name in sent]
+    for name in sources:
+        _read_object(directory / name, problems)
+    if not sources and _quotes_figures(card):
         problems.append(f"{CARD_FILE} quotes figures, but {RESULTS_FILE} with their source is missing")
     return problems
 
@@ -268,31 +274,30 @@ def _quotes_figures(card: str) -> bool:
 
 
 def _content(path: Path, repository: str) -> Path | bytes:
-    """What is sent of a file: the file itself, or the card with its name put in."""
-    if path.name == CARD_FILE and UNNAMED_CHECKPOINT in (card := path.read_text(encoding="utf-8")):
-        return _name_card(path.parent, card, repository).encode("utf-8")
+    """What is sent of a file: the file itself, or the card with its name on the Hub put in."""
+    if path.name == CARD_FILE:
+        card = path.read_text(encoding="utf-8")
+        named = _name_card(path.parent, card, repository)
+        if named != card:
+            return named.encode("utf-8")
     return path
 
 
-def _name_card(directory: Path, card: str, name: str) -> str:
-    """The card with a name in its title and its front matter too, where it is as it was rendered without one.
+def _name_card(directory: Path, card: str, repository: str) -> str:
+    """The card with the repository's name in the place of the local one.
 
-    In a card that somebody has worked on only the place for the name is filled.
+    A card that is as it was rendered is rendered anew. In one that somebody has worked on only the name that its code
+    loads the checkpoint by is replaced, and that only where it is a local one, which has no namespace.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        for path in files_to_send(directory):
-            if path.suffix in (".json", ".yaml", ".png"):
-                shutil.copyfile(path, Path(folder) / path.name)
-        try:
-            config, results = ElmoConfig.from_pretrained(folder), read_results(folder)
-            write_model_card(folder, config, results)
-            if (Path(folder) / CARD_FILE).read_text(encoding="utf-8") == card:
-                write_model_card(folder, config, results, name)
-                return (Path(folder) / CARD_FILE).read_text(encoding="utf-8")
-        except (ValueError, OSError):
-            # Of results that pre-training did not write no card can be rendered.
-            pass
-    return card.replace(UNNAMED_CHECKPOINT, name)
+    found = _LOADED_NAME.search(card)
+    local = found[1] if found else None
+    if local is None or (local != _UNNAMED_CHECKPOINT and "/" in local):
+        return card
+    with suppress(ValueError, OSError):
+        # Of results that this package did not write no card can be rendered.
+        if render_recipe(directory, local) == card:
+            return render_recipe(directory, repository)
+    return card.replace(_UNNAMED_CHECKPOINT, repository).replace(f'"{local}"', f'"{repository}"')
 
 
 @contextmanager

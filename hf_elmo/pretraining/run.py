@@ -358,7 +358,9 @@ def _write_finished(
             plot_run(results, directory / PLOT_FILE)
         except ImportError as error:
             report(f"no plot of the run: {error}")
-        write_model_card(directory, ElmoConfig.from_pretrained(directory), results, name)
+        write_model_card(
+            directory, ElmoConfig.from_pretrained(directory), results, name or Path(output_dir).resolve().name
+        )
 
 
 def _describe_evaluation(step: int, max_steps: int, perplexity: Perplexity) -> str:

@@ -10,14 +10,14 @@ from huggingface_hub import ModelCard
 
 from hf_elmo.checkpoints.cards import (
     find_recipes,
-    read_facts,
-    render_model_card,
     render_recipe,
+    write_card,
     write_model_card,
     write_recipe,
-    write_recipe_card,
 )
+from hf_elmo.checkpoints.facts import read_facts
 from hf_elmo.checkpoints.plots import fingerprint
+from hf_elmo.checkpoints.pretraining_card import render_model_card
 
 RECIPES = [path.name for path in find_recipes(ROOT / "model_cards")]
 
@@ -274,7 +274,7 @@ def test_a_file_that_holds_no_facts_is_refused(tmp_path, text, message):
 def test_a_checkpoint_gets_its_card_with_the_facts_and_the_plot_beside_it(tmp_path):
     write_model_card(tmp_path, make_tiny_config(), RESULTS)
     unnamed = (tmp_path / "README.md").read_text()
-    assert unnamed.count("path/to/this/checkpoint") == 4 and "run.png" not in unnamed
+    assert unnamed.count(f'from_pretrained("{tmp_path.name}")') == 2 and "run.png" not in unnamed
     write_folder(tmp_path, results=None)
     (tmp_path / "run.png").touch()
     write_model_card(tmp_path, make_tiny_config(), RESULTS, "me/elmo-x")
@@ -309,7 +309,7 @@ def test_a_recipe_keeps_its_facts_and_no_plot_of_another_run(tmp_path):
 
 def test_a_recipe_is_left_alone_where_the_checkpoint_has_no_results(tmp_path):
     recipe = write_folder(tmp_path / "elmo-x")
-    write_recipe_card(recipe)
+    write_card(recipe)
     (recipe / "run.png").touch()
     before = {path: path.read_bytes() for path in recipe.iterdir()}
     with pytest.raises(FileNotFoundError, match=r"checkpoint holds no results\.json"):
@@ -319,7 +319,7 @@ def test_a_recipe_is_left_alone_where_the_checkpoint_has_no_results(tmp_path):
 
 def test_facts_that_cannot_be_rendered_leave_the_recipe_as_it_was(tmp_path):
     recipe = write_folder(tmp_path / "recipe")
-    write_recipe_card(recipe)
+    write_card(recipe)
     (recipe / "run.png").touch()
     (recipe / "facts.yaml").write_text("nonsense: 3\n")
     before = {path.name: path.read_bytes() for path in recipe.iterdir()}

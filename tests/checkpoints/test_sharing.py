@@ -27,7 +27,6 @@ from hf_elmo.checkpoints import sharing
 from hf_elmo.checkpoints.cards import read_results, write_model_card
 from hf_elmo.checkpoints.secrets import check_command_line, redact
 from hf_elmo.checkpoints.sharing import (
-    UNNAMED_CHECKPOINT,
     check_checkpoint,
     check_hub_access,
     files_to_send,
@@ -424,7 +423,7 @@ def test_a_checkpoint_goes_up_whole_in_one_commit_and_works_from_there(trained, 
     assert json.loads(files["config.json"])["auto_map"] == AUTO_MAP
     assert json.loads(files["tokenizer_config.json"])["auto_map"]["AutoTokenizer"]
     card, results = files["README.md"].decode(), json.loads(files["results.json"])
-    assert UNNAMED_CHECKPOINT not in card
+    assert '("elmo")' not in card
     for place in ("- name: me/elmo-x\n", "\n# me/elmo-x\n", 'AutoModel.from_pretrained("me/elmo-x")'):
         assert place in card
     assert f"{results['perplexity']['mean']:,.1f}" in card
@@ -663,15 +662,20 @@ def test_a_card_without_figures_needs_no_results(checkpoint):
 def test_what_somebody_wrote_into_a_card_is_sent(checkpoint):
     card = checkpoint / "README.md"
     assert sharing._content(checkpoint / "config.json", "me/elmo-x") == checkpoint / "config.json"
-    card.write_text(card.read_text() + f"Load {UNNAMED_CHECKPOINT} with care.\n")
+    card.write_text(card.read_text() + 'Load "elmo" with care.\n')
     before = card.read_bytes()
-    assert sharing._content(card, "me/elmo-x") == before.replace(UNNAMED_CHECKPOINT.encode(), b"me/elmo-x")
+    assert before.count(b'"elmo"') == 3
+    assert sharing._content(card, "me/elmo-x") == before.replace(b'"elmo"', b'"me/elmo-x"')
     assert card.read_bytes() == before
     # Results that no card of pre-training can be made of, a tagger's for example.
     (checkpoint / "results.json").write_text('{"predict_f1": 0.5}')
-    assert sharing._content(card, "me/elmo-x") == before.replace(UNNAMED_CHECKPOINT.encode(), b"me/elmo-x")
-    card.write_text("# Named\n")
-    assert sharing._content(card, "me/elmo-x") == card
+    assert sharing._content(card, "me/elmo-x") == before.replace(b'"elmo"', b'"me/elmo-x"')
+    # As cards were before they named the directory.
+    card.write_text('# path/to/this/checkpoint\nAutoModel.from_pretrained("path/to/this/checkpoint")\n')
+    assert sharing._content(card, "me/elmo-x") == b'# me/elmo-x\nAutoModel.from_pretrained("me/elmo-x")\n'
+    for others in ("# Named\n", 'AutoModel.from_pretrained("you/elmo-x")\n'):
+        card.write_text(others)
+        assert sharing._content(card, "me/elmo-x") == card
 
 
 @pytest.mark.parametrize(
@@ -705,8 +709,6 @@ def test_tokens_of_every_form_are_masked():
         assert redact(harmless) == harmless
 
 
-def test_names_shared_with_other_files_agree(tmp_path, trained):
+def test_names_shared_with_other_files_agree(trained):
     config = ElmoConfig.from_pretrained(trained)
-    write_model_card(tmp_path, config, read_results(trained))
-    assert UNNAMED_CHECKPOINT in (tmp_path / "README.md").read_text()
     assert sharing._WORDS == VOCABULARY_FILE and sharing._HAS_WORDS in config.architectures

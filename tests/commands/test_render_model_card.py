@@ -19,7 +19,7 @@ RECIPES = ("elmo-small-reviews", "elmo-tiny-pydoc")
 def model_cards(tmp_path):
     """The committed folders, without what is rendered."""
     for name in RECIPES:
-        for file in ("config.json", "results.json", "facts.yaml"):
+        for file in ("config.json", "results.json", "tokenizer_config.json", "facts.yaml"):
             (tmp_path / "model_cards" / name).mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / "model_cards" / name / file, tmp_path / "model_cards" / name / file)
     return tmp_path / "model_cards"
