@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizer
 
-from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary
 from .embedding import embed
@@ -378,9 +377,7 @@ class _Scorer:
         ]
 
     def _encode(self, words: Sequence[str]) -> list[int]:
-        if self.tokenizer.do_lower_case:
-            words = [word if word in (BOS_TOKEN, EOS_TOKEN) else word.lower() for word in words]
-        return self.vocabulary.encode(words)
+        return self.vocabulary.encode(self.tokenizer.words_as_read(words))
 
     @torch.inference_mode()
     def _score_chunk(

@@ -9,27 +9,23 @@ from typing import Any
 from transformers.tokenization_utils_base import CharSpan, TokenSpan
 
 from .characters_elmo import BOS_TOKEN, EOS_TOKEN
+from .cutting_elmo import TextCutter
 
 
 @dataclass
 class Sentence:
-    """The words of one sentence, and the text they were cut from; None if they came as a list."""
+    """The words of one sentence, and the text they were cut from and by what; None if they came as a list."""
 
     words: list[str]
     text: str | None = None
+    cutter: TextCutter | None = None
 
     @cached_property
     def offsets(self) -> list[tuple[int, int]]:
         """Start and end of each word: in the text, or of a list of words in the word itself."""
-        if self.text is None:
+        if self.text is None or self.cutter is None:
             return [(0, len(word)) for word in self.words]
-        spans, end = [], 0
-        for word in self.words:
-            # Only white space lies between the words, so the next place where a word is found is its own.
-            start = self.text.index(word, end)
-            end = start + len(word)
-            spans.append((start, end))
-        return spans
+        return self.cutter.spans(self.text)
 
 
 @dataclass

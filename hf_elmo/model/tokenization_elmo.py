@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
-import regex
 from transformers import AddedToken, BatchEncoding, PreTrainedTokenizer
 from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import PaddingStrategy, is_torch_tensor, to_py_obj
@@ -27,14 +26,10 @@ from .characters_elmo import (
     is_marker_row,
     word_characters,
 )
+from .cutting_elmo import NORMALIZATIONS, PRE_TOKENIZERS, TextCutter
 from .encodings_elmo import Sentence, WordEncoding, cut_into_windows
 
-# White space is that of str.split(), with which corpora are read; \s alone lacks four control characters of it.
-# Combining marks belong to the letter before them: without \p{M} most words of Hindi or Thai would fall apart.
-_PRE_TOKENIZERS = {
-    "whitespace": str.split,
-    "punctuation": regex.compile(r"[\p{L}\p{M}\p{N}_]+|[^\s\x1c-\x1f\p{L}\p{M}\p{N}_]").findall,
-}
+_FIXED_TOKENS = {"bos_token": BOS_TOKEN, "eos_token": EOS_TOKEN, "pad_token": PAD_TOKEN}
 
 
 class _RowTable(dict[str, int]):
@@ -86,12 +81,27 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     entry a word. The sentence markers `<S>` and `</S>` are added around each sentence as BERT's are. There is no word
     vocabulary and no unknown word: every string has a row (see `characters_elmo.encode_word`).
 
+    Words that another program has cut, a morphological analyser of Korean for example or a segmenter of Thai, go in as
+    lists: `tokenizer([["나", "는", "학교", "에"]], is_split_into_words=True)`; nothing cuts them further. In files for
+    pre-training they stand with a space between them, for the pre-tokenizer "whitespace".
+
     Args:
-        pre_tokenizer: How raw text is cut into words: "whitespace", or "punctuation" (runs of letters, digits and
-            their combining marks; every other character that is not white space stands alone). Saved with the
-            tokenizer, so that a checkpoint knows how its text was cut. Lists of words are never cut further.
+        pre_tokenizer: How raw text is cut into words. Saved with the tokenizer, so that a checkpoint knows how its
+            text was cut. Lists of words are never cut.
+            "whitespace": at white space alone, for text whose words another program has set apart.
+            "punctuation": runs of letters, digits and their combining marks; every other character stands alone, so
+            that "don't", "U.S." and "3.14" fall into three and more.
+            "unicode", for raw text: the word boundaries of Unicode (UAX 29). "don't", "3.14", "1,234" and "a_b" are a
+            word each; so are web and mail addresses, "U.S." with its dots, an emoji with all that is joined to it and
+            a flag. Every other mark is a word, a hyphen too. Han, hiragana and Thai, written without spaces, are cut
+            between characters; runs of katakana and of hangul stay whole.
         max_characters_per_word: Width C of a row; longer words are cut to C - 2 bytes.
         do_lower_case: Whether words are lower-cased before their characters are read.
+        normalization: "NFC" to compose letters and their accents; None reads the text as it is.
+        drop_invisible: Whether soft hyphens, byte order marks, marks of direction and their like are left out, and a
+            zero width space ends a word. What joins emoji and what parts the letters of a Persian word is kept.
+
+    Offsets point into the text as it was given, whatever is composed or left out.
 
     Raises: ValueError or TypeError naming the argument, the value got and the value wanted.
     """
@@ -104,35 +114,39 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         pre_tokenizer: str = "whitespace",
         max_characters_per_word: int = 50,
         do_lower_case: bool = False,
+        normalization: str | None = None,
+        drop_invisible: bool = False,
         bos_token: str = BOS_TOKEN,
         eos_token: str = EOS_TOKEN,
         pad_token: str = PAD_TOKEN,
         **kwargs: Any,
     ):
-        if pre_tokenizer not in _PRE_TOKENIZERS:
-            raise ValueError(f"pre_tokenizer is {pre_tokenizer!r}; it must be one of {sorted(_PRE_TOKENIZERS)}.")
+        if pre_tokenizer not in PRE_TOKENIZERS:
+            raise ValueError(f"pre_tokenizer is {pre_tokenizer!r}; it must be one of {sorted(PRE_TOKENIZERS)}.")
+        if normalization not in NORMALIZATIONS:
+            raise ValueError(f"normalization is {normalization!r}; it must be 'NFC', or None for the text as it is.")
         if not isinstance(max_characters_per_word, int) or max_characters_per_word < 3:
             raise ValueError(
                 f"max_characters_per_word is {max_characters_per_word!r}; it must be an integer >= 3: two places go to "
                 "the begin- and end-of-word marks."
             )
-        if not isinstance(do_lower_case, bool):
-            raise TypeError(f"do_lower_case is {do_lower_case!r}; it must be True or False.")
-        for name, value, wanted in (
-            ("bos_token", bos_token, BOS_TOKEN),
-            ("eos_token", eos_token, EOS_TOKEN),
-            ("pad_token", pad_token, PAD_TOKEN),
-        ):
-            if str(value) != wanted:
-                raise ValueError(f"{name} is {str(value)!r}; the character scheme fixes it to {wanted!r}.")
+        for name, value in (("do_lower_case", do_lower_case), ("drop_invisible", drop_invisible)):
+            if not isinstance(value, bool):
+                raise TypeError(f"{name} is {value!r}; it must be True or False.")
+        _check_special_tokens({"bos_token": bos_token, "eos_token": eos_token, "pad_token": pad_token, **kwargs})
         self.pre_tokenizer = pre_tokenizer
+        self.normalization = normalization
+        self.drop_invisible = drop_invisible
         self.max_characters_per_word = max_characters_per_word
         self.do_lower_case = do_lower_case
+        self._cutter = TextCutter(pre_tokenizer, normalization, drop_invisible)
         self._table = _RowTable(max_characters_per_word)
         super().__init__(
             pre_tokenizer=pre_tokenizer,
             max_characters_per_word=max_characters_per_word,
             do_lower_case=do_lower_case,
+            normalization=normalization,
+            drop_invisible=drop_invisible,
             bos_token=bos_token,
             eos_token=eos_token,
             pad_token=pad_token,
@@ -174,23 +188,32 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     def all_special_ids(self) -> list[int]:
         return [BEGIN_SENTENCE, END_SENTENCE, NO_WORD]
 
+    def __setattr__(self, key: str, value: Any) -> None:
+        name = key.removesuffix("_id")
+        if name in self.SPECIAL_TOKENS_ATTRIBUTES:
+            key, value = name, value if name == key or value is None else self.convert_ids_to_tokens(value)
+            _check_special_tokens({name: value})
+        super().__setattr__(key, value)
+
+    def add_special_tokens(self, special_tokens_dict: dict[str, Any], replace_extra_special_tokens: bool = True) -> int:
+        """Give names to tokens that exist already; others are refused before anything is changed.
+
+        Raises: ValueError naming the token that is neither a marker nor a character.
+        """
+        _check_special_tokens(special_tokens_dict or {})
+        return super().add_special_tokens(special_tokens_dict, replace_extra_special_tokens)
+
     def _add_tokens(self, new_tokens: list[str] | list[AddedToken], special_tokens: bool = False) -> int:
-        known = self.get_vocab()
-        unknown = [str(token) for token in new_tokens or [] if str(token) not in known]
-        if unknown:
-            raise ValueError(
-                f"new_tokens holds {unknown[:3]}; ElmoCharTokenizer has no word vocabulary to add to, and needs none: "
-                "every string already has its row of characters."
-            )
+        _check_known("new_tokens", new_tokens or [])
         return super()._add_tokens(new_tokens, special_tokens=special_tokens)
 
     # Text to words, words to rows
 
     def tokenize(self, text: str, **kwargs: Any) -> list[str]:
-        """Cut a text into its words, lower-cased where the tokenizer reads them so."""
+        """Cut a text into its words, lower-cased and normalised where the tokenizer reads them so."""
         if not isinstance(text, str):
             raise TypeError(f"text is a {type(text).__name__}; tokenize takes a string.")
-        return self._cased(_PRE_TOKENIZERS[self.pre_tokenizer](text))
+        return self._lower_cased(self._cutter.words(text))
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> list[int] | list[list[int]]:
         """The row of a word, C ids, or the rows of a list of words."""
@@ -248,10 +271,16 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
 
     def encode_words(self, words: Sequence[str | None]) -> np.ndarray:
         """The rows of a list of words as one array, (len(words), C); None gives the row of zeros, "no word here"."""
-        rows, places = self._table.look_up(self._cased(words))
+        rows, places = self._table.look_up(self.words_as_read(words))
         return rows.take(places, axis=0)
 
-    def _cased(self, words: Sequence[str | None]) -> Sequence[str | None]:
+    def words_as_read(self, words: Sequence[str | None]) -> Sequence[str | None]:
+        """Words as their characters are read and as a vocabulary has them: lower-cased and normalised where set so."""
+        if self._cutter.changes_words:
+            words = [None if word is None else self._cutter.word_as_read(word) for word in words]
+        return self._lower_cased(words)
+
+    def _lower_cased(self, words: Sequence[str | None]) -> Sequence[str | None]:
         if not self.do_lower_case:
             return words
         return [word if word in (None, BOS_TOKEN, EOS_TOKEN) else word.lower() for word in words]
@@ -327,14 +356,17 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         return _batch_encoding(data, encodings, return_tensors)
 
     def _as_sentences(self, sentences: list[str] | list[list[str]]) -> Iterator[Sentence]:
-        cut = _PRE_TOKENIZERS[self.pre_tokenizer]
+        cutter = self._cutter
         for sentence in sentences:
-            yield Sentence(cut(sentence), sentence) if isinstance(sentence, str) else Sentence(sentence)
+            if isinstance(sentence, str):
+                yield Sentence(cutter.words(sentence), sentence, cutter)
+            else:
+                yield Sentence(sentence)
 
     def _rows_and_mask(self, encodings: list[WordEncoding]) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
         """For each sentence its rows, (T, C), and a mask, (T,): 1 for words and markers, 0 for padding."""
         words = list(chain.from_iterable(encoding.row_words() for encoding in encodings))
-        rows, places = self._table.look_up(self._cased(words))
+        rows, places = self._table.look_up(self.words_as_read(words))
         counts = [(encoding.padding_before, encoding.num_rows, encoding.padding_after) for encoding in encodings]
         has_word = np.repeat(np.tile([False, True, False], len(counts)), np.array(counts, dtype=np.intp).ravel())
         # Rows of 400 bytes are most of the work: they are written once, the padding with them.
@@ -411,6 +443,28 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         if rows.shape[1:] != (width,):
             raise ValueError(f"input_ids holds a sentence of the shape {rows.shape}; wanted (words, {width}).")
         return rows
+
+
+def _check_special_tokens(tokens: Mapping[str, Any]) -> None:
+    """Check special tokens by name: those of the character scheme are fixed, others must be among its characters."""
+    for name, token in tokens.items():
+        if name in _FIXED_TOKENS:
+            if str(token) != _FIXED_TOKENS[name]:
+                raise ValueError(f"{name} is {str(token)!r}; the character scheme fixes it to {_FIXED_TOKENS[name]!r}.")
+        elif name in ("extra_special_tokens", "additional_special_tokens"):
+            _check_known(name, token.values() if isinstance(token, Mapping) else token or [])
+        elif name in ElmoCharTokenizer.SPECIAL_TOKENS_ATTRIBUTES and token is not None:
+            _check_known(name, [token])
+
+
+def _check_known(name: str, tokens: Iterable[str | AddedToken]) -> None:
+    known = character_vocabulary()
+    unknown = [str(token) for token in tokens if str(token) not in known]
+    if unknown:
+        raise ValueError(
+            f"{name} holds {unknown[:3]}; ElmoCharTokenizer has no word vocabulary to add to, and needs none: every "
+            "string already has its row of characters."
+        )
 
 
 def _checked_side(side: str) -> str:

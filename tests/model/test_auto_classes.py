@@ -33,6 +33,7 @@ CODE_FILES = {
     "base_elmo.py",
     "characters_elmo.py",
     "configuration_elmo.py",
+    "cutting_elmo.py",
     "encodings_elmo.py",
     "head_settings_elmo.py",
     "layers_elmo.py",

@@ -738,7 +738,7 @@ def test_pad_refuses_what_it_cannot_pad(tokenizer, encoded, settings, message):
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"pre_tokenizer": "spaces"}, ValueError, r"pre_tokenizer is 'spaces'.*\['punctuation', 'whitespace'\]"),
+        ({"pre_tokenizer": "spaces"}, ValueError, "pre_tokenizer is 'spaces'.*'punctuation', 'unicode', 'whitespace'"),
         ({"max_characters_per_word": 2}, ValueError, "max_characters_per_word is 2"),
         ({"max_characters_per_word": "50"}, ValueError, "max_characters_per_word is '50'"),
         ({"do_lower_case": "yes"}, TypeError, "do_lower_case is 'yes'"),
@@ -760,6 +760,51 @@ def test_there_is_no_vocabulary_to_add_to(tokenizer):
         tokenizer.add_special_tokens({"cls_token": "[CLS]"})
     # What is there already is not added, and not refused either.
     assert tokenizer.add_tokens([BOS]) == 0
+
+
+def refused_additions():
+    yield lambda tokenizer: tokenizer.add_tokens([BOS, "cat"])
+    yield lambda tokenizer: tokenizer.add_tokens("cat", special_tokens=True)
+    for tokens in (
+        {"cls_token": BOS, "sep_token": "[SEP]"},
+        {"pad_token": EOS},
+        {"extra_special_tokens": ["<PAD>", "[E]"]},
+        {"additional_special_tokens": ["[E]"]},
+        {"bos_token": "a"},
+    ):
+        yield lambda tokenizer, tokens=tokens: tokenizer.add_special_tokens(tokens)
+    for name, value in (("cls_token", "[CLS]"), ("pad_token", EOS), ("pad_token", None), ("eos_token_id", 5)):
+        yield lambda tokenizer, name=name, value=value: setattr(tokenizer, name, value)
+
+
+@pytest.mark.parametrize("add", refused_additions())
+def test_a_refused_addition_leaves_a_tokenizer_that_loads(add, tokenizer, tmp_path):
+    before = (
+        tokenizer.special_tokens_map,
+        tokenizer.extra_special_tokens,
+        len(tokenizer),
+        tokenizer.added_tokens_encoder,
+    )
+    with pytest.raises(ValueError):
+        add(tokenizer)
+    after = (
+        tokenizer.special_tokens_map,
+        tokenizer.extra_special_tokens,
+        len(tokenizer),
+        tokenizer.added_tokens_encoder,
+    )
+    assert after == before
+    tokenizer.save_pretrained(tmp_path)
+    assert ElmoCharTokenizer.from_pretrained(tmp_path)("a cat").data == tokenizer("a cat").data
+
+
+def test_names_for_tokens_that_exist_are_taken_and_saved(tokenizer, tmp_path):
+    tokenizer.add_special_tokens({"cls_token": BOS, "sep_token": EOS})
+    tokenizer.pad_token_id = tokenizer.pad_token_id
+    tokenizer.save_pretrained(tmp_path)
+    loaded = ElmoCharTokenizer.from_pretrained(tmp_path)
+    assert (loaded.cls_token, loaded.sep_token, loaded.pad_token) == (BOS, EOS, "<PAD>")
+    assert loaded("a cat").data == tokenizer("a cat").data
 
 
 def test_tokenize_takes_one_string(tokenizer):
