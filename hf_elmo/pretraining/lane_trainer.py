@@ -20,10 +20,10 @@ from ..model.layers_elmo import ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
 from ..text.vocabulary import WordVocabulary
-from .continuing import drop_frozen_gradients, parameter_groups
 from .evaluation import HeldOutText, Perplexity, reset_lanes
 from .lanes import LaneFiller, LaneWindow
-from .objectives import LaneLoss, LaneObjective, SampledSoftmaxObjective
+from .layer_rates import drop_frozen_gradients, parameter_groups
+from .objectives import LaneLoss, LaneObjective
 from .optimizers import build_optimizer
 from .recipes import OptimizationArguments
 from .run_state import (
@@ -34,7 +34,6 @@ from .run_state import (
     read_run_state,
     set_random_state,
 )
-from .sparse_gradients import clip_gradient_norm
 
 _PERPLEXITY_FIELDS = tuple(field.name for field in fields(Perplexity))
 
@@ -194,8 +193,7 @@ class LaneTrainer:
         self.state = None
         if own["state"] is not None:
             self.state = ElmoState(*(tensor.to(self.accelerator.device) for tensor in own["state"]))
-        if own["sampler"] is not None:
-            self._bare_objective.sampler.load_state_dict(own["sampler"])
+        self._bare_objective.load_run_state(own["sampler"])
         self._logged = _LossSums(*own["logged"])
         set_random_state(own["random"])
 
@@ -222,7 +220,6 @@ class LaneTrainer:
             self.save()
 
     def _run_state(self) -> RunState:
-        objective = self._bare_objective
         scaler = self.accelerator.scaler
         return RunState(
             step=self.step,
@@ -241,7 +238,7 @@ class LaneTrainer:
             own={
                 "lanes": self.filler.state_dict(),
                 "state": None if self.state is None else [self.state.hidden.cpu(), self.state.cell.cpu()],
-                "sampler": objective.sampler.state_dict() if isinstance(objective, SampledSoftmaxObjective) else None,
+                "sampler": self._bare_objective.run_state(),
                 "logged": [self._logged.loss, self._logged.words],
                 "random": random_state(),
             },
@@ -283,12 +280,9 @@ class LaneTrainer:
     def _clip_gradients(self) -> None:
         settings = self.settings
         drop_frozen_gradients(self.optimizer.param_groups, self.step, settings.unfreeze_steps)
-        if getattr(self._bare_objective, "sparse_gradients", False):
-            norm = clip_gradient_norm(self.objective.parameters(), settings.max_grad_norm)
-        else:
-            norm = self.accelerator.clip_grad_norm_(self.objective.parameters(), settings.max_grad_norm)
+        norm = self._bare_objective.clip_gradients(settings.max_grad_norm, self.accelerator)
         # A scaler steps over gradients that are too large and tries again with a smaller scale.
-        if self.accelerator.scaler is None and not math.isfinite(norm := float(norm)):
+        if self.accelerator.scaler is None and not math.isfinite(norm):
             raise FloatingPointError(f"the norm of the gradients is {norm} {self._place()}.{self._way_back()}")
 
     def _place(self) -> str:
@@ -377,11 +371,7 @@ class LaneTrainer:
             "learning_rate": self.scheduler.get_last_lr()[0],
             "words_per_second": round(self._words_per_second, 1),
         }
-        objective = self._bare_objective
-        if isinstance(objective, SampledSoftmaxObjective):
-            # The sampled loss is no perplexity: beside it, what the full softmax says of the same window.
-            gap = objective.measure_gap(window.to(self.accelerator.device), state)
-            entry |= {"sampled_loss": round(gap.sampled, 5), "full_loss": round(gap.full, 5)}
+        entry |= self._bare_objective.log_entry(window.to(self.accelerator.device), state)
         self.history.append(entry)
         self.accelerator.log(_prefixed("train", entry), step=self.step)
 

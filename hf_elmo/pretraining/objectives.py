@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -24,6 +25,7 @@ from .softmax_losses import (
     full_cross_entropy_in_blocks,
     sampled_cross_entropy,
 )
+from .sparse_gradients import clip_gradient_norm
 
 # Most logits held at a time where no gradients are wanted: 64 MiB of float32.
 MAX_LOGITS = 2**24
@@ -117,6 +119,24 @@ class LaneObjective(nn.Module):
         """Sum of -log p over the targets of each direction, in nats."""
         raise NotImplementedError
 
+    def clip_gradients(self, max_norm: float, accelerator: Accelerator) -> float:
+        """Scale all gradients so that the norm of them together is at most `max_norm`; the norm before."""
+        return float(accelerator.clip_grad_norm_(self.parameters(), max_norm))
+
+    def log_entry(self, window: LaneWindow, state: ElmoState | None = None) -> dict[str, float]:
+        """What an entry of the history says of a window beside its training loss."""
+        return {}
+
+    def run_state(self) -> dict[str, Any] | None:
+        """What decides on the next steps beside the weights, for torch.save; None for nothing.
+
+        Not `state_dict`, which is that of the weights in every module.
+        """
+        return None
+
+    def load_run_state(self, state: dict[str, Any] | None) -> None:
+        """Go on from a `run_state`."""
+
 
 class FullSoftmaxObjective(LaneObjective):
     """Cross entropy by the full softmax over the vocabulary (Peters et al. 2018, sec. 3.1).
@@ -192,6 +212,22 @@ class SampledSoftmaxObjective(FullSoftmaxObjective):
         if self.training:
             return self._sum_sampled_losses(directions)
         return super().sum_losses(directions)
+
+    def clip_gradients(self, max_norm: float, accelerator: Accelerator) -> float:
+        if self.sparse_gradients:
+            return float(clip_gradient_norm(self.parameters(), max_norm))
+        return super().clip_gradients(max_norm, accelerator)
+
+    def log_entry(self, window: LaneWindow, state: ElmoState | None = None) -> dict[str, float]:
+        # The sampled loss is no perplexity: beside it, what the full softmax says of the same window.
+        gap = self.measure_gap(window, state)
+        return {"sampled_loss": round(gap.sampled, 5), "full_loss": round(gap.full, 5)}
+
+    def run_state(self) -> dict[str, Any]:
+        return self.sampler.state_dict()
+
+    def load_run_state(self, state: dict[str, Any] | None) -> None:
+        self.sampler.load_state_dict(state)
 
     @torch.no_grad()
     def measure_gap(self, window: LaneWindow, state: ElmoState | None = None) -> SampledGap:
