@@ -47,7 +47,7 @@ class ScoreTotals:
 
     @property
     def num_targets(self) -> int:
-        """Predictions of each direction: the words, and one marker a sentence."""
+        """Predictions of each direction: the words, and one marker per sentence."""
         return self.num_words + self.num_sentences
 
     @property
@@ -157,6 +157,7 @@ def score_sentences(
     sentences: Iterable[str | Sequence[str]],
     *,
     frequencies: Sequence[float] | Tensor | None = None,
+    carry_state: bool = False,
     max_words_per_batch: int = 2048,
     max_words_per_buffer: int = 32768,
     chunk_size: int = 64,
@@ -164,8 +165,8 @@ def score_sentences(
     """Score a stream of sentences; the scores come in the order of the sentences.
 
     Each sentence is read by itself, its states starting from zeros: neither its neighbours nor any of the limits change
-    its scores. Its perplexities are those that `LaneTrainer.evaluate` gives a text of this sentence alone; in a longer
-    text the trainer carries states from sentence to sentence, as in training, and its figures differ.
+    its scores. With `carry_state` the states go on from sentence to sentence, as in pre-training: the perplexities are
+    those that `LaneTrainer.evaluate` gives a text on a single lane.
 
     Every string has a row of characters and so can be read; only what is in `vocabulary` can be predicted.
 
@@ -176,6 +177,7 @@ def score_sentences(
         sentences: Strings or lists of words; also an iterator without an end.
         frequencies: How frequent each word of the vocabulary is, V numbers > 0 in any unit, for the joint scores; None
             takes Zipf's law. See `join_directions`.
+        carry_state: Whether the states go on from sentence to sentence, as in `embed`.
         max_words_per_batch, max_words_per_buffer: What the biLM computes and reads ahead, as in `embed`.
         chunk_size: Predictions whose distributions are held at a time: memory is bounded by 5 x chunk_size x V numbers.
     Raises: TypeError or ValueError naming the argument, what it was and what is wanted; of a wrong sentence, when its
@@ -195,6 +197,7 @@ def score_sentences(
         read,
         layers="top",
         keep_markers=True,
+        carry_state=carry_state,
         max_words_per_batch=max_words_per_batch,
         max_words_per_buffer=max_words_per_buffer,
     )

@@ -22,6 +22,7 @@ from hf_elmo.inference.scoring import (
     score_sentences,
     zipf_frequencies,
 )
+from hf_elmo.pretraining.evaluation import HeldOutText
 from hf_elmo.pretraining.lane_trainer import LaneTrainer
 from hf_elmo.pretraining.objectives import FullSoftmaxObjective
 from hf_elmo.pretraining.recipes import OptimizationArguments
@@ -183,6 +184,20 @@ def test_perplexities_are_those_of_the_trainers_evaluation_with_one_sentence_a_l
         loss = math.log(getattr(found, f"{name}_perplexity"))
         assert loss == pytest.approx(math.log(getattr(wanted, name)), rel=LOSS_FLOAT32)
     assert found.perplexity == pytest.approx(wanted.mean, rel=10 * LOSS_FLOAT32)
+
+
+def test_with_a_carried_state_they_are_those_of_the_trainers_evaluation_on_one_lane(tmp_path):
+    sentences = [line for line in SENTENCES if line]
+    (tmp_path / "text.txt").write_text("".join(f"{line}\n" for line in sentences))
+    model = make_model.__wrapped__(dtype=torch.float32)
+    held_out = HeldOutText(TOKENIZER, VOCABULARY, corpus_from_files([str(tmp_path / "text.txt")]), 1, 4)
+    wanted = held_out.measure(FullSoftmaxObjective(model), Accelerator(cpu=True))
+    limits = {"max_words_per_batch": 7, "max_words_per_buffer": 12}
+    found = sum((scores.totals for scores in score(sentences, model, carry_state=True, **limits)), ScoreTotals())
+    assert found.num_targets == wanted.num_targets
+    assert found.perplexity == pytest.approx(wanted.mean, rel=10 * LOSS_FLOAT32)
+    cold = sum((scores.totals for scores in score(sentences, model)), ScoreTotals())
+    assert abs(cold.perplexity - found.perplexity) > 1e-3
 
 
 def test_totals_are_sums_over_sentences():

@@ -1,0 +1,158 @@
+"""Word vectors of a checkpoint as NumPy arrays, in two lines of a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+
+from ..checkpoints.loading import load_model, load_tokenizer
+from ..model.modeling_elmo import ElmoModel
+from .devices import usable_device
+from .embedding import check_limits, embed
+
+Sentence = str | Sequence[str]
+
+
+class ElmoEmbedder:
+    """Sentences in, NumPy arrays out, by any ELMo checkpoint.
+
+    A sentence is a list of words, taken as they are, or a string, which the checkpoint's tokenizer cuts. Its vectors
+    depend on it alone, and no gradients are kept. D is twice the projection; the markers `<S>` and `</S>` are read, but
+    have no vectors in the arrays.
+
+    >>> from hf_elmo import ElmoEmbedder
+    >>> embedder = ElmoEmbedder("output/elmo-tiny-pydoc")
+    >>> embedder.embed_sentence(["Call", "it", "!"]).shape
+    (3, 128)
+    >>> embedder.tokenize("Call it!")
+    ['Call', 'it', '!']
+    >>> embedder.embed_sentence("Call it!", layers="all").shape
+    (3, 3, 128)
+    >>> [vectors.shape for vectors in embedder.embed_sentences(["Call it!", ["Return"]], layers="top")]
+    [(3, 128), (1, 128)]
+    >>> embedder.average_words(["Call it!", "Return"]).shape
+    (2, 128)
+
+    Wherever `layers` is asked for: "mix" is the scalar mix of a task (in a checkpoint that has seen none, the layers'
+    mean), "all" are the L + 1 layers, "top" is the last of them, "average" their mean, "token" layer 0, which knows no
+    context; a number is a layer's, from 0 or, backwards, from -1.
+
+    Args:
+        model_name_or_path: The checkpoint, a directory or a name on the Hub; of one with a task's head or a word
+            softmax, the base is used.
+        device: "cpu", "cuda", "cuda:1" and so on; None takes a GPU where there is one.
+        dtype: Precision of the weights. The arrays are float32.
+        max_words_per_batch: Words computed at once, markers and padding included; less takes less memory.
+        max_words_per_chunk: Longer sentences are read in pieces, with the same vectors; less takes less memory.
+        max_words_per_buffer: Words read ahead, to put sentences of like length together.
+    Raises: FileNotFoundError or ValueError naming the checkpoint and what it lacks, the device, or the limit.
+    """
+
+    def __init__(
+        self,
+        model_name_or_path: str,
+        device: str | None = None,
+        dtype: Literal["float32", "bfloat16", "float16"] = "float32",
+        max_words_per_batch: int = 2048,
+        max_words_per_chunk: int = 256,
+        max_words_per_buffer: int = 32768,
+    ):
+        if dtype not in ("float32", "bfloat16", "float16"):
+            raise ValueError(f"dtype is {dtype!r}; it must be 'float32', 'bfloat16' or 'float16'.")
+        check_limits("mix", max_words_per_batch, max_words_per_chunk, max_words_per_buffer)
+        self._limits = {
+            "max_words_per_batch": max_words_per_batch,
+            "max_words_per_chunk": max_words_per_chunk,
+            "max_words_per_buffer": max_words_per_buffer,
+        }
+        self.name = str(model_name_or_path)
+        self.device = usable_device(device)
+        self.model = load_model(ElmoModel, self.name, getattr(torch, dtype)).to(self.device).eval()
+        self.tokenizer = load_tokenizer(self.name, self.model.config)
+
+    def __repr__(self) -> str:
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        return (
+            f"ElmoEmbedder({self.name!r}, device='{self.device}', dtype={dtype!r}): {self.num_layers} layers of "
+            f"{self.vector_size} numbers per word"
+        )
+
+    @property
+    def num_layers(self) -> int:
+        """The L biLM layers and, below them, the token encoder's."""
+        return self.model.config.num_hidden_layers + 1
+
+    @property
+    def vector_size(self) -> int:
+        """Size D of a word's vector in each layer."""
+        return self.model.config.hidden_size
+
+    def tokenize(self, text: str) -> list[str]:
+        """The words that a string is cut into, as many as it has vectors."""
+        return self.tokenizer.tokenize(text)
+
+    def embed_sentence(self, sentence: Sentence, layers: str | int = "mix") -> np.ndarray:
+        """The vectors of one sentence's words.
+
+        Args:
+            sentence: A list of words, or a string.
+            layers: What to give of the layers; see the class.
+        Returns: (words, D), or (L + 1, words, D) with layers="all".
+        Raises: TypeError for what is no sentence; ValueError for layers that the model lacks.
+        """
+        check_sentence(sentence, "embed_sentences")
+        (array,) = self.stream([sentence], layers)
+        return array
+
+    def embed_sentences(self, sentences: Iterable[Sentence], layers: str | int = "mix") -> list[np.ndarray]:
+        """The vectors of many sentences, an array for each in their order, computed in batches of like lengths.
+
+        Args:
+            sentences: Lists of words, or strings: here a string is a sentence, not a word.
+            layers: What to give of the layers; see the class.
+        Returns: Arrays as `embed_sentence` gives them.
+        Raises: TypeError naming the first entry that is no sentence; ValueError for layers that the model lacks.
+        """
+        return list(self.stream(sentences, layers))
+
+    def average_words(self, sentences: Iterable[Sentence], layers: str | int = "mix") -> np.ndarray:
+        """One vector per sentence, the mean of its words'; zeros for a sentence without words.
+
+        Args:
+            sentences, layers: As in `embed_sentences`.
+        Returns: (sentences, D), or (sentences, L + 1, D) with layers="all".
+        Raises: As `embed_sentences`.
+        """
+        shape = (0, self.num_layers, self.vector_size) if layers == "all" else (0, self.vector_size)
+        means = [
+            array.mean(axis=-2) if array.shape[-2] else np.zeros(shape[1:], array.dtype)
+            for array in self.stream(sentences, layers)
+        ]
+        return np.stack(means) if means else np.zeros(shape, np.float32)
+
+    def stream(self, sentences: Iterable[Sentence], layers: str | int = "mix") -> Iterator[np.ndarray]:
+        """The arrays of `embed_sentences` one after another, for more sentences than fit into memory."""
+        return embed(self.model, self.tokenizer, sentences, layers=layers, **self._limits)
+
+
+def check_sentence(sentence: Sentence, name_of_many: str) -> None:
+    """Check that something is one sentence, a string or a list of words.
+
+    Args:
+        sentence: What to look at.
+        name_of_many: The method that takes many of them, for the message.
+    Raises: TypeError.
+    """
+    if isinstance(sentence, str):
+        return
+    if not isinstance(sentence, Sequence):
+        raise TypeError(f"sentence is a {type(sentence).__name__}; wanted a string or a list of words.")
+    for word in sentence:
+        if not isinstance(word, str):
+            raise TypeError(
+                f"sentence holds a {type(word).__name__}; wanted a string or a list of words. For many sentences call "
+                f"{name_of_many}."
+            )
