@@ -124,18 +124,15 @@ def convert_bilm_tf(
         raise ConversionError(str(error)) from error
     require_h5py("bilm-tf weights")
     check_output_directory(output_dir, overwrite)
-    model, words = load_bilm_tf(options_file, weight_file), None
+    model = load_bilm_tf(options_file, weight_file)
     if softmax_file is not None:
-        softmax = read_word_softmax(softmax_file, vocab_file, model.config)
-        model, words = add_word_softmax(model, softmax), softmax.vocabulary
+        model = add_word_softmax(model, read_word_softmax(softmax_file, vocab_file, model.config))
     tokenizer = ElmoCharTokenizer(
         pre_tokenizer="whitespace", max_characters_per_word=model.config.max_characters_per_word
     )
     with written_aside(output_dir, overwrite) as directory:
         model.save_pretrained(directory)
         tokenizer.save_pretrained(directory)
-        if words is not None:
-            words.save(directory)
     return model
 
 
@@ -168,6 +165,7 @@ def add_word_softmax(model: ElmoModel, softmax: WordSoftmax) -> ElmoForPreTraini
         whole = ElmoForPreTraining(config)
     base = {f"{whole.base_model_prefix}.{name}": tensor for name, tensor in model.state_dict().items()}
     whole.load_state_dict({**base, **softmax.parameters}, assign=True)
+    whole.words = softmax.vocabulary.words
     return whole.eval()
 
 

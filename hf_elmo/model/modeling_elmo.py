@@ -14,6 +14,7 @@ from .recurrence_elmo import scan_projected_lstm  # noqa: F401
 from .task_encoders_elmo import run_lstm  # noqa: F401
 from .token_classification_elmo import ElmoForTokenClassification
 from .token_encoder_elmo import ElmoTokenEncoder  # noqa: F401
+from .word_list_elmo import WORD_LIST_FILE  # noqa: F401
 from .word_table_elmo import ElmoWordTable  # noqa: F401
 
 __all__ = [

@@ -5,15 +5,22 @@ Letters in shapes: B sentences, T words, C characters a word, P projection, V wo
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, cached_file
 from transformers.utils.generic import can_return_tuple
 
 from .base_elmo import IGNORED_LABEL, ElmoModel, ElmoPreTrainedModel, check_labels, mean_cross_entropy
 from .configuration_elmo import ElmoConfig
 from .layers_elmo import ElmoState
+from .word_list_elmo import WORD_LIST_FILE, read_words, write_words
+
+# What `from_pretrained` is told about where files come from, apart from the checkpoint's name.
+_WHERE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 
 
 @dataclass
@@ -44,6 +51,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
     The whole biLM is trained whatever `config.freeze_bilm` says; the scalar mixes rest at their starting values, so
     that `AutoModel.from_pretrained` finds a complete model in the checkpoint.
+
+    The words of the softmax travel with the model: `words` are read from word_vocabulary.txt beside the weights where
+    there is one, and `save_pretrained` and `push_to_hub` write them there.
     """
 
     _auto_class = "AutoModelForPreTraining"
@@ -59,8 +69,74 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         self.elmo.is_pretraining = True
         self.word_softmax = _make_word_softmax(config)
         self.word_softmax_backward = None if config.share_word_softmax else _make_word_softmax(config)
+        self._words: tuple[str, ...] | None = None
         self.post_init()
         self._apply_freezing()
+
+    @property
+    def words(self) -> tuple[str, ...] | None:
+        """The words of the softmax, V of them in the order of their ids; None where the checkpoint names none."""
+        return self._words
+
+    @words.setter
+    def words(self, words: Sequence[str] | None) -> None:
+        if words is not None and len(words) != self.config.word_vocab_size:
+            raise ValueError(
+                f"words has {len(words)} entries, but this model has a softmax over {self.config.word_vocab_size} "
+                "words; give the list that it was trained with."
+            )
+        self._words = None if words is None else tuple(words)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *args: Any, **kwargs: Any) -> Any:
+        """As transformers' own, with the words of the softmax where the checkpoint holds them.
+
+        Raises: ValueError where it holds more or fewer words than its softmax has rows, unless
+            `ignore_mismatched_sizes` is set, which leaves them out.
+        """
+        loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        if pretrained_model_name_or_path is not None:
+            model._load_words(pretrained_model_name_or_path, kwargs)
+        return loaded
+
+    def _load_words(self, name: str | os.PathLike, arguments: dict[str, Any]) -> None:
+        path = cached_file(
+            name,
+            WORD_LIST_FILE,
+            **{argument: arguments[argument] for argument in _WHERE if argument in arguments},
+            # Also where the weights are in the cache and the Hub cannot be asked whether there are words beside them.
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+        if path is None:
+            return
+        try:
+            words = read_words(path)
+        except ValueError as error:
+            raise ValueError(f"{name} holds {WORD_LIST_FILE}, but it is {error}") from error
+        if len(words) == self.config.word_vocab_size:
+            self.words = words
+        elif not arguments.get("ignore_mismatched_sizes", False):
+            raise ValueError(
+                f"{name} has a softmax over {self.config.word_vocab_size} words, but its {WORD_LIST_FILE} has "
+                f"{len(words)}; put the file there that was saved with the model."
+            )
+
+    def save_pretrained(
+        self, save_directory: str | os.PathLike, is_main_process: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        """As transformers' own, with the words of the softmax where they are known."""
+        if self.words is not None and is_main_process:
+            os.makedirs(save_directory, exist_ok=True)
+            write_words(save_directory, self.words)
+        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
+
+    def _get_files_timestamps(self, working_dir: str | os.PathLike) -> dict[str, float]:
+        # With `push_to_hub=True` what is newer than these goes up, and the words have just been written.
+        timestamps = super()._get_files_timestamps(working_dir)
+        timestamps.pop(WORD_LIST_FILE, None)
+        return timestamps
 
     def _apply_freezing(self) -> None:
         super()._apply_freezing()

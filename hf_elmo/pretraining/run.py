@@ -72,6 +72,7 @@ def run_pretraining(
     settings = _settle(arguments, facts, accelerator.num_processes)
     set_seed(arguments.seed)
     model = start.build_model(arguments, words, counts, facts, report)
+    model.words = words.words
     # The softmax is trained from the start; each layer and the token encoder below it join later.
     if settings.unfreeze_steps * (model.config.num_hidden_layers + 1) >= settings.max_steps:
         report(f"--unfreeze_steps {settings.unfreeze_steps}: not all layers join in {settings.max_steps} steps")
@@ -83,7 +84,6 @@ def run_pretraining(
     def write_model(directory: Path) -> None:
         model.save_pretrained(directory)
         start.tokenizer.save_pretrained(directory)
-        words.save(directory)
 
     checkpoints = RunCheckpoints(
         arguments.output_dir,

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
+from ..model.word_list_elmo import WORD_LIST_FILE, read_words, write_words
 
 UNK_TOKEN = "<UNK>"
 SPECIAL_WORDS = (BOS_TOKEN, EOS_TOKEN, UNK_TOKEN)
-VOCABULARY_FILE = "word_vocabulary.txt"
+VOCABULARY_FILE = WORD_LIST_FILE
 
 
 class WordVocabulary:
@@ -70,25 +71,15 @@ class WordVocabulary:
         if path.is_dir():
             path = path / VOCABULARY_FILE
         try:
-            text = path.read_bytes().decode("utf-8")
+            return cls(read_words(path))
         except FileNotFoundError:
             raise FileNotFoundError(f"vocab_file {str(path)!r} does not exist; name a file of a word a line.") from None
-        except UnicodeDecodeError as error:
-            line = error.object[: error.start].count(b"\n") + 1
-            raise ValueError(f"vocab_file {str(path)!r} is not UTF-8: see line {line}. Convert it first.") from error
-        lines = text.replace("\r\n", "\n").split("\n")
-        if lines and lines[-1] == "":
-            lines.pop()
-        try:
-            return cls(lines)
         except ValueError as error:
             raise ValueError(f"vocab_file {str(path)!r}: {error}") from error
 
     def save(self, directory: str | os.PathLike) -> Path:
         """Write the vocabulary into a checkpoint directory and return the file's path."""
-        path = Path(directory) / VOCABULARY_FILE
-        path.write_bytes("".join(f"{word}\n" for word in self.words).encode("utf-8", "surrogatepass"))
-        return path
+        return write_words(directory, self.words)
 
 
 def most_frequent(

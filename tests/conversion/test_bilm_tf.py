@@ -980,7 +980,7 @@ def test_the_files_of_a_softmax_go_together_and_are_never_replaced(tmp_path):
             WORDS,
             r"softmax_type is 'adaptive' and share_word_softmax is True; bilm-tf's files hold one full softmax",
         ),
-        ({}, WORDS[:-1], r"vocabulary is of 7 words, wanted the 8 words of the model's softmax"),
+        ({}, WORDS[:-1], r"softmax over 8 words, but its word_vocabulary.txt has 7"),
         ({}, None, r"holds no usable word_vocabulary.txt"),
     ],
 )

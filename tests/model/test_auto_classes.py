@@ -28,6 +28,7 @@ AUTO_CLASSES = {
     "pretraining": (AutoModelForPreTraining, ElmoForPreTraining),
     "tokens": (AutoModelForTokenClassification, ElmoForTokenClassification),
 }
+WORDS = ("<S>", "</S>", "<UNK>", "a", "cat", "sat", "on", "the", "日本")
 SENTENCES = ["A cat sat on the mat .", "Ünïcode 日本 \U0001f600", ""]
 CODE_FILES = {
     "base_elmo.py",
@@ -45,6 +46,7 @@ CODE_FILES = {
     "token_classification_elmo.py",
     "token_encoder_elmo.py",
     "tokenization_elmo.py",
+    "word_list_elmo.py",
     "word_table_elmo.py",
 }
 
@@ -61,6 +63,8 @@ def saved(tmp_path_factory) -> dict[str, Path]:
             for parameter in model.parameters():
                 parameter.normal_()
         directories[name] = tmp_path_factory.mktemp(name)
+        if name == "pretraining":
+            model.words = WORDS
         model.save_pretrained(directories[name])
         ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(directories[name])
     return directories
@@ -90,7 +94,8 @@ def assert_same(found: np.ndarray, wanted: np.ndarray) -> None:
 @pytest.mark.parametrize("name", AUTO_CLASSES)
 def test_each_class_is_saved_complete(saved, name):
     files = {path.name for path in saved[name].iterdir()}
-    assert files == CODE_FILES | {"config.json", "model.safetensors", "tokenizer_config.json"}
+    words = {"word_vocabulary.txt"} if name == "pretraining" else set()
+    assert files == CODE_FILES | words | {"config.json", "model.safetensors", "tokenizer_config.json"}
     assert not any(path.is_symlink() for path in saved[name].iterdir())
     auto_map = json.loads((saved[name] / "config.json").read_text())["auto_map"]
     assert auto_map == {
@@ -307,6 +312,11 @@ for name, directory in directories.items():
     again = numbers(*load(name, f"{out}/{name}")[:0:-1])
     answer[f"{name} again"] = all(np.array_equal(value, arrays[f"{name}/{key}"]) for key, value in again.items())
 
+# A tokenizer alone.
+tokenizer.save_pretrained(f"{out}/tokenizer")
+alone = AutoTokenizer.from_pretrained(f"{out}/tokenizer", trust_remote_code=True)
+answer["tokenizer alone"] = alone(sentences)["input_ids"] == tokenizer(sentences)["input_ids"]
+
 # A checkpoint of one class, another Auto class.
 AutoModel.from_pretrained(directories["tokens"], trust_remote_code=True)
 
@@ -350,6 +360,8 @@ def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path)
         configs = [json.loads((directory / "config.json").read_text()) for directory in (tmp_path / name, saved[name])]
         assert configs[0] == configs[1]
 
+    assert answer["tokenizer alone"] is True
+    assert AutoModelForPreTraining.from_pretrained(tmp_path / "pretraining").words == WORDS
     tokenizer, model = AutoTokenizer.from_pretrained(saved["model"]), AutoModel.from_pretrained(saved["model"])
     with torch.no_grad():
         features = model(**tokenizer(SENTENCES[0], return_tensors="pt")).last_hidden_state
