@@ -7,13 +7,14 @@ import pytest
 from conftest import make_tiny_config
 from huggingface_hub import ModelCard
 
-from hf_elmo import ElmoCharTokenizer
+from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.checkpoints.cards import write_card, write_conversion_card
+from hf_elmo.checkpoints.sharing import check_checkpoint
 
 
 @pytest.fixture
 def folder(tmp_path):
-    make_tiny_config().save_pretrained(tmp_path / "elmo-x")
+    ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "elmo-x")
     ElmoCharTokenizer(do_lower_case=True).save_pretrained(tmp_path / "elmo-x")
     (tmp_path / "weights.hdf5").write_bytes(b"weights" * 300_000)
     return tmp_path / "elmo-x"
@@ -36,3 +37,12 @@ def test_files_and_options_are_in_the_card_and_in_a_file(folder):
     assert (folder / "README.md").read_text() == card
     write_card(folder, "me/elmo-x")
     assert (folder / "README.md").read_text() == card.replace("elmo-x", "me/elmo-x")
+
+
+def test_a_converted_model_can_be_shared(folder):
+    write_conversion_card(folder, "bilm-tf", {"weight_file": folder.parent / "weights.hdf5"})
+    names = {path.name for path in check_checkpoint(folder)}
+    assert {"README.md", "conversion.json", "config.json", "model.safetensors", "tokenizer_config.json"} <= names
+    (folder / "conversion.json").unlink()
+    with pytest.raises(ValueError, match=r"quotes figures, but results\.json"):
+        check_checkpoint(folder)
