@@ -66,7 +66,8 @@ def main(arguments: list[str] | None = None) -> None:
     parsed = parse_arguments(arguments)
     # Only now, so that --help answers at once.
     from hf_elmo.commands.command_line import quiet_libraries, readable_errors
-    from hf_elmo.conversion.bilm_tf import convert_bilm_tf, export_bilm_tf
+    from hf_elmo.conversion.bilm_tf import convert_bilm_tf
+    from hf_elmo.conversion.bilm_tf_export import export_bilm_tf
 
     # Among others, transformers' report of weights it found no use for is no news here: a task's layers stay behind.
     quiet_libraries()

@@ -116,21 +116,30 @@ def open_to_readers(directory: Path) -> None:
         path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
 
 
-def check_output_file(output_file: str | os.PathLike, overwrite: bool = False) -> Path:
+def check_output_file(
+    output_file: str | os.PathLike,
+    overwrite: bool = False,
+    name: str = "output_file",
+    flag: str = "--overwrite_output_file",
+) -> Path:
     """Check, before any work is done, that a file can be written; a link stands for the file it names.
 
+    Args:
+        output_file: The file to be.
+        overwrite: Whether one that is there may be replaced.
+        name: The argument that names it, for errors.
+        flag: The flag that allows to replace it, for errors.
     Raises: FileExistsError when the name is taken or lies below a file.
     """
     target = Path(output_file).resolve()
     nearest = next(parent for parent in target.parents if parent.exists())
     if not nearest.is_dir():
-        raise FileExistsError(f"output_file {str(output_file)!r} lies below the file {str(nearest)!r}; name another.")
+        raise FileExistsError(f"{name} {str(output_file)!r} lies below the file {str(nearest)!r}; name another.")
     if target.is_dir():
-        raise FileExistsError(f"output_file {str(output_file)!r} is a directory; name a file to write.")
+        raise FileExistsError(f"{name} {str(output_file)!r} is a directory; name a file to write.")
     if target.exists() and not overwrite:
         raise FileExistsError(
-            f"output_file {str(output_file)!r} is there already; name another one, or pass --overwrite_output_file to "
-            "replace it."
+            f"{name} {str(output_file)!r} is there already; name another one, or pass {flag} to replace it."
         )
     return target
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hf_elmo.conversion.bilm_tf import save_bilm_tf
+from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
 from hf_elmo.model.modeling_elmo import ElmoModel
 
 # What runs as AllenNLP wrote it; every other module of theirs is a stand-in.

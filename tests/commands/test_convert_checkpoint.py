@@ -15,7 +15,8 @@ from transformers.utils import logging
 
 from hf_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
 from hf_elmo.commands.score import ScoringArguments, run_scoring
-from hf_elmo.conversion.bilm_tf import load_bilm_tf, save_bilm_tf
+from hf_elmo.conversion.bilm_tf import load_bilm_tf
+from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
 from hf_elmo.text.vocabulary import WordVocabulary
 
 pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")

@@ -1,6 +1,7 @@
 """bilm-tf checkpoints in and out: numbers, round trips, and every kind of bad file."""
 
 import copy
+import hashlib
 import json
 import logging
 import shutil
@@ -18,17 +19,12 @@ from hypothesis import strategies as st
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
-from hf_elmo.conversion import bilm_tf
-from hf_elmo.conversion.bilm_tf import (
-    ConversionError,
-    convert_bilm_tf,
-    export_bilm_tf,
-    load_bilm_tf,
-    options_from_config,
-    read_config,
-    save_bilm_tf,
-)
+from hf_elmo.conversion import bilm_tf_export, bilm_tf_layouts
+from hf_elmo.conversion.bilm_tf import convert_bilm_tf, load_bilm_tf
+from hf_elmo.conversion.bilm_tf_export import export_bilm_tf, save_bilm_tf
 from hf_elmo.conversion.bilm_tf_keys import WEIGHT_RULES, expand_weight_rules
+from hf_elmo.conversion.bilm_tf_options import options_from_config, read_config
+from hf_elmo.conversion.checked_files import ConversionError
 from hf_elmo.inference.scoring import score_sentences
 from hf_elmo.text.vocabulary import WordVocabulary
 
@@ -610,6 +606,33 @@ def test_the_directory_has_the_whole_model_and_its_tokenizer(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_card_names_the_files_and_says_how_text_is_cut(tmp_path):
+    write_checkpoint(tmp_path, make_options())
+    files = (tmp_path / "options.json", tmp_path / "weights.hdf5")
+    convert_bilm_tf(*files, tmp_path / "my-elmo")
+    card = (tmp_path / "my-elmo" / "README.md").read_text()
+    digest = hashlib.sha256(files[1].read_bytes()).hexdigest()
+    for part in ('from_pretrained("my-elmo")', "weights.hdf5", digest, "white space"):
+        assert part in card, part
+    raw = {"pre_tokenizer": "punctuation", "do_lower_case": True}
+    convert_bilm_tf(*files, tmp_path / "raw", tokenizer_options=raw)
+    assert AutoTokenizer.from_pretrained(tmp_path / "raw").tokenize("It's") == ["it", "'", "s"]
+    assert "lower-cased" in (tmp_path / "raw" / "README.md").read_text()
+
+
+def test_a_wrong_tokenizer_option_leaves_nothing_behind(tmp_path):
+    write_checkpoint(tmp_path, make_options())
+    before = listing(tmp_path)
+    with pytest.raises(ValueError, match="pre_tokenizer is 'spaces'"):
+        convert_bilm_tf(
+            tmp_path / "options.json",
+            tmp_path / "weights.hdf5",
+            tmp_path / "elmo",
+            tokenizer_options={"pre_tokenizer": "spaces"},
+        )
+    assert listing(tmp_path) == before and not (tmp_path / "elmo").exists()
+
+
 def test_a_full_directory_is_replaced_only_when_asked(tmp_path):
     write_checkpoint(tmp_path, make_options())
     files = (tmp_path / "options.json", tmp_path / "weights.hdf5")
@@ -734,8 +757,8 @@ def test_a_failure_while_writing_back_leaves_the_old_files(tmp_path, monkeypatch
         return written(rule, parameters)
 
     (tmp_path / "options.json").write_text("mine")
-    written = bilm_tf._to_theirs
-    monkeypatch.setattr(bilm_tf, "_to_theirs", fail)
+    written = bilm_tf_export.to_theirs
+    monkeypatch.setattr(bilm_tf_export, "to_theirs", fail)
     with pytest.raises(OSError, match="no space left"):
         save_bilm_tf(
             ElmoModel(make_tiny_config()), tmp_path / "options.json", tmp_path / "weights.hdf5", overwrite=True
@@ -1008,4 +1031,4 @@ def test_the_released_sizes_have_the_keys_of_the_released_files():
     rules = expand_weight_rules(ElmoConfig.original(), stacked=True)
     assert len(rules) == 1 + 2 * 7 + 4 * 2 + 2 + 3 * 2 * 2
     assert "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/W_P_0" in {rule.key for rule in rules}
-    assert {rule.layout for rule in WEIGHT_RULES} == set(bilm_tf._LAYOUTS)
+    assert {rule.layout for rule in WEIGHT_RULES} == set(bilm_tf_layouts._LAYOUTS)

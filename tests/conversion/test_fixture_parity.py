@@ -10,7 +10,8 @@ from conftest import shared_data
 from transformers import AutoModel, AutoTokenizer
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.conversion.bilm_tf import convert_bilm_tf, load_bilm_tf, save_bilm_tf
+from hf_elmo.conversion.bilm_tf import convert_bilm_tf, load_bilm_tf
+from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
 
 h5py = pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
 

@@ -1,0 +1,234 @@
+"""Saved ELMo checkpoints to bilm-tf's files (options.json, weights.hdf5 and those of a word softmax), bit by bit."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
+from torch import Tensor
+
+from ..checkpoints.hdf5 import require_h5py
+from ..checkpoints.writing import check_output_file, files_written_aside
+from ..model.configuration_elmo import ElmoConfig
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel
+from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
+from .bilm_tf_keys import FORGET_BIAS, INFERENCE_CHARACTERS, expand_weight_rules
+from .bilm_tf_layouts import to_theirs
+from .bilm_tf_options import options_from_config
+from .bilm_tf_softmax import SOFTMAX_KEYS, check_exportable_softmax, check_files_together, encode_words, to_arrays
+from .checked_files import ConversionError, and_more, one_line
+
+Model = TypeVar("Model", bound=ElmoPreTrainedModel)
+
+logger = logging.getLogger(__name__)
+
+
+def export_bilm_tf(
+    model_dir: str | os.PathLike,
+    options_file: str | os.PathLike,
+    weight_file: str | os.PathLike,
+    overwrite: bool = False,
+    softmax_file: str | os.PathLike | None = None,
+    vocab_file: str | os.PathLike | None = None,
+) -> ElmoModel | ElmoForPreTraining:
+    """Write the biLM of a saved checkpoint, and its word softmax if wanted, as bilm-tf's files.
+
+    Args:
+        model_dir: A directory saved by ElmoModel, ElmoForPreTraining or ElmoForTokenClassification; the softmax wants
+            one of ElmoForPreTraining that holds its words.
+        options_file: The options.json to write.
+        weight_file: The hdf5 to write.
+        overwrite: Whether files of these names may be replaced.
+        softmax_file, vocab_file: The hdf5 and the list of words to write for the softmax; both or neither.
+    Returns: The model that was exported.
+    Raises:
+        ConversionError: model_dir holds no whole ELMo checkpoint, or one that the format cannot hold (see
+            `save_bilm_tf`).
+        FileExistsError: A file of these names is there and `overwrite` is not set.
+        FileNotFoundError: model_dir holds no config.json.
+        ImportError: h5py is missing.
+    """
+    check_files_together(softmax_file, vocab_file)
+    require_h5py("bilm-tf weights")
+    _check_output_files(options_file, weight_file, softmax_file, vocab_file, overwrite=overwrite)
+    if softmax_file is None:
+        model = _load_checkpoint(ElmoModel, model_dir)
+        save_bilm_tf(model, options_file, weight_file, overwrite)
+    else:
+        vocabulary = _load_vocabulary(model_dir)
+        model = _load_checkpoint(ElmoForPreTraining, model_dir)
+        save_bilm_tf(model, options_file, weight_file, overwrite, softmax_file, vocab_file, vocabulary)
+    return model
+
+
+def save_bilm_tf(
+    model: ElmoPreTrainedModel,
+    options_file: str | os.PathLike,
+    weight_file: str | os.PathLike,
+    overwrite: bool = False,
+    softmax_file: str | os.PathLike | None = None,
+    vocab_file: str | os.PathLike | None = None,
+    vocabulary: WordVocabulary | None = None,
+) -> None:
+    """Write a model's token encoder and biLM as bilm-tf's options.json (inference form) and hdf5.
+
+    The format has no place for scalar mixes or a task's layers; they are left out, and so is a word softmax unless its
+    own two files are named. A one-layer model is written without the MultiRNNCell level, as bilm-tf's training code
+    does. All files are written aside and renamed at the end.
+
+    Args:
+        model: Any ELMo model; half-precision weights are written as the same numbers in float32.
+        options_file, weight_file: The files to write.
+        overwrite: Whether files of these names may be replaced.
+        softmax_file, vocab_file: The files to write for the word softmax of an ElmoForPreTraining; both or neither.
+        vocabulary: The words of that softmax.
+    Raises:
+        ConversionError: The format cannot hold the model exactly: forget_bias other than 1, other than 262 character
+            ids, a padding character with a vector of its own, a table of word vectors, or float64 weights; and a
+            softmax that is adaptive, or not one for both directions.
+        FileExistsError: A file of these names is there and `overwrite` is not set.
+        ImportError: h5py is missing.
+    """
+    h5py = require_h5py("bilm-tf weights")
+    check_files_together(softmax_file, vocab_file)
+    targets = _check_output_files(options_file, weight_file, softmax_file, vocab_file, overwrite=overwrite)
+    config = model.config
+    _check_exportable(config)
+    softmax = {}
+    if softmax_file is not None:
+        check_exportable_softmax(config, vocabulary)
+        softmax = to_arrays({name: _as_float32(name, model.get_parameter(name)) for name in SOFTMAX_KEYS.values()})
+    parameters = _float32_parameters(model.base_model)
+    _warn_of_sizes_bilm_tf_skips(config)
+    with files_written_aside(*targets) as (options_aside, weights_aside, *softmax_aside):
+        options_aside.write_text(json.dumps(options_from_config(config), indent=2) + "\n", encoding="utf-8")
+        with h5py.File(weights_aside, "w") as file:
+            for rule in expand_weight_rules(config, stacked=config.num_hidden_layers > 1):
+                file.create_dataset(rule.key, data=to_theirs(rule, parameters).contiguous().numpy())
+        if softmax:
+            with h5py.File(softmax_aside[0], "w") as file:
+                for key, array in softmax.items():
+                    file.create_dataset(key, data=array)
+            softmax_aside[1].write_bytes(encode_words(vocabulary))
+
+
+def _load_checkpoint(model_class: type[Model], model_dir: str | os.PathLike) -> Model:
+    where = f"model_dir {str(model_dir)!r}"
+    _check_model_type(where, Path(model_dir) / "config.json")
+    try:
+        model, loading = model_class.from_pretrained(model_dir, local_files_only=True, output_loading_info=True)
+    except (OSError, ValueError, RuntimeError, StrictDataclassError, SafetensorError) as error:
+        raise ConversionError(
+            f"{where} cannot be loaded ({one_line(error)}); name a directory that AutoModel.from_pretrained loads."
+        ) from error
+    missing = sorted(key for key in loading["missing_keys"] if not key.removeprefix("elmo.").startswith("mixes."))
+    if missing:
+        wanted = "the whole biLM" if model_class is ElmoModel else "the whole biLM and its word softmax"
+        raise ConversionError(
+            f"{where} lacks the weights {missing[0]!r}{and_more(missing)}, wanted those of {wanted}; name the "
+            "directory of a complete checkpoint."
+        )
+    return model
+
+
+def _load_vocabulary(model_dir: str | os.PathLike) -> WordVocabulary:
+    where = f"model_dir {str(model_dir)!r}"
+    _check_model_type(where, Path(model_dir) / "config.json")
+    try:
+        return WordVocabulary.load(model_dir)
+    except (OSError, ValueError) as error:
+        raise ConversionError(
+            f"{where} holds no usable {VOCABULARY_FILE}, the words of the softmax ({one_line(error)}); leave "
+            "softmax_file and vocab_file out, or name a checkpoint of scripts/run_pretraining.py."
+        ) from error
+
+
+def _check_model_type(where: str, config_file: Path) -> None:
+    # from_pretrained takes any model's config for its own, and fails later with less to say.
+    if not config_file.is_file():
+        raise FileNotFoundError(f"{where} holds no config.json; name a directory written by save_pretrained.")
+    try:
+        config = json.loads(config_file.read_bytes())
+    except ValueError as error:
+        raise ConversionError(
+            f"{where}: config.json is not JSON ({one_line(error)}); name a directory written by save_pretrained."
+        ) from error
+    model_type = config.get("model_type") if isinstance(config, dict) else None
+    if model_type != ElmoConfig.model_type:
+        raise ConversionError(
+            f"{where} holds a checkpoint of model_type {model_type!r}, wanted {ElmoConfig.model_type!r}; name the "
+            "directory of an ELMo model."
+        )
+
+
+def _check_exportable(config: ElmoConfig) -> None:
+    if config.token_inputs != "characters":
+        raise ConversionError(
+            f"token_inputs is {config.token_inputs!r}; bilm-tf's files for inference hold models that read characters "
+            "alone. Only models with token_inputs='characters' can be exported."
+        )
+    if config.forget_bias != FORGET_BIAS:
+        raise ConversionError(
+            f"forget_bias is {config.forget_bias}; bilm-tf always adds {FORGET_BIAS}, and folding the difference into "
+            "the learned bias would round it. Only models with forget_bias=1.0 can be exported."
+        )
+    if config.vocab_size != INFERENCE_CHARACTERS:
+        raise ConversionError(
+            f"vocab_size is {config.vocab_size}; bilm-tf's byte scheme has {INFERENCE_CHARACTERS} character ids. Only "
+            "models with these can be exported."
+        )
+
+
+def _float32_parameters(model: ElmoModel) -> dict[str, Tensor]:
+    parameters = {name: _as_float32(name, tensor) for name, tensor in model.state_dict().items()}
+    if parameters["token_encoder.character_embedding.weight"][0].any():
+        raise ConversionError(
+            "row 0 of token_encoder.character_embedding.weight, the padding id, is not zero; bilm-tf's files have no "
+            "place for it. Set that row to zeros first."
+        )
+    return parameters
+
+
+def _as_float32(name: str, tensor: Tensor) -> Tensor:
+    if tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise ConversionError(
+            f"the parameter {name!r} has the dtype {tensor.dtype}; bilm-tf's files hold float32, and narrowing would "
+            "round it. Call model.float() first if that is wanted."
+        )
+    return tensor.detach().to("cpu", torch.float32)
+
+
+def _warn_of_sizes_bilm_tf_skips(config: ElmoConfig) -> None:
+    num_filters = sum(count for _, count in config.filters)
+    if config.projection_size >= min(config.cell_size, num_filters):
+        logger.warning(
+            f"projection_size is {config.projection_size}, with cell_size {config.cell_size} and {num_filters} filters "
+            "in all. Where it is not less than both, bilm-tf itself leaves projections out: the exported files give "
+            "the same vectors here and in AllenNLP, but not in bilm-tf."
+        )
+
+
+def _check_output_files(
+    options_file: str | os.PathLike,
+    weight_file: str | os.PathLike,
+    softmax_file: str | os.PathLike | None,
+    vocab_file: str | os.PathLike | None,
+    overwrite: bool,
+) -> list[Path]:
+    files = {"options_file": options_file, "weight_file": weight_file}
+    if softmax_file is not None:
+        files |= {"softmax_file": softmax_file, "vocab_file": vocab_file}
+    targets = {name: check_output_file(file, overwrite, name, "--overwrite_output_dir") for name, file in files.items()}
+    for (first, target), (second, other) in itertools.combinations(targets.items(), 2):
+        if target == other:
+            raise ConversionError(
+                f"{first} and {second} are both {str(files[first])!r}; give the two files a name each."
+            )
+    return list(targets.values())
