@@ -38,7 +38,10 @@ _CUTS = {
     "whitespace": "Text is cut at white space and nowhere else: give it text that is tokenised as the training text "
     "was, with punctuation marks by themselves, or lists of words with `is_split_into_words=True`.",
     "punctuation": "Raw text can be given: the tokenizer cuts it into runs of letters and digits, and punctuation "
-    "marks by themselves. Lists of words (`is_split_into_words=True`) are not cut further.",
+    "marks by themselves, so that `don't` and `3.14` fall into three. Lists of words (`is_split_into_words=True`) are "
+    "not cut further.",
+    "unicode": "Raw text can be given: the tokenizer cuts it at Unicode's word boundaries, with punctuation marks by "
+    "themselves. Lists of words (`is_split_into_words=True`) are not cut further.",
 }
 
 
@@ -57,9 +60,15 @@ def describe_cutting(tokenizer: Mapping[str, Any] | None) -> str:
         return "Text has to be cut into words as the training text was, and given as lists of words."
     pre_tokenizer = tokenizer.get("pre_tokenizer", "whitespace")
     by_rule = f"Text is cut into words by the tokenizer's rule `{pre_tokenizer}`."
-    case = "Words are lower-cased by the tokenizer." if tokenizer.get("do_lower_case") else "Case is kept as it comes."
-    markers = "The tokenizer puts `<S>` and `</S>` around each sentence."
-    return " ".join([_CUTS.get(pre_tokenizer, by_rule), case, markers])
+    sentences = [_CUTS.get(pre_tokenizer, by_rule)]
+    sentences.append(
+        "Words are lower-cased by the tokenizer." if tokenizer.get("do_lower_case") else "Case is kept as it comes."
+    )
+    if tokenizer.get("normalization"):
+        sentences.append(f"Letters and their accents are composed ({tokenizer['normalization']}).")
+    if tokenizer.get("drop_invisible"):
+        sentences.append("Invisible characters are left out.")
+    return " ".join([*sentences, "The tokenizer puts `<S>` and `</S>` around each sentence."])
 
 
 def front_matter(

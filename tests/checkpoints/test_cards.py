@@ -8,6 +8,7 @@ import yaml
 from conftest import ROOT, make_tiny_config
 from huggingface_hub import ModelCard
 
+from hf_elmo import ElmoCharTokenizer
 from hf_elmo.checkpoints.cards import (
     find_recipes,
     render_recipe,
@@ -18,6 +19,7 @@ from hf_elmo.checkpoints.cards import (
 from hf_elmo.checkpoints.facts import read_facts
 from hf_elmo.checkpoints.plots import fingerprint
 from hf_elmo.checkpoints.pretraining_card import render_model_card
+from hf_elmo.model.cutting_elmo import PRE_TOKENIZERS
 
 RECIPES = [path.name for path in find_recipes(ROOT / "model_cards")]
 
@@ -363,3 +365,15 @@ def test_committed_recipes_are_whole_and_their_plots_are_of_their_results(name):
 def test_committed_results_hold_no_machine_paths(name):
     results = json.loads((ROOT / "model_cards" / name / "results.json").read_text(encoding="utf-8"))
     assert not any(word.startswith(("/", "'/")) for word in results["command"].split())
+
+
+@pytest.mark.parametrize("pre_tokenizer", PRE_TOKENIZERS)
+def test_a_card_says_how_text_must_be_cut(tmp_path, pre_tokenizer):
+    write_folder(tmp_path)
+    cards = []
+    for settings in ({}, {"do_lower_case": True}, {"normalization": "NFC"}, {"drop_invisible": True}):
+        ElmoCharTokenizer(pre_tokenizer=pre_tokenizer, **settings).save_pretrained(tmp_path)
+        cards.append(render_recipe(tmp_path, "elmo-x"))
+    assert len(set(cards)) == 4
+    assert all(("Raw text can be given" in card) == (pre_tokenizer != "whitespace") for card in cards)
+    assert not any("rule" in card for card in cards), "a pre-tokenizer that the cards do not know"
