@@ -1,24 +1,24 @@
-"""The script prints the tables of a plan, and the committed document is what it prints."""
+"""The plan of a run is the run's: same flags, same lanes, words, steps and bytes; the committed document is printed."""
 
 import re
 import subprocess
 import sys
 
 import pytest
+from accelerate import Accelerator
 from conftest import ROOT, make_tiny_config
+from safetensors import safe_open
 
-from hf_elmo import ElmoConfig
-from hf_elmo.commands.plan_run import (
-    PAPER_WORDS_PER_SECOND,
-    PlanArguments,
-    print_plan,
-    render_document,
-    render_plan,
-    save_steps_for,
-)
+from hf_elmo.commands.plan_run import print_plan
 from hf_elmo.pretraining import plan as scale
+from hf_elmo.pretraining.arguments import PretrainingArguments
+from hf_elmo.pretraining.plan_arguments import PlanArguments
+from hf_elmo.pretraining.plan_report import PAPER_WORDS_PER_SECOND, describe, make_plan, render_plan
+from hf_elmo.pretraining.run import run_pretraining
+from hf_elmo.pretraining.run_state import read_run_state
 
 DOCUMENT = ROOT / "model_cards" / "scale" / "README.md"
+TINY = '{"character_embedding_size": 4, "filters": [[1, 3], [2, 5]], "projection_size": 16, "cell_size": 10}'
 
 
 def cells(report):
@@ -26,23 +26,63 @@ def cells(report):
     return dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", report, flags=re.MULTILINE))
 
 
-def run_script(*flags):
-    command = [sys.executable, str(ROOT / "scripts" / "plan_run.py"), *flags]
-    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "train.txt"
+    path.write_text("".join(f"the {number % 7} of {number % 11} and {number % 3} .\n" for number in range(120)))
+    return path
 
 
-def test_the_committed_document_is_the_rendered_one():
-    assert DOCUMENT.read_text(encoding="utf-8") == render_document(), (
-        "render it again: python scripts/plan_run.py --document > model_cards/scale/README.md"
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"recipe": "paper", "num_negative_samples": 5, "per_device_train_batch_size": 4, "max_vocab_size": 14},
+        {"objective": "adaptive", "optim": "adagrad", "per_device_train_batch_size": 3, "max_steps": 2},
+        {"gradient_accumulation_steps": 2, "unroll_steps": 7, "max_words": 900, "token_inputs": "both", "min_count": 9},
+    ],
+)
+def test_plan_and_run_agree(text, tmp_path, flags):
+    shared = {"train_file": [str(text)], "config_overrides": TINY, **flags}
+    saving = {"output_dir": str(tmp_path / "run"), "save_steps": 1, "skip_baselines": True}
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=flags.get("gradient_accumulation_steps", 1))
+    results = run_pretraining(PretrainingArguments(**shared, **saving), accelerator, report=lambda line: None)
+    plan, facts = make_plan(PlanArguments(**shared, output_dir=str(tmp_path / "plan")))
+    rows = describe(PlanArguments(**shared, output_dir=str(tmp_path / "plan")))
+    settings = results["settings"]
+    assert rows["run"]["lanes of each process"] == str(settings["num_lanes"])
+    assert rows["run"]["words of a window"] == str(settings["unroll_steps"])
+    assert rows["run"]["steps"] == str(settings["max_steps"])
+    assert (rows["run"]["optimizer"], rows["run"]["objective"]) == (settings["optim"], results["objective"])
+    assert plan.config.word_vocab_size == results["vocabulary_size"]
+    assert facts.num_words == results["training_text"]["words"]
+    assert rows["parameters"]["all"] == f"{results['parameters']:,}"
+    assert scale.checkpoint_bytes(plan) == tensor_bytes(tmp_path / "run" / f"checkpoint-{settings['max_steps']}")
+
+
+def tensor_bytes(checkpoint):
+    """Weights, optimizer states and LSTM states of a checkpoint."""
+    with safe_open(checkpoint / "model.safetensors", "pt") as weights:
+        # The words of a table are no parameters.
+        found = sum(weights.get_tensor(name).nbytes for name in weights.keys() if "hashes" not in name)  # noqa: SIM118
+    state = read_run_state(checkpoint, 0)
+    parts = state.optimizer["optimizer"]["state"].values()
+    return (
+        found
+        + sum(value.nbytes for part in parts for value in part.values())
+        + sum(t.nbytes for t in state.own["state"])
     )
 
 
-def test_the_document_holds_the_computed_figures():
-    report = render_document()
+def test_the_committed_document_is_the_rendered_one(capsys):
+    print_plan(PlanArguments(document=True))
+    report = capsys.readouterr().out
+    assert DOCUMENT.read_text(encoding="utf-8") == report, (
+        "render it again: python scripts/plan_run.py --document > model_cards/scale/README.md"
+    )
+    plan, _ = make_plan(PlanArguments(preset="original", num_processes=8, per_device_train_batch_size=128))
     found = cells(report)
-    config = scale.plan_config(ElmoConfig.original(), 793_471, "full")
-    plan = scale.TrainingPlan(config, num_processes=8)
-    assert found["parameters"] == f"{sum(scale.count_parameters(config).values()):,}"
+    assert found["parameters, all"] == f"{sum(scale.count_parameters(plan.config).values()):,}"
     assert f"sends {scale.all_reduce_bytes(plan) / 1e9:.2f} GB a step" in report
     assert found["tensors of a checkpoint"] == f"{scale.checkpoint_bytes(plan) / 1e9:.2f} GB"
     # 7.7 billion words in two weeks on three GPUs.
@@ -64,71 +104,70 @@ def test_the_script_prints_a_plan(tmp_path):
         "--num_files": 8,
         "--words_per_second": 500,
     }
-    ran = run_script(*(str(part) for flag in flags.items() for part in flag))
+    command = [
+        sys.executable,
+        str(ROOT / "scripts" / "plan_run.py"),
+        *(str(part) for flag in flags.items() for part in flag),
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
     assert ran.returncode == 0, ran.stderr
     found = cells(ran.stdout)
-    assert found["entries a step"] == "320"
-    assert found["steps for 100,000 words"] == "344"
+    assert (found["entries a step"], found["steps"]) == ("320", "344")
     assert f"| word softmax | {1000 * (6 + 1):,} |" in ran.stdout
     assert found["days at 500 words/s in each process"] == f"{100_000 / 2000 / 86400:.2f}"
-    assert found["text that each process reads a pass, 8 files"].endswith("25.0%")
-
-
-def test_a_mistake_is_one_line_and_exit_code_2():
-    ran = run_script("--objective", "half")
-    assert ran.returncode == 2 and ran.stderr.strip() == (
-        "error: objective is 'half'; it must be one of full, sampled, adaptive."
-    )
+    assert found["share of the text that each process reads"] == "25.0%"
 
 
 @pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
 @pytest.mark.parametrize("preset", ["small", "medium", "original"])
 def test_every_preset_has_a_plan_whose_sums_are_right(preset, objective):
     arguments = PlanArguments(preset=preset, objective=objective, vocab_size=50_000)
-    plan, report = arguments.build_plan(), render_plan(arguments)
-    distinct = scale.expected_distinct_words(plan.entries_per_window, 50_000)
-    assert f"| **all** | {sum(scale.count_parameters(plan.config).values()):,} |" in report
-    assert f"| **all** | {sum(scale.step_bytes(plan, distinct).values()) / 1e9:.2f} GB |" in report
+    (plan, _), report = make_plan(arguments), render_plan(arguments)
+    assert f"| all | {sum(scale.count_parameters(plan.config).values()):,} |" in report
+    assert f"| all | {sum(scale.step_bytes(plan).values()) / 1e9:.2f} GB |" in report
     assert "days at" not in report
 
 
-def test_one_process_by_the_paper_has_sparse_gradients_as_the_loop_has():
-    arguments = PlanArguments(objective="sampled", optim="adagrad", num_processes=1)
-    assert arguments.build_plan().sparse_gradients
-    for other in ({"num_processes": 2}, {"optim": "adamw"}):
-        changed = PlanArguments(**{**vars(arguments), **other})
-        assert not changed.build_plan().sparse_gradients
-
-
 def test_writing_takes_a_hundredth_at_the_proposed_save_steps():
-    arguments = PlanArguments(preset="small", vocab_size=30_000, disk_gigabytes_per_second=0.5)
-    plan = arguments.build_plan()
-    steps = save_steps_for(plan, arguments, words_per_second=3000)
-    entries = scale.count_entries(3000, arguments.words_per_sentence)
-    seconds = plan.entries_per_step / (plan.num_processes * entries)
+    fields = {"preset": "small", "vocab_size": 30_000, "disk_gigabytes_per_second": 0.5, "words_per_second": 3000}
+    arguments = PlanArguments(**fields)
+    plan, text = make_plan(arguments)
+    steps = int(describe(arguments)["run"]["least --save_steps"].replace(",", ""))
+    seconds = plan.entries_per_step / (text.num_entries / text.num_words * 3000)
     writing = scale.checkpoint_bytes(plan) / 0.5e9
     assert writing <= 0.01 * steps * seconds and writing > 0.01 * (steps - 1) * seconds
 
 
-def test_the_document_is_printed_on_demand(capsys):
-    print_plan(PlanArguments(document=True))
-    assert capsys.readouterr().out == render_document()
-
-
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("fields", "name"),
     [
-        ({"preset": "small", "config_name": "here"}, "--preset and --config_name each name the sizes"),
-        ({"preset": "huge"}, "--preset is 'huge'; it must be one of small, medium, original"),
-        ({"num_files": 0}, "--num_files is 0; it must be > 0"),
-        ({"link_gigabytes_per_second": 0.0}, "--link_gigabytes_per_second is 0.0; it must be > 0"),
+        ({"preset": "small", "config_name": "here"}, "--preset and --config_name"),
+        ({"preset": "huge"}, "--preset"),
+        ({"objective": "half"}, "--objective"),
+        ({"optim": "sgd"}, "--optim"),
+        ({"recipe": "own"}, "--recipe"),
+        ({"num_files": 0}, "--num_files"),
+        ({"num_processes": 0}, "--num_processes"),
+        ({"link_gigabytes_per_second": 0.0}, "--link_gigabytes_per_second"),
+        ({"token_inputs": "both"}, "--token_inputs"),
+        ({"objective": "sampled", "vocab_size": 8192}, "num_negative_samples"),
     ],
 )
-def test_arguments_that_cannot_be_are_refused(fields, message):
-    with pytest.raises(ValueError, match=message):
-        PlanArguments(**fields).build_plan()
+def test_arguments_that_cannot_be_are_refused(fields, name):
+    with pytest.raises(ValueError, match=name):
+        render_plan(PlanArguments(**fields))
 
 
 def test_a_missing_config_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"--config_name .*nowhere' does not exist; name a config\.json"):
-        PlanArguments(config_name=str(tmp_path / "nowhere")).build_plan()
+    with pytest.raises(FileNotFoundError, match=r"--config_name .*nowhere"):
+        make_plan(PlanArguments(config_name=str(tmp_path / "nowhere")))
+
+
+def test_a_text_whose_figures_are_given_is_not_read(tmp_path):
+    words = tmp_path / "words.txt"
+    words.write_text("\n".join(["<S>", "</S>", "<UNK>", *map(str, range(40))]))
+    missing = {"train_file": [str(tmp_path / "missing.txt")], "num_files": 3, "num_words": 5000}
+    rows = describe(PlanArguments(**missing, vocab_file=str(words)))["run"]
+    assert (rows["words of the softmax"], rows["words of the text"]) == ("43", "5,000")
+    with pytest.raises(FileNotFoundError, match="missing"):
+        describe(PlanArguments(**missing))
