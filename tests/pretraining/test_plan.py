@@ -293,4 +293,4 @@ def test_objectives_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="num_negative_samples"):
         scale.measure_window(replace(plan, settings=replace(plan.settings, num_negative_samples=len(VOCABULARY))))
     with pytest.raises(ValueError, match="softmax_type"):
-        scale.measure_window(replace(make_plan("adaptive"), config=plan.config))
+        scale.measure_window(replace(make_plan("full"), config=make_plan("adaptive").config))
