@@ -1,24 +1,27 @@
-"""ELMo (Peters et al. 2018) for transformers: importing this package registers its classes with the Auto classes."""
+"""ELMo (Peters et al. 2018) for transformers: importing this package registers its classes with the Auto classes.
 
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForPreTraining,
-    AutoModelForTokenClassification,
-    AutoTokenizer,
-)
+The names below are imported when they are asked for, so that `hf-elmo --help` need not wait for torch.
+"""
 
-from .model.configuration_elmo import ElmoConfig
-from .model.layers_elmo import ElmoState
-from .model.modeling_elmo import (
-    ElmoForPreTraining,
-    ElmoForPreTrainingOutput,
-    ElmoForTokenClassification,
-    ElmoModel,
-    ElmoModelOutput,
-    ElmoPreTrainedModel,
-)
-from .model.tokenization_elmo import ElmoCharTokenizer
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .registration import register_when_ready
+
+if TYPE_CHECKING:
+    from .model.configuration_elmo import ElmoConfig
+    from .model.layers_elmo import ElmoState
+    from .model.modeling_elmo import (
+        ElmoForPreTraining,
+        ElmoForPreTrainingOutput,
+        ElmoForTokenClassification,
+        ElmoModel,
+        ElmoModelOutput,
+        ElmoPreTrainedModel,
+    )
+    from .model.tokenization_elmo import ElmoCharTokenizer
 
 __version__ = "0.1.0"
 
@@ -34,8 +37,33 @@ __all__ = [
     "ElmoState",
 ]
 
-AutoConfig.register(ElmoConfig.model_type, ElmoConfig)
-AutoTokenizer.register(ElmoConfig, ElmoCharTokenizer)
-AutoModel.register(ElmoConfig, ElmoModel)
-AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining)
-AutoModelForTokenClassification.register(ElmoConfig, ElmoForTokenClassification)
+# The module of each public name.
+_MODULES = {
+    "ElmoCharTokenizer": "model.tokenization_elmo",
+    "ElmoConfig": "model.configuration_elmo",
+    "ElmoForPreTraining": "model.modeling_elmo",
+    "ElmoForPreTrainingOutput": "model.modeling_elmo",
+    "ElmoForTokenClassification": "model.modeling_elmo",
+    "ElmoModel": "model.modeling_elmo",
+    "ElmoModelOutput": "model.modeling_elmo",
+    "ElmoPreTrainedModel": "model.modeling_elmo",
+    "ElmoState": "model.layers_elmo",
+}
+# Folders that can be reached as attributes after `import hf_elmo`.
+_ROOMS = {"checkpoints", "conversion", "inference", "kernels", "model", "pretraining", "tasks", "text"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f".{name}", __name__)
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})
+
+
+register_when_ready()

@@ -1,7 +1,6 @@
-"""Build the softmax's vocabulary from a corpus of any size: `python scripts/build_vocabulary.py --help`."""
+"""Build the vocabulary of a pre-training softmax: `hf-elmo vocabulary`."""
 
-from hf_elmo.commands.build_vocabulary import VocabularyArguments, run_vocabulary_building
-from hf_elmo.commands.command_line import run_command
+from hf_elmo.commands.build_vocabulary import main
 
 if __name__ == "__main__":
-    run_command(VocabularyArguments, run_vocabulary_building)
+    main()

@@ -1,7 +1,6 @@
-"""Embed a text file with an ELMo checkpoint, into an HDF5 file: `python scripts/embed.py --help`."""
+"""Embed a text file with an ELMo checkpoint: `hf-elmo embed`."""
 
-from hf_elmo.commands.command_line import run_command
-from hf_elmo.commands.embed import EmbeddingArguments, run_embedding
+from hf_elmo.commands.embed import main
 
 if __name__ == "__main__":
-    run_command(EmbeddingArguments, run_embedding)
+    main()

@@ -1,7 +1,6 @@
-"""Score the words of a text by the language models inside ELMo: `python scripts/score.py --help`."""
+"""Score the words of a text by the language models inside ELMo: `hf-elmo score`."""
 
-from hf_elmo.commands.command_line import run_command
-from hf_elmo.commands.score import ScoringArguments, run_scoring
+from hf_elmo.commands.score import main
 
 if __name__ == "__main__":
-    run_command(ScoringArguments, run_scoring)
+    main()

@@ -19,7 +19,7 @@ FLOORS = {
     "flags": 0,
     "kernels": 0,
     "model": 1,
-    "__init__": 2,
+    "registration": 2,
     "checkpoints": 2,
     "text": 2,
     "conversion": 3,
@@ -27,10 +27,13 @@ FLOORS = {
     "pretraining": 3,
     "tasks": 3,
     "commands": 4,
+    # The public face: nothing of ours imports it.
+    "__init__": 5,
+    "__main__": 5,
 }
 # What a portable file may import besides its siblings: the least that a user of transformers has.
 PORTABLE_IMPORTS = {*sys.stdlib_module_names, "huggingface_hub", "numpy", "regex", "torch", "transformers"}
-SCRIPT_IMPORTS = {*sys.stdlib_module_names, "hf_elmo", "transformers"}
+SCRIPT_IMPORTS = {*sys.stdlib_module_names, "hf_elmo"}
 CATCH_ALL_NAMES = {"utils", "util", "helpers", "common", "misc"}
 MAX_LINES = 600
 

@@ -8,8 +8,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from huggingface_hub import get_token
-
 # Access tokens as the Hub makes them; those of OAuth are JSON web tokens behind a prefix.
 _LIKE_A_TOKEN = rb"\b(?:(?:hf|api_org)_[A-Za-z0-9]{30,}|hf_(?:oauth|jwt)_[\w.\-]{20,})"
 _LIKE_A_TOKEN_IN_FILE = re.compile(_LIKE_A_TOKEN)
@@ -45,6 +43,9 @@ def redact(text: str, token: str | None = None) -> str:
 
 def find_token(token: str | None) -> str | None:
     """The given token, or the one of this machine."""
+    # Only here: commands that print their help check their words for tokens, too, and need not wait for it.
+    from huggingface_hub import get_token
+
     token = token or get_token()
     # The transport's own message about a header that cannot be sent holds the header.
     if token is not None and not re.fullmatch(r"[!-~]{8,}", token):

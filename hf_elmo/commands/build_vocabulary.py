@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..flags import check_least, flag
-from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.arguments import CorpusArguments
-from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files
 from ..text.progress import track
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE
 from ..text.word_counts import VocabularyCounts, WordCounter, choose_vocabulary
+from .command_line import run_command
+
+if TYPE_CHECKING:
+    from ..model.tokenization_elmo import ElmoCharTokenizer
+    from ..text.corpora import Corpus
 
 COUNTS_FILE = "word_counts.tsv"
 FACTS_FILE = "vocabulary.json"
@@ -46,11 +48,18 @@ class VocabularyArguments(CorpusArguments):
         check_output_directory(self.output_dir, self.overwrite_output_dir)
 
 
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(VocabularyArguments, run_vocabulary_building, argv, prog, __doc__)
+
+
 def run_vocabulary_building(arguments: VocabularyArguments) -> VocabularyCounts:
     """Count the words of a corpus, write the vocabulary, and print what it holds and what it lacks.
 
     Raises: ValueError, FileNotFoundError or FileExistsError for bad arguments or bad text.
     """
+    from ..checkpoints.provenance import describe_run, write_json
+    from ..model.tokenization_elmo import ElmoCharTokenizer
+
     arguments.check()
     run = describe_run()
     tokenizer = ElmoCharTokenizer(pre_tokenizer=arguments.pre_tokenizer, do_lower_case=arguments.do_lower_case)
@@ -77,6 +86,8 @@ def write_counts(path: Path, counts: VocabularyCounts) -> None:
 
 
 def _open_corpus(arguments: VocabularyArguments) -> Corpus:
+    from ..text.corpora import corpus_from_dataset, corpus_from_files
+
     if arguments.train_file is not None:
         return corpus_from_files(arguments.train_file, "--train_file", arguments.text_column)
     return corpus_from_dataset(

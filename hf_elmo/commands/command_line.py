@@ -1,44 +1,101 @@
-"""From a script's flags to a function of the package, with errors a user can read."""
+"""`hf-elmo COMMAND`, and from a command's flags to a function of the package, with errors a user can read."""
 
 from __future__ import annotations
 
+import difflib
+import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import datasets
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
-from transformers import HfArgumentParser
-from transformers.utils import logging
-
 from ..checkpoints.secrets import check_command_line
+from .flags import FlagParser
 
-# What bad arguments and bad files raise; anything else is a bug and keeps its traceback.
-USER_ERRORS = (ValueError, OSError, ImportError, FloatingPointError, StrictDataclassError, SafetensorError)
+# Each command with its module in this folder and what the list of commands says of it.
+COMMANDS = {
+    "pretrain": ("pretrain", "pre-train an ELMo on text files or a dataset"),
+    "vocabulary": ("build_vocabulary", "build the word vocabulary of a pre-training run from a corpus of any size"),
+    "convert": ("convert", "bring an ELMo checkpoint of another program here, or take one back"),
+    "embed": ("embed", "write the vectors of a text's words to a file"),
+    "score": ("score", "score a text's words by the language models inside ELMo"),
+    "neighbours": ("show_neighbours", "print the nearest uses and the nearest words of some words"),
+    "train-tagger": ("train_tagger", "train, evaluate and apply a token classifier"),
+    "card": ("render_card", "render model cards and plots from their files"),
+    "push": ("push", "upload a finished checkpoint to the Hub"),
+    "plan": ("plan_run", "compute the memory, communication, steps and text of a pre-training run"),
+}
 SHOW_TRACEBACK = "HF_ELMO_TRACEBACK"
 
 
-def run_command(arguments_class: type, function: Callable[[Any], Any]) -> None:
-    """Parse the flags of `arguments_class`, a dataclass, and call `function` with them."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run `hf-elmo COMMAND ...`, or list the commands."""
+    argv = sys.argv[1:] if argv is None else argv
+    with readable_errors():
+        check_command_line(argv)
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_list_commands(), file=sys.stdout if argv else sys.stderr)
+        sys.exit(0 if argv else 2)
+    name, *rest = argv
+    if name == "--version":
+        print(_version())
+    elif name in COMMANDS:
+        importlib.import_module(f".{COMMANDS[name][0]}", __package__).main(rest, prog=f"hf-elmo {name}")
+    else:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        meant = f"did you mean {near[0]}?" if near else "hf-elmo --help lists them."
+        print(f"error: hf-elmo has no command {name!r}; {meant}", file=sys.stderr)
+        sys.exit(2)
+
+
+def run_command(
+    classes: type | Iterable[type],
+    function: Callable[..., Any],
+    argv: Sequence[str] | None = None,
+    prog: str | None = None,
+    description: str | None = None,
+    epilog: str = "",
+) -> None:
+    """Parse a command's flags and call `function` with what they make.
+
+    Args:
+        classes: The dataclasses whose fields are the flags, see `FlagParser`; the function gets one instance of each.
+        function: What the command does; what a user can put right it raises as one of `user_errors()`.
+        argv: The words after the command's name; None takes this process's.
+        prog: The command's name; None takes the script's.
+        description: What --help says first; None takes the first line of the first class's docstring.
+        epilog: What --help says last.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    classes = [classes] if isinstance(classes, type) else list(classes)
     with readable_errors():
         # Before the parser, which shows the words that it does not know.
-        check_command_line(sys.argv[1:])
-    parser = HfArgumentParser(arguments_class, description=(arguments_class.__doc__ or "").splitlines()[0])
-    (arguments,) = parser.parse_args_into_dataclasses()
+        check_command_line(argv)
+    description = (description or classes[0].__doc__ or "").strip().splitlines()[0]
+    arguments = FlagParser(classes, prog, description, epilog).parse(argv)
     quiet_libraries()
     with readable_errors():
-        function(arguments)
+        function(*arguments)
 
 
 def quiet_libraries() -> None:
     """Leave the screen to our own lines: no dumps of configs and no bars for files of a few megabytes."""
+    import datasets
+    from transformers.utils import logging
+
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     datasets.disable_progress_bars()
     datasets.utils.logging.set_verbosity_error()
+
+
+def user_errors() -> tuple[type[Exception], ...]:
+    """What bad arguments and bad files raise; anything else is a bug and keeps its traceback."""
+    from huggingface_hub.errors import StrictDataclassError
+    from safetensors import SafetensorError
+
+    return (ValueError, OSError, ImportError, FloatingPointError, StrictDataclassError, SafetensorError)
 
 
 @contextmanager
@@ -49,8 +106,33 @@ def readable_errors() -> Iterator[None]:
     """
     try:
         yield
-    except USER_ERRORS as error:
-        if os.environ.get(SHOW_TRACEBACK):
+    except Exception as error:
+        if os.environ.get(SHOW_TRACEBACK) or not isinstance(error, user_errors()):
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _list_commands() -> str:
+    width = max(map(len, COMMANDS))
+    return "\n".join(
+        [
+            "usage: hf-elmo COMMAND [--FLAG VALUE ...]",
+            "",
+            "ELMo (Peters et al. 2018) for transformers.",
+            "",
+            "commands:",
+            *(f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items()),
+            "",
+            "`hf-elmo COMMAND --help` lists the flags of a command, `hf-elmo --version` says which version this is.",
+        ]
+    )
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("hf_elmo")
+    except PackageNotFoundError:
+        return "unknown: hf_elmo is not installed"

@@ -1,24 +1,15 @@
-"""From text to a file of vectors: what scripts/embed.py does."""
+"""Write the vectors of a text's words to a file."""
 
 from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-from tqdm.auto import tqdm
-
-from ..checkpoints.hdf5 import require_h5py
-from ..checkpoints.loading import load_model, load_tokenizer
-from ..checkpoints.writing import check_output_file
-from ..inference.devices import usable_device
-from ..inference.embedding import check_limits, embed
-from ..inference.embedding_file import write_embeddings
-from ..model.modeling_elmo import ElmoModel
-from ..text.corpora import corpus_from_files, lines_of
+from .command_line import run_command
 
 
 def _help(text: str, **defaults: Any) -> Any:
@@ -27,7 +18,7 @@ def _help(text: str, **defaults: Any) -> Any:
 
 @dataclass
 class EmbeddingArguments:
-    """Arguments of a run from text to a file of vectors; the flags of scripts/embed.py."""
+    """From text to a file of vectors."""
 
     model_name_or_path: str = _help("Checkpoint: pre-trained, converted, or with a task's head (directory or Hub).")
     input_file: str = _help(
@@ -67,11 +58,27 @@ class EmbeddingSummary:
     seconds: float
 
 
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(EmbeddingArguments, run_embedding, argv, prog, __doc__)
+
+
 def run_embedding(arguments: EmbeddingArguments) -> EmbeddingSummary:
     """Embed a text file into an HDF5 file and print what was done.
 
     Raises: ValueError, OSError or ImportError naming the argument, what it was and what to do.
     """
+    import torch
+    from tqdm.auto import tqdm
+
+    from ..checkpoints.hdf5 import require_h5py
+    from ..checkpoints.loading import load_model, load_tokenizer
+    from ..checkpoints.writing import check_output_file
+    from ..inference.devices import usable_device
+    from ..inference.embedding import check_limits, embed
+    from ..inference.embedding_file import write_embeddings
+    from ..model.modeling_elmo import ElmoModel
+    from ..text.corpora import corpus_from_files, lines_of
+
     limits = (arguments.max_words_per_batch, arguments.max_words_per_chunk, arguments.max_words_per_buffer)
     check_limits(arguments.layers, *limits)
     require_h5py("vectors of whole corpora")

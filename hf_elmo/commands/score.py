@@ -1,4 +1,4 @@
-"""The scores of a text's words from the command line, into a file or onto the screen."""
+"""Score the words of a text by the language models inside ELMo, into a file or onto the screen."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-import torch
-
-from ..checkpoints.loading import find_file, load_config, load_model, load_tokenizer
 from ..checkpoints.writing import check_output_file, files_written_aside
-from ..inference.devices import usable_device
-from ..inference.scoring import ScoreTotals, SentenceScores, Substitute, best_substitutes, score_sentences, to_bits
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
-from ..model.modeling_elmo import ElmoForPreTraining
-from ..model.tokenization_elmo import ElmoCharTokenizer
-from ..text.corpora import corpus_from_files, lines_of
 from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
+from .command_line import run_command
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..inference.scoring import ScoreTotals, SentenceScores, Substitute
+    from ..model.modeling_elmo import ElmoForPreTraining
+    from ..model.tokenization_elmo import ElmoCharTokenizer
+
+    # Takes a sentence's number, its scores and the substitutes for some of its positions.
+    Report = Callable[[int, SentenceScores, dict[int, list[Substitute]]], None]
 
 TSV_COLUMNS = ("sentence", "position", "word", "unknown", "forward", "backward", "joint", "substitutes")
-
-# Takes a sentence's number, its scores and the substitutes for some of its positions.
-Report = Callable[[int, SentenceScores, dict[int, list[Substitute]]], None]
 
 
 def _help(text: str, **defaults: Any) -> Any:
@@ -88,11 +87,21 @@ class ScoringArguments:
             check_output_file(self.output_file, self.overwrite_output_file)
 
 
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(ScoringArguments, run_scoring, argv, prog, __doc__)
+
+
 def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
     """Score a text file, write or show the scores and print the perplexities of the whole.
 
     Raises: ValueError or OSError naming the argument, what it was and what to do.
     """
+    import torch
+
+    from ..inference.devices import usable_device
+    from ..inference.scoring import ScoreTotals, best_substitutes, score_sentences
+    from ..text.corpora import corpus_from_files, lines_of
+
     arguments.check()
     corpus = corpus_from_files([arguments.input_file], "input_file", arguments.text_column)
     target = None if arguments.output_file is None else Path(arguments.output_file).resolve()
@@ -147,6 +156,9 @@ def load_checkpoint(
         vocab_file: Words of the softmax, where they are not in the checkpoint.
     Raises: ValueError or FileNotFoundError naming what the checkpoint lacks.
     """
+    from ..checkpoints.loading import find_file, load_config, load_model, load_tokenizer
+    from ..model.modeling_elmo import ElmoForPreTraining
+
     config = load_config(name)
     if config.word_vocab_size is None:
         raise ValueError(
@@ -206,6 +218,8 @@ def _format_tsv(number: int, scores: SentenceScores, substitutes: dict[int, list
 
 
 def _format_json(number: int, scores: SentenceScores, substitutes: dict[int, list[Substitute]]) -> str:
+    import numpy as np
+
     totals = scores.totals
     record = {
         "sentence": number,
@@ -232,6 +246,8 @@ _FORMATS = {".tsv": _format_tsv, ".jsonl": _format_json}
 
 def describe_scores(number: int, scores: SentenceScores, substitutes: dict[int, list[Substitute]]) -> str:
     """A table for the eye, in bits: a line a word, then the substitutes of each position."""
+    from ..inference.scoring import to_bits
+
     names = [word + " *" * bool(is_unknown) for word, is_unknown in zip(scores.words, scores.is_unknown, strict=True)]
     proposed_words = [substitute.word for proposed in substitutes.values() for substitute in proposed]
     width = max(map(len, ["bits from", *names, *proposed_words]))

@@ -1,11 +1,9 @@
-"""The arguments of a token classification run: the flags of scripts/run_token_classification.py."""
+"""The arguments of a token classification run, without transformers, so that --help answers at once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
-
-from transformers import TrainingArguments
 
 from ..checkpoints.arguments import Preset
 
@@ -107,13 +105,12 @@ class DataArguments:
 
 
 @dataclass
-class TaskTrainingArguments(TrainingArguments):
-    """transformers' TrainingArguments with defaults that suit a small head on a frozen biLM.
+class TrainingFlags:
+    """Training: ours, and the most used of transformers' TrainingArguments."""
 
-    None in `learning_rate`, `eval_strategy`, `save_strategy` and `metric_for_best_model` stands for what follows from
-    the rest: see their help.
-    """
-
+    output_dir: str | None = field(
+        default=None, metadata={"help": "Directory of the tagger, its scores and its predictions; must be given."}
+    )
     overwrite_output_dir: bool = field(
         default=False, metadata={"help": "Replace output_dir if it holds something; the old one stays until the end."}
     )
@@ -139,16 +136,24 @@ class TaskTrainingArguments(TrainingArguments):
     metric_for_best_model: str | None = field(
         default=None, metadata={"help": "What load_best_model_at_end goes by; f1 by default."}
     )
-
-    def __post_init__(self) -> None:
-        # transformers itself turns do_eval on where eval_strategy is set: keep what was really asked for.
-        self.steps_asked = [step for step in STEPS if getattr(self, step)]
-        self.eval_strategy_asked = self.eval_strategy is not None
-        self.checkpoints_asked = self.save_strategy is not None
-        if self.eval_strategy is None:
-            self.eval_strategy = "epoch"
-        if self.save_strategy is None:
-            self.save_strategy = "best" if self.load_best_model_at_end else "no"
-        if self.metric_for_best_model is None and (self.load_best_model_at_end or self.save_strategy == "best"):
-            self.metric_for_best_model = "f1"
-        super().__post_init__()
+    do_train: bool = field(
+        default=False,
+        metadata={"help": "Train; without any of the three do_... flags, all that there is data for is done."},
+    )
+    do_eval: bool = field(default=False, metadata={"help": "Score the validation data at the end."})
+    do_predict: bool = field(default=False, metadata={"help": "Predict and score the test data at the end."})
+    load_best_model_at_end: bool = field(
+        default=False, metadata={"help": "Keep the model of the best evaluation instead of the last one."}
+    )
+    max_steps: int = field(default=-1, metadata={"help": "Optimizer steps; where > 0, instead of num_train_epochs."})
+    gradient_accumulation_steps: int = field(default=1, metadata={"help": "Batches to an optimizer step."})
+    weight_decay: float = field(default=0.0, metadata={"help": "Weight decay of AdamW."})
+    lr_scheduler_type: str = field(
+        default="linear", metadata={"help": "How the learning rate falls, as transformers names schedules."}
+    )
+    bf16: bool = field(default=False, metadata={"help": "Mixed precision with bfloat16."})
+    use_cpu: bool = field(default=False, metadata={"help": "Leave a GPU alone."})
+    seed: int = field(default=42, metadata={"help": "Seed of new weights, dropout and shuffling."})
+    resume_from_checkpoint: str | None = field(
+        default=None, metadata={"help": "A checkpoint-N directory of an earlier run to go on from."}
+    )

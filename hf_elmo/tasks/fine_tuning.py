@@ -33,7 +33,7 @@ from ..text.progress import SECONDS_BETWEEN_LINES, progress_line
 from .arguments import STEPS, ModelArguments
 
 if TYPE_CHECKING:
-    from .arguments import TaskTrainingArguments
+    from .training_arguments import TaskTrainingArguments
 
 # What the Trainer calls the results on each split.
 RESULT_PREFIXES = {"validation": "eval", "test": "predict"}

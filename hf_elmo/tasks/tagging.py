@@ -19,7 +19,7 @@ from transformers import DataCollatorForTokenClassification, PreTrainedTokenizer
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoForTokenClassification
-from .arguments import DataArguments, ModelArguments, TaskTrainingArguments
+from .arguments import DataArguments, ModelArguments
 from .fine_tuning import (
     RESULT_PREFIXES,
     FineTuning,
@@ -35,6 +35,7 @@ from .fine_tuning import (
 )
 from .metrics.entities import EntityMetric, tag_scheme_of
 from .readers.columns import TaggedSentences, load_tagged_dataset, read_tagged_file, tagged_from_dataset
+from .training_arguments import TaskTrainingArguments
 
 
 @dataclass

@@ -73,7 +73,7 @@ def test_help_names_every_argument():
     result = run_script("--help")
     assert result.returncode == 0
     files = ("options_file", "weight_file", "softmax_file", "vocab_file")
-    for name in (*files, "format", "output_dir", "overwrite_output_dir", "reverse", "model_dir"):
+    for name in (*files, "format", "output_dir", "overwrite_output_dir", "reverse", "model_name_or_path"):
         assert f"--{name}" in result.stdout
 
 
@@ -160,8 +160,8 @@ def test_a_missing_h5py_is_one_line_and_exit_code_2(tmp_path, checkpoint, main, 
     ("arguments", "message"),
     [
         ([], "--output_dir is missing: it is needed without --reverse"),
-        (["--reverse"], "--model_dir is missing: it is needed with --reverse"),
-        (["--output_dir", "a", "--model_dir", "b"], "--model_dir has no meaning without --reverse"),
+        (["--reverse"], "--model_name_or_path is missing: it is needed with --reverse"),
+        (["--output_dir", "a", "--model_dir", "b"], "--model_name_or_path has no meaning without --reverse"),
         (["--reverse", "--output_dir", "a", "--model_dir", "b"], "--output_dir has no meaning with --reverse"),
         (["--format", "glove", "--output_dir", "a"], "invalid choice: 'glove'"),
         (["--output_dir", "a", "--softmax_file", "s"], "--vocab_file is missing: it is needed with --softmax_file"),

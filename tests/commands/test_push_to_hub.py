@@ -67,7 +67,7 @@ def run_online(tmp_path, *arguments, **environment):
 def test_help_names_the_arguments_and_none_for_a_token(run):
     code, out, _ = run("--help")
     assert code == 0
-    assert {"--checkpoint", "--hub_model_id", "--private"} <= set(out.split()) and "--token" not in out
+    assert {"--model_name_or_path", "--hub_model_id", "--private"} <= set(out.split()) and "--token" not in out
 
 
 @pytest.mark.parametrize(

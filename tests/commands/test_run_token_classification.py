@@ -62,8 +62,8 @@ def test_bad_flag_is_one_line(monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(SCRIPT), run_name="__main__")
     assert ended.value.code == 2
-    message = "unknown arguments: --lerning_rate 1; --help lists those there are"
-    assert capsys.readouterr().err == f"{SCRIPT.name}: error: {message}\n"
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "--lerning_rate 1; did you mean --learning_rate?" in error
 
 
 def test_a_token_is_refused_and_not_shown(monkeypatch, capsys):

@@ -15,7 +15,7 @@ from transformers import AutoModelForTokenClassification, DataCollatorForTokenCl
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.checkpoints.sharing import check_checkpoint
 from hf_elmo.tasks import fine_tuning
-from hf_elmo.tasks.arguments import DataArguments, ModelArguments, TaskTrainingArguments
+from hf_elmo.tasks.arguments import DataArguments, ModelArguments
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_columns
 from hf_elmo.tasks.tagging import (
     choose_labels,
@@ -24,6 +24,7 @@ from hf_elmo.tasks.tagging import (
     prepare_task,
     write_predictions,
 )
+from hf_elmo.tasks.training_arguments import TaskTrainingArguments
 
 TOY_LABELS = ["B-LOC", "B-PER", "I-PER", "O"]
 # Small enough to be quick, large enough to learn the toy task.

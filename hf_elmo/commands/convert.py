@@ -1,0 +1,131 @@
+"""Convert an ELMo checkpoint of another program into a directory that AutoModel loads, or back (--reverse)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .command_line import run_command
+
+_EXAMPLES = """
+examples:
+  hf-elmo convert --options_file options.json --weight_file weights.hdf5 --output_dir elmo-original
+  hf-elmo convert --options_file options.json --weight_file weights.hdf5 --softmax_file softmax_weights.hdf5 \\
+      --vocab_file vocab.txt --output_dir elmo-original
+  hf-elmo convert --reverse --model_name_or_path elmo-original --options_file options.json --weight_file weights.hdf5
+"""
+
+
+@dataclass
+class ConversionArguments:
+    """The files of both sides."""
+
+    options_file: str = field(metadata={"help": "options.json of the other program: read, or written with --reverse."})
+    weight_file: str = field(metadata={"help": "hdf5 of the other program's weights: read, or written with --reverse."})
+    format: Literal["bilm-tf"] = field(
+        default="bilm-tf",
+        metadata={
+            "help": "The other program's format; bilm-tf, the released models' and AllenNLP's, is options.json and an "
+            "hdf5 of weights."
+        },
+    )
+    softmax_file: str | None = field(
+        default=None,
+        metadata={
+            "help": "hdf5 of the word softmax (softmax/W and softmax/b), for scoring text and for training on: read, "
+            "or written with --reverse."
+        },
+    )
+    vocab_file: str | None = field(
+        default=None,
+        metadata={"help": "Words of that softmax, one a line: read, or written with --reverse; goes with it."},
+    )
+    output_dir: str | None = field(
+        default=None, metadata={"help": "Directory to write for AutoModel and AutoTokenizer (without --reverse)."}
+    )
+    reverse: bool = field(
+        default=False, metadata={"help": "Write the other program's files from --model_name_or_path."}
+    )
+    model_name_or_path: str | None = field(
+        default=None,
+        metadata={
+            "help": "Any saved ELMo model, task heads included, to read with --reverse.",
+            "aliases": "--model_dir",
+        },
+    )
+    overwrite_output_dir: bool = field(
+        default=False, metadata={"help": "Replace what stands under the names to write; without it, that is an error."}
+    )
+
+    def check(self) -> None:
+        """Check that the arguments go together.
+
+        Raises: ValueError naming the argument that is missing or has no meaning.
+        """
+        wanted, unwanted = ("model_name_or_path", "output_dir")[:: 1 if self.reverse else -1]
+        direction = "with" if self.reverse else "without"
+        if getattr(self, wanted) is None:
+            raise ValueError(f"--{wanted} is missing: it is needed {direction} --reverse")
+        if getattr(self, unwanted) is not None:
+            raise ValueError(f"--{unwanted} has no meaning {direction} --reverse; did you mean --{wanted}?")
+        for name, other in (("softmax_file", "vocab_file"), ("vocab_file", "softmax_file")):
+            if getattr(self, name) is not None and getattr(self, other) is None:
+                raise ValueError(f"--{other} is missing: it is needed with --{name}")
+
+
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(ConversionArguments, run_conversion, argv, prog, __doc__, _EXAMPLES)
+
+
+def run_conversion(arguments: ConversionArguments) -> None:
+    """Convert as the arguments say, and print what was written and how it is used.
+
+    Raises: ValueError or OSError naming the argument or the file.
+    """
+    arguments.check()
+    from ..conversion.bilm_tf import convert_bilm_tf
+    from ..conversion.bilm_tf_export import export_bilm_tf
+
+    files = (arguments.options_file, arguments.weight_file)
+    options = {
+        "overwrite": arguments.overwrite_output_dir,
+        "softmax_file": arguments.softmax_file,
+        "vocab_file": arguments.vocab_file,
+    }
+    if arguments.reverse:
+        export_bilm_tf(arguments.model_name_or_path, *files, **options)
+        print(_describe_export(arguments))
+    else:
+        model = convert_bilm_tf(*files, arguments.output_dir, **options)
+        print(_describe_conversion(arguments, model.num_parameters(), model.config.word_vocab_size))
+
+
+def _describe_export(arguments: ConversionArguments) -> str:
+    files = (arguments.options_file, arguments.weight_file, arguments.softmax_file, arguments.vocab_file)
+    has_softmax = arguments.softmax_file is not None
+    what = "the biLM and its word softmax" if has_softmax else "the token encoder and the biLM"
+    lines = [
+        f"Wrote {what} of {arguments.model_name_or_path} to",
+        *(f"    {file}" for file in files if file is not None),
+        "The format has no place for scalar mixes or a task's layers: they stay behind.",
+    ]
+    if not has_softmax:
+        lines.append("So does a word softmax, unless --softmax_file and --vocab_file name files for it.")
+    return "\n".join(lines)
+
+
+def _describe_conversion(arguments: ConversionArguments, num_parameters: int, num_words: int | None) -> str:
+    directory = arguments.output_dir
+    lines = [
+        f"Wrote a model of {num_parameters:,} parameters and its tokenizer to {directory}",
+        "Load them with (after `import hf_elmo` and `from transformers import AutoModel, AutoTokenizer`):",
+        f"    model = AutoModel.from_pretrained({directory!r})",
+        f"    tokenizer = AutoTokenizer.from_pretrained({directory!r})",
+    ]
+    if arguments.softmax_file is not None:
+        lines += [
+            f"Its word softmax is over {num_words:,} words; score text with",
+            f"    hf-elmo score --model_name_or_path {directory}",
+        ]
+    return "\n".join(lines)

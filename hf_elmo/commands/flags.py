@@ -1,0 +1,180 @@
+"""From dataclasses to flags: an argparse parser with a group a class and a flag a field, with one-line errors."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, Literal, NoReturn
+
+_TRUE, _FALSE = {"yes", "true", "t", "y", "1"}, {"no", "false", "f", "n", "0"}
+
+
+class OneLineErrors(argparse.ArgumentParser):
+    """A parser whose errors are one line, without the page of flags that a usage line is here."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and end with exit code 2."""
+        if message.startswith("argument --"):
+            # argparse names each spelling of the flag.
+            names, _, rest = message.removeprefix("argument ").partition(": ")
+            message = f"{names.partition('/')[0]}: {rest}"
+        self.exit(2, f"error: {message}\n")
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Name the words that belong to no flag, and the flag that was meant, perhaps."""
+        flag = next((word.partition("=")[0] for word in unknown if word.startswith("--")), None)
+        known = [name for action in self._actions for name in action.option_strings if "-" not in name[2:]]
+        near = difflib.get_close_matches((flag or "").replace("-", "_").replace("__", "--", 1), known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ";"
+        self.error(f"unknown arguments: {' '.join(unknown)}{meant} --help lists those there are")
+
+
+class FlagParser(OneLineErrors):
+    """Flags of dataclasses, as transformers' HfArgumentParser has them, without its second of imports.
+
+    A field `train_file: list[str]` is the flag `--train_file FILE ...`, also spelt `--train-file`; a bool is
+    `--do_lower_case`, or `--do_lower_case false`, and has `--no_...` beside it where it is on by default. The metadata
+    of a field may hold `help`, `aliases` (spellings that --help does not show) and `shown_default` (words for --help,
+    where the default is None and stands for something). A group's title is the class's `_argument_group_name` or the
+    first line of its docstring; fields that a class inherits stand in the group of the class that declares them.
+
+    Args:
+        classes: The dataclasses.
+        prog: The command's name; None takes the script's.
+        description: What --help says first.
+        epilog: What --help says last.
+    """
+
+    def __init__(self, classes: type | Iterable[type], prog: str | None, description: str | None, epilog: str = ""):
+        self.classes = [classes] if isinstance(classes, type) else list(classes)
+        super().__init__(prog, description=description, epilog=epilog, formatter_class=_HelpFormatter)
+        self._required: list[str] = []
+        groups: dict[type, argparse._ArgumentGroup] = {}
+        for each in self.classes:
+            hints = typing.get_type_hints(each)
+            for field in fields(each):
+                if field.init:
+                    declaring = _declaring_class(each, field.name)
+                    if declaring not in groups:
+                        groups[declaring] = self.add_argument_group(_title_of(declaring))
+                    self._add_field(groups[declaring], field, hints[field.name])
+        self.usage = " ".join(
+            ["%(prog)s", *(f"--{name} {name.upper()}" for name in self._required), "[--FLAG VALUE ...]"]
+        )
+
+    def parse(self, argv: Sequence[str]) -> tuple[Any, ...]:
+        """The dataclasses that the words of a command make; ends the process where they make none."""
+        namespace, unknown = self.parse_known_args(argv)
+        if unknown:
+            self.refuse(unknown)
+        given = vars(namespace)
+        missing = [f"--{name}" for name in self._required if name not in given]
+        if missing:
+            self.error(f"{' and '.join(missing)} must be given; --help says what for")
+        # Flags that were not given are left to the class.
+        return tuple(
+            each(**{field.name: given[field.name] for field in fields(each) if field.init and field.name in given})
+            for each in self.classes
+        )
+
+    def _add_field(self, group: argparse._ArgumentGroup, field: Field, hint: Any) -> None:
+        help_text = field.metadata.get("help", "").replace("%", "%%")
+        names = [f"--{field.name}"]
+        if "_" in field.name:
+            names.append(f"--{field.name.replace('_', '-')}")
+        aliases = field.metadata.get("aliases", [])
+        names += [aliases] if isinstance(aliases, str) else aliases
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if default is MISSING:
+            self._required.append(field.name)
+        options: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS}
+        options["help"] = " ".join(filter(None, [help_text, _describe_default(field, default)]))
+        kind = _without_none(hint)
+        if kind is bool:
+            negative = [f"--no_{field.name}", f"--no-{field.name.replace('_', '-')}"] if default is not False else []
+            group.add_argument(*names, *negative, action=_Switch, negative=negative, **options)
+            return
+        if typing.get_origin(kind) is list:
+            options["nargs"], kind = "+", typing.get_args(kind)[0]
+        if typing.get_origin(kind) is Literal:
+            options["choices"] = typing.get_args(kind)
+            kind = _one_of(options["choices"])
+        group.add_argument(*names, type=kind, metavar=_metavar(field.name, kind, options), **options)
+
+
+class _Switch(argparse.Action):
+    """A bool: `--x`, `--x false`, and `--no_x` where there is one."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, negative: Sequence[str], **options: Any):
+        super().__init__(option_strings, dest, nargs="?", metavar="BOOL", **options)
+        self.negative = negative
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, value: Any, flag: str | None = None) -> None:
+        if flag in self.negative:
+            if value is not None:
+                raise argparse.ArgumentError(self, f"takes no value, but got {value!r}")
+            value = "false"
+        if value is not None and value.lower() not in _TRUE | _FALSE:
+            raise argparse.ArgumentError(self, f"is {value!r}; it must be true or false")
+        setattr(namespace, self.dest, value is None or value.lower() in _TRUE)
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Each flag once, and examples as they were written."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if isinstance(action, _Switch):
+            return ", ".join([action.option_strings[0], *action.negative[:1]])
+        if not action.option_strings or not action.option_strings[0].startswith("--"):
+            return super()._format_action_invocation(action)
+        return f"{action.option_strings[0]} {self._format_args(action, action.dest.upper())}"
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" in text:
+            return "\n".join(indent + line for line in text.strip("\n").splitlines())
+        return super()._fill_text(text, width, indent)
+
+
+def _without_none(hint: Any) -> Any:
+    """The type that is meant by `X | None`, and str by a choice of several."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+        return kinds[0] if len(kinds) == 1 else str
+    return hint
+
+
+def _one_of(choices: Sequence[Any]) -> Callable[[str], Any]:
+    by_name = {str(choice): choice for choice in choices}
+    # What is none of them goes on as it is, to be refused by argparse.
+    return lambda text: by_name.get(text, text)
+
+
+def _metavar(name: str, kind: Any, options: dict[str, Any]) -> str | None:
+    if "choices" in options:
+        return None
+    if kind in (int, float):
+        return {int: "N", float: "X"}[kind]
+    return {"file": "FILE", "dir": "DIR"}.get(name.rpartition("_")[2], "TEXT")
+
+
+def _describe_default(field: Field, default: Any) -> str:
+    shown = field.metadata.get("shown_default")
+    if default is MISSING:
+        return "(required)"
+    if shown is None and default not in (None, False, "", []):
+        shown = {True: "on"}.get(default, default) if isinstance(default, bool) else default
+    return "" if shown is None else f"(default: {shown})".replace("%", "%%")
+
+
+def _declaring_class(cls: type, name: str) -> type:
+    """The class at the root of an inheritance that has the field."""
+    return [each for each in cls.__mro__ if is_dataclass(each) and name in vars(each).get("__annotations__", {})][-1]
+
+
+def _title_of(cls: type) -> str:
+    title = vars(cls).get("_argument_group_name")
+    return title or (cls.__doc__ or cls.__name__).strip().splitlines()[0].rstrip(".")

@@ -1,0 +1,40 @@
+"""Upload a finished checkpoint to the Hub, with the token of HF_TOKEN or `hf auth login`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .command_line import run_command
+
+
+@dataclass
+class PushArguments:
+    """What is sent, and where to."""
+
+    model_name_or_path: str = field(
+        metadata={"help": "The checkpoint: a directory that pre-training wrote.", "aliases": "--checkpoint"}
+    )
+    hub_model_id: str = field(
+        metadata={"help": "Name of the repository, with or without a namespace; made if not there."}
+    )
+    private: bool = field(
+        default=False, metadata={"help": "For nobody else to see; without it, the Hub's default holds."}
+    )
+
+
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(PushArguments, run_push, argv, prog, __doc__)
+
+
+def run_push(arguments: PushArguments) -> str:
+    """Upload a checkpoint, say what was sent, and give the address.
+
+    Raises: As `push_checkpoint`.
+    """
+    from ..checkpoints.sharing import files_to_send, push_checkpoint
+
+    checkpoint = arguments.model_name_or_path
+    url = push_checkpoint(checkpoint, arguments.hub_model_id, private=arguments.private or None)
+    print(f"Uploaded {len(files_to_send(checkpoint))} files of {checkpoint} to {url}")
+    return url

@@ -1,0 +1,54 @@
+"""Render the cards and plots of model_cards/ anew from their files, or first take in what a pre-training run wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .command_line import run_command
+
+
+@dataclass
+class CardArguments:
+    """The cards."""
+
+    model_name_or_path: str | None = field(
+        default=None,
+        metadata={
+            "help": "Checkpoint to be taken in: a directory that pre-training wrote.",
+            "aliases": "--checkpoint",
+        },
+    )
+    name: str | None = field(
+        default=None, metadata={"help": "One folder of --model_cards, and its checkpoint's name in the card."}
+    )
+    model_cards: str = field(default="model_cards", metadata={"help": "The folder of recipe folders."})
+    skip_plots: bool = field(
+        default=False, metadata={"help": "Leave the plots as they are, without need of matplotlib."}
+    )
+
+
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(CardArguments, render_cards, argv, prog, __doc__)
+
+
+def render_cards(arguments: CardArguments) -> None:
+    """Write the cards, and the plots, of one folder or of all, and print their names.
+
+    Raises: ValueError or OSError naming what is missing.
+    """
+    from ..checkpoints.cards import CARD_FILE, PLOT_FILE, find_recipes, read_results, write_card, write_recipe
+    from ..checkpoints.plots import plot_run
+
+    if arguments.model_name_or_path and not arguments.name:
+        raise ValueError("--model_name_or_path wants --name: the folder that takes in the run's figures.")
+    model_cards = Path(arguments.model_cards)
+    recipes = [model_cards / arguments.name] if arguments.name else find_recipes(model_cards)
+    if arguments.model_name_or_path:
+        write_recipe(arguments.model_name_or_path, recipes[0], arguments.name)
+    for recipe in recipes:
+        if not arguments.skip_plots:
+            plot_run(read_results(recipe), recipe / PLOT_FILE)
+        write_card(recipe)
+        print(recipe / CARD_FILE)
