@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .registration import register_when_ready
 
 if TYPE_CHECKING:
+    from .inference.embedder import ElmoEmbedder
+    from .inference.scorer import ElmoScorer
     from .model.configuration_elmo import ElmoConfig
     from .model.layers_elmo import ElmoState
     from .model.modeling_elmo import (
@@ -28,12 +30,14 @@ __version__ = "0.1.0"
 __all__ = [
     "ElmoCharTokenizer",
     "ElmoConfig",
+    "ElmoEmbedder",
     "ElmoForPreTraining",
     "ElmoForPreTrainingOutput",
     "ElmoForTokenClassification",
     "ElmoModel",
     "ElmoModelOutput",
     "ElmoPreTrainedModel",
+    "ElmoScorer",
     "ElmoState",
 ]
 
@@ -41,12 +45,14 @@ __all__ = [
 _MODULES = {
     "ElmoCharTokenizer": "model.tokenization_elmo",
     "ElmoConfig": "model.configuration_elmo",
+    "ElmoEmbedder": "inference.embedder",
     "ElmoForPreTraining": "model.modeling_elmo",
     "ElmoForPreTrainingOutput": "model.modeling_elmo",
     "ElmoForTokenClassification": "model.modeling_elmo",
     "ElmoModel": "model.modeling_elmo",
     "ElmoModelOutput": "model.modeling_elmo",
     "ElmoPreTrainedModel": "model.modeling_elmo",
+    "ElmoScorer": "inference.scorer",
     "ElmoState": "model.layers_elmo",
 }
 # Folders that can be reached as attributes after `import hf_elmo`.
