@@ -1,7 +1,8 @@
 """Fast twins of the readable scan in `hf_elmo.model.recurrence_elmo`; nothing here imports the rest of the package."""
 
 from .backends import BACKENDS, get_backend, linear, run_projected_lstm, set_backend, use_backend, why_not
-from .compiled import build
+from .half_precision import half_products, product_dtype
+from .library import build
 from .prepared import clear_packed, packed_bytes
 from .words import cache_words, cached_words
 
@@ -12,8 +13,10 @@ __all__ = [
     "cached_words",
     "clear_packed",
     "get_backend",
+    "half_products",
     "linear",
     "packed_bytes",
+    "product_dtype",
     "run_projected_lstm",
     "set_backend",
     "use_backend",

@@ -3,49 +3,60 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from . import compiled, cuda_graphs, plain
-from .prepared import prepare_cached, why_not_packed
+from . import compiled, cuda_graphs, library, plain
+from .half_precision import HALVES, product_dtype, why_not_native
+from .prepared import cast_cached, why_not_packed
 from .scan import scan
-
-logger = logging.getLogger(__name__)
 
 BACKENDS = ("auto", "readable", "plain", "compiled", "int8", "cuda_graphs")
 _STEPS = {"plain": plain, "compiled": compiled, "int8": plain, "cuda_graphs": cuda_graphs}
 _DEVICES = {"compiled": "cpu", "int8": "cpu", "cuda_graphs": "cuda"}
 
-_chosen = "auto"
+# For all threads, and for one thread or asyncio task; None where it has not chosen.
+_of_process = "auto"
+_of_context: ContextVar[str | None] = ContextVar("hf_elmo_backend", default=None)
 
 
 def set_backend(name: str) -> None:
-    """Choose the implementation for this process; see `use_backend`.
+    """Choose the implementation for all of this process, but for where `use_backend` has chosen; see there.
 
     Raises: ValueError for an unknown name; RuntimeError where the backend cannot run here, with the reason.
     """
-    global _chosen
+    global _of_process
+    _check(name)
+    _of_process = name
+
+
+def _check(name: str) -> None:
     if name not in BACKENDS:
         raise ValueError(f"name is {name!r}; the backends are {', '.join(BACKENDS)}.")
     if name == "compiled":
-        compiled.build()
+        library.build()
     reason = _REASONS[name]() if name in _REASONS else None
     if reason is not None:
         raise RuntimeError(f"the backend {name!r} cannot run here: {reason}.")
-    _chosen = name
 
 
+# What traces a model takes the name for a constant: it cannot look into a ContextVar.
+@torch.compiler.assume_constant_result
 def get_backend() -> str:
-    """The name chosen with `set_backend` or `use_backend`."""
-    return _chosen
+    """The name that holds here: `use_backend`'s inside of its block, else the process's."""
+    return _of_context.get() or _of_process
 
 
 @contextlib.contextmanager
 def use_backend(name: str) -> Iterator[None]:
-    """Choose the implementation inside a `with` block, for all threads of the process.
+    """Choose the implementation inside a `with` block, for the thread or asyncio task that runs it.
+
+    Other threads and tasks keep theirs. A backward pass runs what its forward pass ran; but gradient checkpointing
+    computes the forward pass again, on a GPU in a thread of PyTorch's own: choose with `set_backend` there.
 
     - "auto", the default: "compiled" where it has been built, else "plain"; "readable" for what neither takes (while
       torch.compile or torch.export traces, under torch.func, for tensor subclasses).
@@ -57,19 +68,21 @@ def use_backend(name: str) -> Iterator[None]:
 
     A backend asked for by name runs or raises; only "auto" chooses for itself.
     """
-    before = _chosen
-    set_backend(name)
+    _check(name)
+    before = _of_context.get()
+    _of_context.set(name)
     try:
         yield
     finally:
-        globals()["_chosen"] = before
+        _of_context.set(before)
 
 
 def why_not() -> dict[str, str]:
     """Why a backend, or a part of it, does not run here; empty where all do.
 
     "packed" is the part of "plain" that needs oneDNN's private operators; without it "plain" multiplies by
-    torch.nn.functional.linear.
+    torch.nn.functional.linear. "bfloat16" and "float16" are products in half precision on the CPU; without them the
+    products run in float32 (`half_products`).
     """
     reasons = {name: why() for name, why in _REASONS.items()}
     return {name: reason for name, reason in reasons.items() if reason is not None}
@@ -85,9 +98,11 @@ def why_not_int8() -> str | None:
 
 _REASONS = {
     "packed": lambda: why_not_packed(torch.float32),
-    "compiled": compiled.why_not,
+    "compiled": library.why_not,
     "int8": why_not_int8,
     "cuda_graphs": cuda_graphs.why_not,
+    "bfloat16": lambda: why_not_native(torch.bfloat16),
+    "float16": lambda: why_not_native(torch.float16),
 }
 
 
@@ -112,7 +127,7 @@ def run_projected_lstm(
 
     Arguments and results are those of `hf_elmo.model.recurrence_elmo.scan_projected_lstm`, whose checks have been made.
     """
-    name = _chosen
+    name = get_backend()
     if name == "readable":
         return None
     if not takes(inputs, *weights, *(state or ())):
@@ -129,7 +144,7 @@ def run_projected_lstm(
             f'the backend {name!r} runs on {_DEVICES[name]}; these inputs are on {inputs.device}. Use "auto".'
         )
     if name == "auto":
-        name = "compiled" if device == "cpu" and compiled.is_ready() else "plain"
+        name = "compiled" if device == "cpu" and library.is_ready() else "plain"
     if name == "int8" and torch.is_grad_enabled() and any(t.requires_grad for t in (inputs, *weights)):
         raise RuntimeError(
             'the backend "int8" has no gradients; run it under torch.inference_mode() or torch.no_grad(), or train '
@@ -140,10 +155,41 @@ def run_projected_lstm(
     )
 
 
+# Rows up to which `linear` reads a weight as it lies, and columns from which that pays.
+_FEW_ROWS, _LONG_ROW = 32, 512
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor | None:
-    """x W^T + b by a kept packed copy of the weight, for inference on few rows; None where that gains nothing."""
-    if _chosen == "readable" or x.ndim != 2 or torch.is_autocast_enabled(x.device.type) or not takes(x, weight, bias):
+    """x W^T + b, (N, I) to (N, O), where there is a faster way than torch's; None where there is none.
+
+    In inference, a large weight is read once for few rows; halves that the processor does not multiply itself are
+    widened (`half_products`).
+    """
+    if x.ndim != 2 or get_backend() == "readable" or not takes(x, weight, bias):
         return None
-    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad or bias.requires_grad):
-        return None
-    return prepare_cached(weight, x.dtype, x.shape[0]).linear(x, bias)
+    device = x.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+    wide = product_dtype(dtype, device)
+    needs_gradients = torch.is_grad_enabled() and any(t.requires_grad for t in (x, weight, bias))
+    with torch.autocast(device, enabled=False):
+        if _reads_rows(x, weight, wide) and not needs_gradients:
+            found = torch.ops.hf_elmo_kernels.multiply_by_rows(x.detach().to(wide), weight.detach())
+            return (found + bias.to(wide)).to(dtype)
+        if wide == dtype:
+            return None
+        widened = weight.to(wide) if needs_gradients else cast_cached(weight, wide)
+        return F.linear(x.to(wide), widened, bias.to(wide)).to(dtype)
+
+
+def _reads_rows(x: Tensor, weight: Tensor, wide: torch.dtype) -> bool:
+    """Whether the compiled product of few rows is there and pays."""
+    return (
+        x.device.type == "cpu"
+        and wide in (torch.float32, torch.float64)
+        and (weight.dtype == wide or (weight.dtype in HALVES and wide == torch.float32))
+        and 0 < x.shape[0] <= _FEW_ROWS
+        and x.shape[1] >= _LONG_ROW
+        and weight.is_contiguous()
+        and get_backend() in ("auto", "compiled", "int8")
+        and library.is_ready()
+    )

@@ -14,8 +14,19 @@ import torch
 from torch import Tensor
 
 from . import plain
-from .plain import Clips, Gradients, Traces
+from .plain import Clips, Gradients, Traces, few_rows, multiply_inputs
 from .prepared import DenseWeight
+
+__all__ = [
+    "Clips",
+    "Gradients",
+    "Traces",
+    "few_rows",
+    "multiply_inputs",
+    "run_steps",
+    "run_steps_back",
+    "run_steps_keeping",
+]
 
 Results = tuple[Tensor, ...]
 
@@ -101,6 +112,7 @@ def why_not() -> str | None:
 
 def run_steps(
     gates: Tensor,
+    bias: Tensor,
     recurrent: DenseWeight,
     projection: DenseWeight,
     hidden: Tensor,
@@ -109,19 +121,20 @@ def run_steps(
     clips: Clips,
 ) -> Tensor:
     """As `plain.run_steps`."""
-    tensors = (gates, recurrent.transposed, projection.transposed, hidden, cell)
+    tensors = (gates, bias, recurrent.transposed, projection.transposed, hidden, cell)
     outputs, after = CALLS(_run_steps, tensors, (tuple(sizes), clips))
     cell.copy_(after)
     return outputs
 
 
-def _run_steps(gates, recurrent, projection, hidden, cell, sizes, clips) -> Results:
+def _run_steps(gates, bias, recurrent, projection, hidden, cell, sizes, clips) -> Results:
     weights = DenseWeight(recurrent.t()), DenseWeight(projection.t())
-    return plain.run_steps(gates, *weights, hidden, cell, list(sizes), clips), cell
+    return plain.run_steps(gates, bias, *weights, hidden, cell, list(sizes), clips), cell
 
 
 def run_steps_keeping(
     gates: Tensor,
+    bias: Tensor,
     recurrent: DenseWeight,
     projection: DenseWeight,
     hidden: Tensor,
@@ -130,13 +143,13 @@ def run_steps_keeping(
     clips: Clips,
 ) -> Traces:
     """As `plain.run_steps_keeping`."""
-    tensors = (gates, recurrent.transposed, projection.transposed, hidden, cell)
+    tensors = (gates, bias, recurrent.transposed, projection.transposed, hidden, cell)
     return Traces(*CALLS(_run_steps_keeping, tensors, (tuple(sizes), clips)))
 
 
-def _run_steps_keeping(gates, recurrent, projection, hidden, cell, sizes, clips) -> Results:
+def _run_steps_keeping(gates, bias, recurrent, projection, hidden, cell, sizes, clips) -> Results:
     weights = DenseWeight(recurrent.t()), DenseWeight(projection.t())
-    return tuple(plain.run_steps_keeping(gates, *weights, hidden, cell, list(sizes), clips))
+    return tuple(plain.run_steps_keeping(gates, bias, *weights, hidden, cell, list(sizes), clips))
 
 
 def run_steps_back(

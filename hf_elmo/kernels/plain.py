@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .prepared import Prepared
 
@@ -45,8 +46,19 @@ class Clips(NamedTuple):
     projection: float | None
 
 
+def few_rows(dtype: torch.dtype, inputs: int) -> int:
+    """Rows of a step up to which no prepared layout of a weight is wanted, given its dtype and its columns."""
+    return 0
+
+
+def multiply_inputs(words: Tensor, weight: Tensor) -> Tensor:
+    """The inputs' share of the gates of all steps, (N, 4H), from words (N, P) and a weight (4H, P)."""
+    return F.linear(words, weight)
+
+
 def run_steps(
     gates: Tensor,
+    bias: Tensor,
     recurrent: Prepared,
     projection: Prepared,
     hidden: Tensor,
@@ -57,7 +69,8 @@ def run_steps(
     """Run all steps, keeping nothing for a backward pass.
 
     Args:
-        gates: The inputs' share of the gates, bias included, (N, 4H); overwritten.
+        gates: The inputs' share of the gates, (N, 4H); overwritten.
+        bias: Of the gates, (4H,).
         recurrent, projection: The prepared weights, (4H, P) and (P, H).
         hidden: State before the first step, (B, P).
         cell: State before the first step, (B, H); overwritten by the state after each row's last step.
@@ -70,12 +83,13 @@ def run_steps(
     cells = [cell[:size] for size in sizes]
     by_step = outputs.split(sizes)
     buffers = _Buffers(cells, cells, cells, [squashed[:size] for size in sizes], by_step, by_step)
-    _run(gates, recurrent, projection, hidden, sizes, buffers, clips)
+    _run(gates, bias, recurrent, projection, hidden, sizes, buffers, clips)
     return outputs
 
 
 def run_steps_keeping(
     gates: Tensor,
+    bias: Tensor,
     recurrent: Prepared,
     projection: Prepared,
     hidden: Tensor,
@@ -96,7 +110,7 @@ def run_steps_keeping(
         unclipped_outputs.split(sizes),
         outputs.split(sizes),
     )
-    _run(gates, recurrent, projection, hidden, sizes, buffers, clips)
+    _run(gates, bias, recurrent, projection, hidden, sizes, buffers, clips)
     return Traces(gates, unclipped, cells, squashed, unclipped_outputs, outputs)
 
 
@@ -119,6 +133,7 @@ def _cells_before(first: Tensor, cells: Tensor, sizes: list[int]) -> list[Tensor
 
 def _run(
     gates: Tensor,
+    bias: Tensor,
     recurrent: Prepared,
     projection: Prepared,
     hidden: Tensor,
@@ -127,6 +142,7 @@ def _run(
     clips: Clips,
 ) -> None:
     # One sentence makes steps so short that cutting views in them would show: one call cuts those of all steps.
+    gates += bias
     cell_size = gates.shape[1] // 4
     sigmoids = gates[:, : 2 * cell_size].split(sizes)
     four = [part.split(sizes) for part in gates.split(cell_size, dim=1)]

@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.weak import WeakIdKeyDictionary
 
+from .witness import Witness
+
 # Below this size (bytes) a transposed copy, which stays in the caches, beats a packed one.
 _SMALL = 4 * 2**20
 # oneDNN packs for a number of rows; with this one the layout is good from two rows to hundreds.
@@ -143,9 +145,17 @@ def prepare(weight: Tensor, dtype: torch.dtype, rows: int, int8: bool = False) -
 def prepare_cached(weight: Tensor, dtype: torch.dtype, rows: int, int8: bool = False) -> Prepared:
     """As `prepare`, kept until the weight changes or is gone."""
     make = _choose(weight, dtype, rows, int8)
-    if make is DenseWeight and dtype == weight.dtype:
-        return make(weight.detach())
+    # On a GPU a look at all numbers would have to wait for it, and to cast them takes less than one step.
+    if weight.device.type != "cpu" or (make is DenseWeight and dtype == weight.dtype):
+        return make(weight.detach().to(dtype))
     return _CACHE.get(weight, (make, dtype))
+
+
+def cast_cached(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """`weight` in another dtype, kept until it changes or is gone."""
+    if weight.device.type != "cpu" or dtype == weight.dtype:
+        return weight.detach().to(dtype)
+    return _CACHE.get(weight, (DenseWeight, dtype)).weight
 
 
 def _choose(weight: Tensor, dtype: torch.dtype, rows: int, int8: bool) -> Callable[[Tensor], Prepared]:
@@ -155,7 +165,7 @@ def _choose(weight: Tensor, dtype: torch.dtype, rows: int, int8: bool) -> Callab
         return DenseWeight
     if dtype == torch.float32 and weight.numel() * dtype.itemsize <= _SMALL:
         return TransposedWeight
-    # A single row is bound by reading the weight, whatever its layout; many rows pay for the packing by themselves.
+    # A single row waits for the weight to be read, whatever its layout; many rows pay for the packing by themselves.
     # A view such as a transpose takes longer to pack than it saves.
     gains = dtype != torch.float32 or 1 < rows <= _MANY_ROWS
     if not gains or not weight.is_contiguous() or why_not_packed(dtype) is not None:
@@ -167,10 +177,8 @@ class PreparedCache:
     """Prepared copies of weights that are alive and unchanged.
 
     It holds weights by identity and weakly, outside of every module: a copy never reaches a state dict, a pickle, a
-    deep copy or shared memory, and goes with its weight. A weight has changed when it lies elsewhere, when PyTorch's
-    version counter moved (optimizers, `load_state_dict`, in-place operations), or when one of a few hundred numbers
-    spread over it differs, which sees what writes past the counter (`weight.data.copy_`, as averaging tools do). Only
-    a write past the counter to some single numbers goes unseen: call `clear` after one.
+    deep copy or shared memory, and goes with its weight. Whether a weight has changed is seen by reading all its
+    numbers at each use (`witness.py`): whatever wrote them, the next use makes the copy anew.
     """
 
     def __init__(self):
@@ -180,17 +188,20 @@ class PreparedCache:
     def get(self, weight: Tensor, key: tuple[Callable[[Tensor], Prepared], torch.dtype]) -> Prepared:
         with self._lock:
             witness, copies = self._entries.get(weight, (None, None))
-            # A copy made under inference_mode could not take part in what is trained later.
-            with torch.inference_mode(False), torch.no_grad():
-                if witness is None or not witness.holds(weight):
-                    copies = {}
-                    self._entries[weight] = (Witness(weight), copies)
-                if key not in copies:
-                    make, dtype = key
-                    copies[key] = make(weight.detach().to(dtype))
-                    if dtype != weight.dtype and make is not Int8Weight:
-                        copies[key].nbytes += copies[key].weight.nbytes
-            return copies[key]
+        # A copy made under inference_mode could not take part in what is trained later.
+        with torch.inference_mode(False), torch.no_grad():
+            # Outside of the lock: other weights' readers need not wait.
+            if witness is None or not witness.holds(weight):
+                witness, copies = Witness(weight), {}
+            if key not in copies:
+                make, dtype = key
+                copy = make(weight.detach().to(dtype))
+                if dtype != weight.dtype and make is not Int8Weight:
+                    copy.nbytes += copy.weight.nbytes
+                copies = {**copies, key: copy}
+                with self._lock:
+                    self._entries[weight] = (witness, copies)
+        return copies[key]
 
     def clear(self) -> None:
         """Forget all copies."""
@@ -203,31 +214,6 @@ class PreparedCache:
             return sum(copy.nbytes for _, copies in self._entries.values() for copy in copies.values())
 
 
-class Witness:
-    """What is remembered of a tensor to see that it has changed since."""
-
-    num_samples = 256
-
-    def __init__(self, tensor: Tensor):
-        self._identity = _identity(tensor)
-        self._sample = self._take(tensor).clone()
-
-    def holds(self, tensor: Tensor) -> bool:
-        """Whether `tensor` is still what it was."""
-        return _identity(tensor) == self._identity and torch.equal(self._take(tensor), self._sample)
-
-    def _take(self, tensor: Tensor) -> Tensor:
-        flat = tensor.detach().reshape(-1)
-        # An odd stride does not stay in one column of a matrix whose width is a power of two.
-        return flat[:: max(1, flat.numel() // self.num_samples) | 1]
-
-
-def _identity(tensor: Tensor) -> tuple:
-    # Tensors made under inference_mode have no version counter; they cannot be parameters of a trained model.
-    version = None if tensor.is_inference() else tensor._version
-    return tensor.data_ptr(), version, tensor.shape, tensor.dtype, tensor.device
-
-
 _CACHE = PreparedCache()
 
 
@@ -237,5 +223,8 @@ def clear_packed() -> None:
 
 
 def packed_bytes() -> int:
-    """Memory that prepared copies of weights take, in bytes: for float32 about that of the biLM's own weights."""
+    """Memory that prepared copies of weights take, in bytes: for float32 at most about that of the biLM's weights.
+
+    Where the compiled backend is not built, what changes are seen by takes as much as the copied weights once more.
+    """
     return _CACHE.nbytes()

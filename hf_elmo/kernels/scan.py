@@ -5,15 +5,16 @@ Letters in shapes: B sentences, T words, N real words in the order of steps, P p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from .half_precision import HALVES, product_dtype
 from .plain import Clips
-from .prepared import prepare, prepare_cached
+from .prepared import DenseWeight, Prepared, cast_cached, prepare, prepare_cached
 from .steps import Steps, lay_out
 
 
@@ -53,7 +54,7 @@ def scan(
     settings = ScanSettings(
         lay_out(mask, (batch_size, length), reverse, device),
         Clips(cell_clip, projection_clip),
-        matmul_dtype,
+        product_dtype(matmul_dtype, device.type),
         torch.promote_types(matmul_dtype, torch.float32),
         backend,
         int8,
@@ -84,20 +85,40 @@ def _infer(
     cell: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     steps = settings.steps
-    dtype = settings.matmul_dtype
-    gates = prepare_cached(input_weight, dtype, steps.num_words, settings.int8).linear(
-        steps.pack(inputs).to(dtype), bias.to(dtype)
-    )
-    gates = gates.to(settings.dtype)
+    words = steps.pack(inputs).to(settings.matmul_dtype)
+    gates = _multiply_inputs(settings, words, input_weight).to(settings.dtype)
     hidden = steps.sort_rows(hidden).to(settings.dtype)
     cell = steps.sort_rows(cell).to(settings.dtype)
     if steps.sizes:
-        rows = steps.sizes[0]
-        prepared = [prepare_cached(weight, dtype, rows, settings.int8) for weight in (recurrent, projection)]
-        outputs = settings.backend.run_steps(gates, *prepared, hidden, cell, steps.sizes, settings.clips)
+        weights = _prepare_for_steps(settings, recurrent, projection, prepare_cached)
+        bias = bias.to(settings.dtype)
+        outputs = settings.backend.run_steps(gates, bias, *weights, hidden, cell, steps.sizes, settings.clips)
     else:
         outputs = gates.new_empty(0, hidden.shape[1])
     return steps.unpack(outputs), steps.restore_rows(steps.last(hidden, outputs)), steps.restore_rows(cell)
+
+
+def _multiply_inputs(settings: ScanSettings, words: Tensor, weight: Tensor) -> Tensor:
+    """The inputs' share of the gates, (N, 4H), in inference."""
+    dtype = settings.matmul_dtype
+    if settings.int8 or dtype in HALVES:
+        return prepare_cached(weight, dtype, len(words), settings.int8).linear(words, None)
+    return settings.backend.multiply_inputs(words, cast_cached(weight, dtype))
+
+
+def _prepare_for_steps(
+    settings: ScanSettings, recurrent: Tensor, projection: Tensor, make: Callable[..., Prepared]
+) -> list[Prepared]:
+    """Both weights of the steps: as they lie where the backend wants that for few rows, else made by `make`."""
+    rows = max(settings.steps.sizes, default=0)
+    weights = [recurrent, projection]
+    few = settings.backend.few_rows(recurrent.dtype, recurrent.shape[1])
+    lie_well = all(weight.is_contiguous() and weight.dtype == recurrent.dtype for weight in weights)
+    # Halves are widened as they are read.
+    have_dtype = recurrent.dtype == settings.matmul_dtype or recurrent.dtype in HALVES
+    if rows <= few and lie_well and have_dtype and not settings.int8:
+        return [DenseWeight(weight.detach()) for weight in weights]
+    return [make(weight, settings.matmul_dtype, rows, settings.int8) for weight in weights]
 
 
 class ProjectedLSTMFunction(torch.autograd.Function):
@@ -117,14 +138,13 @@ class ProjectedLSTMFunction(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         steps, dtype = settings.steps, settings.matmul_dtype
         words = steps.pack(inputs).to(dtype)
-        gates = F.linear(words, input_weight.to(dtype), bias.to(dtype)).to(settings.dtype)
+        gates = settings.backend.multiply_inputs(words, input_weight.to(dtype)).to(settings.dtype)
         first_hidden = steps.sort_rows(hidden).to(settings.dtype)
         first_cell = steps.sort_rows(cell).to(settings.dtype)
-        rows = steps.sizes[0] if steps.sizes else 0
         traces = settings.backend.run_steps_keeping(
             gates,
-            prepare(recurrent, dtype, rows),
-            prepare(projection, dtype, rows),
+            bias.to(settings.dtype),
+            *_prepare_for_steps(settings, recurrent, projection, prepare),
             first_hidden,
             first_cell,
             steps.sizes,

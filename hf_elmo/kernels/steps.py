@@ -7,6 +7,7 @@ batch, D features.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -94,21 +95,33 @@ class Steps:
 def lay_out(mask: Tensor | None, shape: tuple[int, int], reverse: bool, device: torch.device) -> Steps:
     """Order the real words of a batch of `shape` (B, T).
 
+    All layers of a model ask with the same mask: the last few answers are kept, by the mask's numbers.
+
     Args:
         mask: True for real words, (B, T), with holes anywhere; None where all are real.
     """
-    batch_size, length = shape
     if mask is None:
-        return Steps([batch_size] * length, shape, reverse)
-    mask = mask.bool()
+        return Steps([shape[0]] * shape[1], shape, reverse)
+    content = mask.to("cpu", torch.bool).contiguous().numpy().tobytes()
+    # Memory of one stream must not be read by another after it has been given back.
+    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
+    return _lay_out(content, shape, reverse, device, stream)
+
+
+@functools.lru_cache(maxsize=8)
+# Made outside of inference mode, what is kept can take part in what is trained later.
+@torch.inference_mode(False)
+def _lay_out(content: bytes, shape: tuple[int, int], reverse: bool, device: torch.device, stream: int | None) -> Steps:
+    batch_size, length = shape
+    mask = torch.frombuffer(bytearray(content), dtype=torch.bool).view(shape)
     lengths, rows = mask.sum(dim=1).sort(descending=True, stable=True)
     sorted_mask = mask[rows]
-    places = rows.unsqueeze(1) * length + torch.arange(length, device=device)
+    places = rows.unsqueeze(1) * length + torch.arange(length)
     if reverse:
         sorted_mask, places = sorted_mask.flip(1), places.flip(1)
     steps = sorted_mask.cumsum(dim=1) - 1
-    order = steps * batch_size + torch.arange(batch_size, device=device).unsqueeze(1)
+    order = steps * batch_size + torch.arange(batch_size).unsqueeze(1)
     words = places[sorted_mask][order[sorted_mask].argsort()]
     longest = int(lengths[0])
-    sizes = (lengths.unsqueeze(0) > torch.arange(longest, device=device).unsqueeze(1)).sum(dim=1).tolist()
-    return Steps(sizes, shape, reverse, rows, words, lengths)
+    sizes = (lengths.unsqueeze(0) > torch.arange(longest).unsqueeze(1)).sum(dim=1).tolist()
+    return Steps(sizes, shape, reverse, rows.to(device), words.to(device), lengths.to(device))

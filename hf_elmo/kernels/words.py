@@ -11,7 +11,8 @@ import weakref
 import torch
 from torch import Tensor, nn
 
-from .prepared import Witness
+from .half_precision import product_dtype
+from .witness import Witness
 
 
 class WordCache:
@@ -76,21 +77,27 @@ class WordCache:
         self._precision = None
 
     def _is_valid(self) -> bool:
-        parameters = list(self._encoder().parameters())
-        if len(parameters) != len(self._witnesses) or _precision(parameters) != self._precision:
+        tensors = _tensors(self._encoder())
+        if len(tensors) != len(self._witnesses) or _precision(tensors) != self._precision:
             return False
-        return all(witness.holds(p) for p, witness in zip(parameters, self._witnesses, strict=True))
+        return all(witness.holds(tensor) for tensor, witness in zip(tensors, self._witnesses, strict=True))
 
     def _witness(self) -> list[Witness]:
-        parameters = list(self._encoder().parameters())
-        self._precision = _precision(parameters)
-        return [Witness(parameter) for parameter in parameters]
+        tensors = _tensors(self._encoder())
+        self._precision = _precision(tensors)
+        return [Witness(tensor) for tensor in tensors]
 
 
-def _precision(parameters: list[Tensor]) -> torch.dtype | None:
-    """The dtype of products under autocast, which is not to be seen in the parameters."""
-    kind = parameters[0].device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+def _tensors(encoder: nn.Module) -> list[Tensor]:
+    """All that an encoder computes with, a word table's hashes among it."""
+    return [*encoder.parameters(), *encoder.buffers()]
+
+
+def _precision(tensors: list[Tensor]) -> tuple[torch.dtype | None, torch.dtype]:
+    """The dtype of results and of products, which autocast and `half_products` choose."""
+    kind = tensors[0].device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+    return dtype, product_dtype(dtype or tensors[0].dtype, kind)
 
 
 def _keys(rows: Tensor) -> list[bytes]:
@@ -105,8 +112,8 @@ _CACHES: weakref.WeakKeyDictionary[nn.Module, WordCache] = weakref.WeakKeyDictio
 def cache_words(encoder: nn.Module, max_words: int | None) -> None:
     """Keep the vectors of words that `encoder` has met from batch to batch, while its weights do not change.
 
-    Used wherever no gradients of the encoder are wanted: in inference, and in training beside a frozen biLM. A change
-    of the weights is seen as described at `hf_elmo.kernels.prepared.PreparedCache`.
+    Used wherever no gradients of the encoder are wanted: in inference, and in training beside a frozen biLM. Every
+    change of the encoder's numbers is seen, by reading them at each call (`hf_elmo/kernels/witness.py`).
 
     Args:
         encoder: A model's `token_encoder`.

@@ -65,8 +65,6 @@ class ElmoWordTable(nn.Embedding):
             self.weight.index_copy_(0, places.to(self.weight.device), vectors.to(self.weight))
         if unknown is not None:
             self.weight[0] = unknown.to(self.weight)
-        # Who keeps vectors from batch to batch sees by the weights that something has changed, and the hashes have.
-        self.weight.mul_(1)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Look up words, rows of character ids (N, C), and give their vectors, (N, D).

@@ -1,5 +1,6 @@
 """Choosing a backend: by name it runs or raises, by itself it falls back, and the numbers stay the same."""
 
+import asyncio
 import threading
 
 import pytest
@@ -9,6 +10,8 @@ from scan_cases import make_weights
 from tolerances import BFLOAT16, FLOAT16, INT8, REORDERED_FLOAT32
 
 from hf_elmo import ElmoModel, kernels
+from hf_elmo.kernels import backends
+from hf_elmo.kernels.scan import scan
 from hf_elmo.model.recurrence_elmo import run_projected_lstm, scan_projected_lstm
 
 
@@ -22,20 +25,74 @@ def assert_close(found, wanted, tolerance):
     torch.testing.assert_close(found.float(), wanted.float(), rtol=0, atol=tolerance)
 
 
+def in_a_thread(function):
+    """What a function gives when another thread calls it."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
 def test_the_choice_holds_inside_the_block_only():
     assert kernels.get_backend() == "auto"
     with kernels.use_backend("readable"):
         assert kernels.get_backend() == "readable"
         with kernels.use_backend("plain"):
-            seen = []
-            thread = threading.Thread(target=lambda: seen.append(kernels.get_backend()))
-            thread.start()
-            thread.join()
-            assert seen == ["plain"]
+            assert kernels.get_backend() == "plain"
         assert kernels.get_backend() == "readable"
     with pytest.raises(KeyError), kernels.use_backend("plain"):
         raise KeyError
     assert kernels.get_backend() == "auto"
+
+
+def test_threads_do_not_see_each_others_choice():
+    with kernels.use_backend("readable"):
+        assert in_a_thread(kernels.get_backend) == "auto"
+
+        def choose():
+            with kernels.use_backend("plain"):
+                return kernels.get_backend()
+
+        assert in_a_thread(choose) == "plain"
+        assert kernels.get_backend() == "readable"
+
+
+def test_tasks_do_not_see_each_others_choice():
+    async def choose(name, mine, others):
+        with kernels.use_backend(name):
+            mine.set()
+            # Both tasks are inside of their blocks before either looks.
+            await others.wait()
+            return kernels.get_backend()
+
+    async def run_both():
+        events = [asyncio.Event(), asyncio.Event()]
+        both = await asyncio.gather(choose("plain", *events), choose("readable", *reversed(events)))
+        return [*both, kernels.get_backend()]
+
+    assert asyncio.run(run_both()) == ["plain", "readable", "auto"]
+
+
+def test_a_choice_for_the_process_reaches_all_threads_but_no_block():
+    try:
+        with kernels.use_backend("plain"):
+            kernels.set_backend("readable")
+            assert kernels.get_backend() == "plain"
+        assert kernels.get_backend() == in_a_thread(kernels.get_backend) == "readable"
+    finally:
+        kernels.set_backend("auto")
+
+
+@pytest.mark.parametrize(("name", "is_readable"), [("auto", False), ("readable", True)])
+def test_the_choice_decides_what_runs(monkeypatch, name, is_readable):
+    ran = []
+    monkeypatch.setattr(
+        backends, "scan", lambda *arguments, **settings: ran.append(arguments) or scan(*arguments, **settings)
+    )
+    with kernels.use_backend(name):
+        run_projected_lstm(*make_scan())
+    assert bool(ran) is not is_readable
 
 
 def test_unknown_names_are_refused():

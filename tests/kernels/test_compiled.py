@@ -12,7 +12,7 @@ from test_scan import build_or_skip
 from tolerances import BFLOAT16, FLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo import kernels
-from hf_elmo.kernels import compiled, plain
+from hf_elmo.kernels import compiled, library, plain
 from hf_elmo.kernels.prepared import DenseWeight, PackedWeight, TransposedWeight, why_not_packed
 
 CLIPS = plain.Clips(cell=0.5, projection=0.3)
@@ -31,15 +31,16 @@ def make_steps(dtype, sizes, projection_size=37, cell_size=150, layout=DenseWeig
         for shape in [(4 * cell_size, projection_size), (projection_size, cell_size)]
     ]
     gates = torch.randn(sum(sizes), 4 * cell_size, dtype=between)
+    bias = torch.randn(4 * cell_size, dtype=between)
     hidden = torch.randn(sizes[0], projection_size, dtype=between)
     cell = torch.randn(sizes[0], cell_size, dtype=between)
-    return gates, *weights, hidden, cell, sizes, CLIPS
+    return gates, bias, *weights, hidden, cell, sizes, CLIPS
 
 
 def run(backend, arguments):
-    gates, recurrent, projection, hidden, cell, *rest = arguments
+    gates, bias, recurrent, projection, hidden, cell, *rest = arguments
     cell = cell.clone()
-    return backend.run_steps(gates.clone(), recurrent, projection, hidden, cell, *rest), cell
+    return backend.run_steps(gates.clone(), bias, recurrent, projection, hidden, cell, *rest), cell
 
 
 def assert_near(found, wanted, tolerance):
@@ -69,9 +70,9 @@ def test_steps_are_those_of_plain(built, layout, dtype, tolerance, sizes):
 @pytest.mark.parametrize("sizes", [[2, 1], [40, 33, 5]], ids=str)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, BFLOAT16)], ids=str)
 def test_traces_and_gradients_are_those_of_plain(built, dtype, tolerance, sizes):
-    gates, recurrent, projection, hidden, cell, *rest = make_steps(dtype, sizes)
-    wanted = plain.run_steps_keeping(gates.clone(), recurrent, projection, hidden, cell, *rest)
-    found = compiled.run_steps_keeping(gates.clone(), recurrent, projection, hidden, cell, *rest)
+    gates, bias, recurrent, projection, hidden, cell, *rest = make_steps(dtype, sizes)
+    wanted = plain.run_steps_keeping(gates.clone(), bias, recurrent, projection, hidden, cell, *rest)
+    found = compiled.run_steps_keeping(gates.clone(), bias, recurrent, projection, hidden, cell, *rest)
     assert_near(found, wanted, tolerance)
     transposes = [DenseWeight(weight.transposed) for weight in (recurrent, projection)]
     gradients = [torch.randn_like(tensor) for tensor in (wanted.outputs, hidden, cell)]
@@ -107,10 +108,10 @@ def test_what_is_not_a_number_stays_so_and_what_is_huge_is_not(built, rows):
 
 
 def test_states_may_have_any_strides(built):
-    gates, recurrent, projection, hidden, cell, *rest = make_steps(torch.float32, [5, 2])
-    wanted = run(plain, (gates, recurrent, projection, hidden, cell, *rest))
+    gates, bias, recurrent, projection, hidden, cell, *rest = make_steps(torch.float32, [5, 2])
+    wanted = run(plain, (gates, bias, recurrent, projection, hidden, cell, *rest))
     strided = [tensor.t().contiguous().t() for tensor in (hidden, cell)]
-    outputs = compiled.run_steps(gates.clone(), recurrent, projection, *strided, *rest)
+    outputs = compiled.run_steps(gates.clone(), bias, recurrent, projection, *strided, *rest)
     assert_near((outputs, strided[1]), wanted, REORDERED_FLOAT32)
 
 
@@ -193,22 +194,24 @@ def test_another_process_finds_what_was_built_without_a_compiler(built, tmp_path
     assert same == "same" or float(same.removeprefix("tensor(").removesuffix(")")) <= REORDERED_FLOAT32
 
 
-def test_what_was_built_of_another_source_is_left_alone(built, tmp_path, monkeypatch):
-    before = compiled.library_path()
-    changed = tmp_path / "projected_lstm.cpp"
-    changed.write_text(compiled._SOURCE.read_text(encoding="utf-8") + "// changed\n", encoding="utf-8")
-    monkeypatch.setattr(compiled, "_SOURCE", changed)
-    monkeypatch.setattr(compiled, "_loaded", None)
-    assert before.is_file() and compiled.library_path() != before
-    assert not compiled.is_ready() and "not built yet" in kernels.why_not()["compiled"]
+@pytest.mark.parametrize("file", ["kernels.cpp", "vectors.h"])
+def test_what_was_built_of_another_source_is_left_alone(built, file, tmp_path, monkeypatch):
+    before = library.library_path()
+    shutil.copytree(library._FOLDER, tmp_path, dirs_exist_ok=True)
+    changed = tmp_path / file
+    changed.write_text(changed.read_text(encoding="utf-8") + "// changed\n", encoding="utf-8")
+    monkeypatch.setattr(library, "_FOLDER", tmp_path)
+    monkeypatch.setattr(library, "_loaded", None)
+    assert before.is_file() and library.library_path() != before
+    assert not library.is_ready() and "not built yet" in kernels.why_not()["compiled"]
 
 
 def test_a_library_that_cannot_be_loaded_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    monkeypatch.setattr(compiled, "_loaded", None)
-    monkeypatch.setattr(compiled, "_failure", None)
-    compiled.library_path().parent.mkdir(parents=True)
-    compiled.library_path().write_bytes(b"no library")
+    monkeypatch.setattr(library, "_loaded", None)
+    monkeypatch.setattr(library, "_failure", None)
+    library.library_path().parent.mkdir(parents=True)
+    library.library_path().write_bytes(b"no library")
     reason = r"\.so cannot be loaded \(.*\); hf_elmo\.kernels\.build\(\) builds it anew"
     assert re.search(reason, kernels.why_not()["compiled"])
 
@@ -219,8 +222,8 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
     occupied.write_text("not a folder")
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(occupied))
     monkeypatch.setenv("CXX", "true")
-    monkeypatch.setattr(compiled, "_loaded", None)
-    monkeypatch.setattr(compiled, "_failure", None)
+    monkeypatch.setattr(library, "_loaded", None)
+    monkeypatch.setattr(library, "_failure", None)
     with pytest.raises(RuntimeError, match=r"cannot be written .*; set TORCH_EXTENSIONS_DIR to another folder"):
         kernels.build()
 
@@ -228,4 +231,4 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
 def test_the_library_lies_in_pytorchs_folder_for_extensions(monkeypatch):
     extensions = pytest.importorskip("torch.utils.cpp_extension")
     monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
-    assert compiled.library_path().is_relative_to(extensions.get_default_build_root())
+    assert library.library_path().is_relative_to(extensions.get_default_build_root())

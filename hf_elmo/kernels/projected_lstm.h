@@ -3,32 +3,27 @@
 // Letters as there: B rows, N words in the order of steps, P projection, H cell. T is the type of everything between
 // the products, M that of the products' factors; T is float where M is narrower.
 
-#include <ATen/Parallel.h>
-#include <ATen/core/Tensor.h>
+#pragma once
+
+#include "products.h"
+#include "vectors.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/cpu/vec/vec.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
-#include <torch/library.h>
 
-#include <algorithm>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <vector>
 
 namespace {
 
-using at::Tensor;
-template <typename T>
-using Vec = at::vec::Vectorized<T>;
-
-// Columns that are handled together, and how many cells make waking a thread pay; multiples of a vector's length.
-constexpr int64_t kBlock = 128, kGrain = 2048;
-// Rows of a weight that are read side by side, and cells whose gates a core computes together.
-constexpr int64_t kGroup = 8, kUnits = 16;
+// Cells whose gates, and outputs whose products, a core computes together.
+constexpr int64_t kUnits = 16, kOutputs = 8;
+// The most rows that are multiplied by the weights as they lie in memory.
+constexpr int64_t kFewRows = 32;
 
 struct Weight {
   Tensor rows;  // (O, I)
@@ -47,172 +42,16 @@ struct Weight {
   }
 };
 
-// Calls run(j, count) for vectors of columns; in all but a last short one `count` is a constant that folds away. What
-// runs inside is inlined by force: a call would send the registers through memory.
-template <typename T, typename F>
-C10_ALWAYS_INLINE void over_vectors(int64_t begin, int64_t end, const F& run) {
-  int64_t j = begin;
-  for (; j + Vec<T>::size() <= end; j += Vec<T>::size()) {
-    run(j, int64_t(Vec<T>::size()));
-  }
-  if (j < end) {
-    run(j, end - j);
-  }
-}
-
-template <typename T, typename M>
-C10_ALWAYS_INLINE Vec<T> load(const M* from, int64_t count) {
-  return at::vec::convert<T>(Vec<M>::loadu(from, count));
-}
-
-template <typename T, typename M>
-C10_ALWAYS_INLINE void store(M* to, const Vec<T>& values, int64_t count) {
-  at::vec::convert<M>(values).store(to, count);
-}
-
-C10_ALWAYS_INLINE Vec<double> exponential(const Vec<double>& x) {
-  return at::vec::clamp(x, Vec<double>(-700), Vec<double>(700)).exp();
-}
-
-// at::vec's own is either a call that no compiler can inline (exp) or takes NaN for a number (exp_u20).
-C10_ALWAYS_INLINE Vec<float> exponential(const Vec<float>& x) {
-  using at::vec::fmadd;
-  const Vec<float> within = at::vec::clamp(x, Vec<float>(-87), Vec<float>(88));
-  const Vec<float> n = (within * Vec<float>(1.44269504f)).round();
-  // ln 2 in two parts, the first of few bits.
-  const Vec<float> r = fmadd(n, Vec<float>(2.12194440e-4f), fmadd(n, Vec<float>(-0.693359375f), within));
-  // Cephes' polynomial.
-  Vec<float> sum = fmadd(Vec<float>(1.9875691500e-4f), r, Vec<float>(1.3981999507e-3f));
-  for (const float coefficient : {8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f, 1.f, 1.f}) {
-    sum = fmadd(sum, r, Vec<float>(coefficient));
-  }
-  const Vec<float> exponent_bits = fmadd(n, Vec<float>(1 << 23), Vec<float>(127 << 23));
-  return sum * at::vec::cast<float>(at::vec::convert_to_int_of_same_size(exponent_bits));
-}
-
-template <typename T>
-C10_ALWAYS_INLINE Vec<T> sigmoid(const Vec<T>& x) {
-  return Vec<T>(1) / (Vec<T>(1) + exponential(x.neg()));
-}
-
-template <typename T>
-C10_ALWAYS_INLINE Vec<T> tanh(const Vec<T>& x) {
-  const Vec<T> e = exponential(x * Vec<T>(-2));
-  return (Vec<T>(1) - e) / (Vec<T>(1) + e);
-}
-
-template <typename T>
-C10_ALWAYS_INLINE Vec<T> clip(const Vec<T>& x, T bound) {
-  return at::vec::clamp(x, Vec<T>(-bound), Vec<T>(bound));
-}
-
-// The gradient where the clip let its input through, zero elsewhere.
-template <typename T>
-C10_ALWAYS_INLINE Vec<T> clip_backward(const Vec<T>& gradient, const Vec<T>& input, T bound) {
-  return Vec<T>::blendv(Vec<T>(0), gradient, input.abs() <= Vec<T>(bound));
-}
-
-// Calls run(row, begin, end) for blocks of columns, in parallel where that pays.
-template <typename F>
-void over_blocks(int64_t rows, int64_t columns, const F& run) {
-  const int64_t blocks = at::divup(columns, kBlock);
-  at::parallel_for(0, rows * blocks, kGrain / kBlock, [&](int64_t first, int64_t last) {
-    for (int64_t index = first; index < last; ++index) {
-      const int64_t begin = index % blocks * kBlock;
-      run(index / blocks, begin, std::min(begin + kBlock, columns));
-    }
-  });
-}
-
-// Calls run(begin, end) for groups of columns, each column that many multiplications of work.
-template <typename F>
-void over_groups(int64_t columns, int64_t group, int64_t multiplications, const F& run) {
-  const int64_t grain = at::divup(int64_t(1) << 16, group * multiplications);
-  at::parallel_for(0, at::divup(columns, group), grain, [&](int64_t first, int64_t last) {
-    for (int64_t begin = first * group; begin < std::min(last * group, columns); begin += group) {
-      run(begin, std::min(begin + group, columns));
-    }
-  });
-}
-
 template <typename T>
 T bound_of(std::optional<double> clip) {
   return clip ? static_cast<T>(*clip) : std::numeric_limits<T>::infinity();
-}
-
-template <typename T>
-T* row_of(const Tensor& tensor, int64_t row) {
-  return tensor.data_ptr<T>() + row * tensor.size(1);
-}
-
-// sums += the products of x with `count` weights, in one vector of M.
-template <typename T, typename M>
-C10_ALWAYS_INLINE void add_products(const M* weights, const T* x, int64_t count, Vec<T>& sum) {
-  constexpr int64_t length = Vec<T>::size(), parts = Vec<M>::size() / length;
-  const at::vec::VectorizedN<T, parts> wide =
-      at::vec::convert<T, parts, M, 1>(at::vec::VectorizedN<M, 1>(Vec<M>::loadu(weights, count)));
-  for (int64_t part = 0; part < parts; ++part) {
-    const int64_t left = std::clamp<int64_t>(count - part * length, 0, length);
-    sum = at::vec::fmadd(wide[part], Vec<T>::loadu(x + part * length, left), sum);
-  }
-}
-
-template <typename T>
-C10_ALWAYS_INLINE void store_totals(const Vec<T> (&sums)[4], T* totals) {
-  for (int row = 0; row < 4; ++row) {
-    T values[Vec<T>::size()];
-    sums[row].store(values);
-    totals[row] = std::accumulate(values, values + Vec<T>::size(), T(0));
-  }
-}
-
-#ifdef CPU_CAPABILITY_AVX512
-template <>
-C10_ALWAYS_INLINE void store_totals(const Vec<float> (&sums)[4], float* totals) {
-  const __m512 ab = _mm512_unpacklo_ps(sums[0], sums[1]) + _mm512_unpackhi_ps(sums[0], sums[1]);
-  const __m512 cd = _mm512_unpacklo_ps(sums[2], sums[3]) + _mm512_unpackhi_ps(sums[2], sums[3]);
-  const __m512 abcd = _mm512_shuffle_ps(ab, cd, 0x44) + _mm512_shuffle_ps(ab, cd, 0xEE);
-  const __m256 half = _mm512_castps512_ps256(abcd) + _mm512_extractf32x8_ps(abcd, 1);
-  _mm_storeu_ps(totals, _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1));
-}
-#endif
-
-// The products of x with the first kGroup rows of a weight; where it has fewer, the last one again.
-template <typename T, typename M>
-C10_ALWAYS_INLINE void multiply_group(const M* weight, int64_t num_rows, const T* x, int64_t size, T* totals) {
-  Vec<T> sums[kGroup / 4][4];
-  const M* rows[kGroup];
-  for (int64_t row = 0; row < kGroup; ++row) {
-    rows[row] = weight + std::min(row, num_rows - 1) * size;
-    sums[row / 4][row % 4] = Vec<T>(0);
-  }
-  over_vectors<M>(0, size, [&](int64_t k, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
-    if constexpr (std::is_same_v<M, at::BFloat16>) {
-      if (count == Vec<M>::size()) {
-        // Two weights to a word: every other one by a shift, the others by a mask, is cheaper than the general way.
-        const auto [even, odd] = at::vec::deinterleave2(Vec<T>::loadu(x + k), Vec<T>::loadu(x + k + Vec<T>::size()));
-        for (int row = 0; row < kGroup; ++row) {
-          Vec<T>& sum = sums[row / 4][row % 4];
-          const auto words = Vec<int32_t>::loadu(rows[row] + k);
-          sum = at::vec::fmadd(at::vec::cast<T>(words << Vec<int32_t>(16)), even, sum);
-          sum = at::vec::fmadd(at::vec::cast<T>(words & Vec<int32_t>(-65536)), odd, sum);
-        }
-        return;
-      }
-    }
-    for (int row = 0; row < kGroup; ++row) {
-      add_products<T, M>(rows[row] + k, x + k, count, sums[row / 4][row % 4]);
-    }
-  });
-  for (int part = 0; part < kGroup / 4; ++part) {
-    store_totals(sums[part], totals + 4 * part);
-  }
 }
 
 // Where one row of one forward step reads and writes; null for what is not kept.
 template <typename T>
 struct Cells {
   T* gates;
+  const T* bias;
   const T* before;
   T* unclipped;
   T* after;
@@ -225,7 +64,9 @@ struct Cells {
   C10_ALWAYS_INLINE void update(int64_t begin, int64_t end, const M* product, int64_t pitch, M* remembered) const {
     over_vectors<T>(begin, end, [&](int64_t j, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
       const auto total = [&](int64_t gate) C10_ALWAYS_INLINE_ATTRIBUTE {
-        return Vec<T>::loadu(gates + gate * size + j, count) + load<T>(product + gate * pitch + j - begin, count);
+        const Vec<T> of_inputs =
+            Vec<T>::loadu(gates + gate * size + j, count) + Vec<T>::loadu(bias + gate * size + j, count);
+        return of_inputs + load<T>(product + gate * pitch + j - begin, count);
       };
       const Vec<T> i = sigmoid(total(0)), f = sigmoid(total(1)), g = tanh(total(2)), o = sigmoid(total(3));
       const Vec<T> cell = at::vec::fmadd(f, Vec<T>::loadu(before + j, count), i * g);
@@ -245,39 +86,44 @@ struct Cells {
   }
 };
 
-// One row's gates and cells. A core computes all gates of its cells, so that they wait for no other core, and the same
-// ones at every step, so that they stay in its cache.
-template <typename T, typename M>
-void update_one_row(const Cells<T>& cells, const M* recurrent, const T* hidden, int64_t output_size, T* remembered) {
-  over_groups(cells.size, kUnits, 4 * output_size, [&](int64_t begin, int64_t end) {
-    T totals[4 * kUnits];
+// Gates and cells of a few rows. A core computes all gates of its cells, so that they wait for no other core, and the
+// same ones at every step, so that they stay in its cache.
+template <typename T, typename M, typename F>
+void update_few_rows(
+    int64_t num_rows, const F& cells_of, const M* recurrent, const T* hidden, int64_t output_size, T* remembered) {
+  const int64_t cell_size = cells_of(0).size;
+  over_groups(cell_size, kUnits, 4 * output_size * num_rows, [&](int64_t begin, int64_t end) {
+    T totals[kFewRows * 4 * kUnits];
     for (int64_t gate = 0; gate < 4; ++gate) {
-      for (int64_t j = begin; j < end; j += kGroup) {
-        const M* const rows = recurrent + (gate * cells.size + j) * output_size;
-        multiply_group(rows, end - j, hidden, output_size, totals + gate * kUnits + j - begin);
-      }
+      const M* const rows = recurrent + (gate * cell_size + begin) * output_size;
+      multiply_rows(rows, end - begin, hidden, num_rows, output_size, totals + gate * kUnits, 4 * kUnits);
     }
-    cells.update(begin, end, static_cast<const T*>(totals), kUnits, remembered);
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const T* const product = totals + row * 4 * kUnits;
+      cells_of(row).update(begin, end, product, kUnits, remembered + row * cell_size);
+    }
   });
 }
 
 template <typename T, typename M>
-void project_one_row(const M* projection, const T* x, int64_t size, int64_t num_outputs, T bound, T* raw, T* outputs) {
-  over_groups(num_outputs, kGroup, size, [&](int64_t begin, int64_t end) {
-    T totals[kGroup];
-    multiply_group(projection + begin * size, end - begin, x, size, totals);
-    for (int64_t j = begin; j < end; ++j) {
-      raw[j] = totals[j - begin];
-      outputs[j] = std::clamp(totals[j - begin], -bound, bound);
+void project_few_rows(
+    int64_t num_rows, const M* projection, const T* x, int64_t size, int64_t num_outputs, T bound, T* raw, T* outputs) {
+  over_groups(num_outputs, kOutputs, size * num_rows, [&](int64_t begin, int64_t end) {
+    multiply_rows(projection + begin * size, end - begin, x, num_rows, size, raw + begin, num_outputs);
+    for (int64_t row = 0; row < num_rows; ++row) {
+      for (int64_t j = row * num_outputs + begin; j < row * num_outputs + end; ++j) {
+        outputs[j] = std::clamp(raw[j], -bound, bound);
+      }
     }
   });
 }
 
 struct Forward {
-  Tensor gates;  // (N, 4H)
+  Tensor gates, bias;  // (N, 4H), (4H)
   Weight recurrent, projection;
   Tensor hidden, cell;  // (B, P), (B, H)
   at::IntArrayRef sizes;
+  int64_t few_rows;  // at most kFewRows
   std::optional<double> cell_clip, projection_clip;
   Tensor unclipped_outputs, outputs;  // (N, P)
   Tensor unclipped, cells, squashed;  // (N, H); undefined where nothing is kept
@@ -292,29 +138,29 @@ void run_forward(const Forward& a) {
   const auto factors = a.gates.options().dtype(c10::CppTypeToScalarType<M>());
   const Tensor hidden = a.hidden.to(factors, /*non_blocking=*/false, /*copy=*/true);
   const Tensor remembered = at::empty({num_rows, cell_size}, factors);
-  const Tensor one_remembered = at::empty({1, cell_size}, a.gates.options());
+  const Tensor few_remembered = at::empty({std::min(num_rows, kFewRows), cell_size}, a.gates.options());
   const Tensor gates_space = at::empty({num_rows, 4 * cell_size}, factors);
   const Tensor outputs_space = at::empty({num_rows, output_size}, factors);
   // The places of a step's first row and of that of the step before.
   int64_t start = 0, before = 0;
   const auto cells_of = [&](int64_t row) -> Cells<T> {
     T *const gates = row_of<T>(a.gates, start + row), *const carried = row_of<T>(a.cell, row);
+    const T* const bias = a.bias.data_ptr<T>();
     if (!a.cells.defined()) {
-      return {gates, carried, nullptr, carried, nullptr, cell_size, cell_bound};
+      return {gates, bias, carried, nullptr, carried, nullptr, cell_size, cell_bound};
     }
     const T* const found = start == 0 ? carried : row_of<T>(a.cells, before + row);
     T *const unclipped = row_of<T>(a.unclipped, start + row), *const squashed = row_of<T>(a.squashed, start + row);
-    return {gates, found, unclipped, row_of<T>(a.cells, start + row), squashed, cell_size, cell_bound};
+    return {gates, bias, found, unclipped, row_of<T>(a.cells, start + row), squashed, cell_size, cell_bound};
   };
   for (const int64_t size : a.sizes) {
-    // Bound by reading the weights, where a library gains nothing.
-    if (size == 1 && has_rows) {
+    if (has_rows && size <= a.few_rows) {
       const T* const found = start == 0 ? row_of<T>(a.hidden, 0) : row_of<T>(a.outputs, before);
-      T* const one = row_of<T>(one_remembered, 0);
-      update_one_row(cells_of(0), a.recurrent.rows.data_ptr<M>(), found, output_size, one);
+      T* const kept = row_of<T>(few_remembered, 0);
+      update_few_rows(size, cells_of, a.recurrent.rows.data_ptr<M>(), found, output_size, kept);
       T *const unclipped = row_of<T>(a.unclipped_outputs, start), *const outputs = row_of<T>(a.outputs, start);
       const M* const weight = a.projection.rows.data_ptr<M>();
-      project_one_row(weight, one, cell_size, output_size, output_bound, unclipped, outputs);
+      project_few_rows(size, weight, kept, cell_size, output_size, output_bound, unclipped, outputs);
     } else {
       const Tensor share = a.recurrent.multiply(hidden.narrow(0, 0, size), gates_space);
       over_blocks(size, cell_size, [&](int64_t row, int64_t begin, int64_t end) {
@@ -424,12 +270,14 @@ void with_types(const Tensor& gates, const Weight& weight, const F& run) {
 
 std::vector<Tensor> run_steps(
     const Tensor& gates,
+    const Tensor& bias,
     const std::vector<Tensor>& weights,
     const Tensor& hidden,
     const Tensor& cell,
     at::IntArrayRef sizes,
     std::optional<double> cell_clip,
     std::optional<double> projection_clip,
+    int64_t few_rows,
     bool keeps) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const Tensor outputs = at::empty({gates.size(0), hidden.size(1)}, gates.options());
@@ -442,8 +290,8 @@ std::vector<Tensor> run_steps(
   }
   const Weight recurrent{weights[0], weights[1]}, projection{weights[2], weights[3]};
   const Forward arguments{
-      gates, recurrent, projection, hidden, cell, sizes, cell_clip, projection_clip, unclipped_outputs, outputs,
-      unclipped, cells, squashed};
+      gates, bias, recurrent, projection, hidden, cell, sizes, std::min(few_rows, kFewRows), cell_clip,
+      projection_clip, unclipped_outputs, outputs, unclipped, cells, squashed};
   if (!sizes.empty()) {
     with_types(gates, recurrent, [&](auto t, auto m) { run_forward<decltype(t), decltype(m)>(arguments); });
   }
@@ -473,14 +321,3 @@ Tensor run_steps_back(
 }
 
 } // namespace
-
-TORCH_LIBRARY(hf_elmo_kernels, library) {
-  library.def(
-      "run_steps(Tensor(a!) gates, Tensor[] weights, Tensor hidden, Tensor(b!) cell, int[] sizes, float? cell_clip, "
-      "float? projection_clip, bool keeps) -> Tensor[]",
-      &run_steps);
-  library.def(
-      "run_steps_back(Tensor[] traces, Tensor[] weights, Tensor cell, Tensor(a!)[] gradients, int[] sizes, "
-      "float? cell_clip, float? projection_clip) -> Tensor",
-      &run_steps_back);
-}

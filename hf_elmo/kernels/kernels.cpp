@@ -1,0 +1,21 @@
+// The library's operators as PyTorch sees them.
+
+#include "digest.h"
+#include "products.h"
+#include "projected_lstm.h"
+
+#include <torch/library.h>
+
+TORCH_LIBRARY(hf_elmo_kernels, library) {
+  library.def("digest(Tensor tensor) -> int", &digest);
+  library.def("multiply_by_rows(Tensor x, Tensor weight) -> Tensor", &multiply_by_rows);
+  library.def("multiply_into_large_pages(Tensor x, Tensor weight) -> Tensor", &multiply_into_large_pages);
+  library.def(
+      "run_steps(Tensor(a!) gates, Tensor bias, Tensor[] weights, Tensor hidden, Tensor(b!) cell, int[] sizes, "
+      "float? cell_clip, float? projection_clip, int few_rows, bool keeps) -> Tensor[]",
+      &run_steps);
+  library.def(
+      "run_steps_back(Tensor[] traces, Tensor[] weights, Tensor cell, Tensor(a!)[] gradients, int[] sizes, "
+      "float? cell_clip, float? projection_clip) -> Tensor",
+      &run_steps_back);
+}

@@ -1,0 +1,209 @@
+// Products of a few rows with a weight as it lies in memory, which is read once: no packing, and no copy to keep.
+#pragma once
+
+#include "vectors.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <sys/mman.h>
+
+#include <numeric>
+#include <tuple>
+
+namespace {
+
+// Columns of a product that a core computes in one go.
+constexpr int64_t kColumns = 16;
+
+template <typename T>
+C10_ALWAYS_INLINE void store_totals(const Vec<T> (&sums)[4], T* totals) {
+  for (int row = 0; row < 4; ++row) {
+    T values[Vec<T>::size()];
+    sums[row].store(values);
+    totals[row] = std::accumulate(values, values + Vec<T>::size(), T(0));
+  }
+}
+
+#ifdef CPU_CAPABILITY_AVX512
+template <>
+C10_ALWAYS_INLINE void store_totals(const Vec<float> (&sums)[4], float* totals) {
+  const __m512 ab = _mm512_unpacklo_ps(sums[0], sums[1]) + _mm512_unpackhi_ps(sums[0], sums[1]);
+  const __m512 cd = _mm512_unpacklo_ps(sums[2], sums[3]) + _mm512_unpackhi_ps(sums[2], sums[3]);
+  const __m512 abcd = _mm512_shuffle_ps(ab, cd, 0x44) + _mm512_shuffle_ps(ab, cd, 0xEE);
+  const __m256 half = _mm512_castps512_ps256(abcd) + _mm512_extractf32x8_ps(abcd, 1);
+  _mm_storeu_ps(totals, _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1));
+}
+#endif
+
+// The products of X rows of inputs, `size` numbers each, with the first R rows of a weight, into rows of `out` that lie
+// `pitch` apart; where the weight has fewer rows, the last one again.
+template <int R, int X, typename T, typename M>
+C10_ALWAYS_INLINE void multiply_block(
+    const M* weight, int64_t num_rows, const T* x, int64_t size, T* out, int64_t pitch) {
+  Vec<T> sums[X][R / 4][4];
+  const M* rows[R];
+  for (int64_t row = 0; row < R; ++row) {
+    rows[row] = weight + std::min(row, num_rows - 1) * size;
+    for (int64_t input = 0; input < X; ++input) {
+      sums[input][row / 4][row % 4] = Vec<T>(0);
+    }
+  }
+  over_vectors<M>(0, size, [&](int64_t k, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
+    if constexpr (std::is_same_v<M, at::BFloat16>) {
+      if (count == Vec<M>::size()) {
+        // Two weights to a word: every other one by a shift, the others by a mask, is cheaper than the general way.
+        Vec<T> even[X], odd[X];
+        for (int input = 0; input < X; ++input) {
+          const T* const from = x + input * size + k;
+          std::tie(even[input], odd[input]) =
+              at::vec::deinterleave2(Vec<T>::loadu(from), Vec<T>::loadu(from + Vec<T>::size()));
+        }
+        for (int row = 0; row < R; ++row) {
+          const auto words = Vec<int32_t>::loadu(rows[row] + k);
+          const auto first = at::vec::cast<T>(words << Vec<int32_t>(16));
+          const auto second = at::vec::cast<T>(words & Vec<int32_t>(-65536));
+          for (int input = 0; input < X; ++input) {
+            Vec<T>& sum = sums[input][row / 4][row % 4];
+            sum = at::vec::fmadd(second, odd[input], at::vec::fmadd(first, even[input], sum));
+          }
+        }
+        return;
+      }
+    }
+    constexpr int64_t length = Vec<T>::size(), parts = Vec<M>::size() / length;
+    if constexpr (parts == 1) {
+      Vec<T> found[X];
+      for (int input = 0; input < X; ++input) {
+        found[input] = Vec<T>::loadu(x + input * size + k, count);
+      }
+      for (int row = 0; row < R; ++row) {
+        const Vec<T> wide = load<T>(rows[row] + k, count);
+        for (int input = 0; input < X; ++input) {
+          Vec<T>& sum = sums[input][row / 4][row % 4];
+          sum = at::vec::fmadd(wide, found[input], sum);
+        }
+      }
+      return;
+    }
+    for (int row = 0; row < R; ++row) {
+      const at::vec::VectorizedN<T, parts> wide =
+          at::vec::convert<T, parts, M, 1>(at::vec::VectorizedN<M, 1>(Vec<M>::loadu(rows[row] + k, count)));
+      for (int64_t part = 0; part < parts; ++part) {
+        const int64_t left = std::clamp<int64_t>(count - part * length, 0, length);
+        for (int input = 0; input < X; ++input) {
+          Vec<T>& sum = sums[input][row / 4][row % 4];
+          sum = at::vec::fmadd(wide[part], Vec<T>::loadu(x + input * size + k + part * length, left), sum);
+        }
+      }
+    }
+  });
+  for (int input = 0; input < X; ++input) {
+    for (int part = 0; part < R / 4; ++part) {
+      T totals[4];
+      store_totals(sums[input][part], totals);
+      for (int64_t row = 0; row < std::min<int64_t>(4, num_rows - 4 * part); ++row) {
+        out[input * pitch + 4 * part + row] = totals[row];
+      }
+    }
+  }
+}
+
+// As many rows of inputs as with the rows of a weight leave registers for the sums: 4 x 6 of 32, or 4 x 2 of 16.
+template <typename T>
+constexpr int64_t most_inputs() {
+  return sizeof(Vec<T>) == 64 ? 6 : 2;
+}
+
+template <typename T, typename M>
+C10_ALWAYS_INLINE void multiply_inputs(
+    int64_t num_inputs, const M* weight, int64_t num_rows, const T* x, int64_t size, T* out, int64_t pitch) {
+  switch (num_inputs) {
+    case 1:
+      return multiply_block<4, 1>(weight, num_rows, x, size, out, pitch);
+    case 2:
+      return multiply_block<4, 2>(weight, num_rows, x, size, out, pitch);
+    case 3:
+      return multiply_block<4, 3>(weight, num_rows, x, size, out, pitch);
+    case 4:
+      return multiply_block<4, 4>(weight, num_rows, x, size, out, pitch);
+    case 5:
+      return multiply_block<4, 5>(weight, num_rows, x, size, out, pitch);
+    default:
+      return multiply_block<4, 6>(weight, num_rows, x, size, out, pitch);
+  }
+}
+
+// The products of rows of inputs, (num_inputs, size), with rows of a weight, (num_rows, size), into the first columns of
+// rows of `out` that lie `pitch` apart; by the thread that calls.
+template <typename T, typename M>
+void multiply_rows(
+    const M* weight, int64_t num_rows, const T* x, int64_t num_inputs, int64_t size, T* out, int64_t pitch) {
+  if (num_inputs == 1) {
+    for (int64_t row = 0; row < num_rows; row += 8) {
+      multiply_block<8, 1>(weight + row * size, num_rows - row, x, size, out + row, pitch);
+    }
+    return;
+  }
+  const int64_t blocks = at::divup(num_inputs, most_inputs<T>());
+  for (int64_t row = 0; row < num_rows; row += 4) {
+    int64_t input = 0;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t count = num_inputs / blocks + (block < num_inputs % blocks);
+      multiply_inputs(
+          count, weight + row * size, num_rows - row, x + input * size, size, out + input * pitch + row, pitch);
+      input += count;
+    }
+  }
+}
+
+// x (N, I) to x W^T (N, O) for a weight (O, I), both contiguous and of the types T and M.
+template <typename T, typename M>
+Tensor multiply_few(const Tensor& x, const Tensor& weight) {
+  const int64_t num_inputs = x.size(0), size = x.size(1), num_rows = weight.size(0);
+  const Tensor out = at::empty({num_inputs, num_rows}, x.options());
+  const M* const from = weight.data_ptr<M>();
+  T* const to = out.data_ptr<T>();
+  over_groups(num_rows, kColumns, size * num_inputs, [&](int64_t begin, int64_t end) {
+    multiply_rows(from + begin * size, end - begin, x.data_ptr<T>(), num_inputs, size, to + begin, num_rows);
+  });
+  return out;
+}
+
+// x (N, I) to x W^T (N, O), by reading a contiguous weight (O, I) once for all rows.
+Tensor multiply_by_rows(const Tensor& x, const Tensor& weight) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const Tensor rows = x.contiguous();
+  TORCH_CHECK(weight.is_contiguous(), "multiply_by_rows wants a contiguous weight");
+  const auto type = rows.scalar_type(), kind = weight.scalar_type();
+  if (type == at::kDouble && kind == at::kDouble) {
+    return multiply_few<double, double>(rows, weight);
+  }
+  TORCH_CHECK(type == at::kFloat, "no product of ", type, " with weights of ", kind);
+  switch (kind) {
+    case at::kFloat:
+      return multiply_few<float, float>(rows, weight);
+    case at::kBFloat16:
+      return multiply_few<float, at::BFloat16>(rows, weight);
+    case at::kHalf:
+      return multiply_few<float, at::Half>(rows, weight);
+    default:
+      TORCH_CHECK(false, "no product of ", type, " with weights of ", kind);
+  }
+}
+
+// x (N, I) to x W^T (N, O), by a library's product into memory that comes in large pages where the system has them: a
+// page of 4 KiB costs a fault, and tens of MiB of them as much as a tenth of the product.
+Tensor multiply_into_large_pages(const Tensor& x, const Tensor& weight) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  Tensor out = at::empty({x.size(0), weight.size(0)}, x.options());
+  constexpr uintptr_t page = 4096;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(out.data_ptr()) + page - 1) / page * page;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(out.data_ptr()) + out.nbytes();
+  if (out.nbytes() >= size_t(1) << 22) {
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  }
+  return at::mm_out(out, x, weight.t());
+}
+
+} // namespace
