@@ -19,6 +19,7 @@ from transformers.utils.generic import can_return_tuple
 from .configuration_elmo import ElmoConfig
 from .layers_elmo import ElmoBiLM, ElmoProjectedLSTM, ElmoScalarMix, ElmoState
 from .token_encoder_elmo import ElmoCarryGate, ElmoTokenEncoder
+from .tracing_elmo import is_traced
 from .word_table_elmo import NOT_FILLED, ElmoWordTable
 
 IGNORED_LABEL = -100
@@ -123,7 +124,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
             else:
                 init.normal_(module.weight, std=math.sqrt(1 / (module.kernel_size[0] * module.in_channels)))
             init.zeros_(module.bias)
-        elif isinstance(module, nn.LSTM):
+        elif isinstance(module, nn.RNNBase):
             for name, parameter in module.named_parameters():
                 if name.startswith("weight"):
                     init.xavier_uniform_(parameter)
@@ -199,16 +200,25 @@ class ElmoModel(ElmoPreTrainedModel):
         """
         self._check_inputs(input_ids, attention_mask, state)
         mask = self.word_mask(input_ids, attention_mask)
-        real_vectors = self.token_encoder.encode_distinct(input_ids[mask])
-        vectors = real_vectors.new_zeros(*mask.shape, self.config.projection_size)
-        vectors = vectors.masked_scatter(mask.unsqueeze(-1), real_vectors)
+        vectors = self._encode_words(input_ids, mask)
         if state is not None:
             # A state may come from a model in another precision.
             state = ElmoState(hidden=state.hidden.to(vectors.dtype), cell=state.cell.to(vectors.dtype))
-        outputs, state = self.bilm(vectors, vectors, None if bool(mask.all()) else mask, state)
+        has_padding = is_traced() or not bool(mask.all())
+        outputs, state = self.bilm(vectors, vectors, mask if has_padding else None, state)
         layers = [torch.cat([vectors, vectors], dim=-1)]
         layers.extend(torch.cat(directions, dim=-1) for directions in outputs)
         return mask, layers, state
+
+    def _encode_words(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """The token vectors of a batch, (B, T, P), zero where masked."""
+        if is_traced():
+            # How many words are real, and which of them are alike, is not known: all are computed.
+            vectors = self.token_encoder(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
+            return torch.where(mask.unsqueeze(-1), vectors, 0.0)
+        real_vectors = self.token_encoder.encode_distinct(input_ids[mask])
+        vectors = real_vectors.new_zeros(*mask.shape, self.config.projection_size)
+        return vectors.masked_scatter(mask.unsqueeze(-1), real_vectors)
 
     def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """True for real words, (B, T): the attention mask or, where there is none, every row that is not all zeros."""
@@ -236,7 +246,7 @@ class ElmoModel(ElmoPreTrainedModel):
                 "add_special_tokens=True so that an empty sentence still has its two markers."
             )
         if (
-            input_ids.device.type == "cpu"
+            _values_can_be_read(input_ids)
             and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < self.config.vocab_size
         ):
             raise ValueError(
@@ -288,10 +298,15 @@ def check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:
             f"labels has the shape {tuple(labels.shape)}; input_ids of shape {tuple(input_ids.shape)} want "
             f"{tuple(input_ids.shape[:2])}, one label a word, the sentence markers included (-100 there)."
         )
-    if labels.device.type == "cpu":
+    if _values_can_be_read(labels):
         real = labels[labels != IGNORED_LABEL]
         if real.numel() and not 0 <= int(real.min()) <= int(real.max()) < num_classes:
             raise ValueError(
                 f"labels holds values from {int(real.min())} to {int(real.max())}; this model has {num_classes} "
                 "classes, 0 to that less one (and -100 for positions to leave out). Set the number in the config."
             )
+
+
+def _values_can_be_read(tensor: Tensor) -> bool:
+    """Whether a check of values costs little: elsewhere than on a CPU it would wait for the device."""
+    return tensor.device.type == "cpu" and not is_traced()

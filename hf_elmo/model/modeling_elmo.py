@@ -11,9 +11,10 @@ from .layers_elmo import ElmoState
 from .pipeline_elmo import register_pipelines
 from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput
 from .recurrence_elmo import scan_projected_lstm  # noqa: F401
-from .task_encoders_elmo import run_lstm  # noqa: F401
+from .task_encoders_elmo import ElmoTaskLSTM  # noqa: F401
 from .token_classification_elmo import ElmoForTokenClassification
 from .token_encoder_elmo import ElmoTokenEncoder  # noqa: F401
+from .tracing_elmo import is_traced  # noqa: F401
 from .word_list_elmo import WORD_LIST_FILE  # noqa: F401
 from .word_table_elmo import ElmoWordTable  # noqa: F401
 

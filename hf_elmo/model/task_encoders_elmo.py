@@ -1,21 +1,91 @@
 """What a task puts between the scalar mix and its own layer: a biLSTM over the real words.
 
-Letters in shapes: B sentences, T words, D vector, H cell.
+Letters in shapes: B sentences, T words, D vector, H cell, L layers.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from .tracing_elmo import is_traced
 
 
-def run_lstm(lstm: nn.LSTM, vectors: Tensor, mask: Tensor) -> Tensor:
-    """Run a torch LSTM over the real words only, wherever the padding lies; (B, T, D) to (B, T, 2H)."""
-    order = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True)
-    lengths = mask.sum(dim=1).clamp(min=1)
-    gathered = vectors.gather(1, order.unsqueeze(-1).expand_as(vectors))
-    packed = pack_padded_sequence(gathered, lengths.cpu(), batch_first=True, enforce_sorted=False)
-    outputs, _ = pad_packed_sequence(lstm(packed)[0], batch_first=True, total_length=mask.shape[1])
-    restored = torch.zeros_like(outputs).scatter(1, order.unsqueeze(-1).expand_as(outputs), outputs)
-    return torch.where(mask.unsqueeze(-1), restored, 0.0)
+class ElmoTaskLSTM(nn.RNNBase):
+    """A biLSTM over the real words only, wherever the padding lies; its numbers and parameters are torch.nn.LSTM's.
+
+    It is not a torch.nn.LSTM, which torch.compile refuses to look into.
+
+    Args:
+        input_size: Size D of a vector.
+        hidden_size: Size H of each direction.
+        num_layers: Layers L.
+        dropout: Dropout between layers.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int, dropout: float):
+        super().__init__(
+            "LSTM",
+            input_size,
+            hidden_size,
+            num_layers=num_layers,
+            batch_first=True,
+            bidirectional=True,
+            # torch warns of a dropout that has no second layer to lie before.
+            dropout=dropout if num_layers > 1 else 0.0,
+        )
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Run over (B, T, D) vectors, with mask (B, T) True for real words, to (B, T, 2H); zero where masked."""
+        if is_traced():
+            return self._run_by_steps(vectors, mask)
+        order = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True)
+        lengths = mask.sum(dim=1).clamp(min=1)
+        gathered = vectors.gather(1, order.unsqueeze(-1).expand_as(vectors))
+        packed = pack_padded_sequence(gathered, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        outputs, _ = pad_packed_sequence(self._run_packed(packed), batch_first=True, total_length=mask.shape[1])
+        restored = torch.zeros_like(outputs).scatter(1, order.unsqueeze(-1).expand_as(outputs), outputs)
+        return torch.where(mask.unsqueeze(-1), restored, 0.0)
+
+    def _run_packed(self, packed: PackedSequence) -> PackedSequence:
+        zeros = packed.data.new_zeros(2 * self.num_layers, int(packed.batch_sizes[0]), self.hidden_size)
+        weights = [weight for layer in self.all_weights for weight in layer]
+        outputs, _, _ = torch.lstm(
+            packed.data,
+            packed.batch_sizes,
+            (zeros, zeros),
+            weights,
+            self.bias,
+            self.num_layers,
+            self.dropout,
+            self.training,
+            self.bidirectional,
+        )
+        return packed._replace(data=outputs)
+
+    def _run_by_steps(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """As `forward`, without reading from the mask how many words there are; each step stands in the trace."""
+        outputs = vectors
+        for layer in range(self.num_layers):
+            inputs = F.dropout(outputs, self.dropout, self.training) if layer else outputs
+            outputs = torch.cat([self._scan(f"l{layer}{way}", inputs, mask) for way in ("", "_reverse")], dim=-1)
+        return outputs
+
+    def _scan(self, suffix: str, inputs: Tensor, mask: Tensor) -> Tensor:
+        """One direction of one layer by its definition, (B, T, D) to (B, T, H); zero where masked."""
+        bias = getattr(self, f"bias_ih_{suffix}") + getattr(self, f"bias_hh_{suffix}")
+        input_gates = F.linear(inputs, getattr(self, f"weight_ih_{suffix}"), bias)
+        hidden = cell = inputs.new_zeros(inputs.shape[0], self.hidden_size)
+        steps = range(inputs.shape[1])
+        outputs = [hidden] * len(steps)
+        for step in reversed(steps) if suffix.endswith("_reverse") else steps:
+            gates = input_gates[:, step] + F.linear(hidden, getattr(self, f"weight_hh_{suffix}"))
+            input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
+            new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
+            new_hidden = torch.sigmoid(output_gate) * torch.tanh(new_cell)
+            is_real = mask[:, step].unsqueeze(-1)
+            outputs[step] = torch.where(is_real, new_hidden, 0.0)
+            hidden, cell = torch.where(is_real, new_hidden, hidden), torch.where(is_real, new_cell, cell)
+        return torch.stack(outputs, dim=1)

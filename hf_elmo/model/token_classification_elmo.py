@@ -13,7 +13,7 @@ from .base_elmo import ElmoModel, ElmoPreTrainedModel, check_labels, mean_cross_
 from .configuration_elmo import ElmoConfig
 from .head_settings_elmo import TokenClassificationHead
 from .layers_elmo import ElmoState
-from .task_encoders_elmo import run_lstm
+from .task_encoders_elmo import ElmoTaskLSTM
 
 
 class ElmoForTokenClassification(ElmoPreTrainedModel):
@@ -31,14 +31,7 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
         size = config.hidden_size
         self.lstm = None
         if head.lstm_layers:
-            self.lstm = nn.LSTM(
-                size,
-                head.lstm_size,
-                num_layers=head.lstm_layers,
-                batch_first=True,
-                bidirectional=True,
-                dropout=head.dropout if head.lstm_layers > 1 else 0.0,
-            )
+            self.lstm = ElmoTaskLSTM(size, head.lstm_size, head.lstm_layers, head.dropout)
             size = 2 * head.lstm_size
         self.classifier = nn.Linear(size, config.num_labels)
         self.post_init()
@@ -74,7 +67,7 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
         vectors = self.dropout(outputs.last_hidden_state)
         if self.lstm is not None:
             mask = self.elmo.word_mask(input_ids, attention_mask)
-            vectors = self.dropout(run_lstm(self.lstm, vectors, mask))
+            vectors = self.dropout(self.lstm(vectors, mask))
         logits = self.classifier(vectors)
         loss = None
         if labels is not None:

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from .characters_elmo import PAD_CHARACTER
 from .configuration_elmo import ElmoConfig
 from .recurrence_elmo import kernels
+from .tracing_elmo import is_traced
 from .word_table_elmo import ElmoWordTable
 
 
@@ -22,7 +23,7 @@ class ElmoLinear(nn.Linear):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Map (N, I) to (N, O)."""
-        mapped = None if kernels is None else kernels.linear(vectors, self.weight, self.bias)
+        mapped = None if kernels is None or is_traced() else kernels.linear(vectors, self.weight, self.bias)
         return super().forward(vectors) if mapped is None else mapped
 
 
@@ -91,7 +92,7 @@ class ElmoTokenEncoder(nn.Module):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Encode N words, rows of character ids (N, C), as word vectors, (N, P)."""
-        if not len(rows):
+        if rows.shape[0] == 0:
             return self.projection.weight.new_zeros(0, self.projection.out_features)
         if self.word_table is None:
             return self.projection(self._encode_characters(rows))
@@ -120,6 +121,10 @@ class ElmoTokenEncoder(nn.Module):
 
     def _filter(self, rows: Tensor) -> Tensor:
         """The maximum of each filter over each word's windows, (N, F)."""
+        if is_traced():
+            # How long the words are is not known: they are taken at their full width.
+            characters = self.character_embedding(rows)
+            return torch.cat([filters(characters) for filters in self.convolutions], dim=-1)
         order, found = [], []
         for group, longest in self._groups(rows):
             characters = self.character_embedding(rows[group])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .characters_elmo import decode_row
+from .tracing_elmo import is_traced
 
 # All hashes of a table that has not been filled: the largest, so that they are sorted as those of a filled one are.
 NOT_FILLED = 2**63 - 1
@@ -71,7 +72,7 @@ class ElmoWordTable(nn.Embedding):
 
         Raises: ValueError where the table has not been filled (on a CPU; elsewhere a check would wait for the device).
         """
-        if self.hashes.device.type == "cpu" and int(self.hashes[0]) == NOT_FILLED:
+        if self.hashes.device.type == "cpu" and not is_traced() and int(self.hashes[0]) == NOT_FILLED:
             raise ValueError(
                 "the word table is empty, so that every word would be unknown; fill it first (ElmoWordTable.fill), or "
                 "load a checkpoint that holds one."
@@ -92,7 +93,9 @@ def hash_rows(rows: Tensor) -> Tensor:
     differ at one position never have one hash. Checkpoints hold these numbers, so that they never change.
     """
     multipliers = torch.tensor(_multipliers(rows.shape[1]), device=rows.device)
-    return torch.cat([(part.long() * multipliers).sum(dim=1) for part in rows.split(_ROWS_AT_A_TIME)])
+    # A batch that is traced may come in any size, which cannot be cut into a known number of parts.
+    parts = [rows] if is_traced() else rows.split(_ROWS_AT_A_TIME)
+    return torch.cat([(part.long() * multipliers).sum(dim=1) for part in parts])
 
 
 @functools.cache

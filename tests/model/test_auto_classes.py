@@ -46,6 +46,7 @@ CODE_FILES = {
     "token_classification_elmo.py",
     "token_encoder_elmo.py",
     "tokenization_elmo.py",
+    "tracing_elmo.py",
     "word_list_elmo.py",
     "word_table_elmo.py",
 }

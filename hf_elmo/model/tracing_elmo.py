@@ -1,0 +1,10 @@
+"""Whether PyTorch is recording the model rather than running it: what reads a tensor's values then gives way."""
+
+from __future__ import annotations
+
+import torch
+
+
+def is_traced() -> bool:
+    """True under torch.compile, torch.export and torch.jit.trace, where a tensor's values are not there to be read."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()

@@ -1,0 +1,111 @@
+"""Models under torch.compile, torch.export and torch.jit.trace: the same numbers, in one graph."""
+
+import pytest
+import torch
+from conftest import make_tiny_config
+from tolerances import REORDERED_FLOAT32
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+
+WORDS = ["a", "bb", "<S>"]
+TABLE = {"word_table_size": len(WORDS), "word_vector_size": 5}
+MODELS = {
+    "base": (ElmoModel, {"mix_normalization": "batch", "num_mixes": 2}),
+    "word table": (ElmoModel, {"token_inputs": "both", "mix_normalization": "word", **TABLE}),
+    "pretraining": (ElmoForPreTraining, {"word_vocab_size": 9}),
+    "adaptive": (
+        ElmoForPreTraining,
+        {"word_vocab_size": 9, "softmax_type": "adaptive", "adaptive_softmax_cutoffs": [4]},
+    ),
+    "tagger": (ElmoForTokenClassification, {"num_labels": 4}),
+    "tagger with a biLSTM": (
+        ElmoForTokenClassification,
+        {"num_labels": 4, "classifier_lstm_layers": 2, "classifier_lstm_size": 3, "freeze_bilm": False},
+    ),
+}
+each_model = pytest.mark.parametrize("name", MODELS)
+
+
+def make_model(name: str) -> torch.nn.Module:
+    cls, fields = MODELS[name]
+    # Without dropout: torch.compile draws other random numbers.
+    model = cls(make_tiny_config(dropout=0.0, **{"classifier_dropout": 0.0, **fields}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-0.7, 0.7)
+    if model.base_model.token_encoder.word_table is not None:
+        model.base_model.token_encoder.word_table.fill(torch.from_numpy(ElmoCharTokenizer().encode_words(WORDS)))
+    return model.eval()
+
+
+def make_batch(side="right", repeats=1, **arguments) -> dict[str, torch.Tensor]:
+    sentences = [["a", "bb", "a"], ["d"]] * repeats
+    return dict(
+        ElmoCharTokenizer()(
+            sentences,
+            is_split_into_words=True,
+            add_special_tokens=False,
+            padding=True,
+            padding_side=side,
+            return_tensors="pt",
+        ),
+        **arguments,
+    )
+
+
+def tensors_of(output) -> dict[str, torch.Tensor]:
+    found = {name: value for name, value in output.items() if isinstance(value, torch.Tensor)}
+    if "state" in output:
+        found |= dict(output.state)
+    return found
+
+
+def assert_same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        torch.testing.assert_close(found[name], value, rtol=REORDERED_FLOAT32, atol=REORDERED_FLOAT32)
+
+
+@each_model
+def test_a_compiled_model_is_one_graph_with_the_same_numbers_and_gradients(name):
+    model, batch = make_model(name).train(), make_batch(side="left")
+    if name not in ("base", "word table"):
+        batch["labels"] = torch.tensor([[1, 3, 0], [-100, -100, 2]])
+    torch._dynamo.reset()
+    results = []
+    for function in (model, torch.compile(model, fullgraph=True, backend="eager")):
+        model.zero_grad()
+        output = function(**batch)
+        (output.loss if "loss" in output else output[0].square().sum()).backward()
+        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        results.append({**tensors_of(output), **gradients})
+    assert_same(results[1], results[0])
+
+
+def test_a_compiled_model_carries_its_state():
+    model, batch = make_model("base"), make_batch()
+    state = model(**batch).state.detach()
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        assert_same(tensors_of(compiled(**batch, state=state)), tensors_of(model(**batch, state=state)))
+
+
+@pytest.mark.parametrize("name", ["base", "word table", "pretraining", "tagger with a biLSTM"])
+def test_an_exported_model_takes_batches_of_any_number_of_sentences(name):
+    model, batch = make_model(name), make_batch()
+    sizes = {argument: {0: torch.export.Dim("sentences")} for argument in batch}
+    with torch.no_grad():
+        exported = torch.export.export(model, (), batch, dynamic_shapes=sizes).module()
+        for repeats in (1, 3):
+            other = make_batch(repeats=repeats)
+            assert_same(tensors_of(exported(**other)), tensors_of(model(**other)))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_a_model_can_be_recorded_by_jit_trace():
+    model, batch, other = make_model("tagger with a biLSTM"), make_batch(), make_batch(side="left")
+    model.config.return_dict = False
+    with torch.no_grad():
+        traced = torch.jit.trace(model, tuple(batch.values()))
+        torch.testing.assert_close(traced(*other.values())[0], model(**other)[0], rtol=0, atol=REORDERED_FLOAT32)
