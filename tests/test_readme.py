@@ -1,102 +1,185 @@
-"""The README's Python blocks run and print what they say; its commands have no flag that the scripts lack."""
+"""What the README and the pages of docs/ say is so: their Python runs, flags exist, figures are measured."""
 
+import ast
 import contextlib
 import io
 import json
 import re
 import shlex
-import subprocess
-import sys
 
 import pytest
-from benchmark.report import render_report, render_targets
+from benchmark.report import render_report, render_words_per_second
 from conftest import ROOT, make_tiny_config
 
-from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification
+from hf_elmo.commands.command_line import main
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+}
+README = PAGES["README.md"]
+
+
+def blocks(page):
+    return re.findall(r"```(\w+)\n(.*?)```", PAGES[page], flags=re.DOTALL)
+
+
+WITH_PYTHON = [page for page in PAGES if any(language == "python" for language, _ in blocks(page))]
 COMMANDS = [
-    line
-    for language, block in BLOCKS
-    if language == "bash"
-    for line in block.splitlines()
-    if re.search(r"scripts/\w+\.py", line)
+    (found[1], found[2])
+    for page in PAGES
+    for line in "\n".join(
+        [block for language, block in blocks(page) if language == "bash"]
+        + re.findall(r"`(hf-elmo [^`]+)`", PAGES[page])
+    ).splitlines()
+    if (found := re.search(r"(?:hf-elmo|-m hf_elmo) ([a-z]\S*)(.*)", line))
 ]
 
 
-def test_python_blocks_run(tmp_path, monkeypatch):
-    """In one namespace and in their order; a text block right after a Python block is what that one prints."""
-    monkeypatch.chdir(tmp_path)
-    for name, model in (
-        ("output/elmo-tiny-pydoc", ElmoModel(make_tiny_config(projection_size=64))),
-        ("output/my-tagger", ElmoForTokenClassification(make_tiny_config(id2label={0: "O", 1: "B-PER", 2: "I-PER"}))),
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    """A folder with the checkpoints that the examples name, small ones of random weights."""
+    folder = tmp_path_factory.mktemp("examples")
+    words = WordVocabulary([*SPECIAL_WORDS, *"a call returns the return value of .".split()])
+    plain, scored = {"projection_size": 64}, {"projection_size": 64, "word_vocab_size": len(words)}
+    for name, model, pre_tokenizer in (
+        ("elmo-tiny-pydoc", ElmoForPreTraining(make_tiny_config(**scored)), "punctuation"),
+        ("elmo-original", ElmoForPreTraining(make_tiny_config(**scored)), "whitespace"),
+        (
+            "my-tagger",
+            ElmoForTokenClassification(make_tiny_config(**plain, id2label={0: "O", 1: "B-PER", 2: "I-PER"})),
+            "punctuation",
+        ),
     ):
-        model.save_pretrained(name)
-        ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(name)
+        model.save_pretrained(folder / "output" / name)
+        ElmoCharTokenizer(pre_tokenizer=pre_tokenizer).save_pretrained(folder / "output" / name)
+        words.save(folder / "output" / name)
+    return folder
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_python_blocks_run(page, examples, monkeypatch):
+    """In one namespace and in their order; a text block right after a Python block is what that one prints."""
+    monkeypatch.chdir(examples)
     namespace = {}
     printed = None
-    num_run = num_compared = 0
-    for language, block in BLOCKS:
+    for language, block in blocks(page):
         if language == "python":
             stream = io.StringIO()
             with contextlib.redirect_stdout(stream):
-                exec(compile(block, "README.md", "exec"), namespace)
+                exec(compile(block, page, "exec"), namespace)
             printed = stream.getvalue()
-            num_run += 1
         elif language == "text" and printed is not None:
             assert printed.strip() == block.strip()
-            num_compared += 1
-    assert num_run >= 4 and num_compared >= 1
+        else:
+            printed = None
 
 
-def test_the_first_block_is_eight_lines():
-    language, block = BLOCKS[0]
+def test_the_readme_is_short_and_its_first_block_has_eight_lines():
+    assert len(README.splitlines()) <= 130
+    language, block = blocks("README.md")[0]
     assert language == "python" and len([line for line in block.splitlines() if line.strip()]) == 8
 
 
-@pytest.mark.parametrize("script", sorted({re.search(r"scripts/\w+\.py", command).group() for command in COMMANDS}))
-def test_flags_exist(script):
-    done = subprocess.run([sys.executable, str(ROOT / script), "--help"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    known = set(re.findall(r"--\w+", done.stdout))
-    for command in COMMANDS:
-        if script in command:
-            # What stands before the script is the launcher's.
-            words = shlex.split(command.partition(script)[2])
-            assert set(word for word in words if word.startswith("--")) <= known, command
+@pytest.mark.parametrize("command", sorted({command for command, _ in COMMANDS}))
+def test_flags_exist(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    known = set(re.findall(r"--\w+", capsys.readouterr().out))
+    for name, line in COMMANDS:
+        if name == command:
+            assert {word for word in shlex.split(line) if word.startswith("--")} <= known, line
 
 
-def test_make_targets_exist():
+@pytest.mark.parametrize("page", PAGES)
+def test_flags_in_sentences_exist(page, capsys):
+    """`--flag` in the running text is one of some command, or of a program that is named here."""
+    others = {"--extra", "--index-url", "--allennlp", "--part", "--help", "--text_file", "--words"}
+    known = set(others)
+    for command in ("pretrain", "vocabulary", "convert", "embed", "score", "train-tagger", "card", "push", "plan"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        known |= set(re.findall(r"--\w+", capsys.readouterr().out))
+    text = re.sub(r"```.*?```", "", PAGES[page], flags=re.DOTALL)
+    assert set(re.findall(r"`(--[\w-]+)", text)) <= known
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGES[page]):
+        assert ((ROOT / page).parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_make_targets_exist(page):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"`?make ([a-z-]+)", README):
+    for target in re.findall(r"(?:`|^)make ([a-z-]+)", PAGES[page], flags=re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+# What the package leans on
+
+
+def leaned_on():
+    """Names of other packages that are not of their front: from their modules, and private ones of torch."""
+    packages = {"transformers", "torch", "accelerate", "datasets", "huggingface_hub"}
+    public = ("torch.nn", "torch.utils.data")
+    for path in sorted((ROOT / "hf_elmo").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)):
+            module = getattr(node, "module", None) or ""
+            is_theirs = isinstance(node, ast.ImportFrom) and not node.level and module.split(".")[0] in packages
+            if is_theirs and "." in module and not module.startswith(public):
+                yield from (f"{module}.{name.name}" for name in node.names)
+        yield from re.findall(r"torch\.(?:_[A-Za-z]\w*|ops\.(?!hf_elmo)\w+)(?:\.\w+)*", text)
+
+
+def test_all_that_is_leaned_on_is_listed_with_tests_that_are_there():
+    page = PAGES["docs/api-compat.md"]
+    listed = set(re.findall(r"`([\w.]+)`", page))
+    missing = {name for name in leaned_on() if name not in listed}
+    assert not missing, f"enter in docs/api-compat.md: {sorted(missing)}"
+    for test in re.findall(r"`(tests/[\w/.]+)`", page):
+        assert (ROOT / test).exists(), test
+
+
+# Figures
 
 
 def figures(path):
     return json.loads((ROOT / "model_cards" / path).read_text(encoding="utf-8"))
 
 
+def row_of(page, start):
+    return next(line for line in PAGES[page].splitlines() if line.startswith(start))
+
+
+def between(page, mark):
+    return PAGES[page].split(f"<!-- {mark} -->")[1].split(f"<!-- /{mark} -->")[0].strip()
+
+
 @pytest.mark.parametrize("recipe", ["elmo-tiny-pydoc", "elmo-small-reviews"])
 def test_perplexities_are_those_of_the_results_files(recipe):
     results = figures(f"{recipe}/results.json")
-    row = next(line for line in README.splitlines() if line.startswith(f"| `{recipe}` |"))
+    row = row_of("docs/pretraining.md", f"| `{recipe}` |")
     wanted = (results["perplexity"]["mean"], results["baselines"]["bigram"], results["baselines"]["unigram"])
     assert all(f"| {figure:,.1f} " in row for figure in wanted), row
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/tasks.md"])
 @pytest.mark.parametrize("biLM", ["frozen", "trained"])
-def test_f1_is_that_of_the_results_files(biLM):
-    row = next(line for line in README.splitlines() if line.startswith(f"| biLM {biLM}"))
+def test_f1_is_that_of_the_results_files(biLM, page):
+    row = row_of(page, f"| biLM {biLM}")
     for start in ("pretrained", "random"):
         results = figures(f"elmo-small-reviews/wnut17-{biLM}-{start}.json")
         assert f"{100 * results['predict_f1']:.2f}" in row, row
 
 
 def test_the_speed_table_is_that_of_the_benchmark():
-    results = figures("benchmark/benchmark.json")
-    table = README.split("<!-- benchmark -->")[1].split("<!-- /benchmark -->")[0]
-    assert table.strip() == render_targets(results).strip()
+    assert between("README.md", "speed") == render_words_per_second(figures("benchmark/benchmark.json"))
     for folder in ("benchmark", "benchmark/again"):
         written = (ROOT / "model_cards" / folder / "benchmark.md").read_text(encoding="utf-8")
         assert written.strip() == render_report(figures(f"{folder}/benchmark.json")).strip()
@@ -106,7 +189,7 @@ def test_the_speed_table_is_that_of_the_benchmark():
 def test_the_recipes_figures_are_those_of_their_results_files(recipe):
     results = figures(f"recipes/{recipe}.json")
     assert results["recipe"] == recipe
-    table = README.split("<!-- recipes -->")[1].split("<!-- /recipes -->")[0]
+    table = between("docs/pretraining.md", "recipes")
     row = next(line for line in table.splitlines() if line.startswith(f"| `{recipe}` |"))
     wanted = [results["perplexity"]["mean"], results["perplexity_cold"]["mean"]]
     assert all(f"| {figure:,.1f} " in row for figure in wanted), row
@@ -131,7 +214,7 @@ def test_what_was_tried_is_in_the_table():
 
 
 def test_the_training_figures_are_those_of_their_results_files():
-    paragraph = next(line for line in README.splitlines() if line.startswith("The loop reaches "))
+    paragraph = row_of("docs/pretraining.md", "The loop reaches ")
     report = (ROOT / "model_cards" / "benchmark" / "training.md").read_text(encoding="utf-8")
     share = re.search(r"^\| training loop, full softmax \| forward \+ backward \| ([\d.]+) \|", report, re.MULTILINE)[1]
     assert paragraph.startswith(f"The loop reaches {share} of")

@@ -8,6 +8,8 @@ from typing import Any
 from hf_elmo.checkpoints.provenance import describe_origin
 from hf_elmo.checkpoints.tables import markdown_table
 
+from .cases import ALLENNLP, BFLOAT16, COMPILED, PLAIN, WORDS_TO_VECTORS
+
 _Column = tuple[str, int]
 
 
@@ -40,6 +42,18 @@ def render_timings(results: dict[str, Any]) -> str:
         + f"\n\nThe tokenizer makes rows of {tokenizer['words_per_second']:,.0f} words a second on one core, in one "
         f"padded call with {tokenizer['sentences']:,} sentences whose words it has seen before."
     )
+
+
+def render_words_per_second(results: Mapping[str, Any]) -> str:
+    """The README's table: words per second from rows to vectors, AllenNLP's, ours in float32 and ours in bf16."""
+    cases = [case for case in results["timings"] if case["case"] == WORDS_TO_VECTORS]
+    cells = {
+        ((name,), _column(case)): f"{case['functions'][name]['words_per_second']:,.0f}"
+        for name in (ALLENNLP, PLAIN, COMPILED, BFLOAT16)
+        for case in cases
+        if name in case["functions"]
+    }
+    return _pivot(["words per second"], cells, lambda column: f"{column[0]}, {column[1]} at a time")
 
 
 def render_deviations(results: dict[str, Any]) -> str:
