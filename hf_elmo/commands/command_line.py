@@ -39,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(0 if argv else 2)
     name, *rest = argv
     if name == "--version":
-        print(_version())
+        # The package above this one, whose name commands may not import.
+        print(sys.modules[__package__.partition(".")[0]].__version__)
     elif name in COMMANDS:
         importlib.import_module(f".{COMMANDS[name][0]}", __package__).main(rest, prog=f"hf-elmo {name}")
     else:
@@ -127,12 +128,3 @@ def _list_commands() -> str:
             "`hf-elmo COMMAND --help` lists the flags of a command, `hf-elmo --version` says which version this is.",
         ]
     )
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("hf_elmo")
-    except PackageNotFoundError:
-        return "unknown: hf_elmo is not installed"

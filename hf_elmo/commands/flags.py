@@ -26,11 +26,14 @@ class OneLineErrors(argparse.ArgumentParser):
 
     def refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Name the words that belong to no flag, and the flag that was meant, perhaps."""
-        flag = next((word.partition("=")[0] for word in unknown if word.startswith("--")), None)
         known = [name for action in self._actions for name in action.option_strings if "-" not in name[2:]]
-        near = difflib.get_close_matches((flag or "").replace("-", "_").replace("__", "--", 1), known, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ";"
-        self.error(f"unknown arguments: {' '.join(unknown)}{meant} --help lists those there are")
+        near = []
+        for word in unknown:
+            if word.startswith("--"):
+                flag = "--" + word.partition("=")[0][2:].replace("-", "_")
+                near += difflib.get_close_matches(flag, known, n=1)
+        meant = f"did you mean {' '.join(near)}? " if near else ""
+        self.error(f"unknown arguments: {' '.join(unknown)}; {meant}--help lists those there are")
 
 
 class FlagParser(OneLineErrors):
@@ -38,9 +41,9 @@ class FlagParser(OneLineErrors):
 
     A field `train_file: list[str]` is the flag `--train_file FILE ...`, also spelt `--train-file`; a bool is
     `--do_lower_case`, or `--do_lower_case false`, and has `--no_...` beside it where it is on by default. The metadata
-    of a field may hold `help`, `aliases` (spellings that --help does not show) and `shown_default` (words for --help,
-    where the default is None and stands for something). A group's title is the class's `_argument_group_name` or the
-    first line of its docstring; fields that a class inherits stand in the group of the class that declares them.
+    of a field may hold `help` and `aliases`, spellings that --help does not show. A group's title is the first line of
+    the class's docstring; fields that a class inherits stand in the group of the class that declares them. A class
+    method `shown_defaults` may give words for --help, by the field's name, where None stands for something.
 
     Args:
         classes: The dataclasses.
@@ -53,15 +56,13 @@ class FlagParser(OneLineErrors):
         self.classes = [classes] if isinstance(classes, type) else list(classes)
         super().__init__(prog, description=description, epilog=epilog, formatter_class=_HelpFormatter)
         self._required: list[str] = []
-        groups: dict[type, argparse._ArgumentGroup] = {}
         for each in self.classes:
-            hints = typing.get_type_hints(each)
-            for field in fields(each):
-                if field.init:
-                    declaring = _declaring_class(each, field.name)
-                    if declaring not in groups:
-                        groups[declaring] = self.add_argument_group(_title_of(declaring))
-                    self._add_field(groups[declaring], field, hints[field.name])
+            hints, shown_defaults = typing.get_type_hints(each), getattr(each, "shown_defaults", dict)()
+            for declaring in _bases_first(each):
+                own = [field for field in fields(each) if field.init and _declares(declaring, each, field.name)]
+                group = self.add_argument_group(_title_of(declaring)) if own else None
+                for field in own:
+                    self._add_field(group, field, hints[field.name], shown_defaults.get(field.name))
         self.usage = " ".join(
             ["%(prog)s", *(f"--{name} {name.upper()}" for name in self._required), "[--FLAG VALUE ...]"]
         )
@@ -81,7 +82,7 @@ class FlagParser(OneLineErrors):
             for each in self.classes
         )
 
-    def _add_field(self, group: argparse._ArgumentGroup, field: Field, hint: Any) -> None:
+    def _add_field(self, group: Any, field: Field, hint: Any, shown_default: str | None) -> None:
         help_text = field.metadata.get("help", "").replace("%", "%%")
         names = [f"--{field.name}"]
         if "_" in field.name:
@@ -92,7 +93,7 @@ class FlagParser(OneLineErrors):
         if default is MISSING:
             self._required.append(field.name)
         options: dict[str, Any] = {"dest": field.name, "default": argparse.SUPPRESS}
-        options["help"] = " ".join(filter(None, [help_text, _describe_default(field, default)]))
+        options["help"] = f"{help_text} {_describe_default(default, shown_default)}".strip()
         kind = _without_none(hint)
         if kind is bool:
             negative = [f"--no_{field.name}", f"--no-{field.name.replace('_', '-')}"] if default is not False else []
@@ -103,7 +104,9 @@ class FlagParser(OneLineErrors):
         if typing.get_origin(kind) is Literal:
             options["choices"] = typing.get_args(kind)
             kind = _one_of(options["choices"])
-        group.add_argument(*names, type=kind, metavar=_metavar(field.name, kind, options), **options)
+        else:
+            options["metavar"] = _metavar(field.name, kind)
+        group.add_argument(*names, type=kind, **options)
 
 
 class _Switch(argparse.Action):
@@ -153,28 +156,31 @@ def _one_of(choices: Sequence[Any]) -> Callable[[str], Any]:
     return lambda text: by_name.get(text, text)
 
 
-def _metavar(name: str, kind: Any, options: dict[str, Any]) -> str | None:
-    if "choices" in options:
-        return None
-    if kind in (int, float):
-        return {int: "N", float: "X"}[kind]
-    return {"file": "FILE", "dir": "DIR"}.get(name.rpartition("_")[2], "TEXT")
+def _metavar(name: str, kind: Any) -> str:
+    last = name.rpartition("_")[2].upper()
+    return {int: "N", float: "X"}.get(kind) or (last if last in ("FILE", "DIR") else "TEXT")
 
 
-def _describe_default(field: Field, default: Any) -> str:
-    shown = field.metadata.get("shown_default")
+def _describe_default(default: Any, shown: str | None) -> str:
     if default is MISSING:
         return "(required)"
-    if shown is None and default not in (None, False, "", []):
-        shown = {True: "on"}.get(default, default) if isinstance(default, bool) else default
+    if shown is None and default is not False and default not in (None, "", []):
+        shown = "on" if default is True else default
     return "" if shown is None else f"(default: {shown})".replace("%", "%%")
 
 
-def _declaring_class(cls: type, name: str) -> type:
-    """The class at the root of an inheritance that has the field."""
-    return [each for each in cls.__mro__ if is_dataclass(each) and name in vars(each).get("__annotations__", {})][-1]
+def _bases_first(cls: type) -> list[type]:
+    """The dataclasses that a class is made of, in the order of their names behind it, itself last."""
+    found: dict[type, None] = {}
+    for base in cls.__bases__:
+        found |= dict.fromkeys(_bases_first(base)) if is_dataclass(base) else {}
+    return [*found, cls]
+
+
+def _declares(declaring: type, cls: type, name: str) -> bool:
+    """Whether the class is the one at the root of an inheritance that has the field."""
+    return declaring is [each for each in cls.__mro__ if name in vars(each).get("__annotations__", {})][-1]
 
 
 def _title_of(cls: type) -> str:
-    title = vars(cls).get("_argument_group_name")
-    return title or (cls.__doc__ or cls.__name__).strip().splitlines()[0].rstrip(".")
+    return (cls.__doc__ or cls.__name__).strip().splitlines()[0].rstrip(".")

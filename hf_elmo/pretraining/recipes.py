@@ -17,7 +17,7 @@ _Arguments = TypeVar("_Arguments", bound="OptimizationArguments")
 
 
 def _by_recipe(text: str) -> Any:
-    return flag(f"{text} Left out, the recipe's.", default=None)
+    return flag(text, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +82,18 @@ class OptimizationArguments:
     eval_steps: int | None = flag("Steps between evaluations; left out, there is one halfway.", default=None)
     logging_steps: int = flag("Steps between entries of the loss history in results.json.", default=50)
     seed: int = flag("Seed of the weights, the dropout and the shuffling.", default=42)
+
+    @classmethod
+    def shown_defaults(cls) -> dict[str, str]:
+        """What the recipes put where nothing is given, for --help."""
+        shown = {}
+        for field in fields(OptimizationArguments):
+            values = {name: getattr(recipe, field.name) for name, recipe in RECIPES.items()}
+            if field.default is None and None not in values.values():
+                shown[field.name] = ", ".join(f"{value} with {name}" for name, value in values.items())
+                if len({*values.values()}) == 1:
+                    shown[field.name] = str(values["modern"])
+        return shown
 
     def with_recipe(self: _Arguments) -> _Arguments:
         """The same with the recipe's values where none are given.
