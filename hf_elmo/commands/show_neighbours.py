@@ -4,17 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .command_line import run_command
+from .text_input import ReadingArguments, read_lines
 
 
-@dataclass
-class NeighbourArguments:
-    """What is compared."""
+def _help(text: str, **options: Any) -> Any:
+    return field(default=options.pop("default", None), metadata={"help": text, **options})
 
-    model_name_or_path: str = field(metadata={"help": "Checkpoint (directory or Hub).", "aliases": "--model"})
-    text_file: str = field(metadata={"help": "Text with the uses, one sentence a line."})
-    words: list[str] = field(metadata={"help": "The words to show."})
+
+@dataclass(kw_only=True)
+class NeighbourArguments(ReadingArguments):
+    """What is looked for in the text."""
+
+    words: list[str] | None = _help("Words of the text: the nearest words, and some uses of each with the nearest use.")
+    sentence: str | None = _help("A sentence of yours: the uses in the text that are nearest to its words.")
+    word: str | None = _help("The word of --sentence to look for, as it is used there.", shown_default="each of them")
+    top_k: int | None = _help("Nearest uses to show.", shown_default="1 with --words, 5 with --sentence")
+    layer: int = _help(
+        "Layer whose vectors are compared: 0 knows no context, 1 is the first of the biLM, -1 the top one.", default=-1
+    )
+    same_word: bool = _help("Look at uses of the same word only, in upper or lower case.", default=False)
+
+    def check(self) -> None:
+        """Check that the arguments go together.
+
+        Raises: ValueError naming the argument, the value got and the value wanted.
+        """
+        if not self.words and self.sentence is None:
+            raise ValueError("--words is missing, and --sentence too; say what to look for by one of them.")
+        if self.word is not None and self.sentence is None:
+            raise ValueError(f"--word is {self.word!r} without --sentence; for words of the text there is --words.")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"--top_k is {self.top_k}; it must be >= 1.")
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
@@ -22,18 +45,29 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
 
 
 def show_neighbours(arguments: NeighbourArguments) -> None:
-    """Print the neighbours of each word.
+    """Print the neighbours of each word; a word that the text lacks is named.
 
     Raises: ValueError or OSError naming the argument.
     """
-    from pathlib import Path
+    from ..inference.embedder import ElmoEmbedder
+    from ..inference.neighbours import UseIndex, describe_neighbours, describe_query
+    from ..text.progress import track
 
-    from ..checkpoints.loading import load_model
-    from ..inference.neighbours import UseIndex, describe_neighbours
-    from ..model.modeling_elmo import ElmoModel
-    from ..model.tokenization_elmo import ElmoCharTokenizer
-
-    sentences = Path(arguments.text_file).read_text(encoding="utf-8").splitlines()
-    model = load_model(ElmoModel, arguments.model_name_or_path)
-    tokenizer = ElmoCharTokenizer.from_pretrained(arguments.model_name_or_path)
-    print(describe_neighbours(UseIndex(model, tokenizer, sentences), arguments.words))
+    arguments.check()
+    cut = str.split if arguments.text_is_tokenized else str
+    lines = read_lines(arguments.input_file, arguments.text_column)
+    embedder = ElmoEmbedder(
+        arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
+    )
+    index = UseIndex(
+        embedder.model,
+        embedder.tokenizer,
+        map(cut, track(lines, "reading", "sentences")),
+        arguments.layer,
+        arguments.max_words_per_batch,
+    )
+    options = {} if arguments.top_k is None else {"count": arguments.top_k}
+    if arguments.words:
+        print(describe_neighbours(index, arguments.words, same_word=arguments.same_word, **options))
+    if arguments.sentence is not None:
+        print(describe_query(index, cut(arguments.sentence), arguments.word, same_word=arguments.same_word, **options))

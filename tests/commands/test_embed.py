@@ -1,6 +1,7 @@
 """From a text to a file of vectors: the numbers of the lines, the formats, and one line for each mistake."""
 
 import gzip
+import io
 import json
 import os
 import re
@@ -11,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT, make_tiny_config
-from tolerances import BFLOAT16, REORDERED_FLOAT32
+from tolerances import BFLOAT16, FLOAT16, REORDERED_FLOAT32
 from transformers import BertConfig
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
-from hf_elmo.commands.embed import EmbeddingArguments, run_embedding
+from hf_elmo.commands.embed import EmbeddingArguments, main, run_embedding
 
 h5py = pytest.importorskip("h5py", reason="vectors are written as HDF5")
 
@@ -51,11 +52,13 @@ def test_a_text_file_becomes_a_file_of_vectors(tmp_path):
     assert "error: output_file" in again.stderr and "--overwrite_output_file" in again.stderr
 
 
-def test_help_names_the_arguments():
-    result = run_script("--help")
-    assert result.returncode == 0
+def test_help_names_the_arguments(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert ended.value.code == 0
     for name in ("model_name_or_path", "input_file", "output_file", "layers", "max_words_per_chunk", "store_sentences"):
-        assert f"--{name}" in result.stdout
+        assert f"--{name}" in shown
 
 
 def read_all(path) -> dict[str, np.ndarray]:
@@ -111,6 +114,18 @@ def test_compressed_text_and_half_precision(arguments, tmp_path):
         np.testing.assert_allclose(read_all(output_file)[name], array, rtol=0, atol=BFLOAT16)
 
 
+def test_npz_of_standard_input_in_float16(arguments, tmp_path, monkeypatch):
+    run_embedding(arguments(layers="top"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Call it!\n\n a  b\n")))
+    options = {"layers": "-1", "storage_dtype": "float16", "compression": "gzip"}
+    run_embedding(arguments(input_file="-", output_file=str(tmp_path / "v.npz"), **options))
+    found = np.load(tmp_path / "v.npz")
+    assert list(found) == ["0", "1", "2"]
+    for name, array in read_all(tmp_path / "v.hdf5").items():
+        assert found[name].dtype == np.float16
+        np.testing.assert_allclose(found[name], array, rtol=1e-3, atol=FLOAT16)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -128,12 +143,19 @@ def test_compressed_text_and_half_precision(arguments, tmp_path):
         ({"model_name_or_path": "{tmp_path}/bert"}, "has the model_type 'bert'; wanted 'elmo'"),
         ({"model_name_or_path": "{tmp_path}/no_weights"}, "is neither a complete checkpoint directory nor"),
         ({"model_name_or_path": "{tmp_path}/other"}, "weights of another shape, for 'bilm.layers.2.*' and 8 more"),
-        ({"output_file": "{tmp_path}"}, "output_file .* is a directory"),
-        ({"output_file": "{tmp_path}/text.txt"}, "output_file .* is there already"),
-        ({"output_file": "{tmp_path}/text.txt", "overwrite_output_file": True}, "is the input_file too; name another"),
+        ({"output_file": "{tmp_path}/folder.npz"}, "output_file .* is a directory"),
+        ({"output_file": "{tmp_path}/v.parquet"}, "one of .hdf5, .h5, .npz"),
+        ({"layers": "3"}, "layers is 3; this model has"),
+        ({"output_file": "{tmp_path}/text.h5"}, "output_file .* is there already"),
+        (
+            {"output_file": "{tmp_path}/text.h5", "input_file": "{tmp_path}/text.h5", "overwrite_output_file": True},
+            "is the input_file too; name another",
+        ),
     ],
 )
 def test_mistakes_are_named_in_one_line(arguments, tmp_path, changes, message):
+    (tmp_path / "folder.npz").mkdir()
+    (tmp_path / "text.h5").write_text("a")
     BertConfig().save_pretrained(tmp_path / "bert")
     make_tiny_config().save_pretrained(tmp_path / "no_weights")
     ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "other")

@@ -1,17 +1,22 @@
 """scripts/score.py: tables for the eye, files for programs, and one line for each mistake."""
 
+import csv
 import gzip
+import io
 import json
 import math
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import ROOT, make_tiny_config
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
-from hf_elmo.commands.score import TSV_COLUMNS, ScoringArguments, load_checkpoint, run_scoring
+from hf_elmo.commands.score import ScoringArguments, main, run_scoring
+from hf_elmo.inference.score_report import COLUMNS
+from hf_elmo.inference.scorer import load_scoring_checkpoint
 from hf_elmo.inference.scoring import ScoreTotals, best_substitutes, score_sentences
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
@@ -55,7 +60,7 @@ def run_script(*arguments):
     )
 
 
-def test_from_a_text_to_a_table_and_from_a_mistake_to_one_line(checkpoint, tmp_path):
+def test_from_a_text_to_a_table_and_from_a_mistake_to_one_line(checkpoint, tmp_path, capsys):
     with gzip.open(tmp_path / "text.txt.gz", "wt", encoding="utf-8") as file:
         file.write(TEXT)
     paths = ["--model_name_or_path", checkpoint, "--input_file", tmp_path / "text.txt.gz"]
@@ -71,16 +76,18 @@ def test_from_a_text_to_a_table_and_from_a_mistake_to_one_line(checkpoint, tmp_p
     assert any(line.split()[:3] == ["1", "zebra", "*"] for line in lines)
     assert lines[-2].startswith("Scored 3 sentences of 12 words, each from a state of zeros: perplexity ")
     assert "scored as <UNK>: 1 of 12." in lines[-1]
-    again = run_script(*paths, "--substitutes", "3", "--position", "4")
-    assert again.returncode == 2 and again.stderr.count("\n") == 1
-    assert again.stderr.startswith("error: --position is 4; sentence 0 has the positions 0 to 3.")
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, paths), "--substitutes", "3", "--position", "4"])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: --position is 4; sentence 0 has the positions 0 to 3.") and error.count("\n") == 1
 
 
 def test_tsv_has_a_line_a_word_and_sums_to_the_perplexities(run, tmp_path, capsys):
     totals = run(output_file=str(tmp_path / "out" / "scores.tsv"), substitutes=2, word="mat")
     header, *lines = (tmp_path / "out" / "scores.tsv").read_text(encoding="utf-8").splitlines()
-    assert tuple(header.split("\t")) == TSV_COLUMNS
-    rows = [dict(zip(TSV_COLUMNS, line.split("\t"), strict=True)) for line in lines]
+    assert tuple(header.split("\t")) == COLUMNS
+    rows = [dict(zip(COLUMNS, line.split("\t"), strict=True)) for line in lines]
     assert len(rows) == 12 + 2 * 3
     assert [row["word"] for row in rows[:6]] == ["<S>", "the", "cat", "sat", ".", "</S>"]
     assert [row["position"] for row in rows[:6]] == ["-1", "0", "1", "2", "3", "4"]
@@ -99,7 +106,7 @@ def test_tsv_has_a_line_a_word_and_sums_to_the_perplexities(run, tmp_path, capsy
 def test_json_lines_hold_what_the_functions_give(run, checkpoint, tmp_path):
     totals = run(output_file=str(tmp_path / "scores.jsonl"), substitutes=3, position=0, prior="uniform")
     records = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
-    loaded = load_checkpoint(str(checkpoint))
+    loaded = load_scoring_checkpoint(str(checkpoint))
     even = [1.0] * len(VOCABULARY)
     wanted = list(score_sentences(*loaded, [line for line in TEXT.splitlines() if line], frequencies=even))
     assert totals == sum((scores.totals for scores in wanted), ScoreTotals())
@@ -110,6 +117,66 @@ def test_json_lines_hold_what_the_functions_give(run, checkpoint, tmp_path):
         assert record["perplexity"] == scores.totals.perplexity
         substitutes = best_substitutes(*loaded, scores.words, 0, 3, frequencies=even)
         assert record["substitutes"] == {"0": [vars(each) for each in substitutes]}
+
+
+def rows_of(path, **dialect):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, **dialect))
+
+
+def test_every_format_has_the_same_bits_and_the_same_places_in_the_raw_line(run, tmp_path):
+    text = '  The "cat",\u00a0sat!\n\n mat .\n'
+    (tmp_path / "raw.txt").write_text(text, encoding="utf-8")
+    files = {suffix: tmp_path / f"scores.{suffix}" for suffix in ("tsv", "csv", "jsonl")}
+    for file in files.values():
+        run(input_file=str(tmp_path / "raw.txt"), output_file=str(file))
+    tsv = rows_of(files["tsv"], delimiter="\t", quoting=csv.QUOTE_NONE)
+    assert tsv == rows_of(files["csv"])
+    records = [json.loads(line) for line in files["jsonl"].read_text(encoding="utf-8").splitlines()]
+    lines = text.split("\n")
+    for record in records:
+        words = [row for row in tsv if row["sentence"] == str(record["sentence"]) and row["start"]]
+        assert [row["word"] for row in words] == record["words"]
+        for column, key in (("forward", "surprisal"), ("backward", "surprisal_backward"), ("joint", "surprisal_joint")):
+            bits = [float(row[key]) for row in words]
+            assert bits == record[key]
+            assert bits == pytest.approx([-float(row[column]) / math.log(2) for row in words], abs=2e-6)
+        line = lines[record["sentence"]]
+        assert [[int(row["start"]), int(row["end"])] for row in words] == record["offsets"]
+        assert [line[start:end].lower() for start, end in record["offsets"]] == record["words"]
+        assert [int(row["spaced_word"]) for row in words] == record["spaced_words"]
+    assert records[0]["spaced_words"] == [0, 1, 1, 1, 1, 2, 2]
+    ends = [row for row in tsv if row["word"] == "</S>"]
+    assert all(row["surprisal"] and not row["surprisal_backward"] and not row["start"] for row in ends)
+
+
+def test_a_carried_state_changes_all_but_the_first_line(run, tmp_path, capsys):
+    scores = {}
+    for carry_state in (False, True):
+        output_file = str(tmp_path / f"{carry_state}.jsonl")
+        run(output_file=output_file, carry_state=carry_state)
+        lines = Path(output_file).read_text(encoding="utf-8").splitlines()
+        scores[carry_state] = [json.loads(line)["forward"] for line in lines]
+    assert scores[True][0] == scores[False][0]
+    assert scores[True][1] != scores[False][1]
+    assert "carried from line to line" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("output_format", "first"), [(None, "sentence\tposition"), ("jsonl", '{"sentence": 0')])
+def test_a_text_from_standard_input_and_rows_to_standard_output(run, monkeypatch, capsys, output_format, first):
+    stream = io.BytesIO(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
+    totals = run(input_file="-", output_file="-", output_format=output_format)
+    printed = capsys.readouterr()
+    assert totals.num_words == 12 and totals.num_unknown == 1
+    assert printed.out.startswith(first) and "perplexity" in printed.err
+    assert len(printed.out.splitlines()) == (1 + 12 + 2 * 3 if output_format is None else 3)
+
+
+def test_standard_input_that_is_not_utf8_is_refused_by_its_line(run, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the cat\ncaf\xe9\n")))
+    with pytest.raises(ValueError, match="line 2 of standard input"):
+        run(input_file="-")
 
 
 def test_words_of_tokenized_text_stand_between_white_space(run, tmp_path):
@@ -130,8 +197,14 @@ def test_only_the_first_sentences_are_shown(run, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"output_file": "scores.tsv", "output_format": "xml"}, "'scores.tsv'; its name must end in"),
+        ({"output_format": "csv"}, "--output_format is 'csv' without --output_file"),
+        ({"substitutes": 1, "word": "cat", "carry_state": True}, "--substitutes is 1 with --carry_state"),
         ({"input_file": "absent.txt"}, "input_file 'absent.txt' matches no file"),
-        ({"output_file": "scores.csv"}, "--output_file is 'scores.csv'; its name must end in .tsv or .jsonl"),
+        (
+            {"output_file": "scores.xml"},
+            "'scores.xml'; its name must end in one of .tsv, .csv, .jsonl",
+        ),
         ({"substitutes": 3}, "--substitutes is 3 with no place"),
         ({"substitutes": 3, "word": "cat", "position": 1}, "--substitutes is 3 with position and word"),
         ({"substitutes": -1}, "--substitutes is -1"),

@@ -1,0 +1,74 @@
+"""What every command asks for that reads a text with a checkpoint, and the lines of that text."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STANDARD_INPUT = "-"
+
+
+@dataclass
+class ReadingArguments:
+    """The checkpoint and the text."""
+
+    model_name_or_path: str = field(
+        metadata={"help": "Checkpoint, a directory or a name on the Hub.", "aliases": ["--model"]}
+    )
+    input_file: str = field(
+        metadata={
+            "help": "Text, one sentence per line, or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for "
+            "text from standard input. A quoted glob names several files.",
+            "aliases": ["--text_file"],
+        }
+    )
+    text_is_tokenized: bool = field(
+        default=False,
+        metadata={"help": "Words stand between white space; without it the checkpoint's tokenizer cuts them."},
+    )
+    text_column: str = field(default="text", metadata={"help": "Column that holds the text, in JSON and Parquet."})
+    max_words_per_batch: int = field(
+        default=2048, metadata={"help": "Words computed at once, markers and padding included."}
+    )
+    device: str | None = field(
+        default=None, metadata={"help": "cpu, cuda, cuda:1 ...; left out, cuda where there is one, else cpu."}
+    )
+
+
+def read_lines(input_file: str, text_column: str, output_file: str | None = None) -> Iterator[str]:
+    """All lines of a text, also those without words; neither stripped nor held in memory.
+
+    Args:
+        input_file: A path or glob that the corpus reader knows, or "-" for standard input, as text.
+        text_column: Column of JSON and Parquet records that holds the text.
+        output_file: What the run writes, which must not be what it reads.
+    Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file, for a file that is the
+        output_file too, and (when its turn comes) for a line that is not UTF-8.
+    """
+    if input_file == STANDARD_INPUT:
+        return _lines_of_standard_input()
+    from ..text.corpora import corpus_from_files, lines_of
+
+    corpus = corpus_from_files([input_file], "input_file", text_column)
+    if output_file is not None and Path(output_file).resolve() in (Path(file).resolve() for file in corpus.files):
+        raise ValueError(f"output_file {output_file!r} is the input_file too; name another one.")
+    return lines_of(corpus)
+
+
+def _lines_of_standard_input() -> Iterator[str]:
+    for number in itertools.count(1):
+        line = sys.stdin.buffer.readline()
+        if not line:
+            return
+        try:
+            # A mark at the beginning that says in which order bytes come is no part of the first word.
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"input_file '-': line {number} of standard input is not UTF-8; convert the text first, for example "
+                "with `iconv -f LATIN1 -t UTF-8`."
+            ) from error
+        yield text.removesuffix("\n").removesuffix("\r")
