@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +18,11 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import ElmoConfig
+from .inputs_elmo import IGNORED_LABEL, check_inputs, takes_usual_arguments
 from .layers_elmo import ElmoBiLM, ElmoProjectedLSTM, ElmoScalarMix, ElmoState
 from .token_encoder_elmo import ElmoCarryGate, ElmoTokenEncoder
 from .tracing_elmo import is_traced
 from .word_table_elmo import NOT_FILLED, ElmoWordTable
-
-IGNORED_LABEL = -100
 
 
 @dataclass
@@ -65,6 +65,20 @@ class ElmoPreTrainedModel(PreTrainedModel):
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         model._apply_freezing()
         return loaded
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Return the input embeddings, which cannot be resized.
+
+        Raises: ValueError where another size is asked for.
+        """
+        embeddings = self.get_input_embeddings()
+        if new_num_tokens is not None and new_num_tokens != embeddings.num_embeddings:
+            raise ValueError(
+                f"new_num_tokens is {new_num_tokens}, but there are {embeddings.num_embeddings} input embeddings and "
+                "no others can be added: every word is already written with the characters that there are. For other "
+                "words in the softmax or in a word table, pre-train on with --model_name_or_path and --vocab_file."
+            )
+        return embeddings
 
     @property
     def _bilm_modules(self) -> tuple[nn.Module, nn.Module]:
@@ -160,6 +174,7 @@ class ElmoModel(ElmoPreTrainedModel):
         setattr(self.token_encoder, name, value)
 
     @can_return_tuple
+    @takes_usual_arguments
     def forward(
         self,
         input_ids: Tensor,
@@ -198,7 +213,7 @@ class ElmoModel(ElmoPreTrainedModel):
 
         Returns: The mask, True for real words, (B, T); the L + 1 layers, each (B, T, 2P); the states after the batch.
         """
-        self._check_inputs(input_ids, attention_mask, state)
+        check_inputs(self.config, input_ids, attention_mask, state)
         mask = self.word_mask(input_ids, attention_mask)
         vectors = self._encode_words(input_ids, mask)
         if state is not None:
@@ -226,87 +241,9 @@ class ElmoModel(ElmoPreTrainedModel):
             return (input_ids != self.config.pad_token_id).any(dim=-1)
         return attention_mask.bool()
 
-    def _check_inputs(self, input_ids: Tensor, attention_mask: Tensor | None, state: ElmoState | None) -> None:
-        width = self.config.max_characters_per_word
-        if not isinstance(input_ids, Tensor):
-            raise TypeError(
-                f"input_ids is a {type(input_ids).__name__}, not a tensor; tokenize with return_tensors='pt'."
-            )
-        if input_ids.dtype not in (torch.int32, torch.int64):
-            raise TypeError(f"input_ids has the dtype {input_ids.dtype}; character ids are integers (torch.long).")
-        if input_ids.ndim != 3 or input_ids.shape[-1] != width:
-            raise ValueError(
-                f"input_ids has the shape {tuple(input_ids.shape)}; wanted (sentences, words, {width}), a row of "
-                f"character ids a word. Use ElmoCharTokenizer(max_characters_per_word={width})."
-            )
-        if 0 in input_ids.shape:
-            raise ValueError(
-                f"input_ids has the shape {tuple(input_ids.shape)}: the batch holds no "
-                f"{'word' if input_ids.shape[0] else 'sentence'}. Leave empty batches out, and keep "
-                "add_special_tokens=True so that an empty sentence still has its two markers."
-            )
-        if (
-            _values_can_be_read(input_ids)
-            and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < self.config.vocab_size
-        ):
-            raise ValueError(
-                f"input_ids holds values from {int(input_ids.min())} to {int(input_ids.max())}; this checkpoint knows "
-                f"character ids from 0 to {self.config.vocab_size - 1}. Use the tokenizer saved with it."
-            )
-        if attention_mask is not None:
-            if not isinstance(attention_mask, Tensor) or attention_mask.is_floating_point():
-                found = getattr(attention_mask, "dtype", type(attention_mask).__name__)
-                raise TypeError(f"attention_mask is {found}; wanted an integer or boolean tensor, 1 for real words.")
-            if attention_mask.shape != input_ids.shape[:2]:
-                raise ValueError(
-                    f"attention_mask has the shape {tuple(attention_mask.shape)}; input_ids of shape "
-                    f"{tuple(input_ids.shape)} want {tuple(input_ids.shape[:2])}, one entry a word."
-                )
-        if state is not None:
-            self._check_state(state, rows=input_ids.shape[0])
-
-    def _check_state(self, state: ElmoState, rows: int) -> None:
-        layers = self.config.num_hidden_layers
-        for name, size in (("hidden", self.config.projection_size), ("cell", self.config.cell_size)):
-            tensor = getattr(state, name, None)
-            if not isinstance(tensor, Tensor):
-                raise TypeError(
-                    f"state is a {type(state).__name__} without a tensor {name!r}; pass the field `state` of an "
-                    "earlier output of this model."
-                )
-            if tensor.shape != (rows, layers, 2, size):
-                raise ValueError(
-                    f"state.{name} has the shape {tuple(tensor.shape)}; this batch of {rows} rows wants "
-                    f"{(rows, layers, 2, size)}. Carry a state only between batches of as many rows, or start a new "
-                    "one with state=None."
-                )
-
 
 def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean cross entropy in nats over the labels that are not -100; zero, not nan, where there is none."""
     labels = labels.long()
     total = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="sum")
     return total / (labels != IGNORED_LABEL).sum().clamp(min=1)
-
-
-def check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:
-    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
-        found = getattr(labels, "dtype", type(labels).__name__)
-        raise TypeError(f"labels is {found}; wanted an integer tensor (torch.long), one label a word.")
-    if labels.shape != input_ids.shape[:2]:
-        raise ValueError(
-            f"labels has the shape {tuple(labels.shape)}; input_ids of shape {tuple(input_ids.shape)} want "
-            f"{tuple(input_ids.shape[:2])}, one label a word, the sentence markers included (-100 there)."
-        )
-    if _values_can_be_read(labels):
-        real = labels[labels != IGNORED_LABEL]
-        if real.numel() and not 0 <= int(real.min()) <= int(real.max()) < num_classes:
-            raise ValueError(
-                f"labels holds values from {int(real.min())} to {int(real.max())}; this model has {num_classes} "
-                "classes, 0 to that less one (and -100 for positions to leave out). Set the number in the config."
-            )
-
-
-def _values_can_be_read(tensor: Tensor) -> bool:
-    """Whether a check of values costs little: elsewhere than on a CPU it would wait for the device."""
-    return tensor.device.type == "cpu" and not is_traced()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 # Also what only siblings need: older versions of transformers (5.4) bring along only what a file imports itself.
-from .base_elmo import IGNORED_LABEL, ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
+from .base_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
 from .characters_elmo import PAD_CHARACTER  # noqa: F401
 from .configuration_elmo import ElmoConfig
 from .head_settings_elmo import TokenClassificationHead
+from .inputs_elmo import IGNORED_LABEL
 from .layers_elmo import ElmoState
 from .pipeline_elmo import register_pipelines
 from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput

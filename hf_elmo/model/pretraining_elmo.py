@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from transformers.utils import ModelOutput, cached_file
 from transformers.utils.generic import can_return_tuple
 
-from .base_elmo import IGNORED_LABEL, ElmoModel, ElmoPreTrainedModel, check_labels, mean_cross_entropy
+from .base_elmo import ElmoModel, ElmoPreTrainedModel, mean_cross_entropy
 from .configuration_elmo import ElmoConfig
+from .inputs_elmo import IGNORED_LABEL, check_labels, takes_usual_arguments
 from .layers_elmo import ElmoState
 from .word_list_elmo import WORD_LIST_FILE, read_words, write_words
 
@@ -152,6 +153,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         return self.word_softmax if isinstance(self.word_softmax, nn.Linear) else None
 
     @can_return_tuple
+    @takes_usual_arguments
     def forward(
         self,
         input_ids: Tensor,

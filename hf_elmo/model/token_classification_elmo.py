@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
-from .base_elmo import ElmoModel, ElmoPreTrainedModel, check_labels, mean_cross_entropy
+from .base_elmo import ElmoModel, ElmoPreTrainedModel, mean_cross_entropy
 from .configuration_elmo import ElmoConfig
 from .head_settings_elmo import TokenClassificationHead
+from .inputs_elmo import check_labels, takes_usual_arguments
 from .layers_elmo import ElmoState
 from .task_encoders_elmo import ElmoTaskLSTM
 
@@ -43,6 +44,7 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
         self.elmo.mixes[1:].requires_grad_(False)
 
     @can_return_tuple
+    @takes_usual_arguments
     def forward(
         self,
         input_ids: Tensor,

@@ -37,6 +37,7 @@ CODE_FILES = {
     "cutting_elmo.py",
     "encodings_elmo.py",
     "head_settings_elmo.py",
+    "inputs_elmo.py",
     "layers_elmo.py",
     "modeling_elmo.py",
     "pipeline_elmo.py",

@@ -1,0 +1,139 @@
+"""What a model may be given: checks of its inputs, and the arguments that transformers' tools pass to every model.
+
+Letters in shapes: B sentences, T words, C characters.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from .configuration_elmo import ElmoConfig
+from .layers_elmo import ElmoState
+from .tracing_elmo import is_traced
+
+IGNORED_LABEL = -100
+
+Forward = TypeVar("Forward", bound=Callable[..., Any])
+
+
+def takes_usual_arguments(forward: Forward) -> Forward:
+    """Have a forward take what tools pass to every model (peft, pipelines, Trainer), as long as it asks for nothing.
+
+    - `inputs_embeds` must be None: words come in as characters.
+    - `token_type_ids` must be None or all zeros: a row is one sentence.
+    - `output_attentions` must be None or False: there are none.
+    - `use_cache` may be anything: the state is returned in any case.
+
+    They are no arguments of the forward itself: Trainer would gather columns of those names from a data set.
+    """
+
+    @functools.wraps(forward)
+    def checked(
+        self: Any,
+        *args: Any,
+        inputs_embeds: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        output_attentions: bool | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        if inputs_embeds is not None:
+            raise ValueError(
+                "inputs_embeds is given, but an ELMo model makes the vectors of words from their characters; pass "
+                "input_ids from ElmoCharTokenizer instead."
+            )
+        if token_type_ids is not None and _values_can_be_read(token_type_ids) and bool(token_type_ids.any()):
+            raise ValueError(
+                "token_type_ids is not zero everywhere, but a row of an ELMo model is one sentence; give each part of "
+                "a pair a row of its own."
+            )
+        if output_attentions:
+            raise ValueError(
+                "output_attentions is True, but an ELMo model has no attention; leave it out, or ask for "
+                "output_hidden_states."
+            )
+        return forward(self, *args, **kwargs)
+
+    return checked  # type: ignore[return-value]
+
+
+def check_inputs(config: ElmoConfig, input_ids: Tensor, attention_mask: Tensor | None, state: ElmoState | None) -> None:
+    """Check what a model is given, apart from labels; raises TypeError or ValueError naming the argument."""
+    width = config.max_characters_per_word
+    if not isinstance(input_ids, Tensor):
+        raise TypeError(f"input_ids is a {type(input_ids).__name__}, not a tensor; tokenize with return_tensors='pt'.")
+    if input_ids.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"input_ids has the dtype {input_ids.dtype}; character ids are integers (torch.long).")
+    if input_ids.ndim != 3 or input_ids.shape[-1] != width:
+        raise ValueError(
+            f"input_ids has the shape {tuple(input_ids.shape)}; wanted (sentences, words, {width}), a row of "
+            f"character ids a word. Use ElmoCharTokenizer(max_characters_per_word={width})."
+        )
+    if 0 in input_ids.shape:
+        raise ValueError(
+            f"input_ids has the shape {tuple(input_ids.shape)}: the batch holds no "
+            f"{'word' if input_ids.shape[0] else 'sentence'}. Leave empty batches out, and keep "
+            "add_special_tokens=True so that an empty sentence still has its two markers."
+        )
+    if _values_can_be_read(input_ids) and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < config.vocab_size:
+        raise ValueError(
+            f"input_ids holds values from {int(input_ids.min())} to {int(input_ids.max())}; this checkpoint knows "
+            f"character ids from 0 to {config.vocab_size - 1}. Use the tokenizer saved with it."
+        )
+    if attention_mask is not None:
+        if not isinstance(attention_mask, Tensor) or attention_mask.is_floating_point():
+            found = getattr(attention_mask, "dtype", type(attention_mask).__name__)
+            raise TypeError(f"attention_mask is {found}; wanted an integer or boolean tensor, 1 for real words.")
+        if attention_mask.shape != input_ids.shape[:2]:
+            raise ValueError(
+                f"attention_mask has the shape {tuple(attention_mask.shape)}; input_ids of shape "
+                f"{tuple(input_ids.shape)} want {tuple(input_ids.shape[:2])}, one entry a word."
+            )
+    if state is not None:
+        _check_state(config, state, rows=input_ids.shape[0])
+
+
+def _check_state(config: ElmoConfig, state: ElmoState, rows: int) -> None:
+    layers = config.num_hidden_layers
+    for name, size in (("hidden", config.projection_size), ("cell", config.cell_size)):
+        tensor = getattr(state, name, None)
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"state is a {type(state).__name__} without a tensor {name!r}; pass the field `state` of an "
+                "earlier output of this model."
+            )
+        if tensor.shape != (rows, layers, 2, size):
+            raise ValueError(
+                f"state.{name} has the shape {tuple(tensor.shape)}; this batch of {rows} rows wants "
+                f"{(rows, layers, 2, size)}. Carry a state only between batches of as many rows, or start a new "
+                "one with state=None."
+            )
+
+
+def check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:
+    """Check the labels of a batch, one per word; raises TypeError or ValueError saying what is wrong with them."""
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
+        found = getattr(labels, "dtype", type(labels).__name__)
+        raise TypeError(f"labels is {found}; wanted an integer tensor (torch.long), one label a word.")
+    if labels.shape != input_ids.shape[:2]:
+        raise ValueError(
+            f"labels has the shape {tuple(labels.shape)}; input_ids of shape {tuple(input_ids.shape)} want "
+            f"{tuple(input_ids.shape[:2])}, one label a word, the sentence markers included (-100 there)."
+        )
+    if _values_can_be_read(labels):
+        real = labels[labels != IGNORED_LABEL]
+        if real.numel() and not 0 <= int(real.min()) <= int(real.max()) < num_classes:
+            raise ValueError(
+                f"labels holds values from {int(real.min())} to {int(real.max())}; this model has {num_classes} "
+                "classes, 0 to that less one (and -100 for positions to leave out). Set the number in the config."
+            )
+
+
+def _values_can_be_read(tensor: Tensor) -> bool:
+    """Whether a check of values costs little: elsewhere than on a CPU it would wait for the device."""
+    return tensor.device.type == "cpu" and not is_traced()
