@@ -162,6 +162,6 @@ def _read_json(folder: Path, file: str) -> dict[str, Any]:
     if not (folder / file).is_file():
         raise FileNotFoundError(
             f"{folder} holds no {file}, and a card shows only what was measured: pre-train with "
-            "scripts/run_pretraining.py, and keep what it wrote with scripts/render_model_card.py --checkpoint."
+            "hf-elmo pretrain, and keep what it wrote with hf-elmo card --model_name_or_path."
         )
     return json.loads((folder / file).read_text(encoding="utf-8"))

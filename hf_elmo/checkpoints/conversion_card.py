@@ -34,7 +34,7 @@ def render_conversion_card(
         tokenizer: Fields of tokenizer_config.json, for how text is cut.
     Raises: ValueError naming what conversion.json or the config lack.
     """
-    with card_parts.only_what_was_measured(name, "Convert the files anew with scripts/convert_checkpoint.py."):
+    with card_parts.only_what_was_measured(name, "Convert the files anew with hf-elmo convert."):
         files = [
             [argument, f"`{file['name']}`", f"{file['bytes']:,}", f"`{file['sha256']}`"]
             for argument, file in conversion["files"].items()

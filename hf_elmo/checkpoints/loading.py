@@ -30,7 +30,7 @@ def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
     if os.path.isdir(name) and not (Path(name) / "config.json").is_file():
         raise FileNotFoundError(
             f"{argument} {name!r} holds no config.json; name a checkpoint directory, or convert the old files "
-            "with scripts/convert_checkpoint.py."
+            "with hf-elmo convert."
         )
     with _clear_about(name, argument):
         model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")

@@ -44,7 +44,7 @@ def render_model_card(
         tokenizer: Fields of tokenizer_config.json, for how text is cut.
     Raises: ValueError naming the figure that the results or the config lack.
     """
-    with card_parts.only_what_was_measured(name, "Make the results anew with scripts/run_pretraining.py."):
+    with card_parts.only_what_was_measured(name, "Make the results anew with hf-elmo pretrain."):
         parts = [
             card_parts.front_matter(
                 name,

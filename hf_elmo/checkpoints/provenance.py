@@ -29,7 +29,7 @@ def describe_run(arguments: list[str] | None = None) -> dict[str, Any]:
         arguments: The command's words; None takes this process's own.
     """
     return {
-        "command": redact(shlex.join(["python", *(sys.argv if arguments is None else arguments)])),
+        "command": redact(_command(sys.argv if arguments is None else arguments)),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "commit": _commit(),
         "python": platform.python_version(),
@@ -41,6 +41,17 @@ def describe_run(arguments: list[str] | None = None) -> dict[str, Any]:
             "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         },
     }
+
+
+def _command(words: Sequence[str]) -> str:
+    """The command as it can be pasted elsewhere: where the package is installed says nothing there."""
+    program, *flags = words or [""]
+    path = Path(program)
+    if path.stem == "hf-elmo":
+        return shlex.join(["hf-elmo", *flags])
+    if path.name == "__main__.py" and path.parent.name == "hf_elmo":
+        return shlex.join(["python", "-m", "hf_elmo", *flags])
+    return shlex.join(["python", program, *flags])
 
 
 def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torch",)) -> str:

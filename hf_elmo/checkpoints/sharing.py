@@ -55,7 +55,7 @@ def check_hub_access(hub_model_id: str, token: str | None = None) -> str:
     if is_offline_mode():
         raise ValueError(
             "push_to_hub needs the Hub, but HF_HUB_OFFLINE is set; unset it, or upload the finished checkpoint later "
-            "with scripts/push_to_hub.py."
+            "with hf-elmo push."
         )
     token = require_token(token)
     with _readable(ValueError, "push_to_hub: the login cannot be checked", token):
@@ -303,14 +303,19 @@ def _name_card(directory: Path, card: str, repository: str) -> str:
 @contextmanager
 def _says_how_to_go_on(directory: str | os.PathLike, hub_model_id: str, private: bool | None) -> Iterator[None]:
     """Add to the message of an error that nothing is lost, and the command that tries again."""
-    words = ["--checkpoint", str(directory), "--hub_model_id", hub_model_id, *(["--private"] if private else [])]
+    words = [
+        "--model_name_or_path",
+        str(directory),
+        "--hub_model_id",
+        hub_model_id,
+        *(["--private"] if private else []),
+    ]
     try:
         yield
     except (ValueError, ConnectionError) as error:
         kind = ConnectionError if isinstance(error, ConnectionError) else ValueError
         raise kind(
-            f"{error} The checkpoint is still in {str(directory)!r}; upload it later: python scripts/push_to_hub.py "
-            f"{shlex.join(words)}"
+            f"{error} The checkpoint is still in {str(directory)!r}; upload it later: hf-elmo push {shlex.join(words)}"
         ) from None
 
 

@@ -47,7 +47,7 @@ def render_tagger_card(
         tokenizer: Fields of tokenizer_config.json, for how text is cut.
     Raises: ValueError naming the figure that the results or the config lack.
     """
-    with card_parts.only_what_was_measured(name, "Make the results anew with scripts/run_token_classification.py."):
+    with card_parts.only_what_was_measured(name, "Make the results anew with hf-elmo train-tagger."):
         labels = [label for _, label in sorted(fields["id2label"].items(), key=lambda item: int(item[0]))]
         strategy = "simple" if results["tag_scheme"] == "spans" else "none"
         parts = [

@@ -103,8 +103,7 @@ def prepare_task(
     _check_data_source(data_args)
     if training_args.push_to_hub:
         raise ValueError(
-            "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with "
-            "scripts/push_to_hub.py."
+            "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with hf-elmo push."
         )
     splits = _read_splits(data_args)
     splits = choose_splits(splits, training_args)

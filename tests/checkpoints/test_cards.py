@@ -167,7 +167,7 @@ def test_a_figure_without_results_cannot_be_rendered(key):
 def test_a_recipe_without_results_has_no_card(tmp_path, file):
     folder = write_folder(tmp_path / "elmo-x")
     (folder / file).unlink()
-    with pytest.raises(FileNotFoundError, match=rf"elmo-x holds no {file}.*run_pretraining"):
+    with pytest.raises(FileNotFoundError, match=rf"elmo-x holds no {file}.*hf-elmo pretrain"):
         render_recipe(folder)
 
 

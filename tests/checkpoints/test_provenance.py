@@ -11,6 +11,14 @@ def test_the_command_can_be_pasted():
     assert shlex.split(describe_run(words)["command"]) == ["python", *words]
 
 
+def test_the_installed_command_goes_by_its_name():
+    flags = ["pretrain", "--output_dir", "out"]
+    for program in ("/home/me/.venv/bin/hf-elmo", "hf-elmo", "bin/hf-elmo.exe"):
+        assert shlex.split(describe_run([program, *flags])["command"]) == ["hf-elmo", *flags]
+    program = "/home/me/site-packages/hf_elmo/__main__.py"
+    assert shlex.split(describe_run([program, *flags])["command"]) == ["python", "-m", "hf_elmo", *flags]
+
+
 def test_versions_and_machine_are_named():
     run = describe_run()
     assert run["versions"]["torch"] and run["versions"]["transformers"]

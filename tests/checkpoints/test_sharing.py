@@ -503,7 +503,7 @@ def test_what_the_hub_refuses_is_told_on_one_line_without_the_token(refused, tra
     assert "push_to_hub needs a login" in nobody
     assert "'me/taken' is there and public" in public
     for _, message in answers:
-        assert f"upload it later: python scripts/push_to_hub.py --checkpoint {trained} --hub_model_id " in message
+        assert f"upload it later: hf-elmo push --model_name_or_path {trained} --hub_model_id " in message
     assert public.endswith("--hub_model_id me/taken --private")
     assert hub.commits == []
     assert_token_only_authorizes(hub)
@@ -565,7 +565,7 @@ def test_malformed_names_are_refused_without_asking_the_hub(name):
 
 def test_an_offline_machine_is_told_so():
     assert os.environ["HF_HUB_OFFLINE"] == "1"
-    with pytest.raises(ValueError, match=r"HF_HUB_OFFLINE is set; unset it, or .* scripts/push_to_hub\.py"):
+    with pytest.raises(ValueError, match=r"HF_HUB_OFFLINE is set; unset it, or .* hf-elmo push"):
         check_hub_access("elmo-x", TOKENS["write"])
     with pytest.raises(FileNotFoundError, match=r"checkpoint 'nowhere' is not a directory"):
         sharing.push_checkpoint("nowhere", "elmo-x", TOKENS["write"])

@@ -103,4 +103,4 @@ def test_without_a_login_and_without_a_hub(checkpoint, tmp_path):
     assert alone.returncode == 2 and "Connection refused" in alone.stderr
     for done in (nobody, alone):
         assert done.stderr.count("\n") == 1
-        assert f"upload it later: python scripts/push_to_hub.py --checkpoint {checkpoint}" in done.stderr
+        assert f"upload it later: hf-elmo push --model_name_or_path {checkpoint}" in done.stderr
