@@ -1,14 +1,12 @@
 """One process of 64 lanes, two of 32 and accumulated windows take the same steps, to rounding."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 
 import pytest
 import torch
 from conftest import ROOT
+from fresh_process import environments_of_ranks, run_together
 from safetensors.torch import load_file
 from tolerances import REORDERED_FLOAT32
 
@@ -31,7 +29,7 @@ def write_text(tmp_path):
     return write
 
 
-def train(folder, num_processes, lanes, windows, port, reset_state, **changes):
+def train(folder, num_processes, lanes, windows, reset_state, **changes):
     output_dir = changes.pop("output_dir", folder / f"{num_processes}-{lanes}-{windows}")
     flags = {
         "output_dir": output_dir,
@@ -50,20 +48,10 @@ def train(folder, num_processes, lanes, windows, port, reset_state, **changes):
         **changes,
     }
     words = [str(word) for name, value in flags.items() for word in (f"--{name}", value)]
-    launcher = ["-m", "torch.distributed.run", "--nproc_per_node", str(num_processes), "--master_port", str(port)]
-    done = subprocess.run(
-        [
-            sys.executable,
-            *(launcher if num_processes > 1 else []),
-            str(ROOT / "scripts" / "run_pretraining.py"),
-            *("--skip_baselines", *words),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    environments = environments_of_ranks(num_processes)
+    script = [ROOT / "scripts" / "run_pretraining.py", "--skip_baselines", *words]
+    for done in run_together([script] * num_processes, environments):
+        assert done.returncode == 0, done.stderr
     results = json.loads((output_dir / "results.json").read_text())
     return load_file(output_dir / "model.safetensors"), results
 
@@ -83,9 +71,9 @@ def assert_alike(one, other):
 def test_two_processes_of_32_lanes_are_one_of_64_with_carried_states(write_text):
     # With its markers a sentence fills a window, so that both deal the same sentences to a step.
     folder = write_text([UNROLL_STEPS - 2] * (64 * NUM_STEPS + 7))
-    one = train(folder, 1, 64, 1, None, "never")
-    start = train(folder, 1, 64, 1, None, "never", output_dir=folder / "1-64-1-start", max_steps=1)
-    two = train(folder, 2, 32, 1, 29741, "never")
+    one = train(folder, 1, 64, 1, "never")
+    start = train(folder, 1, 64, 1, "never", output_dir=folder / "1-64-1-start", max_steps=1)
+    two = train(folder, 2, 32, 1, "never")
     assert_alike(one, two)
     moved = (one[0]["word_softmax.weight"] - start[0]["word_softmax.weight"]).abs().max()
     assert moved > 1000 * REORDERED_FLOAT32
@@ -95,7 +83,7 @@ def test_accumulated_windows_and_uneven_processes_are_one_large_window(write_tex
     # The windows of a step have unlike numbers of words, of which a mean of means would make another loss.
     choose = random.Random(3)
     folder = write_text([choose.randint(1, UNROLL_STEPS - 2) for _ in range(64 * NUM_STEPS + 7)])
-    one = train(folder, 1, 64, 1, None, "document")
-    assert_alike(one, train(folder, 1, 32, 2, None, "document"))
-    assert_alike(one, train(folder, 2, 32, 1, 29742, "document"))
-    assert_alike(one, train(folder, 2, 16, 2, 29743, "document"))
+    one = train(folder, 1, 64, 1, "document")
+    assert_alike(one, train(folder, 1, 32, 2, "document"))
+    assert_alike(one, train(folder, 2, 32, 1, "document"))
+    assert_alike(one, train(folder, 2, 16, 2, "document"))

@@ -3,10 +3,6 @@
 import json
 import os
 import random
-import resource
-import signal
-import subprocess
-import sys
 import time
 from itertools import count
 
@@ -14,6 +10,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 from conftest import ROOT
+from fresh_process import environments_of_ranks, run, run_together, start
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
@@ -22,8 +19,6 @@ from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
 
 TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.2}'
 WORDS = "the a cat dog sat ran on to from mat park it was not very big small and back there".split()
-# Ports of the two-process runs, so that one that is still closing its own does not stop the next.
-PORTS = count(29621)
 
 
 @pytest.fixture(autouse=True)
@@ -235,54 +230,39 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(corpus, monkey
     assert [path.name for path in (corpus / "out").iterdir()] == ["checkpoint-7"]
 
 
-def command(corpus, output_dir, num_processes, **changes):
+def command(corpus, output_dir, **changes):
     words = []
     for name, value in flags(corpus, output_dir, **changes).items():
         if isinstance(value, bool):
             words += [f"--{name}"] if value else []
         else:
             words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
-    launcher = [
-        "-m",
-        "torch.distributed.run",
-        "--nproc_per_node",
-        str(num_processes),
-        "--master_port",
-        str(next(PORTS)),
-    ]
-    script = str(ROOT / "scripts" / "run_pretraining.py")
-    return [sys.executable, *(launcher if num_processes > 1 else []), script, *words]
+    return [str(ROOT / "scripts" / "run_pretraining.py"), *words]
 
 
 def run_to_the_end(corpus, output_dir, num_processes, **changes):
-    done = subprocess.run(
-        command(corpus, output_dir, num_processes, **changes),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    words = command(corpus, output_dir, **changes)
+    for done in run_together([words] * num_processes, environments_of_ranks(num_processes)):
+        assert done.returncode == 0, done.stderr
 
 
 def kill_at_a_random_moment(corpus, output_dir, num_processes, moment, **changes):
     """Start or go on, wait for the first sign of training and `moment` seconds more, and kill all processes."""
-    process = subprocess.Popen(
-        command(corpus, output_dir, num_processes, resume_from_checkpoint="auto", **changes),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
-        start_new_session=True,
-    )
-    for line in process.stdout:
-        if line.startswith(("step ", "going on")):
-            break
-    time.sleep(moment)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    words = command(corpus, output_dir, resume_from_checkpoint="auto", **changes)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    output, said = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), "rw", strict=True))
+    with output, open(os.devnull, "w") as nowhere:
+        with said:
+            ranks = environments_of_ranks(num_processes)
+            processes = [start(words, said, nowhere, env=environment | rank) for rank in ranks]
+        for line in output:
+            if line.startswith(("step ", "going on")):
+                break
+        time.sleep(moment)
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
 
 
 @pytest.mark.parametrize(
@@ -336,14 +316,7 @@ def test_a_full_disk_is_told_in_one_line(corpus):
     """The system refuses files beyond a size, as a full disk does, in the middle of a weights file."""
     train(corpus, "out", max_steps=7)
     smallest = (corpus / "out" / "checkpoint-7" / "model.safetensors").stat().st_size // 2
-    done = subprocess.run(
-        command(corpus, "full", 1),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (smallest, smallest)),
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    done = run(command(corpus, "full"), largest_file=smallest)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert "error: checkpoint-7 could not be written" in done.stderr.splitlines()[-1]

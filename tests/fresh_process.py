@@ -1,0 +1,228 @@
+"""New Python processes without the seconds of their imports: forked from a template that has imported already.
+
+A forked process is a new one in all that a test asks of it: its words, environment, folder, output, limits, signals and
+end. Only what modules read while they are imported is the template's.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import importlib
+import json
+import os
+import random
+import resource
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from pathlib import Path
+from typing import IO, Any
+
+# What a run imports in the end, and what none of the tests' environments says anything to.
+RUNS = (
+    "hf_elmo.pretraining.run",
+    "hf_elmo.pretraining.arguments",
+    "hf_elmo.commands.command_line",
+    "torch.distributed",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
+)
+_LONGEST_REQUEST = 2**20
+
+
+class FreshProcess:
+    """A process that was forked; as of `subprocess.Popen` are pid, returncode, wait and kill."""
+
+    def __init__(self, status: socket.socket):
+        self._status = status
+        self.pid = json.loads(status.recv(_LONGEST_REQUEST))
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = 300) -> int:
+        """Its exit code, minus the signal's number where one ended it; killed when it takes longer."""
+        self._status.settimeout(timeout)
+        try:
+            self.returncode = json.loads(self._status.recv(_LONGEST_REQUEST))
+        except TimeoutError:
+            self.kill()
+            raise
+        self._status.close()
+        return self.returncode
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def start(
+    words: list[Any],
+    stdout: IO,
+    stderr: IO,
+    env: dict[str, str] | None = None,
+    cwd: str | Path | None = None,
+    largest_file: int | None = None,
+    modules: tuple[str, ...] = RUNS,
+) -> FreshProcess:
+    """Start `python WORDS` in a process of its own.
+
+    Args:
+        words: A script and its arguments, or -c and a program and its arguments.
+        stdout, stderr: Open files that take its output.
+        env: All of its environment; None for this process's.
+        cwd: Where it runs; None for here.
+        largest_file: Most bytes of a file that it may write; None for no limit.
+        modules: What it finds imported.
+    """
+    request = {
+        "words": list(map(str, words)),
+        "env": dict(os.environ if env is None else env),
+        "cwd": str(cwd or os.getcwd()),
+        "largest_file": largest_file,
+    }
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        files = [stdout.fileno(), stderr.fileno(), theirs.fileno()]
+        socket.send_fds(_template(modules), [json.dumps(request).encode()], files)
+    return FreshProcess(ours)
+
+
+def run(words: list[Any], timeout: float = 300, **settings: Any) -> subprocess.CompletedProcess:
+    """As `subprocess.run([sys.executable, *words], capture_output=True, text=True)`; settings as of `start`."""
+    return run_together([words], [{}], timeout, **settings)[0]
+
+
+def run_together(
+    each: list[list[Any]], environments: list[dict[str, str]], timeout: float = 300, **settings: Any
+) -> list[subprocess.CompletedProcess]:
+    """Run several at a time, each with variables of its own."""
+    base = settings.pop("env", None)
+    base = dict(os.environ) if base is None else base
+    with contextlib.ExitStack() as stack:
+        outputs = [[stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)] for _ in each]
+        processes = [
+            start(words, *files, env=base | variables, **settings)
+            for words, files, variables in zip(each, outputs, environments, strict=True)
+        ]
+        for process in processes:
+            process.wait(timeout)
+        texts = []
+        for files in outputs:
+            for file in files:
+                file.seek(0)
+            texts.append([file.read().decode() for file in files])
+    return [
+        subprocess.CompletedProcess(words, process.returncode, *text)
+        for words, process, text in zip(each, processes, texts, strict=True)
+    ]
+
+
+def environments_of_ranks(count: int) -> list[dict[str, str]]:
+    """What torchrun tells the processes of one run; a single one is told nothing."""
+    if count == 1:
+        return [{}]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return [{name: str(value) for name, value in {**shared, "RANK": n, "LOCAL_RANK": n}.items()} for n in range(count)]
+
+
+@functools.cache
+def _template(modules: tuple[str, ...]) -> socket.socket:
+    """The line to the template with these modules, which ends with this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, __file__, str(theirs.fileno()), *modules]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+    process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
+    theirs.close()
+    atexit.register(process.wait)
+    atexit.register(ours.close)
+    return ours
+
+
+def _serve(line: socket.socket, modules: list[str]) -> None:
+    for module in modules:
+        importlib.import_module(module)
+    # The keepers of the processes end unheard.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        content, files, _, _ = socket.recv_fds(line, _LONGEST_REQUEST, 3)
+        if not content:
+            return
+        if os.fork() == 0:
+            line.close()
+            _keep(json.loads(content), *files)
+        for file in files:
+            os.close(file)
+
+
+def _keep(request: dict[str, Any], stdout: int, stderr: int, status: int) -> None:
+    """Start the process, and tell its number and its end."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with socket.socket(fileno=status) as line:
+        pid = os.fork()
+        if pid == 0:
+            line.close()
+            _become(request, stdout, stderr)
+        os.close(stdout)
+        os.close(stderr)
+        with contextlib.suppress(OSError):
+            line.send(json.dumps(pid).encode())
+            line.send(json.dumps(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+    os._exit(0)
+
+
+def _become(request: dict[str, Any], stdout: int, stderr: int) -> None:
+    """Be the process that is asked for, to its end."""
+    if request["largest_file"] is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest_file"],) * 2)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.stdout.reconfigure(write_through="PYTHONUNBUFFERED" in os.environ)
+    random.seed()
+    code = _run(request["words"])
+    with contextlib.suppress(BaseException):
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _run(words: list[str]) -> int:
+    try:
+        if words[0] == "-c":
+            sys.argv = ["-c", *words[2:]]
+            sys.path[0] = ""
+            exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
+        else:
+            sys.argv = words
+            sys.path[0] = os.path.dirname(words[0])
+            runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+            return 1
+        return end.code or 0
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
