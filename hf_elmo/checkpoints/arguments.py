@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -20,8 +21,10 @@ class SavingArguments:
     overwrite_output_dir: bool = flag(
         "Replace a full output directory when the first checkpoint or the finished one stands.", default=False
     )
-    save_steps: int = flag(
-        "Steps between checkpoints, beside one at each best evaluation; 0 writes the finished one alone.", default=500
+    save_steps: int | None = flag(
+        "Steps between checkpoints, beside one at each best evaluation; left out, a quarter of the run, 500 at most; 0 "
+        "writes the finished one alone.",
+        default=None,
     )
     save_total_limit: int | None = flag(
         "Most checkpoints kept; the last and the best one always are. 0 keeps all.", default=2
@@ -33,6 +36,10 @@ class SavingArguments:
     )
     report_to: str | None = flag("A tracker that accelerate knows, such as tensorboard.", default=None)
     logging_dir: str | None = flag("Where it writes; left out, runs/NAME beside output_dir.", default=None)
+
+    def settled_save_steps(self, max_steps: int) -> int | None:
+        """Steps between the checkpoints of a run of so many steps; None for no checkpoints."""
+        return (min(500, math.ceil(max_steps / 4)) if self.save_steps is None else self.save_steps) or None
 
     def check(self) -> None:
         """Check the numbers.

@@ -29,7 +29,7 @@ def describe_run(arguments: list[str] | None = None) -> dict[str, Any]:
         arguments: The command's words; None takes this process's own.
     """
     return {
-        "command": redact(_command(sys.argv if arguments is None else arguments)),
+        "command": describe_command(sys.argv if arguments is None else arguments),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "commit": _commit(),
         "python": platform.python_version(),
@@ -43,15 +43,21 @@ def describe_run(arguments: list[str] | None = None) -> dict[str, Any]:
     }
 
 
-def _command(words: Sequence[str]) -> str:
-    """The command as it can be pasted elsewhere: where the package is installed says nothing there."""
+def describe_command(words: Sequence[str]) -> str:
+    """The command as it can be pasted elsewhere: where the package is installed says nothing there, nor does a token.
+
+    Args:
+        words: As `sys.argv` has them.
+    """
     program, *flags = words or [""]
     path = Path(program)
     if path.stem == "hf-elmo":
-        return shlex.join(["hf-elmo", *flags])
-    if path.name == "__main__.py" and path.parent.name == "hf_elmo":
-        return shlex.join(["python", "-m", "hf_elmo", *flags])
-    return shlex.join(["python", program, *flags])
+        start = ["hf-elmo"]
+    elif path.name == "__main__.py" and path.parent.name == "hf_elmo":
+        start = ["python", "-m", "hf_elmo"]
+    else:
+        start = ["python", program]
+    return redact(shlex.join([*start, *flags]))
 
 
 def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torch",)) -> str:

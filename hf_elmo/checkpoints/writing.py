@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 
@@ -106,6 +107,27 @@ def _replace(target: Path, aside: Path) -> None:
             os.rename(old, target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def leftovers_of(directory: str | os.PathLike) -> list[Path]:
+    """What killed processes left beside a directory that they were writing aside or replacing."""
+    target = Path(directory).resolve()
+    # As mkdtemp makes names, so that a directory "a" is not taken for the owner of what belongs to "a.b".
+    name = re.compile(rf"\.{re.escape(target.name)}\.(checkpoint-\d+|[a-z0-9_]{{8}})\.(partial|replaced)")
+    if not target.parent.is_dir():
+        return []
+    return sorted(path for path in target.parent.iterdir() if name.fullmatch(path.name) and path.is_dir())
+
+
+def restore_replaced(directory: str | os.PathLike) -> None:
+    """Give a directory its name back that had stepped aside for a new one when the process was killed."""
+    target = Path(directory).resolve()
+    if not target.exists():
+        for path in leftovers_of(target):
+            # Another process of the same run may have been faster.
+            with suppress(OSError):
+                if path.suffix == ".replaced":
+                    os.rename(path, target)
 
 
 def open_to_readers(directory: Path) -> None:

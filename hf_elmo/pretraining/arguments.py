@@ -11,7 +11,7 @@ from ..checkpoints.writing import check_output_directory
 from ..flags import check_choices, flag, read_json_object
 from ..text.arguments import TextArguments
 from .recipes import OptimizationArguments
-from .run_directory import checkpoints_in, find_checkpoint
+from .run_directory import checkpoints_in, find_checkpoint, find_faults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +118,14 @@ class PretrainingArguments(SavingArguments, TextArguments, ModelArguments, Optim
         if checkpoint is not None and checkpoint.resolve().parent == Path(self.output_dir).resolve():
             return
         if checkpoints_in(self.output_dir) and not self.overwrite_output_dir:
+            faults = find_faults(self.output_dir)
+            way = "go on with --resume_from_checkpoint last, name"
+            if len(faults) == len(checkpoints_in(self.output_dir)):
+                way = (
+                    "none is whole (" + "; ".join(f"{path.name}: {fault}" for path, fault in faults.items()) + "): name"
+                )
             raise FileExistsError(
-                f"output_dir {self.output_dir!r} holds checkpoints of a run; go on with --resume_from_checkpoint last, "
-                "name another one, or pass --overwrite_output_dir to replace it."
+                f"output_dir {self.output_dir!r} holds checkpoints of a run; {way} another one, or pass "
+                "--overwrite_output_dir to replace it."
             )
         check_output_directory(self.output_dir, self.overwrite_output_dir)

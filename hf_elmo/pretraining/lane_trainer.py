@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from safetensors.torch import load_model
-from tqdm.auto import tqdm
 from transformers import get_scheduler
 
 from ..model.layers_elmo import ElmoState
@@ -21,11 +20,13 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
 from ..text.vocabulary import WordVocabulary
 from .evaluation import HeldOutText, Perplexity, reset_lanes
+from .interruption import SIGNALS, Interruption, Stopped
 from .lanes import LaneFiller, LaneWindow
 from .layer_rates import drop_frozen_gradients, parameter_groups
 from .objectives import LaneLoss, LaneObjective
 from .optimizers import build_optimizer
 from .recipes import OptimizationArguments
+from .run_directory import WEIGHTS_FILE
 from .run_state import (
     RunCheckpoints,
     RunState,
@@ -34,6 +35,7 @@ from .run_state import (
     read_run_state,
     set_random_state,
 )
+from .step_progress import StepProgress
 
 _PERPLEXITY_FIELDS = tuple(field.name for field in fields(Perplexity))
 
@@ -62,6 +64,7 @@ class LaneTrainer:
         accelerator: Devices and processes; each process reads its own shard of the corpora.
         on_evaluation: Called in the main process with each evaluation's step and perplexity.
         checkpoints: Where checkpoints go; None for none.
+        interruption: The signals that stop a run between two steps; None heeds none.
 
     Raises: ValueError when model and vocabulary differ in size, or settings and accelerator in what they accumulate.
     """
@@ -77,6 +80,7 @@ class LaneTrainer:
         accelerator: Accelerator,
         on_evaluation: Callable[[int, Perplexity], None] = lambda step, perplexity: None,
         checkpoints: RunCheckpoints | None = None,
+        interruption: Interruption | None = None,
     ):
         model = objective.model
         if model.config.word_vocab_size != len(vocabulary):
@@ -99,6 +103,7 @@ class LaneTrainer:
         self.held_out_corpus = held_out_corpus.shard(rank, num_ranks)
         self.on_evaluation = on_evaluation
         self.checkpoints = checkpoints
+        self.interruption = interruption or Interruption()
         optimizer = build_optimizer(
             settings.optim,
             parameter_groups(
@@ -126,14 +131,17 @@ class LaneTrainer:
         self.evaluations: list[dict[str, float]] = []
         self.resumed_from_steps: list[int] = []
         self.step = 0
+        self.kept_step = 0
         self.num_words = 0
         self.train_seconds = 0.0
         self._logged = _LossSums()
+        self._stop_signal: int | None = None
 
     def train(self) -> Perplexity:
-        """Run all steps that are left and return the last evaluation.
+        """Run all steps that are left and return the evaluation of the weights that are kept, those of `kept_step`.
 
         Raises:
+            Stopped: A signal came, and a checkpoint was written after the step at hand.
             ValueError: A process's share of the text does not fill its lanes once.
             FloatingPointError: The loss or the gradients stopped being numbers; the step and the place in the text are
                 named, and no checkpoint is written any more.
@@ -145,19 +153,17 @@ class LaneTrainer:
             self._evaluate_and_report()
         windows = self._train_windows()
         self.objective.train()
-        with tqdm(
-            total=settings.max_steps,
-            initial=self.step,
-            desc="pre-training",
-            unit="step",
-            dynamic_ncols=True,
-            disable=not self.accelerator.is_main_process,
-        ) as progress:
-            while self.step < settings.max_steps:
+        with (
+            self.interruption.noted(),
+            StepProgress(settings.max_steps, self.step, self.accelerator.is_main_process) as progress,
+        ):
+            while self.step < settings.max_steps and not self._is_out_of_patience:
                 self._run_step(windows, progress)
         if self.evaluations[-1]["step"] != self.step:
             self._evaluate_and_report()
-        return Perplexity(**{name: self.evaluations[-1][name] for name in _PERPLEXITY_FIELDS})
+        self._keep_best()
+        kept = next(entry for entry in self.evaluations if entry["step"] == self.kept_step)
+        return Perplexity(**{name: kept[name] for name in _PERPLEXITY_FIELDS})
 
     def evaluate(self, cold: bool = False) -> Perplexity:
         """Perplexity on the held-out text, each word scored once; see `HeldOutText.measure`."""
@@ -174,13 +180,13 @@ class LaneTrainer:
 
     def save(self) -> Path:
         """Write a checkpoint, all processes together."""
-        return self.checkpoints.save(self._run_state(), self._best_step)
+        return self.checkpoints.save(self._run_state(), self.best_step)
 
     def resume(self, checkpoint: str | Path) -> None:
         """Go on where a checkpoint of this run was written, with the very same numbers."""
         state = read_run_state(checkpoint, self.accelerator.process_index)
         # Into the weights that are there: a product may round otherwise where a weight lies otherwise in memory.
-        load_model(self._bare_objective.model, Path(checkpoint) / "model.safetensors")
+        load_model(self._bare_objective.model, Path(checkpoint) / WEIGHTS_FILE)
         self.optimizer.load_state_dict(state.optimizer["optimizer"])
         self.scheduler.load_state_dict(state.optimizer["scheduler"])
         if self.accelerator.scaler is not None:
@@ -197,7 +203,7 @@ class LaneTrainer:
         self._logged = _LossSums(*own["logged"])
         set_random_state(own["random"])
 
-    def _run_step(self, windows: Iterator[LaneWindow], progress: tqdm) -> None:
+    def _run_step(self, windows: Iterator[LaneWindow], progress: StepProgress) -> None:
         """One step, and what is due after it."""
         settings = self.settings
         started, before = time.perf_counter(), self.state
@@ -206,18 +212,20 @@ class LaneTrainer:
         self.step += 1
         self.train_seconds += time.perf_counter() - started
         is_last = self.step == settings.max_steps
-        if is_last or self.step % settings.logging_steps == 0:
+        if is_last or (settings.logging_steps and self.step % settings.logging_steps == 0):
             self._log(taken[0], reset_lanes(before, taken[0].reset_state))
-        progress.set_postfix_str(f"loss {loss:.3f}, {self._words_per_second:,.0f} words/s", refresh=False)
-        progress.update()
+        progress.update(self.step, loss, self._words_per_second)
         is_best = False
         if is_last or (settings.eval_steps and self.step % settings.eval_steps == 0):
             progress.clear()
             is_best = self._evaluate_and_report()
             self.objective.train()
         save_steps = self.checkpoints.save_steps if self.checkpoints else None
-        if save_steps and (is_best or self.step % save_steps == 0):
+        is_stopped = self._stop_signal is not None and not is_last
+        if (save_steps and (is_best or self.step % save_steps == 0)) or (is_stopped and self.checkpoints):
             self.save()
+        if is_stopped:
+            raise Stopped(self._stop_signal, self.step)
 
     def _run_state(self) -> RunState:
         scaler = self.accelerator.scaler
@@ -247,7 +255,7 @@ class LaneTrainer:
     def _train_step(self, windows: list[LaneWindow]) -> float:
         """One optimizer step over some windows; this process's mean loss."""
         settings, accelerator = self.settings, self.accelerator
-        count = self._count_everywhere(sum(window.num_targets for window in windows))
+        count, self._stop_signal = self._agree(sum(window.num_targets for window in windows))
         # accelerate divides by the windows and DDP by the processes; what is wanted is the mean over all words.
         factor = settings.loss_scale * len(windows) * accelerator.num_processes / max(count, 1)
         losses = []
@@ -296,11 +304,14 @@ class LaneTrainer:
         saved = self.checkpoints and self.checkpoints.save_steps
         return advice + ("; the last checkpoint is still there." if saved else ".")
 
-    def _count_everywhere(self, count: int) -> int:
+    def _agree(self, count: int) -> tuple[int, int | None]:
+        """The sum of a count over all processes, and the signal that one of them got: all stop after one step."""
+        asked = self.interruption.signal_number
         if self.accelerator.num_processes == 1:
-            return count
-        counts = torch.tensor([count], device=self.accelerator.device)
-        return int(self.accelerator.reduce(counts, reduction="sum"))
+            return count, asked
+        numbers = torch.tensor([count, *(asked == number for number in SIGNALS)], device=self.accelerator.device)
+        count, *asked_by = self.accelerator.reduce(numbers, reduction="sum").tolist()
+        return count, next((number for number, times in zip(SIGNALS, asked_by, strict=True) if times), None)
 
     def _check_text(self) -> None:
         """Before the first step: whether each process has text for one window of its lanes."""
@@ -344,13 +355,34 @@ class LaneTrainer:
         if self.accelerator.is_main_process:
             self.on_evaluation(self.step, perplexity)
         self.accelerator.log(_prefixed("eval", self.evaluations[-1]), step=self.step)
-        return self._best_step == self.step
+        return self.best_step == self.step
+
+    def _keep_best(self) -> None:
+        """Take the weights of the best evaluation where they are at hand, all processes alike."""
+        self.kept_step, best = self.step, self.best_step
+        if not self.settings.load_best_model_at_end or best == self.step or self.checkpoints is None:
+            return
+        checkpoint = self.checkpoints.find(best)
+        if checkpoint is not None:
+            load_model(self._bare_objective.model, checkpoint / WEIGHTS_FILE)
+            self.kept_step = best
 
     @property
-    def _best_step(self) -> int | None:
-        # What was not trained at all is no checkpoint worth keeping.
-        trained = [entry for entry in self.evaluations if entry["step"]]
+    def best_step(self) -> int | None:
+        """The step of the best evaluation so far, None before the first step: what was not trained is not worth it."""
+        trained = self._trained_evaluations
         return min(trained, key=lambda entry: entry["mean"])["step"] if trained else None
+
+    @property
+    def _is_out_of_patience(self) -> bool:
+        # From the evaluations alone, so that a resumed run stops where it would have.
+        patience = self.settings.early_stopping_patience
+        later = [entry for entry in self._trained_evaluations if entry["step"] > self.best_step]
+        return patience is not None and len(later) >= patience
+
+    @property
+    def _trained_evaluations(self) -> list[dict[str, float]]:
+        return [entry for entry in self.evaluations if entry["step"]]
 
     @property
     def _bare_objective(self) -> LaneObjective:

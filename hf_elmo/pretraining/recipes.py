@@ -79,8 +79,22 @@ class OptimizationArguments:
         "Words and closing markers to train on, counted over all processes; instead of num_train_epochs.", default=None
     )
     max_steps: int = flag("Optimizer steps; overrides num_train_epochs and max_words.", default=-1)
-    eval_steps: int | None = flag("Steps between evaluations; left out, there is one halfway.", default=None)
-    logging_steps: int = flag("Steps between entries of the loss history in results.json.", default=50)
+    eval_steps: int | None = flag(
+        "Steps between evaluations; left out, there is one halfway, or ten with --early_stopping_patience.",
+        default=None,
+    )
+    logging_steps: int | None = flag(
+        "Steps between entries of the loss history in results.json; left out, a twentieth of the run, 50 at most.",
+        default=None,
+    )
+    load_best_model_at_end: bool = flag(
+        "Make the finished checkpoint that of the best evaluation, where that is not the last one; there have to be "
+        "checkpoints, so not with --save_steps 0.",
+        default=True,
+    )
+    early_stopping_patience: int | None = flag(
+        "Stop after so many evaluations in a row none of which is the best.", default=None
+    )
     seed: int = flag("Seed of the weights, the dropout and the shuffling.", default=42)
 
     @classmethod
@@ -122,6 +136,7 @@ class OptimizationArguments:
                 "num_negative_samples",
                 "max_words",
                 "eval_steps",
+                "early_stopping_patience",
             ),
             1,
         )
@@ -167,6 +182,16 @@ class OptimizationArguments:
         """
         is_sparse = self.objective == "sampled" and self.optim == "adagrad" and not self.weight_decay
         return is_sparse and num_processes == 1
+
+    def with_steps(self: _Arguments, max_steps: int) -> _Arguments:
+        """The same for a run of so many steps, with the steps between logs and evaluations that suit its length."""
+        num_evaluations = 2 if self.early_stopping_patience is None else 10
+        return replace(
+            self,
+            max_steps=max_steps,
+            eval_steps=self.eval_steps or math.ceil(max_steps / num_evaluations),
+            logging_steps=self.logging_steps or min(50, math.ceil(max_steps / 20)),
+        )
 
     def count_steps(self, num_entries: int, num_targets: int, num_processes: int) -> int:
         """Optimizer steps of the run: max_steps, or those that max_words or the epochs take.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ..checkpoints.cards import CONFIG_FILE, PLOT_FILE, RESULTS_FILE, write_mode
 from ..checkpoints.plots import plot_run
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.sharing import check_hub_access, push_checkpoint
-from ..checkpoints.writing import check_keeps_inputs, moved_into, written_aside
+from ..checkpoints.writing import check_keeps_inputs, moved_into, restore_replaced, written_aside
 from ..flags import part_of
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining
@@ -28,10 +27,11 @@ from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files
 from ..text.vocabulary import WordVocabulary
 from .arguments import PretrainingArguments
 from .evaluation import Perplexity
+from .interruption import Interruption, Stopped, command_to_go_on
 from .lane_trainer import LaneTrainer
 from .objectives import LaneObjective, build_objective
 from .recipes import OptimizationArguments
-from .run_directory import checkpoints_in
+from .run_directory import checkpoints_in, find_checkpoint, find_faults
 from .run_state import RunCheckpoints, check_fingerprint, read_shared_state, remove_partial_checkpoints
 from .starting_model import Start
 from .text_facts import TextFacts, read_baselines, read_training_text
@@ -55,8 +55,26 @@ def run_pretraining(
     Raises:
         ValueError, FileNotFoundError, FileExistsError: Bad arguments or bad text, before training begins.
         FloatingPointError, OSError: As `LaneTrainer.train`.
+        SystemExit: With 130 after Ctrl-C and 143 after SIGTERM, when a checkpoint is written and a line says how to go
+            on from it; a second signal ends the process at once.
     """
+    with Interruption() as interruption:
+        try:
+            return _run(arguments, accelerator, report, interruption)
+        except Stopped as stopped:
+            if int(os.environ.get("RANK", 0)) == 0:
+                report(_describe_stop(stopped, arguments.output_dir))
+            raise SystemExit(stopped.exit_code) from None
+
+
+def _run(
+    arguments: PretrainingArguments,
+    accelerator: Accelerator | None,
+    report: Callable[[str], None],
+    interruption: Interruption,
+) -> dict[str, Any]:
     arguments = arguments.with_recipe()
+    restore_replaced(arguments.output_dir)
     arguments.check()
     # Before hours of training in which somebody may commit.
     run = describe_run()
@@ -64,7 +82,7 @@ def run_pretraining(
     if not accelerator.is_main_process:
         report = _say_nothing
     hub_name = _find_hub_name(arguments)
-    checkpoint = arguments.checkpoint
+    checkpoint = _find_checkpoint(arguments, report)
     start = Start.from_arguments(arguments)
     corpora = open_corpora(arguments)
     _check_inputs(arguments, *corpora)
@@ -93,7 +111,8 @@ def run_pretraining(
         facts.to_dict(),
         arguments.save_total_limit or None,
         overwrite=arguments.overwrite_output_dir and checkpoint is None,
-        save_steps=arguments.save_steps or None,
+        save_steps=arguments.settled_save_steps(settings.max_steps),
+        resumed_from=checkpoint,
     )
     train_corpus, held_out_corpus = corpora
     if arguments.shuffle_buffer_size:
@@ -108,6 +127,7 @@ def run_pretraining(
         accelerator,
         on_evaluation=lambda step, perplexity: report(_describe_evaluation(step, settings.max_steps, perplexity)),
         checkpoints=checkpoints,
+        interruption=interruption,
     )
     if accelerator.is_main_process:
         remove_partial_checkpoints(arguments.output_dir)
@@ -118,7 +138,7 @@ def run_pretraining(
     results = {**_train(trainer, report), **_describe_model(arguments, facts, model), **run}
     if accelerator.is_main_process:
         _write_finished(arguments.output_dir, checkpoints, results, hub_name, report)
-        report(f"checkpoint: {arguments.output_dir}")
+        report(f"checkpoint: {arguments.output_dir}, {_describe_kept(results)}")
     accelerator.wait_for_everyone()
     accelerator.end_training()
     if hub_name is not None and accelerator.is_main_process:
@@ -168,6 +188,9 @@ def _build_objective(
 def _train(trainer: LaneTrainer, report: Callable[[str], None]) -> dict[str, Any]:
     """Run the loop, and what results.json holds of it."""
     perplexity = trainer.train()
+    if trainer.step < trainer.settings.max_steps:
+        patience = trainer.settings.early_stopping_patience
+        report(f"stopped at step {trainer.step:,}: none of the last {patience} evaluations was the best")
     cold = trainer.evaluate(cold=True)
     report(
         f"held-out perplexity {perplexity.mean:,.1f} with carried states, {cold.mean:,.1f} with each sentence alone; "
@@ -176,6 +199,8 @@ def _train(trainer: LaneTrainer, report: Callable[[str], None]) -> dict[str, Any
     return {
         "perplexity": asdict(perplexity),
         "perplexity_cold": asdict(cold),
+        "kept_step": trainer.kept_step,
+        "best_step": trainer.best_step,
         "evaluations": trainer.evaluations,
         "words_trained": trainer.num_words,
         "seconds": round(trainer.train_seconds, 1),
@@ -258,7 +283,7 @@ def _settle(arguments: PretrainingArguments, facts: TextFacts, num_processes: in
     """How the loop runs, epochs and words turned into steps."""
     settings = part_of(arguments, OptimizationArguments)
     max_steps = settings.count_steps(facts.num_entries, facts.num_targets, num_processes)
-    return replace(settings, max_steps=max_steps, eval_steps=settings.eval_steps or max(1, math.ceil(max_steps / 2)))
+    return settings.with_steps(max_steps)
 
 
 def _record(settings: OptimizationArguments, save_steps: int | None) -> dict[str, Any]:
@@ -361,6 +386,36 @@ def _write_finished(
         write_model_card(
             directory, ElmoConfig.from_pretrained(directory), results, name or Path(output_dir).resolve().name
         )
+
+
+def _find_checkpoint(arguments: PretrainingArguments, report: Callable[[str], None]) -> Path | None:
+    """The checkpoint to go on from; says which newer ones are not whole."""
+    checkpoint = arguments.checkpoint
+    if arguments.resume_from_checkpoint in ("last", "auto"):
+        for path, fault in find_faults(arguments.output_dir).items():
+            report(f"stepping over {path}, which is not whole: {fault}")
+    return checkpoint
+
+
+def _describe_kept(results: dict[str, Any]) -> str:
+    """Whose weights the finished checkpoint has, and how good they are."""
+    kept, last = results["kept_step"], results["evaluations"][-1]
+    best = next(entry for entry in results["evaluations"] if entry["step"] == results["best_step"])
+    line = f"step {kept:,} of {last['step']:,}: held-out perplexity {results['perplexity']['mean']:,.1f}"
+    if kept != last["step"]:
+        return f"{line}, the best ({last['mean']:,.1f} at the end)"
+    if kept != best["step"]:
+        return f"{line}, the last; the best was {best['mean']:,.1f} at step {best['step']:,}, of which nothing is kept"
+    return line
+
+
+def _describe_stop(stopped: Stopped, output_dir: str) -> str:
+    """What is there to go on from, and how, on one line."""
+    checkpoint = find_checkpoint("auto", output_dir)
+    if stopped.step is None and checkpoint is None:
+        return "stopped; there is no checkpoint as yet."
+    done = f"stopped at step {stopped.step:,}" if stopped.step else "stopped"
+    return f"{done}; {checkpoint} is there to go on from: {command_to_go_on()}"
 
 
 def _describe_evaluation(step: int, max_steps: int, perplexity: Perplexity) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -17,11 +16,9 @@ import torch
 from accelerate import Accelerator
 
 from ..checkpoints.provenance import write_json
-from ..checkpoints.writing import open_to_readers, written_aside
+from ..checkpoints.writing import leftovers_of, open_to_readers, written_aside
 from ..model.configuration_elmo import ElmoConfig
-from .run_directory import STATE_FILE, checkpoints_in
-
-OPTIMIZER_FILE = "optimizer.pt"
+from .run_directory import OPTIMIZER_FILE, STATE_FILE, checkpoints_in, find_fault, rank_file
 
 
 @dataclass
@@ -56,7 +53,8 @@ class RunCheckpoints:
         facts: What a run that goes on need not find out again, for JSON.
         save_total_limit: Most checkpoints kept; the last and the best one always are. None keeps all.
         overwrite: Whether a full output_dir is replaced when the first checkpoint stands.
-        save_steps: Steps between checkpoints; None for none.
+        save_steps: Steps between checkpoints; None for none but that of an interruption.
+        resumed_from: The checkpoint that the run went on from; None where it started.
     """
 
     output_dir: str | os.PathLike
@@ -67,6 +65,13 @@ class RunCheckpoints:
     save_total_limit: int | None = None
     overwrite: bool = False
     save_steps: int | None = None
+    resumed_from: Path | None = None
+
+    def find(self, step: int) -> Path | None:
+        """The whole checkpoint of a step, here or beside the one that was gone on from; None where there is none."""
+        places = (self.output_dir, *([self.resumed_from.parent] if self.resumed_from else []))
+        found = (Path(place) / f"checkpoint-{step}" for place in places)
+        return next((path for path in found if path.is_dir() and find_fault(path) is None), None)
 
     def save(self, state: RunState, best_step: int | None) -> Path:
         """Write one checkpoint, all processes together; older ones go when it stands.
@@ -85,7 +90,7 @@ class RunCheckpoints:
                 shutil.rmtree(aside, ignore_errors=True)
                 aside.mkdir(parents=True)
         with self._in_agreement(state.step, aside):
-            torch.save(state.own, aside / _rank_file(self.accelerator.process_index))
+            torch.save(state.own, aside / rank_file(self.accelerator.process_index))
             if is_main:
                 self._write_shared(aside, state, best_step)
         with self._in_agreement(state.step, aside):
@@ -168,7 +173,7 @@ def read_run_state(checkpoint: str | os.PathLike, process_index: int) -> RunStat
     shared = read_shared_state(checkpoint)
     optimizer, own = (
         torch.load(checkpoint / name, map_location="cpu", weights_only=True)
-        for name in (OPTIMIZER_FILE, _rank_file(process_index))
+        for name in (OPTIMIZER_FILE, rank_file(process_index))
     )
     return RunState(shared["step"], shared, optimizer, own)
 
@@ -234,24 +239,21 @@ def gather_objects(value: Any, accelerator: Accelerator) -> list[Any]:
 
 
 def remove_partial_checkpoints(output_dir: str | os.PathLike) -> None:
-    """Remove what a killed run left half written."""
+    """Remove what a killed run left half written or half removed."""
     output_dir = Path(output_dir).resolve()
-    leftovers = itertools.chain(
-        output_dir.parent.glob(f".{output_dir.name}.checkpoint-*.partial"),
-        output_dir.glob(".checkpoint-*.removed"),
-        output_dir.glob(".finished.*.partial"),
-    )
+    leftovers = [
+        *leftovers_of(output_dir),
+        *output_dir.glob(".checkpoint-*.removed"),
+        *output_dir.glob(".finished.*.partial"),
+    ]
     for leftover in leftovers:
         shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _rank_file(process_index: int) -> str:
-    return f"rank-{process_index}.pt"
 
 
 def _remove(directory: Path) -> None:
     # Out of sight first: what has a checkpoint's name is whole, also when this is interrupted.
     hidden = directory.with_name(f".{directory.name}.removed")
+    shutil.rmtree(hidden, ignore_errors=True)
     os.rename(directory, hidden)
     shutil.rmtree(hidden, ignore_errors=True)
 

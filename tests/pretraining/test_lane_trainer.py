@@ -33,7 +33,9 @@ def make_trainer(tmp_path):
             make_tiny_config(word_vocab_size=len(vocabulary), dropout=0.0, projection_size=16, cell_size=32)
         )
         settings = OptimizationArguments(
-            per_device_train_batch_size=4, unroll_steps=5, max_steps=max_steps, learning_rate=2e-2, **settings
+            **{"per_device_train_batch_size": 4, "unroll_steps": 5, "learning_rate": 2e-2, "logging_steps": 50},
+            max_steps=max_steps,
+            **settings,
         ).with_recipe()
         objective = build_objective(objective, model, num_negative_samples=6)
         return LaneTrainer(

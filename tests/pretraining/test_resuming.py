@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import time
 from itertools import count
 
@@ -118,6 +119,123 @@ def test_going_on_from_a_checkpoint_changes_nothing(corpus, monkeypatch, changes
     results = train(corpus, "parts", **changes, resume_from_checkpoint="last")
     assert results["resumed_from_steps"] == [21]
     assert_same_run(corpus, "whole", "parts")
+
+
+def signal_at(monkeypatch, step, number):
+    """The signal comes in the middle of a step, once."""
+    clip = LaneTrainer._clip_gradients
+
+    def clip_and_signal(trainer):
+        if trainer.step == step and trainer.interruption.signal_number is None:
+            signal.raise_signal(number)
+        clip(trainer)
+
+    monkeypatch.setattr(LaneTrainer, "_clip_gradients", clip_and_signal)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "changes"),
+    [(signal.SIGINT, 130, {}), (signal.SIGTERM, 143, {"save_steps": 0, "load_best_model_at_end": False})],
+    ids=["ctrl-c", "sigterm-without-checkpoints"],
+)
+def test_a_signal_leaves_a_checkpoint_and_says_how_to_go_on(corpus, monkeypatch, number, code, changes):
+    train(corpus, "whole", **changes)
+    lines = []
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as stopped:
+        signal_at(patch, 17, number)
+        arguments = PretrainingArguments(**flags(corpus, "parts", **changes))
+        run_pretraining(arguments, report=lines.append)
+    assert stopped.value.code == code
+    # The signal is seen before the next step, and that one is the last.
+    assert lines[-1].startswith("stopped at step 19; ") and "checkpoint-19" in lines[-1]
+    assert "resume_from_checkpoint" in lines[-1] and "\n" not in lines[-1]
+    results = train(corpus, "parts", **changes, resume_from_checkpoint="auto")
+    assert results["resumed_from_steps"] == [19]
+    assert_same_run(corpus, "whole", "parts")
+
+
+def test_a_signal_before_the_first_step_writes_nothing(corpus, monkeypatch):
+    lines = []
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as stopped:
+        patch.setattr(LaneTrainer, "_evaluate_and_report", lambda trainer: signal.raise_signal(signal.SIGINT))
+        run_pretraining(PretrainingArguments(**flags(corpus, "out")), report=lines.append)
+    assert stopped.value.code == 130 and "no checkpoint" in lines[-1]
+    assert not (corpus / "out").exists()
+
+
+# Steps so large that the model gets worse after the first ones.
+DIVERGING = {"learning_rate": 0.3, "lr_scheduler_type": "constant", "eval_steps": 5, "warmup_ratio": 0.0}
+
+
+def test_the_finished_checkpoint_is_the_best_one_also_after_an_interruption(corpus, monkeypatch):
+    lines = []
+    arguments = PretrainingArguments(**flags(corpus, "whole", **DIVERGING))
+    results = run_pretraining(arguments, report=lines.append)
+    evaluations = {entry["step"]: entry["mean"] for entry in results["evaluations"] if entry["step"]}
+    best = min(evaluations, key=evaluations.get)
+    assert best < 40 and results["kept_step"] == results["best_step"] == best
+    assert results["perplexity"]["mean"] == evaluations[best]
+    assert f"step {best} of 40: held-out perplexity {evaluations[best]:,.1f}, the best" in lines[-1]
+    kept = weights(corpus / "whole" / f"checkpoint-{best}")
+    assert all(torch.equal(kept[name], value) for name, value in weights(corpus / "whole").items())
+    with monkeypatch.context() as patch, pytest.raises(Interruption):
+        interrupt_at(patch, 30)
+        train(corpus, "parts", **DIVERGING)
+    train(corpus, "parts", **DIVERGING, resume_from_checkpoint="last")
+    assert_same_run(corpus, "whole", "parts")
+
+
+@pytest.mark.parametrize("changes", [{"load_best_model_at_end": False}, {"save_steps": 0}], ids=["asked", "not kept"])
+def test_the_last_weights_are_kept_where_asked_or_where_no_others_are(corpus, changes):
+    lines = []
+    arguments = PretrainingArguments(**flags(corpus, "out", **{**DIVERGING, **changes}))
+    results = run_pretraining(arguments, report=lines.append)
+    assert results["kept_step"] == 40 != results["best_step"]
+    assert results["perplexity"]["mean"] == results["evaluations"][-1]["mean"]
+    assert f"at step {results['best_step']}" in lines[-1]
+
+
+def test_patience_ends_a_run_and_a_resumed_one_at_the_same_step(corpus, monkeypatch):
+    changes = {**DIVERGING, "early_stopping_patience": 3}
+    results = train(corpus, "whole", **changes)
+    steps = [entry["step"] for entry in results["evaluations"]]
+    assert steps[-1] == results["best_step"] + 3 * 5 < 40
+    assert results["settings"]["max_steps"] == 40
+    with monkeypatch.context() as patch, pytest.raises(Interruption):
+        interrupt_at(patch, steps[-1] - 3)
+        train(corpus, "parts", **changes)
+    train(corpus, "parts", **changes, resume_from_checkpoint="last")
+    assert_same_run(corpus, "whole", "parts")
+
+
+def test_a_short_run_has_checkpoints_logs_and_evaluations(corpus):
+    names = ("save_steps", "eval_steps", "logging_steps")
+    results = train(corpus, "out", max_steps=10, **dict.fromkeys(names))
+    assert len(results["history"]) == 10 and len(results["evaluations"]) == 3
+    assert len(list((corpus / "out").glob("checkpoint-*"))) == 2
+
+
+def test_a_checkpoint_that_is_not_whole_is_stepped_over_and_named(corpus):
+    train(corpus, "whole")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interruption):
+        interrupt_at(patch, 26)
+        train(corpus, "parts", save_total_limit=0)
+    (corpus / "parts" / "checkpoint-21" / "model.safetensors").unlink()
+    lines = []
+    arguments = PretrainingArguments(**flags(corpus, "parts", resume_from_checkpoint="auto"))
+    results = run_pretraining(arguments, report=lines.append)
+    assert any("checkpoint-21" in line and "model.safetensors" in line for line in lines)
+    assert results["resumed_from_steps"] == [15]
+    assert_same_run(corpus, "whole", "parts")
+
+
+def test_where_no_checkpoint_is_whole_a_new_run_asks_before_it_replaces_them(corpus):
+    train(corpus, "out", max_steps=8)
+    for path in (corpus / "out").glob("checkpoint-*/optimizer.pt"):
+        path.unlink()
+    with pytest.raises(FileExistsError, match=r"optimizer\.pt is missing.*--overwrite_output_dir"):
+        train(corpus, "out", max_steps=8, resume_from_checkpoint="auto")
+    train(corpus, "out", max_steps=8, resume_from_checkpoint="auto", overwrite_output_dir=True)
 
 
 def test_a_finished_run_can_be_finished_again_and_prolonged(corpus):
