@@ -80,10 +80,10 @@ def write_conversion_card(
 
 
 def write_recipe(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name: str) -> None:
-    """Keep what a run measured, its config, its plot and its card in a folder of its own, without the weights.
+    """Keep a checkpoint's figures, config, plot and card in a folder of its own, without the weights.
 
     Args:
-        checkpoint: A directory that pre-training wrote.
+        checkpoint: A directory that pre-training, fine-tuning or conversion wrote.
         recipe: The folder, `model_cards/NAME` for example; made if it is not there. Its facts.yaml stays; one of the
             checkpoint is taken where it has none.
         name: The name of the checkpoint in the card.
@@ -93,9 +93,9 @@ def write_recipe(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name:
     checkpoint, recipe = Path(checkpoint), Path(recipe)
     if checkpoint.resolve() == recipe.resolve():
         raise ValueError(f"checkpoint and recipe are both {str(recipe)!r}; name a folder of its own for the recipe.")
-    for file in (CONFIG_FILE, RESULTS_FILE):
+    for file in (CONFIG_FILE, _figures_file(checkpoint)):
         _read_json(checkpoint, file)
-    kept = (CONFIG_FILE, RESULTS_FILE, PLOT_FILE, TOKENIZER_FILE, FACTS_FILE)
+    kept = (CONFIG_FILE, RESULTS_FILE, CONVERSION_FILE, PLOT_FILE, TOKENIZER_FILE, FACTS_FILE)
     with written_aside(recipe, overwrite=True) as aside:
         if recipe.is_dir():
             # The plot of an earlier run must not stand beside the figures of this one.
@@ -116,9 +116,7 @@ def render_recipe(recipe: str | os.PathLike, name: str | None = None) -> str:
         the files lack.
     """
     recipe = Path(recipe)
-    was_converted = (recipe / CONVERSION_FILE).is_file() and not (recipe / RESULTS_FILE).is_file()
-    figures = CONVERSION_FILE if was_converted else RESULTS_FILE
-    fields, results = (_read_json(recipe, file) for file in (CONFIG_FILE, figures))
+    fields, results = (_read_json(recipe, file) for file in (CONFIG_FILE, _figures_file(recipe)))
     return _render_folder(recipe, name or recipe.resolve().name, fields, results)
 
 
@@ -130,18 +128,31 @@ def read_results(recipe: str | os.PathLike) -> dict[str, Any]:
     return _read_json(Path(recipe), RESULTS_FILE)
 
 
+def has_plot(recipe: str | os.PathLike) -> bool:
+    """Whether a folder's figures are those of a pre-training run, which can be plotted."""
+    return _figures_file(Path(recipe)) == RESULTS_FILE and "perplexity" in read_results(recipe)
+
+
 def find_recipes(model_cards: str | os.PathLike) -> list[Path]:
-    """The recipe folders of a folder, in the order of their names: those that hold facts.yaml or results.json.
+    """The recipe folders of a folder, in the order of their names: those that hold facts or figures.
 
     Raises: FileNotFoundError where there are none.
     """
-    files = (path for name in (FACTS_FILE, RESULTS_FILE) for path in Path(model_cards).glob(f"*/{name}"))
+    files = (
+        path for name in (FACTS_FILE, RESULTS_FILE, CONVERSION_FILE) for path in Path(model_cards).glob(f"*/{name}")
+    )
     recipes = sorted({path.parent for path in files})
     if not recipes:
         raise FileNotFoundError(
             f"model_cards {str(model_cards)!r} holds no folder with {RESULTS_FILE}; name the folder of recipe folders."
         )
     return recipes
+
+
+def _figures_file(folder: Path) -> str:
+    """The file that a card is rendered from."""
+    was_converted = (folder / CONVERSION_FILE).is_file() and not (folder / RESULTS_FILE).is_file()
+    return CONVERSION_FILE if was_converted else RESULTS_FILE
 
 
 def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: Mapping[str, Any]) -> str:

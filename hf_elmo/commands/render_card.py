@@ -38,7 +38,7 @@ def render_cards(arguments: CardArguments) -> None:
 
     Raises: ValueError or OSError naming what is missing.
     """
-    from ..checkpoints.cards import CARD_FILE, PLOT_FILE, find_recipes, read_results, write_card, write_recipe
+    from ..checkpoints.cards import CARD_FILE, PLOT_FILE, find_recipes, has_plot, read_results, write_card, write_recipe
     from ..checkpoints.plots import plot_run
 
     if arguments.model_name_or_path and not arguments.name:
@@ -48,7 +48,7 @@ def render_cards(arguments: CardArguments) -> None:
     if arguments.model_name_or_path:
         write_recipe(arguments.model_name_or_path, recipes[0], arguments.name)
     for recipe in recipes:
-        if not arguments.skip_plots:
+        if not arguments.skip_plots and has_plot(recipe):
             plot_run(read_results(recipe), recipe / PLOT_FILE)
         write_card(recipe)
         print(recipe / CARD_FILE)

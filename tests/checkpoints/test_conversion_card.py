@@ -10,6 +10,7 @@ from huggingface_hub import ModelCard
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.checkpoints.cards import write_card, write_conversion_card
 from hf_elmo.checkpoints.sharing import check_checkpoint
+from hf_elmo.commands.command_line import main
 
 
 @pytest.fixture
@@ -46,3 +47,13 @@ def test_a_converted_model_can_be_shared(folder):
     (folder / "conversion.json").unlink()
     with pytest.raises(ValueError, match=r"quotes figures, but results\.json"):
         check_checkpoint(folder)
+
+
+def test_its_card_can_be_kept_without_the_weights(folder):
+    write_conversion_card(folder, "bilm-tf", {"weight_file": folder.parent / "weights.hdf5"})
+    main(["card", "--model_name_or_path", str(folder), "--name", "kept", "--model_cards", str(folder.parent / "cards")])
+    kept = folder.parent / "cards" / "kept"
+    assert {path.name for path in kept.iterdir()} == {
+        *("README.md", "config.json", "conversion.json", "tokenizer_config.json")
+    }
+    assert (kept / "README.md").read_text() == (folder / "README.md").read_text().replace("elmo-x", "kept")
