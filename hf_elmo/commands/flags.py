@@ -64,7 +64,7 @@ class FlagParser(OneLineErrors):
                 for field in own:
                     self._add_field(group, field, hints[field.name], shown_defaults.get(field.name))
         self.usage = " ".join(
-            ["%(prog)s", *(f"--{name} {name.upper()}" for name in self._required), "[--FLAG VALUE ...]"]
+            ["%(prog)s", *(f"--{name} {_metavar(name, str)}" for name in self._required), "[--FLAG VALUE ...]"]
         )
 
     def parse(self, argv: Sequence[str]) -> tuple[Any, ...]:
