@@ -1,0 +1,132 @@
+"""What is published: the wheel has every file it needs, declares what it imports, and works without the checkout."""
+
+import ast
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, make_tiny_config
+
+import hf_elmo
+from hf_elmo import ElmoModel
+from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
+
+PACKAGE = ROOT / "hf_elmo"
+# Packages whose import has another name.
+DISTRIBUTIONS = {"yaml": "pyyaml"}
+
+
+def test_everything_imported_is_declared():
+    tomllib = pytest.importorskip("tomllib", reason="in the standard library from Python 3.11 on")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required, optional = (
+        project["dependencies"],
+        [*itertools.chain.from_iterable(project["optional-dependencies"].values())],
+    )
+    imported = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            for name in names:
+                imported.setdefault(name.partition(".")[0], path)
+    foreign = set(imported) - set(sys.stdlib_module_names) - {"hf_elmo"}
+    distributions = {DISTRIBUTIONS.get(name, name): imported[name] for name in foreign}
+    missing = {name: path for name, path in distributions.items() if name not in names_of(required + optional)}
+    assert not missing, f"pyproject.toml does not declare {missing}"
+    unused = names_of(required) - set(distributions)
+    assert not unused, f"pyproject.toml requires {unused}, which nothing imports"
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    return {re.match(r"[\w.-]+", requirement).group().lower().replace("-", "_") for requirement in requirements}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """A folder with the sdist and the wheel that was made from the sdist."""
+    folder = tmp_path_factory.mktemp("built")
+    source = folder / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, source / name)
+    shutil.copytree(PACKAGE, source / "hf_elmo", ignore=shutil.ignore_patterns("__pycache__"))
+    build("sdist", source, folder)
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    build("wheel", next((folder / "unpacked").iterdir()), folder)
+    return folder
+
+
+def build(kind: str, source: Path, folder: Path) -> None:
+    script = f"from setuptools import build_meta; build_meta.build_{kind}({str(folder)!r})"
+    done = subprocess.run([sys.executable, "-c", script], cwd=source, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "Deprecat" not in done.stderr, done.stderr
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built):
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if ".dist-info/" not in name]
+        metadata = archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))).decode()
+        licences = [name for name in archive.namelist() if name.endswith("/LICENSE")]
+    wanted = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert sorted(names) == sorted(path.relative_to(ROOT).as_posix() for path in wanted)
+    assert {"hf_elmo/py.typed", "hf_elmo/commands/flags.py"} <= set(names)
+    assert f"Version: {hf_elmo.__version__}\n" in metadata
+    assert "License-Expression: Apache-2.0\n" in metadata and licences
+
+
+INSTALLED = """
+import sys
+import hf_elmo
+assert hf_elmo.__file__.startswith(sys.prefix), hf_elmo.__file__
+from hf_elmo import *
+from hf_elmo.commands.command_line import main
+main(["convert", "--options_file", "options.json", "--weight_file", "weights.hdf5", "--output_dir", "elmo"])
+main(["embed", "--model_name_or_path", "elmo", "--input_file", "text.txt", "--output_file", "vectors.hdf5",
+      "--layers", "all", "--device", "cpu"])
+"""
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_converts_and_embeds(built, tmp_path):
+    h5py = pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
+    (wheel,) = built.glob("*.whl")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=120)
+    (site_packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    # The libraries are this environment's: its folders come after the new one's, and their own .pth files are not read.
+    folders = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    (site_packages / "libraries.pth").write_text("\n".join(folders) + "\n")
+    python = tmp_path / "venv" / "bin" / "python"
+    install = ["-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([sys.executable, *install], check=True, timeout=120)
+    environment = {**os.environ, "PYTHONPATH": ""}
+    shown = subprocess.run(
+        [str(python.with_name("hf-elmo")), "embed", "--help"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        timeout=60,
+    )
+    assert shown.returncode == 0 and "usage: hf-elmo embed" in shown.stdout, shown.stderr
+
+    save_bilm_tf(ElmoModel(make_tiny_config()), tmp_path / "options.json", tmp_path / "weights.hdf5")
+    (tmp_path / "text.txt").write_text("the cat sat\n")
+    done = subprocess.run(
+        [str(python), "-c", INSTALLED], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    with h5py.File(tmp_path / "vectors.hdf5") as file:
+        assert file["0"].shape == (3, 3, 12) and np.isfinite(file["0"][:]).all()
