@@ -105,9 +105,23 @@ def _sizes(fields: Mapping[str, Any], results: Mapping[str, Any]) -> str:
         "recipe": results.get("recipe"),
         "objective": f"{results['objective']} softmax" if "objective" in results else None,
         "settings": card_parts.list_settings(results.get("settings", {})),
+        "weights": _describe_kept(results),
         "stopped, and resumed at step": ", ".join(f"{step:,}" for step in results.get("resumed_from_steps", ())),
     }
     return card_parts.key_value_table(rows)
+
+
+def _describe_kept(results: Mapping[str, Any]) -> str | None:
+    """Which step the weights are of; None for runs of earlier versions, which kept the last."""
+    if results.get("kept_step") is None:
+        return None
+    kept, last = results["kept_step"], results["evaluations"][-1]
+    line = f"those of step {kept:,}"
+    if kept == last["step"]:
+        return f"{line}, the last"
+    return (
+        f"{line}, the best on the held-out text; after the last, {last['step']:,}, perplexity was {last['mean']:,.1f}"
+    )
 
 
 def _perplexities(results: Mapping[str, Any]) -> str:

@@ -150,6 +150,14 @@ def test_a_run_that_was_not_evaluated_before_has_no_row_for_it():
     assert "before training" not in render_model_card("elmo-x", FIELDS, {**RESULTS, "evaluations": later})
 
 
+def test_the_step_that_was_kept_is_named():
+    evaluations = [{**OLD_RESULTS["evaluations"][0], "step": step} for step in (0, 4000, 5250)]
+    kept = {**RESULTS, "evaluations": evaluations, "best_step": 4000}
+    card = render_model_card("elmo-x", FIELDS, {**kept, "kept_step": 4000})
+    assert "step 4,000, the best" in card and "5,250, perplexity was 1,000.0" in card
+    assert "step 5,250, the last" in render_model_card("elmo-x", FIELDS, {**kept, "kept_step": 5250})
+
+
 def test_the_adaptive_softmax_and_resets_by_document_are_named():
     results = {**OLD_RESULTS, "objective": "adaptive", "settings": {"reset_state": "document"}}
     card = render_model_card("elmo-x", FIELDS, results)
