@@ -10,6 +10,7 @@ from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
 from hf_elmo.text.python_topics import write_split
 
 AMBIGUOUS_WORDS = ("call", "return", "use", "match", "access")
+QUERY, QUERY_WORD = "the return value is used by the caller", "return"
 CONFIG = '{"projection_size": 64, "cell_size": 256, "dropout": 0.3, "filters": [[1,16],[2,16],[3,32],[4,64],[5,64]]}'
 
 
@@ -37,12 +38,16 @@ def main() -> None:
         )
     print("\nreloaded with AutoModel in a new process:\n", flush=True)
     neighbours = Path(__file__).with_name("show_neighbours.py")
-    command = [sys.executable, str(neighbours), "--model", str(checkpoint), "--text_file", str(train_file)]
-    subprocess.run([*command, "--words", *AMBIGUOUS_WORDS], check=True)
+    command = [sys.executable, str(neighbours), "--model_name_or_path", str(checkpoint)]
+    command += ["--input_file", str(train_file), "--words", *AMBIGUOUS_WORDS]
+    subprocess.run([*command, "--sentence", QUERY, "--word", QUERY_WORD], check=True)
     print(f"\nthe checkpoint is {checkpoint}; use it with\n")
     print("    import hf_elmo; from transformers import pipeline")
     print(f'    embed = pipeline("feature-extraction", model="{checkpoint}")')
-    print('    vectors = embed("The return value of the call")[0]  # one vector a word, markers included')
+    print('    vectors = embed("The return value of the call")[0]  # one vector per word, markers included')
+    print("\nor, for arrays of the words alone, with\n")
+    print("    from hf_elmo import ElmoEmbedder")
+    print(f'    vectors = ElmoEmbedder("{checkpoint}").embed_sentence("The return value of the call")')
 
 
 if __name__ == "__main__":

@@ -5,45 +5,42 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
+from ..flags import flag
 from .command_line import run_command
 from .text_input import ReadingArguments, read_lines
-
-
-def _help(text: str, **defaults: Any) -> Any:
-    return field(metadata={"help": text}, **defaults)
 
 
 @dataclass(kw_only=True)
 class EmbeddingArguments(ReadingArguments):
     """What is written."""
 
-    output_file: str = _help(
+    output_file: str = flag(
         "File to write, in one rename at the end, an array per line of the text by its number from 0, lines without "
         "words included: .hdf5 or .h5 as the old tools wrote it, h5py.File(name)['0'], or .npz, np.load(name)['0']."
     )
-    layers: str = _help(
+    layers: str = flag(
         "mix for the scalar mix, (words, D); all for the layers, (layers, words, D); top for the last of them; average "
         "for their mean; token for layer 0, without context; or a layer's number.",
         default="mix",
     )
-    store_sentences: bool = _help(
+    store_sentences: bool = flag(
         "Store the sentences as AllenNLP does (sentence_to_index); takes memory for the whole text.", default=False
     )
-    storage_dtype: Literal["float32", "float16"] = _help(
+    storage_dtype: Literal["float32", "float16"] = flag(
         "Precision of the file; float16 halves it and keeps three digits.", default="float32"
     )
-    compression: Literal["none", "gzip"] = _help(
+    compression: Literal["none", "gzip"] = flag(
         "gzip makes the file about a tenth smaller, and writing slower.", default="none"
     )
-    dtype: Literal["float32", "bfloat16", "float16"] = _help("Precision of the model.", default="float32")
-    max_words_per_chunk: int = _help(
+    dtype: Literal["float32", "bfloat16", "float16"] = flag("Precision of the model.", default="float32")
+    max_words_per_chunk: int = flag(
         "Sentences longer than this are read in chunks with the state carried; same vectors, less memory.", default=256
     )
-    max_words_per_buffer: int = _help("Words read ahead, to put sentences of like length together.", default=32768)
-    overwrite_output_file: bool = _help("Replace an existing output file when the run has ended well.", default=False)
+    max_words_per_buffer: int = flag("Words read ahead, to put sentences of like length together.", default=32768)
+    overwrite_output_file: bool = flag("Replace an existing output file when the run has ended well.", default=False)
 
 
 @dataclass(frozen=True)

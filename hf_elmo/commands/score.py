@@ -8,10 +8,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from ..flags import flag
 from .command_line import run_command
 from .text_input import ReadingArguments, read_lines
 
@@ -22,41 +23,39 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT = "-"
 
 
-def _help(text: str, **defaults: Any) -> Any:
-    return field(metadata={"help": text}, **defaults)
-
-
 @dataclass(kw_only=True)
 class ScoringArguments(ReadingArguments):
     """What is scored and written."""
 
-    output_file: str | None = _help(
+    output_file: str | None = flag(
         "File to write, in one rename at the end: .tsv or .csv, a row per word, or .jsonl, an object per line; - for "
         "standard output. It holds log probabilities in nats and surprisals in bits, where each word stands in its "
         "line, and the numbers of the lines, from 0; lines without words are left out. Left out, the first sentences "
         "are shown, in bits.",
         default=None,
     )
-    output_format: Literal["tsv", "csv", "jsonl"] | None = field(
-        default=None,
-        metadata={"help": "Format of the output.", "shown_default": "by the name's ending, and tsv for -"},
-    )
-    carry_state: bool = _help(
+    output_format: Literal["tsv", "csv", "jsonl"] | None = flag("Format of the output.", default=None)
+    carry_state: bool = flag(
         "Carry the state from line to line, as in one long text; without it each line is read by itself.", default=False
     )
-    substitutes: int = _help("How many words to propose for the place named by --position or --word.", default=0)
-    position: int | None = _help("The place, in each sentence, to find substitutes for; from 0.", default=None)
-    word: str | None = _help("The word to find substitutes for, wherever it stands.", default=None)
-    prior: Literal["zipf", "uniform"] = _help(
+    substitutes: int = flag("How many words to propose for the place named by --position or --word.", default=0)
+    position: int | None = flag("The place, in each sentence, to find substitutes for; from 0.", default=None)
+    word: str | None = flag("The word to find substitutes for, wherever it stands.", default=None)
+    prior: Literal["zipf", "uniform"] = flag(
         "What the product of both directions is divided by: the words' shares by Zipf's law, or 1.", default="zipf"
     )
-    vocab_file: str | None = field(
-        default=None,
-        metadata={"help": "Words of the softmax, one per line.", "shown_default": "those of the checkpoint"},
-    )
-    max_sentences_shown: int = _help("Sentences on the screen where there is no output_file.", default=5)
-    chunk_size: int = _help("Words whose distributions over the vocabulary are held at a time.", default=64)
-    overwrite_output_file: bool = _help("Replace an existing output file when the run has ended well.", default=False)
+    vocab_file: str | None = flag("Words of the softmax, one per line.", default=None)
+    max_sentences_shown: int = flag("Sentences on the screen where there is no output_file.", default=5)
+    chunk_size: int = flag("Words whose distributions over the vocabulary are held at a time.", default=64)
+    overwrite_output_file: bool = flag("Replace an existing output file when the run has ended well.", default=False)
+
+    @classmethod
+    def shown_defaults(cls) -> dict[str, str]:
+        """What --help says of flags whose default is worked out later."""
+        return super().shown_defaults() | {
+            "output_format": "by the name's ending, and tsv for -",
+            "vocab_file": "those of the checkpoint",
+        }
 
     def check(self) -> None:
         """Check what can be checked before any file is read.

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
+from ..flags import flag
 from .command_line import run_command
 from .text_input import ReadingArguments, read_lines
-
-
-def _help(text: str, **options: Any) -> Any:
-    return field(default=options.pop("default", None), metadata={"help": text, **options})
 
 
 @dataclass(kw_only=True)
 class NeighbourArguments(ReadingArguments):
     """What is looked for in the text."""
 
-    words: list[str] | None = _help("Words of the text: the nearest words, and some uses of each with the nearest use.")
-    sentence: str | None = _help("A sentence of yours: the uses in the text that are nearest to its words.")
-    word: str | None = _help("The word of --sentence to look for, as it is used there.", shown_default="each of them")
-    top_k: int | None = _help("Nearest uses to show.", shown_default="1 with --words, 5 with --sentence")
-    layer: int = _help(
+    words: list[str] | None = flag(
+        "Words of the text: the nearest words, and some uses of each with the nearest use.", default=None
+    )
+    sentence: str | None = flag(
+        "A sentence of yours: the uses in the text that are nearest to its words.", default=None
+    )
+    word: str | None = flag("The word of --sentence to look for, as it is used there.", default=None)
+    top_k: int | None = flag("Nearest uses to show.", default=None)
+    layer: int = flag(
         "Layer whose vectors are compared: 0 knows no context, 1 is the first of the biLM, -1 the top one.", default=-1
     )
-    same_word: bool = _help("Look at uses of the same word only, in upper or lower case.", default=False)
+    same_word: bool = flag("Look at uses of the same word only, in upper or lower case.", default=False)
+
+    @classmethod
+    def shown_defaults(cls) -> dict[str, str]:
+        """What --help says of flags whose default is worked out later."""
+        return super().shown_defaults() | {"word": "each of them", "top_k": "1 with --words, 5 with --sentence"}
 
     def check(self) -> None:
         """Check that the arguments go together.
@@ -69,5 +74,7 @@ def show_neighbours(arguments: NeighbourArguments) -> None:
     options = {} if arguments.top_k is None else {"count": arguments.top_k}
     if arguments.words:
         print(describe_neighbours(index, arguments.words, same_word=arguments.same_word, **options))
+    if arguments.words and arguments.sentence is not None:
+        print()
     if arguments.sentence is not None:
         print(describe_query(index, cut(arguments.sentence), arguments.word, same_word=arguments.same_word, **options))

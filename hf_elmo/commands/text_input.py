@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..flags import flag
+
 STANDARD_INPUT = "-"
 
 
@@ -25,17 +27,17 @@ class ReadingArguments:
             "aliases": ["--text_file"],
         }
     )
-    text_is_tokenized: bool = field(
-        default=False,
-        metadata={"help": "Words stand between white space; without it the checkpoint's tokenizer cuts them."},
+    text_is_tokenized: bool = flag(
+        "Words stand between white space; without it the checkpoint's tokenizer cuts them.", default=False
     )
-    text_column: str = field(default="text", metadata={"help": "Column that holds the text, in JSON and Parquet."})
-    max_words_per_batch: int = field(
-        default=2048, metadata={"help": "Words computed at once, markers and padding included."}
-    )
-    device: str | None = field(
-        default=None, metadata={"help": "cpu, cuda, cuda:1 ...; left out, cuda where there is one, else cpu."}
-    )
+    text_column: str = flag("Column that holds the text, in JSON and Parquet.", default="text")
+    max_words_per_batch: int = flag("Words computed at once, markers and padding included.", default=2048)
+    device: str | None = flag("cpu, cuda, cuda:1 and so on.", default=None)
+
+    @classmethod
+    def shown_defaults(cls) -> dict[str, str]:
+        """What --help says of flags whose default is worked out later."""
+        return {"device": "cuda where there is one, else cpu"}
 
 
 def read_lines(input_file: str, text_column: str, output_file: str | None = None) -> Iterator[str]:

@@ -154,7 +154,7 @@ def _wanted_shapes(config: ElmoConfig, rules: list[WeightRule]) -> dict[str, tup
 
 def _check_keys(where: str, file: Any, rules: list[WeightRule], shapes: dict[str, tuple[int, ...]]) -> None:
     """Check that an open hdf5 file holds exactly the keys wanted, in the shapes wanted, as written float32 arrays."""
-    # First, because this walk trips over a damaged index, and looking up one key takes it for an absent key.
+    # The walk over all keys comes first: it fails on a damaged index, where looking up one key would find it absent.
     found = dataset_names(file)
     datasets = {rule.key: file.get(rule.key) for rule in rules}
     missing = [rule for rule in rules if not is_dataset(datasets[rule.key])]

@@ -72,7 +72,7 @@ def read_word_softmax(
 
     Args:
         softmax_file: The hdf5 with `softmax/W` (V, P) and `softmax/b` (V,).
-        vocab_file: The words, one a line, as many as the softmax has rows.
+        vocab_file: The words, one per line, as many as the softmax has rows.
         config: The model's config; gives P.
     Raises: ConversionError naming the file, what was found and what is wanted; FileNotFoundError; ImportError.
     """
@@ -144,7 +144,7 @@ def _special_words_first(vocab_file: str | os.PathLike, words: list[str]) -> lis
 
 
 def _check_keys(where: str, file: Any, words_where: str, num_words: int, projection_size: int) -> None:
-    # First, because this walk trips over a damaged index, and looking up one key takes it for an absent key.
+    # The walk over all keys comes first: it fails on a damaged index, where looking up one key would find it absent.
     dataset_names(file)
     for key, shape in (("softmax/W", (num_words, projection_size)), ("softmax/b", (num_words,))):
         dataset = file.get(key)
@@ -163,7 +163,7 @@ def _check_keys(where: str, file: Any, words_where: str, num_words: int, project
 
 
 def encode_words(vocabulary: WordVocabulary) -> bytes:
-    """A vocabulary as bilm-tf's file, one word a line."""
+    """A vocabulary as bilm-tf's file, one word per line."""
     return "".join(f"{word}\n" for word in vocabulary.words).encode("utf-8")
 
 

@@ -1,1 +1,1 @@
-"""Looking into what a trained model has learned."""
+"""Vectors, scores and neighbours of words, from finished checkpoints."""

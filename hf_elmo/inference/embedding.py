@@ -131,7 +131,7 @@ def _embed_buffers(
 ) -> Iterator[np.ndarray]:
     words = (embedder.marked_words(number, sentence) for number, sentence in enumerate(sentences))
     while buffer := _read_buffer(words, max_words_per_buffer):
-        # Nothing of torch's modes is open while the caller has the word.
+        # While the caller works on an array, none of torch's modes is changed.
         yield from embedder.embed_buffer(buffer)
 
 
@@ -290,7 +290,7 @@ class _Embedder:
         if self.layers == "average":
             return layers.mean(dim=0)
         mix = copy.deepcopy(self.elmo.mixes[0]).to(layers)
-        # A sentence is what statistics over a batch are taken of; otherwise each word is mixed for itself.
+        # With the normalization "batch" each sentence counts as a batch; otherwise each word is mixed by itself.
         sizes = lengths if mix.normalization == "batch" else self.max_words_per_batch
         parts = layers.unsqueeze(1).split(sizes, dim=2)
         return torch.cat([mix(list(part), part.new_ones(part.shape[1:3]).bool()) for part in parts], dim=1)[0]

@@ -33,6 +33,9 @@ COLUMNS = (
     "spaced_word",
 )
 
+# Above this share of unknown words a perplexity says more about <UNK> than about the text.
+_MANY_UNKNOWN = 0.2
+
 
 @dataclass(frozen=True)
 class ScoredLine:
@@ -210,9 +213,15 @@ def describe_totals(totals: ScoreTotals, seconds: float, device: Any, carry_stat
         carry_state: Whether the states went on from line to line.
     """
     states = "the state carried from line to line" if carry_state else "each from a state of zeros"
-    return (
+    lines = [
         f"Scored {totals.num_sentences:,} sentences of {totals.num_words:,} words, {states}: "
-        f"{describe_perplexities(totals)}.\n"
+        f"{describe_perplexities(totals)}.",
         f"Words unknown to the softmax (*) are scored as <UNK>: {totals.num_unknown:,} of {totals.num_words:,}. "
-        f"{totals.num_words / seconds:,.0f} words/s on {device}."
-    )
+        f"{totals.num_words / seconds:,.0f} words/s on {device}.",
+    ]
+    if totals.num_unknown > _MANY_UNKNOWN * totals.num_words:
+        lines.append(
+            f"{totals.num_unknown / totals.num_words:.0%} of the words are unknown, and <UNK> is easy to guess: these "
+            "perplexities mean little. Is the text cut as the training text was, and in its language?"
+        )
+    return "\n".join(lines)

@@ -173,6 +173,14 @@ def test_a_text_from_standard_input_and_rows_to_standard_output(run, monkeypatch
     assert len(printed.out.splitlines()) == (1 + 12 + 2 * 3 if output_format is None else 3)
 
 
+def test_many_unknown_words_are_warned_of(run, tmp_path, capsys):
+    run()
+    assert "mean little" not in capsys.readouterr().out
+    (tmp_path / "foreign.txt").write_text("the Katze saß auf der Matte\n", encoding="utf-8")
+    run(input_file=str(tmp_path / "foreign.txt"))
+    assert "83% of the words are unknown" in capsys.readouterr().out
+
+
 def test_standard_input_that_is_not_utf8_is_refused_by_its_line(run, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the cat\ncaf\xe9\n")))
     with pytest.raises(ValueError, match="line 2 of standard input"):
