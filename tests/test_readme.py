@@ -97,9 +97,20 @@ def test_flags_exist(command, capsys):
 @pytest.mark.parametrize("page", PAGES)
 def test_flags_in_sentences_exist(page, capsys):
     """`--flag` in the running text is one of some command, or of a program that is named here."""
-    others = {"--extra", "--index-url", "--allennlp", "--part", "--help", "--text_file", "--words"}
+    others = {"--extra", "--index-url", "--allennlp", "--part", "--help"}
     known = set(others)
-    for command in ("pretrain", "vocabulary", "convert", "embed", "score", "train-tagger", "card", "push", "plan"):
+    for command in (
+        "pretrain",
+        "vocabulary",
+        "convert",
+        "embed",
+        "score",
+        "train-tagger",
+        "card",
+        "push",
+        "plan",
+        "neighbours",
+    ):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         known |= set(re.findall(r"--\w+", capsys.readouterr().out))
