@@ -41,7 +41,8 @@ _CUTS = {
     "marks by themselves, so that `don't` and `3.14` fall into three. Lists of words (`is_split_into_words=True`) are "
     "not cut further.",
     "unicode": "Raw text can be given: the tokenizer cuts it at Unicode's word boundaries, with punctuation marks by "
-    "themselves. Lists of words (`is_split_into_words=True`) are not cut further.",
+    "themselves; web and mail addresses and abbreviations such as U.S. stay whole. Lists of words "
+    "(`is_split_into_words=True`) are not cut further.",
 }
 
 

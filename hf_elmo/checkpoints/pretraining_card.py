@@ -86,7 +86,8 @@ def _metrics(perplexity: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     """The kind, the title and the value of each figure of one evaluation, rounded as in the card's table."""
     for direction in _DIRECTIONS:
         yield "perplexity", f"perplexity, {direction}", round(perplexity[direction], 1)
-    if "bits_per_character" in perplexity:
+    # Withheld where too many words are unknown.
+    if perplexity.get("bits_per_character") is not None:
         yield "bits_per_character", "bits per character", round(perplexity["bits_per_character"], 3)
 
 
@@ -129,8 +130,9 @@ def _perplexities(results: Mapping[str, Any]) -> str:
     resets = (
         ", and back to them at each document" if results.get("settings", {}).get("reset_state") == "document" else ""
     )
-    spaces = " Characters are those of the words and one behind each." if "bits_per_character" in perplexity else ""
+    spaces = " Characters are those of the words and one behind each." if perplexity.get("bits_per_character") else ""
     parts = [
+        *(f"> **Beware:** {caveat}" for caveat in results.get("caveats", ())),
         f"By {_SOFTMAXES[results.get('objective', 'full')]} over the vocabulary; every word and closing marker of the "
         f"held-out text, {perplexity['num_targets']:,} in each direction, is scored once. Carried state goes along the "
         f"lanes from zeros{resets}.{spaces}",
@@ -164,9 +166,9 @@ def _perplexity_table(results: Mapping[str, Any]) -> str:
         rows["unigram baseline"] = dict.fromkeys(_DIRECTIONS, baselines["unigram"])
     head = ["", *_DIRECTIONS]
     lines = [[what, *(f"{row[direction]:,.1f}" for direction in _DIRECTIONS)] for what, row in rows.items()]
-    if any("bits_per_character" in row for row in rows.values()):
+    if any(row.get("bits_per_character") for row in rows.values()):
         head.append("bits per character")
         for line, row in zip(lines, rows.values(), strict=True):
             # Of the baselines they are not measured.
-            line.append(f"{row['bits_per_character']:.3f}" if "bits_per_character" in row else "-")
+            line.append(f"{row['bits_per_character']:.3f}" if row.get("bits_per_character") else "-")
     return markdown_table(head, lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..flags import check_least, flag
 from ..text.arguments import CorpusArguments
+from ..text.cutting import flags_of
 from ..text.progress import track
-from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE
+from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FACTS_FILE, VOCABULARY_FILE
 from ..text.word_counts import VocabularyCounts, WordCounter, choose_vocabulary
 from .command_line import run_command
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from ..text.corpora import Corpus
 
 COUNTS_FILE = "word_counts.tsv"
-FACTS_FILE = "vocabulary.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class VocabularyArguments(CorpusArguments):
 
     output_dir: str = flag(
         f"Directory to write, in one rename at the end: {VOCABULARY_FILE}, for --vocab_file of run_pretraining.py, and "
-        f"{FACTS_FILE}."
+        f"{VOCABULARY_FACTS_FILE}, which says how its words were cut."
     )
     max_vocab_size: int = flag("Most words kept, <S>, </S> and <UNK> among them.", default=800_000)
     with_counts: bool = flag(
@@ -59,18 +60,23 @@ def run_vocabulary_building(arguments: VocabularyArguments) -> VocabularyCounts:
     """
     from ..checkpoints.provenance import describe_run, write_json
     from ..model.tokenization_elmo import ElmoCharTokenizer
+    from ..text.first_look import look_at
 
     arguments.check()
     run = describe_run()
-    tokenizer = ElmoCharTokenizer(pre_tokenizer=arguments.pre_tokenizer, do_lower_case=arguments.do_lower_case)
+    tokenizer = ElmoCharTokenizer(**arguments.cutting)
     corpus = _open_corpus(arguments)
     check_keeps_inputs(arguments.output_dir, [(corpus.name, file) for file in corpus.files])
+    for warning in look_at(corpus).warnings(corpus.name, arguments.pre_tokenizer):
+        print(f"warning: {warning}", file=sys.stderr)
     started = time.perf_counter()
     with written_aside(arguments.output_dir, arguments.overwrite_output_dir) as directory:
         counts = _count(corpus, tokenizer, arguments, directory.parent)
         seconds = time.perf_counter() - started
         counts.vocabulary.save(directory)
-        write_json(directory / FACTS_FILE, {**_facts(counts, arguments), "seconds": round(seconds, 1), **run})
+        write_json(
+            directory / VOCABULARY_FACTS_FILE, {**_facts(counts, arguments), "seconds": round(seconds, 1), **run}
+        )
         if arguments.with_counts:
             write_counts(directory / COUNTS_FILE, counts)
     print(_describe(counts, arguments, seconds))
@@ -117,8 +123,7 @@ def _facts(counts: VocabularyCounts, arguments: VocabularyArguments) -> dict[str
             "sentences": counts.num_sentences,
             "distinct_words": counts.num_distinct,
         },
-        "pre_tokenizer": arguments.pre_tokenizer,
-        "do_lower_case": arguments.do_lower_case,
+        **arguments.cutting,
         "min_count": arguments.min_count,
     }
 
@@ -131,8 +136,8 @@ def _smaller_sizes(counts: VocabularyCounts) -> Iterator[tuple[int, float]]:
 
 
 def _describe(counts: VocabularyCounts, arguments: VocabularyArguments, seconds: float) -> str:
-    flags = f" --pre_tokenizer {arguments.pre_tokenizer}" if arguments.pre_tokenizer != "whitespace" else ""
-    flags += " --do_lower_case" if arguments.do_lower_case else ""
+    plain = VocabularyArguments.pre_tokenizer
+    flags = flags_of({name: value for name, value in arguments.cutting.items() if value != plain})
     smaller = "; ".join(f"{size:,} words {share:.2%}" for size, share in _smaller_sizes(counts))
     return (
         f"Counted {counts.num_words:,} words in {counts.num_sentences:,} sentences, {counts.num_distinct:,} distinct: "
@@ -140,5 +145,5 @@ def _describe(counts: VocabularyCounts, arguments: VocabularyArguments, seconds:
         f"Kept {len(counts.vocabulary):,} words, the three special ones included: {counts.unknown_share:.2%} of the "
         f"running words will be <UNK>{f' (with {smaller})' if smaller else ''}.\n"
         f"Wrote {arguments.output_dir}; go on with scripts/run_pretraining.py --vocab_file "
-        f"{Path(arguments.output_dir) / VOCABULARY_FILE}{flags}"
+        f"{Path(arguments.output_dir) / VOCABULARY_FILE} {flags}".rstrip()
     )

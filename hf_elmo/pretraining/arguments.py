@@ -10,6 +10,7 @@ from ..checkpoints.arguments import HubArguments, Preset, SavingArguments
 from ..checkpoints.writing import check_output_directory
 from ..flags import check_choices, flag, read_json_object
 from ..text.arguments import TextArguments
+from ..text.cutting import CUTTING_NAMES
 from .recipes import OptimizationArguments
 from .run_directory import checkpoints_in, find_checkpoint, find_faults
 
@@ -106,7 +107,7 @@ class PretrainingArguments(SavingArguments, TextArguments, ModelArguments, Optim
             group.check(self)
         if self.model_name_or_path is not None:
             plain = {field.name: field.default for field in fields(self)}
-            for name in ("pre_tokenizer", "do_lower_case", "token_inputs", "word_vectors", "word_vector_size"):
+            for name in (*CUTTING_NAMES, "token_inputs", "word_vectors", "word_vector_size"):
                 if getattr(self, name) != plain[name]:
                     raise ValueError(
                         f"--{name} is {getattr(self, name)!r}, but --model_name_or_path brings its own; leave it out."

@@ -17,6 +17,9 @@ from .lanes import LaneWindow, fill_lanes
 from .objectives import LaneObjective
 from .run_state import gather_objects
 
+# With more unknown words than this, perplexity says how well `<UNK>` is predicted and little else.
+MOST_UNKNOWN = 0.2
+
 
 @dataclass
 class Perplexity:
@@ -27,15 +30,17 @@ class Perplexity:
         mean: Their mean, the figure of the paper.
         bits_per_character: Mean of both directions' -log2 p of the text over its characters: those of its words, and
             the space or the end of line behind each. Words that the softmax lacks count as `<UNK>`, which costs less
-            than spelling them, so that it compares over one vocabulary only.
+            than spelling them, so that it compares over one vocabulary only; None with too many of them.
         num_targets: Words and closing markers scored in each direction.
+        unknown_share: Share of the words that the softmax lacks; None in old results.
     """
 
     forward: float
     backward: float
     mean: float
-    bits_per_character: float
+    bits_per_character: float | None
     num_targets: int
+    unknown_share: float | None = None
 
 
 @dataclass
@@ -70,10 +75,10 @@ class HeldOutText:
         Raises: ValueError when there is no word to score.
         """
         objective.eval()
-        characters = _CharacterCount()
+        text = _TextCount(self.vocabulary)
         sums = torch.zeros(3, dtype=torch.float64)
         state = None
-        for window in self._windows(characters, cold):
+        for window in self._windows(text, cold):
             state = reset_lanes(state, window.reset_state)
             loss = objective(window.to(accelerator.device), state)
             state = loss.state
@@ -81,20 +86,28 @@ class HeldOutText:
                 [loss.forward_sum, loss.backward_sum, loss.forward_sum.new_tensor(loss.num_targets)]
             ).cpu()
         # Some accelerators have no float64.
-        totals = torch.cat([sums, sums.new_tensor([characters.total])]).tolist()
+        totals = torch.cat([sums, sums.new_tensor([text.characters, text.words, text.unknown])]).tolist()
         totals = [sum(column) for column in zip(*gather_objects(totals, accelerator), strict=True)]
-        forward_sum, backward_sum, count, num_characters = totals
+        forward_sum, backward_sum, count, num_characters, num_words, num_unknown = totals
         if not count:
             raise ValueError("held_out_corpus holds no words; perplexity needs text to be scored on.")
         forward, backward = math.exp(forward_sum / count), math.exp(backward_sum / count)
-        bits = (forward_sum + backward_sum) / (2 * math.log(2))
-        return Perplexity(forward, backward, (forward + backward) / 2, bits / num_characters, int(count))
+        unknown_share = num_unknown / num_words
+        bits = (forward_sum + backward_sum) / (2 * math.log(2)) / num_characters
+        return Perplexity(
+            forward,
+            backward,
+            mean=(forward + backward) / 2,
+            bits_per_character=bits if unknown_share <= MOST_UNKNOWN else None,
+            num_targets=int(count),
+            unknown_share=unknown_share,
+        )
 
-    def _windows(self, characters: _CharacterCount, cold: bool) -> Iterator[LaneWindow]:
+    def _windows(self, text: _TextCount, cold: bool) -> Iterator[LaneWindow]:
         by_document = self.reset_state == "document" and not cold
         read = self.corpus.documents if by_document else self.corpus.sentences
         read_once = read(self.tokenizer.tokenize)
-        stream: Iterable = map(characters.of_document, read_once) if by_document else characters.of(read_once)
+        stream: Iterable = map(text.of_document, read_once) if by_document else text.of(read_once)
         if cold:
             # Each sentence is a document of its own.
             stream = ([words] for words in stream)
@@ -116,14 +129,19 @@ def reset_lanes(state: ElmoState | None, resets: torch.Tensor) -> ElmoState | No
 
 
 @dataclass
-class _CharacterCount:
-    """Characters of the sentences that went by."""
+class _TextCount:
+    """Characters, words and unknown words of the sentences that went by."""
 
-    total: int = 0
+    vocabulary: WordVocabulary
+    characters: int = 0
+    words: int = 0
+    unknown: int = 0
 
     def of(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         for words in sentences:
-            self.total += sum(map(len, words)) + len(words)
+            self.characters += sum(map(len, words)) + len(words)
+            self.words += len(words)
+            self.unknown += self.vocabulary.encode(words).count(self.vocabulary.unk_id)
             yield words
 
     def of_document(self, sentences: Iterable[Sequence[str]]) -> list[Sequence[str]]:

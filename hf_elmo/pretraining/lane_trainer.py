@@ -163,7 +163,7 @@ class LaneTrainer:
             self._evaluate_and_report()
         self._keep_best()
         kept = next(entry for entry in self.evaluations if entry["step"] == self.kept_step)
-        return Perplexity(**{name: kept[name] for name in _PERPLEXITY_FIELDS})
+        return Perplexity(**{name: kept.get(name) for name in _PERPLEXITY_FIELDS})
 
     def evaluate(self, cold: bool = False) -> Perplexity:
         """Perplexity on the held-out text, each word scored once; see `HeldOutText.measure`."""

@@ -24,6 +24,7 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files
+from ..text.cutting import cutting_of
 from ..text.vocabulary import WordVocabulary
 from .arguments import PretrainingArguments
 from .evaluation import Perplexity
@@ -34,7 +35,7 @@ from .recipes import OptimizationArguments
 from .run_directory import checkpoints_in, find_checkpoint, find_faults
 from .run_state import RunCheckpoints, check_fingerprint, read_shared_state, remove_partial_checkpoints
 from .starting_model import Start
-from .text_facts import TextFacts, read_baselines, read_training_text
+from .text_facts import TextFacts, look_at_text, read_baselines, read_training_text
 
 # What may differ in a run that goes on: it changes no step that was taken.
 _FREE_SETTINGS = ("max_steps", "warmup_steps", "eval_steps", "save_steps", "logging_steps", "eval_num_lanes")
@@ -86,7 +87,7 @@ def _run(
     start = Start.from_arguments(arguments)
     corpora = open_corpora(arguments)
     _check_inputs(arguments, *corpora)
-    facts, words, counts = _read_text(arguments, checkpoint, start, corpora, report)
+    facts, words, counts = _read_text(arguments, checkpoint, start, corpora, report, accelerator.is_main_process)
     settings = _settle(arguments, facts, accelerator.num_processes)
     set_seed(arguments.seed)
     model = start.build_model(arguments, words, counts, facts, report)
@@ -135,7 +136,7 @@ def _run(
         trainer.resume(checkpoint)
         report(f"going on from {checkpoint}, after {trainer.num_words:,} words")
     _start_trackers(arguments, accelerator)
-    results = {**_train(trainer, report), **_describe_model(arguments, facts, model), **run}
+    results = {**_train(trainer, facts, report), **_describe_model(arguments, facts, model), **run}
     if accelerator.is_main_process:
         _write_finished(arguments.output_dir, checkpoints, results, hub_name, report)
         report(f"checkpoint: {arguments.output_dir}, {_describe_kept(results)}")
@@ -154,6 +155,7 @@ def _read_text(
     start: Start,
     corpora: tuple[Corpus, Corpus],
     report: Callable[[str], None],
+    shown: bool,
 ) -> tuple[TextFacts, WordVocabulary, dict[str, int] | None]:
     """What the training text holds, the words of the softmax and their counts; a checkpoint has the first two."""
     counts = None
@@ -162,13 +164,17 @@ def _read_text(
         words = WordVocabulary.load(checkpoint)
     else:
         words = start.words if arguments.vocab_file is None else WordVocabulary.load(arguments.vocab_file)
-        facts, words, counts = read_training_text(arguments, corpora[0], start.tokenizer, words)
+        for warning in look_at_text(arguments, corpora, start.tokenizer):
+            report(f"warning: {warning}")
+        facts, words, counts = read_training_text(arguments, corpora, start.tokenizer, words, shown)
     report(
         f"training text: {facts.num_words:,} words in {facts.num_sentences:,} sentences, {facts.num_distinct:,} "
         f"distinct; softmax over {len(words):,} words"
     )
     if checkpoint is None and not arguments.skip_baselines:
-        read_baselines(facts, *corpora, start.tokenizer, words, report)
+        read_baselines(facts, *corpora, start.tokenizer, words, report, shown)
+    for warning in facts.warnings():
+        report(f"warning: {warning}")
     return facts, words, counts
 
 
@@ -185,18 +191,23 @@ def _build_objective(
     return objective
 
 
-def _train(trainer: LaneTrainer, report: Callable[[str], None]) -> dict[str, Any]:
+def _train(trainer: LaneTrainer, facts: TextFacts, report: Callable[[str], None]) -> dict[str, Any]:
     """Run the loop, and what results.json holds of it."""
     perplexity = trainer.train()
     if trainer.step < trainer.settings.max_steps:
         patience = trainer.settings.early_stopping_patience
         report(f"stopped at step {trainer.step:,}: none of the last {patience} evaluations was the best")
     cold = trainer.evaluate(cold=True)
+    bits = perplexity.bits_per_character
     report(
         f"held-out perplexity {perplexity.mean:,.1f} with carried states, {cold.mean:,.1f} with each sentence alone; "
-        f"{perplexity.bits_per_character:.3f} bits a character"
+        + ("no bits per character: too many words are unknown" if bits is None else f"{bits:.3f} bits per character")
     )
+    caveats = facts.caveats(perplexity.unknown_share)
+    for caveat in caveats:
+        report(f"warning: {caveat}")
     return {
+        "caveats": caveats,
         "perplexity": asdict(perplexity),
         "perplexity_cold": asdict(cold),
         "kept_step": trainer.kept_step,
@@ -216,12 +227,7 @@ def _describe_model(arguments: PretrainingArguments, facts: TextFacts, model: El
     return {
         "recipe": arguments.recipe,
         "objective": arguments.objective,
-        "baselines": None if facts.baselines is None else asdict(facts.baselines),
-        "training_text": {
-            "words": facts.num_words,
-            "sentences": facts.num_sentences,
-            "distinct_words": facts.num_distinct,
-        },
+        **facts.results(),
         "vocabulary_size": model.config.word_vocab_size,
         "parameters": model.num_parameters(),
     }
@@ -334,8 +340,7 @@ def _fingerprint(
         "shuffle_buffer_size": arguments.shuffle_buffer_size,
         "freeze_word_vectors": arguments.freeze_word_vectors,
         "dataset": [arguments.dataset_name, arguments.dataset_config_name, arguments.train_split],
-        "pre_tokenizer": tokenizer.pre_tokenizer,
-        "do_lower_case": tokenizer.do_lower_case,
+        **cutting_of(tokenizer),
         "words": hashlib.sha256("\n".join(words.words).encode("utf-8", "surrogatepass")).hexdigest()[:16],
         # By name and size: they may lie elsewhere now.
         "text": [[os.path.basename(file), os.path.getsize(file)] for corpus in corpora for file in corpus.files],

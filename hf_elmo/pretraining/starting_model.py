@@ -41,11 +41,7 @@ class Start:
             source = load_source(arguments.model_name_or_path)
             return cls(source.config, source.tokenizer, source)
         config = build_config(arguments)
-        tokenizer = ElmoCharTokenizer(
-            pre_tokenizer=arguments.pre_tokenizer,
-            do_lower_case=arguments.do_lower_case,
-            max_characters_per_word=config.max_characters_per_word,
-        )
+        tokenizer = ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word, **arguments.cutting)
         return cls(config, tokenizer)
 
     @property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,14 @@ import torch
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
-from ..text.vocabulary import WordVocabulary
+from ..text.cutting import check_cutting, cutting_of
+from ..text.first_look import files_in_both, look_at
+from ..text.progress import track
+from ..text.vocabulary import UNK_TOKEN, WordVocabulary
 from ..text.word_counts import WordCounter, choose_vocabulary
 from .arguments import PretrainingArguments
 from .baselines import Baselines, count_baselines
+from .evaluation import MOST_UNKNOWN
 from .sampling import check_sorted
 
 
@@ -28,12 +33,16 @@ class TextFacts:
     Args:
         num_words, num_sentences, num_distinct: Running words, sentences and distinct words.
         baselines: Held-out perplexities of count models; None where they were left out.
+        unknown_share: Share of the running words that the softmax lacks; None in old checkpoints.
+        held_out_files_trained_on: Names of held-out files that are training text as well.
     """
 
     num_words: int
     num_sentences: int
     num_distinct: int
     baselines: Baselines | None = None
+    unknown_share: float | None = None
+    held_out_files_trained_on: list[str] = field(default_factory=list)
 
     @property
     def num_entries(self) -> int:
@@ -55,29 +64,89 @@ class TextFacts:
         baselines = fields["baselines"]
         return cls(**{**fields, "baselines": None if baselines is None else Baselines(**baselines)})
 
+    def results(self) -> dict[str, Any]:
+        """What results.json holds of the text."""
+        return {
+            "baselines": None if self.baselines is None else asdict(self.baselines),
+            "training_text": {
+                "words": self.num_words,
+                "sentences": self.num_sentences,
+                "distinct_words": self.num_distinct,
+                "unknown_share": self.unknown_share,
+            },
+        }
+
+    def caveats(self, held_out_unknown: float | None = None) -> list[str]:
+        """What has to be said beside the figures; nothing where all is as it should be.
+
+        Args:
+            held_out_unknown: Share of the held-out words that the softmax lacks; None where it is not known.
+        """
+        return [caveat for caveat, _ in self._caveats_and_remedies(held_out_unknown)]
+
+    def warnings(self) -> list[str]:
+        """The caveats that are known before training, each with what to do about it."""
+        held_out_unknown = None if self.baselines is None else self.baselines.unknown_rate
+        return [f"{caveat} {remedy}" for caveat, remedy in self._caveats_and_remedies(held_out_unknown)]
+
+    def _caveats_and_remedies(self, held_out_unknown: float | None) -> Iterator[tuple[str, str]]:
+        for name in self.held_out_files_trained_on:
+            yield (
+                f"{name} is training text and held-out text: figures measured on it say nothing about other text.",
+                "Name other files with --validation_file, or leave it out to have a share held out.",
+            )
+        for text, share in (("training", self.unknown_share), ("held-out", held_out_unknown)):
+            if share is not None and share > MOST_UNKNOWN:
+                yield (
+                    f"{share:.0%} of the {text} words are unknown to the softmax and scored as <UNK>: with more than "
+                    f"{MOST_UNKNOWN:.0%}, perplexity means little, and bits per character nothing.",
+                    "Fewer are unknown with more words (--max_vocab_size, --min_count), or when text is cut or "
+                    "lower-cased as the vocabulary's was (--pre_tokenizer, --do_lower_case).",
+                )
+
+
+def look_at_text(
+    arguments: PretrainingArguments, corpora: tuple[Corpus, Corpus], tokenizer: ElmoCharTokenizer
+) -> Iterator[str]:
+    """Warnings, for the user, about what the first lines of the training text tell.
+
+    Raises: ValueError where the words of --vocab_file were cut otherwise than the run cuts its text.
+    """
+    if arguments.vocab_file is not None:
+        check_cutting(arguments.vocab_file, cutting_of(tokenizer))
+    can_choose = arguments.model_name_or_path is None
+    train = corpora[0]
+    yield from look_at(train).warnings(train.name, cutting_of(tokenizer)["pre_tokenizer"], can_choose)
+
 
 def read_training_text(
-    arguments: PretrainingArguments, corpus: Corpus, tokenizer: ElmoCharTokenizer, words: WordVocabulary | None
+    arguments: PretrainingArguments,
+    corpora: tuple[Corpus, Corpus],
+    tokenizer: ElmoCharTokenizer,
+    words: WordVocabulary | None,
+    shown: bool = False,
 ) -> tuple[TextFacts, WordVocabulary, dict[str, int]]:
     """Count the training text in bounded memory.
 
     Args:
         arguments: The run's.
-        corpus: The whole training text.
+        corpora: The whole training text, and the held-out text.
         tokenizer: Cuts it.
         words: Words of the softmax; None builds them from the counts.
+        shown: Whether stderr shows how far it is.
     Returns: The facts without baselines, the words of the softmax, and how often those that occur do.
     Raises: ValueError when the text holds no words, or the words stand in no order for the sampled softmax.
     """
     # What does not fit into memory goes beside the output, where there has to be room.
     directory = Path(arguments.output_dir).resolve().parent
     directory.mkdir(parents=True, exist_ok=True)
+    corpus, held_out = corpora
     counter = WordCounter(arguments.max_words_in_memory, directory)
     with closing(counter):
-        for sentence in corpus.sentences(tokenizer.tokenize):
+        for sentence in track(corpus.sentences(tokenizer.tokenize), "counting words", "sentences", shown=shown):
             counter.add(sentence)
         if not counter.num_words:
-            raise ValueError("the training text holds no words; check --train_file and --text_column.")
+            raise ValueError(_describe_no_words(held_out, tokenizer))
         if words is None:
             words = choose_vocabulary(counter, arguments.max_vocab_size, arguments.min_count).vocabulary
         num_distinct, counts = 0, {}
@@ -87,7 +156,26 @@ def read_training_text(
                 counts[word] = count
     if arguments.objective != "full":
         check_sorted(words, counts)
-    return TextFacts(counter.num_words, counter.num_sentences, num_distinct), words, counts
+    num_known = sum(counts.values()) - counts.get(UNK_TOKEN, 0)
+    facts = TextFacts(
+        counter.num_words,
+        counter.num_sentences,
+        num_distinct,
+        unknown_share=1 - num_known / counter.num_words,
+        held_out_files_trained_on=list(map(os.path.basename, files_in_both(corpus.files, held_out.files)))
+        if arguments.validation_file is not None
+        else [],
+    )
+    return facts, words, counts
+
+
+def _describe_no_words(held_out: Corpus, tokenizer: ElmoCharTokenizer) -> str:
+    if next(held_out.sentences(tokenizer.tokenize), None) is None:
+        return "the training text holds no words; check --train_file and --text_column."
+    return (
+        f"{held_out.name} holds one line (or document, or record) alone, which was held out, and no words are left to "
+        "train on. Put one sentence on each line, or name the held-out text with --validation_file."
+    )
 
 
 def read_baselines(
@@ -97,10 +185,12 @@ def read_baselines(
     tokenizer: ElmoCharTokenizer,
     words: WordVocabulary,
     report: Callable[[str], None],
+    shown: bool = False,
 ) -> None:
     """Put the count models' perplexities into the facts: one more pass."""
-    texts = (corpus.sentences(tokenizer.tokenize) for corpus in (train_corpus, held_out_corpus))
-    facts.baselines = baselines = count_baselines(*texts, words)
+    train, held_out = (corpus.sentences(tokenizer.tokenize) for corpus in (train_corpus, held_out_corpus))
+    tracked = track(train, "counting bigrams", "sentences", facts.num_sentences, shown)
+    facts.baselines = baselines = count_baselines(tracked, held_out, words)
     report(
         f"held-out perplexity of the baselines: unigram {baselines.unigram:,.1f}, "
         f"bigram {baselines.bigram:,.1f} ({baselines.unknown_rate:.1%} of the words are unknown)"

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from ..flags import check_choices, check_least, flag
+from .cutting import CuttingArguments
 from .word_counts import MAX_WORDS_IN_MEMORY
-
-PreTokenizer = Literal["whitespace", "punctuation"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusArguments:
+class CorpusArguments(CuttingArguments):
     """Training text, how it is cut into words, and how they are counted."""
 
     train_file: list[str] | None = flag(
-        "Training text: files or quoted globs of text (one sentence a line), .jsonl or .parquet, also as .gz.",
+        "Training text: files or quoted globs of text (one sentence per line), .jsonl or .parquet, also as .gz, .bz2, "
+        ".xz or .zst.",
         default=None,
     )
     dataset_name: str | None = flag("Any name or directory that datasets.load_dataset knows; streamed.", default=None)
     dataset_config_name: str | None = flag("The dataset's configuration.", default=None)
     train_split: str = flag("The dataset's training split.", default="train")
     text_column: str = flag("Column that holds the text, in JSON, Parquet and datasets.", default="text")
-    pre_tokenizer: PreTokenizer = flag("How text is cut into words. Saved.", default="whitespace")
-    do_lower_case: bool = flag("Lower-case words before their characters are read. Saved.", default=False)
     max_vocab_size: int | None = flag("Most words of a vocabulary that is built.", default=None)
     min_count: int = flag("Words seen less often are <UNK> in a vocabulary that is built.", default=2)
     max_words_in_memory: int = flag(

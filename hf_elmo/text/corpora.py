@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import fsspec
@@ -105,20 +107,22 @@ def corpus_from_files(
     the lines, or with by_document the lines up to an empty one (without even a space) or to the end of the file.
 
     Args:
-        patterns: Paths or globs. `.jsonl`, `.json` and `.parquet` are read by column, everything else as text; `.gz`,
-            `.bz2`, `.xz` and `.zst` are unpacked on the way.
+        patterns: Paths or globs; a directory is refused with the glob to write. `.jsonl`, `.json` and `.parquet` are
+            read by column, everything else as text; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
         name: The argument's name, for errors.
         text_column: Column of JSON and Parquet records that holds the text.
         by_document: Whether text files are read by documents; one is held in memory at a time.
-    Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file, a file that is not UTF-8 (with
-        the line number) or records without the column.
+    Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file, a directory, a file that is
+        not UTF-8 (with the line number) or records without the column.
     """
     files = expand_patterns(patterns, name)
     groups = _group_by_builder(files)
     streams = []
     for builder, group in groups:
         options = {"sample_by": "paragraph"} if builder == "text" and by_document else {}
-        stream = load_dataset(builder, data_files={"train": list(group)}, split="train", streaming=True, **options)
+        # `datasets` takes names for patterns, too.
+        data_files = {"train": list(map(glob.escape, group))}
+        stream = load_dataset(builder, data_files=data_files, split="train", streaming=True, **options)
         column = "text" if builder == "text" else text_column
         streams.append(_only_text(stream, column, name, ", ".join(map(os.path.basename, group)), group))
     records = concatenate_datasets(streams) if len(streams) > 1 else streams[0]
@@ -145,13 +149,17 @@ def _has_text(record: dict[str, str | None]) -> bool:
 
 
 def expand_patterns(patterns: Sequence[str], name: str) -> list[str]:
-    """The files that match the patterns, each pattern's in the order of their names.
+    """The files that match the patterns, each pattern's in the order of their names; a file's own name comes first.
 
-    Raises: FileNotFoundError for a pattern without a file, ValueError for an empty file.
+    Raises: FileNotFoundError for a pattern without a file, ValueError for an empty file or a directory.
     """
     files = []
     for pattern in patterns:
-        matches = sorted(path for path in glob.glob(str(pattern), recursive=True) if os.path.isfile(path))
+        if os.path.isdir(pattern):
+            raise ValueError(_describe_directory(name, str(pattern)))
+        # A name may hold what would be a pattern: a[1].txt.
+        paths = [str(pattern)] if os.path.isfile(pattern) else glob.glob(str(pattern), recursive=True)
+        matches = sorted(path for path in paths if os.path.isfile(path))
         if not matches:
             raise FileNotFoundError(f"{name} {str(pattern)!r} matches no file; check the path (quote globs).")
         files.extend(matches)
@@ -159,6 +167,23 @@ def expand_patterns(patterns: Sequence[str], name: str) -> list[str]:
         if os.path.getsize(file) == 0:
             raise ValueError(f"{name} {file!r} is an empty file; give one with text in it, or leave it out.")
     return list(dict.fromkeys(files))
+
+
+def _describe_directory(name: str, directory: str) -> str:
+    """What to write in place of a directory: a pattern for the files it holds the most of."""
+    endings: Counter[str] = Counter()
+    found = ((parent, file) for parent, _, files in os.walk(directory) for file in files)
+    for parent, file in islice(found, 10_000):
+        deep = os.path.join("**", "") if not os.path.samefile(parent, directory) else ""
+        suffixes = Path(file).suffixes
+        kept = suffixes[-2:] if suffixes and suffixes[-1] in _COMPRESSIONS else suffixes[-1:]
+        endings[f"{deep}*{''.join(kept)}"] += 1
+    if not endings:
+        return f"{name} {directory!r} is a directory without files; give files of text, or a quoted glob of them."
+    glob_of_most = os.path.join(glob.escape(directory), endings.most_common(1)[0][0])
+    return (
+        f"{name} {directory!r} is a directory; give the files in it, for example as the quoted glob '{glob_of_most}'."
+    )
 
 
 def _group_by_builder(files: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -191,7 +216,14 @@ def _only_text(stream: IterableDataset, column: str, name: str, where: str, file
             f"{name} {where!r}: column {column!r} holds {type(first[column]).__name__}, not text. Name a column of "
             "strings with --text_column."
         )
-    return stream.map(lambda record: {"text": record[column]}, remove_columns=[key for key in first if key != "text"])
+    return stream.map(
+        lambda record: {"text": _without_mark(record[column])}, remove_columns=[key for key in first if key != "text"]
+    )
+
+
+def _without_mark(text: str | None) -> str | None:
+    """The text without the byte order mark that some programs put at the start of a file."""
+    return text if text is None else text.removeprefix("\ufeff")
 
 
 def _describe_bad_encoding(name: str, files: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from ..model.word_list_elmo import WORD_LIST_FILE, read_words, write_words
 UNK_TOKEN = "<UNK>"
 SPECIAL_WORDS = (BOS_TOKEN, EOS_TOKEN, UNK_TOKEN)
 VOCABULARY_FILE = WORD_LIST_FILE
+VOCABULARY_FACTS_FILE = "vocabulary.json"
 
 
 class WordVocabulary:

@@ -1,7 +1,10 @@
 """Corpora are streamed from every form of file, and bad files are named with the line."""
 
+import bz2
+import glob
 import gzip
 import json
+import lzma
 from itertools import chain
 
 import pytest
@@ -186,3 +189,39 @@ def test_empty_lines_are_nobodys_share(tmp_path):
     corpus = corpus_from_files([str(tmp_path / "text.txt")])
     shares = [list(corpus.shard(rank, 2).sentences(str.split)) for rank in range(2)]
     assert [len(share) for share in shares] == [5, 5]
+
+
+def test_a_file_is_found_by_its_own_name_before_the_name_is_a_pattern(tmp_path):
+    for name in ("a[1].txt", "a1.txt", "b?.txt", "b1.txt"):
+        (tmp_path / name).write_text(f"{name}\n")
+    assert read(corpus_from_files([str(tmp_path / "a[1].txt")])) == [["a[1].txt"]]
+    assert read(corpus_from_files([str(tmp_path / "b?.txt")])) == [["b?.txt"]]
+    assert read(corpus_from_files([str(tmp_path / "[ab]1.txt")])) == [["a1.txt"], ["b1.txt"]]
+    assert read(corpus_from_files([str(tmp_path / "a*.txt")])) == [["a1.txt"], ["a[1].txt"]]
+
+
+@pytest.mark.parametrize("names", [["a.txt.gz", "b.txt.gz", "README"], ["sub/a.txt", "sub/deep/b.txt"], []])
+def test_a_directory_is_refused_with_the_glob_of_its_files(names, tmp_path):
+    folder = tmp_path / "texts[1]"
+    folder.mkdir()
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("a b\n")
+    with pytest.raises(ValueError, match="train_file") as raised:
+        corpus_from_files([str(folder)])
+    if names:
+        wanted = str(raised.value).split("'")[-2]
+        assert sorted(glob.glob(wanted, recursive=True)) == sorted(str(folder / name) for name in names[:2])
+
+
+@pytest.mark.parametrize(("name", "pack"), [("a.txt", bytes), ("a.txt.gz", gzip.compress), ("a.txt.bz2", bz2.compress)])
+def test_a_byte_order_mark_is_no_part_of_the_first_word(name, pack, tmp_path):
+    (tmp_path / name).write_bytes(pack("\ufeffa b\nc \ufeffd\n".encode()))
+    (tmp_path / f"z-{name}").write_bytes(pack("\ufeffe\n".encode()))
+    assert read(corpus_from_files([str(tmp_path / "*")])) == [["a", "b"], ["c", "\ufeffd"], ["e"]]
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [("bz2", bz2.compress), ("xz", lzma.compress)])
+def test_bz2_and_xz_are_unpacked(suffix, pack, tmp_path):
+    (tmp_path / f"a.txt.{suffix}").write_bytes(pack("".join(f"{line}\n" for line in SENTENCES).encode()))
+    assert read(corpus_from_files([str(tmp_path / f"a.txt.{suffix}")])) == WORDS

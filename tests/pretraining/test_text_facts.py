@@ -1,0 +1,109 @@
+"""Numbers that mislead are marked: unknown words, held-out text that was trained on, words cut otherwise."""
+
+import json
+
+import pytest
+
+from hf_elmo import ElmoCharTokenizer
+from hf_elmo.pretraining.arguments import PretrainingArguments
+from hf_elmo.pretraining.baselines import Baselines
+from hf_elmo.pretraining.run import run_pretraining
+from hf_elmo.pretraining.text_facts import TextFacts
+
+TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.0}'
+LINES = ["The cat sat on the mat .", "A dog ran to the park .", "It sat ."]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A tiny run over the lines, and the lines it printed."""
+    (tmp_path / "text.txt").write_text("".join(f"{line}\n" for line in LINES * 20))
+
+    def start(**changes):
+        printed = []
+        settings = {
+            "output_dir": str(tmp_path / "out"),
+            "train_file": [str(tmp_path / "text.txt")],
+            "validation_split_percentage": 10.0,
+            "config_overrides": TINY,
+            "per_device_train_batch_size": 2,
+            "unroll_steps": 5,
+            "max_steps": 2,
+            **changes,
+        }
+        results = run_pretraining(PretrainingArguments(**settings), report=printed.append)
+        return results, printed
+
+    return start
+
+
+def test_many_unknown_words_are_told_before_and_after_and_marked_in_results_and_card(run, tmp_path):
+    (tmp_path / "words.txt").write_text("<S>\n</S>\n<UNK>\nthe\nsat\n")
+    results, printed = run(vocab_file=str(tmp_path / "words.txt"))
+    saved = json.loads((tmp_path / "out" / "results.json").read_text())
+    card = (tmp_path / "out" / "README.md").read_text()
+    # Of 17 words "sat" and "the" are known, twice each.
+    assert saved["training_text"]["unknown_share"] == pytest.approx(1 - 4 / 17, abs=0.02)
+    assert saved["perplexity"]["unknown_share"] == pytest.approx(1 - 4 / 17, abs=0.1)
+    assert saved["perplexity"]["bits_per_character"] is saved["perplexity_cold"]["bits_per_character"] is None
+    assert len(saved["caveats"]) == 2 and all("unknown" in caveat for caveat in results["caveats"])
+    assert all(caveat in card for caveat in saved["caveats"])
+    assert "bits per character |" not in card
+    warnings = [line for line in printed if line.startswith("warning:")]
+    assert "%" in warnings[0] and "--max_vocab_size" in warnings[0]
+    assert any("no bits per character" in line for line in printed)
+
+
+def test_few_unknown_words_leave_all_as_it_was(run, tmp_path):
+    results, printed = run()
+    assert results["caveats"] == [] and results["perplexity"]["bits_per_character"] > 0
+    assert results["training_text"]["unknown_share"] == results["perplexity"]["unknown_share"] == 0
+    assert not any("warning" in line for line in printed)
+    assert "Beware" not in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_training_text_that_is_held_out_too_is_named(run, tmp_path):
+    copy = tmp_path / "heldout.txt"
+    copy.write_text((tmp_path / "text.txt").read_text())
+    results, printed = run(validation_file=[str(copy)])
+    assert any("heldout.txt" in caveat for caveat in results["caveats"])
+    assert any(
+        line.startswith("warning:") and "heldout.txt" in line and "--validation_file" in line for line in printed
+    )
+
+
+def test_a_vocabulary_of_another_cut_is_refused_before_any_file_is_written(run, tmp_path):
+    folder = tmp_path / "vocabulary"
+    folder.mkdir()
+    (folder / "word_vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nthe\nsat\n")
+    (folder / "vocabulary.json").write_text(json.dumps({"pre_tokenizer": "unicode", "do_lower_case": False}))
+    for name in (folder, folder / "word_vocabulary.txt"):
+        with pytest.raises(
+            ValueError, match=r"pre_tokenizer was 'unicode' and is 'whitespace'.*--pre_tokenizer unicode"
+        ):
+            run(vocab_file=str(name))
+    assert not (tmp_path / "out").exists()
+    run(vocab_file=str(folder), pre_tokenizer="unicode")
+    assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())["pre_tokenizer"] == "unicode"
+
+
+def test_a_text_of_one_line_is_refused_with_what_is_wrong(run, tmp_path):
+    (tmp_path / "text.txt").write_text(" ".join(LINES * 200))
+    with pytest.raises(ValueError, match=r"one line.*--validation_file"):
+        run()
+
+
+def test_all_settings_of_the_tokenizer_reach_it(run, tmp_path):
+    (tmp_path / "text.txt").write_text("Don't stop, cafe\u0301 so\u00adft.\n" * 40)
+    run(pre_tokenizer="unicode", normalization="NFC", drop_invisible=True, do_lower_case=True)
+    assert ElmoCharTokenizer.from_pretrained(tmp_path / "out").drop_invisible
+    words = (tmp_path / "out" / "word_vocabulary.txt").read_text(encoding="utf-8").split("\n")
+    assert set(words[3:-1]) == {"don't", "stop", ",", "café", "soft", "."}
+
+
+def test_facts_of_old_checkpoints_are_read():
+    old = {"num_words": 3, "num_sentences": 1, "num_distinct": 2, "baselines": None}
+    assert TextFacts.from_dict(old).caveats() == TextFacts.from_dict(old).warnings() == []
+    facts = TextFacts(3, 1, 2, Baselines(1.0, 1.0, 1.0, 1.0, 0.5), 0.1, ["a.txt"])
+    assert TextFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
+    assert len(facts.warnings()) == 2

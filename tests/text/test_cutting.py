@@ -1,0 +1,58 @@
+"""A vocabulary's words and a run's text are cut alike, or the run is refused by the names of the flags."""
+
+import json
+
+import pytest
+
+from hf_elmo import ElmoCharTokenizer
+from hf_elmo.text.arguments import TextArguments
+from hf_elmo.text.cutting import check_cutting, cutting_of, read_cutting
+from hf_elmo.text.vocabulary import WordVocabulary
+
+PLAIN = {"pre_tokenizer": "whitespace", "do_lower_case": False, "normalization": None, "drop_invisible": False}
+RAW = {"pre_tokenizer": "unicode", "do_lower_case": True, "normalization": "NFC", "drop_invisible": True}
+
+
+@pytest.fixture
+def vocab_file(tmp_path):
+    return WordVocabulary(["<S>", "</S>", "<UNK>", "a"]).save(tmp_path)
+
+
+def test_a_word_list_alone_says_nothing_and_is_taken(vocab_file):
+    assert read_cutting(vocab_file) is None
+    check_cutting(vocab_file, RAW)
+
+
+@pytest.mark.parametrize("settings", [PLAIN, RAW])
+def test_flags_tokenizers_and_files_say_the_same(settings, vocab_file):
+    arguments = TextArguments(train_file=["x"], **settings)
+    tokenizer = ElmoCharTokenizer(**arguments.cutting)
+    tokenizer.save_pretrained(vocab_file.parent)
+    assert arguments.cutting == cutting_of(tokenizer) == read_cutting(vocab_file) == settings
+    assert read_cutting(vocab_file.parent) == settings
+    check_cutting(vocab_file, settings)
+
+
+def test_the_facts_of_a_count_come_before_a_tokenizer_and_old_ones_lack_what_was_off(vocab_file):
+    ElmoCharTokenizer().save_pretrained(vocab_file.parent)
+    old = {"pre_tokenizer": "punctuation", "do_lower_case": True, "min_count": 2}
+    (vocab_file.parent / "vocabulary.json").write_text(json.dumps(old))
+    check_cutting(vocab_file, {**PLAIN, "pre_tokenizer": "punctuation", "do_lower_case": True})
+
+
+def test_what_differs_is_named_with_both_values_and_flags(vocab_file):
+    (vocab_file.parent / "vocabulary.json").write_text(json.dumps(RAW))
+    with pytest.raises(ValueError, match="--vocab_file") as raised:
+        check_cutting(vocab_file, {**RAW, "pre_tokenizer": "punctuation", "drop_invisible": False})
+    message = str(raised.value)
+    for part in ("'unicode'", "'punctuation'", "--pre_tokenizer unicode --drop_invisible", "without --drop_invisible"):
+        assert part in message
+    assert "do_lower_case" not in message
+
+
+@pytest.mark.parametrize("content", ["[1]", "no json", '{"words": 3}'])
+def test_other_files_beside_a_word_list_are_not_ours(content, vocab_file):
+    (vocab_file.parent / "vocabulary.json").write_text(content)
+    assert read_cutting(vocab_file) is None
+    (vocab_file.parent / "vocabulary.json").write_text(json.dumps(RAW))
+    assert read_cutting(vocab_file.rename(vocab_file.with_name("words.txt"))) is None

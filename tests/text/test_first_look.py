@@ -1,0 +1,73 @@
+"""What is told before a text is read: raw text, lines that are no sentences, files in both texts."""
+
+import gzip
+import shutil
+
+import pytest
+from conftest import shared_data
+
+from hf_elmo.text.corpora import corpus_from_files
+from hf_elmo.text.first_look import files_in_both, look_at
+
+TOKENISED = [
+    "Mr. Holmes , who was usually very late , did n't go to the U.S. in 1.5 days .",
+    "No ! `` It sat . ''",
+] * 20
+RAW = ["Mr. Holmes, who was usually very late, didn't go to the U.S. in 1.5 days.", 'No! "It sat."'] * 20
+PLAIN = ["no marks at all in this text", "as a recogniser of speech writes it"] * 20
+
+
+def warnings(path, lines, pre_tokenizer="whitespace", **options):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    corpus = corpus_from_files([str(path)], "--train_file")
+    return list(look_at(corpus).warnings("--train_file", pre_tokenizer, **options))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [RAW, ["이 영화는 정말 좋았다.", "글쎄, 나는 별로..."], ["यह अच्छा है।", "वह गया।"], ["これは本です。", "はい。"]],
+)
+def test_raw_text_in_any_language_is_told_with_what_to_pass(lines, tmp_path):
+    (warning,) = warnings(tmp_path / "a.txt", lines)
+    assert "--train_file" in warning and "--pre_tokenizer unicode" in warning
+    assert any(repr(word) in warning for word in lines[0].split())
+    assert "--pre_tokenizer" not in warnings(tmp_path / "a.txt", lines, can_choose=False)[0]
+    assert not warnings(tmp_path / "a.txt", lines, "unicode") and not warnings(tmp_path / "a.txt", lines, "punctuation")
+
+
+@pytest.mark.parametrize("lines", [TOKENISED, PLAIN, ["one"], [""]])
+def test_text_that_is_cut_raises_no_alarm(lines, tmp_path):
+    assert warnings(tmp_path / "a.txt", lines) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_raw"),
+    [
+        ("novels/train-00.txt.gz", False),
+        ("movie_reviews/heldout.txt", False),
+        ("wikitext-2/valid.txt", False),
+        ("nsmc/heldout.txt.gz", True),
+    ],
+)
+def test_real_files_are_told_apart(name, is_raw):
+    look = look_at(corpus_from_files([str(shared_data(name))]))
+    assert bool(list(look.warnings("--train_file", "whitespace"))) == is_raw
+
+
+def test_everything_on_one_line_is_told(tmp_path):
+    (warning,) = warnings(tmp_path / "a.txt", [" ".join(TOKENISED * 2)])
+    assert "one line of" in warning and "one sentence" in warning
+    (warning,) = warnings(tmp_path / "a.txt", [" ".join(TOKENISED * 2)] * 2)
+    assert "lines of" in warning
+
+
+def test_files_in_both_texts_are_found_by_name_and_by_content(tmp_path):
+    for name, content in (("a", "x y\n"), ("b", "x z\n"), ("c", "x y z\n")):
+        (tmp_path / name).write_text(content)
+    shutil.copy(tmp_path / "b", tmp_path / "copy")
+    (tmp_path / "link").symlink_to(tmp_path / "c")
+    with gzip.open(tmp_path / "packed.gz", "wt") as stream:
+        stream.write("x y\n")
+    names = [str(tmp_path / name) for name in ("a", "b", "c", "copy", "link", "packed.gz")]
+    assert files_in_both(names[:3], names[3:]) == names[3:5]
+    assert files_in_both(names[:2], [names[2]]) == files_in_both([], names) == []
