@@ -32,6 +32,10 @@ _HELD_OUT = (
 )
 
 
+# Up to so many points are drawn as points, too.
+_FEW_POINTS = 20
+
+
 def plot_run(results: dict[str, Any], file: str | os.PathLike) -> None:
     """Draw a run as a PNG; equal results make equal files where matplotlib is the same.
 
@@ -74,7 +78,7 @@ def build_figure(results: dict[str, Any]) -> Figure:
     if missing:
         raise ValueError(
             f"results lack {' and '.join(missing)}, which the plot of a run draws; take those that "
-            "scripts/run_pretraining.py wrote."
+            "hf-elmo pretrain wrote."
         )
     # A user's own style must not change the picture.
     with matplotlib.style.context("default"):
@@ -89,17 +93,16 @@ def build_figure(results: dict[str, Any]) -> Figure:
             axes.set_ylim(bottom=0)
         speed.xaxis.set_major_formatter(EngFormatter())
         speed.set_xlabel("words trained on")
+        _mark_kept(perplexity, results)
         for axes in (perplexity, rate, speed):
             axes.grid(True, which="major", alpha=0.3)
             for words in _words_at(results.get("resumed_from_steps", ()), results["history"]):
                 axes.axvline(words, color=_GREY, linestyle=":", label="resumed")
-        _draw_legend(perplexity)
+        _draw_legend(figure, perplexity)
     return figure
 
 
 def _draw_perplexities(axes: Axes, results: dict[str, Any]) -> None:
-    from matplotlib.ticker import LogLocator
-
     history, evaluations = results["history"], results["evaluations"]
     axes.set_yscale("log")
     axes.set_ylabel("perplexity")
@@ -111,11 +114,41 @@ def _draw_perplexities(axes: Axes, results: dict[str, Any]) -> None:
     cold = results.get("perplexity_cold")
     if cold:
         label = "held-out, mean, each sentence alone"
-        axes.plot(results["words_trained"], cold["mean"], color=_BLACK, linestyle="", marker="x", label=label)
+        # It was measured with the weights that were kept.
+        words = [entry["words"] for entry in evaluations if entry.get("step") == results.get("kept_step")]
+        words = words or [results["words_trained"]]
+        axes.plot(words[:1], cold["mean"], color=_BLACK, linestyle="", marker="x", label=label)
     for name, style in (("bigram", "-."), ("unigram", ":")) if results.get("baselines") else ():
         axes.axhline(results["baselines"][name], color=_RED, linestyle=style, label=f"{name} baseline")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter("{x:,.0f}")
+    _set_ticks(axes)
+
+
+def _set_ticks(axes: Axes) -> None:
+    """Numbers of one kind on a logarithmic axis, some few of them however little or much the perplexities differ."""
+    from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
+
+    low, high = axes.get_ylim()
+    for locator in (LogLocator(subs=(1, 2, 5)), LogLocator(numticks=8), MaxNLocator(nbins=6)):
+        ticks = [tick for tick in locator.tick_values(low, high) if low <= tick <= high]
+        if 3 <= len(ticks) <= 12:
+            break
+    axes.yaxis.set_major_locator(FixedLocator(ticks))
+    axes.yaxis.set_minor_locator(NullLocator())
+    if max(ticks) >= 1e7:
+        form = "{x:.0e}"
+    else:
+        # As many places for all as the finest needs.
+        places = max(len(f"{tick:.3f}".rstrip("0").partition(".")[2]) for tick in ticks)
+        form = f"{{x:,.{places}f}}"
+    axes.yaxis.set_major_formatter(form)
+
+
+def _mark_kept(axes: Axes, results: dict[str, Any]) -> None:
+    """A ring around the evaluation whose weights the checkpoint has, where that is not the last one."""
+    kept = [entry for entry in results["evaluations"] if entry.get("step") == results.get("kept_step")]
+    if kept and kept[0] is not results["evaluations"][-1]:
+        style = {"marker": "o", "markersize": 13, "markerfacecolor": "none", "markeredgecolor": _RED}
+        axes.plot(kept[0]["words"], kept[0]["mean"], linestyle="", **style, label="kept, the best evaluation")
 
 
 def _draw(
@@ -126,7 +159,9 @@ def _draw(
     if points:
         words, figures = np.array(points, dtype=float).T
         with np.errstate(over="ignore"):
-            axes.plot(words, change(figures), **style)
+            # A line through one point is not seen, and through a few it looks like a trend.
+            marker = {"marker": "."} if len(points) <= _FEW_POINTS and "marker" not in style else {}
+            axes.plot(words, change(figures), **style, **marker)
 
 
 def _words_at(steps: Sequence[int], history: Sequence[dict[str, float]]) -> list[float]:
@@ -135,8 +170,8 @@ def _words_at(steps: Sequence[int], history: Sequence[dict[str, float]]) -> list
     return list(np.interp(steps, *zip(*known, strict=True)))
 
 
-def _draw_legend(axes: Axes) -> None:
-    # One entry a label, however often it was drawn.
+def _draw_legend(figure: Figure, axes: Axes) -> None:
+    # One entry per label, however often it was drawn, and above the axes, where it hides no point.
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
-    axes.legend(once.values(), once.keys(), fontsize="small", loc="upper right")
+    figure.legend(once.values(), once.keys(), fontsize="small", loc="outside upper center", ncols=2)

@@ -36,6 +36,11 @@ def lines_of(axes):
     return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.get_lines()}
 
 
+def legend_of(figure):
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
 @pytest.mark.usefixtures("matplotlib")
 def test_the_curves_are_those_of_the_results():
     perplexity, rate, speed = build_figure(RESULTS).axes
@@ -54,7 +59,7 @@ def test_the_curves_are_those_of_the_results():
         bottom, top = axes.get_ylim()
         assert bottom == 0 and highest < top < 1.2 * highest
     assert speed.get_xlabel() == "words trained on"
-    assert {text.get_text() for text in perplexity.get_legend().get_texts()} == set(lines)
+    assert set(legend_of(perplexity.figure)) == set(lines)
 
 
 @pytest.mark.usefixtures("matplotlib")
@@ -75,8 +80,7 @@ def test_cold_state_and_resumptions_are_marked():
     for axes in figure.axes:
         resumed = [line.get_xdata()[0] for line in axes.get_lines() if line.get_label() == "resumed"]
         assert resumed == [500, 1500]
-    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert labels.count("resumed") == 1
+    assert legend_of(figure).count("resumed") == 1
 
 
 @pytest.mark.usefixtures("matplotlib")
@@ -91,7 +95,7 @@ def test_what_was_not_measured_is_not_drawn():
 @pytest.mark.usefixtures("matplotlib")
 @pytest.mark.parametrize("key", ["history", "evaluations"])
 def test_results_without_curves_are_refused(tmp_path, key):
-    with pytest.raises(ValueError, match=f"results lack {key}, .*run_pretraining"):
+    with pytest.raises(ValueError, match=f"results lack {key}, .*hf-elmo pretrain"):
         plot_run(without(RESULTS, key), tmp_path / "run.png")
     assert not (tmp_path / "run.png").exists()
 
@@ -127,3 +131,52 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", no_matplotlib)
     with pytest.raises(ImportError, match=r"pip install 'hf_elmo\[plots\]'"):
         plot_run(RESULTS, tmp_path / "run.png")
+
+
+def results_of(*perplexities):
+    """A run of a few steps, an evaluation at each."""
+    evaluations = [
+        {"step": step, "words": 10 * step, "forward": figure, "backward": 1.01 * figure, "mean": figure}
+        for step, figure in enumerate(perplexities)
+    ]
+    last = {"step": len(perplexities) - 1, "words": evaluations[-1]["words"]}
+    history = [{**last, "loss": 3.0, "learning_rate": 0.1, "words_per_second": 100.0}]
+    return {"history": history, "evaluations": evaluations, "words_trained": last["words"]}
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_one_step_is_seen_in_each_part_of_the_picture():
+    for axes in build_figure(results_of(21.5, 21.4)).axes:
+        assert all(line.get_marker() not in ("", "None", None) for line in axes.get_lines()) and axes.get_lines()
+
+
+@pytest.mark.usefixtures("matplotlib")
+@pytest.mark.parametrize("perplexities", [(21.5, 21.4), (900, 40, 20), (150, 140), (80_000, 12), (30, 2e8, 1e24, 5)])
+def test_ticks_are_some_few_of_one_kind(perplexities):
+    figure = build_figure(results_of(*perplexities))
+    figure.canvas.draw()
+    axis = figure.axes[0].yaxis
+    labels = [label.get_text() for label in axis.get_ticklabels()]
+    assert 3 <= len(labels) <= 12 and len(set(labels)) == len(labels)
+    # All with as many decimals, or all in powers of ten.
+    assert len({("e" in label, len(label.partition(".")[2])) for label in labels}) == 1
+    assert all(any(sign.isdigit() for sign in label) for label in labels)
+    assert [label for label in axis.get_ticklabels(minor=True) if label.get_text()] == []
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_the_legend_hides_no_point():
+    figure = build_figure(results_of(900, 40, 20))
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert not any(box.overlaps(axes.get_window_extent()) for axes in figure.axes)
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_the_kept_evaluation_is_marked_where_it_is_not_the_last():
+    results = {**results_of(900, 20, 40), "kept_step": 1, "perplexity_cold": {"mean": 25.0}}
+    lines = lines_of(build_figure(results).axes[0])
+    assert lines["kept, the best evaluation"] == ([10], [20])
+    assert lines["held-out, mean, each sentence alone"] == ([10], [25])
+    assert "kept, the best evaluation" not in lines_of(build_figure({**results, "kept_step": 2}).axes[0])
