@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..flags import check_choices
+from ..text.cutting import CuttingArguments, flags_of
 from .command_line import run_command
 
 _EXAMPLES = """
@@ -17,8 +19,8 @@ examples:
 """
 
 
-@dataclass
-class ConversionArguments:
+@dataclass(frozen=True, kw_only=True)
+class ConversionArguments(CuttingArguments):
     """The files of both sides."""
 
     options_file: str = field(metadata={"help": "options.json of the other program: read, or written with --reverse."})
@@ -72,6 +74,9 @@ class ConversionArguments:
         for name, other in (("softmax_file", "vocab_file"), ("vocab_file", "softmax_file")):
             if getattr(self, name) is not None and getattr(self, other) is None:
                 raise ValueError(f"--{other} is missing: it is needed with --{name}")
+        check_choices(self)
+        if self.reverse and self.cutting != CuttingArguments().cutting:
+            raise ValueError(f"{flags_of(self.cutting)} has no meaning with --reverse: the format has no tokenizer")
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
@@ -97,7 +102,7 @@ def run_conversion(arguments: ConversionArguments) -> None:
         export_bilm_tf(arguments.model_name_or_path, *files, **options)
         print(_describe_export(arguments))
     else:
-        model = convert_bilm_tf(*files, arguments.output_dir, **options)
+        model = convert_bilm_tf(*files, arguments.output_dir, **options, tokenizer_options=arguments.cutting)
         print(_describe_conversion(arguments, model.num_parameters(), model.config.word_vocab_size))
 
 

@@ -69,6 +69,18 @@ def test_a_checkpoint_is_converted_and_told_how_to_load(tmp_path, checkpoint):
     assert told["tokenizer"].pre_tokenizer == "whitespace"
 
 
+def test_the_tokenizer_of_a_converted_checkpoint_cuts_as_it_was_told(tmp_path, checkpoint, main):
+    flags = ["--pre_tokenizer", "unicode", "--do_lower_case", "--normalization", "NFC", "--drop_invisible"]
+    main([*checkpoint, "--output_dir", str(tmp_path / "elmo"), *flags])
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "elmo")
+    assert tokenizer.tokenize("I DON'T; cafe\u0301") == ["i", "don't", ";", "café"]
+    assert tokenizer.max_characters_per_word == ElmoModel(make_tiny_config()).config.max_characters_per_word
+    for wrong in (["--pre_tokenizer", "words"], ["--reverse", "--model_name_or_path", str(tmp_path / "elmo"), *flags]):
+        with pytest.raises(SystemExit) as stop:
+            main([*checkpoint, *([] if "--reverse" in wrong else ["--output_dir", str(tmp_path / "x")]), *wrong])
+        assert stop.value.code == 2
+
+
 def test_help_names_every_argument():
     result = run_script("--help")
     assert result.returncode == 0
