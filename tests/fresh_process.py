@@ -25,7 +25,7 @@ import traceback
 from pathlib import Path
 from typing import IO, Any
 
-# What a run imports in the end, and what none of the tests' environments says anything to.
+# What a run imports in the end.
 RUNS = (
     "hf_elmo.pretraining.run",
     "hf_elmo.pretraining.arguments",
@@ -34,7 +34,18 @@ RUNS = (
     "matplotlib.figure",
     "matplotlib.backends.backend_agg",
 )
+# The Hub's and transformers' modules read the environment while they are imported, and tests look at how ours are: what
+# lies beneath all of these takes most of the seconds.
+LIBRARIES = (
+    "torch._dynamo",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "scipy.stats",
+    "PIL.Image",
+)
 _LONGEST_REQUEST = 2**20
+_ROOT = str(Path(__file__).resolve().parent.parent)
 
 
 class FreshProcess:
@@ -138,7 +149,7 @@ def _template(modules: tuple[str, ...]) -> socket.socket:
     """The line to the template with these modules, which ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, __file__, str(theirs.fileno()), *modules]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parent.parent)}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": _ROOT}
     process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
     theirs.close()
     atexit.register(process.wait)
@@ -149,6 +160,9 @@ def _template(modules: tuple[str, ...]) -> socket.socket:
 def _serve(line: socket.socket, modules: list[str]) -> None:
     for module in modules:
         importlib.import_module(module)
+    # A process has the folder of its script and its own PYTHONPATH instead.
+    del sys.path[0]
+    sys.path.remove(_ROOT)
     # The keepers of the processes end unheard.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
@@ -188,6 +202,8 @@ def _become(request: dict[str, Any], stdout: int, stderr: int) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    if os.environ.get("PYTHONPATH"):
+        sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
     sys.stdout.reconfigure(write_through="PYTHONUNBUFFERED" in os.environ)
     random.seed()
     code = _run(request["words"])
@@ -203,11 +219,11 @@ def _run(words: list[str]) -> int:
     try:
         if words[0] == "-c":
             sys.argv = ["-c", *words[2:]]
-            sys.path[0] = ""
+            sys.path.insert(0, "")
             exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
         else:
             sys.argv = words
-            sys.path[0] = os.path.dirname(words[0])
+            sys.path.insert(0, os.path.dirname(words[0]))
             runpy.run_path(words[0], run_name="__main__")
     except SystemExit as end:
         if isinstance(end.code, str):

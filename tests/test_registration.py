@@ -4,11 +4,11 @@ import importlib
 import importlib.util
 import json
 import pickle
-import subprocess
 import sys
 import warnings
 from importlib.abc import Loader, MetaPathFinder
 
+import fresh_process
 import pytest
 from conftest import make_tiny_config
 
@@ -44,12 +44,9 @@ LIGHT = 'import sys; assert not {"torch", "transformers", "datasets", "numpy"} &
     ids=["before", "after", "by-star", "in-the-middle"],
 )
 def test_everything_is_registered_whatever_is_imported_first(first):
-    done = subprocess.run(
-        [sys.executable, "-W", "error::RuntimeWarning", "-c", first + "\n" + ANSWER],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    warn = "import warnings; warnings.simplefilter('error', RuntimeWarning)"
+    modules = () if LIGHT in first else fresh_process.LIBRARIES
+    done = fresh_process.run(["-c", f"{warn}\n{first}\n{ANSWER}"], modules=modules)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["classes"] == ["ElmoModel", "ElmoForPreTraining", "ElmoForTokenClassification"]

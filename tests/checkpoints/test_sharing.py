@@ -7,12 +7,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import fresh_process
 import numpy as np
 import pytest
 import torch
@@ -314,11 +314,9 @@ def run_fresh(script: str, hub: Hub, folder: Path, **environment: str) -> subpro
     """Run a script in a process that knows of the stub as its Hub; folder is all that it may write to."""
     for name in ("home", "tmp"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    return subprocess.run(
-        [sys.executable, "-B", "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=120,
+    return fresh_process.run(
+        ["-c", script],
+        modules=fresh_process.LIBRARIES,
         cwd=folder,
         env={
             "PATH": os.environ.get("PATH", ""),

@@ -9,6 +9,7 @@ import sys
 import time
 from functools import partial
 
+import fresh_process
 import pytest
 from conftest import ROOT, shared_data
 
@@ -23,7 +24,7 @@ def command(*arguments):
 
 
 def run_script(*arguments):
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120)
+    return fresh_process.run(command(*arguments)[1:])
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 
 import datasets
+import fresh_process
 import pytest
 import torch
 from conftest import ROOT, make_tiny_config
@@ -48,9 +48,7 @@ def main():
 
 def run_script(*arguments):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, env=environment, timeout=120
-    )
+    return fresh_process.run([SCRIPT, *arguments], env=environment)
 
 
 def test_a_checkpoint_is_converted_and_told_how_to_load(tmp_path, checkpoint):

@@ -5,9 +5,8 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
 
+import fresh_process
 import numpy as np
 import pytest
 import torch
@@ -23,13 +22,7 @@ h5py = pytest.importorskip("h5py", reason="vectors are written as HDF5")
 
 def run_script(*arguments):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "embed.py"), *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=120,
-    )
+    return fresh_process.run([ROOT / "scripts" / "embed.py", *arguments], env=environment)
 
 
 def test_a_text_file_becomes_a_file_of_vectors(tmp_path):

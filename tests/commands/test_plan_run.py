@@ -1,9 +1,8 @@
 """The plan of a run is the run's: same flags, same lanes, words, steps and bytes; the committed document is printed."""
 
 import re
-import subprocess
-import sys
 
+import fresh_process
 import pytest
 from accelerate import Accelerator
 from conftest import ROOT, make_tiny_config
@@ -104,12 +103,7 @@ def test_the_script_prints_a_plan(tmp_path):
         "--num_files": 8,
         "--words_per_second": 500,
     }
-    command = [
-        sys.executable,
-        str(ROOT / "scripts" / "plan_run.py"),
-        *(str(part) for flag in flags.items() for part in flag),
-    ]
-    ran = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+    ran = fresh_process.run([ROOT / "scripts" / "plan_run.py", *(part for flag in flags.items() for part in flag)])
     assert ran.returncode == 0, ran.stderr
     found = cells(ran.stdout)
     assert (found["entries a step"], found["steps"]) == ("320", "344")

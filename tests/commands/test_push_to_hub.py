@@ -2,9 +2,9 @@
 
 import os
 import runpy
-import subprocess
 import sys
 
+import fresh_process
 import pytest
 from conftest import ROOT, make_tiny_config
 
@@ -44,11 +44,9 @@ def run(monkeypatch, capsys):
 
 def run_online(tmp_path, *arguments, **environment):
     """Run the script in a process whose Hub is a port of this machine that nobody listens at."""
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
+    done = fresh_process.run(
+        [SCRIPT, *arguments],
+        modules=fresh_process.LIBRARIES,
         env={
             "PATH": os.environ.get("PATH", ""),
             "PYTHONPATH": str(ROOT),

@@ -3,9 +3,9 @@
 import os
 import runpy
 import shutil
-import subprocess
 import sys
 
+import fresh_process
 import pytest
 from conftest import ROOT
 
@@ -42,13 +42,8 @@ def run_script(monkeypatch, capsys):
 
 def test_all_folders_are_rendered_in_place(model_cards):
     pytest.importorskip("matplotlib", reason="plots need hf_elmo[plots]")
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--model_cards", str(model_cards)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        timeout=120,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = fresh_process.run([SCRIPT, "--model_cards", model_cards], env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [str(model_cards / name / "README.md") for name in RECIPES]
     for name in RECIPES:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import fresh_process
 import pytest
 from conftest import ROOT, shared_data
 
@@ -10,8 +11,11 @@ TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]]}'
 
 
 def run(*arguments, launcher=()):
-    command = [sys.executable, *launcher, str(ROOT / "scripts" / "run_pretraining.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+    words = [str(ROOT / "scripts" / "run_pretraining.py"), *map(str, arguments)]
+    if not launcher:
+        return fresh_process.run(words)
+    # Launchers start their processes themselves.
+    return subprocess.run([sys.executable, *launcher, *words], capture_output=True, text=True, timeout=240)
 
 
 @pytest.fixture

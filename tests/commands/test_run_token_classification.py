@@ -2,9 +2,9 @@
 
 import json
 import runpy
-import subprocess
 import sys
 
+import fresh_process
 import pytest
 from conftest import ROOT, make_tiny_config
 
@@ -14,9 +14,7 @@ SCRIPT = ROOT / "scripts" / "run_token_classification.py"
 
 
 def run(*arguments):
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
-    )
+    return fresh_process.run([SCRIPT, *arguments])
 
 
 @pytest.fixture

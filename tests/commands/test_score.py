@@ -6,10 +6,9 @@ import io
 import json
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import fresh_process
 import pytest
 from conftest import ROOT, make_tiny_config
 
@@ -51,13 +50,7 @@ def run(checkpoint, tmp_path):
 
 def run_script(*arguments):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "score.py"), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=120,
-    )
+    return fresh_process.run([ROOT / "scripts" / "score.py", *arguments], env=environment)
 
 
 def test_from_a_text_to_a_table_and_from_a_mistake_to_one_line(checkpoint, tmp_path, capsys):

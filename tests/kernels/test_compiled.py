@@ -3,9 +3,9 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 
+import fresh_process
 import pytest
 import torch
 from test_scan import build_or_skip
@@ -118,7 +118,7 @@ def test_states_may_have_any_strides(built):
 def run_python(code, **environment):
     """What a fresh process prints."""
     changed = {**os.environ, **{name: str(value) for name, value in environment.items()}}
-    done = subprocess.run([sys.executable, "-c", code], env=changed, capture_output=True, text=True, timeout=300)
+    done = fresh_process.run(["-c", code], env=changed, modules=fresh_process.LIBRARIES)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -2,9 +2,8 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 
+import fresh_process
 import pytest
 import torch
 from conftest import make_tiny_config
@@ -111,7 +110,8 @@ def test_this_processor_is_told_what_its_flags_say():
     # In a process of its own, because oneDNN reads this once.
     code = "import torch; from hf_elmo.kernels.half_precision import why_not_native as w; print(w(torch.bfloat16))"
     changed = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
-    done = subprocess.run([sys.executable, "-c", code], env=changed, capture_output=True, text=True, check=True)
+    done = fresh_process.run(["-c", code], env=changed, modules=fresh_process.LIBRARIES)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.strip() != "None"
 
 

@@ -2,10 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import fresh_process
 import numpy as np
 import pytest
 import torch
@@ -187,15 +186,7 @@ def run_fresh(script: str, *arguments, home: Path) -> dict:
         # As many as here: bits may depend on how a sum is split.
         "OMP_NUM_THREADS": str(torch.get_num_threads()),
     }
-    # -I: neither the current directory, nor the user's packages, nor PYTHONPATH.
-    run = subprocess.run(
-        [sys.executable, "-I", "-B", "-c", script, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=home,
-        env=environment,
-        timeout=300,
-    )
+    run = fresh_process.run(["-c", script, *arguments], cwd=home, env=environment, modules=fresh_process.LIBRARIES)
     assert run.returncode == 0, run.stderr[-4000:]
     return json.loads(run.stdout.splitlines()[-1])
 

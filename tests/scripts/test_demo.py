@@ -12,6 +12,7 @@ def run_demo(output_dir, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=540)
 
 
+@pytest.mark.slow
 def test_demo_runs_through(tmp_path):
     done = run_demo(tmp_path / "elmo", "--max_steps", "4")
     assert done.returncode == 0, done.stderr
