@@ -40,11 +40,11 @@ test: $(VENV)/.installed  ## Run the tests, on two processes of one thread.
 test-slow: $(VENV)/.installed  ## Run the tests that take minutes.
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 
-lint: $(VENV)/.installed  ## Check the style.
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+lint: $(VENV)/.installed  ## Check the style, and the types of what travels with a checkpoint.
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python -m mypy
 
 format: $(VENV)/.installed  ## Put the style right.
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 clean:  ## Remove the environment and what was made.
-	rm -rf $(VENV) output build dist *.egg-info .pytest_cache .hypothesis .ruff_cache
+	rm -rf $(VENV) output build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

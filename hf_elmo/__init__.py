@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .inference.embedder import ElmoEmbedder
     from .inference.scorer import ElmoScorer
     from .model.configuration_elmo import ElmoConfig
+    from .model.head_settings_elmo import TokenClassificationHead
     from .model.layers_elmo import ElmoState
     from .model.modeling_elmo import (
         ElmoForPreTraining,
@@ -39,6 +40,7 @@ __all__ = [
     "ElmoPreTrainedModel",
     "ElmoScorer",
     "ElmoState",
+    "TokenClassificationHead",
 ]
 
 # The module of each public name.
@@ -54,6 +56,7 @@ _MODULES = {
     "ElmoPreTrainedModel": "model.modeling_elmo",
     "ElmoScorer": "inference.scorer",
     "ElmoState": "model.layers_elmo",
+    "TokenClassificationHead": "model.head_settings_elmo",
 }
 # Folders that can be reached as attributes after `import hf_elmo`.
 _ROOMS = {"checkpoints", "conversion", "inference", "kernels", "model", "pretraining", "tasks", "text"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,8 @@ from .layers_elmo import ElmoBiLM, ElmoProjectedLSTM, ElmoScalarMix, ElmoState
 from .token_encoder_elmo import ElmoCarryGate, ElmoTokenEncoder
 from .tracing_elmo import is_traced
 from .word_table_elmo import NOT_FILLED, ElmoWordTable
+
+Model = TypeVar("Model", bound="ElmoPreTrainedModel")
 
 
 @dataclass
@@ -53,13 +55,13 @@ class ElmoPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _no_split_modules = ["ElmoBiLMLayer", "ElmoTokenEncoder"]
 
-    def __init__(self, config: ElmoConfig, *args, **kwargs):
+    def __init__(self, config: ElmoConfig, *args: Any, **kwargs: Any):
         # Fields may have been changed since the config was built.
         config.validate()
         super().__init__(config, *args, **kwargs)
 
     @classmethod
-    def from_pretrained(cls, *args, **kwargs):
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
         # Loading replaces each parameter by a new one that wants gradients.
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
@@ -71,7 +73,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
         Raises: ValueError where another size is asked for.
         """
-        embeddings = self.get_input_embeddings()
+        embeddings = self._base.get_input_embeddings()
         if new_num_tokens is not None and new_num_tokens != embeddings.num_embeddings:
             raise ValueError(
                 f"new_num_tokens is {new_num_tokens}, but there are {embeddings.num_embeddings} input embeddings and "
@@ -81,12 +83,16 @@ class ElmoPreTrainedModel(PreTrainedModel):
         return embeddings
 
     @property
+    def _base(self) -> ElmoModel:
+        return cast("ElmoModel", self.base_model)
+
+    @property
     def _bilm_modules(self) -> tuple[nn.Module, nn.Module]:
-        return self.base_model.token_encoder, self.base_model.bilm
+        return self._base.token_encoder, self._base.bilm
 
     @property
     def _bilm_is_frozen(self) -> bool:
-        return self.config.freeze_bilm and not self.base_model.is_pretraining
+        return self.config.freeze_bilm and not self._base.is_pretraining
 
     def freeze_bilm(self, freeze: bool = True) -> None:
         """Fix the token encoder and the biLM, or with `freeze=False` let them be trained along with the task.
@@ -100,10 +106,11 @@ class ElmoPreTrainedModel(PreTrainedModel):
     def _apply_freezing(self) -> None:
         for module in self._bilm_modules:
             module.requires_grad_(not self._bilm_is_frozen)
-        if not self.config.train_word_vectors:
-            self.base_model.token_encoder.word_table.requires_grad_(False)
+        table = self._base.token_encoder.word_table
+        if table is not None and not self.config.train_word_vectors:
+            table.requires_grad_(False)
 
-    def train(self, mode: bool = True):
+    def train(self: Model, mode: bool = True) -> Model:
         """As torch.nn.Module.train, but a frozen biLM stays in evaluation mode."""
         super().train(mode)
         if self._bilm_is_frozen:
@@ -137,7 +144,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
                 init.uniform_(module.weight, -0.05, 0.05)
             else:
                 init.normal_(module.weight, std=math.sqrt(1 / (module.kernel_size[0] * module.in_channels)))
-            init.zeros_(module.bias)
+            if module.bias is not None:
+                init.zeros_(module.bias)
         elif isinstance(module, nn.RNNBase):
             for name, parameter in module.named_parameters():
                 if name.startswith("weight"):
@@ -153,7 +161,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
 class ElmoModel(ElmoPreTrainedModel):
     """Words in, one contextual vector a word out: the token encoder, the biLM and the scalar mixes over its layers."""
 
-    _auto_class = "AutoModel"
+    _auto_class = "AutoModel"  # type: ignore[assignment]
     _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
 
     def __init__(self, config: ElmoConfig):
@@ -167,9 +175,12 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def get_input_embeddings(self) -> nn.Embedding:
         encoder = self.token_encoder
-        return encoder.word_table if encoder.character_embedding is None else encoder.character_embedding
+        if encoder.character_embedding is not None:
+            return encoder.character_embedding
+        # There is a table where there are no characters.
+        return cast("nn.Embedding", encoder.word_table)
 
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
+    def set_input_embeddings(self, value: nn.Module) -> None:
         name = "word_table" if self.token_encoder.character_embedding is None else "character_embedding"
         setattr(self.token_encoder, name, value)
 

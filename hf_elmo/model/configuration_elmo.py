@@ -5,7 +5,7 @@ import itertools
 import math
 import os
 from dataclasses import fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import (
@@ -104,7 +104,8 @@ def _flat_setting(name: str) -> property:
         try:
             config.head = replace(_token_classification_head(config), **{name: value})
         except StrictDataclassFieldValidationError as error:
-            raise StrictDataclassFieldValidationError(_FLAT_PREFIX + name, error.__cause__) from error.__cause__
+            type_error = TypeError(error.__cause__)
+            raise StrictDataclassFieldValidationError(_FLAT_PREFIX + name, type_error) from type_error
         except StrictDataclassClassValidationError as error:
             cause = ValueError(f"{_FLAT_PREFIX}{error.__cause__}")
             raise StrictDataclassClassValidationError("validate_ranges", cause) from cause
@@ -114,14 +115,24 @@ def _flat_setting(name: str) -> property:
 
 def _token_classification_head(config: "ElmoConfig") -> TokenClassificationHead:
     """The config's head, or the default settings of one where it has none; raises ValueError where it is another's."""
-    if config.head is None:
+    head = _head_of(config)
+    if head is None:
         return TokenClassificationHead()
-    if config.head.type != TokenClassificationHead.type:
+    if head.type != TokenClassificationHead.type:
         raise ValueError(
-            f"head is that of {config.head.type}, which has no {_FLAT_PREFIX}... settings; set head to None, or to a "
+            f"head is that of {head.type}, which has no {_FLAT_PREFIX}... settings; set head to None, or to a "
             "TokenClassificationHead."
         )
-    return config.head
+    return cast(TokenClassificationHead, head)
+
+
+def _head_of(config: "ElmoConfig") -> HeadSettings | None:
+    # A dict is read into settings wherever `head` is set.
+    return cast(HeadSettings | None, config.head)
+
+
+def _swapped(table: dict[Any, Any]) -> dict[Any, Any]:
+    return {value: key for key, value in table.items()}
 
 
 @strict
@@ -244,10 +255,10 @@ class ElmoConfig(PreTrainedConfig):
             self.eos_token_id = END_SENTENCE if self.eos_token_id is None else self.eos_token_id
         kwargs.setdefault("auto_map", dict(AUTO_MAP))
         if self.id2label is None and self.label2id is not None:
-            self.id2label = {index: label for label, index in self.label2id.items()}
+            self.id2label = _swapped(self.label2id)
         super().__post_init__(**kwargs)
         if self.id2label is not None and (self.label2id is None or len(self.label2id) != len(self.id2label)):
-            self.label2id = {label: index for index, label in self.id2label.items()}
+            self.label2id = _swapped(self.id2label)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, read_head(value) if name == "head" else value)
@@ -258,9 +269,10 @@ class ElmoConfig(PreTrainedConfig):
         Args:
             kind: The head's `type`. Settings of another type are another task's, which this config then forgets.
         """
-        if self.head is None or self.head.type != kind:
-            self.head = HEAD_TYPES[kind]()
-        return self.head
+        head = _head_of(self)
+        if head is None or head.type != kind:
+            head = self.head = HEAD_TYPES[kind]()
+        return head
 
     @classmethod
     def small(cls, **overrides: Any) -> "ElmoConfig":
@@ -278,7 +290,7 @@ class ElmoConfig(PreTrainedConfig):
         return cls(**{"projection_size": 512, "cell_size": 4096, "num_highway_layers": 2, **overrides})
 
     @classmethod
-    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any):
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         own = cls._own_names()
         # transformers drops a key it does not know here without a word; only Auto classes have use for the rest.
         if not kwargs.get("return_unused_kwargs", False):
@@ -292,8 +304,9 @@ class ElmoConfig(PreTrainedConfig):
     def to_dict(self) -> dict[str, Any]:
         """As transformers' own, the head's settings as a dict too."""
         values = super().to_dict()
-        if self.head is not None:
-            values["head"] = self.head.to_dict()
+        head = _head_of(self)
+        if head is not None:
+            values["head"] = head.to_dict()
         return values
 
     @classmethod
@@ -407,9 +420,10 @@ class ElmoConfig(PreTrainedConfig):
         require_at_least("num_mixes", self.num_mixes, 1)
         if not self.mix_l2 >= 0:
             raise ValueError(f"mix_l2 is {self.mix_l2}; it must be >= 0 (0 turns the penalty off).")
-        if self.head is not None:
+        head = _head_of(self)
+        if head is not None:
             try:
-                self.head.validate()
+                head.validate()
             except StrictDataclassError as error:
                 raise ValueError(f"head.{error.__cause__}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import regex
 
@@ -73,7 +74,7 @@ class TextCutter:
     """
 
     pre_tokenizer: str = "whitespace"
-    normalization: str | None = None
+    normalization: Literal["NFC"] | None = None
     drop_invisible: bool = False
 
     @property

@@ -4,7 +4,7 @@
 import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
@@ -19,6 +19,11 @@ class HeadSettings:
     """
 
     type: ClassVar[str]
+
+    if TYPE_CHECKING:
+
+        def validate(self) -> None:
+            """Check the values; made by @strict."""
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as config.json has them."""

@@ -6,6 +6,7 @@ Letters in shapes: B sentences, T words, P projection, H cell, L biLM layers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +28,9 @@ class ElmoState(ModelOutput):
         cell: Cell states, (B, L, 2, H).
     """
 
-    hidden: Tensor | None = None
-    cell: Tensor | None = None
+    # Both are always there; ModelOutput wants a default.
+    hidden: Tensor = None  # type: ignore[assignment]
+    cell: Tensor = None  # type: ignore[assignment]
 
     def detach(self) -> ElmoState:
         """The same numbers, cut from the graph: truncated back-propagation through time."""
@@ -98,7 +100,7 @@ class ElmoBiLMLayer(GradientCheckpointingLayer):
         """
         outputs, states = [], []
         for direction, inputs in enumerate((forward_inputs, backward_inputs)):
-            state = None if hidden is None else (hidden[:, direction], cell[:, direction])
+            state = None if hidden is None or cell is None else (hidden[:, direction], cell[:, direction])
             output, new_state = self.run_direction(direction, inputs, mask, state)
             outputs.append(output)
             states.append(new_state)
@@ -180,7 +182,7 @@ class ElmoBiLM(nn.Module):
         outputs, states = [], []
         for index, layer in enumerate(self.layers):
             layer_state = None if state is None else (state[0][:, index], state[1][:, index])
-            vectors, layer_state = layer.run_direction(direction, vectors, mask, layer_state)
+            vectors, layer_state = cast("ElmoBiLMLayer", layer).run_direction(direction, vectors, mask, layer_state)
             outputs.append(vectors)
             states.append(layer_state)
         outputs[-1] = self.output_dropout(outputs[-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from transformers.pipelines import PIPELINE_REGISTRY
@@ -37,12 +37,14 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
                 word_ids=word_ids,
                 word_to_chars_map=word_to_chars_map,
             )
+        # A tokenizer with offsets gives them for each word.
+        spans, words = cast("list[tuple[int, int]]", offset_mapping), cast("list[int] | None", word_ids)
         entities = []
         for index in np.flatnonzero(special_tokens_mask == 0):
-            start, end = (int(offset) for offset in offset_mapping[index])
-            if word_ids is not None and word_to_chars_map is not None:
+            start, end = (int(offset) for offset in spans[index])
+            if words is not None and word_to_chars_map is not None:
                 # The offsets of a pre-split sentence count from the start of each word.
-                word_start, _ = word_to_chars_map[word_ids[index]]
+                word_start, _ = word_to_chars_map[words[index]]
                 start, end = start + word_start, end + word_start
             entities.append(
                 {
@@ -60,7 +62,7 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
 class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
     """Feature extraction that keeps only what it returns: a batch can then be taken apart sentence by sentence."""
 
-    def _forward(self, model_inputs: dict[str, Any]) -> ModelOutput:
+    def _forward(self, model_inputs: dict[str, Any]) -> ModelOutput:  # type: ignore[override]
         return ModelOutput(features=super()._forward(model_inputs)[0])
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 from transformers.utils import ModelOutput, cached_file
@@ -22,6 +22,8 @@ from .word_list_elmo import WORD_LIST_FILE, read_words, write_words
 
 # What `from_pretrained` is told about where files come from, apart from the checkpoint's name.
 _WHERE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+
+WordSoftmax: TypeAlias = nn.Linear | nn.AdaptiveLogSoftmaxWithLoss
 
 
 @dataclass
@@ -57,7 +59,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     there is one, and `save_pretrained` and `push_to_hub` write them there.
     """
 
-    _auto_class = "AutoModelForPreTraining"
+    _auto_class = "AutoModelForPreTraining"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
         super().__init__(config)
@@ -68,8 +70,11 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             )
         self.elmo = ElmoModel(config)
         self.elmo.is_pretraining = True
-        self.word_softmax = _make_word_softmax(config)
-        self.word_softmax_backward = None if config.share_word_softmax else _make_word_softmax(config)
+        self.num_words = config.word_vocab_size
+        self.word_softmax = _make_word_softmax(config, self.num_words)
+        self.word_softmax_backward: WordSoftmax | None = None
+        if not config.share_word_softmax:
+            self.word_softmax_backward = _make_word_softmax(config, self.num_words)
         self._words: tuple[str, ...] | None = None
         self.post_init()
         self._apply_freezing()
@@ -81,9 +86,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
     @words.setter
     def words(self, words: Sequence[str] | None) -> None:
-        if words is not None and len(words) != self.config.word_vocab_size:
+        if words is not None and len(words) != self.num_words:
             raise ValueError(
-                f"words has {len(words)} entries, but this model has a softmax over {self.config.word_vocab_size} "
+                f"words has {len(words)} entries, but this model has a softmax over {self.num_words} "
                 "words; give the list that it was trained with."
             )
         self._words = None if words is None else tuple(words)
@@ -116,11 +121,11 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             words = read_words(path)
         except ValueError as error:
             raise ValueError(f"{name} holds {WORD_LIST_FILE}, but it is {error}") from error
-        if len(words) == self.config.word_vocab_size:
+        if len(words) == self.num_words:
             self.words = words
         elif not arguments.get("ignore_mismatched_sizes", False):
             raise ValueError(
-                f"{name} has a softmax over {self.config.word_vocab_size} words, but its {WORD_LIST_FILE} has "
+                f"{name} has a softmax over {self.num_words} words, but its {WORD_LIST_FILE} has "
                 f"{len(words)}; put the file there that was saved with the model."
             )
 
@@ -144,7 +149,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         self.elmo.mixes.requires_grad_(False)
 
     @property
-    def word_softmaxes(self) -> tuple[nn.Module, nn.Module]:
+    def word_softmaxes(self) -> tuple[WordSoftmax, WordSoftmax]:
         """The softmax of the forward and that of the backward direction; the same one twice where it is shared."""
         backward = self.word_softmax if self.word_softmax_backward is None else self.word_softmax_backward
         return self.word_softmax, backward
@@ -179,7 +184,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         forward_logits, backward_logits = map(_score_words, self.word_softmaxes, layers[-1].chunk(2, dim=-1))
         loss = forward_loss = backward_loss = None
         if labels is not None:
-            check_labels(labels, input_ids, self.config.word_vocab_size)
+            check_labels(labels, input_ids, self.num_words)
             # A target counts only where the word that predicts it is real too.
             labels = labels.masked_fill(~mask, IGNORED_LABEL)
             forward_loss = mean_cross_entropy(
@@ -202,18 +207,18 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         )
 
 
-def _make_word_softmax(config: ElmoConfig) -> nn.Linear | nn.AdaptiveLogSoftmaxWithLoss:
+def _make_word_softmax(config: ElmoConfig, num_words: int) -> WordSoftmax:
     if config.softmax_type == "full":
-        return nn.Linear(config.projection_size, config.word_vocab_size)
+        return nn.Linear(config.projection_size, num_words)
     return nn.AdaptiveLogSoftmaxWithLoss(
         config.projection_size,
-        config.word_vocab_size,
-        config.adaptive_softmax_cutoffs,
+        num_words,
+        config.adaptive_softmax_cutoffs or (),
         div_value=config.adaptive_softmax_div_value,
     )
 
 
-def _score_words(softmax: nn.Module, vectors: Tensor) -> Tensor:
+def _score_words(softmax: WordSoftmax, vectors: Tensor) -> Tensor:
     """Logits, or log probabilities where the softmax is adaptive; (B, T, P) to (B, T, V)."""
     if isinstance(softmax, nn.Linear):
         return softmax(vectors)

@@ -5,7 +5,7 @@ Letters in shapes: B sentences, T words, P projection, H cell.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 try:
     from hf_elmo import kernels
 except ImportError:
-    kernels = None
+    kernels = None  # type: ignore[assignment]
 
 
 class ProjectedLSTMWeights(NamedTuple):
@@ -96,7 +96,7 @@ def run_projected_lstm(
     reverse: bool = False,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """As `scan_projected_lstm`, by the fastest implementation at hand (`hf_elmo.kernels.use_backend` chooses)."""
-    settings = {"cell_clip": cell_clip, "projection_clip": projection_clip, "reverse": reverse}
+    settings: dict[str, Any] = {"cell_clip": cell_clip, "projection_clip": projection_clip, "reverse": reverse}
     if kernels is not None:
         _check_shapes(inputs, mask, weights, state)
         results = kernels.run_projected_lstm(inputs, mask, weights, state, **settings)

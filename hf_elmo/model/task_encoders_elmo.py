@@ -51,7 +51,7 @@ class ElmoTaskLSTM(nn.RNNBase):
 
     def _run_packed(self, packed: PackedSequence) -> PackedSequence:
         zeros = packed.data.new_zeros(2 * self.num_layers, int(packed.batch_sizes[0]), self.hidden_size)
-        weights = [weight for layer in self.all_weights for weight in layer]
+        weights: list[Tensor] = [weight for layer in self.all_weights for weight in layer]
         outputs, _, _ = torch.lstm(
             packed.data,
             packed.batch_sizes,

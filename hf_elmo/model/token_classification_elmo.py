@@ -5,6 +5,8 @@ Letters in shapes: B sentences, T words, C characters a word.
 
 from __future__ import annotations
 
+from typing import cast
+
 from torch import Tensor, nn
 from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
@@ -13,28 +15,28 @@ from .base_elmo import ElmoModel, ElmoPreTrainedModel, mean_cross_entropy
 from .configuration_elmo import ElmoConfig
 from .head_settings_elmo import TokenClassificationHead
 from .inputs_elmo import check_labels, takes_usual_arguments
-from .layers_elmo import ElmoState
+from .layers_elmo import ElmoScalarMix, ElmoState
 from .task_encoders_elmo import ElmoTaskLSTM
 
 
 class ElmoForTokenClassification(ElmoPreTrainedModel):
     """Scalar mix, dropout, an optional biLSTM and a classifier over each word (Peters et al. 2018, sec. 3.3)."""
 
-    _auto_class = "AutoModelForTokenClassification"
+    _auto_class = "AutoModelForTokenClassification"  # type: ignore[assignment]
     _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
 
     def __init__(self, config: ElmoConfig):
         super().__init__(config)
-        self.num_labels = config.num_labels
+        self.num_labels = cast("int", config.num_labels)
         self.elmo = ElmoModel(config)
         head: TokenClassificationHead = config.require_head(TokenClassificationHead.type)
         self.dropout = nn.Dropout(head.dropout)
-        size = config.hidden_size
-        self.lstm = None
+        size = 2 * config.projection_size
+        self.lstm: ElmoTaskLSTM | None = None
         if head.lstm_layers:
             self.lstm = ElmoTaskLSTM(size, head.lstm_size, head.lstm_layers, head.dropout)
             size = 2 * head.lstm_size
-        self.classifier = nn.Linear(size, config.num_labels)
+        self.classifier = nn.Linear(size, self.num_labels)
         self.post_init()
         self._apply_freezing()
 
@@ -76,5 +78,5 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
             check_labels(labels, input_ids, self.num_labels)
             loss = mean_cross_entropy(logits, labels)
             if self.training and self.config.mix_l2:
-                loss = loss + self.config.mix_l2 * self.elmo.mixes[0].weight.square().sum()
+                loss = loss + self.config.mix_l2 * cast("ElmoScalarMix", self.elmo.mixes[0]).weight.square().sum()
         return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)

@@ -5,7 +5,8 @@ Letters in shapes: N words of a flat list, C characters a word, D character embe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -71,10 +72,10 @@ class ElmoTokenEncoder(nn.Module):
 
     def __init__(self, config: ElmoConfig):
         super().__init__()
-        reads_characters, reads_words = config.token_inputs != "words", config.token_inputs != "characters"
+        reads_characters = config.token_inputs != "words"
         filters = config.filters if reads_characters else []
         num_filters = sum(count for _, count in filters)
-        self.character_embedding = None
+        self.character_embedding: nn.Embedding | None = None
         if reads_characters:
             self.character_embedding = nn.Embedding(
                 config.vocab_size, config.character_embedding_size, padding_idx=config.pad_token_id
@@ -86,20 +87,21 @@ class ElmoTokenEncoder(nn.Module):
         self.highways = nn.ModuleList(
             ElmoHighway(num_filters) for _ in range(config.num_highway_layers if reads_characters else 0)
         )
-        self.word_table = ElmoWordTable(config.word_table_size, config.word_vector_size) if reads_words else None
-        num_features = num_filters + (config.word_vector_size if reads_words else 0)
-        self.projection = ElmoLinear(num_features, config.projection_size)
+        self.word_table: ElmoWordTable | None = None
+        if config.word_table_size is not None and config.word_vector_size is not None:
+            self.word_table = ElmoWordTable(config.word_table_size, config.word_vector_size)
+        self.projection = ElmoLinear(num_filters + (config.word_vector_size or 0), config.projection_size)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Encode N words, rows of character ids (N, C), as word vectors, (N, P)."""
         if rows.shape[0] == 0:
             return self.projection.weight.new_zeros(0, self.projection.out_features)
-        if self.word_table is None:
-            return self.projection(self._encode_characters(rows))
-        features = self.word_table(rows)
+        parts = []
+        if self.word_table is not None:
+            parts.append(self.word_table(rows))
         if self.character_embedding is not None:
-            features = torch.cat([features, self._encode_characters(rows)], dim=-1)
-        return self.projection(features)
+            parts.append(self._encode_characters(self.character_embedding, rows))
+        return self.projection(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
 
     def encode_distinct(self, rows: Tensor) -> Tensor:
         """As `forward`, but words that occur more than once are computed once."""
@@ -112,27 +114,30 @@ class ElmoTokenEncoder(nn.Module):
         # by, and no two runs would have the same weights.
         return F.embedding(places, self(distinct))
 
-    def _encode_characters(self, rows: Tensor) -> Tensor:
+    def _encode_characters(self, embedding: nn.Embedding, rows: Tensor) -> Tensor:
         """The features of each word's characters, (N, F)."""
-        vectors = self.activation(self._filter(rows))
+        vectors = self.activation(self._filter(embedding, rows))
         for highway in self.highways:
             vectors = highway(vectors)
         return vectors
 
-    def _filter(self, rows: Tensor) -> Tensor:
+    def _filter(self, embedding: nn.Embedding, rows: Tensor) -> Tensor:
         """The maximum of each filter over each word's windows, (N, F)."""
         if is_traced():
             # How long the words are is not known: they are taken at their full width.
-            characters = self.character_embedding(rows)
+            characters = embedding(rows)
             return torch.cat([filters(characters) for filters in self.convolutions], dim=-1)
         order, found = [], []
         for group, longest in self._groups(rows):
-            characters = self.character_embedding(rows[group])
+            characters = embedding(rows[group])
             # Padding has a learned vector and takes part in the maximum, but all windows that hold nothing else are
             # alike: the first of them stands for the rest.
             found.append(
                 torch.cat(
-                    [filters(characters[:, : longest + filters.kernel_size[0]]) for filters in self.convolutions],
+                    [
+                        filters(characters[:, : longest + filters.kernel_size[0]])
+                        for filters in cast("Iterable[ElmoCharacterFilters]", self.convolutions)
+                    ],
                     dim=-1,
                 )
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 from transformers import AddedToken, BatchEncoding, PreTrainedTokenizer
@@ -32,10 +32,12 @@ from .encodings_elmo import Sentence, WordEncoding, cut_into_windows
 _FIXED_TOKENS = {"bos_token": BOS_TOKEN, "eos_token": EOS_TOKEN, "pad_token": PAD_TOKEN}
 
 
-class _RowTable(dict[str, int]):
+class _RowTable(dict[str | None, int]):
     """The places of the words seen so far among their rows: making a row costs far more than looking it up."""
 
     max_words = 100_000
+
+    _rows: np.ndarray
 
     def __init__(self, width: int):
         self.width = width
@@ -114,7 +116,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         pre_tokenizer: str = "whitespace",
         max_characters_per_word: int = 50,
         do_lower_case: bool = False,
-        normalization: str | None = None,
+        normalization: Literal["NFC"] | None = None,
         drop_invisible: bool = False,
         bos_token: str = BOS_TOKEN,
         eos_token: str = EOS_TOKEN,
@@ -213,7 +215,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         """Cut a text into its words, lower-cased and normalised where the tokenizer reads them so."""
         if not isinstance(text, str):
             raise TypeError(f"text is a {type(text).__name__}; tokenize takes a string.")
-        return self._lower_cased(self._cutter.words(text))
+        return cast("list[str]", self._lower_cased(self._cutter.words(text)))
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> list[int] | list[list[int]]:
         """The row of a word, C ids, or the rows of a list of words."""
@@ -225,14 +227,14 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         self, ids: int | Sequence[int] | Sequence[Sequence[int]], skip_special_tokens: bool = False
     ) -> str | list[str]:
         """The word of a row, or the words of a list of rows (without padding); of a single id, its character's name."""
-        ids = to_py_obj(ids)
-        if isinstance(ids, int):
-            if not 0 <= ids < NUM_CHARACTERS:
-                raise ValueError(f"ids is {ids}; character ids are 0 to {NUM_CHARACTERS - 1}.")
-            return next(name for name, index in self.get_vocab().items() if index == ids)
-        if ids and isinstance(ids[0], int):
-            return decode_row(ids)
-        return [decode_row(row) for row in ids if any(row) and not (skip_special_tokens and is_marker_row(row))]
+        values: Any = to_py_obj(ids)
+        if isinstance(values, int):
+            if not 0 <= values < NUM_CHARACTERS:
+                raise ValueError(f"ids is {values}; character ids are 0 to {NUM_CHARACTERS - 1}.")
+            return next(name for name, index in self.get_vocab().items() if index == values)
+        if values and isinstance(values[0], int):
+            return decode_row(values)
+        return [decode_row(row) for row in values if any(row) and not (skip_special_tokens and is_marker_row(row))]
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> str | list[str]:
         """Turn rows back into their words, joined by spaces; a batch of sentences gives a list of strings.
@@ -243,19 +245,19 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         """
         token_ids = to_py_obj(token_ids)
         if _is_batch(token_ids):
-            return [self.decode(sentence, skip_special_tokens=skip_special_tokens) for sentence in token_ids]
+            return [cast(str, self.decode(sentence, skip_special_tokens)) for sentence in token_ids]
         if token_ids and isinstance(token_ids[0], int):
             token_ids = [token_ids]
-        return self.convert_tokens_to_string(
-            self.convert_ids_to_tokens(token_ids, skip_special_tokens=skip_special_tokens)
-        )
+        words = self.convert_ids_to_tokens(token_ids, skip_special_tokens=skip_special_tokens)
+        return self.convert_tokens_to_string(cast("list[str]", words))
 
     def build_inputs_with_special_tokens(
         self, token_ids_0: list[list[int]], token_ids_1: list[list[int]] | None = None
     ) -> list[list[int]]:
         """Rows of a sentence with the rows of its markers around them."""
         _refuse_pair(token_ids_1)
-        return [self.convert_tokens_to_ids(BOS_TOKEN), *token_ids_0, self.convert_tokens_to_ids(EOS_TOKEN)]
+        begin, end = self.encode_words([BOS_TOKEN, EOS_TOKEN]).tolist()
+        return [begin, *token_ids_0, end]
 
     def get_special_tokens_mask(
         self,
@@ -363,7 +365,9 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             else:
                 yield Sentence(sentence)
 
-    def _rows_and_mask(self, encodings: list[WordEncoding]) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+    def _rows_and_mask(
+        self, encodings: list[WordEncoding]
+    ) -> tuple[np.ndarray | list[np.ndarray], np.ndarray | list[np.ndarray]]:
         """For each sentence its rows, (T, C), and a mask, (T,): 1 for words and markers, 0 for padding."""
         words = list(chain.from_iterable(encoding.row_words() for encoding in encodings))
         rows, places = self._table.look_up(self.words_as_read(words))
@@ -555,14 +559,14 @@ def _stack(sentences: list[np.ndarray]) -> Any:
     return np.stack(sentences) if sentences else []
 
 
-def _split(values: np.ndarray, lengths: list[int]) -> Sequence[np.ndarray]:
+def _split(values: np.ndarray, lengths: list[int]) -> np.ndarray | list[np.ndarray]:
     """Values of sentences end to end, cut apart: one array where all are of one length, otherwise a list of them."""
     if len(set(lengths)) > 1:
         return np.split(values, np.cumsum(lengths)[:-1])
     return values.reshape(len(lengths), max(lengths, default=0), *values.shape[1:])
 
 
-def _as_lists(values: Sequence[Any]) -> list[Any]:
+def _as_lists(values: Iterable[Any]) -> list[Any]:
     return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
 
 
@@ -587,4 +591,6 @@ def _batch_encoding(data: dict[str, Any], encodings: list[WordEncoding], return_
         import torch
 
         data = {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in data.items()}
-    return BatchEncoding(data, encoding=encodings, tensor_type=return_tensors, n_sequences=1)
+    # They answer all that it asks of the encodings of the Rust tokenizers.
+    answers: Any = encodings
+    return BatchEncoding(data, encoding=answers, tensor_type=return_tensors, n_sequences=1)

@@ -32,6 +32,8 @@ class ElmoWordTable(nn.Embedding):
         vector_size: Size D of a vector.
     """
 
+    hashes: Tensor
+
     def __init__(self, num_words: int, vector_size: int):
         super().__init__(num_words + 1, vector_size)
         self.register_buffer("hashes", torch.full((num_words,), NOT_FILLED, dtype=torch.long))
