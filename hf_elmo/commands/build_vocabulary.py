@@ -30,7 +30,7 @@ class VocabularyArguments(CorpusArguments):
     """Arguments of a count of words; the flags of scripts/build_vocabulary.py."""
 
     output_dir: str = flag(
-        f"Directory to write, in one rename at the end: {VOCABULARY_FILE}, for --vocab_file of run_pretraining.py, and "
+        f"Directory to write, in one rename at the end: {VOCABULARY_FILE}, for --vocab_file of hf-elmo pretrain, and "
         f"{VOCABULARY_FACTS_FILE}, which says how its words were cut."
     )
     max_vocab_size: int = flag("Most words kept, <S>, </S> and <UNK> among them.", default=800_000)
@@ -144,6 +144,6 @@ def _describe(counts: VocabularyCounts, arguments: VocabularyArguments, seconds:
         f"{counts.num_words / seconds:,.0f} words/s.\n"
         f"Kept {len(counts.vocabulary):,} words, the three special ones included: {counts.unknown_share:.2%} of the "
         f"running words will be <UNK>{f' (with {smaller})' if smaller else ''}.\n"
-        f"Wrote {arguments.output_dir}; go on with scripts/run_pretraining.py --vocab_file "
+        f"Wrote {arguments.output_dir}; go on with hf-elmo pretrain --vocab_file "
         f"{Path(arguments.output_dir) / VOCABULARY_FILE} {flags}".rstrip()
     )

@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizer
 
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary
+from ..text.zipf import log_uniform_probabilities
 from .embedding import embed
 
 FORWARD, BACKWARD = 0, 1
@@ -289,12 +290,8 @@ def join_directions(forward: Tensor, backward: Tensor, log_prior: Tensor) -> Ten
 
 
 def zipf_frequencies(size: int) -> Tensor:
-    """Shares of words that stand by falling frequency, from their places k alone: log((k + 2) / (k + 1)) / log(V + 1).
-
-    The log-uniform form of Zipf's law by which bilm-tf draws the negatives of its sampled softmax.
-    """
-    places = torch.arange(size, dtype=torch.float64)
-    return torch.log1p(1 / (places + 1)) / math.log(size + 1)
+    """The shares of all words of a vocabulary that stands by falling frequency, by Zipf's law."""
+    return log_uniform_probabilities(torch.arange(size), size, torch.float64)
 
 
 def _log_prior(frequencies: Sequence[float] | Tensor | None, size: int) -> Tensor:

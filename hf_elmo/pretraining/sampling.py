@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
+from ..text.zipf import log_uniform_probabilities
 
 # Up to this many nats a word worse than with the best order, the order of a vocabulary is none of our business.
 _HARMLESS_NATS = 0.1
@@ -91,11 +92,6 @@ class LogUniformSampler:
         uniform = torch.rand(number, dtype=torch.float64, generator=self._generator)
         # exp may round up to V + 1 where the uniform number is next to 1.
         return (uniform * math.log1p(self.vocab_size)).exp().long().sub(1).clamp(max=self.vocab_size - 1)
-
-
-def log_uniform_probabilities(ids: Tensor, vocab_size: int, dtype: torch.dtype) -> Tensor:
-    """The probability of each word in one try, in the shape of `ids`."""
-    return torch.log1p(1 / (ids.to(dtype) + 1)) / math.log1p(vocab_size)
 
 
 def _first_places(tries: Tensor, vocab_size: int) -> Tensor:

@@ -95,14 +95,16 @@ class TextFacts:
                 f"{name} is training text and held-out text: figures measured on it say nothing about other text.",
                 "Name other files with --validation_file, or leave it out to have a share held out.",
             )
-        for text, share in (("training", self.unknown_share), ("held-out", held_out_unknown)):
-            if share is not None and share > MOST_UNKNOWN:
-                yield (
-                    f"{share:.0%} of the {text} words are unknown to the softmax and scored as <UNK>: with more than "
-                    f"{MOST_UNKNOWN:.0%}, perplexity means little, and bits per character nothing.",
-                    "Fewer are unknown with more words (--max_vocab_size, --min_count), or when text is cut or "
-                    "lower-cased as the vocabulary's was (--pre_tokenizer, --do_lower_case).",
-                )
+        shares = {"training": self.unknown_share, "held-out": held_out_unknown}
+        many = {text: share for text, share in shares.items() if share is not None and share > MOST_UNKNOWN}
+        if many:
+            listed = " and ".join(f"{share:.0%} of the {text} words" for text, share in many.items())
+            yield (
+                f"{listed} are unknown to the softmax and scored as `<UNK>`: with more than {MOST_UNKNOWN:.0%}, "
+                "perplexity means little, and bits per character nothing.",
+                "Fewer are, with more words (--max_vocab_size, --min_count), or where text is cut and lower-cased "
+                "as the vocabulary's was (--pre_tokenizer, --do_lower_case).",
+            )
 
 
 def look_at_text(
