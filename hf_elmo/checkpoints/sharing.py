@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from transformers.dynamic_module_utils import get_relative_imports
 
 from ..model.configuration_elmo import AUTO_MAP, ElmoConfig
+from ..model.word_list_elmo import WORD_LIST_FILE
 from .cards import CARD_FILE, CONFIG_FILE, CONVERSION_FILE, RESULTS_FILE, TOKENIZER_FILE, render_recipe
 from .secrets import find_token, holds_token, redact, require_token
 
@@ -25,8 +26,7 @@ from .secrets import find_token, holds_token, redact, require_token
 SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.png", "*.yaml", "*_elmo.py", "LICENSE")
 _WEIGHTS, _WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
 _TOKENIZER_AUTO_MAP = {"AutoTokenizer": "tokenization_elmo.ElmoCharTokenizer"}
-# The words of the pre-training softmax, as data.vocabulary names their file.
-_WORDS, _HAS_WORDS = "word_vocabulary.txt", "ElmoForPreTraining"
+_WORDS, _HAS_WORDS = WORD_LIST_FILE, "ElmoForPreTraining"
 
 # The name by which a card's code loads the checkpoint, and what earlier versions wrote in its place.
 _LOADED_NAME = re.compile(r'(?:from_pretrained\(|model=)"([^"]+)"')

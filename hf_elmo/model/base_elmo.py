@@ -1,6 +1,6 @@
 """What all ELMo models share: initialisation, freezing and labels, and the base model with its scalar mixes.
 
-Letters in shapes: B sentences, T words, C characters a word, P projection, H cell, L biLM layers, M scalar mixes.
+Letters in shapes: B sentences, T words, C characters per word, P projection, H cell, L biLM layers, M scalar mixes.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
 
 class ElmoModel(ElmoPreTrainedModel):
-    """Words in, one contextual vector a word out: the token encoder, the biLM and the scalar mixes over its layers."""
+    """Words in, one contextual vector per word out: token encoder, biLM and the scalar mixes over its layers."""
 
     _auto_class = "AutoModel"  # type: ignore[assignment]
     _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]

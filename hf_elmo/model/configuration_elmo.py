@@ -68,7 +68,7 @@ _TRANSFORMERS_KEYS = frozenset(
     }
 )
 
-# Of those, what an ELMo model has no part for: it may be said that they are off.
+# Of those, switches for parts that an ELMo model does not have: False is accepted, True is refused.
 _NEVER_ON = (
     "add_cross_attention",
     "is_decoder",
@@ -174,8 +174,8 @@ class ElmoConfig(PreTrainedConfig):
         mix_l2: Coefficient of the squared L2 norm of the mix weights, added to a task's loss in training.
         word_vocab_size: Words known to the pre-training softmax; None for a checkpoint without one.
         share_word_softmax: Whether both directions predict by one softmax, or each by its own.
-        softmax_type: "full", a row of weights a word, or "adaptive": rarer words in clusters of smaller rows (Grave et
-            al. 2017).
+        softmax_type: "full", a row of weights per word, or "adaptive": rarer words in clusters of smaller rows (Grave
+            et al. 2017).
         adaptive_softmax_cutoffs: Rising word ids at which the clusters of an adaptive softmax begin.
         adaptive_softmax_div_value: Each cluster's rows are shorter than those before it by this factor.
         head: Settings of the task's head, `TokenClassificationHead` for example, or a dict of them with its `type`;
@@ -241,7 +241,7 @@ class ElmoConfig(PreTrainedConfig):
         for name, value in flat.items():
             setattr(self, name, value)
         if not had_head and self.head == TokenClassificationHead():
-            # Older checkpoints of every class hold these fields; at their defaults they speak of no task.
+            # Older checkpoints of every class hold these fields; default values do not make one a token classifier.
             self.head = None
         # JSON has no tuples: one form, so that a saved and a fresh config compare equal.
         self.filters = [list(pair) if isinstance(pair, (list, tuple)) else pair for pair in self.filters]
@@ -250,7 +250,7 @@ class ElmoConfig(PreTrainedConfig):
         if self.hidden_size is None:
             self.hidden_size = 2 * self.projection_size
         if self.vocab_size == NUM_CHARACTERS:
-            # The tokenizer says the same: Trainer writes them here, with a warning, where they are not.
+            # The ids of the tokenizer: where a config lacks them, Trainer writes them into it with a warning.
             self.bos_token_id = BEGIN_SENTENCE if self.bos_token_id is None else self.bos_token_id
             self.eos_token_id = END_SENTENCE if self.eos_token_id is None else self.eos_token_id
         kwargs.setdefault("auto_map", dict(AUTO_MAP))
@@ -292,7 +292,7 @@ class ElmoConfig(PreTrainedConfig):
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         own = cls._own_names()
-        # transformers drops a key it does not know here without a word; only Auto classes have use for the rest.
+        # Here transformers silently drops keys that it does not know; only Auto classes have use for the rest.
         if not kwargs.get("return_unused_kwargs", False):
             refuse_unknown_keys("ElmoConfig", kwargs, own, {*_TRANSFORMERS_KEYS, "return_unused_kwargs"})
         # transformers would set these on the finished config, past every check and beside what is derived from them.

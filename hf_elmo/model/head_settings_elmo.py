@@ -77,7 +77,7 @@ def read_head(head: HeadSettings | dict | None) -> HeadSettings | None:
     try:
         return settings(**values)
     except StrictDataclassError as error:
-        # The field alone says little to who reads a whole config.
+        # In a whole config the name of the field alone does not say whose it is.
         raise ValueError(f"head.{error.__cause__}") from error
 
 

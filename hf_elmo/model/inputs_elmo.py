@@ -72,7 +72,7 @@ def check_inputs(config: ElmoConfig, input_ids: Tensor, attention_mask: Tensor |
     if input_ids.ndim != 3 or input_ids.shape[-1] != width:
         raise ValueError(
             f"input_ids has the shape {tuple(input_ids.shape)}; wanted (sentences, words, {width}), a row of "
-            f"character ids a word. Use ElmoCharTokenizer(max_characters_per_word={width})."
+            f"character ids per word. Use ElmoCharTokenizer(max_characters_per_word={width})."
         )
     if 0 in input_ids.shape:
         raise ValueError(
@@ -92,7 +92,7 @@ def check_inputs(config: ElmoConfig, input_ids: Tensor, attention_mask: Tensor |
         if attention_mask.shape != input_ids.shape[:2]:
             raise ValueError(
                 f"attention_mask has the shape {tuple(attention_mask.shape)}; input_ids of shape "
-                f"{tuple(input_ids.shape)} want {tuple(input_ids.shape[:2])}, one entry a word."
+                f"{tuple(input_ids.shape)} want {tuple(input_ids.shape[:2])}, one entry per word."
             )
     if state is not None:
         _check_state(config, state, rows=input_ids.shape[0])
@@ -119,11 +119,11 @@ def check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:
     """Check the labels of a batch, one per word; raises TypeError or ValueError saying what is wrong with them."""
     if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
         found = getattr(labels, "dtype", type(labels).__name__)
-        raise TypeError(f"labels is {found}; wanted an integer tensor (torch.long), one label a word.")
+        raise TypeError(f"labels is {found}; wanted an integer tensor (torch.long), one label per word.")
     if labels.shape != input_ids.shape[:2]:
         raise ValueError(
             f"labels has the shape {tuple(labels.shape)}; input_ids of shape {tuple(input_ids.shape)} want "
-            f"{tuple(input_ids.shape[:2])}, one label a word, the sentence markers included (-100 there)."
+            f"{tuple(input_ids.shape[:2])}, one label per word, the sentence markers included (-100 there)."
         )
     if _values_can_be_read(labels):
         real = labels[labels != IGNORED_LABEL]

@@ -28,7 +28,7 @@ class ElmoState(ModelOutput):
         cell: Cell states, (B, L, 2, H).
     """
 
-    # Both are always there; ModelOutput wants a default.
+    # Both are always given; ModelOutput requires defaults.
     hidden: Tensor = None  # type: ignore[assignment]
     cell: Tensor = None  # type: ignore[assignment]
 
@@ -211,7 +211,7 @@ class ElmoScalarMix(nn.Module):
     def _normalize(self, layer: Tensor, mask: Tensor) -> Tensor:
         if self.normalization == "none":
             return layer
-        # Half precision holds neither the sums over a batch nor the floor.
+        # Half precision can hold neither the sums over a batch nor the floor of the variance.
         vectors = layer.to(torch.promote_types(layer.dtype, torch.float32))
         if self.normalization == "word":
             variance, mean = torch.var_mean(vectors, dim=-1, keepdim=True, correction=0)

@@ -32,8 +32,8 @@ __all__ = [
     "TokenClassificationHead",
 ]
 
-# transformers ships the file that a class names as its module, with all that it imports, and writes that name into the
-# auto_map. A checkpoint of one class is to serve all others, so that they all name this file.
+# With a saved model transformers ships the file of its class's module, and all that this file imports, and writes the
+# module's name into the auto_map. Every checkpoint can be loaded as every class, so all of them name this file.
 for model_class in (ElmoPreTrainedModel, ElmoModel, ElmoForPreTraining, ElmoForTokenClassification):
     model_class.__module__ = __name__
 

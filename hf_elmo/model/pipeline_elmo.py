@@ -1,4 +1,4 @@
-"""Pipelines for models whose input ids are a row a word; for every other model they do what transformers' own do."""
+"""Pipelines for models whose input ids are one row per word; for all other models they do what transformers' do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
         word_ids: list[int | None] | None = None,
         word_to_chars_map: list[tuple[int, int]] | None = None,
     ) -> list[dict[str, Any]]:
-        """One entry a word, with its place in the sentence; transformers' own reads one id a token, not a row."""
+        """One entry per word, with its place in the sentence; transformers' own reads one id per token, not a row."""
         if input_ids.ndim == 1:
             return super().gather_pre_entities(
                 sentence,

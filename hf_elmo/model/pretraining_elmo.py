@@ -1,6 +1,6 @@
 """The pre-training model: the biLM with its word softmax.
 
-Letters in shapes: B sentences, T words, C characters a word, P projection, V words of the softmax.
+Letters in shapes: B sentences, T words, C characters per word, P projection, V words of the softmax.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ElmoForPreTrainingOutput(ModelOutput):
     """What `ElmoForPreTraining` returns.
 
     Args:
-        loss: With labels, the mean of both directions' losses, in nats a word.
+        loss: With labels, the mean of both directions' losses, in nats per word.
         forward_loss: Mean of -log p(next word), in nats.
         backward_loss: Mean of -log p(previous word), in nats.
         forward_logits: Scores of the word after each position, (B, T, V); log probabilities by an adaptive softmax.
@@ -111,7 +111,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             name,
             WORD_LIST_FILE,
             **{argument: arguments[argument] for argument in _WHERE if argument in arguments},
-            # Also where the weights are in the cache and the Hub cannot be asked whether there are words beside them.
+            # The weights may come from the cache while the Hub cannot be reached: no words then, and no error.
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )
@@ -139,7 +139,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
 
     def _get_files_timestamps(self, working_dir: str | os.PathLike) -> dict[str, float]:
-        # With `push_to_hub=True` what is newer than these goes up, and the words have just been written.
+        # `save_pretrained(push_to_hub=True)` uploads what is newer than these, and the words have just been written.
         timestamps = super()._get_files_timestamps(working_dir)
         timestamps.pop(WORD_LIST_FILE, None)
         return timestamps

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-# A checkpoint's code runs alone; beside the package the same numbers come faster.
+# A checkpoint's code also runs without the package; where it is installed, its kernels give the same numbers faster.
 try:
     from hf_elmo import kernels
 except ImportError:

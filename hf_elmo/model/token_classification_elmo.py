@@ -1,6 +1,6 @@
 """The token classification model: a label for each word.
 
-Letters in shapes: B sentences, T words, C characters a word.
+Letters in shapes: B sentences, T words, C characters per word.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
             labels: Label ids, (B, T); -100 (sentence markers, padding) is left out of the loss.
             state: Carried LSTM states of the biLM.
             output_hidden_states: Whether to return the biLM's layers.
-        Returns: Loss in nats a word and logits (B, T, num_labels).
+        Returns: Loss in nats per word and logits (B, T, num_labels).
         """
         outputs = self.elmo(
             input_ids, attention_mask, state, output_hidden_states=output_hidden_states, return_dict=True

@@ -1,6 +1,6 @@
 """The token encoder: a word to one context-free vector, by a character CNN, a table of word vectors or both.
 
-Letters in shapes: N words of a flat list, C characters a word, D character embedding, F filters, P projection.
+Letters in shapes: N words of a flat list, C characters per word, D character embedding, F filters, P projection.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class ElmoCharacterFilters(nn.Conv1d):
 
 
 class ElmoTokenEncoder(nn.Module):
-    """Characters to one context-free vector a word (Peters et al. 2018, sec. 3.4; Kim et al. 2016).
+    """Characters to one context-free vector per word (Peters et al. 2018, sec. 3.4; Kim et al. 2016).
 
     Where the config wants them, a table's word vectors stand in place of the characters' features or before them, side
     by side as in ELMoForManyLangs (Che et al. 2018). The highway layers are the characters' own: without characters
     there are none, and the word vectors go straight to the projection.
     """
 
-    # Words of different lengths share a group until it has as many: smaller products do not gain from shorter rows.
+    # A group of fewer words takes in longer ones: products as small as these do not get faster by shorter rows.
     min_words_in_group = 16
 
     def __init__(self, config: ElmoConfig):
@@ -110,8 +110,8 @@ class ElmoTokenEncoder(nn.Module):
             if vectors is not None:
                 return vectors
         distinct, places = torch.unique(rows, dim=0, return_inverse=True)
-        # Looked up as embeddings: the gradients of an indexed tensor are added up in the order in which threads come
-        # by, and no two runs would have the same weights.
+        # By embedding, not by indexing: the gradients of an indexed tensor are added up in whichever order the threads
+        # arrive, and no two runs would end with the same weights.
         return F.embedding(places, self(distinct))
 
     def _encode_characters(self, embedding: nn.Embedding, rows: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ class ElmoTokenEncoder(nn.Module):
         """Words of about one length, as places in `rows`, and how many characters the longest has."""
         places = torch.arange(1, rows.shape[1] + 1, device=rows.device)
         lengths, order = ((rows != PAD_CHARACTER) * places).amax(dim=1).sort()
-        # Elsewhere than on a CPU many small products cost more than longer rows.
+        # On other devices than a CPU many small products cost more than one with longer rows.
         smallest = self.min_words_in_group if rows.device.type == "cpu" else len(rows)
         start, sorted_lengths = 0, lengths.tolist()
         for end in range(1, len(sorted_lengths) + 1):

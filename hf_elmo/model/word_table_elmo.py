@@ -1,6 +1,6 @@
 """A table of word vectors that is looked up by the words' rows of character ids, which so stay the only input.
 
-Letters in shapes: N words, C characters a word, V words of the table, D word vector.
+Letters in shapes: N words, C characters per word, V words of the table, D word vector.
 """
 
 from __future__ import annotations

@@ -429,7 +429,7 @@ def test_bad_input_is_refused_by_name(cls, change, error, message):
         ([[0, 0, 0]] * 2, TypeError, "labels is list"),
         (torch.zeros(2, 3), TypeError, "labels is torch.float32"),
         (torch.zeros(2, 3).bool(), TypeError, "labels is torch.bool"),
-        (torch.zeros(2, 2).long(), ValueError, r"labels has the shape \(2, 2\); .* want \(2, 3\), one label a word"),
+        (torch.zeros(2, 2).long(), ValueError, r"labels has the shape \(2, 2\); .* want \(2, 3\), one label per word"),
         (torch.full((2, 3), 5), ValueError, "labels holds values from 5 to 5; this model has 5 classes"),
         (torch.full((2, 3), -1), ValueError, "labels holds values from -1 to -1"),
     ],
