@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from ..flags import check_choices
@@ -121,12 +124,16 @@ def _describe_export(arguments: ConversionArguments) -> str:
 
 
 def _describe_conversion(arguments: ConversionArguments, num_parameters: int, num_words: int | None) -> str:
+    from ..checkpoints.card_parts import describe_cutting
+
     directory = arguments.output_dir
+    tokenizer = json.loads((Path(directory) / "tokenizer_config.json").read_text(encoding="utf-8"))
     lines = [
         f"Wrote a model of {num_parameters:,} parameters and its tokenizer to {directory}",
         "Load them with (after `import hf_elmo` and `from transformers import AutoModel, AutoTokenizer`):",
         f"    model = AutoModel.from_pretrained({directory!r})",
         f"    tokenizer = AutoTokenizer.from_pretrained({directory!r})",
+        *textwrap.wrap(describe_cutting(tokenizer), 100, break_on_hyphens=False),
     ]
     if arguments.softmax_file is not None:
         lines += [

@@ -10,7 +10,7 @@ from typing import Literal
 
 from ..flags import flag
 from .command_line import run_command
-from .text_input import ReadingArguments, read_lines
+from .text_input import ReadingArguments, read_lines, warn_of_raw_text
 
 
 @dataclass(kw_only=True)
@@ -80,6 +80,7 @@ def run_embedding(arguments: EmbeddingArguments) -> EmbeddingSummary:
     if arguments.store_sentences:
         # A second reader that nobody moves on would keep the whole text.
         lines, texts = itertools.tee(lines)
+    warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer)
     started = time.perf_counter()
     arrays = embedder.stream(map(str.split, lines) if arguments.text_is_tokenized else lines, layers)
     num_sentences, num_words = write_embeddings(

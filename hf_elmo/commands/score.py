@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..flags import flag
 from .command_line import run_command
-from .text_input import ReadingArguments, read_lines
+from .text_input import ReadingArguments, read_lines, warn_of_raw_text
 
 if TYPE_CHECKING:
     from ..inference.score_report import Report
@@ -129,6 +129,7 @@ def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
         arguments.max_words_per_batch,
         arguments.chunk_size,
     )
+    warn_of_raw_text(arguments, scorer.tokenizer.pre_tokenizer)
     placed = (place_words(line, scorer.tokenizer, arguments.text_is_tokenized) for line in lines)
     with_words = ((number, each) for number, each in enumerate(placed) if each.words)
     kept, read = itertools.tee(with_words)

@@ -60,6 +60,24 @@ def read_lines(input_file: str, text_column: str, output_file: str | None = None
     return lines_of(corpus)
 
 
+def warn_of_raw_text(arguments: ReadingArguments, pre_tokenizer: str) -> None:
+    """Say, on stderr, where the first lines of a text do not look as the checkpoint will read them.
+
+    Args:
+        arguments: Name the text; of standard input nothing is known before it is read.
+        pre_tokenizer: How the checkpoint's tokenizer cuts text.
+    """
+    if arguments.input_file == STANDARD_INPUT:
+        return
+    from ..text.corpora import corpus_from_files
+    from ..text.first_look import look_at
+
+    corpus = corpus_from_files([arguments.input_file], "input_file", arguments.text_column)
+    cut = "whitespace" if arguments.text_is_tokenized else pre_tokenizer
+    for warning in look_at(corpus).warnings(f"input_file {arguments.input_file!r}", cut, can_choose=False):
+        print(f"warning: {warning}", file=sys.stderr)
+
+
 def _lines_of_standard_input() -> Iterator[str]:
     for number in itertools.count(1):
         line = sys.stdin.buffer.readline()

@@ -65,6 +65,7 @@ def test_a_checkpoint_is_converted_and_told_how_to_load(tmp_path, checkpoint):
         told["model"].bilm.layers[1].backward_lstm.weight_ih, model.bilm.layers[1].backward_lstm.weight_ih
     )
     assert told["tokenizer"].pre_tokenizer == "whitespace"
+    assert "Text is cut at white space" in result.stdout
 
 
 def test_the_tokenizer_of_a_converted_checkpoint_cuts_as_it_was_told(tmp_path, checkpoint, main):

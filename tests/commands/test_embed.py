@@ -107,6 +107,14 @@ def test_compressed_text_and_half_precision(arguments, tmp_path):
         np.testing.assert_allclose(read_all(output_file)[name], array, rtol=0, atol=BFLOAT16)
 
 
+def test_raw_text_for_a_checkpoint_of_tokenised_text_is_warned_of(arguments, checkpoint, tmp_path, capsys):
+    text = "Call it, please. Then wait, and ask again.\n" * 3
+    run_embedding(arguments(text))
+    assert "raw text" not in capsys.readouterr().err
+    run_embedding(arguments(text, text_is_tokenized=True, overwrite_output_file=True))
+    assert "looks like raw text" in capsys.readouterr().err
+
+
 def test_npz_of_standard_input_in_float16(arguments, tmp_path, monkeypatch):
     run_embedding(arguments(layers="top"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Call it!\n\n a  b\n")))
