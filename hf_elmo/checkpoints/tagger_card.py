@@ -25,6 +25,8 @@ for entity in tagger("A sentence of words ."):
 ```"""
 _USE = "To mark the words of sentences with the labels below, in text like that it was trained on."
 _LIMIT = "It knows the labels, the language, the domain and the biases of its training sentences and no others."
+# What a config leaves out.
+_UNNAMED_LABELS = {"0": "LABEL_0", "1": "LABEL_1"}
 _SCORES = ("precision", "recall", "f1")
 # What results.json calls each split, the one that no choice was made by first.
 _SPLITS = {"test": "predict", "validation": "eval"}
@@ -48,7 +50,8 @@ def render_tagger_card(
     Raises: ValueError naming the figure that the results or the config lack.
     """
     with card_parts.only_what_was_measured(name, "Make the results anew with hf-elmo train-tagger."):
-        labels = [label for _, label in sorted(fields["id2label"].items(), key=lambda item: int(item[0]))]
+        id2label = fields.get("id2label") or _UNNAMED_LABELS
+        labels = [label for _, label in sorted(id2label.items(), key=lambda item: int(item[0]))]
         strategy = "simple" if results["tag_scheme"] == "spans" else "none"
         parts = [
             card_parts.front_matter(name, facts, TASK, [TASK], list(_measured(results))),

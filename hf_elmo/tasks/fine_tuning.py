@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizer, PrinterCallback, ProgressCallback, Trainer, TrainerCallback
 from transformers.trainer_utils import IntervalStrategy
 
-from ..checkpoints.cards import RESULTS_FILE, write_card
+from ..checkpoints.cards import RESULTS_FILE
 from ..checkpoints.loading import Model, find_file, load_config, load_what_is_there
 from ..checkpoints.loading import load_tokenizer as load_checkpoint_tokenizer
 from ..checkpoints.provenance import describe_run, write_json
@@ -88,6 +88,10 @@ class FineTuning(ABC):
     def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
         """More results on a split and lines for the screen; writes its predictions where there is a directory."""
 
+    @abstractmethod
+    def write_card(self, directory: Path, name: str) -> None:
+        """Render the model's card from the files in its directory."""
+
     def describe(self) -> dict[str, Any]:
         """What results.json says of the task itself."""
         return {}
@@ -128,7 +132,7 @@ class FineTuning(ABC):
                 _point_to(aside, target.absolute())
                 write_json(aside / RESULTS_FILE, results)
                 if "train" in self.splits:
-                    write_card(aside, target.resolve().name)
+                    self.write_card(aside, target.resolve().name)
         self._say(f"\nWritten to {target}.")
         return results
 
@@ -206,10 +210,12 @@ class _ProgressLines(TrainerCallback):
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, eval_dataloader: Any = None, **kwargs: Any
     ) -> None:
-        if not self._predicted:
-            self._began_predicting = time.monotonic()
         self._predicted += 1
-        seconds = time.monotonic() - self._began_predicting
+        if self._predicted == 1:
+            self._first_predicted = time.monotonic()
+            return
+        # The first one is done when the clock starts.
+        seconds = (time.monotonic() - self._first_predicted) * self._predicted / (self._predicted - 1)
         self._show("predicting", "batches", self._predicted, len(eval_dataloader), seconds, state)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

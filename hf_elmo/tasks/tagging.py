@@ -16,6 +16,7 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import DataCollatorForTokenClassification, PreTrainedTokenizer, set_seed
 
+from ..checkpoints.cards import write_card
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoForTokenClassification
@@ -74,6 +75,9 @@ class TokenClassificationTask(FineTuning):
 
     def describe(self) -> dict[str, Any]:
         return {"tag_scheme": self.tag_scheme}
+
+    def write_card(self, directory: Path, name: str) -> None:
+        write_card(directory, name)
 
     def _compute(self, predicted: list[list[str]], gold: list[list[str]]) -> dict[str, Any]:
         metric = EntityMetric(keep_in_memory=True)

@@ -14,7 +14,6 @@ from transformers import AutoModelForTokenClassification, DataCollatorForTokenCl
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.checkpoints.sharing import check_checkpoint
-from hf_elmo.tasks import fine_tuning
 from hf_elmo.tasks.arguments import DataArguments, ModelArguments
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_columns
 from hf_elmo.tasks.tagging import (
@@ -186,20 +185,6 @@ class TestTraining:
         assert "| test data | test.conll: 24 sentences, " in card and f"| {results['kept_step']} |" in card
         names = {path.name for path in check_checkpoint(directory)}
         assert {"README.md", "results.json", "model.safetensors"} <= names and "training_args.bin" not in names
-
-    def test_a_file_gets_lines_and_no_bars(self, toy, tmp_path, monkeypatch, capsys):
-        folder, files = toy
-        monkeypatch.setattr(fine_tuning, "SECONDS_BETWEEN_LINES", 0)
-        task = make_task(
-            {"config_name": str(folder / "architecture")},
-            {**files, "max_train_samples": 64},
-            {"output_dir": str(tmp_path / "out"), "num_train_epochs": 1, "disable_tqdm": False},
-        )
-        task.run()
-        lines = capsys.readouterr().err.splitlines()
-        assert any(line.startswith("training: 2 of 2 steps") for line in lines)
-        assert any(line.startswith("predicting: 1 of 1 batches") for line in lines)
-        assert not any("\r" in line or "it/s" in line or "\x1b" in line for line in lines if "steps" in line)
 
     def test_the_pipeline_predicts_what_the_file_says(self, trained, toy):
         directory, _ = trained

@@ -1,0 +1,110 @@
+"""Fine-tuning serves a task that supplies its own examples, encoding, metric and predictions."""
+
+import json
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from conftest import make_tiny_config
+from datasets import Dataset
+from transformers import DataCollatorForTokenClassification
+
+from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
+from hf_elmo.tasks import fine_tuning
+from hf_elmo.tasks.arguments import ModelArguments
+from hf_elmo.tasks.fine_tuning import FineTuning, check_model_source, limit, settle_learning_rate
+from hf_elmo.tasks.training_arguments import TaskTrainingArguments
+
+
+class Capitals(FineTuning):
+    """Whether a word begins with a capital letter, from sentences that are lists of words."""
+
+    shown_scores: ClassVar[tuple[str, ...]] = ("share_right",)
+
+    def encode(self, split):
+        rows = [self.tokenizer(words, is_split_into_words=True) for words in self.splits[split]]
+        labels = [[-100, *(int(word[0].isupper()) for word in words), -100] for words in self.splits[split]]
+        return Dataset.from_list([{**row, "labels": row_labels} for row, row_labels in zip(rows, labels, strict=True)])
+
+    def make_collator(self):
+        return DataCollatorForTokenClassification(self.tokenizer)
+
+    def score(self, output):
+        counted = output.label_ids != -100
+        return {"share_right": float(np.mean(output.predictions[counted] == output.label_ids[counted]))}
+
+    def report(self, split, output, directory):
+        if directory is not None:
+            (directory / f"{split}.txt").write_text(str(output.predictions.shape[0]))
+        return {"looked_at": split}, f"looked at {split}"
+
+    def write_card(self, directory, name):
+        (directory / "README.md").write_text(f"# {name}")
+
+    def describe(self):
+        return {"tag_scheme": "words", "question": "capitals"}
+
+
+def make_task(directory, **training):
+    sentences = [["Anna", "sees", "Oslo"], ["we", "like", "Bert"], ["no", "names"]]
+    model = ElmoForTokenClassification(make_tiny_config(num_labels=2))
+    settings = {"use_cpu": True, "num_train_epochs": 2, "output_dir": str(directory), "learning_rate": 0.01, **training}
+    args = TaskTrainingArguments(**settings)
+    splits = {"train": sentences, "validation": sentences}
+    return Capitals(model, ElmoCharTokenizer(), splits, args, "a tiny model", {"train": {"source": "here"}})
+
+
+def test_a_task_of_another_kind_is_trained_scored_and_written(tmp_path, capsys):
+    results = make_task(tmp_path / "out", metric_for_best_model="share_right", load_best_model_at_end=True).run()
+    out = tmp_path / "out"
+    assert json.loads((out / "results.json").read_text(encoding="utf-8")) == results
+    assert results["question"] == "capitals" and results["looked_at"] == "validation"
+    assert 0 <= results["eval_share_right"] <= 1 and results["data"] == {"train": {"source": "here"}}
+    assert results["settings"]["learning_rate"] == 0.01 and results["kept_step"] in (1, 2)
+    assert (out / "validation.txt").read_text() == "3" and (out / "README.md").read_text() == "# out"
+    assert (out / "model.safetensors").is_file()
+    shown = capsys.readouterr().out
+    assert "share_right" in shown and "looked at validation" in shown
+
+
+def test_a_file_gets_lines_and_no_bars(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(fine_tuning, "SECONDS_BETWEEN_LINES", 0)
+    make_task(tmp_path / "out", disable_tqdm=False, per_device_eval_batch_size=1).run()
+    shown = capsys.readouterr().err
+    assert "training: 2 of 2 steps" in shown and "predicting: 3 of 3 batches" in shown
+    assert "2/2 [" not in shown and "\x1b" not in shown
+
+
+def test_a_failure_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(Capitals, "report", lambda *arguments: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        make_task(tmp_path / "out").run()
+    assert not list(tmp_path.iterdir())
+
+
+def test_exactly_one_flag_names_the_model():
+    for given in ({}, {"preset": "small", "config_name": "x"}):
+        with pytest.raises(ValueError, match=r"exactly one of --model_name_or_path"):
+            check_model_source(ModelArguments(**given))
+    check_model_source(ModelArguments(preset="small"))
+
+
+@pytest.mark.parametrize(
+    "model, wanted",
+    [
+        ({"model_name_or_path": "x"}, 1e-3),
+        ({"model_name_or_path": "x", "freeze_bilm": False}, 1e-4),
+        ({"model_name_or_path": "x", "freeze_bilm": False, "from_scratch": True}, 1e-3),
+        ({"preset": "small", "freeze_bilm": False}, 1e-3),
+    ],
+)
+def test_a_pretrained_bilm_that_is_trained_learns_slowly(tmp_path, model, wanted):
+    args = TaskTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    settle_learning_rate(args, ModelArguments(**model))
+    assert args.learning_rate == wanted
+
+
+def test_a_limit_below_one_is_refused():
+    assert limit([1, 2], "max_train_samples", None) == [1, 2]
+    with pytest.raises(ValueError, match="max_train_samples is 0"):
+        limit([1, 2], "max_train_samples", 0)
