@@ -1,6 +1,7 @@
 """Settings and fixtures shared by all tests: offline, on two threads, and with models small enough to be quick."""
 
 import os
+import sys
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -24,6 +25,19 @@ settings.load_profile("hf_elmo")
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def drawn_plots():
+    """Asked for by tests whose runs draw their picture."""
+
+
+@pytest.fixture(autouse=True)
+def _plots(request, monkeypatch):
+    """Runs leave their picture empty: drawing it takes longer than their steps, and it has tests of its own."""
+    run = sys.modules.get("hf_elmo.pretraining.run")
+    if run is not None and "drawn_plots" not in request.fixturenames:
+        monkeypatch.setattr(run, "plot_run", lambda results, path: path.write_bytes(b""))
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def start(
     """Start `python WORDS` in a process of its own.
 
     Args:
-        words: A script and its arguments, or -c and a program and its arguments.
+        words: A script and its arguments, or -c and a program, or -m and a module, and their arguments.
         stdout, stderr: Open files that take its output.
         env: All of its environment; None for this process's.
         cwd: Where it runs; None for here.
@@ -199,6 +199,8 @@ def _become(request: dict[str, Any], stdout: int, stderr: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
+    # What a shell starts in its background is deaf to interrupts, and the template may be.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
@@ -221,6 +223,10 @@ def _run(words: list[str]) -> int:
             sys.argv = ["-c", *words[2:]]
             sys.path.insert(0, "")
             exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
+        elif words[0] == "-m":
+            sys.argv = words[1:]
+            sys.path.insert(0, "")
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         else:
             sys.argv = words
             sys.path.insert(0, os.path.dirname(words[0]))

@@ -4,10 +4,8 @@ import gzip
 import json
 import os
 import signal
-import subprocess
-import sys
+import tempfile
 import time
-from functools import partial
 
 import fresh_process
 import pytest
@@ -20,11 +18,11 @@ TEXT = "the cat sat on the mat .\nthe dog , the <UNK>\n\nThe end .\n"
 
 
 def command(*arguments):
-    return [sys.executable, str(ROOT / "scripts" / "build_vocabulary.py"), *map(str, arguments)]
+    return [ROOT / "scripts" / "build_vocabulary.py", *arguments]
 
 
 def run_script(*arguments):
-    return fresh_process.run(command(*arguments)[1:])
+    return fresh_process.run(command(*arguments))
 
 
 @pytest.fixture
@@ -148,17 +146,12 @@ def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path):
 def test_an_interrupt_leaves_nothing_behind(tmp_path):
     path = tmp_path / "text.jsonl"
     path.write_text("".join(json.dumps({"text": f"{number} " * 3}) + "\n" for number in range(200_000)))
-    process = subprocess.Popen(
-        command("--train_file", path, "--output_dir", tmp_path / "out", "--max_words_in_memory", 5000),
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell starts what runs in its background deaf to interrupts, and that is inherited.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
+    words = command("--train_file", path, "--output_dir", tmp_path / "out", "--max_words_in_memory", 5000)
+    with tempfile.TemporaryFile() as output:
+        process = fresh_process.start(words, output, output)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".out*")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode != 0
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) != 0
     assert [path.name for path in tmp_path.iterdir()] == ["text.jsonl"]

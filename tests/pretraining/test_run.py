@@ -8,6 +8,7 @@ from accelerate.state import AcceleratorState
 from tolerances import BFLOAT16, REORDERED_FLOAT32
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
+from hf_elmo.checkpoints.cards import PLOT_FILE
 from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
 from hf_elmo.text.vocabulary import WordVocabulary
 
@@ -42,7 +43,7 @@ def arguments(tmp_path, text):
     return make
 
 
-def test_checkpoint_is_whole(arguments, tmp_path):
+def test_checkpoint_is_whole(arguments, tmp_path, drawn_plots):
     lines = []
     results = run_pretraining(arguments(), report=lines.append)
     directory = tmp_path / "out"
@@ -61,6 +62,7 @@ def test_checkpoint_is_whole(arguments, tmp_path):
     assert f"{results['perplexity']['mean']:,.1f}" in (directory / "README.md").read_text()
     assert sum(line.startswith("step ") and "held-out perplexity" in line for line in lines) == 3
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+    assert (directory / PLOT_FILE).read_bytes().startswith(b"\x89PNG")
 
 
 def test_perplexity_of_the_checkpoint_is_the_reported_one(arguments, tmp_path, text):
