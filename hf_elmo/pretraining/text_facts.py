@@ -164,11 +164,18 @@ def read_training_text(
         counter.num_sentences,
         num_distinct,
         unknown_share=1 - num_known / counter.num_words,
-        held_out_files_trained_on=list(map(os.path.basename, files_in_both(corpus.files, held_out.files)))
-        if arguments.validation_file is not None
-        else [],
+        held_out_files_trained_on=_held_out_too(arguments, corpus, held_out),
     )
     return facts, words, counts
+
+
+def _held_out_too(arguments: PretrainingArguments, corpus: Corpus, held_out: Corpus) -> list[str]:
+    """What of the training text was named as held-out text as well."""
+    if arguments.validation_file is not None:
+        return [os.path.basename(file) for file in files_in_both(corpus.files, held_out.files)]
+    if arguments.dataset_name is not None and arguments.validation_split == arguments.train_split:
+        return [f"split {arguments.train_split!r} of {arguments.dataset_name!r}"]
+    return []
 
 
 def _describe_no_words(held_out: Corpus, tokenizer: ElmoCharTokenizer) -> str:

@@ -15,6 +15,7 @@ from datasets import IterableDataset, concatenate_datasets, load_dataset
 from datasets.distributed import split_dataset_by_node
 
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+_KNOWN = (".txt", ".json", ".jsonl", ".ndjson", ".parquet")
 _BUILDERS = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
 
 
@@ -180,7 +181,10 @@ def _describe_directory(name: str, directory: str) -> str:
         endings[f"{deep}*{''.join(kept)}"] += 1
     if not endings:
         return f"{name} {directory!r} is a directory without files; give files of text, or a quoted glob of them."
-    glob_of_most = os.path.join(glob.escape(directory), endings.most_common(1)[0][0])
+    # Sooner files that are surely text than code or tables that lie there too.
+    known = {ending: number for ending, number in endings.items() if ending.removesuffix(".gz").endswith(_KNOWN)}
+    most = max(known or endings, key=endings.__getitem__)
+    glob_of_most = os.path.join(glob.escape(directory), most)
     return (
         f"{name} {directory!r} is a directory; give the files in it, for example as the quoted glob '{glob_of_most}'."
     )

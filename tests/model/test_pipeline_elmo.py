@@ -49,7 +49,7 @@ def test_the_registered_classes_serve_the_tasks():
     assert type(make_tagger(cls=ElmoForTokenClassification).model) is ElmoForTokenClassification
 
 
-@pytest.mark.parametrize("pre_tokenizer", ["whitespace", "punctuation"])
+@pytest.mark.parametrize("pre_tokenizer", ["whitespace", "punctuation", "unicode"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_each_entity_lies_where_its_word_stands(strategy, pre_tokenizer):
     tagger = make_tagger(pre_tokenizer, aggregation_strategy=strategy, ignore_labels=[])

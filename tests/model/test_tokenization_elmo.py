@@ -161,7 +161,7 @@ def is_word_character(character: str) -> bool:
     return character == "_" or unicodedata.category(character)[0] in "LMN"
 
 
-@pytest.mark.parametrize("pre_tokenizer", ["whitespace", "punctuation"])
+@pytest.mark.parametrize("pre_tokenizer", ["whitespace", "punctuation", "unicode"])
 @given(text=st.text() | st.text(" \t\na1.,-_'\u0301\u0939\u093f\U0001f468\u200d!é", max_size=30))
 def test_offsets_point_at_the_words_in_the_text(pre_tokenizer, text):
     assume(not any(unicodedata.category(character) == "Cn" for character in text))

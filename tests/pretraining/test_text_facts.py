@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from datasets import Dataset
 
 from hf_elmo import ElmoCharTokenizer
 from hf_elmo.pretraining.arguments import PretrainingArguments
@@ -108,3 +109,10 @@ def test_facts_of_old_checkpoints_are_read():
     facts = TextFacts(3, 1, 2, Baselines(1.0, 1.0, 1.0, 1.0, 0.5), 0.1, ["a.txt"])
     assert TextFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
     assert len(facts.warnings()) == 2
+
+
+def test_one_split_for_both_texts_is_named(run, tmp_path):
+    (tmp_path / "data").mkdir()
+    Dataset.from_dict({"text": LINES * 20}).to_parquet(tmp_path / "data" / "train.parquet")
+    results, _ = run(train_file=None, dataset_name=str(tmp_path / "data"), validation_split="train")
+    assert any("'train'" in caveat for caveat in results["caveats"])

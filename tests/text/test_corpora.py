@@ -200,7 +200,9 @@ def test_a_file_is_found_by_its_own_name_before_the_name_is_a_pattern(tmp_path):
     assert read(corpus_from_files([str(tmp_path / "a*.txt")])) == [["a1.txt"], ["a[1].txt"]]
 
 
-@pytest.mark.parametrize("names", [["a.txt.gz", "b.txt.gz", "README"], ["sub/a.txt", "sub/deep/b.txt"], []])
+@pytest.mark.parametrize(
+    "names", [["a.txt.gz", "b.txt.gz", "README", "x.py", "y.py", "z.py"], ["sub/a.txt", "sub/deep/b.txt"], []]
+)
 def test_a_directory_is_refused_with_the_glob_of_its_files(names, tmp_path):
     folder = tmp_path / "texts[1]"
     folder.mkdir()
