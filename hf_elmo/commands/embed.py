@@ -12,6 +12,12 @@ from ..flags import flag
 from .command_line import run_command
 from .text_input import ReadingArguments, read_lines, warn_of_raw_text
 
+_EXAMPLES = """
+examples:
+  hf-elmo embed --model_name_or_path output/my-elmo --input_file corpus.txt.gz --output_file vectors.hdf5 --layers all
+  hf-elmo embed --model_name_or_path output/my-elmo --input_file - --output_file vectors.npz --storage_dtype float16
+"""
+
 
 @dataclass(kw_only=True)
 class EmbeddingArguments(ReadingArguments):
@@ -54,7 +60,7 @@ class EmbeddingSummary:
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(EmbeddingArguments, run_embedding, argv, prog, __doc__)
+    run_command(EmbeddingArguments, run_embedding, argv, prog, __doc__, _EXAMPLES)
 
 
 def run_embedding(arguments: EmbeddingArguments) -> EmbeddingSummary:

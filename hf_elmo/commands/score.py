@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT = "-"
 
 
+_EXAMPLES = """
+examples:
+  hf-elmo score --model_name_or_path output/my-elmo --input_file sentences.txt
+  hf-elmo score --model_name_or_path output/my-elmo --input_file sentences.txt --output_file scores.csv --carry_state
+  hf-elmo score --model_name_or_path output/my-elmo --input_file sentences.txt --substitutes 5 --word new
+"""
+
+
 @dataclass(kw_only=True)
 class ScoringArguments(ReadingArguments):
     """What is scored and written."""
@@ -105,7 +113,7 @@ class ScoringArguments(ReadingArguments):
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(ScoringArguments, run_scoring, argv, prog, __doc__)
+    run_command(ScoringArguments, run_scoring, argv, prog, __doc__, _EXAMPLES)
 
 
 def run_scoring(arguments: ScoringArguments) -> ScoreTotals:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from ..flags import flag
 from .command_line import run_command
-from .text_input import ReadingArguments, read_lines
+from .text_input import ReadingArguments, read_lines, warn_of_raw_text
+
+_EXAMPLES = """
+examples:
+  hf-elmo neighbours --model_name_or_path output/my-elmo --input_file corpus.txt.gz --words play match
+  hf-elmo neighbours --model_name_or_path output/my-elmo --input_file corpus.txt.gz \\
+      --sentence "They play the match again ." --word play --top_k 5
+"""
 
 
 @dataclass(kw_only=True)
@@ -46,7 +53,7 @@ class NeighbourArguments(ReadingArguments):
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(NeighbourArguments, show_neighbours, argv, prog, __doc__)
+    run_command(NeighbourArguments, show_neighbours, argv, prog, __doc__, _EXAMPLES)
 
 
 def show_neighbours(arguments: NeighbourArguments) -> None:
@@ -64,6 +71,7 @@ def show_neighbours(arguments: NeighbourArguments) -> None:
     embedder = ElmoEmbedder(
         arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
     )
+    warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer)
     index = UseIndex(
         embedder.model,
         embedder.tokenizer,
