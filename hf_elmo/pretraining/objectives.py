@@ -48,7 +48,7 @@ class LaneLoss:
 
     @property
     def mean(self) -> Tensor:
-        """The mean of both directions' mean losses, in nats a word: what is minimised."""
+        """The mean of both directions' mean losses, in nats per word: what is minimised."""
         return (self.forward_sum + self.backward_sum) / (2 * max(self.num_targets, 1))
 
 
@@ -162,7 +162,7 @@ class FullSoftmaxObjective(LaneObjective):
 
 @dataclass
 class SampledGap:
-    """Mean losses of one window in nats a word, from the same vectors; see `SampledSoftmaxObjective.measure_gap`.
+    """Mean losses of one window in nats per word, from the same vectors; see `SampledSoftmaxObjective.measure_gap`.
 
     Args:
         sampled: By one draw of negatives, as in training.

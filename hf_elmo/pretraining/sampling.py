@@ -16,7 +16,7 @@ from torch import Tensor
 from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
 from ..text.zipf import log_uniform_probabilities
 
-# Up to this many nats a word worse than with the best order, the order of a vocabulary is none of our business.
+# Up to this many nats per word worse than with the best order, the order of a vocabulary is none of our business.
 _HARMLESS_NATS = 0.1
 _WORDS_IN_MESSAGE = 3
 
@@ -104,7 +104,7 @@ def _first_places(tries: Tensor, vocab_size: int) -> Tensor:
 def check_sorted(vocabulary: WordVocabulary, counts: Mapping[str, int]) -> None:
     """Check that words stand by falling frequency, as the log-uniform sampler and the adaptive softmax take them to.
 
-    The sampler costs log(id + 1) nats a word, but for a constant, to describe the text; so the mean of that over the
+    The sampler costs log(id + 1) nats per word, but for a constant, to describe the text; so the mean of that over the
     counted words says how well an order fits. An order passes when it is nearer to the best one, by falling count, than
     to the mean of all orders. Ties and chance swaps among rare words hardly move that mean: counts of another text of
     the kind, or of its first sentences, serve too. Words that were not seen count 0; special words are left out.

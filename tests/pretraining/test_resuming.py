@@ -364,8 +364,11 @@ def run_to_the_end(corpus, output_dir, num_processes, **changes):
         assert done.returncode == 0, done.stderr
 
 
-def kill_at_a_random_moment(corpus, output_dir, num_processes, moment, **changes):
-    """Start or go on, wait for the first sign of training and `moment` seconds more, and kill all processes."""
+def signal_at_a_random_moment(corpus, output_dir, num_processes, moment, numbers, **changes):
+    """Start or go on, wait for the first sign of training and `moment` seconds more, and send each process its signal.
+
+    Returns: The exit codes, and what was printed.
+    """
     words = command(corpus, output_dir, resume_from_checkpoint="auto", **changes)
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     output, said = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), "rw", strict=True))
@@ -373,14 +376,34 @@ def kill_at_a_random_moment(corpus, output_dir, num_processes, moment, **changes
         with said:
             ranks = environments_of_ranks(num_processes)
             processes = [start(words, said, nowhere, env=environment | rank) for rank in ranks]
+        lines = []
         for line in output:
+            lines.append(line)
             if line.startswith(("step ", "going on")):
                 break
         time.sleep(moment)
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.wait()
+        for process, number in zip(processes, numbers, strict=True):
+            if number is not None:
+                os.kill(process.pid, number)
+        return [process.wait() for process in processes], lines + list(output)
+
+
+def kill_at_a_random_moment(corpus, output_dir, num_processes, moment, **changes):
+    killed = [signal.SIGKILL] * num_processes
+    signal_at_a_random_moment(corpus, output_dir, num_processes, moment, killed, **changes)
+
+
+def test_a_signal_to_one_of_two_processes_stops_both_after_the_same_step(corpus):
+    changes = {"max_steps": 120, "eval_steps": 500, "save_steps": 500}
+    run_to_the_end(corpus, "whole", 2, **changes)
+    codes, lines = signal_at_a_random_moment(corpus, "parts", 2, 0.3, [None, signal.SIGTERM], **changes)
+    assert codes == [143, 143]
+    said = [line for line in lines if line.startswith("stopped at step ")]
+    (checkpoint,) = (corpus / "parts").glob("checkpoint-*")
+    assert len(said) == 1 and f"{checkpoint.name} " in said[0]
+    assert "--resume_from_checkpoint auto" in said[0] and "torchrun --nproc_per_node 2" in said[0]
+    run_to_the_end(corpus, "parts", 2, resume_from_checkpoint="auto", **changes)
+    assert_same_run(corpus, "whole", "parts")
 
 
 @pytest.mark.parametrize(
