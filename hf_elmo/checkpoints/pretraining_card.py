@@ -147,7 +147,7 @@ def _perplexities(results: Mapping[str, Any]) -> str:
     if gaps:
         parts.append(
             f"The sampled loss is no perplexity: on a training window of step {gaps[-1]['step']:,} it is "
-            f"{gaps[-1]['sampled_loss']:.2f} nats a word, that of the full softmax {gaps[-1]['full_loss']:.2f}."
+            f"{gaps[-1]['sampled_loss']:.2f} nats per word, that of the full softmax {gaps[-1]['full_loss']:.2f}."
         )
     return "\n\n".join(parts)
 

@@ -27,7 +27,7 @@ COUNTS_FILE = "word_counts.tsv"
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyArguments(CorpusArguments):
-    """Arguments of a count of words; the flags of scripts/build_vocabulary.py."""
+    """Arguments of a count of words; the flags of `hf-elmo vocabulary`."""
 
     output_dir: str = flag(
         f"Directory to write, in one rename at the end: {VOCABULARY_FILE}, for --vocab_file of hf-elmo pretrain, and "

@@ -44,7 +44,7 @@ class ConversionArguments(CuttingArguments):
     )
     vocab_file: str | None = field(
         default=None,
-        metadata={"help": "Words of that softmax, one a line: read, or written with --reverse; goes with it."},
+        metadata={"help": "Words of that softmax, one per line: read, or written with --reverse; goes with it."},
     )
     output_dir: str | None = field(
         default=None, metadata={"help": "Directory to write for AutoModel and AutoTokenizer (without --reverse)."}

@@ -146,7 +146,7 @@ def _load_vocabulary(model_dir: str | os.PathLike) -> WordVocabulary:
     except (OSError, ValueError) as error:
         raise ConversionError(
             f"{where} holds no usable {VOCABULARY_FILE}, the words of the softmax ({one_line(error)}); leave "
-            "softmax_file and vocab_file out, or name a checkpoint of scripts/run_pretraining.py."
+            "softmax_file and vocab_file out, or name a checkpoint of hf-elmo pretrain."
         ) from error
 
 

@@ -70,7 +70,7 @@ GROUPS = (TextArguments, ModelArguments, OptimizationArguments, SavingArguments,
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingArguments(SavingArguments, TextArguments, ModelArguments, OptimizationArguments, HubArguments):
-    """Pre-train an ELMo on text files or a dataset; the flags of scripts/run_pretraining.py."""
+    """Pre-train an ELMo on text files or a dataset; the flags of `hf-elmo pretrain`."""
 
     def with_recipe(self) -> PretrainingArguments:
         """The same with the recipe's values where none are given.

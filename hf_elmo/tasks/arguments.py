@@ -118,8 +118,8 @@ class TrainingFlags:
         default=None,
         metadata={"help": "Peak learning rate; by default 1e-3, or 1e-4 where a pre-trained biLM is trained too."},
     )
-    per_device_train_batch_size: int = field(default=32, metadata={"help": "Sentences a device and training step."})
-    per_device_eval_batch_size: int = field(default=32, metadata={"help": "Sentences a device and evaluation step."})
+    per_device_train_batch_size: int = field(default=32, metadata={"help": "Sentences per device and training step."})
+    per_device_eval_batch_size: int = field(default=32, metadata={"help": "Sentences per device and evaluation step."})
     num_train_epochs: float = field(default=10.0, metadata={"help": "Passes over the training data."})
     logging_strategy: str = field(default="epoch", metadata={"help": "When to print the loss: no, steps or epoch."})
     eval_strategy: str | None = field(

@@ -267,7 +267,7 @@ def write_predictions(path: str | os.PathLike, sentences: TaggedSentences, predi
 
 
 def format_report(title: str, report: dict[str, Any]) -> str:
-    """The scores as a table in percent, a line a type of entity."""
+    """The scores as a table in percent, a line per type of entity."""
     types = _by_type(report)
     width = max(map(len, [*types, "all"]))
     lines = [title, f"{'':{width}}  precision   recall       F1  support"]

@@ -56,7 +56,7 @@ class TextArguments(CorpusArguments):
         default=0,
     )
     vocab_file: str | None = flag(
-        "Words of the softmax, one a line, <S>, </S> and <UNK> first; built from the training text if left out.",
+        "Words of the softmax, one per line, <S>, </S> and <UNK> first; built from the training text if left out.",
         default=None,
     )
     skip_baselines: bool = flag("Leave out the unigram and bigram baselines (one more pass).", default=False)

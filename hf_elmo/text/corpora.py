@@ -1,4 +1,4 @@
-"""Text corpora as streams of sentences, one a line, from files or from `datasets` names."""
+"""Text corpora as streams of sentences, one per line, from files or from `datasets` names."""
 
 from __future__ import annotations
 

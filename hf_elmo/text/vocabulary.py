@@ -74,7 +74,9 @@ class WordVocabulary:
         try:
             return cls(read_words(path))
         except FileNotFoundError:
-            raise FileNotFoundError(f"vocab_file {str(path)!r} does not exist; name a file of a word a line.") from None
+            raise FileNotFoundError(
+                f"vocab_file {str(path)!r} does not exist; name a file with a word per line."
+            ) from None
         except ValueError as error:
             raise ValueError(f"vocab_file {str(path)!r}: {error}") from error
 

@@ -33,7 +33,7 @@ _CITATION = """\
 
 _INPUTS = """
 Args:
-    predictions: Predicted tags, a list of strings a sentence.
+    predictions: Predicted tags, a list of strings per sentence.
     references: Gold tags, as long.
     tag_scheme: "spans" for tags with prefixes (IOB1, IOB2, IOBES, BILOU or BMES), "words" where each tag but `O` is an
         entity of its word alone (parts of speech), "auto" to tell from the tags.
@@ -145,6 +145,6 @@ def _check_lengths(predictions: list[list[str]], references: list[list[str]]) ->
     for index, (predicted, gold) in enumerate(zip(predictions, references, strict=True)):
         if len(predicted) != len(gold):
             raise ValueError(
-                f"predictions[{index}] has {len(predicted)} tags but references[{index}] has {len(gold)}; wanted one a "
-                "word in both."
+                f"predictions[{index}] has {len(predicted)} tags but references[{index}] has {len(gold)}; wanted one "
+                "per word in both."
             )

@@ -1,4 +1,4 @@
-"""Sentences with a label a word: from CoNLL columns, from CoNLL-U and from `datasets`."""
+"""Sentences with a label per word: from CoNLL columns, from CoNLL-U and from `datasets`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def read_tagged_file(
 def read_columns(
     path: str | os.PathLike, word_column: int | str = 0, label_column: int | str = -1, name: str = "file"
 ) -> TaggedSentences:
-    """Read CoNLL columns (Tjong Kim Sang and De Meulder 2003): a word a line, a blank line between sentences.
+    """Read CoNLL columns (Tjong Kim Sang and De Meulder 2003): a word per line, a blank line between sentences.
 
     The first line with words decides what parts the columns of the whole file: tabs, where it has one, and any run of
     spaces or tabs otherwise. Only words between tabs can hold spaces. Lines that begin with `-DOCSTART-` end a sentence
@@ -329,8 +329,8 @@ def _check_row(words: object, labels: object, word_column: str, label_column: st
     for column, values in ((word_column, words), (label_column, labels)):
         if not isinstance(values, list):
             raise ValueError(
-                f"{place}: column {column!r} holds a {type(values).__name__}; wanted a list, one entry a word. Choose "
-                "another column, or cut the text into words first."
+                f"{place}: column {column!r} holds a {type(values).__name__}; wanted a list, one entry per word. "
+                "Choose another column, or cut the text into words first."
             )
     if not all(isinstance(word, str) for word in words):
         raise ValueError(f"{place}: column {word_column!r} holds entries that are not strings; wanted words.")
@@ -339,7 +339,7 @@ def _check_row(words: object, labels: object, word_column: str, label_column: st
     if len(words) != len(labels):
         raise ValueError(
             f"{place} has {_count(len(words), 'word')} in column {word_column!r} but {_count(len(labels), 'label')} in "
-            f"column {label_column!r}; wanted one label a word. Repair the row."
+            f"column {label_column!r}; wanted one label per word. Repair the row."
         )
 
 

@@ -1,4 +1,4 @@
-"""Readers of CoNLL columns, CoNLL-U and datasets with a label a word."""
+"""Readers of CoNLL columns, CoNLL-U and datasets with a label per word."""
 
 import pytest
 from conftest import shared_data
