@@ -1,6 +1,7 @@
 """Fast twins of the readable scan in `hf_elmo.model.recurrence_elmo`; nothing here imports the rest of the package."""
 
 from .backends import BACKENDS, get_backend, linear, run_projected_lstm, set_backend, use_backend, why_not
+from .characters import distinct_rows, filter_maxima
 from .half_precision import half_products, product_dtype
 from .library import build
 from .prepared import clear_packed, packed_bytes
@@ -12,6 +13,8 @@ __all__ = [
     "cache_words",
     "cached_words",
     "clear_packed",
+    "distinct_rows",
+    "filter_maxima",
     "get_backend",
     "half_products",
     "linear",

@@ -156,7 +156,7 @@ def run_projected_lstm(
 
 
 # Rows up to which `linear` reads a weight as it lies, and columns from which that pays.
-_FEW_ROWS, _LONG_ROW = 32, 512
+_FEW_ROWS, _LONG_ROW = 48, 512
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor | None:

@@ -1,6 +1,7 @@
 // The library's operators as PyTorch sees them.
 
 #include "digest.h"
+#include "filters.h"
 #include "products.h"
 #include "projected_lstm.h"
 
@@ -8,6 +9,7 @@
 
 TORCH_LIBRARY(hf_elmo_kernels, library) {
   library.def("digest(Tensor tensor) -> int", &digest);
+  library.def("filter_maxima(Tensor characters, Tensor windows, Tensor[] weights, int[] counts) -> Tensor", &filter_maxima);
   library.def("multiply_by_rows(Tensor x, Tensor weight) -> Tensor", &multiply_by_rows);
   library.def("multiply_into_large_pages(Tensor x, Tensor weight) -> Tensor", &multiply_into_large_pages);
   library.def(

@@ -148,6 +148,11 @@ def prepare_cached(weight: Tensor, dtype: torch.dtype, rows: int, int8: bool = F
     # On a GPU a look at all numbers would have to wait for it, and to cast them takes less than one step.
     if weight.device.type != "cpu" or (make is DenseWeight and dtype == weight.dtype):
         return make(weight.detach().to(dtype))
+    return lay_out_cached(weight, dtype, make)
+
+
+def lay_out_cached(weight: Tensor, dtype: torch.dtype, make: Callable[[Tensor], Prepared]) -> Prepared:
+    """What `make` makes of `weight` in `dtype`, kept until the weight changes or is gone."""
     return _CACHE.get(weight, (make, dtype))
 
 
@@ -155,7 +160,7 @@ def cast_cached(weight: Tensor, dtype: torch.dtype) -> Tensor:
     """`weight` in another dtype, kept until it changes or is gone."""
     if weight.device.type != "cpu" or dtype == weight.dtype:
         return weight.detach().to(dtype)
-    return _CACHE.get(weight, (DenseWeight, dtype)).weight
+    return lay_out_cached(weight, dtype, DenseWeight).weight
 
 
 def _choose(weight: Tensor, dtype: torch.dtype, rows: int, int8: bool) -> Callable[[Tensor], Prepared]:

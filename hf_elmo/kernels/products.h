@@ -36,11 +36,22 @@ C10_ALWAYS_INLINE void store_totals(const Vec<float> (&sums)[4], float* totals) 
 }
 #endif
 
+// The rows of a weight that come next, fetched from memory while the ones before are multiplied by all inputs.
+struct Ahead {
+  const char* from = nullptr;
+  int64_t step = 0;
+
+  C10_ALWAYS_INLINE void fetch() {
+    __builtin_prefetch(from, 0, 2);
+    from += step;
+  }
+};
+
 // The products of X rows of inputs, `size` numbers each, with the first R rows of a weight, into rows of `out` that lie
 // `pitch` apart; where the weight has fewer rows, the last one again.
 template <int R, int X, typename T, typename M>
 C10_ALWAYS_INLINE void multiply_block(
-    const M* weight, int64_t num_rows, const T* x, int64_t size, T* out, int64_t pitch) {
+    const M* weight, int64_t num_rows, const T* x, int64_t size, T* out, int64_t pitch, Ahead ahead = {}) {
   Vec<T> sums[X][R / 4][4];
   const M* rows[R];
   for (int64_t row = 0; row < R; ++row) {
@@ -50,6 +61,9 @@ C10_ALWAYS_INLINE void multiply_block(
     }
   }
   over_vectors<M>(0, size, [&](int64_t k, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
+    if constexpr (X > 1) {
+      ahead.fetch();
+    }
     if constexpr (std::is_same_v<M, at::BFloat16>) {
       if (count == Vec<M>::size()) {
         // Two weights to a word: every other one by a shift, the others by a mask, is cheaper than the general way.
@@ -117,20 +131,27 @@ constexpr int64_t most_inputs() {
 
 template <typename T, typename M>
 C10_ALWAYS_INLINE void multiply_inputs(
-    int64_t num_inputs, const M* weight, int64_t num_rows, const T* x, int64_t size, T* out, int64_t pitch) {
+    int64_t num_inputs,
+    const M* weight,
+    int64_t num_rows,
+    const T* x,
+    int64_t size,
+    T* out,
+    int64_t pitch,
+    Ahead ahead) {
   switch (num_inputs) {
     case 1:
-      return multiply_block<4, 1>(weight, num_rows, x, size, out, pitch);
+      return multiply_block<4, 1>(weight, num_rows, x, size, out, pitch, ahead);
     case 2:
-      return multiply_block<4, 2>(weight, num_rows, x, size, out, pitch);
+      return multiply_block<4, 2>(weight, num_rows, x, size, out, pitch, ahead);
     case 3:
-      return multiply_block<4, 3>(weight, num_rows, x, size, out, pitch);
+      return multiply_block<4, 3>(weight, num_rows, x, size, out, pitch, ahead);
     case 4:
-      return multiply_block<4, 4>(weight, num_rows, x, size, out, pitch);
+      return multiply_block<4, 4>(weight, num_rows, x, size, out, pitch, ahead);
     case 5:
-      return multiply_block<4, 5>(weight, num_rows, x, size, out, pitch);
+      return multiply_block<4, 5>(weight, num_rows, x, size, out, pitch, ahead);
     default:
-      return multiply_block<4, 6>(weight, num_rows, x, size, out, pitch);
+      return multiply_block<4, 6>(weight, num_rows, x, size, out, pitch, ahead);
   }
 }
 
@@ -148,10 +169,14 @@ void multiply_rows(
   const int64_t blocks = at::divup(num_inputs, most_inputs<T>());
   for (int64_t row = 0; row < num_rows; row += 4) {
     int64_t input = 0;
+    // Each block of inputs fetches its share of the next four rows, a line of 64 bytes for each vector it multiplies.
+    const int64_t line = 64, vectors = at::divup(size, Vec<M>::size());
+    Ahead ahead{reinterpret_cast<const char*>(weight + (row + 4) * size), std::max(line, 4 * line / blocks)};
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t count = num_inputs / blocks + (block < num_inputs % blocks);
       multiply_inputs(
-          count, weight + row * size, num_rows - row, x + input * size, size, out + input * pitch + row, pitch);
+          count, weight + row * size, num_rows - row, x + input * size, size, out + input * pitch + row, pitch, ahead);
+      ahead.from += vectors * ahead.step;
       input += count;
     }
   }

@@ -23,7 +23,7 @@ namespace {
 // Cells whose gates, and outputs whose products, a core computes together.
 constexpr int64_t kUnits = 16, kOutputs = 8;
 // The most rows that are multiplied by the weights as they lie in memory.
-constexpr int64_t kFewRows = 32;
+constexpr int64_t kFewRows = 64;
 
 struct Weight {
   Tensor rows;  // (O, I)
@@ -143,24 +143,31 @@ void run_forward(const Forward& a) {
   const Tensor outputs_space = at::empty({num_rows, output_size}, factors);
   // The places of a step's first row and of that of the step before.
   int64_t start = 0, before = 0;
+  // Looked up once: a tensor's own questions would cost as much as a vector of cells.
+  const bool keeps = a.cells.defined();
+  T *const gates = a.gates.data_ptr<T>(), *const carried = a.cell.data_ptr<T>();
+  const T* const bias = a.bias.data_ptr<T>();
+  T* const unclipped = keeps ? a.unclipped.data_ptr<T>() : nullptr;
+  T* const kept_cells = keeps ? a.cells.data_ptr<T>() : nullptr;
+  T* const squashed = keeps ? a.squashed.data_ptr<T>() : nullptr;
   const auto cells_of = [&](int64_t row) -> Cells<T> {
-    T *const gates = row_of<T>(a.gates, start + row), *const carried = row_of<T>(a.cell, row);
-    const T* const bias = a.bias.data_ptr<T>();
-    if (!a.cells.defined()) {
-      return {gates, bias, carried, nullptr, carried, nullptr, cell_size, cell_bound};
+    T* const own = gates + (start + row) * 4 * cell_size;
+    T* const state = carried + row * cell_size;
+    if (!keeps) {
+      return {own, bias, state, nullptr, state, nullptr, cell_size, cell_bound};
     }
-    const T* const found = start == 0 ? carried : row_of<T>(a.cells, before + row);
-    T *const unclipped = row_of<T>(a.unclipped, start + row), *const squashed = row_of<T>(a.squashed, start + row);
-    return {gates, bias, found, unclipped, row_of<T>(a.cells, start + row), squashed, cell_size, cell_bound};
+    const T* const found = start == 0 ? state : kept_cells + (before + row) * cell_size;
+    const int64_t place = (start + row) * cell_size;
+    return {own, bias, found, unclipped + place, kept_cells + place, squashed + place, cell_size, cell_bound};
   };
   for (const int64_t size : a.sizes) {
     if (has_rows && size <= a.few_rows) {
       const T* const found = start == 0 ? row_of<T>(a.hidden, 0) : row_of<T>(a.outputs, before);
       T* const kept = row_of<T>(few_remembered, 0);
       update_few_rows(size, cells_of, a.recurrent.rows.data_ptr<M>(), found, output_size, kept);
-      T *const unclipped = row_of<T>(a.unclipped_outputs, start), *const outputs = row_of<T>(a.outputs, start);
+      T *const raw = row_of<T>(a.unclipped_outputs, start), *const outputs = row_of<T>(a.outputs, start);
       const M* const weight = a.projection.rows.data_ptr<M>();
-      project_few_rows(size, weight, kept, cell_size, output_size, output_bound, unclipped, outputs);
+      project_few_rows(size, weight, kept, cell_size, output_size, output_bound, raw, outputs);
     } else {
       const Tensor share = a.recurrent.multiply(hidden.narrow(0, 0, size), gates_space);
       over_blocks(size, cell_size, [&](int64_t row, int64_t begin, int64_t end) {

@@ -32,7 +32,7 @@ class WordCache:
 
     def look_up(self, rows: Tensor) -> Tensor | None:
         """The vectors of `rows` (N, C), computing those of new words; None where more are new than may be kept."""
-        keys = _keys(rows)
+        keys = keys_of(rows)
         with self._lock:
             if not self._is_valid():
                 self._forget()
@@ -100,7 +100,8 @@ def _precision(tensors: list[Tensor]) -> tuple[torch.dtype | None, torch.dtype]:
     return dtype, product_dtype(dtype or tensors[0].dtype, kind)
 
 
-def _keys(rows: Tensor) -> list[bytes]:
+def keys_of(rows: Tensor) -> list[bytes]:
+    """A key for each row of integers, (N, C), the same for the same row."""
     array = rows.to("cpu", torch.int32).contiguous().numpy()
     content, width = array.tobytes(), array.shape[1] * array.itemsize
     return [content[start : start + width] for start in range(0, len(content), width)]

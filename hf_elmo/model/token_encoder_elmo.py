@@ -55,7 +55,10 @@ class ElmoCharacterFilters(nn.Conv1d):
     def forward(self, characters: Tensor) -> Tensor:
         """Map embedded characters (N, C, D), C at least the width, to the filters' maxima, (N, F)."""
         windows = characters.unfold(1, self.kernel_size[0], 1)
-        found = F.linear(windows.reshape(-1, self.weight[0].numel()), self.weight.flatten(1), self.bias)
+        rows, weight = windows.reshape(-1, self.weight[0].numel()), self.weight.flatten(1)
+        found = None if kernels is None else kernels.linear(rows, weight, self.bias)
+        if found is None:
+            found = F.linear(rows, weight, self.bias)
         return found.view(*windows.shape[:2], self.out_channels).amax(dim=1)
 
 
@@ -109,7 +112,8 @@ class ElmoTokenEncoder(nn.Module):
             vectors = kernels.cached_words(self, rows)
             if vectors is not None:
                 return vectors
-        distinct, places = torch.unique(rows, dim=0, return_inverse=True)
+        found = None if kernels is None else kernels.distinct_rows(rows)
+        distinct, places = torch.unique(rows, dim=0, return_inverse=True) if found is None else found
         # By embedding, not by indexing: the gradients of an indexed tensor are added up in whichever order the threads
         # arrive, and no two runs would end with the same weights.
         return F.embedding(places, self(distinct))
@@ -127,8 +131,12 @@ class ElmoTokenEncoder(nn.Module):
             # How long the words are is not known: they are taken at their full width.
             characters = embedding(rows)
             return torch.cat([filters(characters) for filters in self.convolutions], dim=-1)
+        lengths = self._lengths(rows)
+        found = self._filter_by_kernels(embedding, rows, lengths)
+        if found is not None:
+            return found
         order, found = [], []
-        for group, longest in self._groups(rows):
+        for group, longest in self._groups(lengths, rows.device):
             characters = embedding(rows[group])
             # Padding has a learned vector and takes part in the maximum, but all windows that hold nothing else are
             # alike: the first of them stands for the rest.
@@ -144,12 +152,27 @@ class ElmoTokenEncoder(nn.Module):
             order.append(group)
         return torch.cat(found)[torch.cat(order).argsort()]
 
-    def _groups(self, rows: Tensor) -> Iterator[tuple[Tensor, int]]:
-        """Words of about one length, as places in `rows`, and how many characters the longest has."""
+    def _filter_by_kernels(self, embedding: nn.Embedding, rows: Tensor, lengths: Tensor) -> Tensor | None:
+        """As `_filter`, where the package's kernels are and no module was wrapped, replaced or hooked."""
+        modules = [embedding, *self.convolutions]
+        kinds = [nn.Embedding, *[ElmoCharacterFilters] * len(self.convolutions)]
+        if kernels is None or any(type(module) is not kind for module, kind in zip(modules, kinds, strict=True)):
+            return None
+        if any(module._forward_hooks or module._forward_pre_hooks for module in modules):
+            return None
+        weights, biases = zip(*((filters.weight, filters.bias) for filters in self.convolutions), strict=True)
+        return kernels.filter_maxima(rows, lengths, embedding.weight, weights, biases)
+
+    def _lengths(self, rows: Tensor) -> Tensor:
+        """How many characters each word has before its padding, (N,)."""
         places = torch.arange(1, rows.shape[1] + 1, device=rows.device)
-        lengths, order = ((rows != PAD_CHARACTER) * places).amax(dim=1).sort()
+        return ((rows != PAD_CHARACTER) * places).amax(dim=1)
+
+    def _groups(self, lengths: Tensor, device: torch.device) -> Iterator[tuple[Tensor, int]]:
+        """Words of about one length, as places in the batch, and how many characters the longest has."""
+        lengths, order = lengths.sort()
         # On other devices than a CPU many small products cost more than one with longer rows.
-        smallest = self.min_words_in_group if rows.device.type == "cpu" else len(rows)
+        smallest = self.min_words_in_group if device.type == "cpu" else len(lengths)
         start, sorted_lengths = 0, lengths.tolist()
         for end in range(1, len(sorted_lengths) + 1):
             is_last = end == len(sorted_lengths)
