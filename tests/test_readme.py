@@ -8,9 +8,11 @@ import re
 import shlex
 
 import pytest
+import yaml
 from benchmark.report import render_report, render_words_per_second
 from conftest import ROOT, make_tiny_config
 
+import hf_elmo
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.commands.command_line import main
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
@@ -129,6 +131,12 @@ def test_make_targets_exist(page):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"(?:`|^)make ([a-z-]+)", PAGES[page], flags=re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_the_citation_is_of_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (citation["version"], citation["license"]) == (hf_elmo.__version__, "Apache-2.0")
+    assert citation["references"][0]["year"] == 2018
 
 
 # What the package leans on

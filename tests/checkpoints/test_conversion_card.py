@@ -8,6 +8,7 @@ from conftest import make_tiny_config
 from huggingface_hub import ModelCard
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
+from hf_elmo.checkpoints import sharing
 from hf_elmo.checkpoints.cards import write_card, write_conversion_card
 from hf_elmo.checkpoints.sharing import check_checkpoint
 from hf_elmo.commands.command_line import main
@@ -44,6 +45,9 @@ def test_a_converted_model_can_be_shared(folder):
     write_conversion_card(folder, "bilm-tf", {"weight_file": folder.parent / "weights.hdf5"})
     names = {path.name for path in check_checkpoint(folder)}
     assert {"README.md", "conversion.json", "config.json", "model.safetensors", "tokenizer_config.json"} <= names
+    card = (folder / "README.md").read_text()
+    sent = sharing._content(folder / "README.md", "me/elmo-x")
+    assert sent == card.replace("elmo-x", "me/elmo-x").encode("utf-8")
     (folder / "conversion.json").unlink()
     with pytest.raises(ValueError, match=r"quotes figures, but results\.json"):
         check_checkpoint(folder)

@@ -13,6 +13,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Sequence, Value
 from transformers import AutoModelForTokenClassification, DataCollatorForTokenClassification, pipeline
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
+from hf_elmo.checkpoints import sharing
 from hf_elmo.checkpoints.sharing import check_checkpoint
 from hf_elmo.tasks.arguments import DataArguments, ModelArguments
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_columns
@@ -183,6 +184,10 @@ class TestTraining:
         card = (directory / "README.md").read_text(encoding="utf-8")
         assert 'model="tagger"' in card and f"| all | {100 * results['predict_precision']:.2f} |" in card
         assert "| test data | test.conll: 24 sentences, " in card and f"| {results['kept_step']} |" in card
+        sent = sharing._content(directory / "README.md", "me/tagger")
+        assert sent == card.replace('"tagger"', '"me/tagger"').replace("# tagger", "# me/tagger").replace(
+            "name: tagger", "name: me/tagger"
+        ).encode("utf-8")
         names = {path.name for path in check_checkpoint(directory)}
         assert {"README.md", "results.json", "model.safetensors"} <= names and "training_args.bin" not in names
 
