@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
+from ..text.vocabulary import MANY_UNKNOWN
 from .scoring import ScoreTotals, SentenceScores, Substitute, to_bits
 from .word_places import PlacedWords
 
@@ -32,9 +33,6 @@ COLUMNS = (
     "end",
     "spaced_word",
 )
-
-# Above this share of unknown words a perplexity says more about <UNK> than about the text.
-_MANY_UNKNOWN = 0.2
 
 
 @dataclass(frozen=True)
@@ -219,7 +217,7 @@ def describe_totals(totals: ScoreTotals, seconds: float, device: Any, carry_stat
         f"Words unknown to the softmax (*) are scored as <UNK>: {totals.num_unknown:,} of {totals.num_words:,}. "
         f"{totals.num_words / seconds:,.0f} words/s on {device}.",
     ]
-    if totals.num_unknown > _MANY_UNKNOWN * totals.num_words:
+    if totals.num_unknown > MANY_UNKNOWN * totals.num_words:
         lines.append(
             f"{totals.num_unknown / totals.num_words:.0%} of the words are unknown, and <UNK> is easy to guess: these "
             "perplexities mean little. Is the text cut as the training text was, and in its language?"

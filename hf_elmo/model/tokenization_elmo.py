@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, cast
@@ -19,61 +18,16 @@ from .characters_elmo import (
     EOS_TOKEN,
     NO_WORD,
     NUM_CHARACTERS,
-    PAD_CHARACTER,
     PAD_TOKEN,
     character_vocabulary,
     decode_row,
     is_marker_row,
-    word_characters,
 )
 from .cutting_elmo import NORMALIZATIONS, PRE_TOKENIZERS, TextCutter
 from .encodings_elmo import Sentence, WordEncoding, cut_into_windows
+from .row_table_elmo import RowTable
 
 _FIXED_TOKENS = {"bos_token": BOS_TOKEN, "eos_token": EOS_TOKEN, "pad_token": PAD_TOKEN}
-
-
-class _RowTable(dict[str | None, int]):
-    """The places of the words seen so far among their rows: making a row costs far more than looking it up."""
-
-    max_words = 100_000
-
-    _rows: np.ndarray
-
-    def __init__(self, width: int):
-        self.width = width
-        self._lock = threading.Lock()  # threads of a server may share a tokenizer
-        self._forget()
-
-    def __reduce__(self) -> tuple[type[_RowTable], tuple[int]]:
-        # What it holds can be made again, and datasets takes the pickle of a tokenizer for its fingerprint.
-        return type(self), (self.width,)
-
-    def look_up(self, words: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
-        """All rows, (N, C), and the place of each word among them; None stands for no word, the row of zeros."""
-        with self._lock:
-            places = np.fromiter(map(self.__getitem__, words), dtype=np.intp, count=len(words))
-            rows = self._rows
-            if len(self) > self.max_words:
-                self._forget()
-        # They can be read without the lock: what is learnt from now on goes to other places or to other arrays.
-        return rows, places
-
-    def __missing__(self, word: str | None) -> int:
-        if word is None:
-            return 0
-        place = len(self) + 1
-        if place == len(self._rows):
-            self._rows = np.concatenate([self._rows, np.full_like(self._rows, PAD_CHARACTER)])
-        # `encode_word` without its padding, which is there already.
-        characters = word_characters(word, self.width)
-        self._rows[place, : len(characters)] = characters
-        self[word] = place
-        return place
-
-    def _forget(self) -> None:
-        self.clear()
-        self._rows = np.full((1024, self.width), PAD_CHARACTER, dtype=np.int64)
-        self._rows[0] = NO_WORD
 
 
 class ElmoCharTokenizer(PreTrainedTokenizer):
@@ -141,8 +95,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         self.drop_invisible = drop_invisible
         self.max_characters_per_word = max_characters_per_word
         self.do_lower_case = do_lower_case
-        self._cutter = TextCutter(pre_tokenizer, normalization, drop_invisible)
-        self._table = _RowTable(max_characters_per_word)
+        self._table = RowTable(max_characters_per_word)
         super().__init__(
             pre_tokenizer=pre_tokenizer,
             max_characters_per_word=max_characters_per_word,
@@ -211,6 +164,11 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
 
     # Text to words, words to rows
 
+    @property
+    def _cutter(self) -> TextCutter:
+        # Made anew each time: its settings may be changed, and are then saved.
+        return TextCutter(self.pre_tokenizer, self.normalization, self.drop_invisible)
+
     def tokenize(self, text: str, **kwargs: Any) -> list[str]:
         """Cut a text into its words, lower-cased and normalised where the tokenizer reads them so."""
         if not isinstance(text, str):
@@ -278,8 +236,9 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
 
     def words_as_read(self, words: Sequence[str | None]) -> Sequence[str | None]:
         """Words as their characters are read and as a vocabulary has them: lower-cased and normalised where set so."""
-        if self._cutter.changes_words:
-            words = [None if word is None else self._cutter.word_as_read(word) for word in words]
+        cutter = self._cutter
+        if cutter.changes_words:
+            words = [None if word is None else cutter.word_as_read(word) for word in words]
         return self._lower_cased(words)
 
     def _lower_cased(self, words: Sequence[str | None]) -> Sequence[str | None]:

@@ -12,13 +12,10 @@ from accelerate import Accelerator
 from ..model.layers_elmo import ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
-from ..text.vocabulary import WordVocabulary
+from ..text.vocabulary import MANY_UNKNOWN, WordVocabulary
 from .lanes import LaneWindow, fill_lanes
 from .objectives import LaneObjective
 from .run_state import gather_objects
-
-# With more unknown words than this, perplexity says how well `<UNK>` is predicted and little else.
-MOST_UNKNOWN = 0.2
 
 
 @dataclass
@@ -98,7 +95,7 @@ class HeldOutText:
             forward,
             backward,
             mean=(forward + backward) / 2,
-            bits_per_character=bits if unknown_share <= MOST_UNKNOWN else None,
+            bits_per_character=bits if unknown_share <= MANY_UNKNOWN else None,
             num_targets=int(count),
             unknown_share=unknown_share,
         )

@@ -18,11 +18,10 @@ from ..text.corpora import Corpus
 from ..text.cutting import check_cutting, cutting_of
 from ..text.first_look import files_in_both, look_at
 from ..text.progress import track
-from ..text.vocabulary import UNK_TOKEN, WordVocabulary
+from ..text.vocabulary import MANY_UNKNOWN, UNK_TOKEN, WordVocabulary
 from ..text.word_counts import WordCounter, choose_vocabulary
 from .arguments import PretrainingArguments
 from .baselines import Baselines, count_baselines
-from .evaluation import MOST_UNKNOWN
 from .sampling import check_sorted
 
 
@@ -96,11 +95,11 @@ class TextFacts:
                 "Name other files with --validation_file, or leave it out to have a share held out.",
             )
         shares = {"training": self.unknown_share, "held-out": held_out_unknown}
-        many = {text: share for text, share in shares.items() if share is not None and share > MOST_UNKNOWN}
+        many = {text: share for text, share in shares.items() if share is not None and share > MANY_UNKNOWN}
         if many:
             listed = " and ".join(f"{share:.0%} of the {text} words" for text, share in many.items())
             yield (
-                f"{listed} are unknown to the softmax and scored as `<UNK>`: with more than {MOST_UNKNOWN:.0%}, "
+                f"{listed} are unknown to the softmax and scored as `<UNK>`: with more than {MANY_UNKNOWN:.0%}, "
                 "perplexity means little, and bits per character nothing.",
                 "Fewer are, with more words (--max_vocab_size, --min_count), or where text is cut and lower-cased "
                 "as the vocabulary's was (--pre_tokenizer, --do_lower_case).",

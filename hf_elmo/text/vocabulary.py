@@ -14,6 +14,8 @@ from ..model.word_list_elmo import WORD_LIST_FILE, read_words, write_words
 UNK_TOKEN = "<UNK>"
 SPECIAL_WORDS = (BOS_TOKEN, EOS_TOKEN, UNK_TOKEN)
 VOCABULARY_FILE = WORD_LIST_FILE
+# With a larger share of unknown words than this, perplexity says how well `<UNK>` is predicted and little else.
+MANY_UNKNOWN = 0.2
 VOCABULARY_FACTS_FILE = "vocabulary.json"
 
 

@@ -42,6 +42,7 @@ CODE_FILES = {
     "pipeline_elmo.py",
     "pretraining_elmo.py",
     "recurrence_elmo.py",
+    "row_table_elmo.py",
     "task_encoders_elmo.py",
     "token_classification_elmo.py",
     "token_encoder_elmo.py",

@@ -149,6 +149,14 @@ def test_the_settings_are_saved_copied_and_part_of_the_fingerprint_of_datasets(t
     )
 
 
+def test_a_setting_that_is_changed_is_obeyed_and_saved(tmp_path):
+    tokenizer = ElmoCharTokenizer()
+    tokenizer.pre_tokenizer, tokenizer.normalization = "unicode", "NFC"
+    tokenizer.save_pretrained(tmp_path)
+    for each in (tokenizer, ElmoCharTokenizer.from_pretrained(tmp_path)):
+        assert each.tokenize("cafe\u0301!") == ["café", "!"]
+
+
 @pytest.mark.parametrize(
     ("settings", "name"),
     [({"normalization": "NFKC"}, "normalization"), ({"drop_invisible": 1}, "drop_invisible")],

@@ -26,7 +26,7 @@ from transformers import (
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
 from hf_elmo.model.characters_elmo import encode_word
-from hf_elmo.model.tokenization_elmo import _RowTable
+from hf_elmo.model.row_table_elmo import RowTable
 
 BOS, EOS = "<S>", "</S>"
 NO_WORD = [0] * 50
@@ -111,7 +111,7 @@ def test_lower_casing_leaves_the_markers_alone():
 @given(sentences=st.lists(st.lists(st.sampled_from("abcdefghijklmnop"), max_size=12), min_size=2, max_size=6))
 def test_rows_stay_right_when_the_table_of_known_words_overflows(sentences):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_RowTable, "max_words", 7)
+        patch.setattr(RowTable, "max_words", 7)
         tokenizer = ElmoCharTokenizer()
         for words in sentences:
             assert tokenizer(words, is_split_into_words=True)["input_ids"] == rows_of(words)
@@ -123,7 +123,7 @@ def test_threads_can_share_a_tokenizer(monkeypatch):
     wanted = [rows_of(words) for words in sentences]
     interval = sys.getswitchinterval()
     # As many changes of thread, and of the table, as can be had.
-    monkeypatch.setattr(_RowTable, "max_words", 500)
+    monkeypatch.setattr(RowTable, "max_words", 500)
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as pool:
@@ -134,7 +134,7 @@ def test_threads_can_share_a_tokenizer(monkeypatch):
 
 
 def test_a_call_of_more_words_than_the_table_may_keep_leaves_nothing_behind(monkeypatch):
-    monkeypatch.setattr(_RowTable, "max_words", 5)
+    monkeypatch.setattr(RowTable, "max_words", 5)
     tokenizer = ElmoCharTokenizer()
     words = [f"word{number}" for number in range(2_000)]
     assert tokenizer(words, is_split_into_words=True)["input_ids"] == rows_of(words)

@@ -1,0 +1,54 @@
+"""The rows of the words that a tokenizer has seen, kept because making a row costs far more than looking it up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from .characters_elmo import NO_WORD, PAD_CHARACTER, word_characters
+
+
+class RowTable(dict[str | None, int]):
+    """The places of the words seen so far among their rows."""
+
+    max_words = 100_000
+
+    _rows: np.ndarray
+
+    def __init__(self, width: int):
+        self.width = width
+        self._lock = threading.Lock()  # threads of a server may share a tokenizer
+        self._forget()
+
+    def __reduce__(self) -> tuple[type[RowTable], tuple[int]]:
+        # What it holds can be made again, and datasets takes the pickle of a tokenizer for its fingerprint.
+        return type(self), (self.width,)
+
+    def look_up(self, words: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
+        """All rows, (N, C), and the place of each word among them; None stands for no word, the row of zeros."""
+        with self._lock:
+            places = np.fromiter(map(self.__getitem__, words), dtype=np.intp, count=len(words))
+            rows = self._rows
+            if len(self) > self.max_words:
+                self._forget()
+        # They can be read without the lock: what is learnt from now on goes to other places or to other arrays.
+        return rows, places
+
+    def __missing__(self, word: str | None) -> int:
+        if word is None:
+            return 0
+        place = len(self) + 1
+        if place == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.full_like(self._rows, PAD_CHARACTER)])
+        # `encode_word` without its padding, which is there already.
+        characters = word_characters(word, self.width)
+        self._rows[place, : len(characters)] = characters
+        self[word] = place
+        return place
+
+    def _forget(self) -> None:
+        self.clear()
+        self._rows = np.full((1024, self.width), PAD_CHARACTER, dtype=np.int64)
+        self._rows[0] = NO_WORD
