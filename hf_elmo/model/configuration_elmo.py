@@ -296,7 +296,7 @@ class ElmoConfig(PreTrainedConfig):
         if not kwargs.get("return_unused_kwargs", False):
             refuse_unknown_keys("ElmoConfig", kwargs, own, {*_TRANSFORMERS_KEYS, "return_unused_kwargs"})
         # transformers would set these on the finished config, past every check and beside what is derived from them.
-        changes = {name: kwargs.pop(name) for name in own & kwargs.keys() if name != "dtype"}
+        changes = {name: kwargs.pop(name) for name in {*own, *_NEVER_ON} & kwargs.keys() if name != "dtype"}
         stale = {derived for given, derived in _DERIVED_FIELDS if given in changes}
         kept = {name: value for name, value in config_dict.items() if name not in stale}
         return super().from_dict({**kept, **changes}, **kwargs)

@@ -11,6 +11,7 @@ from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoConfig
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
 from hf_elmo.model import head_settings_elmo
@@ -291,9 +292,14 @@ def test_what_every_config_of_transformers_has_is_taken_where_it_means_nothing(t
 
 
 @pytest.mark.parametrize("name", ["tie_word_embeddings", "is_decoder", "is_encoder_decoder", "output_attentions"])
-def test_what_an_elmo_model_has_no_part_for_cannot_be_turned_on(name):
+def test_what_an_elmo_model_has_no_part_for_cannot_be_turned_on(name, tmp_path):
     with pytest.raises(StrictDataclassError, match=f"{name} is True"):
         ElmoConfig(**{name: True})
+    make_tiny_config().save_pretrained(tmp_path)
+    for auto in (ElmoConfig, AutoConfig):
+        assert not getattr(auto.from_pretrained(tmp_path, **{name: False}), name)
+        with pytest.raises(StrictDataclassError, match=f"{name} is True"):
+            auto.from_pretrained(tmp_path, **{name: True})
 
 
 def test_the_ids_of_the_sentence_markers_are_those_of_the_tokenizer():
