@@ -1,18 +1,85 @@
-"""What transformers' tools pass to every model: taken where it asks for nothing, refused where it cannot be meant."""
+"""What a model may be given: bad input is refused by name, what transformers' tools pass is taken."""
 
 import inspect
 
 import pytest
 import torch
 from conftest import make_tiny_config
+from model_cases import LAYERS, H, P
 from transformers import Trainer, TrainingArguments
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, ElmoState
+
+# Bad input
+
+
+def state_of(rows=2, layers=LAYERS, hidden=P, cell=H) -> ElmoState:
+    return ElmoState(hidden=torch.zeros(rows, layers, 2, hidden), cell=torch.zeros(rows, layers, 2, cell))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (
+            {"input_ids": [[[1] * 50]]},
+            TypeError,
+            "input_ids is a list, not a tensor; tokenize with return_tensors='pt'",
+        ),
+        ({"input_ids": None}, TypeError, "input_ids is a NoneType"),
+        ({"input_ids": torch.zeros(2, 3, 50)}, TypeError, "input_ids has the dtype torch.float32"),
+        ({"input_ids": torch.zeros(2, 3, 50).bool()}, TypeError, "input_ids has the dtype torch.bool"),
+        ({"input_ids": torch.zeros(2, 3, 50).byte()}, TypeError, "input_ids has the dtype torch.uint8"),
+        ({"input_ids": torch.ones(2, 3).long()}, ValueError, r"shape \(2, 3\); wanted \(sentences, words, 50\)"),
+        ({"input_ids": torch.ones(2, 3, 40).long()}, ValueError, r"ElmoCharTokenizer\(max_characters_per_word=50\)"),
+        ({"input_ids": torch.ones(0, 3, 50).long()}, ValueError, "the batch holds no sentence"),
+        ({"input_ids": torch.ones(2, 0, 50).long()}, ValueError, "the batch holds no word"),
+        ({"input_ids": torch.full((2, 3, 50), 262)}, ValueError, "from 262 to 262.*ids from 0 to 261"),
+        ({"input_ids": torch.full((2, 3, 50), -1)}, ValueError, "from -1 to -1"),
+        ({"attention_mask": [[1, 1, 1]] * 2}, TypeError, "attention_mask is list"),
+        ({"attention_mask": torch.ones(2, 3)}, TypeError, "attention_mask is torch.float32"),
+        ({"attention_mask": torch.ones(2, 4).long()}, ValueError, r"shape \(2, 4\); .* want \(2, 3\)"),
+        ({"attention_mask": torch.ones(2, 3, 50).long()}, ValueError, r"attention_mask has the shape \(2, 3, 50\)"),
+        ({"state": state_of(rows=3)}, ValueError, r"state.hidden has .* this batch of 2 rows wants \(2, 2, 2, 6\)"),
+        ({"state": state_of(layers=1)}, ValueError, "state.hidden has the shape"),
+        ({"state": state_of(hidden=7)}, ValueError, "state.hidden has the shape"),
+        ({"state": state_of(cell=9)}, ValueError, r"state.cell has .* wants \(2, 2, 2, 10\)"),
+        ({"state": (torch.zeros(1), torch.zeros(1))}, TypeError, "state is a tuple"),
+        ({"state": ElmoState(hidden=torch.zeros(2, 2, 2, 6))}, TypeError, "without a tensor 'cell'"),
+    ],
+)
+@pytest.mark.parametrize("cls", [ElmoModel, ElmoForPreTraining, ElmoForTokenClassification])
+def test_bad_input_is_refused_by_name(cls, change, error, message):
+    model = cls(make_tiny_config(word_vocab_size=9))
+    arguments = {"input_ids": torch.ones(2, 3, 50).long(), "attention_mask": torch.ones(2, 3).long()}
+    with pytest.raises(error, match=message):
+        model(**{**arguments, **change})
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        ([[0, 0, 0]] * 2, TypeError, "labels is list"),
+        (torch.zeros(2, 3), TypeError, "labels is torch.float32"),
+        (torch.zeros(2, 3).bool(), TypeError, "labels is torch.bool"),
+        (torch.zeros(2, 2).long(), ValueError, r"labels has the shape \(2, 2\); .* want \(2, 3\), one label per word"),
+        (torch.full((2, 3), 5), ValueError, "labels holds values from 5 to 5; this model has 5 classes"),
+        (torch.full((2, 3), -1), ValueError, "labels holds values from -1 to -1"),
+    ],
+)
+@pytest.mark.parametrize("cls", [ElmoForPreTraining, ElmoForTokenClassification])
+def test_bad_labels_are_refused_by_name(cls, labels, error, message):
+    model = cls(make_tiny_config(word_vocab_size=5, num_labels=5))
+    with pytest.raises(error, match=message):
+        model(torch.ones(2, 3, 50).long(), labels=labels)
+
+
+# What transformers' tools pass
+
 
 each_class = pytest.mark.parametrize("cls", [ElmoModel, ElmoForPreTraining, ElmoForTokenClassification])
 
 
-def make_model(cls):
+def make_tiny(cls):
     return cls(make_tiny_config(word_vocab_size=9)).eval()
 
 
@@ -22,7 +89,7 @@ def make_batch():
 
 @each_class
 def test_arguments_that_ask_for_nothing_change_nothing(cls):
-    model, batch = make_model(cls), make_batch()
+    model, batch = make_tiny(cls), make_batch()
     usual = {"inputs_embeds": None, "token_type_ids": None, "output_attentions": False, "use_cache": True}
     zeros = torch.zeros_like(batch["attention_mask"])
     wanted = model(**batch)[0]
@@ -42,19 +109,19 @@ def test_what_cannot_be_meant_is_refused_by_name(cls, name, value):
     if name == "inputs_embeds":
         del batch["input_ids"]
     with pytest.raises(ValueError, match=name):
-        make_model(cls)(**batch, **{name: value})
+        make_tiny(cls)(**batch, **{name: value})
 
 
 @each_class
 def test_an_argument_that_nobody_knows_is_refused(cls):
     with pytest.raises(TypeError, match="attention_maks"):
-        make_model(cls)(make_batch()["input_ids"], attention_maks=None)
+        make_tiny(cls)(make_batch()["input_ids"], attention_maks=None)
 
 
 @each_class
 def test_a_trainer_sees_the_arguments_that_are_read_and_no_others(cls, tmp_path):
     """It gathers a data set's columns by them; where it saw **kwargs it would also hand its own loss scale over."""
-    trainer = Trainer(make_model(cls), TrainingArguments(str(tmp_path), report_to="none", use_cpu=True))
+    trainer = Trainer(make_tiny(cls), TrainingArguments(str(tmp_path), report_to="none", use_cpu=True))
     assert not trainer.model_accepts_loss_kwargs
     known = set(inspect.signature(trainer.model.forward).parameters)
     assert {"input_ids", "attention_mask"} <= known and not known & {"inputs_embeds", "token_type_ids", "kwargs"}
@@ -66,14 +133,14 @@ def test_a_trainer_has_nothing_to_say_of_the_ids_of_the_markers(tmp_path, caplog
     arguments = TrainingArguments(str(tmp_path), report_to="none", use_cpu=True, max_steps=1, disable_tqdm=True)
     with caplog.at_level("WARNING"):
         Trainer(
-            make_model(ElmoForTokenClassification), arguments, train_dataset=dataset, processing_class=tokenizer
+            make_tiny(ElmoForTokenClassification), arguments, train_dataset=dataset, processing_class=tokenizer
         ).train()
     assert not [record.message for record in caplog.records if "token" in record.message]
 
 
 @each_class
 def test_the_input_embeddings_cannot_be_resized(cls):
-    model = make_model(cls)
+    model = make_tiny(cls)
     embeddings = model.get_input_embeddings()
     for size in (None, embeddings.num_embeddings):
         assert model.resize_token_embeddings(size) is embeddings
