@@ -159,13 +159,13 @@ def run_projected_lstm(
 _FEW_ROWS, _LONG_ROW = 48, 512
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor | None:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
     """x W^T + b, (N, I) to (N, O), where there is a faster way than torch's; None where there is none.
 
     In inference, a large weight is read once for few rows; halves that the processor does not multiply itself are
     widened (`half_products`).
     """
-    if x.ndim != 2 or get_backend() == "readable" or not takes(x, weight, bias):
+    if bias is None or x.ndim != 2 or get_backend() == "readable" or not takes(x, weight, bias):
         return None
     device = x.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype

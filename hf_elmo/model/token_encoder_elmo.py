@@ -132,9 +132,9 @@ class ElmoTokenEncoder(nn.Module):
             characters = embedding(rows)
             return torch.cat([filters(characters) for filters in self.convolutions], dim=-1)
         lengths = self._lengths(rows)
-        found = self._filter_by_kernels(embedding, rows, lengths)
-        if found is not None:
-            return found
+        maxima = self._filter_by_kernels(embedding, rows, lengths)
+        if maxima is not None:
+            return maxima
         order, found = [], []
         for group, longest in self._groups(lengths, rows.device):
             characters = embedding(rows[group])

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmark.cases import BACKENDS
 from benchmark.memory import MemorySettings, run_memory_benchmark
-from benchmark.run import BenchmarkSettings, run_benchmark
+from benchmark.run import HALF_PRODUCTS, BenchmarkSettings, run_benchmark
 from benchmark.sizes import SIZES
 from benchmark.training_loop import TrainingBenchmarkSettings, run_training_benchmark
 from hf_elmo.commands.command_line import quiet_libraries, readable_errors
@@ -69,6 +69,12 @@ def parse_arguments(
     parser.add_argument("--device", choices=["cpu", "cuda"], default=default.device, help="default: %(default)s")
     parser.add_argument("--threads", type=int, help="of torch (default: as torch finds best)")
     parser.add_argument("--seed", type=int, default=default.seed, help="of weights and sentences (default: 0)")
+    parser.add_argument(
+        "--half_products",
+        choices=HALF_PRODUCTS,
+        default=default.half_products,
+        help="how bf16 runs (default: %(default)s)",
+    )
     parser.add_argument("--profile", action="store_true", help="write profile.md too: where the time goes")
     flags = vars(parser.parse_args(rest))
     del flags["part"]

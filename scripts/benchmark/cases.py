@@ -30,6 +30,8 @@ WORDS_TO_VECTORS, BILM, TRAINING_STEP = "words to vectors", "biLM alone", "train
 ALLENNLP, TORCH_PADDED, TORCH_PACKED = "AllenNLP", "nn.LSTM padded", "nn.LSTM packed"
 AUTO, READABLE, PLAIN, COMPILED, INT8 = "auto", "readable", "plain", "compiled", "int8"
 BFLOAT16, AUTOCAST = "bf16", "bf16 autocast"
+# The whole model in the rounds of its biLM.
+WHOLE_MODEL = "whole model, auto"
 MATRIX_PRODUCT, READING = "matrix product", "reading of recurrent weights"
 
 BACKENDS = (READABLE, PLAIN, COMPILED, INT8)
@@ -139,6 +141,7 @@ def bilm_alone(contestants: Contestants, sentences: list[list[str]], batch_size:
     functions[TORCH_PADDED] = partial(infer, contestants.torch_bilm, vectors, mask)
     if mask is not None:
         functions[TORCH_PACKED] = partial(infer, contestants.torch_bilm, vectors, mask, True)
+    functions[WHOLE_MODEL] = with_backend(AUTO, _mix, model, inputs)
     functions[MATRIX_PRODUCT] = matrix_product(vectors.device)
     functions[READING] = read_recurrent_weights(model.config, vectors.device)
     return Case(
@@ -262,4 +265,5 @@ def _join(batch: list[list[str]]) -> list[str]:
 def _bounds(functions: dict[str, Callable[[], Tensor]]) -> dict[str, float | None]:
     exact = {PLAIN: FLOAT32_BOUND, COMPILED: FLOAT32_BOUND}
     exact |= dict.fromkeys((ALLENNLP, TORCH_PADDED, TORCH_PACKED), LOOSE_BOUND)
-    return {name: exact.get(name) for name in functions if name not in (READABLE, MATRIX_PRODUCT, READING)}
+    not_compared = (READABLE, WHOLE_MODEL, MATRIX_PRODUCT, READING)
+    return {name: exact.get(name) for name in functions if name not in not_compared}

@@ -19,14 +19,31 @@ def render_report(results: dict[str, Any]) -> str:
     Args:
         results: As in benchmark.json.
     """
-    tables = (render_targets, render_timings, render_deviations, render_scan_deviations, render_origin)
+    tables = (
+        render_targets,
+        render_comparisons,
+        render_timings,
+        render_deviations,
+        render_scan_deviations,
+        render_origin,
+    )
     return "\n\n".join(part for part in (render(results) for render in tables) if part) + "\n"
 
 
 def render_targets(results: dict[str, Any]) -> str:
     """Each promise with its ratio, measured and wanted; empty where the run timed none of them."""
-    cells = {((outcome["row"],), _column(outcome)): _outcome(outcome) for outcome in results["targets"]}
-    return _pivot(["times faster (target)"], cells) if cells else ""
+    promised = [outcome for outcome in results["targets"] if outcome["target"] is not None]
+    cells = {((outcome["row"],), _column(outcome)): _outcome(outcome) for outcome in promised}
+    return _pivot(["ratio of times (target)"], cells) if cells else ""
+
+
+def render_comparisons(results: dict[str, Any]) -> str:
+    """How many times faster ours is than others, which is promised nowhere; empty where the run timed no others."""
+    others = [outcome for outcome in results["targets"] if outcome["target"] is None]
+    cells = {
+        ((outcome["row"],), _column(outcome)): f"{outcome['measured']:.2f} by {outcome['ours']}" for outcome in others
+    }
+    return _pivot(["times faster"], cells) if cells else ""
 
 
 def render_timings(results: dict[str, Any]) -> str:
@@ -93,8 +110,19 @@ def render_origin(results: dict[str, Any]) -> str:
         "products over real words take at the rate of one large float32 product in the same rounds; the floor with "
         "weights read lets no step take less than one reading of its recurrent weights does. Deviations are "
         "from the readable scan, in the training step of all gradients; nn.LSTM cannot clip and is "
-        f"compared with a scan that does not.{missing}"
+        f"compared with a scan that does not.{_describe_halves(results)}{missing}"
     )
+
+
+def _describe_halves(results: dict[str, Any]) -> str:
+    """In which dtype bf16 was multiplied, in a sentence; empty for files from before that was written down."""
+    products = results.get("bf16_products")
+    if products is None:
+        return ""
+    if products["dtype"] == "bfloat16":
+        return " bf16 was multiplied by the processor's own instructions for it."
+    why = f", because {products['reason']}" if products["reason"] else ""
+    return f" bf16 was multiplied in float32, by weights that were widened once{why}."
 
 
 def render_training_report(results: dict[str, Any]) -> str:

@@ -45,6 +45,7 @@ from .timing import summarize, synchronizer, time_interleaved
 RESULTS_FILE, REPORT_FILE, PROFILE_FILE = "benchmark.json", "benchmark.md", "profile.md"
 HELP_TEXTS = "CPython's own help texts"
 TOKENIZED_SENTENCES = 1024
+HALF_PRODUCTS = ("auto", "native", "float32")
 
 
 @dataclass
@@ -63,6 +64,7 @@ class BenchmarkSettings:
         device: "cpu" or "cuda"; on the latter other cases are run, in three precisions.
         threads: Of torch; None leaves them as they are.
         seed: Of the weights and the order of the sentences.
+        half_products: How bf16 is multiplied: "native", "float32", or "auto" for what suits the processor.
         profile: Write profile.md too: where the time of words to vectors goes.
     """
 
@@ -77,6 +79,7 @@ class BenchmarkSettings:
     device: str = "cpu"
     threads: int | None = None
     seed: int = 0
+    half_products: str = "auto"
     profile: bool = False
 
     def check(self) -> None:
@@ -88,6 +91,7 @@ class BenchmarkSettings:
             ("sizes", self.sizes, tuple(SIZES)),
             ("backends", self.backends or (), BACKENDS),
             ("device", (self.device,), ("cpu", "cuda")),
+            ("half_products", (self.half_products,), HALF_PRODUCTS),
         ):
             for value in values:
                 if value not in valid:
@@ -117,17 +121,19 @@ def run_benchmark(settings: BenchmarkSettings) -> dict[str, Any]:
     _set_up_torch(settings)
     backends, not_run = choose_backends(settings.backends)
     sentences = read_sentences(settings.text_file, settings.seed)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), kernels.half_products(settings.half_products):
         warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
         cases = _build_cases(settings, backends, sentences)
         deviations = _check(cases, backends, torch.device(settings.device))
         timings, outcomes = _time(cases, settings)
+        bf16_products = describe_bf16_products(settings)
     results = {
         **run,
         "device": settings.device,
         "text": HELP_TEXTS if settings.text_file is None else Path(settings.text_file).name,
         "batches": [describe_batch(pick_batch(sentences, batch_size)) for batch_size in settings.batch_sizes],
         "not_run": not_run,
+        "bf16_products": bf16_products,
         "targets": outcomes_to_json(outcomes),
         "timings": timings,
         "tokenizer": time_tokenizer(sentences[:TOKENIZED_SENTENCES], settings.rounds),
@@ -153,6 +159,16 @@ def choose_backends(asked: Sequence[str] | None) -> tuple[list[str], dict[str, s
     return [
         name for name in BACKENDS if name == READABLE or (name in asked if asked else name not in reasons)
     ], {} if asked else reasons
+
+
+def describe_bf16_products(settings: BenchmarkSettings) -> dict[str, str | None]:
+    """The dtype in which bf16 numbers are multiplied now, and why the processor does not do it itself."""
+    dtype = kernels.product_dtype(torch.bfloat16, settings.device)
+    reason = kernels.why_not().get("bfloat16") if settings.half_products == "auto" else "--half_products says so"
+    return {
+        "dtype": str(dtype).removeprefix("torch."),
+        "reason": None if dtype == torch.bfloat16 else reason,
+    }
 
 
 def time_tokenizer(sentences: list[list[str]], rounds: int | None) -> dict[str, Any]:

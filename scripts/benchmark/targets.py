@@ -1,4 +1,9 @@
-"""What the project promises to reach on two CPU cores, as a table, and what of it a run reached."""
+"""What the project promises to reach, as a table, and what of it a run reached.
+
+Promises are shares of what the same machine can do at most, so that they mean the same elsewhere: of the time of the
+matrix products alone, of the reading of the weights, of float32. How many times faster ours is than others is reported
+beside them and promised nowhere: that depends on what the machine is good at.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,7 @@ from .cases import (
     TORCH_PACKED,
     TORCH_PADDED,
     TRAINING_STEP,
+    WHOLE_MODEL,
     WORDS_TO_VECTORS,
 )
 from .timing import Seconds, fastest, median_ratio
@@ -42,14 +48,14 @@ class Target:
         row: Its name.
         case: The name of the case that was timed.
         ours, peers: Names of functions; those that were not timed are passed over.
-        least: The ratio wanted, by size and batch size.
+        least: The ratio wanted, by size and batch size; None where it is only reported, as it is in columns without.
     """
 
     row: str
     case: str
     ours: tuple[str, ...]
     peers: tuple[str, ...]
-    least: dict[_Column, float]
+    least: dict[_Column, float] | None
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class Outcome:
 
     Args:
         row, size, batch_size: Where it stands.
-        target: The least ratio wanted.
+        target: The least ratio wanted; None where none is.
         measured: The ratio; None where the run did not time both sides.
         ours, peer: What was compared.
     """
@@ -66,14 +72,14 @@ class Outcome:
     row: str
     size: str
     batch_size: int
-    target: float
+    target: float | None
     measured: float | None
     ours: str | None
     peer: str | None
 
     @property
     def reached(self) -> bool | None:
-        return None if self.measured is None else self.measured >= self.target
+        return None if self.measured is None or self.target is None else self.measured >= self.target
 
 
 def training_loop(objective: str) -> str:
@@ -81,58 +87,48 @@ def training_loop(objective: str) -> str:
     return f"training loop, {objective} softmax"
 
 
-def _columns(small_32: float, small_1: float | None, original_32: float, original_1: float | None) -> dict:
-    values = {
-        ("small", 32): small_32,
-        ("small", 1): small_1,
-        ("original", 32): original_32,
-        ("original", 1): original_1,
-    }
-    return {column: value for column, value in values.items() if value is not None}
-
+_SIZES = ("small", "original")
+_AT_32, _AT_1 = ([(size, count) for size in _SIZES] for count in (32, 1))
 
 TARGETS = (
+    Target("biLM alone, share of the floor", BILM, (PLAIN, COMPILED), (FLOOR,), dict.fromkeys(_AT_32, 0.65)),
     Target(
-        "words to vectors against AllenNLP, plain PyTorch",
-        WORDS_TO_VECTORS,
-        (PLAIN,),
-        (ALLENNLP,),
-        _columns(5.5, 2.2, 3.9, 6.0),
-    ),
-    Target(
-        "words to vectors against AllenNLP, compiled",
-        WORDS_TO_VECTORS,
-        (COMPILED,),
-        (ALLENNLP,),
-        _columns(7.0, 4.5, 4.3, 7.4),
-    ),
-    Target(
-        "biLM alone against nn.LSTM(proj_size), unclipped",
+        "biLM alone, share of the floor with weights read",
         BILM,
         (PLAIN, COMPILED),
-        (TORCH_PADDED, TORCH_PACKED),
-        _columns(1.5, 2.0, 2.0, 3.0),
+        (READING_FLOOR,),
+        dict.fromkeys(_AT_1, 0.9),
     ),
+    # The whole model takes at most 1.4 times as long as its biLM.
     Target(
-        "biLM alone, share of the floor",
+        "words to vectors, share that the biLM alone takes",
         BILM,
+        (WHOLE_MODEL,),
         (PLAIN, COMPILED),
-        (FLOOR,),
-        _columns(0.55, None, 0.80, None),
+        {("small", 1): 0.71},
     ),
-    Target(
-        "words to vectors against AllenNLP, bf16",
-        WORDS_TO_VECTORS,
-        (BFLOAT16, AUTOCAST),
-        (ALLENNLP,),
-        _columns(7.0, 5.0, 5.8, 14.0),
+    *(
+        Target(
+            f"words to vectors, {name} against float32",
+            WORDS_TO_VECTORS,
+            (name,),
+            (PLAIN, COMPILED),
+            dict.fromkeys(_AT_32 + _AT_1, 0.9),
+        )
+        for name in (BFLOAT16, AUTOCAST)
     ),
+    Target("words to vectors against AllenNLP", WORDS_TO_VECTORS, (PLAIN, COMPILED), (ALLENNLP,), None),
+    Target("words to vectors against AllenNLP, bf16", WORDS_TO_VECTORS, (BFLOAT16, AUTOCAST), (ALLENNLP,), None),
     Target(
-        "training step of the biLM against AllenNLP",
+        "biLM alone against nn.LSTM(proj_size), unclipped", BILM, (PLAIN, COMPILED), (TORCH_PADDED, TORCH_PACKED), None
+    ),
+    Target("training step of the biLM against AllenNLP", TRAINING_STEP, (PLAIN, COMPILED), (ALLENNLP,), None),
+    Target(
+        "training step of the biLM against nn.LSTM(proj_size), unclipped",
         TRAINING_STEP,
         (PLAIN, COMPILED),
-        (ALLENNLP,),
-        _columns(1.8, None, 3.5, None),
+        (TORCH_PADDED,),
+        None,
     ),
     *(
         Target(
@@ -140,7 +136,7 @@ TARGETS = (
             training_loop(objective),
             (LOOP,),
             (FORWARD_BACKWARD,),
-            _columns(0.85, None, 0.85, None),
+            dict.fromkeys(_AT_32, 0.85),
         )
         for objective in OBJECTIVES
     ),
@@ -156,12 +152,14 @@ def judge(case: str, size: str, batch_size: int, seconds: Seconds) -> list[Outco
     """
     outcomes = []
     for target in TARGETS:
-        least = target.least.get((size, batch_size))
-        if target.case != case or least is None:
+        if target.case != case or (target.least is not None and (size, batch_size) not in target.least):
             continue
+        least = None if target.least is None else target.least[size, batch_size]
         ours, peer = fastest(seconds, target.ours), fastest(seconds, target.peers)
         measured = None if ours is None or peer is None else median_ratio(seconds[peer], seconds[ours])
-        outcomes.append(Outcome(target.row, size, batch_size, least, measured, ours, peer))
+        # What is neither promised nor measured says nothing.
+        if least is not None or measured is not None:
+            outcomes.append(Outcome(target.row, size, batch_size, least, measured, ours, peer))
     return outcomes
 
 

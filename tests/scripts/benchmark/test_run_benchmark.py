@@ -6,7 +6,7 @@ import json
 import pytest
 from benchmark import cases, gate, run
 from benchmark.memory import MemorySettings
-from benchmark.report import render_report, render_targets
+from benchmark.report import render_comparisons, render_report, render_targets
 from benchmark.run import BenchmarkSettings, choose_backends
 from benchmark.training_loop import TrainingBenchmarkSettings
 from conftest import ROOT
@@ -40,12 +40,12 @@ def test_json_says_where_the_figures_come_from(results):
 
 def test_json_holds_all_timings(results):
     functions = {(timing["case"], timing["batch_size"]): list(timing["functions"]) for timing in results["timings"]}
-    floors = ["floor", "floor with weights read"]
+    others = ["whole model, auto", "floor", "floor with weights read"]
     assert functions == {
         ("words to vectors", 3): ["readable", "plain", "bf16", "bf16 autocast"],
-        ("biLM alone", 3): ["readable", "plain", "nn.LSTM padded", "nn.LSTM packed", *floors],
+        ("biLM alone", 3): ["readable", "plain", "nn.LSTM padded", "nn.LSTM packed", *others],
         ("words to vectors", 1): ["readable", "plain", "bf16", "bf16 autocast"],
-        ("biLM alone", 1): ["readable", "plain", "nn.LSTM padded", *floors],
+        ("biLM alone", 1): ["readable", "plain", "nn.LSTM padded", *others],
         ("training step of the biLM", 32): ["readable", "plain", "nn.LSTM padded"],
     }
     for timing in results["timings"]:
@@ -53,6 +53,18 @@ def test_json_holds_all_timings(results):
         for values in timing["functions"].values():
             assert 0 < values["fastest"] <= values["median"] <= values["slowest"]
             assert values["words_per_second"] == pytest.approx(timing["words"] / values["median"])
+
+
+@pytest.mark.parametrize(
+    ("half_products", "wanted"),
+    [("native", "bf16 was multiplied by the processor's own"), ("float32", "bf16 was multiplied in float32")],
+)
+def test_the_report_says_how_bf16_was_multiplied(results, half_products, wanted):
+    settings = BenchmarkSettings(half_products=half_products)
+    with run.kernels.half_products(half_products):
+        found = run.describe_bf16_products(settings)
+    assert wanted in render_report({**results, "bf16_products": found})
+    assert results["bf16_products"]["dtype"] in ("bfloat16", "float32")
 
 
 def test_words_are_counted_with_their_markers(results):
@@ -82,7 +94,11 @@ def test_tables_have_as_many_cells_in_every_row(results):
     }
     missed = {**outcome, "batch_size": 1, "measured": 1.0, "reached": False}
     unknown = {**outcome, "row": "another", "measured": None, "reached": None}
-    table = render_targets({"targets": [outcome, missed, unknown]})
+    reported = {**outcome, "row": "others", "target": None, "reached": None}
+    table = render_targets({"targets": [outcome, missed, unknown, reported]})
+    assert "others" not in table
+    compared = render_comparisons({"targets": [outcome, reported]})
+    assert "| others | 3.46 by plain |" in compared and "a row" not in compared
     assert "3.46 by plain (≥ 2: reached)" in table and "1.00 by plain (≥ 2: missed)" in table
     assert "| another | not measured (≥ 2) | - |" in table
     assert render_targets(results) == ""
@@ -130,6 +146,7 @@ def test_each_part_runs_alone(script, monkeypatch):
     [
         ({"sizes": ["huge"]}, "--sizes holds 'huge'; wanted one of tiny, small"),
         ({"backends": ["fast"]}, "--backends holds 'fast'; wanted one of readable, plain"),
+        ({"half_products": "slow"}, "--half_products holds 'slow'; wanted one of auto, native, float32"),
         ({"device": "tpu"}, "--device holds 'tpu'; wanted one of cpu, cuda"),
         ({"batch_sizes": [0]}, "--batch_sizes is 0; it must be an integer >= 1"),
         ({"rounds": 0}, "--rounds is 0"),
