@@ -24,32 +24,14 @@ RESULTS_FILE = "results.json"
 TOKENIZER_FILE = "tokenizer_config.json"
 
 
-def write_model_card(
-    directory: str | os.PathLike, config: Any, results: Mapping[str, Any], name: str | None = None
-) -> None:
-    """Render the card of a pre-trained checkpoint into its directory.
-
-    A facts.yaml, a run.png and a tokenizer_config.json that stand there by then are in the card.
+def write_card(directory: str | os.PathLike, name: str | None = None) -> None:
+    """Render the card of any finished checkpoint, pre-trained, fine-tuned or converted, into its directory.
 
     Args:
-        directory: The checkpoint's.
-        config: Its config.
-        results: What the run measured, as in results.json.
+        directory: The checkpoint's, with config.json, and results.json or conversion.json; a tokenizer_config.json, a
+            facts.yaml and a run.png that stand there by then are in the card.
         name: The name under which the card's code loads the checkpoint, the Hub's for example; None takes the
             directory's.
-    Raises: ValueError as `read_facts` and `render_model_card`.
-    """
-    directory = Path(directory)
-    card = _render_folder(directory, name or directory.resolve().name, config.to_dict(), results)
-    (directory / CARD_FILE).write_text(card, encoding="utf-8")
-
-
-def write_card(directory: str | os.PathLike, name: str | None = None) -> None:
-    """Render the card of any finished checkpoint, pre-trained, fine-tuned or converted, from the files beside it.
-
-    Args:
-        directory: The checkpoint's, with config.json, and results.json or conversion.json.
-        name: As for `write_model_card`.
     Raises: FileNotFoundError naming the file that is not there; ValueError as `read_facts`, or naming the figure that
         the files lack.
     """
@@ -70,7 +52,7 @@ def write_conversion_card(
         source: The other program's format, "bilm-tf" for example.
         files: The files that were read, by the arguments that name them; the card has their names, sizes and digests.
         options: What the other program's options file says.
-        name: As for `write_model_card`.
+        name: As for `write_card`.
     Raises: OSError where a file cannot be read.
     """
     described = {argument: describe_file(file) for argument, file in files.items()}

@@ -14,13 +14,12 @@ from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import set_seed
 
-from ..checkpoints.cards import CONFIG_FILE, PLOT_FILE, RESULTS_FILE, write_model_card
+from ..checkpoints.cards import CONFIG_FILE, PLOT_FILE, RESULTS_FILE, write_card
 from ..checkpoints.plots import plot_run
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.sharing import check_hub_access, push_checkpoint
 from ..checkpoints.writing import check_keeps_inputs, moved_into, restore_replaced, written_aside
 from ..flags import part_of
-from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files
@@ -388,9 +387,7 @@ def _write_finished(
             plot_run(results, directory / PLOT_FILE)
         except ImportError as error:
             report(f"no plot of the run: {error}")
-        write_model_card(
-            directory, ElmoConfig.from_pretrained(directory), results, name or Path(output_dir).resolve().name
-        )
+        write_card(directory, name or Path(output_dir).resolve().name)
 
 
 def _find_checkpoint(arguments: PretrainingArguments, report: Callable[[str], None]) -> Path | None:

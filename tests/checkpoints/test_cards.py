@@ -13,7 +13,6 @@ from hf_elmo.checkpoints.cards import (
     find_recipes,
     render_recipe,
     write_card,
-    write_model_card,
     write_recipe,
 )
 from hf_elmo.checkpoints.facts import read_facts
@@ -282,12 +281,14 @@ def test_a_file_that_holds_no_facts_is_refused(tmp_path, text, message):
 
 
 def test_a_checkpoint_gets_its_card_with_the_facts_and_the_plot_beside_it(tmp_path):
-    write_model_card(tmp_path, make_tiny_config(), RESULTS)
+    make_tiny_config().save_pretrained(tmp_path)
+    (tmp_path / "results.json").write_text(json.dumps(RESULTS))
+    write_card(tmp_path)
     unnamed = (tmp_path / "README.md").read_text()
     assert unnamed.count(f'from_pretrained("{tmp_path.name}")') == 2 and "run.png" not in unnamed
     write_folder(tmp_path, results=None)
     (tmp_path / "run.png").touch()
-    write_model_card(tmp_path, make_tiny_config(), RESULTS, "me/elmo-x")
+    write_card(tmp_path, "me/elmo-x")
     card = (tmp_path / "README.md").read_text()
     assert card.count('from_pretrained("me/elmo-x")') == 2 and "\n# elmo-x\n" in card
     assert "(run.png)" in card and "Perplexity 50.50" in card

@@ -24,7 +24,7 @@ from transformers import AutoModel, AutoTokenizer
 import hf_elmo
 from hf_elmo import ElmoConfig
 from hf_elmo.checkpoints import sharing
-from hf_elmo.checkpoints.cards import read_results, write_model_card
+from hf_elmo.checkpoints.cards import write_card
 from hf_elmo.checkpoints.secrets import check_command_line, redact
 from hf_elmo.checkpoints.sharing import (
     check_checkpoint,
@@ -372,7 +372,7 @@ def assert_token_only_authorizes(hub: Hub) -> None:
 
 def as_sent(directory: Path, repository: str) -> dict[str, bytes]:
     """The files of a checkpoint as pre-training wrote it, its card rendered under the repository's name."""
-    write_model_card(directory, ElmoConfig.from_pretrained(directory), read_results(directory), repository)
+    write_card(directory, repository)
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
