@@ -10,6 +10,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +25,13 @@ PACKAGE = ROOT / "hf_elmo"
 DISTRIBUTIONS = {"yaml": "pyyaml"}
 
 
-def test_everything_imported_is_declared():
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
     tomllib = pytest.importorskip("tomllib", reason="in the standard library from Python 3.11 on")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_everything_imported_is_declared(project):
     required, optional = (
         project["dependencies"],
         [*itertools.chain.from_iterable(project["optional-dependencies"].values())],
@@ -45,6 +50,17 @@ def test_everything_imported_is_declared():
     assert not missing, f"pyproject.toml does not declare {missing}"
     unused = names_of(required) - set(distributions)
     assert not unused, f"pyproject.toml requires {unused}, which nothing imports"
+
+
+def test_the_oldest_versions_of_the_matrix_are_the_floors(project):
+    groups = {"": project["dependencies"], **project["optional-dependencies"]}
+    wanted = [requirement for name, group in groups.items() if name != "dev" for requirement in group]
+    floors = dict(re.match(r"([\w.-]+)>=([\d.]+)", each).groups() for each in wanted if not each.startswith("hf_elmo"))
+    pins = (ROOT / ".ci" / "matrix" / "oldest.txt").read_text(encoding="utf-8")
+    pinned = dict(re.findall(r"^([\w.-]+)==([\d.]+)$", pins, flags=re.MULTILINE))
+    assert {name: re.sub(r"(\.0)+$", "", version) for name, version in pinned.items()} == {
+        name: re.sub(r"(\.0)+$", "", version) for name, version in floors.items()
+    }
 
 
 def names_of(requirements: list[str]) -> set[str]:
