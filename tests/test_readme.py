@@ -10,10 +10,12 @@ import shlex
 import pytest
 import yaml
 from benchmark.report import render_report, render_words_per_second
+from benchmark.targets import TARGETS
 from conftest import ROOT, make_tiny_config
 
 import hf_elmo
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification
+from hf_elmo.checkpoints.tables import markdown_table
 from hf_elmo.commands.command_line import main
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
@@ -195,6 +197,18 @@ def test_f1_is_that_of_the_results_files(biLM, page):
     for start in ("pretrained", "random"):
         results = figures(f"elmo-small-reviews/wnut17-{biLM}-{start}.json")
         assert f"{100 * results['predict_f1']:.2f}" in row, row
+
+
+def test_the_targets_are_those_that_the_benchmark_judges_by():
+    columns = [("small", 32), ("small", 1), ("original", 32), ("original", 1)]
+    rows = [
+        [target.row, *(f"{target.least[column]:g}" if column in target.least else "-" for column in columns)]
+        for target in TARGETS
+        if target.least is not None
+    ]
+    assert between("docs/benchmark.md", "targets") == markdown_table(
+        ["at least", *(f"{size}, {batch_size}" for size, batch_size in columns)], rows
+    )
 
 
 def test_the_speed_table_is_that_of_the_benchmark():
