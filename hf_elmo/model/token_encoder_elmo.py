@@ -56,7 +56,9 @@ class ElmoCharacterFilters(nn.Conv1d):
         """Map embedded characters (N, C, D), C at least the width, to the filters' maxima, (N, F)."""
         windows = characters.unfold(1, self.kernel_size[0], 1)
         rows, weight = windows.reshape(-1, self.weight[0].numel()), self.weight.flatten(1)
-        found = None if kernels is None else kernels.linear(rows, weight, self.bias)
+        found = None
+        if kernels is not None and self.bias is not None and not is_traced():
+            found = kernels.linear(rows, weight, self.bias)
         if found is None:
             found = F.linear(rows, weight, self.bias)
         return found.view(*windows.shape[:2], self.out_channels).amax(dim=1)
