@@ -172,9 +172,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
     wide = product_dtype(dtype, device)
     needs_gradients = torch.is_grad_enabled() and any(t.requires_grad for t in (x, weight, bias))
     with torch.autocast(device, enabled=False):
-        if _reads_rows(x, weight, wide) and not needs_gradients:
-            found = torch.ops.hf_elmo_kernels.multiply_by_rows(x.detach().to(wide), weight.detach())
-            return (found + bias.to(wide)).to(dtype)
+        # Autocast would round all of a weight anew in every call; as it lies it is read once, and not rounded.
+        between = wide if weight.dtype in HALVES else weight.dtype
+        if _reads_rows(x, weight, between) and not needs_gradients:
+            found = torch.ops.hf_elmo_kernels.multiply_by_rows(x.detach().to(between), weight.detach())
+            return (found + bias.to(between)).to(dtype)
         if wide == dtype:
             return None
         widened = weight.to(wide) if needs_gradients else cast_cached(weight, wide)

@@ -72,7 +72,8 @@ def filter_maxima(
     if rows.device.type != "cpu" or (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
         return None
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else embedding.dtype
-    wide = product_dtype(dtype)
+    # Under autocast the filters stay as exact as they are.
+    wide = product_dtype(embedding.dtype)
     if wide not in (torch.float32, torch.float64) or not library.is_ready():
         return None
     widths = torch.tensor([weight.shape[2] for weight in weights])

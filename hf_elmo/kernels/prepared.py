@@ -136,6 +136,11 @@ def why_not_packed(dtype: torch.dtype) -> str | None:
     return None
 
 
+def is_small(weight: Tensor) -> bool:
+    """Whether the numbers of `weight` stay in a processor's caches from step to step, in float32."""
+    return weight.numel() * 4 <= _SMALL
+
+
 def prepare(weight: Tensor, dtype: torch.dtype, rows: int, int8: bool = False) -> Prepared:
     """The best layout of `weight` (O, I) for products of up to `rows` rows with inputs cast to `dtype`."""
     make = _choose(weight, dtype, rows, int8)
@@ -168,7 +173,7 @@ def _choose(weight: Tensor, dtype: torch.dtype, rows: int, int8: bool) -> Callab
         return Int8Weight
     if weight.device.type != "cpu" or not dtype.is_floating_point:
         return DenseWeight
-    if dtype == torch.float32 and weight.numel() * dtype.itemsize <= _SMALL:
+    if dtype == torch.float32 and is_small(weight):
         return TransposedWeight
     # A single row waits for the weight to be read, whatever its layout; many rows pay for the packing by themselves.
     # A view such as a transpose takes longer to pack than it saves.

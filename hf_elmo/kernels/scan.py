@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .half_precision import HALVES, product_dtype
 from .plain import Clips
-from .prepared import DenseWeight, Prepared, cast_cached, prepare, prepare_cached
+from .prepared import DenseWeight, Prepared, cast_cached, is_small, prepare, prepare_cached
 from .steps import Steps, lay_out
 
 
@@ -114,9 +114,10 @@ def _prepare_for_steps(
     weights = [recurrent, projection]
     few = settings.backend.few_rows(recurrent.dtype, recurrent.shape[1])
     lie_well = all(weight.is_contiguous() and weight.dtype == recurrent.dtype for weight in weights)
-    # Halves are widened as they are read.
-    have_dtype = recurrent.dtype == settings.matmul_dtype or recurrent.dtype in HALVES
-    if rows <= few and lie_well and have_dtype and not settings.int8:
+    # Halves are widened as they are read; what stays in the processor's caches gains nothing by autocast's rounding.
+    stays = recurrent.dtype == torch.float32 == settings.dtype and is_small(recurrent)
+    suits = recurrent.dtype == settings.matmul_dtype or recurrent.dtype in HALVES or stays
+    if rows <= few and lie_well and suits and not settings.int8:
         return [DenseWeight(weight.detach()) for weight in weights]
     return [make(weight, settings.matmul_dtype, rows, settings.int8) for weight in weights]
 

@@ -116,9 +116,9 @@ def run_benchmark(settings: BenchmarkSettings) -> dict[str, Any]:
         for arguments that cannot be.
     """
     settings.check()
+    _set_up_torch(settings)
     # Before minutes in which somebody may commit.
     run = describe_run()
-    _set_up_torch(settings)
     backends, not_run = choose_backends(settings.backends)
     sentences = read_sentences(settings.text_file, settings.seed)
     with warnings.catch_warnings(), kernels.half_products(settings.half_products):
