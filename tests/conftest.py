@@ -1,6 +1,8 @@
 """Settings and fixtures shared by all tests: offline, on two threads, and with models small enough to be quick."""
 
+import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +15,11 @@ import torch
 from hypothesis import settings
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig
+
+# What a shell starts in its background is deaf to interrupts, of which some tests want to hear.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    with contextlib.suppress(ValueError):  # in a worker that has another main thread
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("HF_ELMO_DATA", ROOT.parent / "shared" / "data"))
