@@ -44,7 +44,7 @@ UNICODE_RULES = (_ADDRESS, _MAIL, _INITIALS, _WORD, _SEEN_CHARACTER)
 UNICODE_SHORT_CUTS = (
     r"[A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af\u0410-\u044f\u3131-\u3163\u3165-\u318e\uac00-\ud7a3]++"
     r"(?![^\s,!?;)~.]|\.[^\s.])",
-    r"[!-/:-@\[-\^`{-~](?=[\x00-\x7f]|\z)",
+    r"[!-/:-@\[-\^`{-~](?=[\x00-\x7f]|\Z)",
 )
 
 _PATTERNS = {
