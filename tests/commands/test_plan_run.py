@@ -1,6 +1,7 @@
 """The plan of a run is the run's: same flags, same lanes, words, steps and bytes; the committed document is printed."""
 
 import re
+import sys
 
 import fresh_process
 import pytest
@@ -73,6 +74,8 @@ def tensor_bytes(checkpoint):
     )
 
 
+# The loader's memory is that of CPython's own objects, whose sizes differ from version to version.
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the document is rendered by Python 3.11")
 def test_the_committed_document_is_the_rendered_one(capsys):
     print_plan(PlanArguments(document=True))
     report = capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -283,8 +284,14 @@ def uploaded(monkeypatch) -> dict[str, bytes]:
             with operation.as_file() as file:
                 files[operation.path_in_repo] = file.read()
 
-    monkeypatch.setattr(HfApi, "create_repo", lambda self, repo_id, **_: SimpleNamespace(repo_id=repo_id))
-    monkeypatch.setattr(HfApi, "create_commit", create_commit)
+    def create_repo(self, repo_id, **_):
+        return SimpleNamespace(repo_id=repo_id)
+
+    for function in (create_repo, create_commit):
+        monkeypatch.setattr(HfApi, function.__name__, function)
+        # Older versions of transformers have these by name.
+        for module in (transformers.utils.hub, transformers.modeling_utils):
+            monkeypatch.setattr(module, function.__name__, partial(function, None), raising=False)
     card = ModelCard("---\ntags: []\n---\n")
     monkeypatch.setattr(transformers.utils.hub, "create_and_tag_model_card", lambda *_, **__: card)
     return files
@@ -298,7 +305,7 @@ def test_words_and_code_go_to_the_hub(way, uploaded, tmp_path):
     else:
         if "older" in way:
             model.save_pretrained(tmp_path / "elmo")
-        model.save_pretrained(tmp_path / "elmo", push_to_hub=True, repo_id="someone/elmo")
+        model.save_pretrained(str(tmp_path / "elmo"), push_to_hub=True, repo_id="someone/elmo")
     assert uploaded[WORD_LIST_FILE].decode().split("\n")[: len(WORDS)] == list(WORDS)
     assert {"config.json", "model.safetensors", "modeling_elmo.py", "base_elmo.py"} <= set(uploaded)
 

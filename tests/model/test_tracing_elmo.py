@@ -91,6 +91,7 @@ def test_a_compiled_model_carries_its_state():
         assert_same(tensors_of(compiled(**batch, state=state)), tensors_of(model(**batch, state=state)))
 
 
+@pytest.mark.skipif(torch.__version__.startswith("2.6"), reason="torch 2.6 exports no open number of sentences")
 @pytest.mark.parametrize("name", ["base", "word table", "pretraining", "tagger with a biLSTM"])
 def test_an_exported_model_takes_batches_of_any_number_of_sentences(name):
     model, batch = make_model(name), make_batch()
