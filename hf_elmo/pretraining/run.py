@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +32,7 @@ from .interruption import Interruption, Stopped, command_to_go_on
 from .lane_trainer import LaneTrainer
 from .objectives import LaneObjective, build_objective
 from .recipes import OptimizationArguments
-from .run_directory import checkpoints_in, find_checkpoint, find_faults
+from .run_directory import STATE_FILE, checkpoints_in, find_checkpoint, find_faults
 from .run_state import RunCheckpoints, check_fingerprint, read_shared_state, remove_partial_checkpoints
 from .starting_model import Start
 from .text_facts import TextFacts, look_at_text, read_baselines, read_training_text
@@ -58,12 +59,13 @@ def run_pretraining(
         SystemExit: With 130 after Ctrl-C and 143 after SIGTERM, when a checkpoint is written and a line says how to go
             on from it; a second signal ends the process at once.
     """
+    started = time.time()
     with Interruption() as interruption:
         try:
             return _run(arguments, accelerator, report, interruption)
         except Stopped as stopped:
             if int(os.environ.get("RANK", 0)) == 0:
-                report(_describe_stop(stopped, arguments.output_dir))
+                report(_describe_stop(stopped, arguments, started))
             raise SystemExit(stopped.exit_code) from None
 
 
@@ -411,11 +413,15 @@ def _describe_kept(results: dict[str, Any]) -> str:
     return line
 
 
-def _describe_stop(stopped: Stopped, output_dir: str) -> str:
+def _describe_stop(stopped: Stopped, arguments: PretrainingArguments, started: float) -> str:
     """What is there to go on from, and how, on one line."""
-    checkpoint = find_checkpoint("auto", output_dir)
-    if stopped.step is None and checkpoint is None:
-        return "stopped; there is no checkpoint as yet."
+    checkpoint = find_checkpoint("auto", arguments.output_dir)
+    # Those of a run that was to be replaced are not this one's.
+    is_other = arguments.resume_from_checkpoint is None and (
+        checkpoint is None or (checkpoint / STATE_FILE).stat().st_mtime < started
+    )
+    if stopped.step is None and (checkpoint is None or is_other):
+        return "stopped; there is no checkpoint of this run as yet."
     done = f"stopped at step {stopped.step:,}" if stopped.step else "stopped"
     return f"{done}; {checkpoint} is there to go on from: {command_to_go_on()}"
 

@@ -69,7 +69,9 @@ class RunCheckpoints:
 
     def find(self, step: int) -> Path | None:
         """The whole checkpoint of a step, here or beside the one that was gone on from; None where there is none."""
-        places = (self.output_dir, *([self.resumed_from.parent] if self.resumed_from else []))
+        # Until the first checkpoint has replaced a full directory, that holds those of another run.
+        places = [] if self.overwrite else [self.output_dir]
+        places += [self.resumed_from.parent] if self.resumed_from else []
         found = (Path(place) / f"checkpoint-{step}" for place in places)
         return next((path for path in found if path.is_dir() and find_fault(path) is None), None)
 

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from accelerate import Accelerator
 
 from hf_elmo.checkpoints.provenance import describe_run, write_json
+from hf_elmo.flags import flag
 from hf_elmo.model.configuration_elmo import ElmoConfig
 from hf_elmo.model.modeling_elmo import ElmoForPreTraining
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
@@ -37,23 +38,19 @@ _HELD_OUT_WORDS = 500
 _HELD_OUT_SEED = 2**31
 
 
-def _help(text: str, **defaults: Any) -> Any:
-    return field(metadata={"help": text}, **defaults)
-
-
 @dataclass
 class MemorySettings:
     """What to read and how; the flags of scripts/benchmark --part memory."""
 
-    num_words: int = _help("Words of the generated corpus; counted once and trained on once.", default=50_000_000)
-    num_samples: int = _help("Samples of the resident memory in each phase.", default=200)
-    max_words_in_memory: int = _help("Distinct words that are counted in memory.", default=200_000)
-    max_vocab_size: int = _help("Words of the softmax.", default=300)
-    num_lanes: int = _help("Lanes of the loop.", default=128)
-    unroll_steps: int = _help("Words of a window.", default=20)
-    logging_steps: int = _help("Steps between entries of the loop's history.", default=50)
-    output_dir: str = _help("For memory.json and memory.md.", default="output/benchmark")
-    seed: int = _help("Of the weights and the text.", default=0)
+    num_words: int = flag("Words of the generated corpus; counted once and trained on once.", default=50_000_000)
+    num_samples: int = flag("Samples of the resident memory in each phase.", default=200)
+    max_words_in_memory: int = flag("Distinct words that are counted in memory.", default=200_000)
+    max_vocab_size: int = flag("Words of the softmax.", default=300)
+    num_lanes: int = flag("Lanes of the loop.", default=128)
+    unroll_steps: int = flag("Words of a window.", default=20)
+    logging_steps: int = flag("Steps between entries of the loop's history.", default=50)
+    output_dir: str = flag("For memory.json and memory.md.", default="output/benchmark")
+    seed: int = flag("Of the weights and the text.", default=0)
 
     def check(self) -> None:
         """Check what can be checked before anything is read.

@@ -13,6 +13,7 @@ import torch
 from accelerate import Accelerator
 
 from hf_elmo.checkpoints.provenance import describe_run, write_json
+from hf_elmo.flags import flag
 from hf_elmo.model.modeling_elmo import ElmoForPreTraining
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 from hf_elmo.pretraining.lane_trainer import LaneTrainer
@@ -36,28 +37,24 @@ GENERATED_TEXT = "generated words by a Zipf law"
 _HELD_OUT_WORDS = 1
 
 
-def _help(text: str, **defaults: Any) -> Any:
-    return field(metadata={"help": text}, **defaults)
-
-
 @dataclass
 class TrainingBenchmarkSettings:
     """What to measure; the flags of scripts/benchmark --part training."""
 
-    sizes: list[str] = _help("Models: tiny, small, medium, original.", default_factory=lambda: ["small"])
-    objectives: list[str] = _help("Softmaxes: full, sampled, adaptive.", default_factory=lambda: ["full"])
-    text_file: str | None = _help("Text, a sentence a line; generated if left out.", default=None)
-    num_words: int = _help("Words of the generated text, and most that the collator reads.", default=500_000)
-    max_vocab_size: int = _help("Most words of the softmax.", default=20_000)
-    num_negative_samples: int = _help("Words that the sampled softmax draws.", default=8192)
-    num_lanes: int = _help("Lanes of the loop.", default=32)
-    unroll_steps: int = _help("Words of a window.", default=20)
-    steps: int = _help("Steps of the loop, and windows of its peers, in a round.", default=40)
-    rounds: int | None = _help("Rounds; left out, as many as fit into seconds_per_case, from 5 to 100.", default=None)
-    seconds_per_case: float = _help("Seconds that the rounds of a case are to take.", default=120.0)
-    threads: int | None = _help("Of torch, in the loop; the collator has one.", default=None)
-    output_dir: str = _help("For training.json and training.md.", default="output/benchmark")
-    seed: int = _help("Of the weights and the generated text.", default=0)
+    sizes: list[str] = flag("Models: tiny, small, medium, original.", default_factory=lambda: ["small"])
+    objectives: list[str] = flag("Softmaxes: full, sampled, adaptive.", default_factory=lambda: ["full"])
+    text_file: str | None = flag("Text, a sentence a line; generated if left out.", default=None)
+    num_words: int = flag("Words of the generated text, and most that the collator reads.", default=500_000)
+    max_vocab_size: int = flag("Most words of the softmax.", default=20_000)
+    num_negative_samples: int = flag("Words that the sampled softmax draws.", default=8192)
+    num_lanes: int = flag("Lanes of the loop.", default=32)
+    unroll_steps: int = flag("Words of a window.", default=20)
+    steps: int = flag("Steps of the loop, and windows of its peers, in a round.", default=40)
+    rounds: int | None = flag("Rounds; left out, as many as fit into seconds_per_case, from 5 to 100.", default=None)
+    seconds_per_case: float = flag("Seconds that the rounds of a case are to take.", default=120.0)
+    threads: int | None = flag("Of torch, in the loop; the collator has one.", default=None)
+    output_dir: str = flag("For training.json and training.md.", default="output/benchmark")
+    seed: int = flag("Of the weights and the generated text.", default=0)
 
     def check(self) -> None:
         """Check what can be checked before anything is built.

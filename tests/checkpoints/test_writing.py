@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from hf_elmo.checkpoints import writing
-from hf_elmo.checkpoints.writing import check_output_directory, moved_into, written_aside
+from hf_elmo.checkpoints.writing import (
+    check_output_directory,
+    leftovers_of,
+    moved_into,
+    restore_replaced,
+    written_aside,
+)
 
 
 def contents(directory) -> dict[str, str]:
@@ -170,3 +176,21 @@ def test_a_failure_in_the_middle_of_the_move_leaves_no_finished_directory(tmp_pa
         for name in ("config.json", "card", "weights"):
             (directory / name).write_text("new")
     assert [path.name for path in tmp_path.iterdir()] == ["card"]
+
+
+def test_what_stepped_aside_gets_its_name_back_where_nothing_took_it(tmp_path):
+    aside = tmp_path / ".out.a1b2c3_d.replaced"
+    aside.mkdir()
+    (aside / "precious.txt").write_text("keep me")
+    assert leftovers_of(tmp_path / "out") == [aside] and leftovers_of(tmp_path / "other") == []
+    restore_replaced(tmp_path / "out")
+    assert (tmp_path / "out" / "precious.txt").read_text() == "keep me" and not aside.exists()
+
+
+def test_what_was_replaced_does_not_come_back(tmp_path):
+    for name in (".out.a1b2c3_d.replaced", "out"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "name.txt").write_text(name)
+    restore_replaced(tmp_path / "out")
+    assert (tmp_path / "out" / "name.txt").read_text() == "out"
+    assert leftovers_of(tmp_path / "nowhere" / "out") == []

@@ -161,6 +161,13 @@ def test_a_signal_before_the_first_step_writes_nothing(corpus, monkeypatch):
         run_pretraining(PretrainingArguments(**flags(corpus, "out")), report=lines.append)
     assert stopped.value.code == 130 and "no checkpoint" in lines[-1]
     assert not (corpus / "out").exists()
+    # The checkpoints of a run that was to be replaced are not this one's.
+    train(corpus, "out", max_steps=8)
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(LaneTrainer, "_evaluate_and_report", lambda trainer: signal.raise_signal(signal.SIGINT))
+        arguments = PretrainingArguments(**flags(corpus, "out", overwrite_output_dir=True))
+        run_pretraining(arguments, report=lines.append)
+    assert "no checkpoint" in lines[-1]
 
 
 # Steps so large that the model gets worse after the first ones.
@@ -193,6 +200,15 @@ def test_the_last_weights_are_kept_where_asked_or_where_no_others_are(corpus, ch
     assert results["kept_step"] == 40 != results["best_step"]
     assert results["perplexity"]["mean"] == results["evaluations"][-1]["mean"]
     assert f"at step {results['best_step']}" in lines[-1]
+
+
+def test_the_best_weights_are_not_those_of_the_run_that_is_replaced(corpus):
+    train(corpus, "out", **DIVERGING, save_total_limit=0)
+    results = train(corpus, "out", **DIVERGING, seed=1, save_steps=0, overwrite_output_dir=True)
+    alone = train(corpus, "alone", **DIVERGING, seed=1, save_steps=0)
+    assert results["kept_step"] == alone["kept_step"] == 40
+    found, wanted = weights(corpus / "out"), weights(corpus / "alone")
+    assert all(torch.equal(found[name], value) for name, value in wanted.items())
 
 
 def test_patience_ends_a_run_and_a_resumed_one_at_the_same_step(corpus, monkeypatch):
