@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+from safetensors import SafetensorError
 from transformers import PreTrainedConfig
 from transformers.utils import cached_file
 
@@ -71,7 +72,7 @@ def load_what_is_there(
         dtype: Precision of the weights.
     Returns: The model, and the sorted names of the parameters that the checkpoint has no weights of this shape for:
         those are drawn at random.
-    Raises: FileNotFoundError where there are no weights.
+    Raises: FileNotFoundError where there are no weights, ValueError where they are broken.
     """
     with _clear_about(name):
         model, report = model_class.from_pretrained(
@@ -118,4 +119,9 @@ def _clear_about(name: str, argument: str = "model_name_or_path") -> Iterator[No
         raise FileNotFoundError(
             f"{argument} {name!r} is neither a complete checkpoint directory nor a model on the Hub that can "
             f"be reached; check the path. ({str(error).splitlines()[0]})"
+        ) from error
+    except SafetensorError as error:
+        raise ValueError(
+            f"{argument} {name!r} has weights that are cut off or no safetensors ({error}); copy, convert or train "
+            "the checkpoint again."
         ) from error

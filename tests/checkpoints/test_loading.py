@@ -1,6 +1,7 @@
 """What is no whole ELMo checkpoint is refused by the argument's name; what is one comes back as it was saved."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -44,6 +45,13 @@ def test_wrong_places_are_refused_by_the_arguments_name(tmp_path):
         with pytest.raises(FileNotFoundError, match=r"^model_name_or_path '") as error:
             load_model(ElmoModel, name)
         assert name in str(error.value) and "\n" not in str(error.value)
+
+
+def test_weights_that_are_cut_off_are_refused(checkpoint, tmp_path):
+    for path in Path(checkpoint).iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes()[: 1000 if path.suffix == ".safetensors" else None])
+    with pytest.raises(ValueError, match=r"^model_name_or_path '.*cut off"):
+        load_model(ElmoModel, str(tmp_path))
 
 
 def test_a_tokenizer_has_to_be_there_and_to_fit(checkpoint, tmp_path):
