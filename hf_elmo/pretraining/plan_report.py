@@ -56,7 +56,7 @@ def make_plan(arguments: PlanArguments) -> tuple[TrainingPlan, TextFacts]:
     words = start.words if arguments.vocab_file is None else WordVocabulary.load(arguments.vocab_file)
     has_text = arguments.train_file is not None or arguments.dataset_name is not None
     if has_text and (arguments.num_words is None or (words is None and arguments.vocab_size is None)):
-        text, words, _ = read_training_text(arguments, open_corpora(arguments)[0], start.tokenizer, words)
+        text, words, _ = read_training_text(arguments, open_corpora(arguments), start.tokenizer, words, shown=True)
     else:
         number = arguments.num_words or 10**9
         num_sentences = max(1, round(number / arguments.words_per_sentence))
