@@ -149,7 +149,7 @@ def _template(modules: tuple[str, ...]) -> socket.socket:
     """The line to the template with these modules, which ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, __file__, str(theirs.fileno()), *modules]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": _ROOT}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
     theirs.close()
     atexit.register(process.wait)
@@ -158,11 +158,12 @@ def _template(modules: tuple[str, ...]) -> socket.socket:
 
 
 def _serve(line: socket.socket, modules: list[str]) -> None:
+    # A process has the folder of its script in the first place. Where the package is installed by naming its folder in
+    # sys.path, that name stays.
+    sys.path[0] = _ROOT
     for module in modules:
         importlib.import_module(module)
-    # A process has the folder of its script and its own PYTHONPATH instead.
     del sys.path[0]
-    sys.path.remove(_ROOT)
     # The keepers of the processes end unheard.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
