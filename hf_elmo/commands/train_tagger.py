@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..checkpoints.secrets import check_command_line
 from .command_line import quiet_libraries, readable_errors
 from .flags import FlagParser, OneLineErrors
+
+if TYPE_CHECKING:
+    from ..tasks.tagging import TokenClassificationTask
 
 _EPILOG = """
 example:
@@ -32,6 +36,12 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
         from ..tasks.arguments import DataArguments, ModelArguments, TrainingFlags
 
         FlagParser([ModelArguments, DataArguments, TrainingFlags], prog, __doc__, _EPILOG).parse(["--help"])
+    with readable_errors():
+        task = _prepare(argv, prog)
+    task.run()
+
+
+def _prepare(argv: Sequence[str], prog: str | None) -> TokenClassificationTask:
     from transformers import HfArgumentParser
 
     from ..tasks.arguments import DataArguments, ModelArguments
@@ -45,13 +55,11 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
     if "--help_all" in argv:
         parser.print_help()
         sys.exit()
-    with readable_errors():
-        *arguments, unknown = parser.parse_args_into_dataclasses(
-            argv, return_remaining_strings=True, look_for_args_file=False
-        )
-        if unknown:
-            parser.refuse(unknown)
-        # Only now: transformers turns its progress bars off where it is quiet when the arguments are made.
-        quiet_libraries()
-        task = prepare_task(*arguments)
-    task.run()
+    *arguments, unknown = parser.parse_args_into_dataclasses(
+        argv, return_remaining_strings=True, look_for_args_file=False
+    )
+    if unknown:
+        parser.refuse(unknown)
+    # Only now: transformers turns its progress bars off where it is quiet when the arguments are made.
+    quiet_libraries()
+    return prepare_task(*arguments)

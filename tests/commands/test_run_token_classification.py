@@ -8,6 +8,7 @@ import fresh_process
 import pytest
 from conftest import ROOT, make_tiny_config
 
+from hf_elmo.commands.command_line import main
 from hf_elmo.tasks.readers.columns import read_columns
 
 SCRIPT = ROOT / "scripts" / "run_token_classification.py"
@@ -72,3 +73,14 @@ def test_a_token_is_refused_and_not_shown(monkeypatch, capsys):
     shown = capsys.readouterr()
     assert ended.value.code == 2
     assert "the command line holds an access token" in shown.err and token not in shown.out + shown.err
+
+
+def test_a_missing_seqeval_is_one_line(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "seqeval", None)
+    monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
+    for name in ("hf_elmo.tasks.metrics.entities", "hf_elmo.tasks.tagging"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(SystemExit) as ended:
+        main(["train-tagger", "--preset", "small", "--output_dir", "out"])
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and error.count("\n") == 1 and "hf_elmo[tasks]" in error
