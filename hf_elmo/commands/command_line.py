@@ -75,8 +75,8 @@ def run_command(
         check_command_line(argv)
     description = (description or classes[0].__doc__ or "").strip().splitlines()[0]
     arguments = FlagParser(classes, prog, description, epilog).parse(argv)
-    quiet_libraries()
     with readable_errors():
+        quiet_libraries()
         function(*arguments)
 
 
@@ -103,10 +103,15 @@ def user_errors() -> tuple[type[Exception], ...]:
 def readable_errors() -> Iterator[None]:
     """End the process with exit code 2 and the message alone where a user's mistake is the cause.
 
-    HF_ELMO_TRACEBACK=1 in the environment shows the traceback too.
+    Ctrl-C ends it with exit code 130, as shells do. HF_ELMO_TRACEBACK=1 in the environment shows the traceback too.
     """
     try:
         yield
+    except KeyboardInterrupt:
+        if os.environ.get(SHOW_TRACEBACK):
+            raise
+        print("stopped", file=sys.stderr)
+        sys.exit(130)
     except Exception as error:
         if os.environ.get(SHOW_TRACEBACK) or not isinstance(error, user_errors()):
             raise

@@ -15,7 +15,8 @@ from datasets import IterableDataset, concatenate_datasets, load_dataset
 from datasets.distributed import split_dataset_by_node
 
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
-_KNOWN = (".txt", ".json", ".jsonl", ".ndjson", ".parquet")
+# Endings of text, those first that hold nothing else as often as .json does.
+_KNOWN = ((".txt",), (".jsonl", ".ndjson", ".parquet"), (".json",))
 _BUILDERS = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
 
 
@@ -182,12 +183,17 @@ def _describe_directory(name: str, directory: str) -> str:
     if not endings:
         return f"{name} {directory!r} is a directory without files; give files of text, or a quoted glob of them."
     # Sooner files that are surely text than code or tables that lie there too.
-    known = {ending: number for ending, number in endings.items() if ending.removesuffix(".gz").endswith(_KNOWN)}
-    most = max(known or endings, key=endings.__getitem__)
+    most = max(endings, key=lambda ending: (-_rank(ending), endings[ending]))
     glob_of_most = os.path.join(glob.escape(directory), most)
     return (
         f"{name} {directory!r} is a directory; give the files in it, for example as the quoted glob '{glob_of_most}'."
     )
+
+
+def _rank(ending: str) -> int:
+    """How unlikely it is that files of that ending, compressed or not, hold text: the lower the likelier."""
+    bare = next((ending.removesuffix(packed) for packed in _COMPRESSIONS if ending.endswith(packed)), ending)
+    return next((rank for rank, endings in enumerate(_KNOWN) if bare.endswith(endings)), len(_KNOWN))
 
 
 def _group_by_builder(files: Sequence[str]) -> list[tuple[str, list[str]]]:

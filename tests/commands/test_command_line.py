@@ -17,6 +17,13 @@ def test_mistakes_are_one_line(capsys, error):
     assert capsys.readouterr().err == "error: bad\n"
 
 
+def test_an_interrupt_is_one_line_and_the_shells_exit_code(capsys):
+    with pytest.raises(SystemExit) as stopped, readable_errors():
+        raise KeyboardInterrupt
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "stopped\n"
+
+
 def test_bugs_are_raised():
     with pytest.raises(KeyError), readable_errors():
         raise KeyError("bug")

@@ -201,7 +201,14 @@ def test_a_file_is_found_by_its_own_name_before_the_name_is_a_pattern(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names", [["a.txt.gz", "b.txt.gz", "README", "x.py", "y.py", "z.py"], ["sub/a.txt", "sub/deep/b.txt"], []]
+    "names",
+    [
+        ["a.txt.gz", "b.txt.gz", "README", "x.py", "y.py", "z.py"],
+        ["sub/a.txt", "sub/deep/b.txt"],
+        ["a.txt.xz", "b.txt.xz", "config.json", "results.json", "run.json"],
+        ["a.jsonl.bz2", "b.jsonl.bz2", "x.json", "y.json", "z.json"],
+        [],
+    ],
 )
 def test_a_directory_is_refused_with_the_glob_of_its_files(names, tmp_path):
     folder = tmp_path / "texts[1]"
