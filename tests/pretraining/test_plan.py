@@ -12,7 +12,7 @@ from conftest import make_tiny_config
 from torch.utils.flop_counter import FlopCounterMode
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoState, kernels
-from hf_elmo.model.tokenization_elmo import _RowTable
+from hf_elmo.model.row_table_elmo import RowTable
 from hf_elmo.pretraining import plan as scale
 from hf_elmo.pretraining.lanes import _WordNumbers, fill_lanes
 from hf_elmo.pretraining.objectives import build_objective
@@ -261,7 +261,7 @@ def test_a_vocabulary_takes_no_more_memory_than_computed():
 
 
 def test_bounds_of_the_loader_are_those_of_the_code():
-    assert scale.WORDS_MET == _WordNumbers.max_words == _RowTable.max_words
+    assert scale.WORDS_MET == _WordNumbers.max_words == RowTable.max_words
     few, more = (scale.host_bytes(make_plan("full"), 5, count)["word counts"] for count in (1000, None))
     assert few * MAX_WORDS_IN_MEMORY == pytest.approx(more * 1000, rel=1e-4)
     assert scale.counting_disk_bytes(10**9, MAX_WORDS_IN_MEMORY, 5) == 0
