@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from ..flags import check_least, flag
 
 # The published sizes, each a class method of ElmoConfig.
 Preset = Literal["small", "medium", "original"]
-PRESETS = get_args(Preset)
 
 
 @dataclass(frozen=True, kw_only=True)
