@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..flags import check_least, flag
 from ..text.arguments import CorpusArguments
-from ..text.cutting import flags_of
+from ..text.cutting import CuttingArguments, flags_of
 from ..text.progress import track
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FACTS_FILE, VOCABULARY_FILE
 from ..text.word_counts import VocabularyCounts, WordCounter, choose_vocabulary
@@ -84,7 +84,7 @@ def run_vocabulary_building(arguments: VocabularyArguments) -> VocabularyCounts:
 
 
 def write_counts(path: Path, counts: VocabularyCounts) -> None:
-    """Write a line of word, tab and count for each id; a marker is seen once a sentence."""
+    """Write a line of word, tab and count for each id; a marker is seen once per sentence."""
     with path.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as file:
         special = (counts.num_sentences, counts.num_sentences, counts.num_unknown)
         for word, count in zip(counts.vocabulary.words, (*special, *counts.word_counts), strict=True):
@@ -136,8 +136,8 @@ def _smaller_sizes(counts: VocabularyCounts) -> Iterator[tuple[int, float]]:
 
 
 def _describe(counts: VocabularyCounts, arguments: VocabularyArguments, seconds: float) -> str:
-    plain = VocabularyArguments.pre_tokenizer
-    flags = flags_of({name: value for name, value in arguments.cutting.items() if value != plain})
+    plain = CuttingArguments().cutting
+    flags = flags_of({name: value for name, value in arguments.cutting.items() if value != plain[name]})
     smaller = "; ".join(f"{size:,} words {share:.2%}" for size, share in _smaller_sizes(counts))
     return (
         f"Counted {counts.num_words:,} words in {counts.num_sentences:,} sentences, {counts.num_distinct:,} distinct: "
