@@ -1,4 +1,4 @@
-"""From dataclasses to flags: an argparse parser with a group a class and a flag a field, with one-line errors."""
+"""From dataclasses to flags: an argparse parser with a group per class and a flag per field, with one-line errors."""
 
 from __future__ import annotations
 

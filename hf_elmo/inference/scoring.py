@@ -63,7 +63,7 @@ class ScoreTotals:
 
     @property
     def perplexity(self) -> float:
-        """The mean of both directions' perplexities, the figure of the paper and of `run_pretraining.py`."""
+        """The mean of both directions' perplexities, the figure of the paper and of `hf-elmo pretrain`."""
         return (self.forward_perplexity + self.backward_perplexity) / 2
 
     @property

@@ -1,6 +1,6 @@
 """What a token encoder does before its highway layers, at speed: words told apart, and filters over their characters.
 
-Both are for inference on the CPU. Letters in shapes: N words, U distinct ones, C characters a word, D character
+Both are for inference on the CPU. Letters in shapes: N words, U distinct ones, C characters per word, D character
 embedding, W width of a filter, F filters.
 """
 

@@ -123,7 +123,7 @@ def _prepare_for_steps(
 
 
 class ProjectedLSTMFunction(torch.autograd.Function):
-    """The scan with a backward written by hand: one product a weight for the gradients of all its steps."""
+    """The scan with a backward written by hand: one product per weight for the gradients of all its steps."""
 
     @staticmethod
     def forward(

@@ -1,6 +1,6 @@
 """Vectors of words kept from batch to batch, for token encoders that are not being trained.
 
-Letters in shapes: N words, C characters a word, P projection.
+Letters in shapes: N words, C characters per word, P projection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ElmoCharTokenizer: text or words in, one row of character ids a word out."""
+"""ElmoCharTokenizer: text or words in, one row of character ids per word out."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _FIXED_TOKENS = {"bos_token": BOS_TOKEN, "eos_token": EOS_TOKEN, "pad_token": PA
 
 
 class ElmoCharTokenizer(PreTrainedTokenizer):
-    """Turns sentences into rows of character ids, one row a word, for the ELMo models.
+    """Turns sentences into rows of character ids, one row per word, for the ELMo models.
 
     `input_ids` is one level deeper than with other tokenizers: (sentences, words, characters). Everything else is one
-    entry a word. The sentence markers `<S>` and `</S>` are added around each sentence as BERT's are. There is no word
-    vocabulary and no unknown word: every string has a row (see `characters_elmo.encode_word`).
+    entry per word. The sentence markers `<S>` and `</S>` are added around each sentence as BERT's are. There is no
+    vocabulary of words and no unknown word: every string has a row (see `characters_elmo.encode_word`).
 
     Words that another program has cut, a morphological analyser of Korean for example or a segmenter of Thai, go in as
     lists: `tokenizer([["나", "는", "학교", "에"]], is_split_into_words=True)`; nothing cuts them further. In files for
@@ -439,7 +439,7 @@ def _checked_side(side: str) -> str:
 def _refuse_pair(pair: Any) -> None:
     if pair is not None:
         raise ValueError(
-            "text_pair was given; ELMo reads one sentence a row. Encode the second sentences in a call of their own."
+            "text_pair was given; ELMo reads one sentence per row. Encode the second sentences in a call of their own."
         )
 
 

@@ -10,7 +10,7 @@ WORD_LIST_FILE = "word_vocabulary.txt"
 
 
 def read_words(path: str | os.PathLike) -> list[str]:
-    """The words of a file, one a line, in UTF-8; the line is the id.
+    """The words of a file, one per line, in UTF-8; the line is the id.
 
     Raises: FileNotFoundError; ValueError naming the first line that is not UTF-8.
     """

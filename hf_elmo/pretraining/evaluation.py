@@ -1,4 +1,4 @@
-"""Held-out perplexity of both directions, a word and a character, with carried states or from cold ones."""
+"""Held-out perplexity of both directions, per word and per character, with carried states or from cold ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .run_state import gather_objects
 
 @dataclass
 class Perplexity:
-    """Held-out perplexities a word, by the full softmax; a sentence of n words has n + 1 targets in each direction.
+    """Held-out perplexities per word, by the full softmax; a sentence of n words has n + 1 targets in each direction.
 
     Args:
         forward, backward: exp of each direction's mean -log p.

@@ -90,7 +90,7 @@ class LaneTrainer:
             )
         if settings.gradient_accumulation_steps != accelerator.gradient_accumulation_steps:
             raise ValueError(
-                f"settings accumulate {settings.gradient_accumulation_steps} windows a step, but the accelerator "
+                f"settings accumulate {settings.gradient_accumulation_steps} windows per step, but the accelerator "
                 f"{accelerator.gradient_accumulation_steps}; set gradient_accumulation_steps alike."
             )
         _own_memory(model)

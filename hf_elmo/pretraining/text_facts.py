@@ -45,12 +45,12 @@ class TextFacts:
 
     @property
     def num_entries(self) -> int:
-        """Entries of all lanes in one pass: the words and two markers a sentence."""
+        """Entries of all lanes in one pass: the words and two markers per sentence."""
         return self.num_words + 2 * self.num_sentences
 
     @property
     def num_targets(self) -> int:
-        """Words to be predicted in one pass: the words and one closing marker a sentence."""
+        """Words to be predicted in one pass: the words and one closing marker per sentence."""
         return self.num_words + self.num_sentences
 
     def to_dict(self) -> dict[str, Any]:

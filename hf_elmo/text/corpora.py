@@ -103,7 +103,7 @@ class Corpus:
 def corpus_from_files(
     patterns: Sequence[str], name: str = "train_file", text_column: str = "text", by_document: bool = False
 ) -> Corpus:
-    """Stream text files (one sentence a line), JSON lines or Parquet, each also compressed.
+    """Stream text files (one sentence per line), JSON lines or Parquet, each also compressed.
 
     Records, which `Corpus.split` and `Corpus.shard` keep whole, are those of JSON and Parquet; of text files they are
     the lines, or with by_document the lines up to an empty one (without even a space) or to the end of the file.

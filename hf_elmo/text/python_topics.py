@@ -38,7 +38,7 @@ def split_topics(held_out_every: int = 10) -> tuple[list[str], list[str]]:
 
 
 def write_split(directory: str | os.PathLike) -> tuple[Path, Path]:
-    """Write the split as two text files, one sentence a line, and return their paths."""
+    """Write the split as two text files, one sentence per line, and return their paths."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     files = directory / "train.txt", directory / "heldout.txt"

@@ -66,7 +66,7 @@ class WordVocabulary:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> WordVocabulary:
-        """Read a vocabulary file, one word a line; a directory is taken for a checkpoint that holds one.
+        """Read a vocabulary file, one word per line; a directory is taken for a checkpoint that holds one.
 
         Raises: ValueError naming the file when it is not UTF-8 or not a vocabulary.
         """

@@ -21,7 +21,7 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from .vocabulary import UNK_TOKEN, WordVocabulary
 
 _MARKERS = (BOS_TOKEN, EOS_TOKEN)
-# Words whose rows are made at a time: the tokenizer's rows take eight bytes a character, the kept ones two.
+# Words whose rows are made at a time: the tokenizer's rows take eight bytes per character, the kept ones two.
 _WORDS_AT_A_TIME = 2**16
 
 
@@ -141,7 +141,7 @@ def build_word_table(
     Raises: ValueError when there are not as many vectors as words.
     """
     if vectors is not None and len(vectors) != len(words):
-        raise ValueError(f"vectors has {len(vectors)} rows, but words has {len(words)}; give one vector a word.")
+        raise ValueError(f"vectors has {len(vectors)} rows, but words has {len(words)}; give one vector per word.")
     known = set(words)
     markers = [marker for marker in _MARKERS if marker not in known]
     rows = _encode_words(tokenizer, [*words, *markers])
@@ -255,7 +255,7 @@ def _read_entries(file: str | os.PathLike, size: int | None) -> Iterator[tuple[s
         num_entries += 1
         yield where, *_split_entry(where, line, size)
     if not num_entries:
-        raise ValueError(f"word_vectors {str(file)!r} is empty; give a file with a word and its numbers a line.")
+        raise ValueError(f"word_vectors {str(file)!r} is empty; give a file with a word and its numbers per line.")
     if promised not in (None, num_entries):
         raise ValueError(
             f"word_vectors {str(file)!r} holds {num_entries} vectors, but its first line says {promised}; the file is "

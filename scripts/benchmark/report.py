@@ -47,7 +47,7 @@ def render_comparisons(results: dict[str, Any]) -> str:
 
 
 def render_timings(results: dict[str, Any]) -> str:
-    """Median milliseconds and words a second of every function."""
+    """Median milliseconds and words per second of every function."""
     cells = {
         ((case["case"], name), _column(case)): f"{1000 * timing['median']:,.1f} ms, {timing['words_per_second']:,.0f}/s"
         for case in results["timings"]
@@ -55,8 +55,8 @@ def render_timings(results: dict[str, Any]) -> str:
     }
     tokenizer = results["tokenizer"]
     return (
-        _pivot(["median time, words a second", "by"], cells)
-        + f"\n\nThe tokenizer makes rows of {tokenizer['words_per_second']:,.0f} words a second on one core, in one "
+        _pivot(["median time, words per second", "by"], cells)
+        + f"\n\nThe tokenizer makes rows of {tokenizer['words_per_second']:,.0f} words per second on one core, in one "
         f"padded call with {tokenizer['sentences']:,} sentences whose words it has seen before."
     )
 
@@ -106,7 +106,7 @@ def render_origin(results: dict[str, Any]) -> str:
         f"{describe_origin(results)}. Random weights; sentences of 10 to 40 words "
         f"from {results['text']} in batches of {batches}; the training step reads full lanes of random vectors. "
         f"Interleaved rounds ({rounds} by case), medians; a ratio is the median of the rounds' ratios, to the fastest "
-        "peer of the row. Words a second count real words and sentence markers. The floor is what the biLM's matrix "
+        "peer of the row. Words per second count real words and sentence markers. The floor is what the biLM's matrix "
         "products over real words take at the rate of one large float32 product in the same rounds; the floor with "
         "weights read lets no step take less than one reading of its recurrent weights does. Deviations are "
         "from the readable scan, in the training step of all gradients; nn.LSTM cannot clip and is "
@@ -143,7 +143,7 @@ def render_training_report(results: dict[str, Any]) -> str:
     }
     tables = [
         render_targets(results),
-        _pivot(["median time of a round, words a second", "by"], speeds),
+        _pivot(["median time of a round, words per second", "by"], speeds),
         _pivot(["share of the speed of", "that the loop reaches"], shares),
         _render_collator(results["collator"]),
         _render_training_origin(results),
@@ -181,8 +181,8 @@ def render_memory_report(results: dict[str, Any]) -> str:
 def _render_collator(collator: Mapping[str, Any]) -> str:
     rows = [[name, f"{timing['words_per_second']:,.0f}"] for name, timing in collator["functions"].items()]
     verdict = "reached" if collator["reached"] else "missed"
-    return markdown_table(["row-making collator, one core", "words a second"], rows) + (
-        f"\n\nThe target is {collator['target']:,.0f} words a second from words to windows: {verdict}. Words are "
+    return markdown_table(["row-making collator, one core", "words per second"], rows) + (
+        f"\n\nThe target is {collator['target']:,.0f} words per second from words to windows: {verdict}. Words are "
         f"counted without markers; {collator['words']:,} of them, {collator['rounds']} rounds, medians. Each round "
         "starts with empty tables of words."
     )

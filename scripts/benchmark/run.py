@@ -172,7 +172,7 @@ def describe_bf16_products(settings: BenchmarkSettings) -> dict[str, str | None]
 
 
 def time_tokenizer(sentences: list[list[str]], rounds: int | None) -> dict[str, Any]:
-    """Seconds and words a second, on one core, of one padded call whose words have been seen before."""
+    """Seconds and words per second, on one core, of one padded call whose words have been seen before."""
     tokenizer, text = make_tokenizer(), [" ".join(sentence) for sentence in sentences]
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

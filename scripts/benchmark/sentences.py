@@ -21,7 +21,7 @@ def read_sentences(text_file: str | os.PathLike | None = None, seed: int = 0) ->
     """Different sentences of 10 to 40 words, cut at white space, in a random but repeatable order.
 
     Args:
-        text_file: Text with one or more sentences a line; None takes CPython's own help texts.
+        text_file: Text with one or more sentences per line; None takes CPython's own help texts.
         seed: Of the order.
     Raises: ValueError where the text holds no such sentence; OSError where the file cannot be read.
     """

@@ -62,7 +62,7 @@ def fastest(seconds: Seconds, names: tuple[str, ...]) -> str | None:
 
 
 def summarize(seconds: Seconds, words: int) -> dict[str, dict[str, float]]:
-    """Median, fastest and slowest round in seconds, and words a second at the median, of each function."""
+    """Median, fastest and slowest round in seconds, and words per second at the median, of each function."""
     return {
         name: {
             "median": statistics.median(values),

@@ -43,7 +43,7 @@ class TrainingBenchmarkSettings:
 
     sizes: list[str] = flag("Models: tiny, small, medium, original.", default_factory=lambda: ["small"])
     objectives: list[str] = flag("Softmaxes: full, sampled, adaptive.", default_factory=lambda: ["full"])
-    text_file: str | None = flag("Text, a sentence a line; generated if left out.", default=None)
+    text_file: str | None = flag("Text, a sentence per line; generated if left out.", default=None)
     num_words: int = flag("Words of the generated text, and most that the collator reads.", default=500_000)
     max_vocab_size: int = flag("Most words of the softmax.", default=20_000)
     num_negative_samples: int = flag("Words that the sampled softmax draws.", default=8192)
@@ -204,7 +204,7 @@ def build_case(
 def time_collator(
     settings: TrainingBenchmarkSettings, tokenizer: ElmoCharTokenizer, corpus: Corpus, vocabulary: WordVocabulary
 ) -> dict[str, Any]:
-    """Words a second, without markers, that become windows on one core: from words, from lines and from the stream."""
+    """Words per second, without markers, made into windows on one core: from words, from lines and from the stream."""
     sentences, num_words = [], 0
     for sentence in corpus.sentences(tokenizer.tokenize):
         sentences.append(sentence)

@@ -1,4 +1,4 @@
-"""Held-out figures against sums by hand: each direction, bits a character, carried and cold states."""
+"""Held-out figures against sums by hand: each direction, bits per character, carried and cold states."""
 
 import math
 

@@ -189,7 +189,7 @@ def load_tagged_dataset(dataset_name: str, config_name: str | None = None) -> Da
 def tagged_from_dataset(
     dataset: Dataset, source: str, word_column: str | None = None, label_column: str | None = None
 ) -> TaggedSentences:
-    """Read one split of a dataset with a list of words and a list of labels a row.
+    """Read one split of a dataset with a list of words and a list of labels per row.
 
     Args:
         dataset: The split. Labels may be strings, integers, or a sequence of `ClassLabel`, whose names are taken.
