@@ -11,9 +11,15 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 # Commands print their help before torch and transformers are there: whatever defines flags imports neither.
 
 
-def flag(text: str, **defaults: Any) -> Any:
-    """A field of a dataclass that is a flag of a command, with its help; `defaults` as of `dataclasses.field`."""
-    return field(metadata={"help": text}, **defaults)
+def flag(text: str, aliases: Sequence[str] = (), **defaults: Any) -> Any:
+    """A field of a dataclass that is a flag of a command.
+
+    Args:
+        text: Its help.
+        aliases: Other spellings, `--old_name`, which the help does not show.
+        defaults: As of `dataclasses.field`.
+    """
+    return field(metadata={"help": text, "aliases": tuple(aliases)}, **defaults)
 
 
 def part_of(arguments: Any, group: type) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..flags import check_choices
+from ..flags import check_choices, flag
 from ..text.cutting import CuttingArguments, flags_of
 from .command_line import run_command
 
@@ -26,41 +26,30 @@ examples:
 class ConversionArguments(CuttingArguments):
     """The files of both sides."""
 
-    options_file: str = field(metadata={"help": "options.json of the other program: read, or written with --reverse."})
-    weight_file: str = field(metadata={"help": "hdf5 of the other program's weights: read, or written with --reverse."})
-    format: Literal["bilm-tf"] = field(
+    options_file: str = flag("options.json of the other program: read, or written with --reverse.")
+    weight_file: str = flag("hdf5 of the other program's weights: read, or written with --reverse.")
+    format: Literal["bilm-tf"] = flag(
+        "The other program's format; bilm-tf, the released models' and AllenNLP's, is options.json and an "
+        "hdf5 of weights.",
         default="bilm-tf",
-        metadata={
-            "help": "The other program's format; bilm-tf, the released models' and AllenNLP's, is options.json and an "
-            "hdf5 of weights."
-        },
     )
-    softmax_file: str | None = field(
+    softmax_file: str | None = flag(
+        "hdf5 of the word softmax (softmax/W and softmax/b), for scoring text and for training on: read, "
+        "or written with --reverse.",
         default=None,
-        metadata={
-            "help": "hdf5 of the word softmax (softmax/W and softmax/b), for scoring text and for training on: read, "
-            "or written with --reverse."
-        },
     )
-    vocab_file: str | None = field(
-        default=None,
-        metadata={"help": "Words of that softmax, one per line: read, or written with --reverse; goes with it."},
+    vocab_file: str | None = flag(
+        "Words of that softmax, one per line: read, or written with --reverse; goes with it.", default=None
     )
-    output_dir: str | None = field(
-        default=None, metadata={"help": "Directory to write for AutoModel and AutoTokenizer (without --reverse)."}
+    output_dir: str | None = flag(
+        "Directory to write for AutoModel and AutoTokenizer (without --reverse).", default=None
     )
-    reverse: bool = field(
-        default=False, metadata={"help": "Write the other program's files from --model_name_or_path."}
+    reverse: bool = flag("Write the other program's files from --model_name_or_path.", default=False)
+    model_name_or_path: str | None = flag(
+        "Any saved ELMo model, task heads included, to read with --reverse.", aliases=("--model_dir",), default=None
     )
-    model_name_or_path: str | None = field(
-        default=None,
-        metadata={
-            "help": "Any saved ELMo model, task heads included, to read with --reverse.",
-            "aliases": "--model_dir",
-        },
-    )
-    overwrite_output_dir: bool = field(
-        default=False, metadata={"help": "Replace what stands under the names to write; without it, that is an error."}
+    overwrite_output_dir: bool = flag(
+        "Replace what stands under the names to write; without it, that is an error.", default=False
     )
 
     def check(self) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from ..flags import flag
 from .command_line import run_command
 
 
@@ -12,15 +13,11 @@ from .command_line import run_command
 class PushArguments:
     """What is sent, and where to."""
 
-    model_name_or_path: str = field(
-        metadata={"help": "The checkpoint: a directory that pre-training wrote.", "aliases": "--checkpoint"}
+    model_name_or_path: str = flag(
+        "The checkpoint: a directory that pretrain, train-tagger or convert wrote.", aliases=("--checkpoint",)
     )
-    hub_model_id: str = field(
-        metadata={"help": "Name of the repository, with or without a namespace; made if not there."}
-    )
-    private: bool = field(
-        default=False, metadata={"help": "For nobody else to see; without it, the Hub's default holds."}
-    )
+    hub_model_id: str = flag("Name of the repository, with or without a namespace; made if not there.")
+    private: bool = flag("For nobody else to see; without it, the Hub's default holds.", default=False)
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:

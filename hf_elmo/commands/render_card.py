@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from ..flags import flag
 from .command_line import run_command
 
 
@@ -13,20 +14,14 @@ from .command_line import run_command
 class CardArguments:
     """The cards."""
 
-    model_name_or_path: str | None = field(
+    model_name_or_path: str | None = flag(
+        "Checkpoint to be taken in: a directory that pretrain, train-tagger or convert wrote.",
+        aliases=("--checkpoint",),
         default=None,
-        metadata={
-            "help": "Checkpoint to be taken in: a directory that pre-training wrote.",
-            "aliases": "--checkpoint",
-        },
     )
-    name: str | None = field(
-        default=None, metadata={"help": "One folder of --model_cards, and its checkpoint's name in the card."}
-    )
-    model_cards: str = field(default="model_cards", metadata={"help": "The folder of recipe folders."})
-    skip_plots: bool = field(
-        default=False, metadata={"help": "Leave the plots as they are, without need of matplotlib."}
-    )
+    name: str | None = flag("One folder of --model_cards, and its checkpoint's name in the card.", default=None)
+    model_cards: str = flag("The folder of recipe folders.", default="model_cards")
+    skip_plots: bool = flag("Leave the plots as they are, without need of matplotlib.", default=False)
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..flags import flag
@@ -17,15 +17,11 @@ STANDARD_INPUT = "-"
 class ReadingArguments:
     """The checkpoint and the text."""
 
-    model_name_or_path: str = field(
-        metadata={"help": "Checkpoint, a directory or a name on the Hub.", "aliases": ["--model"]}
-    )
-    input_file: str = field(
-        metadata={
-            "help": "Text, one sentence per line, or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for "
-            "text from standard input. A quoted glob names several files.",
-            "aliases": ["--text_file"],
-        }
+    model_name_or_path: str = flag("Checkpoint, a directory or a name on the Hub.", aliases=("--model",))
+    input_file: str = flag(
+        "Text, one sentence per line, or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for "
+        "text from standard input. A quoted glob names several files.",
+        aliases=("--text_file",),
     )
     text_is_tokenized: bool = flag(
         "Words stand between white space; without it the checkpoint's tokenizer cuts them.", default=False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from ..checkpoints.arguments import Preset
+from ..flags import flag
 
 # The flag that asks for each step, and the split it works on.
 STEPS = {"do_train": "train", "do_eval": "validation", "do_predict": "test"}
@@ -15,87 +16,67 @@ STEPS = {"do_train": "train", "do_eval": "validation", "do_predict": "test"}
 class ModelArguments:
     """Where the biLM comes from and what the task puts on top of it."""
 
-    model_name_or_path: str | None = field(
-        default=None,
-        metadata={
-            "help": "Checkpoint to start from: pre-trained, converted, or a token classifier (directory or Hub)."
-        },
+    model_name_or_path: str | None = flag(
+        "Checkpoint to start from: pre-trained, converted, or a token classifier (directory or Hub).", default=None
     )
-    config_name: str | None = field(
-        default=None,
-        metadata={"help": "Directory or config.json of an architecture; its weights are drawn at random."},
+    config_name: str | None = flag(
+        "Directory or config.json of an architecture; its weights are drawn at random.", default=None
     )
-    preset: Preset | None = field(
-        default=None, metadata={"help": "A published architecture; its weights are drawn at random."}
-    )
-    from_scratch: bool = field(
+    preset: Preset | None = flag("A published architecture; its weights are drawn at random.", default=None)
+    from_scratch: bool = flag(
+        "Take only the architecture and the tokenizer of model_name_or_path and draw all weights at "
+        "random; config_name and preset always do.",
         default=False,
-        metadata={
-            "help": "Take only the architecture and the tokenizer of model_name_or_path and draw all weights at "
-            "random; config_name and preset always do."
-        },
     )
-    freeze_bilm: bool = field(
-        default=True,
-        metadata={"help": "Keep the token encoder and the biLM fixed, as in the paper; only mix and task are trained."},
+    freeze_bilm: bool = flag(
+        "Keep the token encoder and the biLM fixed, as in the paper; only mix and task are trained.", default=True
     )
-    classifier_dropout: float | None = field(
-        default=None, metadata={"help": "Dropout before the classifier; None leaves the config's."}
+    classifier_dropout: float | None = flag("Dropout before the classifier; None leaves the config's.", default=None)
+    classifier_lstm_layers: int | None = flag(
+        "Layers of a biLSTM of the task's own; None leaves the config's.", default=None
     )
-    classifier_lstm_layers: int | None = field(
-        default=None, metadata={"help": "Layers of a biLSTM of the task's own; None leaves the config's."}
+    classifier_lstm_size: int | None = flag(
+        "Size of each direction of that biLSTM; None leaves the config's.", default=None
     )
-    classifier_lstm_size: int | None = field(
-        default=None, metadata={"help": "Size of each direction of that biLSTM; None leaves the config's."}
-    )
-    mix_l2: float | None = field(
-        default=None, metadata={"help": "L2 penalty on the weights of the scalar mix; None leaves the config's."}
-    )
+    mix_l2: float | None = flag("L2 penalty on the weights of the scalar mix; None leaves the config's.", default=None)
 
 
 @dataclass
 class DataArguments:
     """What is read: files or a dataset, and which of their columns."""
 
-    train_file: str | None = field(
-        default=None, metadata={"help": "Training sentences: columns (.conll, .txt, .tsv) or CoNLL-U (.conllu)."}
+    train_file: str | None = flag(
+        "Training sentences: columns (.conll, .txt, .tsv) or CoNLL-U (.conllu).", default=None
     )
-    validation_file: str | None = field(default=None, metadata={"help": "Sentences to evaluate on, also after epochs."})
-    test_file: str | None = field(default=None, metadata={"help": "Sentences to predict and score at the end."})
-    word_column: str | None = field(
+    validation_file: str | None = flag("Sentences to evaluate on, also after epochs.", default=None)
+    test_file: str | None = flag("Sentences to predict and score at the end.", default=None)
+    word_column: str | None = flag(
+        "Column of the words in files, a number from 0 or a name (of CoNLL-U, or of a header line); the "
+        "first, or FORM, by default.",
         default=None,
-        metadata={
-            "help": "Column of the words in files, a number from 0 or a name (of CoNLL-U, or of a header line); the "
-            "first, or FORM, by default."
-        },
     )
-    label_column: str | None = field(
-        default=None,
-        metadata={"help": "Column of the labels in files, as word_column; the last, or UPOS, by default."},
+    label_column: str | None = flag(
+        "Column of the labels in files, as word_column; the last, or UPOS, by default.", default=None
     )
-    dataset_name: str | None = field(
-        default=None, metadata={"help": "A dataset with the splits train, validation and test (directory or Hub)."}
+    dataset_name: str | None = flag(
+        "A dataset with the splits train, validation and test (directory or Hub).", default=None
     )
-    dataset_config_name: str | None = field(default=None, metadata={"help": "Configuration of that dataset."})
-    text_column_name: str | None = field(
-        default=None, metadata={"help": "Column of the dataset with lists of words; tokens or words by default."}
+    dataset_config_name: str | None = flag("Configuration of that dataset.", default=None)
+    text_column_name: str | None = flag(
+        "Column of the dataset with lists of words; tokens or words by default.", default=None
     )
-    label_column_name: str | None = field(
-        default=None, metadata={"help": "Column of the dataset with lists of labels; ner_tags by default."}
+    label_column_name: str | None = flag(
+        "Column of the dataset with lists of labels; ner_tags by default.", default=None
     )
-    labels: list[str] | None = field(
-        default=None, metadata={"help": "Labels to know beside those of the training data."}
-    )
-    tag_scheme: Literal["auto", "spans", "words"] = field(
+    labels: list[str] | None = flag("Labels to know beside those of the training data.", default=None)
+    tag_scheme: Literal["auto", "spans", "words"] = flag(
+        "How labels mark entities: spans (B-, I- and their like), words (each word on its own, parts of "
+        "speech for example), or auto to tell from the labels.",
         default="auto",
-        metadata={
-            "help": "How labels mark entities: spans (B-, I- and their like), words (each word on its own, parts of "
-            "speech for example), or auto to tell from the labels."
-        },
     )
-    max_train_samples: int | None = field(default=None, metadata={"help": "Train on the first so many sentences only."})
-    max_eval_samples: int | None = field(default=None, metadata={"help": "Evaluate on the first so many sentences."})
-    max_predict_samples: int | None = field(default=None, metadata={"help": "Predict the first so many sentences."})
+    max_train_samples: int | None = flag("Train on the first so many sentences only.", default=None)
+    max_eval_samples: int | None = flag("Evaluate on the first so many sentences.", default=None)
+    max_predict_samples: int | None = flag("Predict the first so many sentences.", default=None)
 
     @property
     def files(self) -> dict[str, str]:
@@ -108,52 +89,39 @@ class DataArguments:
 class TrainingFlags:
     """Training: ours, and the most used of transformers' TrainingArguments."""
 
-    output_dir: str | None = field(
-        default=None, metadata={"help": "Directory of the tagger, its scores and its predictions; must be given."}
+    output_dir: str | None = flag(
+        "Directory of the tagger, its scores and its predictions; must be given.", default=None
     )
-    overwrite_output_dir: bool = field(
-        default=False, metadata={"help": "Replace output_dir if it holds something; the old one stays until the end."}
+    overwrite_output_dir: bool = flag(
+        "Replace output_dir if it holds something; the old one stays until the end.", default=False
     )
-    learning_rate: float | None = field(
+    learning_rate: float | None = flag(
+        "Peak learning rate; by default 1e-3, or 1e-4 where a pre-trained biLM is trained too.", default=None
+    )
+    per_device_train_batch_size: int = flag("Sentences per device and training step.", default=32)
+    per_device_eval_batch_size: int = flag("Sentences per device and evaluation step.", default=32)
+    num_train_epochs: float = flag("Passes over the training data.", default=10.0)
+    logging_strategy: str = flag("When to print the loss: no, steps or epoch.", default="epoch")
+    eval_strategy: str | None = flag(
+        "When to evaluate: no, steps or epoch; by default every epoch if there is validation data.", default=None
+    )
+    save_strategy: str | None = flag(
+        "When to keep checkpoints beside the final model: no, steps, epoch or best; none by default. "
+        "load_best_model_at_end needs none kept.",
         default=None,
-        metadata={"help": "Peak learning rate; by default 1e-3, or 1e-4 where a pre-trained biLM is trained too."},
     )
-    per_device_train_batch_size: int = field(default=32, metadata={"help": "Sentences per device and training step."})
-    per_device_eval_batch_size: int = field(default=32, metadata={"help": "Sentences per device and evaluation step."})
-    num_train_epochs: float = field(default=10.0, metadata={"help": "Passes over the training data."})
-    logging_strategy: str = field(default="epoch", metadata={"help": "When to print the loss: no, steps or epoch."})
-    eval_strategy: str | None = field(
-        default=None,
-        metadata={"help": "When to evaluate: no, steps or epoch; by default every epoch if there is validation data."},
+    metric_for_best_model: str | None = flag("What load_best_model_at_end goes by; f1 by default.", default=None)
+    do_train: bool = flag(
+        "Train; without any of the three do_... flags, all that there is data for is done.", default=False
     )
-    save_strategy: str | None = field(
-        default=None,
-        metadata={
-            "help": "When to keep checkpoints beside the final model: no, steps, epoch or best; none by default. "
-            "load_best_model_at_end needs none kept."
-        },
-    )
-    metric_for_best_model: str | None = field(
-        default=None, metadata={"help": "What load_best_model_at_end goes by; f1 by default."}
-    )
-    do_train: bool = field(
-        default=False,
-        metadata={"help": "Train; without any of the three do_... flags, all that there is data for is done."},
-    )
-    do_eval: bool = field(default=False, metadata={"help": "Score the validation data at the end."})
-    do_predict: bool = field(default=False, metadata={"help": "Predict and score the test data at the end."})
-    load_best_model_at_end: bool = field(
-        default=False, metadata={"help": "Keep the model of the best evaluation instead of the last one."}
-    )
-    max_steps: int = field(default=-1, metadata={"help": "Optimizer steps; where > 0, instead of num_train_epochs."})
-    gradient_accumulation_steps: int = field(default=1, metadata={"help": "Batches to an optimizer step."})
-    weight_decay: float = field(default=0.0, metadata={"help": "Weight decay of AdamW."})
-    lr_scheduler_type: str = field(
-        default="linear", metadata={"help": "How the learning rate falls, as transformers names schedules."}
-    )
-    bf16: bool = field(default=False, metadata={"help": "Mixed precision with bfloat16."})
-    use_cpu: bool = field(default=False, metadata={"help": "Leave a GPU alone."})
-    seed: int = field(default=42, metadata={"help": "Seed of new weights, dropout and shuffling."})
-    resume_from_checkpoint: str | None = field(
-        default=None, metadata={"help": "A checkpoint-N directory of an earlier run to go on from."}
-    )
+    do_eval: bool = flag("Score the validation data at the end.", default=False)
+    do_predict: bool = flag("Predict and score the test data at the end.", default=False)
+    load_best_model_at_end: bool = flag("Keep the model of the best evaluation instead of the last one.", default=False)
+    max_steps: int = flag("Optimizer steps; where > 0, instead of num_train_epochs.", default=-1)
+    gradient_accumulation_steps: int = flag("Batches to an optimizer step.", default=1)
+    weight_decay: float = flag("Weight decay of AdamW.", default=0.0)
+    lr_scheduler_type: str = flag("How the learning rate falls, as transformers names schedules.", default="linear")
+    bf16: bool = flag("Mixed precision with bfloat16.", default=False)
+    use_cpu: bool = flag("Leave a GPU alone.", default=False)
+    seed: int = flag("Seed of new weights, dropout and shuffling.", default=42)
+    resume_from_checkpoint: str | None = flag("A checkpoint-N directory of an earlier run to go on from.", default=None)
