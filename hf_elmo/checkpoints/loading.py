@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -61,7 +62,7 @@ def load_model(model_class: type[Model], name: str, dtype: torch.dtype = torch.f
 
 
 def load_what_is_there(
-    model_class: type[Model], name: str, config: ElmoConfig, dtype: torch.dtype = torch.float32
+    model_class: type[Model], name: str, config: ElmoConfig, dtype: torch.dtype | Literal["auto"] = torch.float32
 ) -> tuple[Model, list[str]]:
     """A checkpoint's weights in a model that may have parts of its own, such as a task's head.
 
@@ -69,7 +70,7 @@ def load_what_is_there(
         model_class: The class to load.
         name: A directory, or a name on the Hub.
         config: The config of the model to be.
-        dtype: Precision of the weights.
+        dtype: Precision of the weights; "auto" leaves the one they have.
     Returns: The model, and the sorted names of the parameters that the checkpoint has no weights of this shape for:
         those are drawn at random.
     Raises: FileNotFoundError where there are no weights, ValueError where they are broken.
@@ -116,6 +117,12 @@ def _clear_about(name: str, argument: str = "model_name_or_path") -> Iterator[No
     try:
         yield
     except OSError as error:
+        # transformers' own error says which file, but raises as if it were absent.
+        if isinstance(error.__context__, (json.JSONDecodeError, UnicodeDecodeError)):
+            raise ValueError(
+                f"{argument} {name!r} holds a file that is not JSON ({str(error).splitlines()[0]}); copy or write the "
+                "checkpoint again."
+            ) from error
         raise FileNotFoundError(
             f"{argument} {name!r} is neither a complete checkpoint directory nor a model on the Hub that can "
             f"be reached; check the path. ({str(error).splitlines()[0]})"

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 from torch import Tensor
 
 from ..checkpoints.hdf5 import require_h5py
+from ..checkpoints.loading import find_file, load_config, load_what_is_there
 from ..checkpoints.writing import check_output_file, files_written_aside
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def export_bilm_tf(
-    model_dir: str | os.PathLike,
+    model_name_or_path: str | os.PathLike,
     options_file: str | os.PathLike,
     weight_file: str | os.PathLike,
     overwrite: bool = False,
@@ -41,29 +41,30 @@ def export_bilm_tf(
     """Write the biLM of a saved checkpoint, and its word softmax if wanted, as bilm-tf's files.
 
     Args:
-        model_dir: A directory saved by ElmoModel, ElmoForPreTraining or ElmoForTokenClassification; the softmax wants
-            one of ElmoForPreTraining that holds its words.
+        model_name_or_path: A checkpoint of ElmoModel, ElmoForPreTraining or ElmoForTokenClassification; the softmax
+            wants one of ElmoForPreTraining that holds its words.
         options_file: The options.json to write.
         weight_file: The hdf5 to write.
         overwrite: Whether files of these names may be replaced.
         softmax_file, vocab_file: The hdf5 and the list of words to write for the softmax; both or neither.
     Returns: The model that was exported.
     Raises:
-        ConversionError: model_dir holds no whole ELMo checkpoint, or one that the format cannot hold (see
-            `save_bilm_tf`).
+        ConversionError: It is no whole ELMo checkpoint, or one that the format cannot hold (see `save_bilm_tf`).
         FileExistsError: A file of these names is there and `overwrite` is not set.
-        FileNotFoundError: model_dir holds no config.json.
+        FileNotFoundError: There is no checkpoint of that name.
         ImportError: h5py is missing.
     """
     check_files_together(softmax_file, vocab_file)
     require_h5py("bilm-tf weights")
     _check_output_files(options_file, weight_file, softmax_file, vocab_file, overwrite=overwrite)
+    name = os.fspath(model_name_or_path)
+    config = _load_config(name)
     if softmax_file is None:
-        model = _load_checkpoint(ElmoModel, model_dir)
+        model = _load_checkpoint(ElmoModel, name, config)
         save_bilm_tf(model, options_file, weight_file, overwrite)
     else:
-        vocabulary = _load_vocabulary(model_dir)
-        model = _load_checkpoint(ElmoForPreTraining, model_dir)
+        vocabulary = _load_vocabulary(name, config)
+        model = _load_checkpoint(ElmoForPreTraining, name, config)
         save_bilm_tf(model, options_file, weight_file, overwrite, softmax_file, vocab_file, vocabulary)
     return model
 
@@ -119,53 +120,50 @@ def save_bilm_tf(
             softmax_aside[1].write_bytes(encode_words(vocabulary))
 
 
-def _load_checkpoint(model_class: type[Model], model_dir: str | os.PathLike) -> Model:
-    where = f"model_dir {str(model_dir)!r}"
-    _check_model_type(where, Path(model_dir) / "config.json")
+def _load_checkpoint(model_class: type[Model], name: str, config: ElmoConfig) -> Model:
+    where = f"model_name_or_path {name!r}"
     try:
-        model, loading = model_class.from_pretrained(model_dir, local_files_only=True, output_loading_info=True)
-    except (OSError, ValueError, RuntimeError, StrictDataclassError, SafetensorError) as error:
+        # In the precision it has: float64 is refused, not rounded.
+        model, lacking = load_what_is_there(model_class, name, config, dtype="auto")
+    except (OSError, ValueError, RuntimeError) as error:
         raise ConversionError(
             f"{where} cannot be loaded ({one_line(error)}); name a directory that AutoModel.from_pretrained loads."
         ) from error
-    missing = sorted(key for key in loading["missing_keys"] if not key.removeprefix("elmo.").startswith("mixes."))
+    missing = [key for key in lacking if not key.removeprefix("elmo.").startswith("mixes.")]
     if missing:
         wanted = "the whole biLM" if model_class is ElmoModel else "the whole biLM and its word softmax"
         raise ConversionError(
-            f"{where} lacks the weights {missing[0]!r}{and_more(missing)}, wanted those of {wanted}; name the "
-            "directory of a complete checkpoint."
+            f"{where} lacks the weights {missing[0]!r}{and_more(missing)}, wanted those of {wanted}; name a complete "
+            "checkpoint."
         )
     return model
 
 
-def _load_vocabulary(model_dir: str | os.PathLike) -> WordVocabulary:
-    where = f"model_dir {str(model_dir)!r}"
-    _check_model_type(where, Path(model_dir) / "config.json")
+def _load_config(name: str) -> ElmoConfig:
     try:
-        return WordVocabulary.load(model_dir)
+        return load_config(name)
+    except (ValueError, StrictDataclassError) as error:
+        raise ConversionError(one_line(error)) from error
+
+
+def _load_vocabulary(name: str, config: ElmoConfig) -> WordVocabulary:
+    where = f"model_name_or_path {name!r}"
+    try:
+        file = find_file(name, VOCABULARY_FILE)
+        if file is None:
+            raise FileNotFoundError("it is not there")
+        vocabulary = WordVocabulary.load(file)
     except (OSError, ValueError) as error:
         raise ConversionError(
             f"{where} holds no usable {VOCABULARY_FILE}, the words of the softmax ({one_line(error)}); leave "
             "softmax_file and vocab_file out, or name a checkpoint of hf-elmo pretrain."
         ) from error
-
-
-def _check_model_type(where: str, config_file: Path) -> None:
-    # from_pretrained takes any model's config for its own, and fails later with less to say.
-    if not config_file.is_file():
-        raise FileNotFoundError(f"{where} holds no config.json; name a directory written by save_pretrained.")
-    try:
-        config = json.loads(config_file.read_bytes())
-    except ValueError as error:
+    if config.word_vocab_size not in (None, len(vocabulary)):
         raise ConversionError(
-            f"{where}: config.json is not JSON ({one_line(error)}); name a directory written by save_pretrained."
-        ) from error
-    model_type = config.get("model_type") if isinstance(config, dict) else None
-    if model_type != ElmoConfig.model_type:
-        raise ConversionError(
-            f"{where} holds a checkpoint of model_type {model_type!r}, wanted {ElmoConfig.model_type!r}; name the "
-            "directory of an ELMo model."
+            f"{where} has a softmax over {config.word_vocab_size} words, but its {VOCABULARY_FILE} has "
+            f"{len(vocabulary)}; put the file there that was saved with the model."
         )
+    return vocabulary
 
 
 def _check_exportable(config: ElmoConfig) -> None:

@@ -41,6 +41,9 @@ def test_wrong_places_are_refused_by_the_arguments_name(tmp_path):
         load_config(str(tmp_path / "empty"), "config_name")
     with pytest.raises(ValueError, match=r"^config_name '.*bert'.*'bert'; wanted 'elmo'"):
         load_config(str(tmp_path / "bert"), "config_name")
+    (tmp_path / "bert" / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"^config_name '.*bert'.*config\.json"):
+        load_config(str(tmp_path / "bert"), "config_name")
     for name in (str(tmp_path / "no-weights"), str(tmp_path / "absent"), "no/where"):
         with pytest.raises(FileNotFoundError, match=r"^model_name_or_path '") as error:
             load_model(ElmoModel, name)
