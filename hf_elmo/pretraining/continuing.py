@@ -67,14 +67,28 @@ def load_source(model_name_or_path: str) -> Source:
     model = load_model(ElmoForPreTraining if has_softmax else ElmoModel, model_name_or_path)
     if ElmoForTokenClassification.__name__ in architectures:
         _forget_task(model.config)
-    words_file = find_file(model_name_or_path, VOCABULARY_FILE)
-    vocabulary = None if words_file is None else WordVocabulary.load(words_file)
-    if has_softmax and vocabulary is not None and len(vocabulary) != config.word_vocab_size:
-        raise ValueError(
-            f"model_name_or_path {model_name_or_path!r} has a softmax over {config.word_vocab_size} words, but its "
-            f"{VOCABULARY_FILE} has {len(vocabulary)}; put the file there that was saved with the model."
-        )
+    vocabulary = _load_words(model_name_or_path, model)
     return Source(model_name_or_path, model, vocabulary, load_tokenizer(model_name_or_path, config))
+
+
+def _load_words(name: str, model: ElmoForPreTraining | ElmoModel) -> WordVocabulary | None:
+    words = model.words if isinstance(model, ElmoForPreTraining) else None
+    if words is not None:
+        try:
+            return WordVocabulary(words)
+        except ValueError as error:
+            raise ValueError(f"model_name_or_path {name!r} holds {VOCABULARY_FILE}, but {error}") from error
+    # Beside a biLM alone; a softmax has taken no words where their number is not its own.
+    file = find_file(name, VOCABULARY_FILE)
+    if file is None:
+        return None
+    vocabulary = WordVocabulary.load(file)
+    if isinstance(model, ElmoForPreTraining):
+        raise ValueError(
+            f"model_name_or_path {name!r} has a softmax over {model.num_words} words, but its {VOCABULARY_FILE} has "
+            f"{len(vocabulary)}; put the file there that was saved with the model."
+        )
+    return vocabulary
 
 
 def _forget_task(config: ElmoConfig) -> None:

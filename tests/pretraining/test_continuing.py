@@ -136,6 +136,11 @@ BAD_SOURCES = {
         ValueError,
         r"model_name_or_path '.*old' has a softmax over 7 words, but its word_vocabulary.txt has 8",
     ),
+    "words without the special ones": (
+        lambda folder: (folder / "word_vocabulary.txt").write_text("a\nb\nc\nd\ne\nf\ng\n"),
+        ValueError,
+        r"model_name_or_path '.*old' holds word_vocabulary.txt, but",
+    ),
     "no tokenizer": (
         lambda folder: (folder / "tokenizer_config.json").unlink(),
         FileNotFoundError,
