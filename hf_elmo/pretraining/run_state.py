@@ -20,6 +20,17 @@ from ..checkpoints.writing import leftovers_of, open_to_readers, written_aside
 from ..model.configuration_elmo import ElmoConfig
 from .run_directory import OPTIMIZER_FILE, STATE_FILE, checkpoints_in, find_fault, rank_file
 
+# Entries of a fingerprint that have other names than the flags that set them.
+_FLAGS = {
+    "num_lanes": "--per_device_train_batch_size",
+    "loss_scale": "--scales_loss_by_unroll, as the factor of the loss,",
+    "words": "--vocab_file, by a hash of the words,",
+    "text": "--train_file and --validation_file, by name and size of the text,",
+    "dataset": "--dataset_name, with its configuration and split,",
+    "mixed_precision": "--bf16, as mixed precision,",
+    "num_processes": "the number of processes",
+}
+
 
 @dataclass
 class RunState:
@@ -126,10 +137,16 @@ class RunCheckpoints:
             self.overwrite = False
             return
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target.exists():
-            _remove(target)
-        os.rename(aside, target)
+        hidden = _hide(target) if target.exists() else None
+        try:
+            os.rename(aside, target)
+        except OSError:
+            if hidden is not None:
+                os.rename(hidden, target)
+            raise
         _sync_directory(target.parent)
+        if hidden is not None:
+            shutil.rmtree(hidden, ignore_errors=True)
 
     def _remove_old(self, step: int, best_step: int | None) -> None:
         if self.save_total_limit is None:
@@ -187,7 +204,7 @@ def check_fingerprint(checkpoint: str | os.PathLike, now: dict[str, Any], config
         checkpoint: The directory to go on from.
         now: The fingerprint of the run that is to go on.
         config: Of its model.
-    Raises: ValueError naming what differs, with both values.
+    Raises: ValueError naming the flags that differ, with both values.
     """
     # Configs by what they mean today: the fingerprints of old checkpoints have fields that were renamed since.
     stored = read_shared_state(checkpoint)["fingerprint"]
@@ -200,11 +217,17 @@ def check_fingerprint(checkpoint: str | os.PathLike, now: dict[str, Any], config
         name for name in sorted(then.keys() | now.keys()) if (then.get(name) or None) != (now.get(name) or None)
     ]
     if differing:
-        listed = "; ".join(f"{name} was {then.get(name)!r} and is {now.get(name)!r}" for name in differing)
+        listed = "; ".join(f"{_flag_of(name)} was {then.get(name)!r} and is {now.get(name)!r}" for name in differing)
         raise ValueError(
             f"--resume_from_checkpoint {str(checkpoint)!r} belongs to another run: {listed}. Start with the arguments "
             "of that run, or with another --output_dir; --model_name_or_path takes over its weights alone."
         )
+
+
+def _flag_of(name: str) -> str:
+    """What the user calls an entry of a fingerprint: its flag, if one sets it."""
+    plain = name.removeprefix("settings.")
+    return _FLAGS.get(plain, plain if plain.startswith("config.") else f"--{plain}")
 
 
 def _config_fields(config: ElmoConfig) -> dict[str, Any]:
@@ -254,10 +277,15 @@ def remove_partial_checkpoints(output_dir: str | os.PathLike) -> None:
 
 def _remove(directory: Path) -> None:
     # Out of sight first: what has a checkpoint's name is whole, also when this is interrupted.
+    shutil.rmtree(_hide(directory), ignore_errors=True)
+
+
+def _hide(directory: Path) -> Path:
+    """Rename a checkpoint to what no run takes for one, and return its path."""
     hidden = directory.with_name(f".{directory.name}.removed")
     shutil.rmtree(hidden, ignore_errors=True)
     os.rename(directory, hidden)
-    shutil.rmtree(hidden, ignore_errors=True)
+    return hidden
 
 
 def _to_disk(directory: Path) -> None:

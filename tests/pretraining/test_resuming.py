@@ -289,11 +289,12 @@ def test_without_checkpoints_there_is_the_finished_one_alone(corpus):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"learning_rate": 1e-3}, r"settings.learning_rate was 0.00\d+ and is 0.001"),
+        ({"learning_rate": 1e-3}, r"--learning_rate was 0.00\d+ and is 0.001"),
         ({"config_overrides": TINY.replace("0.2", "0.3")}, "config.dropout was 0.2 and is 0.3"),
-        ({"unroll_steps": 6}, "settings.unroll_steps was 5 and is 6"),
-        ({"seed": 1}, "seed was 42 and is 1"),
-        ({"validation_file": None}, "text was"),
+        ({"unroll_steps": 6}, "--unroll_steps was 5 and is 6"),
+        ({"per_device_train_batch_size": 4}, "--per_device_train_batch_size was 3 and is 4"),
+        ({"seed": 1}, "--seed was 42 and is 1"),
+        ({"validation_file": None}, "--validation_file, by name and size of the text, was"),
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused(corpus, changes, named):

@@ -1,0 +1,40 @@
+"""Checkpoints take their place in one rename, and a step's earlier one goes only when the new one stands."""
+
+import os
+
+import pytest
+from accelerate import Accelerator
+
+from hf_elmo.pretraining import run_state
+from hf_elmo.pretraining.run_state import RunCheckpoints, RunState, remove_partial_checkpoints
+
+
+def save(folder, text):
+    def write_model(directory):
+        (directory / "model.safetensors").write_text(text)
+
+    checkpoints = RunCheckpoints(folder / "out", Accelerator(cpu=True), write_model)
+    return checkpoints.save(RunState(3, {}, {}, {}), best_step=None)
+
+
+def test_the_checkpoint_of_a_step_is_written_again(tmp_path):
+    save(tmp_path, "old")
+    assert (save(tmp_path, "new") / "model.safetensors").read_text() == "new"
+    assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["out", "checkpoint-3"]
+
+
+def test_one_that_cannot_take_its_place_leaves_the_earlier_one_there(tmp_path, monkeypatch):
+    target = save(tmp_path, "old")
+
+    def fail(source, place):
+        if str(source).endswith(".partial"):
+            raise OSError("the disk is gone")
+        rename(source, place)
+
+    rename = os.rename
+    monkeypatch.setattr(run_state.os, "rename", fail)
+    with pytest.raises(OSError, match="checkpoint-3 could not be written"):
+        save(tmp_path, "new")
+    remove_partial_checkpoints(tmp_path / "out")
+    assert (target / "model.safetensors").read_text() == "old"
+    assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["out", "checkpoint-3"]
