@@ -25,6 +25,19 @@ import traceback
 from pathlib import Path
 from typing import IO, Any
 
+# The beginning of a script that finds transformers, but not hf_elmo.
+WITHOUT_OUR_PACKAGE = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Blocker(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "hf_elmo":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
 # What a run imports in the end.
 RUNS = (
     "hf_elmo.pretraining.run",

@@ -1,6 +1,7 @@
 """Batches for tests of a scan, its results with their gradients, and how they are compared."""
 
 import torch
+from hypothesis import strategies as st
 from tolerances import REORDERED_FLOAT64
 
 from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights
@@ -9,6 +10,25 @@ from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights
 def make_weights(projection_size, cell_size, scale=0.6, dtype=torch.float64) -> ProjectedLSTMWeights:
     shapes = [(4 * cell_size, projection_size)] * 2 + [(4 * cell_size,), (projection_size, cell_size)]
     return ProjectedLSTMWeights(*(scale * torch.randn(shape, dtype=dtype) for shape in shapes))
+
+
+def sizes_and_settings(
+    batch_size: int, length: int, projection_size: int, cell_size: int
+) -> dict[str, st.SearchStrategy]:
+    """What a property of a scan is asked for: sizes up to these, which inputs there are, the clips and the direction."""
+    return {
+        "sizes": st.tuples(*(st.integers(1, most) for most in (batch_size, length, projection_size, cell_size))),
+        "masked": st.booleans(),
+        "stateful": st.booleans(),
+        "settings": st.fixed_dictionaries(
+            {
+                "cell_clip": st.none() | st.sampled_from([0.3, 3.0]),
+                "projection_clip": st.none() | st.sampled_from([0.2, 3.0]),
+                "reverse": st.booleans(),
+            }
+        ),
+        "seed": st.integers(0, 10**6),
+    }
 
 
 def make_batch(batch_size, length, projection_size, cell_size, masked, stateful):

@@ -376,16 +376,10 @@ def as_sent(directory: Path, repository: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
-LOAD_SCRIPT = """
+LOAD_SCRIPT = (
+    fresh_process.WITHOUT_OUR_PACKAGE
+    + """
 import json, os, sys
-from importlib.abc import MetaPathFinder
-
-class Blocker(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "hf_elmo":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Blocker())
 import torch
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
@@ -402,6 +396,7 @@ print(json.dumps({
     "vectors": vectors.tolist(),
 }))
 """
+)
 
 
 def test_a_checkpoint_goes_up_whole_in_one_commit_and_works_from_there(trained, checkpoint, hub, tmp_path):

@@ -3,8 +3,7 @@
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
-from scan_cases import assert_same, make_batch, results_and_gradients
+from scan_cases import assert_same, make_batch, results_and_gradients, sizes_and_settings
 from tolerances import REORDERED_FLOAT64
 
 from hf_elmo import kernels
@@ -36,34 +35,10 @@ def by_backend(backend):
     return lambda *arguments, **settings: run_by(backend, *arguments, **settings)
 
 
-@given(
-    batch_size=st.integers(1, 5),
-    length=st.integers(1, 7),
-    projection_size=st.integers(1, 19),
-    cell_size=st.integers(1, 37),
-    masked=st.booleans(),
-    stateful=st.booleans(),
-    reverse=st.booleans(),
-    cell_clip=st.none() | st.sampled_from([0.3, 3.0]),
-    projection_clip=st.none() | st.sampled_from([0.2, 3.0]),
-    seed=st.integers(0, 10**6),
-)
-def test_fast_scans_are_the_readable_one(
-    backend,
-    batch_size,
-    length,
-    projection_size,
-    cell_size,
-    masked,
-    stateful,
-    reverse,
-    cell_clip,
-    projection_clip,
-    seed,
-):
+@given(**sizes_and_settings(5, 7, 19, 37))
+def test_fast_scans_are_the_readable_one(backend, sizes, masked, stateful, settings, seed):
     torch.manual_seed(seed)
-    batch = make_batch(batch_size, length, projection_size, cell_size, masked, stateful)
-    settings = {"cell_clip": cell_clip, "projection_clip": projection_clip, "reverse": reverse}
+    batch = make_batch(*sizes, masked, stateful)
     wanted, wanted_gradients = results_and_gradients(scan_projected_lstm, *batch, **settings)
     found, gradients = results_and_gradients(by_backend(backend), *batch, **settings)
     assert_same(found, wanted)

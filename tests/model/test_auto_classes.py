@@ -256,16 +256,10 @@ def test_importing_the_package_registers_everything_and_touches_nothing(tmp_path
     assert not any(tmp_path.iterdir())
 
 
-REMOTE_SCRIPT = """
+REMOTE_SCRIPT = (
+    fresh_process.WITHOUT_OUR_PACKAGE
+    + """
 import json, sys
-from importlib.abc import MetaPathFinder
-
-class Blocker(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "hf_elmo":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Blocker())
 try:
     import hf_elmo
     raise SystemExit("hf_elmo can be imported: this would prove nothing")
@@ -323,6 +317,7 @@ np.savez(f"{out}/numbers.npz", **arrays)
 assert "hf_elmo" not in sys.modules
 print(json.dumps(answer))
 """
+)
 
 
 def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path):
@@ -371,16 +366,10 @@ def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path)
     assert wanted and answer["entities"] == wanted
 
 
-TABLE_SCRIPT = """
+TABLE_SCRIPT = (
+    fresh_process.WITHOUT_OUR_PACKAGE
+    + """
 import json, sys
-from importlib.abc import MetaPathFinder
-
-class Blocker(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "hf_elmo":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Blocker())
 import numpy as np
 import torch
 from transformers import AutoModel, AutoTokenizer
@@ -397,6 +386,7 @@ model.save_pretrained(f"{out}/again")
 assert "hf_elmo" not in sys.modules
 print(json.dumps({"module": type(table).__module__}))
 """
+)
 
 
 def test_a_word_table_travels_with_a_checkpoint_that_works_without_the_package(tmp_path):

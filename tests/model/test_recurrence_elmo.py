@@ -3,8 +3,7 @@
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
-from scan_cases import assert_same, make_batch, make_weights, results_and_gradients
+from scan_cases import assert_same, make_batch, make_weights, results_and_gradients, sizes_and_settings
 from tolerances import REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
@@ -39,24 +38,10 @@ def reference_scan(inputs, mask, weights, state=None, *, cell_clip=None, project
     return torch.stack(outputs), (torch.stack(hiddens), torch.stack(cells))
 
 
-@given(
-    batch_size=st.integers(1, 3),
-    length=st.integers(1, 6),
-    projection_size=st.integers(1, 5),
-    cell_size=st.integers(1, 7),
-    masked=st.booleans(),
-    stateful=st.booleans(),
-    reverse=st.booleans(),
-    cell_clip=st.none() | st.sampled_from([0.3, 3.0]),
-    projection_clip=st.none() | st.sampled_from([0.2, 3.0]),
-    seed=st.integers(0, 10**6),
-)
-def test_scan_is_the_plain_recurrence(
-    batch_size, length, projection_size, cell_size, masked, stateful, reverse, cell_clip, projection_clip, seed
-):
+@given(**sizes_and_settings(3, 6, 5, 7))
+def test_scan_is_the_plain_recurrence(sizes, masked, stateful, settings, seed):
     torch.manual_seed(seed)
-    arguments = make_batch(batch_size, length, projection_size, cell_size, masked, stateful)
-    settings = {"cell_clip": cell_clip, "projection_clip": projection_clip, "reverse": reverse}
+    arguments = make_batch(*sizes, masked, stateful)
     results, gradients = results_and_gradients(scan_projected_lstm, *arguments, **settings)
     wanted_results, wanted_gradients = results_and_gradients(reference_scan, *arguments, **settings)
     assert_same(results, wanted_results)

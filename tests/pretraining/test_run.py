@@ -5,42 +5,23 @@ import json
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from run_cases import LINES, TINY, make_arguments, write_lines
 from tolerances import BFLOAT16, REORDERED_FLOAT32
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from hf_elmo.checkpoints.cards import PLOT_FILE
-from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
+from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.text.vocabulary import WordVocabulary
-
-TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.0}'
-LINES = ["The cat sat on the mat .", "A dog ran to the park .", "It sat ."]
 
 
 @pytest.fixture
 def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("".join(f"{line}\n" for line in LINES * 20))
-    return path
+    return write_lines(tmp_path)
 
 
 @pytest.fixture
 def arguments(tmp_path, text):
-    def make(**changes):
-        return PretrainingArguments(
-            **{
-                "output_dir": str(tmp_path / "out"),
-                "train_file": [str(text)],
-                "validation_split_percentage": 10.0,
-                "config_overrides": TINY,
-                "per_device_train_batch_size": 2,
-                "per_device_eval_batch_size": 2,
-                "unroll_steps": 5,
-                "max_steps": 6,
-                **changes,
-            }
-        )
-
-    return make
+    return lambda **changes: make_arguments(tmp_path, **{"per_device_eval_batch_size": 2, **changes})
 
 
 def test_checkpoint_is_whole(arguments, tmp_path, drawn_plots):

@@ -5,37 +5,22 @@ import math
 
 import pytest
 import torch
+from run_cases import make_arguments, write_lines
 from transformers import AutoModelForPreTraining
 
-from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
+from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.pretraining.starting_model import Start
 from hf_elmo.pretraining.text_facts import TextFacts
 from hf_elmo.text.vocabulary import WordVocabulary
 
-TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]]}'
-LINES = ["the cat sat on the mat .", "a dog ran to the park .", "it sat ."]
+# With the dropout of the recipe.
+SIZES = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]]}'
 
 
 @pytest.fixture
 def arguments(tmp_path):
-    (tmp_path / "text.txt").write_text("".join(f"{line}\n" for line in LINES * 20))
-
-    def make(**changes):
-        return PretrainingArguments(
-            **{
-                "output_dir": str(tmp_path / "out"),
-                "train_file": [str(tmp_path / "text.txt")],
-                "validation_split_percentage": 10.0,
-                "config_overrides": TINY,
-                "per_device_train_batch_size": 2,
-                "unroll_steps": 5,
-                "max_steps": 6,
-                "skip_baselines": True,
-                **changes,
-            }
-        )
-
-    return make
+    write_lines(tmp_path, ["the cat sat on the mat .", "a dog ran to the park .", "it sat ."])
+    return lambda **changes: make_arguments(tmp_path, **{"config_overrides": SIZES, "skip_baselines": True, **changes})
 
 
 def train(arguments):

@@ -4,35 +4,22 @@ import json
 
 import pytest
 from datasets import Dataset
+from run_cases import LINES, make_arguments, write_lines
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.pretraining.arguments import PretrainingArguments
 from hf_elmo.pretraining.baselines import Baselines
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.pretraining.text_facts import TextFacts
-
-TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.0}'
-LINES = ["The cat sat on the mat .", "A dog ran to the park .", "It sat ."]
 
 
 @pytest.fixture
 def run(tmp_path):
     """A tiny run over the lines, and the lines it printed."""
-    (tmp_path / "text.txt").write_text("".join(f"{line}\n" for line in LINES * 20))
+    write_lines(tmp_path)
 
     def start(**changes):
         printed = []
-        settings = {
-            "output_dir": str(tmp_path / "out"),
-            "train_file": [str(tmp_path / "text.txt")],
-            "validation_split_percentage": 10.0,
-            "config_overrides": TINY,
-            "per_device_train_batch_size": 2,
-            "unroll_steps": 5,
-            "max_steps": 2,
-            **changes,
-        }
-        results = run_pretraining(PretrainingArguments(**settings), report=printed.append)
+        results = run_pretraining(make_arguments(tmp_path, **{"max_steps": 2, **changes}), report=printed.append)
         return results, printed
 
     return start
