@@ -12,12 +12,10 @@ def make_weights(projection_size, cell_size, scale=0.6, dtype=torch.float64) -> 
     return ProjectedLSTMWeights(*(scale * torch.randn(shape, dtype=dtype) for shape in shapes))
 
 
-def sizes_and_settings(
-    batch_size: int, length: int, projection_size: int, cell_size: int
-) -> dict[str, st.SearchStrategy]:
-    """What a property of a scan is asked for: sizes up to these, which inputs there are, the clips and the direction."""
+def sizes_and_settings(*largest: int) -> dict[str, st.SearchStrategy]:
+    """Examples of a scan: batch, length, projection and cell of at most these sizes, and its options."""
     return {
-        "sizes": st.tuples(*(st.integers(1, most) for most in (batch_size, length, projection_size, cell_size))),
+        "sizes": st.tuples(*(st.integers(1, size) for size in largest)),
         "masked": st.booleans(),
         "stateful": st.booleans(),
         "settings": st.fixed_dictionaries(
