@@ -13,13 +13,19 @@ Preset = Literal["small", "medium", "original"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavingArguments:
-    """Where a run writes, which checkpoints it keeps, and which it goes on from."""
+class OutputArguments:
+    """Where it is written."""
 
-    output_dir: str = flag("Directory of the run's checkpoints and, at the end, of the finished one.")
+    output_dir: str = flag("Directory to write; nothing in it has its name before it is whole.")
     overwrite_output_dir: bool = flag(
-        "Replace a full output directory when the first checkpoint or the finished one stands.", default=False
+        "Replace a full output directory; what it holds stays until something whole takes its place.", default=False
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavingArguments(OutputArguments):
+    """Which checkpoints a run keeps, and which it goes on from."""
+
     save_steps: int | None = flag(
         "Steps between checkpoints, beside one at each best evaluation; left out, a quarter of the run, 500 at most; 0 "
         "writes the finished one alone.",

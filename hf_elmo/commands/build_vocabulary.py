@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..checkpoints.arguments import OutputArguments
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..flags import check_least, flag
 from ..text.arguments import CorpusArguments
@@ -23,21 +24,25 @@ if TYPE_CHECKING:
     from ..text.corpora import Corpus
 
 COUNTS_FILE = "word_counts.tsv"
+_EXAMPLES = f"""
+It writes {VOCABULARY_FILE}, for --vocab_file of hf-elmo pretrain, and {VOCABULARY_FACTS_FILE}, which says how its
+words were cut.
+
+examples:
+  hf-elmo vocabulary --train_file 'corpus/*.txt.gz' --output_dir vocabulary
+  hf-elmo pretrain --train_file 'corpus/*.txt.gz' --vocab_file vocabulary/{VOCABULARY_FILE} --output_dir elmo
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularyArguments(CorpusArguments):
+class VocabularyArguments(OutputArguments, CorpusArguments):
     """Arguments of a count of words; the flags of `hf-elmo vocabulary`."""
 
-    output_dir: str = flag(
-        f"Directory to write, in one rename at the end: {VOCABULARY_FILE}, for --vocab_file of hf-elmo pretrain, and "
-        f"{VOCABULARY_FACTS_FILE}, which says how its words were cut."
-    )
+    # Unlike the vocabulary that a run builds in passing, this one has a bound that suits text of any size.
     max_vocab_size: int = flag("Most words kept, <S>, </S> and <UNK> among them.", default=800_000)
     with_counts: bool = flag(
         f"Write {COUNTS_FILE}, too: a word and its count per line, with those of <S>, </S> and <UNK>.", default=False
     )
-    overwrite_output_dir: bool = flag("Replace a full output directory when the run has ended well.", default=False)
 
     def check(self) -> None:
         """Check what can be checked before any file is read.
@@ -50,7 +55,7 @@ class VocabularyArguments(CorpusArguments):
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(VocabularyArguments, run_vocabulary_building, argv, prog, __doc__)
+    run_command(VocabularyArguments, run_vocabulary_building, argv, prog, __doc__, _EXAMPLES)
 
 
 def run_vocabulary_building(arguments: VocabularyArguments) -> VocabularyCounts:

@@ -89,6 +89,7 @@ class DataArguments:
 class TrainingFlags:
     """Training: ours, and the most used of transformers' TrainingArguments."""
 
+    # Fields of transformers' TrainingArguments, which is neither frozen nor without a default here.
     output_dir: str | None = flag(
         "Directory of the tagger, its scores and its predictions; must be given.", default=None
     )
