@@ -1,7 +1,4 @@
-"""What a run of pre-training takes: memory, communication, operations, steps and text, from its sizes.
-
-What a window keeps for its backward pass, its operations and the loader's tables are measured: by the real layers and
-the real tables, with a few words each, and multiplied, for all of them are linear. The rest are products of sizes.
+"""What a run of pre-training takes, from its sizes: memory of a step, traffic, checkpoints and disk.
 
 An entry is a word or a marker of a lane; a target is a word or a closing marker.
 """
@@ -10,51 +7,28 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import math
-import tracemalloc
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from ..kernels import use_backend
-from ..model.characters_elmo import PAD_CHARACTER
 from ..model.configuration_elmo import ElmoConfig
-from ..model.layers_elmo import ElmoBiLM, ElmoState
+from ..model.layers_elmo import ElmoState
 from ..model.modeling_elmo import ElmoForPreTraining
-from ..model.token_encoder_elmo import ElmoTokenEncoder
-from ..model.tokenization_elmo import ElmoCharTokenizer
-from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
-from ..text.word_counts import MAX_WORDS_IN_MEMORY, WordCounter
-from .lanes import LaneFiller
-from .objectives import Direction, build_objective, propose_cutoffs
+from ..text.word_counts import WordCounter
+from .lanes import LaneWindow
+from .objectives import LaneObjective, build_objective, propose_cutoffs
 from .recipes import OptimizationArguments
 from .sampling import log_uniform_probabilities
 
 # Weights, gradients, optimizer states and what a scan keeps are float32 in mixed precision too.
 _FLOAT, _LONG = 4, 8
 _STATES_PER_WEIGHT = {"adamw": 2, "adagrad": 1}
-_PARTS = {
-    "elmo.token_encoder.character_embedding": "character embedding",
-    "elmo.token_encoder.convolutions": "convolutions",
-    "elmo.token_encoder.highways": "highway layers",
-    "elmo.token_encoder.word_table": "word table",
-    "elmo.token_encoder.projection": "projection",
-    "elmo.bilm": "biLM",
-    "elmo.mixes": "scalar mixes",
-    "word_softmax": "word softmax",
-}
-# Tables of words that were met, in the tokenizer and in the lanes, forget them all when they hold more.
-WORDS_MET = 100_000
-# Python's tables have most room to spare just after they grew, which they do when they are two thirds full.
-_WORDS_MEASURED = 2**16 * 2 // 3 + 10
 _COUNT_DIGITS = 4
 
 
@@ -65,7 +39,7 @@ class TrainingPlan:
     Args:
         config: The model, with its word_vocab_size and type of softmax; see `plan_config`.
         settings: How it is optimised, the recipe being in.
-        num_processes: Processes, of a GPU each.
+        num_processes: Processes, with one GPU each.
     """
 
     config: ElmoConfig
@@ -79,7 +53,7 @@ class TrainingPlan:
 
     @property
     def entries_per_step(self) -> int:
-        """Entries of each direction that all processes read for one optimizer step."""
+        """Entries of each direction that all processes read per optimizer step."""
         return self.entries_per_window * self.settings.gradient_accumulation_steps * self.num_processes
 
 
@@ -93,11 +67,12 @@ def plan_config(config: ElmoConfig, vocab_size: int, objective: str) -> ElmoConf
 
 
 def count_parameters(config: ElmoConfig) -> dict[str, int]:
-    """Parameters of the model that is pre-trained, by part, in the order of the computation."""
-    counts = dict.fromkeys(_PARTS.values(), 0)
+    """Parameters of the model that is pre-trained, by part, in the order of the model."""
+    counts: Counter[str] = Counter()
     for name, parameter in _parameters(config):
-        counts[next(part for prefix, part in _PARTS.items() if name.startswith(prefix))] += parameter.numel()
-    return {part: count for part, count in counts.items() if count}
+        part = name.removeprefix("elmo.").removeprefix("token_encoder.").partition(".")[0]
+        counts[part.removesuffix("_backward").replace("_", " ")] += parameter.numel()
+    return dict(counts)
 
 
 def training_bytes(plan: TrainingPlan) -> dict[str, int]:
@@ -114,7 +89,7 @@ def training_bytes(plan: TrainingPlan) -> dict[str, int]:
         "gradients": gradients,
         # What DistributedDataParallel reduces gradients in.
         "buckets of gradients": gradients if plan.num_processes > 1 else 0,
-        # With a count of steps for each tensor.
+        # With a count of steps per tensor.
         "optimizer states": sum(_FLOAT * (_STATES_PER_WEIGHT[settings.optim] * numbers + 1) for numbers in trained),
     }
 
@@ -124,20 +99,19 @@ def step_bytes(plan: TrainingPlan) -> dict[str, int]:
 
     At work in the backward pass of the softmax are two arrays of one direction's widest logits.
     """
-    kept, _ = measure_window(plan)
     widest = {"full": plan.config.word_vocab_size, "sampled": plan.settings.num_negative_samples}
     if plan.settings.objective == "adaptive":
         cutoffs = plan.config.adaptive_softmax_cutoffs
         widest["adaptive"] = cutoffs[0] + len(cutoffs)
     return {
         **training_bytes(plan),
-        **{f"kept: {part}": size for part, size in kept.items()},
+        "kept for the backward pass": kept_bytes(plan),
         "softmax at work": 2 * _FLOAT * plan.entries_per_window * widest[plan.settings.objective],
     }
 
 
 def all_reduce_bytes(plan: TrainingPlan) -> float:
-    """What each process sends, and receives as much, in one optimizer step: a ring reduces all gradients."""
+    """What each process sends, and receives as much, per optimizer step: a ring reduces all gradients."""
     return 2 * (plan.num_processes - 1) / plan.num_processes * training_bytes(plan)["gradients"]
 
 
@@ -149,6 +123,17 @@ def checkpoint_bytes(plan: TrainingPlan) -> int:
     return held["weights"] + held["optimizer states"] + states
 
 
+def counting_disk_bytes(num_words: int, num_distinct: int, letters_per_word: float, max_words_in_memory: int) -> int:
+    """Most disk that counting the words of a text takes: nothing where the distinct ones fit into memory.
+
+    A file of counts holds as many words as memory does; a merged one stands beside `WordCounter.max_files` of them.
+    """
+    if num_distinct <= max_words_in_memory:
+        return 0
+    lines = min(WordCounter.max_files * max_words_in_memory, num_words) + num_distinct
+    return round(lines * (letters_per_word + _COUNT_DIGITS + 2))
+
+
 def expected_distinct_words(num_words: int, vocab_size: int) -> int:
     """Distinct words expected among so many, by the log-uniform law of the sampler (`LogUniformSampler`).
 
@@ -158,206 +143,94 @@ def expected_distinct_words(num_words: int, vocab_size: int) -> int:
     return round(float(-torch.expm1(num_words * torch.log1p(-probabilities)).sum()))
 
 
-def expected_cluster_targets(plan: TrainingPlan, num_targets: int) -> list[int]:
-    """Targets of both directions expected in each cluster of the adaptive softmax, by the same law."""
+def expected_cluster_targets(plan: TrainingPlan) -> list[int]:
+    """Targets of both directions of a window expected in each cluster behind the first, by the same law."""
     ends = [*plan.config.adaptive_softmax_cutoffs, plan.config.word_vocab_size]
-    total = math.log1p(plan.config.word_vocab_size)
-    shares = ((math.log1p(end) - math.log1p(start)) / total for start, end in itertools.pairwise(ends))
-    return [round(2 * num_targets * share) for share in shares]
+    shares = (math.log1p(end) - math.log1p(start) for start, end in itertools.pairwise(ends))
+    return [round(2 * plan.entries_per_window * share / math.log1p(ends[-1])) for share in shares]
 
 
 def share_read(num_files: int, num_processes: int) -> float:
-    """Share of the text that each process reads and decodes to get its part of the records.
-
-    `Corpus.shard` gives out whole files where their number is a multiple of the processes'; else every process reads
-    all of them and keeps each n-th record.
-    """
+    """Share of the text that each process reads: whole files of its own (`Corpus.shard`), or else all of them."""
     return 1 / num_processes if num_files % num_processes == 0 else 1.0
 
 
-def counting_disk_bytes(num_words: int, num_distinct_words: int, letters_per_word: float) -> int:
-    """Most disk that counting the words of a text takes: nothing where the distinct ones fit into memory.
+def kept_bytes(
+    plan: TrainingPlan, num_distinct_words: int | None = None, cluster_targets: Sequence[int] | None = None
+) -> int:
+    """What a window with full rows and a target per entry keeps for its backward pass, beside weights and itself.
 
-    A file holds at most MAX_WORDS_IN_MEMORY words; at most so many files stand before they are merged into one, which
-    stands beside them for a while.
-    """
-    if num_distinct_words <= MAX_WORDS_IN_MEMORY:
-        return 0
-    files = min(WordCounter.max_files, num_words // MAX_WORDS_IN_MEMORY)
-    lines = files * MAX_WORDS_IN_MEMORY + num_distinct_words
-    return round(min(lines, num_words + num_distinct_words) * (letters_per_word + _COUNT_DIGITS + 2))
-
-
-def host_bytes(plan: TrainingPlan, letters_per_word: float, num_distinct_words: int | None = None) -> dict[str, int]:
-    """Most memory of the loader's tables in one process, by part; it does not depend on the length of the text.
+    Measured on windows of a few words and softmaxes of few words, and multiplied: the tests show that it is linear.
 
     Args:
         plan: The sizes.
-        letters_per_word: Of running words and of the vocabulary alike.
-        num_distinct_words: Distinct words of the whole text that are counted; None for more than are held in memory.
-    """
-
-    counted = MAX_WORDS_IN_MEMORY if num_distinct_words is None else min(num_distinct_words, MAX_WORDS_IN_MEMORY)
-    vocabulary, met, counts = _measure_tables(math.ceil(letters_per_word), plan.config.max_characters_per_word)
-    return {
-        "vocabulary": round(plan.config.word_vocab_size * vocabulary),
-        "words met, in the tokenizer and the lanes": round(WORDS_MET * met),
-        "word counts": round(counted * counts),
-    }
-
-
-@functools.lru_cache
-def _measure_tables(letters: int, characters: int) -> list[float]:
-    """Bytes per word of the tables of words: the vocabulary, those of words that were met, and the counts."""
-
-    def meet(words: list[str]) -> LaneFiller:
-        tokenizer = ElmoCharTokenizer(max_characters_per_word=characters)
-        # All in one window: tables grow to twice what they hold then.
-        filler = LaneFiller(tokenizer, WordVocabulary(SPECIAL_WORDS), num_lanes=1, unroll_steps=len(words))
-        next(filler.windows([words]))
-        return filler
-
-    def count(words: list[str]) -> WordCounter:
-        counter = WordCounter()
-        counter.add(words)
-        return counter
-
-    def measure(build: Callable[[list[str]], Any]) -> float:
-        tracemalloc.start()
-        table = build([f"{number:0{letters}d}" for number in range(_WORDS_MEASURED)])
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        del table
-        return most / _WORDS_MEASURED
-
-    return [measure(build) for build in (lambda words: WordVocabulary([*SPECIAL_WORDS, *words]), meet, count)]
-
-
-def measure_window(
-    plan: TrainingPlan,
-    num_distinct_words: int | None = None,
-    longest_word: int | None = None,
-    num_targets: int | None = None,
-    cluster_targets: Sequence[int] | None = None,
-) -> tuple[dict[str, int], dict[str, int]]:
-    """What a window keeps for its backward pass, and what it computes.
-
-    Args:
-        plan: The sizes.
-        num_distinct_words: Distinct words of the window, each of which is encoded once; None for
-            `expected_distinct_words`.
-        longest_word: Characters of the longest word, its marks included; None for full rows. Where words are grouped by
-            length, as on a CPU, the shorter ones keep less.
-        num_targets: Targets of one direction; None for as many as entries.
-        cluster_targets: Of an adaptive softmax, the targets of both directions in each cluster; None for
-            `expected_cluster_targets`.
+        num_distinct_words: Distinct words of the window; None for `expected_distinct_words`.
+        cluster_targets: Of an adaptive softmax, the targets of both directions in each cluster behind the first; None
+            for `expected_cluster_targets`.
     Raises: ValueError where the objective cannot be trained.
-    Returns: By part, the bytes kept beside weights and the window itself, and the multiplications and additions of
-        matrix products, forward and backward. Dropout is counted as on a CPU, which keeps its factors; a GPU keeps a
-        byte for each. The backward pass computes twice what the forward pass does: each factor's gradient is a product.
+    Returns: Bytes, those of dropout as on a CPU, which keeps its factors; a GPU keeps one byte for each.
     """
-    config, entries, lanes = plan.config, plan.entries_per_window, plan.settings.per_device_train_batch_size
-    targets = entries if num_targets is None else num_targets
-    if num_distinct_words is None:
-        num_distinct_words = expected_distinct_words(entries, config.word_vocab_size)
-    if plan.settings.objective == "adaptive" and cluster_targets is None:
-        cluster_targets = expected_cluster_targets(plan, targets)
-    # Whatever the softmax and the number of word vectors, the layers take as much.
-    sizes = _fields(plan_config(config, len(SPECIAL_WORDS), "full")) | {"word_table_size": config.word_table_size and 1}
-    longest = config.max_characters_per_word if longest_word is None else longest_word
-    per_word, per_entry = _measure_layers(json.dumps(sizes), plan.settings.bf16, longest)
-    measured = {
-        "token encoder": np.array([1, num_distinct_words]) @ per_word,
-        "biLM": np.array([1, lanes, entries]) @ per_entry,
-        # A byte for each entry says whether it has a target.
-        "word softmax": _measure_softmax(plan, targets, cluster_targets) + np.array([2 * entries, 0]),
-    }
-    kept, forward = ({part: int(pair[index]) for part, pair in measured.items()} for index in (0, 1))
-    return kept, {part: 3 * count for part, count in forward.items()}
+    config, settings = plan.config, plan.settings
+    size, cutoffs = config.word_vocab_size, config.adaptive_softmax_cutoffs or []
+    distinct = num_distinct_words or expected_distinct_words(plan.entries_per_window, size)
+    rare = cluster_targets or (expected_cluster_targets(plan) if cutoffs else [])
+    fewest = settings.num_negative_samples if settings.objective == "sampled" else max(cutoffs, default=1)
+    fewest = min(size, fewest + 2)
+    lanes, steps = settings.per_device_train_batch_size, settings.unroll_steps
+
+    def extrapolate(num_words: int) -> int:
+        measure = functools.partial(_measure, _build_small(plan, num_words), settings.bf16)
+        # Of a single one torch keeps a view where it copies several.
+        start = 2 + len(cutoffs)
+        base = measure(2, 2, start)
+        word, lane, step = (measure(*window) - base for window in ((3, 2, start), (2, 3, start), (2, 2, start + 1)))
+        kept = base + (distinct - 2) * word + (lanes - 2) * lane + lanes * (steps - start) * step // 2
+        # In each direction two targets are in each cluster, and now there is one more in one of them.
+        more = [(measure(2, 2, start, cutoff) - base) // 2 for cutoff in cutoffs]
+        return kept + sum((count - 4) * each for count, each in zip(rare, more, strict=True))
+
+    few = extrapolate(fewest)
+    return few + (size - fewest) * (extrapolate(fewest + 1) - few)
 
 
-@functools.lru_cache
-def _measure_layers(sizes: str, bf16: bool, longest_word: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes kept and operations, (..., 2), from the fewest words that tell them apart: of the token encoder in all and
-    per word, of the biLM in all, per lane and per entry."""
-    config = ElmoConfig(**json.loads(sizes))
-    encoder, bilm = ElmoTokenEncoder(config), ElmoBiLM(config)
-    if encoder.word_table is not None:
-        encoder.word_table.hashes.zero_()
-
-    def encode(num_words: int) -> list[int]:
-        rows = torch.full((num_words, config.max_characters_per_word), PAD_CHARACTER)
-        rows[:, :longest_word] = 1
-        return _measure(lambda: encoder(rows), [*encoder.parameters(), rows], bf16)
-
-    def scan(lanes: int, steps: int) -> list[int]:
-        states = [
-            torch.zeros(lanes, config.num_hidden_layers, 2, n) for n in (config.projection_size, config.cell_size)
-        ]
-        shape, dtype = (lanes, steps, config.projection_size), torch.bfloat16 if bf16 else torch.float32
-        vectors = [torch.zeros(shape, dtype=dtype, requires_grad=True) for _ in range(2)]
-        return _measure(lambda: bilm(*vectors, state=ElmoState(*states)), [*bilm.parameters()], bf16)
-
-    # Of a single one torch keeps a view where it copies several.
-    words, windows = (2, 3), ((2, 2), (3, 2), (3, 3))
-    per_word = np.linalg.solve([[1, count] for count in words], [encode(count) for count in words])
-    per_entry = np.linalg.solve([[1, lanes, lanes * steps] for lanes, steps in windows], [scan(*w) for w in windows])
-    return per_word.round(), per_entry.round()
+def _build_small(plan: TrainingPlan, num_words: int) -> LaneObjective:
+    """The objective over so many words, its weights without values."""
+    with torch.device("meta"):
+        model = ElmoForPreTraining(ElmoConfig(**_fields(plan.config) | {"word_vocab_size": num_words}))
+    model.to_empty(device="cpu")
+    for buffer in model.buffers():
+        buffer.zero_()
+    return build_objective(plan.settings.objective, model, plan.settings.num_negative_samples).train()
 
 
-def _measure_softmax(plan: TrainingPlan, num_targets: int, cluster_targets: Sequence[int] | None) -> list[int]:
-    """Bytes kept and operations of both directions' losses, on tensors that have sizes and no memory."""
-    # What `nonzero` is to find, in the order of the calls: a cluster's targets, or the negatives that are drawn.
-    counts = [plan.settings.num_negative_samples]
-    if cluster_targets is not None:
-        counts = [(count + direction) // 2 for direction in (0, 1) for count in cluster_targets]
-    with FakeTensorMode():
-        model = ElmoForPreTraining(plan.config)
-        objective = build_objective(plan.settings.objective, model, plan.settings.num_negative_samples).train()
-        shape = (num_targets, plan.config.projection_size)
-        directions = tuple(
-            Direction(softmax, torch.zeros(shape, requires_grad=True), torch.zeros(num_targets, dtype=torch.long))
-            for softmax in model.word_softmaxes
-        )
-        with _Found(counts):
-            return _measure(lambda: objective.sum_losses(directions), [*model.parameters()], plan.settings.bf16)
-
-
-class _Found(TorchDispatchMode):
-    """Answers what tensors without memory cannot: how many places `nonzero` finds, these counts in turn."""
-
-    def __init__(self, counts: Sequence[int]):
-        super().__init__()
-        self._counts = itertools.cycle(counts)
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        if function is torch.ops.aten.nonzero.default:
-            return args[0].new_empty(next(self._counts), 1, dtype=torch.long)
-        if function is torch.ops.aten._local_scalar_dense.default:
-            return 1
-        return function(*args, **(kwargs or {}))
-
-
-def _measure(compute: Callable[[], Any], known: Sequence[Tensor], bf16: bool) -> list[int]:
-    """Bytes of the distinct storages that autograd saves of a computation, known tensors' left out, and the operations
-    of its matrix products."""
-    known_storages = {tensor.untyped_storage()._cdata for tensor in known}
+def _measure(objective: LaneObjective, bf16: bool, distinct: int, lanes: int, steps: int, last_target: int = 0) -> int:
+    """Bytes of the distinct storages that autograd saves of a window, those of weights and of the window left out."""
+    config = objective.model.config
+    rows = torch.ones(distinct, config.max_characters_per_word, dtype=torch.long)
+    words, targets = torch.zeros(2, lanes * steps, dtype=torch.long)
+    rare = [*2 * (config.adaptive_softmax_cutoffs or []), last_target]
+    targets[: len(rare)] = torch.tensor(rare)
+    words, targets = words.view(lanes, steps), targets.view(lanes, steps)
+    window = LaneWindow(rows, words, words, targets, targets, torch.zeros(lanes, dtype=torch.bool))
+    sizes = (config.projection_size, config.cell_size)
+    state = ElmoState(*(torch.zeros(lanes, config.num_hidden_layers, 2, size, requires_grad=True) for size in sizes))
+    known = {tensor.untyped_storage().data_ptr() for tensor in (*objective.parameters(), *vars(window).values())}
     kept = {}
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage._cdata not in known_storages:
+        if storage.data_ptr() not in known:
             # Kept alive too: another storage may else be given the same address.
-            kept[storage._cdata] = storage
+            kept[storage.data_ptr()] = storage
         return tensor
 
-    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-        with use_backend("plain"), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            compute()
-        # The readable scan's products are torch's own operators; those of the fast ones are the same, packed.
-        with use_backend("readable"), FlopCounterMode(display=False) as counter:
-            compute()
-    return [sum(storage.nbytes() for storage in kept.values()), counter.get_total_flops()]
+    with (
+        torch.autocast("cpu", torch.bfloat16, enabled=bf16),
+        use_backend("plain"),
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+    ):
+        objective(window, state)
+    return sum(storage.nbytes() for storage in kept.values())
 
 
 def _fields(config: ElmoConfig) -> dict[str, Any]:

@@ -2,19 +2,16 @@
 
 import itertools
 import random
-import tracemalloc
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 import torch
 from conftest import make_tiny_config
-from torch.utils.flop_counter import FlopCounterMode
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoState, kernels
-from hf_elmo.model.row_table_elmo import RowTable
 from hf_elmo.pretraining import plan as scale
-from hf_elmo.pretraining.lanes import _WordNumbers, fill_lanes
+from hf_elmo.pretraining.lanes import fill_lanes
 from hf_elmo.pretraining.objectives import build_objective
 from hf_elmo.pretraining.optimizers import build_optimizer
 from hf_elmo.pretraining.plan import TrainingPlan, plan_config
@@ -22,13 +19,11 @@ from hf_elmo.pretraining.recipes import OptimizationArguments
 from hf_elmo.pretraining.sampling import LogUniformSampler
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
-from hf_elmo.text.word_counts import MAX_WORDS_IN_MEMORY, WordCounter
+from hf_elmo.text.word_counts import WordCounter
 
 WORDS = [first + second for first in "abcdefgh" for second in "xyz"]
 VOCABULARY = WordVocabulary([*SPECIAL_WORDS, *WORDS])
 LANES, STEPS, NEGATIVES = 4, 5, 9
-# Every word and each marker has at most four characters, the marks included.
-LONGEST_WORD = 4
 ADAPTIVE = {
     "softmax_type": "adaptive",
     "adaptive_softmax_cutoffs": [8, 16],
@@ -61,32 +56,37 @@ def make_objective(plan, **options):
 
 
 def make_window(plan):
-    generator = random.Random(0)
+    generator, settings = random.Random(0), plan.settings
     sentences = [generator.choices(WORDS, k=7) for _ in range(40)]
     tokenizer = ElmoCharTokenizer(max_characters_per_word=plan.config.max_characters_per_word)
-    windows = fill_lanes(sentences, tokenizer, VOCABULARY, LANES, STEPS)
+    windows = fill_lanes(sentences, tokenizer, VOCABULARY, settings.per_device_train_batch_size, settings.unroll_steps)
     return next(itertools.islice(windows, 1, None))
 
 
 def make_state(plan):
     """States that want gradients, as those within a window do."""
-    config = plan.config
+    config, lanes = plan.config, plan.settings.per_device_train_batch_size
     sizes = ((config.projection_size, "hidden"), (config.cell_size, "cell"))
     return ElmoState(
-        **{name: torch.zeros(LANES, config.num_hidden_layers, 2, size, requires_grad=True) for size, name in sizes}
+        **{name: torch.zeros(lanes, config.num_hidden_layers, 2, size, requires_grad=True) for size, name in sizes}
     )
 
 
-def measures_of(plan, window):
-    """What of a window the formulas depend on."""
-    clusters = None
-    if plan.settings.objective == "adaptive":
-        targets = torch.cat([window.forward_targets.flatten(), window.backward_targets.flatten()])
-        cutoffs = torch.tensor(plan.config.adaptive_softmax_cutoffs)
-        places = torch.bucketize(targets[targets >= 0], cutoffs, right=True)
-        clusters = places.bincount(minlength=len(cutoffs) + 1)[1:].tolist()
-    longest = min(LONGEST_WORD, plan.config.max_characters_per_word)
-    return len(window.rows), longest, window.num_targets, clusters
+def fill(window):
+    """The window with a target per entry and no padding in its rows."""
+    for targets in (window.forward_targets, window.backward_targets):
+        targets.clamp_(min=0)
+    window.rows.fill_(1)
+    return window
+
+
+def clusters_of(plan, window):
+    """How many targets lie in each cluster behind the first."""
+    if plan.settings.objective != "adaptive":
+        return None
+    targets = torch.cat([window.forward_targets.flatten(), window.backward_targets.flatten()])
+    cutoffs = torch.tensor(plan.config.adaptive_softmax_cutoffs)
+    return torch.bucketize(targets, cutoffs, right=True).bincount(minlength=len(cutoffs) + 1)[1:].tolist()
 
 
 def kept_by_graph(objective, window, state, bf16):
@@ -116,7 +116,7 @@ def kept_by_graph(objective, window, state, bf16):
 )
 def test_published_models_have_as_many_parameters_as_published(config, published):
     counts = scale.count_parameters(plan_config(config(), 793_471, "full"))
-    softmax, mixes = counts.pop("word softmax"), counts.pop("scalar mixes")
+    softmax, mixes = counts.pop("word softmax"), counts.pop("mixes")
     # The published number knows no row for padding.
     assert sum(counts.values()) == published + config().character_embedding_size
     assert softmax == 793_471 * (config().projection_size + 1) and mixes == config().num_hidden_layers + 2
@@ -129,7 +129,7 @@ def test_parts_are_those_of_a_real_model(objective, shape):
     counts = scale.count_parameters(plan.config)
     model = ElmoForPreTraining(plan.config)
     assert sum(counts.values()) == model.num_parameters()
-    assert counts["biLM"] == sum(parameter.numel() for parameter in model.elmo.bilm.parameters())
+    assert counts["bilm"] == sum(parameter.numel() for parameter in model.elmo.bilm.parameters())
     softmaxes = {id(softmax): softmax for softmax in model.word_softmaxes}.values()
     assert counts["word softmax"] == sum(p.numel() for softmax in softmaxes for p in softmax.parameters())
     assert scale.training_bytes(plan)["weights"] == sum(parameter.nbytes for parameter in model.parameters())
@@ -167,48 +167,33 @@ def test_sparse_gradients_hold_the_rows_looked_up():
 @pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
 def test_a_graph_keeps_what_few_words_of_it_let_expect(objective, shape, bf16):
     plan = make_plan(objective, shape, bf16=bf16)
-    window = make_window(plan)
+    window = fill(make_window(plan))
     with kernels.use_backend("plain"):
         found = kept_by_graph(make_objective(plan), window, make_state(plan), bf16)
-    assert found == sum(scale.measure_window(plan, *measures_of(plan, window))[0].values())
+    assert found == scale.kept_bytes(plan, len(window.rows), clusters_of(plan, window))
 
 
 @pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
-def test_what_is_kept_and_computed_grows_linearly(objective):
-    """By equal steps of lanes, of words of a window and of distinct words, by equal amounts."""
+def test_a_window_as_it_comes_keeps_less_than_a_full_one(objective):
+    plan = make_plan(objective)
+    window = make_window(plan)
+    with kernels.use_backend("plain"):
+        found = kept_by_graph(make_objective(plan), window, make_state(plan), bf16=False)
+    most = scale.kept_bytes(plan, len(window.rows), clusters_of(plan, fill(window)))
+    assert most / 5 < found < most
 
-    def measure(lanes, steps, distinct):
+
+@pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
+def test_what_is_kept_grows_linearly(objective):
+    """Of real windows: by lanes, by words of a window and by words of the vocabulary."""
+    for lanes, steps, vocab_size in ((2, 6, 30), (3, 9, 61), (7, 4, 300)):
         plan = make_plan(objective)
-        settings = replace(plan.settings, per_device_train_batch_size=8 * lanes, unroll_steps=steps)
-        clusters = [16 * lanes * steps] * 2 if objective == "adaptive" else None
-        return scale.measure_window(replace(plan, settings=settings), distinct, cluster_targets=clusters)
-
-    for changes in (((1, 2, 3), (5,) * 3, (9,) * 3), ((2,) * 3, (3, 6, 9), (9,) * 3), ((2,) * 3, (5,) * 3, (4, 7, 10))):
-        for first, second, third in zip(*(measure(*sizes) for sizes in zip(*changes, strict=True)), strict=True):
-            for part in first:
-                assert second[part] - first[part] == third[part] - second[part]
-
-
-def test_a_window_full_of_targets_and_long_words_keeps_most():
-    plan = make_plan("full")
-    distinct, longest, targets, _ = measures_of(plan, make_window(plan))
-    (measured, _), (most, _) = (
-        scale.measure_window(plan, distinct, longest, targets),
-        scale.measure_window(plan, distinct),
-    )
-    assert all(measured[part] <= most[part] for part in measured)
-    assert measured["word softmax"] < most["word softmax"] and measured["token encoder"] < most["token encoder"]
-
-
-@pytest.mark.parametrize("shape", ["tiny", "deep", "short rows"])
-@pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
-def test_operations_are_those_that_torch_counts(objective, shape):
-    plan = make_plan(objective, shape)
-    window, objective = make_window(plan), make_objective(plan)
-    # The readable scan's products are torch's own operators; those of the fast ones are the same, packed.
-    with kernels.use_backend("readable"), FlopCounterMode(display=False) as counter:
-        objective(window, make_state(plan)).mean.backward()
-    assert counter.get_total_flops() == sum(scale.measure_window(plan, *measures_of(plan, window))[1].values())
+        settings = replace(plan.settings, per_device_train_batch_size=lanes, unroll_steps=steps)
+        plan = replace(plan, settings=settings, config=plan_config(plan.config, vocab_size, objective))
+        window = fill(make_window(plan))
+        with kernels.use_backend("plain"):
+            found = kept_by_graph(make_objective(plan), window, make_state(plan), bf16=False)
+        assert found == scale.kept_bytes(plan, len(window.rows), clusters_of(plan, window))
 
 
 def test_a_ring_sends_nothing_alone_and_nearly_twice_the_gradients_at_most():
@@ -231,7 +216,9 @@ def test_targets_of_clusters_are_those_of_the_law():
     plan = make_plan("adaptive")
     tries = LogUniformSampler(len(VOCABULARY), 1)._draw_tries(20_000)
     found = Counter((tries.unsqueeze(1) >= torch.tensor(plan.config.adaptive_softmax_cutoffs)).sum(dim=1).tolist())
-    expected = scale.expected_cluster_targets(plan, 10_000)
+    expected = scale.expected_cluster_targets(
+        replace(plan, settings=replace(plan.settings, unroll_steps=10_000 // LANES))
+    )
     assert all(abs(found[index + 1] - count) < 500 for index, count in enumerate(expected))
 
 
@@ -247,28 +234,7 @@ def test_each_process_reads_the_share_of_files_that_is_computed(tmp_path, num_fi
     assert all(len(of_shard) == share * num_files for of_shard in files) or num_files < num_processes
 
 
-def test_a_vocabulary_takes_no_more_memory_than_computed():
-    words = [f"{number:06d}" for number in range(60_000)]
-    tracemalloc.start()
-    try:
-        vocabulary = WordVocabulary([*SPECIAL_WORDS, *(word[:3] + word[3:] for word in words)])
-        found, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    plan = replace(make_plan("full"), config=plan_config(make_tiny_config(), len(vocabulary), "full"))
-    computed = scale.host_bytes(plan, letters_per_word=6)["vocabulary"]
-    assert computed / 2 < found <= computed
-
-
-def test_bounds_of_the_loader_are_those_of_the_code():
-    assert scale.WORDS_MET == _WordNumbers.max_words == RowTable.max_words
-    few, more = (scale.host_bytes(make_plan("full"), 5, count)["word counts"] for count in (1000, None))
-    assert few * MAX_WORDS_IN_MEMORY == pytest.approx(more * 1000, rel=1e-4)
-    assert scale.counting_disk_bytes(10**9, MAX_WORDS_IN_MEMORY, 5) == 0
-
-
-def test_counting_takes_no_more_disk_than_computed(tmp_path, monkeypatch):
-    monkeypatch.setattr(scale, "MAX_WORDS_IN_MEMORY", 50)
+def test_counting_takes_no_more_disk_than_computed(tmp_path):
     counter = WordCounter(max_words_in_memory=50, directory=tmp_path)
     generator = random.Random(0)
     words = [f"{generator.randrange(400):05d}" for _ in range(4000)]
@@ -276,7 +242,8 @@ def test_counting_takes_no_more_disk_than_computed(tmp_path, monkeypatch):
         counter.add(words[start : start + 4])
     found = sum(file.tell() for file in counter._files)
     counter.close()
-    assert 0 < found <= scale.counting_disk_bytes(len(words), len(set(words)), letters_per_word=5)
+    assert 0 < found <= scale.counting_disk_bytes(len(words), len(set(words)), 5, max_words_in_memory=50)
+    assert scale.counting_disk_bytes(len(words), len(set(words)), 5, max_words_in_memory=len(set(words))) == 0
 
 
 def test_states_in_a_checkpoint_are_those_of_the_lanes():
@@ -291,6 +258,6 @@ def test_states_in_a_checkpoint_are_those_of_the_lanes():
 def test_objectives_that_cannot_be_are_refused():
     plan = make_plan("sampled")
     with pytest.raises(ValueError, match="num_negative_samples"):
-        scale.measure_window(replace(plan, settings=replace(plan.settings, num_negative_samples=len(VOCABULARY))))
+        scale.kept_bytes(replace(plan, settings=replace(plan.settings, num_negative_samples=len(VOCABULARY))))
     with pytest.raises(ValueError, match="softmax_type"):
-        scale.measure_window(replace(make_plan("full"), config=make_plan("adaptive").config))
+        scale.kept_bytes(replace(make_plan("full"), config=make_plan("adaptive").config))
