@@ -7,6 +7,7 @@ import pytest
 import yaml
 from conftest import ROOT, make_tiny_config
 from huggingface_hub import ModelCard
+from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer
 from hf_elmo.checkpoints.cards import (
@@ -163,19 +164,17 @@ def test_the_adaptive_softmax_and_resets_by_document_are_named():
     assert "By the adaptive softmax" in card and "back to them at each document" in card
 
 
-@pytest.mark.parametrize("key", sorted(OLD_RESULTS))
-def test_a_figure_without_results_cannot_be_rendered(key):
-    results = {name: value for name, value in OLD_RESULTS.items() if name != key}
-    with pytest.raises(ValueError, match=f"elmo-x shows '{key}'.*not measured"):
-        render_model_card("elmo-x", FIELDS, results)
+def test_a_figure_without_results_cannot_be_rendered():
+    for key in OLD_RESULTS:
+        results = {name: value for name, value in OLD_RESULTS.items() if name != key}
+        assert_refused(ValueError, ("elmo-x", f"'{key}'"), render_model_card, "elmo-x", FIELDS, results)
 
 
-@pytest.mark.parametrize("file", ["results.json", "config.json"])
-def test_a_recipe_without_results_has_no_card(tmp_path, file):
-    folder = write_folder(tmp_path / "elmo-x")
-    (folder / file).unlink()
-    with pytest.raises(FileNotFoundError, match=rf"elmo-x holds no {file}.*hf-elmo pretrain"):
-        render_recipe(folder)
+def test_a_recipe_without_results_has_no_card(tmp_path):
+    for file in ("results.json", "config.json"):
+        folder = write_folder(tmp_path / "elmo-x")
+        (folder / file).unlink()
+        assert_refused(FileNotFoundError, ("elmo-x", file), render_recipe, folder)
 
 
 def test_the_hub_reads_the_front_matter(tmp_path):
@@ -215,34 +214,35 @@ def test_facts_quote_any_results_file_of_the_folder(tmp_path):
     assert "- F1 50.0% on WNUT, {so} far." in card
 
 
-@pytest.mark.parametrize(
-    "sentence, message",
-    [
-        ("{results.perplexity_warm.mean:.1f}", "results.perplexity_warm.mean} .*results.json has no 'perplexity_warm'"),
-        ("{results.perplexity.median}", "no 'median' at that place; there are forward, backward, mean"),
-        ("{results.perplexity.mean.x}", "no 'x' at that place; it is 50.5"),
-        ("{results.history.9.loss}", "no 9 at that place; there are 0"),
-        ("{results.perplexity}", "is no figure in results.json"),
-        ("{results.settings.group_learning_rates}", "is no figure in results.json: None"),
-        ("{benchmark.speed}", r"no benchmark\.json stands beside it"),
-        ("{}", r"no \.json stands beside it"),
-        ("{results.perplexity.mean!r}", "leave out !r"),
-        ("{results.command:.1f}", "Unknown format code"),
-        ("{results.perplexity.mean", "expected '}'"),
-        ("Perplexity 50.5 at last.", "'50.5' is a figure that no results file backs"),
-        ("About 12,345 words.", "'12,345' is a figure"),
-        ("perplexity=51", "'51' is a figure"),
-        ("(~3 %)", "'3' is a figure"),
-        ("5k words", "'5k' is a figure"),
-        ("-7 degrees", "'7' is a figure"),
-        ("words of 12004", "'12004' is a figure"),
-    ],
-)
-@pytest.mark.parametrize("key", ["description", "limits"])
-def test_a_fact_without_figures_behind_it_cannot_be_rendered(tmp_path, key, sentence, message):
-    with pytest.raises(ValueError, match=message) as error:
-        render_facts(tmp_path / "elmo-x", **{key: sentence if key == "description" else ["Fine.", sentence]})
-    assert str(error.value).startswith(f"{tmp_path / 'elmo-x' / 'facts.yaml'}, {key}: ")
+# A sentence, and what of it is told: the place that holds no figure, or the figure that no file backs.
+UNBACKED = [
+    ("{results.perplexity_warm.mean:.1f}", "results.perplexity_warm.mean"),
+    ("{results.perplexity.median}", "'median'"),
+    ("{results.perplexity.mean.x}", "'x'"),
+    ("{results.history.9.loss}", "results.history.9.loss"),
+    ("{results.perplexity}", "results.perplexity"),
+    ("{results.settings.group_learning_rates}", "results.settings.group_learning_rates"),
+    ("{benchmark.speed}", "benchmark.json"),
+    ("{}", ".json"),
+    ("{results.perplexity.mean!r}", "!r"),
+    ("{results.command:.1f}", "format code"),
+    ("{results.perplexity.mean", "'}'"),
+    ("Perplexity 50.5 at last.", "'50.5'"),
+    ("About 12,345 words.", "'12,345'"),
+    ("perplexity=51", "'51'"),
+    ("(~3 %)", "'3'"),
+    ("5k words", "'5k'"),
+    ("-7 degrees", "'7'"),
+    ("words of 12004", "'12004'"),
+]
+
+
+def test_a_fact_without_figures_behind_it_cannot_be_rendered(tmp_path):
+    folder = tmp_path / "elmo-x"
+    for sentence, named in UNBACKED:
+        for key, value in (("description", sentence), ("limits", ["Fine.", sentence])):
+            message = assert_refused(ValueError, named, render_facts, folder, **{key: value})
+            assert message.startswith(f"{folder / 'facts.yaml'}, {key}: ")
 
 
 def test_years_and_names_may_stand_in_facts(tmp_path):
@@ -250,34 +250,32 @@ def test_years_and_names_may_stand_in_facts(tmp_path):
     assert sentence in render_facts(tmp_path / "elmo-x", limits=[sentence])
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"perplexity": 50.5}, "unknown key 'perplexity'.*measures belongs in results.json"),
-        ({"licence": "mit"}, "unknown key 'licence'; the nearest valid one is 'license'"),
-        ({"license": None, "limits": []}, "lacks license, limits;"),
-        ({"language": "en"}, "'language' expected a list, got str"),
-        ({"language": [False]}, "Invalid item at index 0 in list 'language'"),
-        ({"limits": "One."}, "'limits' expected a list"),
-        ({"limits": [{"one": 1}]}, "Invalid item at index 0 in list 'limits'"),
-        ({"name": 3}, "'name' expected str, got int"),
-        ({"training_data": {"name": "Letters"}}, "'training_data' expected a list"),
-        ({"training_data": ["Letters"]}, "training_data holds 'Letters'; wanted the keys name, source, license"),
-        ({"training_data": [{"name": "Letters"}]}, "training_data lacks source, license;"),
-        ({"training_data": [{**FACTS["training_data"][0], "url": "x"}]}, "training_data has the unknown key 'url'"),
-    ],
-)
-def test_facts_are_checked(tmp_path, changes, message):
-    with pytest.raises(ValueError, match=message) as error:
-        render_facts(tmp_path / "elmo-x", **changes)
-    assert str(error.value).startswith(str(tmp_path / "elmo-x" / "facts.yaml"))
+WRONG_FACTS = [
+    ({"perplexity": 50.5}, ("'perplexity'", "results.json")),
+    ({"licence": "mit"}, ("'licence'", "'license'")),
+    ({"license": None, "limits": []}, ("license", "limits")),
+    ({"language": "en"}, "'language'"),
+    ({"language": [False]}, "'language'"),
+    ({"limits": "One."}, "'limits'"),
+    ({"limits": [{"one": 1}]}, "'limits'"),
+    ({"name": 3}, "'name'"),
+    ({"training_data": {"name": "Letters"}}, "'training_data'"),
+    ({"training_data": ["Letters"]}, ("training_data", "'Letters'")),
+    ({"training_data": [{"name": "Letters"}]}, ("training_data", "source, license")),
+    ({"training_data": [{**FACTS["training_data"][0], "url": "x"}]}, ("training_data", "'url'")),
+]
 
 
-@pytest.mark.parametrize("text, message", [("name: [", "is not YAML"), ("", "holds None; wanted the keys name")])
-def test_a_file_that_holds_no_facts_is_refused(tmp_path, text, message):
-    (tmp_path / "facts.yaml").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_facts(tmp_path / "facts.yaml", {})
+def test_facts_are_checked(tmp_path):
+    for changes, named in WRONG_FACTS:
+        message = assert_refused(ValueError, named, render_facts, tmp_path / "elmo-x", **changes)
+        assert message.startswith(str(tmp_path / "elmo-x" / "facts.yaml"))
+
+
+def test_a_file_that_holds_no_facts_is_refused(tmp_path):
+    for text in ("name: [", ""):
+        (tmp_path / "facts.yaml").write_text(text)
+        assert_refused(ValueError, "facts.yaml", read_facts, tmp_path / "facts.yaml", {})
 
 
 def test_a_checkpoint_gets_its_card_with_the_facts_and_the_plot_beside_it(tmp_path):
@@ -323,7 +321,7 @@ def test_a_recipe_is_left_alone_where_the_checkpoint_has_no_results(tmp_path):
     write_card(recipe)
     (recipe / "run.png").touch()
     before = {path: path.read_bytes() for path in recipe.iterdir()}
-    with pytest.raises(FileNotFoundError, match=r"checkpoint holds no results\.json"):
+    with pytest.raises(FileNotFoundError, match=r"checkpoint.*results\.json"):
         write_recipe(write_folder(tmp_path / "checkpoint", results=None), recipe, "elmo-x")
     assert {path: path.read_bytes() for path in recipe.iterdir()} == before
 
@@ -337,7 +335,7 @@ def test_facts_that_cannot_be_rendered_leave_the_recipe_as_it_was(tmp_path):
     with pytest.raises(ValueError, match="nonsense"):
         write_recipe(write_folder(tmp_path / "checkpoint"), recipe, "elmo-x")
     assert {path.name: path.read_bytes() for path in recipe.iterdir()} == before
-    with pytest.raises(ValueError, match="name a folder of its own"):
+    with pytest.raises(ValueError, match="recipe"):
         write_recipe(recipe, recipe, "elmo-x")
     assert {path.name: path.read_bytes() for path in recipe.iterdir()} == before
 
@@ -349,7 +347,7 @@ def test_recipes_are_found_by_their_files(tmp_path):
     (tmp_path / "c" / "facts.yaml").touch()
     (tmp_path / "benchmark").mkdir()
     assert [path.name for path in find_recipes(tmp_path)] == ["a", "b", "c"]
-    with pytest.raises(FileNotFoundError, match=r"holds no folder with results\.json"):
+    with pytest.raises(FileNotFoundError, match=r"results\.json"):
         find_recipes(tmp_path / "a")
 
 

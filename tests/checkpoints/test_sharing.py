@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROOT
+from refusals import assert_refused
 from safetensors import safe_open
 from tolerances import REORDERED_FLOAT32
 from transformers import AutoModel, AutoTokenizer
@@ -439,12 +440,12 @@ CHECKS = [
     ("fine", "elmo-x", "", "^me/elmo-x$"),
     # What such a token may write to it alone knows.
     ("fine", "others/elmo-x", "", "^others/elmo-x$"),
-    ("write", "others/elmo-x", "ValueError", "has the namespace 'others', .*; wanted one of me, Lab, or none"),
-    ("read", "elmo-x", "ValueError", "the token of 'me' can only read; make one with write access"),
-    ("fine, read", "elmo-x", "ValueError", "the token of 'me' can only read"),
-    ("unknown", "elmo-x", "ValueError", "the Hub answered 401 Unauthorized.*Log in again with `hf auth login`"),
-    (None, "elmo-x", "ValueError", "push_to_hub needs a login, but there is no token; run `hf auth login`"),
-    ("write", TOKENS["write"], "ValueError", "hub_model_id '<token>' names no repository"),
+    ("write", "others/elmo-x", "ValueError", "others.*me, Lab"),
+    ("read", "elmo-x", "ValueError", "token.*read"),
+    ("fine, read", "elmo-x", "ValueError", "token.*read"),
+    ("unknown", "elmo-x", "ValueError", "401 Unauthorized"),
+    (None, "elmo-x", "ValueError", "push_to_hub"),
+    ("write", TOKENS["write"], "ValueError", "hub_model_id '<token>'"),
 ]
 FAILURES = {
     "answers-403-at-create": "403 Forbidden",
@@ -548,27 +549,23 @@ def test_a_token_in_a_file_keeps_all_of_them_at_home(checkpoint):
     assert check_checkpoint(checkpoint) == files_to_send(checkpoint)
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a/b/c", "has blank", "-elmo", "a--b", "elmo.git", "éclair", "me/", "x" * 97, None, "path/to/elmo"]
-)
-def test_malformed_names_are_refused_without_asking_the_hub(name):
-    with pytest.raises(ValueError, match=r"hub_model_id .* names no repository \(.*\); wanted 'name' or"):
-        check_hub_access(name, TOKENS["write"])
+def test_malformed_names_are_refused_without_asking_the_hub():
+    names = ("", "a/b/c", "has blank", "-elmo", "a--b", "elmo.git", "éclair", "me/", "x" * 97, None, "path/to/elmo")
+    for name in names:
+        assert_refused(ValueError, "hub_model_id", check_hub_access, name, TOKENS["write"])
 
 
 def test_an_offline_machine_is_told_so():
     assert os.environ["HF_HUB_OFFLINE"] == "1"
-    with pytest.raises(ValueError, match=r"HF_HUB_OFFLINE is set; unset it, or .* hf-elmo push"):
+    with pytest.raises(ValueError, match="HF_HUB_OFFLINE"):
         check_hub_access("elmo-x", TOKENS["write"])
-    with pytest.raises(FileNotFoundError, match=r"checkpoint 'nowhere' is not a directory"):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
         sharing.push_checkpoint("nowhere", "elmo-x", TOKENS["write"])
 
 
-@pytest.mark.parametrize("token", [f"{SECRET} {SECRET}", f"{SECRET}\n{SECRET}", f"{SECRET}é", "x" * 7])
-def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(checkpoint, token):
-    with pytest.raises(ValueError, match="the access token is not one") as raised:
-        check_checkpoint(checkpoint, token)
-    assert token not in str(raised.value)
+def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(checkpoint):
+    for token in (f"{SECRET} {SECRET}", f"{SECRET}\n{SECRET}", f"{SECRET}é", "x" * 7):
+        assert token not in assert_refused(ValueError, "access token", check_checkpoint, checkpoint, token)
 
 
 def test_a_whole_checkpoint_is_taken_as_it_is(trained, checkpoint):
@@ -582,21 +579,19 @@ def test_a_whole_checkpoint_is_taken_as_it_is(trained, checkpoint):
     names = {path.name for path in check_checkpoint(checkpoint)}
     assert {"model.safetensors.index.json", "model-00001-of-00001.safetensors"} <= names
     (checkpoint / "model-00001-of-00001.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"model-00001-of-00001\.safetensors is missing"):
+    with pytest.raises(ValueError, match=r"model-00001-of-00001\.safetensors"):
         check_checkpoint(checkpoint)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *sorted(CODE_FILES - {"pipeline_elmo.py"}),
-        *("README.md", "config.json", "model.safetensors", "results.json", "tokenizer_config.json", VOCABULARY_FILE),
-    ],
-)
-def test_each_missing_file_is_named(checkpoint, name):
-    (checkpoint / name).unlink()
-    with pytest.raises(ValueError, match=rf"is not whole, .*\b{re.escape(name)}\b.* missing"):
-        check_checkpoint(checkpoint)
+def test_each_missing_file_is_named(checkpoint):
+    others = ("README.md", "config.json", "model.safetensors", "results.json", "tokenizer_config.json", VOCABULARY_FILE)
+    for name in (*sorted(CODE_FILES - {"pipeline_elmo.py"}), *others):
+        content = (checkpoint / name).read_bytes()
+        (checkpoint / name).unlink()
+        message = assert_refused(ValueError, "missing", check_checkpoint, checkpoint)
+        assert re.search(rf"\b{re.escape(name)}\b", message), f"{name}: {message}"
+        (checkpoint / name).write_bytes(content)
+    assert check_checkpoint(checkpoint) == files_to_send(checkpoint)
 
 
 def test_all_that_is_missing_is_told_at_once(tmp_path):
@@ -613,15 +608,15 @@ def change_json(path: Path, **changes) -> None:
 def test_incomplete_and_foreign_auto_maps_are_refused(checkpoint):
     part = {name: reference for name, reference in AUTO_MAP.items() if name != "AutoModelForPreTraining"}
     change_json(checkpoint / "config.json", auto_map=part)
-    with pytest.raises(ValueError, match=r"auto_map of config\.json has None for AutoModelForPreTraining"):
+    with pytest.raises(ValueError, match=r"config\.json .*AutoModelForPreTraining"):
         check_checkpoint(checkpoint)
     # As it is in a config that was loaded from somebody's repository.
     change_json(checkpoint / "config.json", auto_map={**AUTO_MAP, "AutoModel": "you/elmo--modeling_elmo.ElmoModel"})
-    with pytest.raises(ValueError, match=r"has 'you/elmo--modeling_elmo\.ElmoModel' for AutoModel"):
+    with pytest.raises(ValueError, match=r"you/elmo--modeling_elmo\.ElmoModel"):
         check_checkpoint(checkpoint)
     change_json(checkpoint / "config.json", auto_map=AUTO_MAP)
     change_json(checkpoint / "tokenizer_config.json", auto_map={})
-    with pytest.raises(ValueError, match=r"auto_map of tokenizer_config\.json has None for AutoTokenizer"):
+    with pytest.raises(ValueError, match=r"tokenizer_config\.json .*AutoTokenizer"):
         check_checkpoint(checkpoint)
 
 
@@ -646,7 +641,7 @@ def test_a_card_without_figures_needs_no_results(checkpoint):
     ):
         (checkpoint / "README.md").write_text(card)
         if quotes:
-            with pytest.raises(ValueError, match=r"quotes figures, but results\.json"):
+            with pytest.raises(ValueError, match=r"results\.json"):
                 check_checkpoint(checkpoint)
         else:
             check_checkpoint(checkpoint)
@@ -671,22 +666,18 @@ def test_what_somebody_wrote_into_a_card_is_sent(checkpoint):
         assert sharing._content(card, "me/elmo-x") == card
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_a_token_on_the_command_line_is_refused_and_not_repeated(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", TOKENS["other form"])
+    for arguments in (
         ["--hub_token", "x"],
         ["--hub-token=x"],
         ["--token", "x"],
         ["--hub_model_id", TOKENS["write"]],
         [f"--train_file=https://me:{TOKENS['write']}@somewhere/text.txt"],
         ["--seed", TOKENS["other form"]],
-    ],
-)
-def test_a_token_on_the_command_line_is_refused_and_not_repeated(arguments, monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", TOKENS["other form"])
-    with pytest.raises(ValueError, match="the command line holds an access token") as raised:
-        check_command_line(["--output_dir", "out", *arguments])
-    assert SECRET not in str(raised.value)
+    ):
+        argv = ["--output_dir", "out", *arguments]
+        assert SECRET not in assert_refused(ValueError, "access token", check_command_line, argv)
 
 
 def test_other_command_lines_pass(monkeypatch):

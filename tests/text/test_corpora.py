@@ -104,7 +104,7 @@ def test_split_and_shard_keep_documents_whole(tmp_path):
 @pytest.mark.parametrize("name", ["plain.txt", "*.*"])
 def test_lines_are_no_documents(files, name):
     corpus = corpus_from_files([str(files / name)])
-    with pytest.raises(ValueError, match=r"train_file was opened line by line.*by_document=True"):
+    with pytest.raises(ValueError, match="by_document"):
         read_documents(corpus.split(2)[0])
 
 
@@ -129,7 +129,7 @@ def test_split_is_disjoint_and_complete(tmp_path):
 
 
 def test_pattern_without_a_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"train_file '.*nothing\*' matches no file"):
+    with pytest.raises(FileNotFoundError, match=r"train_file .*nothing"):
         corpus_from_files([str(tmp_path / "nothing*")])
 
 
@@ -146,19 +146,19 @@ def test_not_utf8_names_file_and_line(tmp_path, packed):
     encoded = content.encode("latin-1")
     path.write_bytes(gzip.compress(encoded) if packed else encoded)
     for by_document in (False, True):
-        with pytest.raises(ValueError, match=rf"{path.name}' is not UTF-8: line 20001 holds the byte 0xE9 at place 4"):
+        with pytest.raises(ValueError, match=rf"{path.name}.*UTF-8.*line 20001 .*0xE9"):
             read(corpus_from_files([str(path)], by_document=by_document))
 
 
 def test_missing_column_names_those_there_are(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"body": "a", "id": 1}\n')
-    with pytest.raises(ValueError, match=r"no column 'text'; it has \['body', 'id'\].*--text_column"):
+    with pytest.raises(ValueError, match=r"'text'.*body.*id.*--text_column"):
         corpus_from_files([str(tmp_path / "a.jsonl")])
 
 
 def test_column_that_is_not_text(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
-    with pytest.raises(ValueError, match="holds int, not text"):
+    with pytest.raises(ValueError, match="'text'"):
         corpus_from_files([str(tmp_path / "a.jsonl")])
 
 

@@ -13,6 +13,7 @@ from conftest import make_tiny_config
 from huggingface_hub.errors import StrictDataclassError
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.text.vocabulary import WordVocabulary
@@ -147,7 +148,7 @@ def test_reading_ends_with_the_last_wanted_word(write):
     path = write(["9 2", *LINES, "dog 1"])
     assert_read(read_word_vectors(path, ["cat", "the"]), WORDS[:2], VECTORS[:2])
     assert_read(read_word_vectors(path, max_words=3))
-    with pytest.raises(ValueError, match="line 5 has 2 fields"):
+    with pytest.raises(ValueError, match="line 5"):
         read_word_vectors(path)
 
 
@@ -168,31 +169,32 @@ def test_memory_holds_the_wanted_words_alone(write):
     assert size > 3e6 and peak < 5e5
 
 
-@pytest.mark.parametrize(
-    ("lines", "options", "message"),
-    [
-        ([], {}, "is empty; give a file"),
-        (["", " "], {}, "is empty; give a file"),
-        (["3 2"], {}, "is empty; give a file"),
-        (["the 1 2", "cat 1"], {}, "line 2 has 2 fields; wanted a word and 2 numbers"),
-        (["the 1 2", "cat 1 2 3"], {}, "line 2 has 4 fields; wanted a word and 2 numbers"),
-        (["2 3", "the 1 2"], {}, "line 2 has 3 fields; wanted a word and 3 numbers"),
-        (["", "the 1 2", "", "cat 1"], {}, "line 4 has 2 fields"),
-        (["the", "cat"], {}, "line 1 has 1 fields; wanted a word and 1 numbers"),
-        (["the 1 2"], {"vector_size": 3}, "line 1 has 3 fields; wanted a word and 3 numbers.*word_vector_size"),
-        (["1 2", "the 1 2"], {"vector_size": 3}, "line 1: the vectors have the size 2, but word_vector_size is 3"),
-        (["the 1 2", "cat 1 x"], {}, "line 2 holds 'x' where a finite number is wanted"),
-        (["the 1 2", "cat nan 1"], {}, "line 2 holds 'nan' where a finite number"),
-        (["the 1 1e60"], {}, "line 1 holds '1e60' where a finite number"),
-        (["4 2", *LINES], {}, "holds 3 vectors, but its first line says 4"),
-        (["2 2", *LINES], {}, "holds 3 vectors, but its first line says 2"),
-        (LINES, {"words": ["dog", "mat"]}, "has no vector for any of the 2 wanted words; check the language"),
-        (b"the 1 2\ncaf\xe9 3 4\n", {}, "line 2 is not UTF-8 .byte 0xE9."),
-    ],
-)
-def test_bad_files_are_refused_with_the_line(write, lines, options, message):
-    with pytest.raises(ValueError, match=f"word_vectors '.*vectors.txt'.*{message}"):
-        read_word_vectors(write(lines), **options)
+# Lines, options of the reader, and what is named beside the file.
+BAD_FILES = [
+    ([], {}, "empty"),
+    (["", " "], {}, "empty"),
+    (["3 2"], {}, "empty"),
+    (["the 1 2", "cat 1"], {}, "line 2"),
+    (["the 1 2", "cat 1 2 3"], {}, "line 2"),
+    (["2 3", "the 1 2"], {}, "line 2"),
+    (["", "the 1 2", "", "cat 1"], {}, "line 4"),
+    (["the", "cat"], {}, "line 1"),
+    (["the 1 2"], {"vector_size": 3}, ("line 1", "word_vector_size")),
+    (["1 2", "the 1 2"], {"vector_size": 3}, ("line 1", "word_vector_size")),
+    (["the 1 2", "cat 1 x"], {}, ("line 2", "'x'")),
+    (["the 1 2", "cat nan 1"], {}, ("line 2", "'nan'")),
+    (["the 1 1e60"], {}, ("line 1", "'1e60'")),
+    (["4 2", *LINES], {}, ("3 vectors", "4")),
+    (["2 2", *LINES], {}, ("3 vectors", "2")),
+    (LINES, {"words": ["dog", "mat"]}, "2 wanted words"),
+    (b"the 1 2\ncaf\xe9 3 4\n", {}, ("line 2", "UTF-8", "0xE9")),
+]
+
+
+def test_bad_files_are_refused_with_the_line(write):
+    for lines, options, named in BAD_FILES:
+        message = assert_refused(ValueError, named, read_word_vectors, write(lines), **options)
+        assert message.startswith("word_vectors '") and "vectors.txt'" in message, message
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
@@ -206,11 +208,11 @@ def test_damaged_archives_are_named(write, suffix, pack):
 
 
 def test_a_missing_file_and_a_bad_limit(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"word_vectors '.*nowhere\.txt' does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"word_vectors .*nowhere\.txt"):
         read_word_vectors(tmp_path / "nowhere.txt")
     with pytest.raises(IsADirectoryError):
         read_word_vectors(tmp_path)
-    with pytest.raises(ValueError, match="max_words is 0; it must be an integer >= 1"):
+    with pytest.raises(ValueError, match="max_words"):
         read_word_vectors(tmp_path / "nowhere.txt", max_words=0)
 
 
@@ -253,7 +255,7 @@ def test_of_words_with_one_row_the_first_is_taken_and_the_others_are_counted():
 
 
 def test_one_vector_a_word(tokenizer):
-    with pytest.raises(ValueError, match="vectors has 3 rows, but words has 2"):
+    with pytest.raises(ValueError, match=r"vectors .*words"):
         build_word_table(tokenizer, WORDS[:2], VECTORS)
 
 
@@ -331,22 +333,18 @@ def test_characters_alone_have_no_table():
     for config, table, model, said in (set_up(), set_up(fields=fields, token_inputs="characters")):
         assert config.to_dict() == make_tiny_config().to_dict()
         assert table is model.token_encoder.word_table is None and not said
-    with pytest.raises(ValueError, match="token_inputs is 'characters', which has no word table to fill"):
+    with pytest.raises(ValueError, match="token_inputs"):
         build_word_table(TOKENIZER, WORDS).fill(ElmoModel(make_tiny_config()))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"word_vectors": "x.txt"}, "word_vectors is 'x.txt' but token_inputs is 'characters'"),
-        ({"word_vector_size": 3}, "word_vector_size is '3' but token_inputs is 'characters'"),
-        ({"train_word_vectors": False}, "train_word_vectors is False but token_inputs is 'characters'"),
-        ({"token_inputs": "both", "train_word_vectors": False}, "train_word_vectors is False but there is no file"),
-        ({"token_inputs": "both", "word_vector_size": -1}, "word_vector_size is -1; it must be an integer >= 1"),
-        ({"token_inputs": "both", "word_vector_size": 0}, "word_vector_size is 0; it must be an integer >= 1"),
+def test_what_contradicts_is_refused_by_name():
+    for arguments, named in (
+        ({"word_vectors": "x.txt"}, ("word_vectors", "token_inputs")),
+        ({"word_vector_size": 3}, ("word_vector_size", "token_inputs")),
+        ({"train_word_vectors": False}, ("train_word_vectors", "token_inputs")),
+        ({"token_inputs": "both", "train_word_vectors": False}, "train_word_vectors"),
+        ({"token_inputs": "both", "word_vector_size": -1}, "word_vector_size is -1"),
+        ({"token_inputs": "both", "word_vector_size": 0}, "word_vector_size is 0"),
         ({"token_inputs": "word"}, "token_inputs"),
-    ],
-)
-def test_what_contradicts_is_refused_by_name(arguments, message):
-    with pytest.raises((ValueError, StrictDataclassError), match=message):
-        set_up(**arguments)
+    ):
+        assert_refused((ValueError, StrictDataclassError), named, set_up, **arguments)

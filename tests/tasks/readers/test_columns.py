@@ -5,6 +5,7 @@ from conftest import shared_data
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Sequence, Value
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import assert_refused
 
 from hf_elmo.tasks.readers.columns import (
     load_tagged_dataset,
@@ -78,42 +79,35 @@ class TestColumns:
     def test_a_hash_is_a_word(self, write):
         assert read_columns(write("#\tO\n# hash\tO\n")).words == [["#", "# hash"]]
 
-    @pytest.mark.parametrize(
-        ("content", "message"),
-        [
-            ("a O\nb\n", r"line 2 has 1 column; wanted a word in column 0 and another column, -1"),
-            ("a\nb\n", r"line 1 has 1 column"),
-            ("a\tO\nNew York\n", r"line 2 has 1 column"),
-            ("a\tO\nb\t\n", r"line 2 has an empty label"),
-            ("a\tO\n\tO\n", r"line 2 has an empty word"),
-            ("a O\n\nNew York B-LOC\n", r"line 3 has 3 columns, but the first line has 2.*only words between tabs"),
-            ("", r"holds no words"),
-            ("-DOCSTART- O\n\n", r"holds no words"),
-            (b"a O\n\ncaf\xe9 O\n", r"line 3 is not UTF-8 \(byte 0xe9\).*iconv"),
-        ],
-    )
-    def test_bad_content_is_named_with_its_place(self, write, content, message):
-        path = write(content)
-        with pytest.raises(ValueError, match=message) as raised:
-            read_tagged_file(path, name="train_file")
-        assert str(raised.value).startswith(f"train_file {str(path)!r}")
+    def test_bad_content_is_named_with_its_place(self, write):
+        for content, named in (
+            ("a O\nb\n", "line 2"),
+            ("a\nb\n", "line 1"),
+            ("a\tO\nNew York\n", "line 2"),
+            ("a\tO\nb\t\n", ("line 2", "label")),
+            ("a\tO\n\tO\n", ("line 2", "word")),
+            ("a O\n\nNew York B-LOC\n", "line 3"),
+            ("", "no words"),
+            ("-DOCSTART- O\n\n", "no words"),
+            (b"a O\n\ncaf\xe9 O\n", ("line 3", "UTF-8", "0xe9")),
+        ):
+            path = write(content)
+            message = assert_refused(ValueError, named, read_tagged_file, path, name="train_file")
+            assert message.startswith(f"train_file {str(path)!r}")
 
-    @pytest.mark.parametrize(
-        ("columns", "message"),
-        [
-            ({"label_column": "ner"}, r"label_column is 'ner', but the columns of .* are \['a', 'O'\]"),
-            ({"label_column": "7"}, r"line 1 has 2 columns; wanted .* another column, 7"),
-            ({"word_column": "-1"}, r"wanted a word in column -1 and another column, -1"),
-        ],
-    )
-    def test_bad_columns(self, write, columns, message):
-        with pytest.raises(ValueError, match=message):
-            read_tagged_file(write("a O\n"), **columns)
+    def test_bad_columns(self, write):
+        path = write("a O\n")
+        for columns, named in (
+            ({"label_column": "ner"}, ("label_column", "'ner'", "['a', 'O']")),
+            ({"label_column": "7"}, ("line 1", "7")),
+            ({"word_column": "-1"}, ("line 1", "-1")),
+        ):
+            assert_refused(ValueError, named, read_tagged_file, path, **columns)
 
     def test_missing_file_and_unknown_suffix(self, tmp_path):
-        with pytest.raises(FileNotFoundError, match=r"test_file '.*none\.conll' is not a file"):
+        with pytest.raises(FileNotFoundError, match=r"test_file .*none\.conll"):
             read_tagged_file(tmp_path / "none.conll", name="test_file")
-        with pytest.raises(ValueError, match=r"ends in '\.json'; wanted \.conllu"):
+        with pytest.raises(ValueError, match=r"\.json"):
             read_tagged_file(tmp_path / "train.json")
 
     def test_first_sentences_keep_their_places(self, write):
@@ -145,19 +139,15 @@ class TestConllu:
         assert sentences.words[0] == ["ir", "nosotros", "mar"]
         assert sentences.labels[0] == ["v", "p", "n"]
 
-    @pytest.mark.parametrize(
-        ("content", "columns", "message"),
-        [
-            ("1\ta\tb\n", {}, r"line 1 has 3 columns between tabs; CoNLL-U wants 10"),
-            (CONLLU.replace("2.1\t", "zwei\t"), {}, r"line 6 has the id 'zwei'"),
-            (CONLLU, {"label_column": "feats"}, r"leaves the column 'feats' open"),
-            (CONLLU, {"label_column": "pos"}, r"label_column is 'pos', but the columns of .*'upos'"),
-            ("# only = comments\n\n", {}, r"holds no words"),
-        ],
-    )
-    def test_bad_content(self, write, content, columns, message):
-        with pytest.raises(ValueError, match=message):
-            read_tagged_file(write(content, "train.conllu"), **columns)
+    def test_bad_content(self, write):
+        for content, columns, named in (
+            ("1\ta\tb\n", {}, "line 1"),
+            (CONLLU.replace("2.1\t", "zwei\t"), {}, ("line 6", "'zwei'")),
+            (CONLLU, {"label_column": "feats"}, "'feats'"),
+            (CONLLU, {"label_column": "pos"}, ("label_column", "'pos'", "'upos'")),
+            ("# only = comments\n\n", {}, "no words"),
+        ):
+            assert_refused(ValueError, named, read_tagged_file, write(content, "train.conllu"), **columns)
 
     @pytest.mark.parametrize(
         ("name", "sentences", "words"),
@@ -189,30 +179,23 @@ class TestDatasets:
         assert tagged_from_dataset(dataset, "x").labels == [["NOUN"]]
         assert tagged_from_dataset(dataset, "x", label_column="numbers").labels == [["7"]]
 
-    @pytest.mark.parametrize(
-        ("columns", "arguments", "message"),
-        [
-            ({"tokens": [["a"]]}, {}, r"has no column 'ner_tags', only \['tokens'\]; choose one .*--label_column_name"),
-            ({"text": [["a"]], "tags": [["O"]]}, {}, r"has no column 'tokens'.*--text_column_name"),
-            ({"tokens": [["a"]], "pos_tags": [["O"]], "chunk_tags": [["O"]]}, {}, r"has no column 'ner_tags'"),
-            ({"tokens": [["a"], ["a", "b"]], "tags": [["O"], ["O"]]}, {}, r"x, row 1 has 2 words .* but 1 label in"),
-            ({"tokens": ["a b"], "tags": [["O"]]}, {}, r"row 0: column 'tokens' holds a str; wanted a list"),
-            ({"tokens": [[1]], "tags": [["O"]]}, {}, r"row 0: column 'tokens' holds entries that are not strings"),
-            ({"tokens": [["a"]], "tags": [[0.5]]}, {}, r"row 0: column 'tags' holds entries that are neither"),
-            ({"tokens": [[]], "tags": [[]]}, {}, r"x holds no words"),
-        ],
-    )
-    def test_bad_columns(self, columns, arguments, message):
-        with pytest.raises(ValueError, match=message):
-            tagged_from_dataset(Dataset.from_dict(columns), "x", **arguments)
+    def test_bad_columns(self):
+        for columns, named in (
+            ({"tokens": [["a"]]}, ("'ner_tags'", "['tokens']", "--label_column_name")),
+            ({"text": [["a"]], "tags": [["O"]]}, ("'tokens'", "--text_column_name")),
+            ({"tokens": [["a"]], "pos_tags": [["O"]], "chunk_tags": [["O"]]}, "'ner_tags'"),
+            ({"tokens": [["a"], ["a", "b"]], "tags": [["O"], ["O"]]}, "row 1"),
+            ({"tokens": ["a b"], "tags": [["O"]]}, ("row 0", "'tokens'")),
+            ({"tokens": [[1]], "tags": [["O"]]}, ("row 0", "'tokens'")),
+            ({"tokens": [["a"]], "tags": [[0.5]]}, ("row 0", "'tags'")),
+            ({"tokens": [[]], "tags": [[]]}, "no words"),
+        ):
+            assert_refused(ValueError, named, tagged_from_dataset, Dataset.from_dict(columns), "x")
 
     def test_hidden_labels(self):
         features = Features({"tokens": Sequence(Value("string")), "tags": Sequence(ClassLabel(names=["O", "B"]))})
         dataset = Dataset.from_dict({"tokens": [["a"]], "tags": [[-1]]}, features=features)
-        with pytest.raises(
-            ValueError, match=r"row 0: column 'tags' holds \[-1\]; its ClassLabel names the numbers 0 to 1"
-        ):
-            tagged_from_dataset(dataset, "x")
+        assert_refused(ValueError, ("row 0", "'tags'", "[-1]"), tagged_from_dataset, dataset, "x")
 
     def test_directories(self, tmp_path):
         dataset = Dataset.from_dict({"tokens": [["a"]], "tags": [["O"]]})
@@ -224,7 +207,7 @@ class TestDatasets:
             assert tagged_from_dataset(loaded["train"], "x").words == [["a"]]
 
     def test_unknown_name(self):
-        with pytest.raises(ValueError, match=r"dataset_name 'nobody/nothing' .* cannot be loaded"):
+        with pytest.raises(ValueError, match="dataset_name 'nobody/nothing'"):
             load_tagged_dataset("nobody/nothing")
 
 
