@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,17 +58,16 @@ class TrainingPlan:
 
 def plan_config(config: ElmoConfig, vocab_size: int, objective: str) -> ElmoConfig:
     """The config with the softmax that an objective trains, over so many words."""
-    fields = _fields(config) | {"word_vocab_size": vocab_size, "softmax_type": "full", "adaptive_softmax_cutoffs": None}
-    if objective == "adaptive":
-        cutoffs = config.adaptive_softmax_cutoffs or propose_cutoffs(vocab_size)
-        fields |= {"softmax_type": "adaptive", "adaptive_softmax_cutoffs": cutoffs}
-    return ElmoConfig(**fields)
+    is_adaptive = objective == "adaptive"
+    cutoffs = (config.adaptive_softmax_cutoffs or propose_cutoffs(vocab_size)) if is_adaptive else None
+    fields = {"softmax_type": "adaptive" if is_adaptive else "full", "adaptive_softmax_cutoffs": cutoffs}
+    return ElmoConfig(**{**config.to_dict(), **fields, "word_vocab_size": vocab_size})
 
 
 def count_parameters(config: ElmoConfig) -> dict[str, int]:
     """Parameters of the model that is pre-trained, by part, in the order of the model."""
     counts: Counter[str] = Counter()
-    for name, parameter in _parameters(config):
+    for name, parameter in _build_model(config).named_parameters():
         part = name.removeprefix("elmo.").removeprefix("token_encoder.").partition(".")[0]
         counts[part.removesuffix("_backward").replace("_", " ")] += parameter.numel()
     return dict(counts)
@@ -78,7 +76,7 @@ def count_parameters(config: ElmoConfig) -> dict[str, int]:
 def training_bytes(plan: TrainingPlan) -> dict[str, int]:
     """What training holds beside a window in one process, by part; sparse gradients as before equal rows are one."""
     config, settings = plan.config, plan.settings
-    trained = [parameter.numel() for _, parameter in _parameters(config) if parameter.requires_grad]
+    trained = [parameter.numel() for parameter in _build_model(config).parameters() if parameter.requires_grad]
     gradients = _FLOAT * sum(trained)
     if settings.has_sparse_gradients(plan.num_processes):
         rows = 2 * (plan.entries_per_window + settings.num_negative_samples)
@@ -160,7 +158,7 @@ def kept_bytes(
 ) -> int:
     """What a window with full rows and a target per entry keeps for its backward pass, beside weights and itself.
 
-    Measured on windows of a few words and softmaxes of few words, and multiplied: the tests show that it is linear.
+    Measured on windows and softmaxes of a few words, and multiplied: the tests show that it is linear.
 
     Args:
         plan: The sizes.
@@ -179,8 +177,12 @@ def kept_bytes(
     lanes, steps = settings.per_device_train_batch_size, settings.unroll_steps
 
     def extrapolate(num_words: int) -> int:
-        measure = functools.partial(_measure, _build_small(plan, num_words), settings.bf16)
-        # Of a single one torch keeps a view where it copies several.
+        model = _build_model(plan_config(config, num_words, config.softmax_type)).to_empty(device="cpu")
+        for buffer in model.buffers():
+            buffer.zero_()
+        objective = build_objective(settings.objective, model, settings.num_negative_samples).train()
+        measure = functools.partial(_measure, objective, settings.bf16)
+        # At least two of each: of a single one torch keeps a view where it copies several.
         start = 2 + len(cutoffs)
         base = measure(2, 2, start)
         word, lane, step = (measure(*window) - base for window in ((3, 2, start), (2, 3, start), (2, 2, start + 1)))
@@ -191,16 +193,6 @@ def kept_bytes(
 
     few = extrapolate(fewest)
     return few + (size - fewest) * (extrapolate(fewest + 1) - few)
-
-
-def _build_small(plan: TrainingPlan, num_words: int) -> LaneObjective:
-    """The objective over so many words, its weights without values."""
-    with torch.device("meta"):
-        model = ElmoForPreTraining(ElmoConfig(**_fields(plan.config) | {"word_vocab_size": num_words}))
-    model.to_empty(device="cpu")
-    for buffer in model.buffers():
-        buffer.zero_()
-    return build_objective(plan.settings.objective, model, plan.settings.num_negative_samples).train()
 
 
 def _measure(objective: LaneObjective, bf16: bool, distinct: int, lanes: int, steps: int, last_target: int = 0) -> int:
@@ -233,10 +225,7 @@ def _measure(objective: LaneObjective, bf16: bool, distinct: int, lanes: int, st
     return sum(storage.nbytes() for storage in kept.values())
 
 
-def _fields(config: ElmoConfig) -> dict[str, Any]:
-    return {name: value for name, value in config.to_dict().items() if name in ElmoConfig.__dataclass_fields__}
-
-
-def _parameters(config: ElmoConfig) -> list[tuple[str, torch.nn.Parameter]]:
+def _build_model(config: ElmoConfig) -> ElmoForPreTraining:
+    """A model whose weights have sizes and no memory."""
     with torch.device("meta"):
-        return list(ElmoForPreTraining(config).named_parameters())
+        return ElmoForPreTraining(config)

@@ -25,11 +25,11 @@ from .text_facts import TextFacts, read_training_text
 # three GPUs, two weeks.
 PAPER_VOCABULARY, PAPER_FILES = 793_471, 99
 PAPER_WORDS_PER_SECOND = 10 * 768_648_884 / (14 * 24 * 3600 * 3)
-_ASSUMED = Template(
-    "Assumed: $words_per_sentence words per sentence where none were counted, $letters_per_word letters per word; "
-    "distinct words of a window, and clusters of its targets, by the log-uniform law of the sampler; words that fill "
-    "their rows of characters, and a target per entry; $link_gigabytes_per_second GB/s of sending; "
-    "$disk_gigabytes_per_second GB/s of writing, to which the least --save_steps leaves a hundredth of the time. An "
+_ASSUMED = (
+    "Assumed: {words_per_sentence:g} words per sentence where none were counted, {letters_per_word:g} letters per "
+    "word; distinct words of a window, and clusters of its targets, by the log-uniform law of the sampler; words that "
+    "fill their rows of characters, and a target per entry; {link_gigabytes_per_second:g} GB/s of sending; "
+    "{disk_gigabytes_per_second:g} GB/s of writing, to which the least --save_steps leaves a hundredth of the time. An "
     "entry is a word or a marker of a lane. GB are 10^9 bytes."
 )
 
@@ -116,13 +116,13 @@ def render_plan(arguments: PlanArguments) -> str:
 
     Raises: ValueError or OSError where the arguments cannot be.
     """
-    return f"{_table({'plan': describe(arguments)})}\n\n{_ASSUMED.substitute(vars(arguments))}\n"
+    return f"{_table({'': describe(arguments)})}\n\n{_ASSUMED.format(**vars(arguments))}\n"
 
 
 def render_document() -> str:
     """What changes for a billion words on 8 GPUs: model_cards/scale/README.md."""
-    lanes, speed = 128, PAPER_WORDS_PER_SECOND
-    run = PlanArguments(preset="original", num_processes=8, per_device_train_batch_size=lanes, words_per_second=speed)
+    speed = PAPER_WORDS_PER_SECOND
+    run = PlanArguments(preset="original", num_processes=8, per_device_train_batch_size=128, words_per_second=speed)
     columns = {
         "full": {},
         "full, Adagrad": {"optim": "adagrad"},
@@ -134,7 +134,7 @@ def render_document() -> str:
     }
     table = _table({name: describe(replace(run, **fields)) for name, fields in columns.items()})
     prose = Template(Path(__file__).with_name("plan_document.md").read_text(encoding="utf-8"))
-    return prose.substitute(table=table, assumed=_ASSUMED.substitute(vars(run)))
+    return prose.substitute(table=table, assumed=_ASSUMED.format(**vars(run)))
 
 
 def _table(columns: Mapping[str, Mapping[str, str]]) -> str:

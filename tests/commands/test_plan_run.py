@@ -165,3 +165,12 @@ def test_a_text_whose_figures_are_given_is_not_read(tmp_path):
     assert (rows["words of the softmax"], rows["words of the text"]) == ("43", "5,000")
     with pytest.raises(FileNotFoundError, match="missing"):
         describe(PlanArguments(**missing))
+
+
+def test_words_in_memory_decide_about_the_disk_for_counting():
+    fields = {"preset": "small", "vocab_size": 1000, "num_words": 10**9, "num_distinct_words": 5_000_000}
+    found = [
+        describe(PlanArguments(**fields, max_words_in_memory=number))["disk for counting, at most"]
+        for number in (5_000_000, 4_000_000, 1_000_000)
+    ]
+    assert found[0] == "0.0 MB" and float(found[1].split()[0]) > float(found[2].split()[0]) > 0
