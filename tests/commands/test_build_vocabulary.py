@@ -10,6 +10,7 @@ import time
 import fresh_process
 import pytest
 from conftest import ROOT, shared_data
+from refusals import assert_refused
 
 from hf_elmo.commands.build_vocabulary import VocabularyArguments, run_vocabulary_building
 from hf_elmo.text.vocabulary import WordVocabulary, count_words
@@ -94,23 +95,19 @@ def test_figures_for_smaller_vocabularies_of_real_text(build, tmp_path, capsys):
     assert f"1,000 words {counts.unknown_share_at(1000):.2%}; 3,000 words" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dataset_name": "wikitext"}, "either --train_file or --dataset_name"),
-        ({"train_file": None}, "either --train_file or --dataset_name"),
-        ({"min_count": 0}, "--min_count is 0; it must be an integer >= 1"),
-        ({"max_vocab_size": 3}, "--max_vocab_size is 3; it must be an integer >= 4"),
+def test_mistakes_are_named_and_leave_nothing_behind(build, tmp_path):
+    for options, named in (
+        ({"dataset_name": "wikitext"}, ("--train_file", "--dataset_name")),
+        ({"train_file": None}, ("--train_file", "--dataset_name")),
+        ({"min_count": 0}, "--min_count is 0"),
+        ({"max_vocab_size": 3}, "--max_vocab_size is 3"),
         ({"max_words_in_memory": 0}, "--max_words_in_memory is 0"),
         ({"pre_tokenizer": "none"}, "pre_tokenizer is 'none'"),
-        ({"min_count": 50}, "no word seen at least 50 times; lower min_count"),
-        ({"train_file": ["nothing*"]}, "--train_file 'nothing.' matches no file"),
-    ],
-)
-def test_mistakes_are_named_and_leave_nothing_behind(build, tmp_path, options, message):
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        build(max_words_in_memory=options.pop("max_words_in_memory", 2), **options)
-    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+        ({"min_count": 50}, ("50 times", "min_count")),
+        ({"train_file": ["nothing*"]}, ("--train_file", "nothing*")),
+    ):
+        assert_refused((ValueError, FileNotFoundError), named, build, **{"max_words_in_memory": 2, **options})
+        assert [path.name for path in tmp_path.iterdir()] == ["text.txt"], options
 
 
 def test_text_without_words_and_text_that_cannot_be_read(build, text, tmp_path):

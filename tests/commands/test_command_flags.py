@@ -89,27 +89,27 @@ def test_several_classes_and_required_and_hidden_flags(capsys):
     assert titles == sorted(titles, key=shown.index)
 
 
-@pytest.mark.parametrize(
-    ("argv", "parts"),
-    [
-        (["--max_stesp", "3"], ["--max_stesp", "did you mean --max_steps?"]),
-        (["--do-lower-cases"], ["did you mean --do_lower_case?"]),
-        (["--qqq"], ["--qqq", "--help"]),
-        (["--max_steps", "three"], ["--max_steps: ", "three"]),
-        (["--layers", "top"], ["--layers: ", "top", "mix", "all"]),
-        (["--freeze_bilm", "perhaps"], ["--freeze_bilm: ", "perhaps"]),
-        (["--no_freeze_bilm", "true"], ["takes no value"]),
-        (["--max_steps"], ["--max_steps: "]),
-        (["--name", "a", "stray"], ["stray"]),
-    ],
-)
-def test_a_mistake_is_one_line_that_names_the_flag(capsys, argv, parts):
-    with pytest.raises(SystemExit) as ended:
-        FlagParser(Sample, "prog", None).parse(argv)
-    printed = capsys.readouterr()
-    assert ended.value.code == 2 and printed.out == ""
-    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
-    assert all(part in printed.err for part in parts)
+MISTAKES = [
+    (["--max_stesp", "3"], ["--max_stesp", "did you mean --max_steps?"]),
+    (["--do-lower-cases"], ["did you mean --do_lower_case?"]),
+    (["--qqq"], ["--qqq", "--help"]),
+    (["--max_steps", "three"], ["--max_steps: ", "three"]),
+    (["--layers", "top"], ["--layers: ", "top", "mix", "all"]),
+    (["--freeze_bilm", "perhaps"], ["--freeze_bilm: ", "perhaps"]),
+    (["--no_freeze_bilm", "true"], ["takes no value"]),
+    (["--max_steps"], ["--max_steps: "]),
+    (["--name", "a", "stray"], ["stray"]),
+]
+
+
+def test_a_mistake_is_one_line_that_names_the_flag(capsys):
+    for argv, parts in MISTAKES:
+        with pytest.raises(SystemExit) as ended:
+            FlagParser(Sample, "prog", None).parse(argv)
+        printed = capsys.readouterr()
+        assert ended.value.code == 2 and printed.out == "", argv
+        assert printed.err.startswith("error: ") and printed.err.count("\n") == 1, argv
+        assert all(part in printed.err for part in parts), printed.err
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -11,6 +11,7 @@ from pathlib import Path
 import fresh_process
 import pytest
 from conftest import ROOT, make_tiny_config
+from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
 from hf_elmo.commands.score import ScoringArguments, main, run_scoring
@@ -195,31 +196,27 @@ def test_only_the_first_sentences_are_shown(run, capsys):
     assert "sentence 0" in shown and "sentence 2" not in shown and "Scored 3 sentences" in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"output_file": "scores.tsv", "output_format": "xml"}, "'scores.tsv'; its name must end in"),
-        ({"output_format": "csv"}, "--output_format is 'csv' without --output_file"),
-        ({"substitutes": 1, "word": "cat", "carry_state": True}, "--substitutes is 1 with --carry_state"),
-        ({"input_file": "absent.txt"}, "input_file 'absent.txt' matches no file"),
-        (
-            {"output_file": "scores.xml"},
-            "'scores.xml'; its name must end in one of .tsv, .csv, .jsonl",
-        ),
-        ({"substitutes": 3}, "--substitutes is 3 with no place"),
-        ({"substitutes": 3, "word": "cat", "position": 1}, "--substitutes is 3 with position and word"),
-        ({"substitutes": -1}, "--substitutes is -1"),
-        ({"position": 1}, "--position names a place for substitutes, but --substitutes is 0"),
-        ({"substitutes": 1, "word": "dog"}, "--word is 'dog', which stands in no sentence"),
-        ({"substitutes": 1, "position": 1}, "--position is 1; sentence 3 has the positions 0 to 0"),
-        ({"chunk_size": 0}, "chunk_size is 0"),
-        ({"device": "abacus"}, "device 'abacus' cannot be used here"),
-        ({"model_name_or_path": "absent"}, "model_name_or_path 'absent' is neither"),
-    ],
-)
-def test_mistakes_are_named(run, arguments, message):
-    with pytest.raises((ValueError, OSError), match=message):
-        run(**arguments)
+MISTAKES = [
+    ({"output_file": "scores.tsv", "output_format": "xml"}, "'scores.tsv'"),
+    ({"output_format": "csv"}, ("--output_format", "--output_file")),
+    ({"substitutes": 1, "word": "cat", "carry_state": True}, ("--substitutes", "--carry_state")),
+    ({"input_file": "absent.txt"}, "input_file 'absent.txt'"),
+    ({"output_file": "scores.xml"}, ("'scores.xml'", ".tsv, .csv, .jsonl")),
+    ({"substitutes": 3}, "--substitutes is 3"),
+    ({"substitutes": 3, "word": "cat", "position": 1}, ("--substitutes is 3", "position", "word")),
+    ({"substitutes": -1}, "--substitutes is -1"),
+    ({"position": 1}, ("--position", "--substitutes is 0")),
+    ({"substitutes": 1, "word": "dog"}, "--word is 'dog'"),
+    ({"substitutes": 1, "position": 1}, ("--position is 1", "sentence 3", "0 to 0")),
+    ({"chunk_size": 0}, "chunk_size is 0"),
+    ({"device": "abacus"}, "device 'abacus'"),
+    ({"model_name_or_path": "absent"}, "model_name_or_path 'absent'"),
+]
+
+
+def test_mistakes_are_named(run):
+    for arguments, named in MISTAKES:
+        assert_refused((ValueError, OSError), named, run, **arguments)
 
 
 def test_a_text_without_words_leaves_no_file(run, tmp_path):
@@ -234,27 +231,27 @@ def test_the_input_is_not_overwritten(run, tmp_path):
     arguments = {"input_file": str(tmp_path / "text.tsv"), "output_file": str(tmp_path / "text.tsv")}
     with pytest.raises(FileExistsError, match="--overwrite_output_file"):
         run(**arguments)
-    with pytest.raises(ValueError, match="is the input_file too"):
+    with pytest.raises(ValueError, match="input_file"):
         run(**arguments, overwrite_output_file=True)
     assert (tmp_path / "text.tsv").read_text() == TEXT
 
 
 def test_a_checkpoint_without_a_softmax_is_refused(run, tmp_path):
     ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "converted")
-    with pytest.raises(ValueError, match=r"'.*converted' has no word softmax"):
+    with pytest.raises(ValueError, match="converted'"):
         run(model_name_or_path=str(tmp_path / "converted"))
     # The config tells of a softmax, the weights hold none.
     ElmoModel(make_tiny_config(word_vocab_size=len(VOCABULARY))).save_pretrained(tmp_path / "base")
-    with pytest.raises(ValueError, match=r"has no weights, .* for 'word_softmax"):
+    with pytest.raises(ValueError, match="'word_softmax"):
         run(model_name_or_path=str(tmp_path / "base"))
 
 
 def test_the_words_of_the_softmax_may_lie_elsewhere(run, checkpoint, tmp_path, capsys):
     words = (checkpoint / "word_vocabulary.txt").rename(tmp_path / "words.txt")
-    with pytest.raises(FileNotFoundError, match=r"holds no word_vocabulary.txt, .* --vocab_file"):
+    with pytest.raises(FileNotFoundError, match=r"word_vocabulary\.txt.*--vocab_file"):
         run()
     run(vocab_file=str(words))
     assert "Scored 3 sentences" in capsys.readouterr().out
     words.write_text("".join(f"{word}\n" for word in [*SPECIAL_WORDS, "a"]))
-    with pytest.raises(ValueError, match=r"vocabulary has 4 words, .* is over 11"):
+    with pytest.raises(ValueError, match=r"4 words.*11"):
         run(vocab_file=str(words))

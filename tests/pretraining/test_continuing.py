@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from conftest import make_tiny_config
+from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32
 from transformers import AutoModelForPreTraining
 
@@ -118,49 +119,47 @@ BAD_SOURCES = {
     "no checkpoint": (
         lambda folder: (folder / "config.json").unlink(),
         FileNotFoundError,
-        r"model_name_or_path '.*old' holds no config.json",
+        ("model_name_or_path", "config.json"),
     ),
     "another model": (
         lambda folder: edit_json(folder / "config.json", model_type="bert"),
         ValueError,
-        r"model_name_or_path '.*old' has the model_type 'bert'",
+        ("model_name_or_path", "'bert'"),
     ),
-    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), FileNotFoundError, r"model_name_or_path"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), FileNotFoundError, "model_name_or_path"),
     "a softmax of another size": (
         lambda folder: edit_json(folder / "config.json", word_vocab_size=9),
         ValueError,
-        r"model_name_or_path '.*old' has no weights, or weights of another shape, for 'word_softmax.bias'",
+        ("model_name_or_path", "'word_softmax.bias'"),
     ),
     "words of another model": (
         lambda folder: NEW.save(folder),
         ValueError,
-        r"model_name_or_path '.*old' has a softmax over 7 words, but its word_vocabulary.txt has 8",
+        ("model_name_or_path", "7 words", "word_vocabulary.txt"),
     ),
     "words without the special ones": (
         lambda folder: (folder / "word_vocabulary.txt").write_text("a\nb\nc\nd\ne\nf\ng\n"),
         ValueError,
-        r"model_name_or_path '.*old' holds word_vocabulary.txt, but",
+        ("model_name_or_path", "word_vocabulary.txt"),
     ),
     "no tokenizer": (
         lambda folder: (folder / "tokenizer_config.json").unlink(),
         FileNotFoundError,
-        r"model_name_or_path '.*old' holds no tokenizer_config.json; save ElmoCharTokenizer\(max_char",
+        ("model_name_or_path", "tokenizer_config.json"),
     ),
     "a tokenizer of shorter rows": (
         lambda folder: ElmoCharTokenizer(max_characters_per_word=20).save_pretrained(folder),
         ValueError,
-        r"has a tokenizer of max_characters_per_word=20, but its model wants 50",
+        ("max_characters_per_word=20", "50"),
     ),
 }
 
 
-@pytest.mark.parametrize("name", BAD_SOURCES)
-def test_what_a_source_lacks_is_named(tmp_path, name):
-    spoil, error, message = BAD_SOURCES[name]
-    directory = save(tmp_path / "old", make_model())
-    spoil(tmp_path / "old")
-    with pytest.raises(error, match=message):
-        load_source(directory)
+def test_what_a_source_lacks_is_named(tmp_path):
+    for name, (spoil, error, named) in BAD_SOURCES.items():
+        directory = save(tmp_path / name / "old", make_model())
+        spoil(tmp_path / name / "old")
+        assert "old" in assert_refused(error, named, load_source, directory)
 
 
 # What is carried over
@@ -214,7 +213,7 @@ def test_one_softmax_can_become_two_but_not_two_one():
     forward, backward = carried.model.word_softmaxes
     assert forward is not backward and torch.equal(forward.weight, backward.weight)
     assert is_copied(carried.model, source, "cat", NEW) == [True, True]
-    with pytest.raises(ValueError, match=r"sets share_word_softmax to True, but --model_name_or_path 'old'"):
+    with pytest.raises(ValueError, match=r"share_word_softmax .*--model_name_or_path"):
         carry_over(make_source(share_word_softmax=False), NEW, overrides={"share_word_softmax": True})
 
 
@@ -244,21 +243,17 @@ def test_a_softmax_whose_words_nobody_knows_starts_anew():
     assert not torch.equal(carried.model.word_softmax.weight, source.model.word_softmax.weight)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"cell_size": 11}, r"sets cell_size to 11, but the weights of --model_name_or_path 'old' .* with 10"),
-        ({"filters": [[1, 3]]}, r"sets filters to \[\[1, 3\]\]"),
-        ({"num_hidden_layers": 3}, r"sets num_hidden_layers to 3, .* with 2"),
-        ({"use_skip_connections": False}, r"sets use_skip_connections to False, .* with True"),
-        ({"token_inputs": "words", "word_table_size": 3, "word_vector_size": 2}, r"sets token_inputs to 'words'"),
-        ({"word_vocab_size": 99}, r"sets word_vocab_size to 99"),
-        ({"drop_out": 0.1}, r"no field 'drop_out'; the nearest valid name is 'dropout'"),
-    ],
-)
-def test_overrides_that_would_change_the_weights_are_refused(overrides, message):
-    with pytest.raises(ValueError, match=message):
-        carry_over(make_source(), NEW, overrides=overrides)
+def test_overrides_that_would_change_the_weights_are_refused():
+    for overrides, named in (
+        ({"cell_size": 11}, ("cell_size to 11", "--model_name_or_path", "10")),
+        ({"filters": [[1, 3]]}, "filters"),
+        ({"num_hidden_layers": 3}, "num_hidden_layers to 3"),
+        ({"use_skip_connections": False}, "use_skip_connections to False"),
+        ({"token_inputs": "words", "word_table_size": 3, "word_vector_size": 2}, "token_inputs to 'words'"),
+        ({"word_vocab_size": 99}, "word_vocab_size to 99"),
+        ({"drop_out": 0.1}, ("'drop_out'", "'dropout'")),
+    ):
+        assert_refused(ValueError, named, carry_over, make_source(), NEW, overrides=overrides)
 
 
 def test_overrides_that_leave_the_weights_are_taken(tmp_path):

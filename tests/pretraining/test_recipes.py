@@ -28,5 +28,5 @@ def test_each_recipe_names_an_optimizer_that_is_there():
         groups = [{"params": [torch.nn.Parameter(torch.zeros(2))], "lr": recipe.learning_rate, "weight_decay": 0.0}]
         optimizer = build_optimizer(recipe.optim, groups, recipe.adam_beta2, recipe.adagrad_initial_accumulator)
         assert optimizer.param_groups[0]["lr"] == recipe.learning_rate
-    with pytest.raises(ValueError, match="optim is 'sgd'; it must be one of adamw, adagrad"):
+    with pytest.raises(ValueError, match="optim is 'sgd'"):
         build_optimizer("sgd", [{"params": [torch.nn.Parameter(torch.zeros(2))]}])

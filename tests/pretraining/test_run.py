@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from refusals import assert_refused
 from run_cases import LINES, TINY, make_arguments, write_lines
 from tolerances import BFLOAT16, REORDERED_FLOAT32
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
@@ -108,31 +109,35 @@ def test_config_from_a_directory_with_one_field_changed(arguments, tmp_path):
     assert (config.projection_size, config.cell_size) == (6, 16)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"train_file": None}, "give either --train_file or --dataset_name"),
-        ({"dataset_name": "x"}, "give either --train_file or --dataset_name"),
-        ({"unroll_steps": 0}, "--unroll_steps is 0"),
-        ({"max_steps": 0}, "--max_steps is 0"),
-        ({"max_steps": -1, "num_train_epochs": 0.0}, "--num_train_epochs is 0"),
-        ({"warmup_ratio": 1.0}, "--warmup_ratio is 1"),
-        ({"preset": "huge"}, "--preset is 'huge'"),
-        ({"preset": "small", "config_name": "x"}, "give one of them"),
-        ({"config_overrides": "{cell_size: 3}"}, "--config_overrides is not JSON"),
-        ({"config_overrides": "[3]"}, "wanted an object"),
-        ({"config_overrides": '{"cell_sise": 3}'}, "nearest valid name is 'cell_size'"),
-        ({"eval_steps": 0}, "--eval_steps is 0"),
-        ({"validation_split_percentage": 0.0}, "--validation_split_percentage is 0"),
-        ({"pre_tokenizer": "bpe"}, "pre_tokenizer is 'bpe'"),
-        ({"min_count": 1000}, "no word seen at least 1000 times"),
-    ],
-)
-def test_bad_arguments_are_named_and_leave_nothing(arguments, tmp_path, changes, message):
-    with pytest.raises(ValueError, match=message):
-        run_pretraining(arguments(**changes), report=lambda line: None)
-    assert not (tmp_path / "out").exists()
-    assert list(tmp_path.glob(".*")) == []
+BAD_ARGUMENTS = [
+    ({"train_file": None}, ("--train_file", "--dataset_name")),
+    ({"dataset_name": "x"}, ("--train_file", "--dataset_name")),
+    ({"unroll_steps": 0}, "--unroll_steps"),
+    ({"max_steps": 0}, "--max_steps"),
+    ({"max_steps": -1, "num_train_epochs": 0.0}, "--num_train_epochs"),
+    ({"warmup_ratio": 1.0}, "--warmup_ratio"),
+    ({"preset": "huge"}, "--preset"),
+    ({"preset": "small", "config_name": "x"}, ("--preset", "--config_name")),
+    ({"config_overrides": "{cell_size: 3}"}, "--config_overrides"),
+    ({"config_overrides": "[3]"}, "--config_overrides"),
+    ({"config_overrides": '{"cell_sise": 3}'}, ("'cell_sise'", "'cell_size'")),
+    ({"eval_steps": 0}, "--eval_steps"),
+    ({"validation_split_percentage": 0.0}, "--validation_split_percentage"),
+    ({"pre_tokenizer": "bpe"}, "pre_tokenizer is 'bpe'"),
+    ({"min_count": 1000}, ("1000 times", "min_count")),
+    ({"objective": "hinge"}, "--objective"),
+    ({"reset_state": "always"}, "--reset_state"),
+    ({"objective": "sampled"}, ("8192", "num_negative_samples")),
+    ({"num_negative_samples": 0}, "--num_negative_samples"),
+    ({"max_words_in_memory": 0}, "--max_words_in_memory"),
+]
+
+
+def test_bad_arguments_are_named_and_leave_nothing(arguments, tmp_path):
+    for changes, named in BAD_ARGUMENTS:
+        assert_refused(ValueError, named, run_pretraining, arguments(**changes), report=lambda line: None)
+        assert not (tmp_path / "out").exists(), changes
+        assert list(tmp_path.glob(".*")) == [], changes
 
 
 def test_full_output_directory_is_left_alone_unless_told(arguments, tmp_path):
@@ -161,7 +166,7 @@ def test_output_directory_that_holds_what_is_read_is_refused(arguments, tmp_path
     inside = tmp_path / "out" / "precious.txt"
     inside.write_text("<S>\n</S>\n<UNK>\nthe\n")
     value = str(inside) if argument == "vocab_file" else [str(inside)]
-    with pytest.raises(ValueError, match=rf"output_dir .* holds --{argument} .*which would be replaced"):
+    with pytest.raises(ValueError, match=rf"output_dir .*--{argument}"):
         run_pretraining(arguments(**{argument: value}, overwrite_output_dir=True), report=lambda line: None)
     assert inside.exists()
 
@@ -194,22 +199,6 @@ def test_counting_on_disk_changes_nothing(arguments, tmp_path):
     assert words[0] == words[1] and found[0]["training_text"] == found[1]["training_text"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"objective": "hinge"}, "--objective is 'hinge'; it must be one of full, sampled, adaptive"),
-        ({"reset_state": "always"}, "--reset_state is 'always'; it must be one of never, epoch, document"),
-        ({"objective": "sampled"}, "8192"),
-        ({"num_negative_samples": 0}, "--num_negative_samples is 0; it must be an integer >= 1"),
-        ({"max_words_in_memory": 0}, "--max_words_in_memory is 0; it must be an integer >= 1"),
-    ],
-)
-def test_settings_that_cannot_be_are_named(arguments, tmp_path, changes, message):
-    with pytest.raises(ValueError, match=message):
-        run_pretraining(arguments(**changes))
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_vocabulary_out_of_order_is_refused_by_the_sampled_softmax(arguments, text, tmp_path):
     words = {word for line in LINES for word in line.split()}
     text.write_text("".join(" ".join([word] * 2**place) + "\n" for place, word in enumerate(sorted(words))))
@@ -226,7 +215,7 @@ def test_words_are_turned_into_steps(arguments):
 
 
 def test_lanes_that_are_longer_than_the_text_are_refused_before_the_first_step(arguments, tmp_path):
-    message = "--per_device_train_batch_size 60 lanes of --unroll_steps 20 words hold 1,200"
+    message = r"--per_device_train_batch_size .*--unroll_steps"
     with pytest.raises(ValueError, match=message):
         run_pretraining(arguments(per_device_train_batch_size=60, unroll_steps=20), report=lambda line: None)
     assert not (tmp_path / "out").exists()
@@ -255,7 +244,7 @@ def test_a_tracker_gets_what_results_json_has(arguments, tmp_path):
 
 
 def test_a_tracker_that_is_not_there_is_told_before_training(arguments, tmp_path):
-    with pytest.raises(ImportError, match="--report_to is 'no_such_tracker'"):
+    with pytest.raises(ImportError, match=r"--report_to.*no_such_tracker"):
         run_pretraining(arguments(report_to="no_such_tracker"))
     assert not (tmp_path / "out").exists()
 
