@@ -9,7 +9,7 @@ from conftest import make_tiny_config
 from hypothesis import strategies as st
 from tolerances import REORDERED_FLOAT32, REORDERED_FLOAT64
 
-from hf_elmo import ElmoCharTokenizer, ElmoModel
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
 
 P, H, LAYERS = 6, 10, 2  # as in make_tiny_config
 TOLERANCES = {torch.float32: REORDERED_FLOAT32, torch.float64: REORDERED_FLOAT64}
@@ -30,6 +30,13 @@ def make_model(cls=ElmoModel, dtype=torch.float32, **fields):
 
 # For the many examples of a property, none of which changes the model.
 shared_model = functools.cache(make_model)
+
+
+def save_in_half_precision(folder) -> str:
+    """Write a pre-training checkpoint of fp16 with its tokenizer, and return its name."""
+    ElmoForPreTraining(make_tiny_config(word_vocab_size=9)).half().save_pretrained(folder)
+    ElmoCharTokenizer(do_lower_case=True).save_pretrained(folder)
+    return str(folder)
 
 
 def encode(sentences, **arguments):

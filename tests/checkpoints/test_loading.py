@@ -6,17 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import make_tiny_config
+from model_cases import save_in_half_precision
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
 from hf_elmo.checkpoints.loading import find_file, load_config, load_model, load_tokenizer, load_what_is_there
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("checkpoint")
-    ElmoForPreTraining(make_tiny_config(word_vocab_size=9)).half().save_pretrained(folder)
-    ElmoCharTokenizer(do_lower_case=True).save_pretrained(folder)
-    return str(folder)
+    return save_in_half_precision(tmp_path_factory.mktemp("checkpoint"))
 
 
 def test_a_checkpoint_comes_back_in_float32(checkpoint):

@@ -10,10 +10,11 @@ import pytest
 import torch
 from conftest import make_tiny_config, shared_data
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Sequence, Value
+from model_cases import save_in_half_precision
 from refusals import assert_refused
 from transformers import AutoModelForTokenClassification, DataCollatorForTokenClassification, pipeline
 
-from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
+from hf_elmo import ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.checkpoints import sharing
 from hf_elmo.checkpoints.sharing import check_checkpoint
 from hf_elmo.tasks.arguments import DataArguments, ModelArguments
@@ -87,10 +88,7 @@ def trained(toy):
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory):
     """A pre-training checkpoint in half precision."""
-    folder = tmp_path_factory.mktemp("pretrained")
-    ElmoForPreTraining(make_tiny_config(word_vocab_size=9)).half().save_pretrained(folder)
-    ElmoCharTokenizer(do_lower_case=True).save_pretrained(folder)
-    return str(folder)
+    return save_in_half_precision(tmp_path_factory.mktemp("pretrained"))
 
 
 def make_task(model, data, training):
