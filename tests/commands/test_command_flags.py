@@ -84,7 +84,7 @@ def test_several_classes_and_required_and_hidden_flags(capsys):
     assert "usage: prog --model_name_or_path TEXT" in shown and "A checkpoint. (required)" in shown
     for part in ("--layers {mix,all}", "--freeze_bilm, --no_freeze_bilm", "(default: 7)", "Files, 100 % of them."):
         assert part in shown
-    # A group a class, the inherited fields in that of the class that has them, before those that come on top.
+    # A group per class, the inherited fields in that of the class that has them, before those that come on top.
     titles = ["Where it comes from:", "Text that is read:", "--layers", "What is done with it:", "--max_steps"]
     assert titles == sorted(titles, key=shown.index)
 

@@ -96,7 +96,7 @@ def test_gradients_are_those_of_finite_differences(reverse):
 
 def test_clips_bound_the_states_and_stop_the_gradient():
     weights = make_weights(3, 5)
-    # Open gates and a candidate of one: the cell climbs by about one a word, up to its bound.
+    # Open gates and a candidate of one: the cell climbs by about one per word, up to its bound.
     weights.bias.copy_(torch.full((20,), 50.0, dtype=torch.float64))
     inputs = torch.randn(2, 6, 3, dtype=torch.float64, requires_grad=True)
     _, (_, cell) = scan_projected_lstm(inputs, None, weights)
