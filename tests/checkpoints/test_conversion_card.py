@@ -49,7 +49,7 @@ def test_a_converted_model_can_be_shared(folder):
     sent = sharing._content(folder / "README.md", "me/elmo-x")
     assert sent == card.replace("elmo-x", "me/elmo-x").encode("utf-8")
     (folder / "conversion.json").unlink()
-    with pytest.raises(ValueError, match=r"quotes figures, but results\.json"):
+    with pytest.raises(ValueError, match=r"results\.json"):
         check_checkpoint(folder)
 
 

@@ -24,7 +24,7 @@ def test_a_checkpoint_comes_back_in_float32(checkpoint):
 
 
 def test_what_a_head_has_no_weights_for_is_named(checkpoint):
-    with pytest.raises(ValueError, match=r"no weights.*'classifier\.bias'.*ElmoForTokenClassification"):
+    with pytest.raises(ValueError, match=r"'classifier\.bias'.*ElmoForTokenClassification"):
         load_model(ElmoForTokenClassification, checkpoint)
     _, lacking = load_what_is_there(ElmoForTokenClassification, checkpoint, load_config(checkpoint))
     assert lacking == ["classifier.bias", "classifier.weight"]
@@ -37,7 +37,7 @@ def test_wrong_places_are_refused_by_the_arguments_name(tmp_path):
     make_tiny_config().save_pretrained(tmp_path / "no-weights")
     with pytest.raises(FileNotFoundError, match=r"^config_name '.*empty'.*config\.json"):
         load_config(str(tmp_path / "empty"), "config_name")
-    with pytest.raises(ValueError, match=r"^config_name '.*bert'.*'bert'; wanted 'elmo'"):
+    with pytest.raises(ValueError, match=r"^config_name '.*bert'.*'bert'.*'elmo'"):
         load_config(str(tmp_path / "bert"), "config_name")
     (tmp_path / "bert" / "config.json").write_text("{")
     with pytest.raises(ValueError, match=r"^config_name '.*bert'.*config\.json"):
@@ -59,7 +59,7 @@ def test_a_tokenizer_has_to_be_there_and_to_fit(checkpoint, tmp_path):
     make_tiny_config().save_pretrained(tmp_path)
     assert find_file(str(tmp_path), "tokenizer_config.json") is None
     assert find_file(str(tmp_path / "config.json"), "tokenizer_config.json") is None
-    with pytest.raises(FileNotFoundError, match=r"holds no tokenizer_config\.json"):
+    with pytest.raises(FileNotFoundError, match=r"tokenizer_config\.json"):
         load_tokenizer(str(tmp_path), make_tiny_config())
-    with pytest.raises(ValueError, match=r"max_characters_per_word=50, but its model wants 20"):
+    with pytest.raises(ValueError, match=r"max_characters_per_word=50.*20"):
         load_tokenizer(checkpoint, make_tiny_config(max_characters_per_word=20))

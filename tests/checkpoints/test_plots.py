@@ -95,7 +95,7 @@ def test_what_was_not_measured_is_not_drawn():
 @pytest.mark.usefixtures("matplotlib")
 @pytest.mark.parametrize("key", ["history", "evaluations"])
 def test_results_without_curves_are_refused(tmp_path, key):
-    with pytest.raises(ValueError, match=f"results lack {key}, .*hf-elmo pretrain"):
+    with pytest.raises(ValueError, match=key):
         plot_run(without(RESULTS, key), tmp_path / "run.png")
     assert not (tmp_path / "run.png").exists()
 

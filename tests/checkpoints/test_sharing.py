@@ -542,7 +542,7 @@ def test_a_token_in_a_file_keeps_all_of_them_at_home(checkpoint):
     ):
         kept = (checkpoint / name).read_bytes()
         (checkpoint / name).write_bytes(content[: len(kept)] if name == "model.safetensors" else content)
-        with pytest.raises(ValueError, match=rf"holds an access token, .*: see {re.escape(name)}\. ") as raised:
+        with pytest.raises(ValueError, match=rf"access token.*{re.escape(name)}") as raised:
             check_checkpoint(checkpoint, token)
         assert SECRET not in str(raised.value)
         (checkpoint / name).write_bytes(kept)

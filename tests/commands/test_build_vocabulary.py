@@ -115,7 +115,7 @@ def test_text_without_words_and_text_that_cannot_be_read(build, text, tmp_path):
     with pytest.raises(ValueError, match="the training text holds no words"):
         build()
     text.write_bytes(b"good\ncaf\xe9\n")
-    with pytest.raises(ValueError, match="not UTF-8: line 2"):
+    with pytest.raises(ValueError, match=r"UTF-8.*line 2"):
         build()
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
@@ -127,7 +127,7 @@ def test_a_full_directory_is_replaced_with_the_flag_only(build, text, tmp_path):
         build()
     build(overwrite_output_dir=True)
     assert not (tmp_path / "out" / "old").exists()
-    with pytest.raises(ValueError, match="would be replaced along with it"):
+    with pytest.raises(ValueError, match="output_dir"):
         build(output_dir=str(tmp_path), overwrite_output_dir=True)
     assert text.exists()
 

@@ -10,6 +10,7 @@ import torch
 from conftest import make_tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import assert_refused
 from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
@@ -249,32 +250,34 @@ def test_memory_does_not_grow_with_the_corpus():
     assert peak(2000) < 1.2 * peak(200) < 2000 * 10 * 3 * D * 8 / 10
 
 
-@pytest.mark.parametrize("name", ["max_words_per_batch", "max_words_per_chunk", "max_words_per_buffer"])
-@pytest.mark.parametrize("value", [0, -1, 1.5, True])
-def test_limits_are_positive_integers(name, value):
-    with pytest.raises(ValueError, match=rf"{name} is {value}; it must be an integer >= 1"):
-        embed(shared_model(), TOKENIZER, ["a"], **{name: value})
+def test_limits_are_positive_integers():
+    for name in ("max_words_per_batch", "max_words_per_chunk", "max_words_per_buffer"):
+        for value in (0, -1, 1.5, True):
+            assert_refused(ValueError, f"{name} is {value}", embed, shared_model(), TOKENIZER, ["a"], **{name: value})
 
 
-@pytest.mark.parametrize(
-    ("model", "tokenizer", "sentences", "arguments", "error", "message"),
-    [
-        (torch.nn.Linear(1, 1), TOKENIZER, ["a"], {}, TypeError, "model is a Linear; wanted an ELMo model"),
-        (None, ElmoCharTokenizer(max_characters_per_word=9), ["a"], {}, ValueError, "=9; the model wants 50"),
-        (None, TOKENIZER, "a b", {}, TypeError, "sentences is a string; wanted an iterable"),
-        (None, TOKENIZER, ["a"], {"layers": "last"}, ValueError, "layers is 'last'; it must be one of"),
-        (None, TOKENIZER, ["a"], {"layers": 3}, ValueError, "layers is 3; this model has"),
+def test_wrong_arguments_are_named_at_once():
+    for model, tokenizer, sentences, arguments, error, named in (
+        (torch.nn.Linear(1, 1), TOKENIZER, ["a"], {}, TypeError, ("model", "Linear")),
+        (
+            None,
+            ElmoCharTokenizer(max_characters_per_word=9),
+            ["a"],
+            {},
+            ValueError,
+            ("max_characters_per_word=9", "50"),
+        ),
+        (None, TOKENIZER, "a b", {}, TypeError, "sentences"),
+        (None, TOKENIZER, ["a"], {"layers": "last"}, ValueError, "layers is 'last'"),
+        (None, TOKENIZER, ["a"], {"layers": 3}, ValueError, "layers is 3"),
         (None, TOKENIZER, ["a"], {"layers": True}, ValueError, "layers is True"),
-    ],
-)
-def test_wrong_arguments_are_named_at_once(model, tokenizer, sentences, arguments, error, message):
-    with pytest.raises(error, match=message):
-        embed(model or shared_model(), tokenizer, sentences, **arguments)
+    ):
+        assert_refused(error, named, embed, model or shared_model(), tokenizer, sentences, **arguments)
 
 
 @pytest.mark.parametrize("sentence", [7, None, ["a", 7], ["a", None], {"a"}])
 def test_a_wrong_sentence_is_named_by_its_number(sentence):
     arrays = embed(shared_model(), TOKENIZER, ["a", sentence], max_words_per_buffer=1)
     next(arrays)
-    with pytest.raises(TypeError, match=r"sentences\[1\] is .*; wanted a string or a list of words"):
+    with pytest.raises(TypeError, match=r"sentences\[1\]"):
         next(arrays)

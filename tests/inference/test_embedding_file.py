@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from refusals import assert_refused
 
 from hf_elmo.inference.embedding_file import SENTENCE_TO_INDEX, check_embedding_file, write_embeddings
 
@@ -47,11 +48,11 @@ def test_the_map_from_sentences_to_numbers_is_allennlps_and_loses_none(h5py, tmp
     assert [tuple(pair) for pair in pairs] == [(sentence, str(number)) for number, sentence in enumerate(sentences)]
 
 
-@pytest.mark.parametrize("sentences", [["a"], ["a", "b", "c"]])
-def test_as_many_sentences_as_arrays(h5py, tmp_path, sentences):
-    with pytest.raises(ValueError, match=r"sentences and arrays differ in number: one of them ends after \d"):
-        write_embeddings(tmp_path / "v.hdf5", [np.zeros((1, D))] * 2, sentences)
-    assert os.listdir(tmp_path) == []
+def test_as_many_sentences_as_arrays(h5py, tmp_path):
+    for sentences in (["a"], ["a", "b", "c"]):
+        file, arrays = tmp_path / "v.hdf5", [np.zeros((1, D))] * 2
+        assert_refused(ValueError, ("sentences", "arrays"), write_embeddings, file, arrays, sentences)
+        assert os.listdir(tmp_path) == []
 
 
 def test_a_failing_run_leaves_nothing_and_spares_what_was_there(h5py, tmp_path):
@@ -73,14 +74,14 @@ def test_a_name_that_is_taken_is_refused_before_any_work(h5py, tmp_path):
     (tmp_path / "old.h5").write_bytes(b"old")
     (tmp_path / "link.h5").symlink_to(tmp_path / "old.h5")
     (tmp_path / "folder.h5").mkdir()
-    for name, message in (
-        ("old.h5", "is there already; name another one, or pass --overwrite_output_file"),
-        ("link.h5", "is there already"),
-        ("old.h5/v.hdf5", "lies below the file"),
-        ("folder.h5", "is a directory; name a file"),
+    for name, named in (
+        ("old.h5", ("old.h5", "--overwrite_output_file")),
+        ("link.h5", "link.h5"),
+        ("old.h5/v.hdf5", "old.h5'"),
+        ("folder.h5", ("folder.h5", "directory")),
     ):
-        with pytest.raises(FileExistsError, match=message):
-            write_embeddings(tmp_path / name, (pytest.fail("an array was asked for") for _ in range(1)))
+        arrays = (pytest.fail("an array was asked for") for _ in range(1))
+        assert_refused(FileExistsError, named, write_embeddings, tmp_path / name, arrays)
     write_embeddings(tmp_path / "link.h5", [np.zeros((1, D))], overwrite=True)
     assert (tmp_path / "link.h5").is_symlink() and list(read_all(h5py, tmp_path / "old.h5")) == ["0"]
 
@@ -129,19 +130,15 @@ def test_what_float16_cannot_hold_is_no_infinity(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "named"),
-    [
+def test_other_formats_are_refused_with_those_that_there_are(tmp_path):
+    for name, options, named in (
         ("v.parquet", {}, ".npz"),
         ("v", {}, ".hdf5, .h5, .npz"),
         ("v.txt", {}, ".hdf5"),
         ("v.npz", {"dtype": "float64"}, "float16"),
         ("v.npz", {"compression": "zip"}, "gzip"),
-    ],
-)
-def test_other_formats_are_refused_with_those_that_there_are(tmp_path, name, options, named):
-    with pytest.raises(ValueError, match=named):
-        check_embedding_file(tmp_path / name, **options)
+    ):
+        assert_refused(ValueError, named, check_embedding_file, tmp_path / name, **options)
 
 
 def test_npz_needs_no_h5py(monkeypatch, tmp_path):

@@ -11,6 +11,7 @@ from accelerate import Accelerator
 from conftest import make_tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import assert_refused
 from tolerances import LOSS_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
@@ -303,36 +304,22 @@ def test_a_model_that_knows_a_text_proposes_its_words():
 # Errors
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"model": ElmoModel(make_tiny_config())}, TypeError, "model is a ElmoModel, which has no word softmax"),
-        ({"vocabulary": WordVocabulary([*SPECIAL_WORDS, "a"])}, ValueError, "vocabulary has 4 words, .* is over 16"),
-        ({"sentences": "the cat"}, TypeError, "sentences is a string"),
-        ({"sentences": ["the", 3]}, TypeError, r"sentences\[1\] is int 3"),
+def test_errors_name_the_argument():
+    arguments = {"model": make_model(), "tokenizer": TOKENIZER, "vocabulary": VOCABULARY, "sentences": ["the"]}
+    for change, error, named in (
+        ({"model": ElmoModel(make_tiny_config())}, TypeError, ("model", "ElmoModel")),
+        ({"vocabulary": WordVocabulary([*SPECIAL_WORDS, "a"])}, ValueError, ("vocabulary", "4 words", "16")),
+        ({"sentences": "the cat"}, TypeError, "sentences"),
+        ({"sentences": ["the", 3]}, TypeError, "sentences[1]"),
         ({"chunk_size": 0}, ValueError, "chunk_size is 0"),
         ({"max_words_per_batch": 0}, ValueError, "max_words_per_batch is 0"),
-        ({"frequencies": [1.0, 2.0]}, ValueError, r"frequencies has the shape \(2,\) .* wanted \(16,\)"),
-        ({"frequencies": [0.0] * 16}, ValueError, "values from 0; wanted"),
-    ],
-)
-def test_errors_name_the_argument(change, error, message):
-    arguments = {"model": make_model(), "tokenizer": TOKENIZER, "vocabulary": VOCABULARY, "sentences": ["the"]}
-    with pytest.raises(error, match=message):
-        list(score_sentences(**{**arguments, **change}))
+        ({"frequencies": [1.0, 2.0]}, ValueError, ("frequencies", "(2,)", "(16,)")),
+        ({"frequencies": [0.0] * 16}, ValueError, "frequencies"),
+    ):
+        assert_refused(error, named, lambda given: list(score_sentences(**given)), {**arguments, **change})
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"words": "the cat"}, TypeError, "words is a string"),
-        ({"position": 2}, ValueError, "position is 2; it must be an integer from 0 to 1"),
-        ({"position": -1}, ValueError, "position is -1"),
-        ({"k": 0}, ValueError, "k is 0"),
-        ({"vocabulary": WordVocabulary([*SPECIAL_WORDS, "a"])}, ValueError, "vocabulary has 4 words"),
-    ],
-)
-def test_errors_of_substitutes_name_the_argument(change, error, message):
+def test_errors_of_substitutes_name_the_argument():
     arguments = {
         "model": make_model(),
         "tokenizer": TOKENIZER,
@@ -340,5 +327,11 @@ def test_errors_of_substitutes_name_the_argument(change, error, message):
         "words": ["the", "cat"],
         "position": 0,
     }
-    with pytest.raises(error, match=message):
-        best_substitutes(**{**arguments, **change})
+    for change, error, named in (
+        ({"words": "the cat"}, TypeError, "words"),
+        ({"position": 2}, ValueError, "position is 2"),
+        ({"position": -1}, ValueError, "position is -1"),
+        ({"k": 0}, ValueError, "k is 0"),
+        ({"vocabulary": WordVocabulary([*SPECIAL_WORDS, "a"])}, ValueError, ("vocabulary", "4 words")),
+    ):
+        assert_refused(error, named, best_substitutes, **{**arguments, **change})

@@ -96,7 +96,7 @@ def test_the_choice_decides_what_runs(monkeypatch, name, is_readable):
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(ValueError, match=r"name is 'fast'; the backends are auto, readable, plain, compiled"):
+    with pytest.raises(ValueError, match=r"name is 'fast'.*auto, readable, plain, compiled"):
         kernels.set_backend("fast")
 
 

@@ -102,7 +102,7 @@ def test_without_a_gpu_it_is_refused():
     if torch.cuda.is_available():
         pytest.skip("a GPU is there")
     assert "cuda_graphs" in kernels.why_not()
-    with pytest.raises(RuntimeError, match=r"'cuda_graphs' cannot run here: torch.cuda.is_available\(\) is False"):
+    with pytest.raises(RuntimeError, match="'cuda_graphs'"):
         kernels.set_backend("cuda_graphs")
 
 

@@ -130,5 +130,5 @@ def test_it_stays_out_of_copies_and_goes_with_its_encoder(encoder):
 
 
 def test_a_size_below_one_is_refused(encoder):
-    with pytest.raises(ValueError, match=r"max_words is 0; it must be at least 1, or None"):
+    with pytest.raises(ValueError, match="max_words is 0"):
         kernels.cache_words(encoder, 0)

@@ -278,9 +278,9 @@ def test_a_state_of_other_lanes_or_of_another_corpus():
     filler = LaneFiller(TOKENIZER, VOCABULARY, 2, 3)
     next(filler.windows([list("abcd"), list("ef")]))
     state = filler.state_dict()
-    with pytest.raises(ValueError, match="state has 2 lanes, but num_lanes is 3"):
+    with pytest.raises(ValueError, match=r"2 lanes.*num_lanes is 3"):
         LaneFiller(TOKENIZER, VOCABULARY, 3, 3).load_state_dict(state)
-    with pytest.raises(ValueError, match="saved with reset_state='never', but reset_state is 'epoch'"):
+    with pytest.raises(ValueError, match=r"reset_state='never'.*reset_state is 'epoch'"):
         LaneFiller(TOKENIZER, VOCABULARY, 2, 3, "epoch").load_state_dict(state)
     with pytest.raises(ValueError, match="stream ends after 1 entries, but 2 had been taken"):
         next(filler.windows([list("abcd")]))

@@ -7,6 +7,7 @@ import torch
 from conftest import make_tiny_config
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import assert_refused
 from transformers import get_scheduler
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
@@ -57,23 +58,16 @@ def test_a_part_that_is_fixed_has_no_group_and_does_not_count_as_a_layer_less():
     assert rates == {"word_softmax": 1.0, "layer_1": 0.25, "token_encoder": 0.125}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"layer_decay": 0.0}, r"--layer_learning_rate_decay is 0.0; it must be a number > 0"),
-        ({"layer_decay": math.nan}, r"--layer_learning_rate_decay is nan"),
-        (
-            {"learning_rates": {"layer_3": 1e-3}},
-            r"names 'layer_3'; this model has the groups word_softmax, layer_2, layer_1, token_encoder",
-        ),
-        ({"learning_rates": {"layer_1": "high"}}, r"--group_learning_rates has 'high' for 'layer_1'"),
-        ({"learning_rates": {"layer_1": -1e-3}}, r"--group_learning_rates has -0.001 for 'layer_1'"),
-        ({"learning_rates": {"layer_1": True}}, r"--group_learning_rates has True for 'layer_1'"),
-    ],
-)
-def test_wrong_rates_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        parameter_groups(make_model(), 1e-3, **arguments)
+def test_wrong_rates_are_refused():
+    for arguments, named in (
+        ({"layer_decay": 0.0}, "--layer_learning_rate_decay is 0.0"),
+        ({"layer_decay": math.nan}, "--layer_learning_rate_decay is nan"),
+        ({"learning_rates": {"layer_3": 1e-3}}, ("'layer_3'", "word_softmax, layer_2, layer_1, token_encoder")),
+        ({"learning_rates": {"layer_1": "high"}}, ("--group_learning_rates", "'high'", "'layer_1'")),
+        ({"learning_rates": {"layer_1": -1e-3}}, ("--group_learning_rates", "-0.001", "'layer_1'")),
+        ({"learning_rates": {"layer_1": True}}, ("--group_learning_rates", "True", "'layer_1'")),
+    ):
+        assert_refused(ValueError, named, parameter_groups, make_model(), 1e-3, **arguments)
 
 
 def test_a_schedule_scales_the_rate_of_each_group():

@@ -304,12 +304,12 @@ def test_a_checkpoint_of_another_run_is_refused(corpus, changes, named):
 
 
 def test_where_there_is_nothing_to_go_on_from(corpus):
-    with pytest.raises(FileNotFoundError, match=r"holds no checkpoint-N; name"):
+    with pytest.raises(FileNotFoundError, match="checkpoint-N"):
         train(corpus, "out", resume_from_checkpoint="last")
-    with pytest.raises(FileNotFoundError, match=r"holds no trainer_state\.json"):
+    with pytest.raises(FileNotFoundError, match=r"trainer_state\.json"):
         train(corpus, "out", resume_from_checkpoint=str(corpus))
     train(corpus, "out", resume_from_checkpoint="auto", max_steps=8)
-    with pytest.raises(FileExistsError, match="go on with --resume_from_checkpoint last"):
+    with pytest.raises(FileExistsError, match="--resume_from_checkpoint last"):
         train(corpus, "out")
 
 

@@ -123,7 +123,7 @@ def test_going_on_with_new_words_layer_by_layer(arguments, tmp_path):
 
 def test_the_source_of_a_run_is_not_written_over(arguments, tmp_path):
     train(arguments())
-    with pytest.raises(ValueError, match=r"output_dir .* holds --model_name_or_path"):
+    with pytest.raises(ValueError, match=r"output_dir .*--model_name_or_path"):
         train(arguments(model_name_or_path=str(tmp_path / "out"), overwrite_output_dir=True, config_overrides=None))
 
 

@@ -49,7 +49,7 @@ def test_encode_gives_unknown_words_their_id():
 def test_special_words_must_come_first(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("the\nof\n")
-    with pytest.raises(ValueError, match=r"words.txt'.*starts with \['the', 'of'\].*Add those lines"):
+    with pytest.raises(ValueError, match=r"words.txt'.*'the', 'of'"):
         WordVocabulary.load(path)
 
 
@@ -63,7 +63,7 @@ def test_a_word_twice(tmp_path):
 def test_not_utf8(tmp_path):
     path = tmp_path / "words.txt"
     path.write_bytes(b"<S>\n</S>\n<UNK>\ncaf\xe9\n")
-    with pytest.raises(ValueError, match="not UTF-8: see line 4"):
+    with pytest.raises(ValueError, match=r"UTF-8.*line 4"):
         WordVocabulary.load(path)
 
 

@@ -201,9 +201,7 @@ def test_bad_files_are_refused_with_the_line(write):
 def test_damaged_archives_are_named(write, suffix, pack):
     content = pack(b"".join(b"w%d 1 2\n" % index for index in range(10_000)))
     for damaged in (content[:-20], b"the 1 2\n"):
-        with pytest.raises(
-            ValueError, match=rf"vectors.{suffix}' cannot be unpacked beyond line \d+ .*get the file again"
-        ):
+        with pytest.raises(ValueError, match=rf"vectors.{suffix}'.*line \d+"):
             read_word_vectors(write(damaged, f"vectors.{suffix}"))
 
 

@@ -128,23 +128,23 @@ def test_schemes_are_told_apart(tags, scheme):
 
 def test_a_mixture_is_refused_unless_asked_for(metric):
     sentences = [["B-PER", "X", "O"]]
-    with pytest.raises(ValueError, match=r"tags \['X'\] have no prefix .*\['B-PER'\] have.*tag_scheme='words'"):
+    with pytest.raises(ValueError, match=r"'X'.*'B-PER'.*tag_scheme='words'"):
         metric.compute(predictions=sentences, references=sentences)
     scores = metric.compute(predictions=sentences, references=sentences, tag_scheme="words")
     assert scores["B-PER"]["number"] == scores["X"]["number"] == 1
 
 
 def test_spans_asked_for_where_there_are_none(metric):
-    with pytest.raises(ValueError, match=r"tag_scheme is 'spans', but the tags \['NOUN'\]"):
+    with pytest.raises(ValueError, match=r"tag_scheme is 'spans'.*'NOUN'"):
         metric.compute(predictions=[["NOUN"]], references=[["NOUN"]], tag_scheme="spans")
-    with pytest.raises(ValueError, match=r"tag_scheme is 'span'; it must be one of"):
+    with pytest.raises(ValueError, match="tag_scheme is 'span'"):
         metric.compute(predictions=[["O"]], references=[["O"]], tag_scheme="span")
 
 
 def test_lengths_must_agree(metric):
-    with pytest.raises(ValueError, match=r"predictions\[1\] has 1 tags but references\[1\] has 2"):
+    with pytest.raises(ValueError, match=r"predictions\[1\].*references\[1\]"):
         metric.compute(predictions=[["O"], ["O"]], references=[["O"], ["O", "O"]])
-    with pytest.raises(ValueError, match=r"predictions \(1\) and references \(2\)"):
+    with pytest.raises(ValueError, match=r"predictions.*references"):
         EntityMetric(keep_in_memory=True).compute(predictions=[["O"]], references=[["O"], ["O"]])
 
 
