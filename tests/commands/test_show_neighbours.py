@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 from conftest import make_tiny_config
+from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.commands.show_neighbours import NeighbourArguments, main, show_neighbours
@@ -55,17 +56,13 @@ def test_uses_nearest_to_a_word_of_a_sentence(run):
     assert run(sentence="a play", word="play", layer=0, top_k=1).splitlines()[1].split()[0] == "1.00"
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
+def test_mistakes_are_named(run):
+    for options, named in (
         ({}, "--words"),
         ({"words": ["play"], "word": "play"}, "--sentence"),
         ({"sentence": "we play", "word": "cat"}, "'cat'"),
         ({"words": ["play"], "top_k": 0}, "--top_k"),
         ({"words": ["play"], "layer": 3}, "layers is 3"),
         ({"words": ["play"], "input_file": "absent.txt"}, "absent.txt"),
-    ],
-)
-def test_mistakes_are_named(run, options, named):
-    with pytest.raises((ValueError, OSError), match=named):
-        run(**options)
+    ):
+        assert_refused((ValueError, OSError), named, run, **options)
