@@ -160,15 +160,18 @@ def test_missing_config_file(arguments):
         run_pretraining(arguments(config_name="nowhere/config.json"), report=lambda line: None)
 
 
-@pytest.mark.parametrize("argument", ["train_file", "validation_file", "vocab_file"])
-def test_output_directory_that_holds_what_is_read_is_refused(arguments, tmp_path, argument):
+def test_output_directory_that_holds_what_is_read_is_refused(arguments, tmp_path):
     (tmp_path / "out").mkdir()
     inside = tmp_path / "out" / "precious.txt"
     inside.write_text("<S>\n</S>\n<UNK>\nthe\n")
-    value = str(inside) if argument == "vocab_file" else [str(inside)]
-    with pytest.raises(ValueError, match=rf"output_dir .*--{argument}"):
-        run_pretraining(arguments(**{argument: value}, overwrite_output_dir=True), report=lambda line: None)
-    assert inside.exists()
+    for name, value in (
+        ("train_file", [str(inside)]),
+        ("validation_file", [str(inside)]),
+        ("vocab_file", str(inside)),
+    ):
+        given = arguments(**{name: value}, overwrite_output_dir=True)
+        assert_refused(ValueError, ("output_dir", f"--{name}"), run_pretraining, given, report=lambda line: None)
+        assert inside.exists(), name
 
 
 @pytest.mark.parametrize("objective", ["sampled", "adaptive"])
