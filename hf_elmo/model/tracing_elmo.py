@@ -6,5 +6,9 @@ import torch
 
 
 def is_traced() -> bool:
-    """True under torch.compile, torch.export and torch.jit.trace, where a tensor's values are not there to be read."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+    """True under torch.compile, torch.export and torch.jit.trace, where a tensor's values are not there to be read.
+
+    Under torch.func too: older versions (torch 2.6) cannot read them all there.
+    """
+    recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return recorded or torch._C._are_functorch_transforms_active()

@@ -213,10 +213,10 @@ def test_the_best_weights_are_not_those_of_the_run_that_is_replaced(corpus):
 
 
 def test_patience_ends_a_run_and_a_resumed_one_at_the_same_step(corpus, monkeypatch):
-    changes = {**DIVERGING, "early_stopping_patience": 3}
+    changes = {**DIVERGING, "early_stopping_patience": 2}
     results = train(corpus, "whole", **changes)
     steps = [entry["step"] for entry in results["evaluations"]]
-    assert steps[-1] == results["best_step"] + 3 * 5 < 40
+    assert steps[-1] == results["best_step"] + 2 * 5 < 40
     assert results["settings"]["max_steps"] == 40
     with monkeypatch.context() as patch, pytest.raises(Interruption):
         interrupt_at(patch, steps[-1] - 3)
