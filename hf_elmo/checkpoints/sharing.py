@@ -155,10 +155,10 @@ def _check_name(hub_model_id: str) -> None:
     except ValueError as error:
         reason = str(error)
     else:
-        # A token in the place of a name is a well-formed name.
-        if redact(hub_model_id) == hub_model_id:
+        # A token in the place of a name is a well-formed name, and older versions take letters beyond ASCII.
+        if redact(hub_model_id) == hub_model_id and hub_model_id.isascii():
             return
-        reason = "it is an access token"
+        reason = "it has letters beyond ASCII" if not hub_model_id.isascii() else "it is an access token"
     raise ValueError(
         f"hub_model_id {redact(str(hub_model_id or ''))!r} names no repository ({redact(reason).rstrip('.')}); wanted "
         "'name' or 'namespace/name'."
