@@ -24,8 +24,10 @@ from .characters_elmo import (
     is_marker_row,
 )
 from .cutting_elmo import NORMALIZATIONS, PRE_TOKENIZERS, TextCutter
-from .encodings_elmo import Sentence, WordEncoding, cut_into_windows
+from .encodings_elmo import Sentence, WordEncoding
 from .row_table_elmo import RowTable
+from .texts_elmo import Text, as_samples
+from .truncation_elmo import Truncation
 
 _FIXED_TOKENS = {"bos_token": BOS_TOKEN, "eos_token": EOS_TOKEN, "pad_token": PAD_TOKEN}
 
@@ -36,6 +38,10 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     `input_ids` is one level deeper than with other tokenizers: (sentences, words, characters). Everything else is one
     entry per word. The sentence markers `<S>` and `</S>` are added around each sentence as BERT's are. There is no
     vocabulary of words and no unknown word: every string has a row (see `characters_elmo.encode_word`).
+
+    A pair, `tokenizer("a b", "c")`, is `<S> a b </S> <S> c </S>` in one row of the batch; its `token_type_ids` say
+    which words are of the second sentence, and `ElmoModel` reads each sentence on its own. What is cut of pairs that
+    are too long, and which windows overflow, is as with BERT's fast tokenizer.
 
     Words that another program has cut, a morphological analyser of Korean for example or a segmenter of Thai, go in as
     lists: `tokenizer([["나", "는", "학교", "에"]], is_split_into_words=True)`; nothing cuts them further. In files for
@@ -63,7 +69,8 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     """
 
     _auto_class = "AutoTokenizer"
-    model_input_names = ["input_ids", "attention_mask"]
+    # token_type_ids are made of pairs; of single sentences where they are asked for.
+    model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
 
     def __init__(
         self,
@@ -212,10 +219,17 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     def build_inputs_with_special_tokens(
         self, token_ids_0: list[list[int]], token_ids_1: list[list[int]] | None = None
     ) -> list[list[int]]:
-        """Rows of a sentence with the rows of its markers around them."""
-        _refuse_pair(token_ids_1)
+        """Rows of a sentence, or of both of a pair, each with the rows of its markers around them."""
         begin, end = self.encode_words([BOS_TOKEN, EOS_TOKEN]).tolist()
-        return [begin, *token_ids_0, end]
+        second = [] if token_ids_1 is None else [begin, *token_ids_1, end]
+        return [begin, *token_ids_0, end, *second]
+
+    def create_token_type_ids_from_sequences(
+        self, token_ids_0: list[list[int]], token_ids_1: list[list[int]] | None = None
+    ) -> list[int]:
+        """0 for each row of a sentence and of its markers, 1 for those of the second sentence of a pair."""
+        second = [] if token_ids_1 is None else [1] * (len(token_ids_1) + 2)
+        return [0] * (len(token_ids_0) + 2) + second
 
     def get_special_tokens_mask(
         self,
@@ -224,10 +238,10 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         already_has_special_tokens: bool = False,
     ) -> list[int]:
         """1 for markers and padding, 0 for words."""
-        _refuse_pair(token_ids_1)
         if already_has_special_tokens:
             return [int(is_marker_row(row) or not any(row)) for row in to_py_obj(token_ids_0)]
-        return [1, *[0] * len(token_ids_0), 1]
+        second = [] if token_ids_1 is None else [1, *[0] * len(token_ids_1), 1]
+        return [1, *[0] * len(token_ids_0), 1, *second]
 
     def encode_words(self, words: Sequence[str | None]) -> np.ndarray:
         """The rows of a list of words as one array, (len(words), C); None gives the row of zeros, "no word here"."""
@@ -269,18 +283,18 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         return_length: bool = False,
         **kwargs: Any,
     ) -> BatchEncoding:
-        _refuse_pair(text_pair)
         side = _checked_side(padding_side or self.padding_side)
-        sentences, is_batch = _as_batch(text, is_split_into_words)
-        limit = _word_limit(truncation_strategy, max_length, markers=2 if add_special_tokens else 0)
-        encodings, samples = [], []
-        for sample, sentence in enumerate(self._as_sentences(sentences)):
-            windows = cut_into_windows(
-                sentence, bool(add_special_tokens), limit, stride, self.truncation_side, return_overflowing_tokens
-            )
+        samples, is_batch = as_samples(text, text_pair, is_split_into_words)
+        truncation = Truncation(
+            truncation_strategy, max_length, self.truncation_side, return_overflowing_tokens, stride
+        )
+        encodings: list[WordEncoding] = []
+        sample_of_row: list[int] = []
+        for index, sample in enumerate(self._as_sentences(samples)):
+            windows = truncation.encode(sample, bool(add_special_tokens))
             encodings += windows
-            samples += [sample] * len(windows)
-        lengths = [len(encoding) for encoding in encodings]
+            sample_of_row += [index] * len(windows)
+        lengths = [encoding.num_rows for encoding in encodings]
         width = _padded_length(lengths, padding_strategy, max_length, pad_to_multiple_of)
         if width is not None:
             for encoding in encodings:
@@ -294,8 +308,9 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             raise ValueError("text is an empty batch: there is nothing to make tensors of. Leave empty batches out.")
         input_ids, attention_mask = self._rows_and_mask(encodings)
         data: dict[str, Any] = {"input_ids": input_ids}
-        if return_token_type_ids:
-            data["token_type_ids"] = [[0] * len(encoding) for encoding in encodings]
+        has_pairs = any(encoding.n_sequences > 1 for encoding in encodings)
+        if return_token_type_ids or (return_token_type_ids is None and has_pairs):
+            data["token_type_ids"] = [encoding.type_ids for encoding in encodings]
         if return_attention_mask is not False:
             data["attention_mask"] = attention_mask
         if return_special_tokens_mask:
@@ -305,7 +320,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         if return_length:
             data["length"] = [len(encoding) for encoding in encodings]
         if return_overflowing_tokens:
-            data["overflow_to_sample_mapping"] = samples
+            data["overflow_to_sample_mapping"] = sample_of_row
             is_batch = True
         if return_tensors is not None:
             # transformers' conversion walks nested lists one by one; an array is taken as it is.
@@ -316,13 +331,14 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
                 data = {key: value[0] for key, value in data.items()}
         return _batch_encoding(data, encodings, return_tensors)
 
-    def _as_sentences(self, sentences: list[str] | list[list[str]]) -> Iterator[Sentence]:
+    def _as_sentences(self, samples: list[tuple[Text, ...]]) -> Iterator[tuple[Sentence, ...]]:
         cutter = self._cutter
-        for sentence in sentences:
-            if isinstance(sentence, str):
-                yield Sentence(cutter.words(sentence), sentence, cutter)
-            else:
-                yield Sentence(sentence)
+        for sample in samples:
+            sentences = [
+                Sentence(cutter.words(text), text, cutter) if isinstance(text, str) else Sentence(text)
+                for text in sample
+            ]
+            yield tuple(sentences)
 
     def _rows_and_mask(
         self, encodings: list[WordEncoding]
@@ -436,57 +452,6 @@ def _checked_side(side: str) -> str:
     return side
 
 
-def _refuse_pair(pair: Any) -> None:
-    if pair is not None:
-        raise ValueError(
-            "text_pair was given; ELMo reads one sentence per row. Encode the second sentences in a call of their own."
-        )
-
-
-def _as_batch(text: Any, is_split_into_words: bool) -> tuple[list[Any], bool]:
-    """The sentences of a tokenizer call, and whether it was a batch."""
-    if isinstance(text, str):
-        if is_split_into_words:
-            raise TypeError(
-                "text is a string but is_split_into_words=True; give a list of words, or leave the flag out."
-            )
-        return [text], False
-    if not isinstance(text, (list, tuple)) and not hasattr(text, "__len__"):
-        raise TypeError(f"text is a {type(text).__name__}; wanted a string or a list.")
-    text = list(text)
-    if not is_split_into_words:
-        for position, sentence in enumerate(text):
-            if not isinstance(sentence, str):
-                raise TypeError(
-                    f"text[{position}] is a {type(sentence).__name__}; wanted a string. For sentences that are lists "
-                    "of words, pass is_split_into_words=True."
-                )
-        return text, True
-    is_batch = bool(text) and not isinstance(text[0], str)
-    sentences = text if is_batch else [text]
-    for position, sentence in enumerate(sentences):
-        if isinstance(sentence, str) or not hasattr(sentence, "__len__"):
-            raise TypeError(
-                f"text[{position}] is a {type(sentence).__name__}; wanted a list of words, as its mates are."
-            )
-        if set(map(type, sentence)) <= {str}:  # nearly always; the loop costs more
-            continue
-        for place, word in enumerate(sentence):
-            if not isinstance(word, str):
-                where = f"text[{position}][{place}]" if is_batch else f"text[{place}]"
-                raise TypeError(f"{where} is a {type(word).__name__}; words are strings.")
-    return [list(sentence) for sentence in sentences], is_batch
-
-
-def _word_limit(strategy: TruncationStrategy, max_length: int | None, markers: int) -> int | None:
-    """How many words of a sentence are kept; None without truncation."""
-    if strategy == TruncationStrategy.DO_NOT_TRUNCATE or max_length is None:
-        return None
-    if max_length <= markers:
-        raise ValueError(f"max_length is {max_length}; with {markers} sentence markers it must be > {markers}.")
-    return max_length - markers
-
-
 def _padded_length(
     lengths: list[int], strategy: PaddingStrategy, max_length: int | None, pad_to_multiple_of: int | None
 ) -> int | None:
@@ -552,4 +517,5 @@ def _batch_encoding(data: dict[str, Any], encodings: list[WordEncoding], return_
         data = {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in data.items()}
     # They answer all that it asks of the encodings of the Rust tokenizers.
     answers: Any = encodings
-    return BatchEncoding(data, encoding=answers, tensor_type=return_tensors, n_sequences=1)
+    n_sequences = encodings[0].n_sequences if encodings else 1
+    return BatchEncoding(data, encoding=answers, tensor_type=return_tensors, n_sequences=n_sequences)

@@ -44,10 +44,12 @@ CODE_FILES = {
     "recurrence_elmo.py",
     "row_table_elmo.py",
     "task_encoders_elmo.py",
+    "texts_elmo.py",
     "token_classification_elmo.py",
     "token_encoder_elmo.py",
     "tokenization_elmo.py",
     "tracing_elmo.py",
+    "truncation_elmo.py",
     "word_list_elmo.py",
     "word_table_elmo.py",
 }

@@ -680,7 +680,6 @@ def test_trainer_trains_evaluates_and_saves_what_loads_again(stored_dataset, tok
         (([["a"], [5]],), {"is_split_into_words": True}, TypeError, r"text\[1\]\[0\] is a int"),
         (([["a"], "b"],), {"is_split_into_words": True}, TypeError, r"text\[1\] is a str; wanted a list of words"),
         (([[["a"]]],), {"is_split_into_words": True}, TypeError, r"text\[0\]\[0\] is a list"),
-        (("a", "b"), {}, ValueError, "text_pair was given"),
         ((["a b", "c"],), {"return_tensors": "pt"}, ValueError, "from 3 to 4 words.*padding=True"),
         (
             (["a b c", "d"],),
