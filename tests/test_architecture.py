@@ -17,6 +17,7 @@ PACKAGE = ROOT / "hf_elmo"
 # one another. Every new room has to be entered here.
 FLOORS = {
     "flags": 0,
+    "foreign": 0,
     "kernels": 0,
     "model": 1,
     "registration": 2,

@@ -7,7 +7,7 @@ back is `bilm_tf_export`.
 
 from __future__ import annotations
 
-import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,12 +24,13 @@ from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .bilm_tf_keys import STACK, WeightRule, expand_weight_rules
 from .bilm_tf_layouts import to_ours, to_theirs
-from .bilm_tf_options import read_config
+from .bilm_tf_options import read_config, read_options
 from .bilm_tf_softmax import SOFTMAX_KEYS, WordSoftmax, check_files_together, read_word_softmax
 from .checked_files import (
     ConversionError,
     and_more,
     check_storage,
+    check_total_size,
     dataset_names,
     is_dataset,
     open_hdf5,
@@ -88,7 +89,7 @@ def convert_bilm_tf(
     with written_aside(output_dir, overwrite) as directory:
         model.save_pretrained(directory)
         tokenizer.save_pretrained(directory)
-        options = json.loads(Path(options_file).read_bytes())
+        options = read_options(options_file)
         write_conversion_card(directory, "bilm-tf", inputs, options, name=Path(output_dir).resolve().name)
     return model
 
@@ -142,7 +143,9 @@ def read_weights(weight_file: str | os.PathLike, config: ElmoConfig) -> dict[str
     with open_hdf5("weight_file", weight_file) as file:
         stacked = config.num_hidden_layers > 1 or STACK.format(number=0) in file
         rules = expand_weight_rules(config, stacked)
-        _check_keys(where, file, rules, _wanted_shapes(config, rules))
+        shapes = _wanted_shapes(config, rules)
+        check_total_size(where, file, 4 * sum(map(math.prod, shapes.values())), "options_file asks")
+        _check_keys(where, file, rules, shapes)
         return {name: tensor for rule in rules for name, tensor in _read_key(where, file, rule).items()}
 
 
@@ -155,7 +158,7 @@ def _wanted_shapes(config: ElmoConfig, rules: list[WeightRule]) -> dict[str, tup
 def _check_keys(where: str, file: Any, rules: list[WeightRule], shapes: dict[str, tuple[int, ...]]) -> None:
     """Check that an open hdf5 file holds exactly the keys wanted, in the shapes wanted, as written float32 arrays."""
     # The walk over all keys comes first: it fails on a damaged index, where looking up one key would find it absent.
-    found = dataset_names(file)
+    found = dataset_names(where, file)
     datasets = {rule.key: file.get(rule.key) for rule in rules}
     missing = [rule for rule in rules if not is_dataset(datasets[rule.key])]
     if missing:

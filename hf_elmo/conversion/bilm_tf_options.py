@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable
@@ -10,6 +9,9 @@ from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 
+from ..foreign.bounded_files import MEBIBYTE, quoted
+from ..foreign.bounded_json import read_json
+from ..model.characters_elmo import MAX_CHARACTERS_PER_WORD
 from ..model.configuration_elmo import ElmoConfig
 from .bilm_tf_keys import (
     CHARACTERS_OPTION,
@@ -37,22 +39,26 @@ def _is_clip(value: Any) -> bool:
 def _is_filters(value: Any) -> bool:
     return (
         isinstance(value, list)
-        and len(value) > 0
+        and 0 < len(value) <= 1000
         and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
         and all(_is_integer(number, 1, 1_000_000) for pair in value for number in pair)
     )
 
 
-# What an option must be, in words and as a test. The upper bounds keep a slip of the pen from eating all memory.
+# What an option must be, in words and as a test. The upper bounds keep a slip of the pen from eating all memory; how
+# large all sizes together may be the file of weights says.
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "flag": ("true or false", lambda value: isinstance(value, bool)),
     "size": ("an integer from 1 to 1000000", lambda value: _is_integer(value, 1, 1_000_000)),
-    "row": ("an integer from 3 to 1000000", lambda value: _is_integer(value, 3, 1_000_000)),
+    "row": (
+        f"an integer from 3 to {MAX_CHARACTERS_PER_WORD}",
+        lambda value: _is_integer(value, 3, MAX_CHARACTERS_PER_WORD),
+    ),
     "layers": ("an integer from 1 to 1000", lambda value: _is_integer(value, 1, 1000)),
     "optional layers": ("an integer from 0 to 1000", lambda value: _is_integer(value, 0, 1000)),
     "clip": ("a number > 0, or null for no clipping", _is_clip),
     "activation": ('"relu" or "tanh"', lambda value: value in ("relu", "tanh")),
-    "filters": ("a list of [width, count] pairs of integers >= 1", _is_filters),
+    "filters": ("a list of at most 1000 [width, count] pairs of integers from 1 to 1000000", _is_filters),
 }
 
 
@@ -64,7 +70,7 @@ def read_config(options_file: str | os.PathLike) -> ElmoConfig:
     Raises: ConversionError naming the option, its value and the value wanted; FileNotFoundError.
     """
     where = f"options_file {str(options_file)!r}"
-    options = _read_json(options_file)
+    options = read_options(options_file)
     if "char_cnn" not in options:
         raise ConversionError(
             f"{where} lacks the key 'char_cnn': a model with word embeddings in place of characters, or not an ELMo "
@@ -96,14 +102,16 @@ def options_from_config(config: ElmoConfig) -> dict[str, Any]:
     return options
 
 
-def _read_json(options_file: str | os.PathLike) -> dict[str, Any]:
+def read_options(options_file: str | os.PathLike) -> dict[str, Any]:
+    """The options as the file has them.
+
+    Raises: ConversionError where it is no object of JSON; FileNotFoundError.
+    """
     where = f"options_file {str(options_file)!r}"
     try:
-        options = json.loads(existing_file("options_file", options_file).read_bytes())
+        options = read_json(existing_file("options_file", options_file), where, MEBIBYTE)
     except ValueError as error:
-        raise ConversionError(
-            f"{where} is not JSON ({one_line(error)}); name the options.json published with the weights."
-        ) from error
+        raise ConversionError(f"{error} Name the options.json published with the weights.") from error
     if not isinstance(options, dict):
         raise ConversionError(
             f"{where} holds a {type(options).__name__}, wanted an object with the keys 'lstm' and 'char_cnn'; name the "
@@ -119,8 +127,8 @@ def _find_option(where: str, options: dict[str, Any], path: str) -> Any:
     for depth, name in enumerate(names):
         if not isinstance(value, dict):
             raise ConversionError(
-                f"{where}: {'.'.join(names[:depth])!r} is {value!r}; wanted an object with the key {name!r}. Correct "
-                "it, or use the options.json published with the weights."
+                f"{where}: {'.'.join(names[:depth])!r} is {quoted(value)}; wanted an object with the key {name!r}. "
+                "Correct it, or use the options.json published with the weights."
             )
         if name not in value:
             return _ABSENT
@@ -140,15 +148,17 @@ def _read_option(where: str, options: dict[str, Any], rule: OptionRule) -> Any:
         )
     if not is_valid(value):
         raise ConversionError(
-            f"{where}: {rule.path!r} is {value!r}; wanted {wanted}. Correct it, or use the options.json published with "
-            "the weights."
+            f"{where}: {rule.path!r} is {quoted(value)}; wanted {wanted}. Correct it, or use the options.json "
+            "published with the weights."
         )
     return value
 
 
 def _check_characters(where: str, value: Any) -> None:
     if not _is_integer(value, TRAINING_CHARACTERS, INFERENCE_CHARACTERS):
-        found = f"lacks the key {CHARACTERS_OPTION!r}" if value is _ABSENT else f"has {CHARACTERS_OPTION!r} {value!r}"
+        found = (
+            f"lacks the key {CHARACTERS_OPTION!r}" if value is _ABSENT else f"has {CHARACTERS_OPTION!r} {quoted(value)}"
+        )
         raise ConversionError(
             f"{where} {found}; wanted {TRAINING_CHARACTERS} (options for training) or {INFERENCE_CHARACTERS} (options "
             "for inference), the byte scheme of the released models. Models with other characters cannot be converted."

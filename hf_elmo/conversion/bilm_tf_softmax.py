@@ -145,7 +145,7 @@ def _special_words_first(vocab_file: str | os.PathLike, words: list[str]) -> lis
 
 def _check_keys(where: str, file: Any, words_where: str, num_words: int, projection_size: int) -> None:
     # The walk over all keys comes first: it fails on a damaged index, where looking up one key would find it absent.
-    dataset_names(file)
+    dataset_names(where, file)
     for key, shape in (("softmax/W", (num_words, projection_size)), ("softmax/b", (num_words,))):
         dataset = file.get(key)
         if not is_dataset(dataset):

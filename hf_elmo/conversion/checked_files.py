@@ -12,6 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..checkpoints.hdf5 import require_h5py
+from ..foreign.bounded_files import MEBIBYTE, quoted
+
+# What hdf5 has built in, by number: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's own lzf. For any
+# other it loads a library from wherever the environment says.
+_BUILT_IN_FILTERS = {1, 2, 3, 4, 5, 6, 32000}
+# How deep keys lie and how many a file has; bilm-tf's lie six levels deep. hdf5's own walk recurses until it crashes.
+_MOST_LEVELS, _MOST_LINKS = 32, 100_000
+# Packed weights are hardly smaller than unpacked ones: their digits are noise.
+_MOST_UNPACKING = 16
 
 
 class ConversionError(ValueError):
@@ -44,22 +53,91 @@ def open_hdf5(name: str, file: str | os.PathLike) -> Iterator[Any]:
     """
     h5py = require_h5py("bilm-tf weights")
     path = existing_file(name, file)
+    where = f"{name} {str(file)!r}"
     try:
         with h5py.File(path, "r") as opened:
+            if opened.userblock_size:
+                raise ConversionError(
+                    f"{where} begins with a user block of {opened.userblock_size} bytes of anything, wanted hdf5 "
+                    "alone; get it again from whom you trust."
+                )
             yield opened
     # What h5py raises on a damaged file depends on where the damage lies.
     except (OSError, RuntimeError, KeyError) as error:
         raise ConversionError(
-            f"{name} {str(file)!r} is not a readable hdf5 file ({one_line(error)}): it is truncated or damaged, or of "
+            f"{where} is not a readable hdf5 file ({one_line(error)}): it is truncated or damaged, or of "
             "another kind. Compare its size with the published one and get it again."
         ) from error
 
 
-def dataset_names(file: Any) -> list[str]:
-    """The keys of all arrays of an open hdf5 file."""
+def dataset_names(where: str, file: Any) -> list[str]:
+    """The keys of all arrays of an open hdf5 file, none of which leads out of it.
+
+    Args:
+        where: The file, for the message.
+        file: The open file.
+    Raises: ConversionError for a key that is a link to another file, and for more keys or levels than weights have.
+    """
+    h5py = require_h5py("bilm-tf weights")
     names: list[str] = []
-    file.visititems(lambda name, item: names.append(name) if is_dataset(item) else None)
-    return names
+    groups = [("", file)]
+    seen = {_address(h5py, file)}
+    num_links = 0
+    while groups:
+        prefix, group = groups.pop()
+        for name in group:
+            key = f"{prefix}{name}"
+            num_links += 1
+            if num_links > _MOST_LINKS or key.count("/") >= _MOST_LEVELS:
+                raise ConversionError(
+                    f"{where} has more than {_MOST_LINKS:,} keys, or {quoted(key)} lies more than {_MOST_LEVELS} "
+                    "levels deep, as no weights do; name the file published with the model."
+                )
+            link = group.get(name, getlink=True)
+            if isinstance(link, h5py.SoftLink):
+                # Another name within the file, of what is found under its own.
+                continue
+            if not isinstance(link, h5py.HardLink):
+                target = f" ({link.filename!r})" if isinstance(link, h5py.ExternalLink) else ""
+                raise ConversionError(
+                    f"{where}: the key {quoted(key)} is a link to another file{target}, wanted its values. What "
+                    "another file holds is not read: get the file again from whom you trust."
+                )
+            item = group[name]
+            if is_dataset(item):
+                names.append(key)
+            elif isinstance(item, h5py.Group) and (address := _address(h5py, item)) not in seen:
+                seen.add(address)
+                groups.append((f"{key}/", item))
+    return sorted(names)
+
+
+def _address(h5py: Any, item: Any) -> tuple[int, int]:
+    """Where something stands in its file: a group may hold itself."""
+    info = h5py.h5o.get_info(item.id)
+    return info.fileno, info.addr
+
+
+def check_total_size(where: str, file: Any, num_bytes: int, asked_by: str) -> None:
+    """Check that a file can hold so much, before memory is taken for it.
+
+    Args:
+        where: The file, for the message.
+        file: The open hdf5 file.
+        num_bytes: Of all arrays wanted.
+        asked_by: What asks for them.
+    Raises: ConversionError.
+    """
+    most = _most_bytes(file)
+    if num_bytes > most:
+        raise ConversionError(
+            f"{asked_by} for {num_bytes:,} bytes of weights, but {where} can hold {most:,} at the most "
+            f"({_MOST_UNPACKING} times its size); name files that were published together."
+        )
+
+
+def _most_bytes(file: Any) -> int:
+    return _MOST_UNPACKING * Path(file.filename).stat().st_size + MEBIBYTE
 
 
 def is_dataset(item: Any) -> bool:
@@ -68,7 +146,7 @@ def is_dataset(item: Any) -> bool:
 
 
 def check_storage(where: str, key: str, dataset: Any) -> None:
-    """Check that an array is float32 and was written to its end.
+    """Check that an array is float32, lies in its own file, and was written there to its end.
 
     Args:
         where: The file, for the message.
@@ -81,11 +159,41 @@ def check_storage(where: str, key: str, dataset: Any) -> None:
             f"{where}: the key {key!r} has the dtype {dataset.dtype}, wanted float32: values are copied bit by bit. "
             "Store it as float32 first."
         )
+    if dataset.is_virtual or dataset.external:
+        others = ", ".join(quoted(source) for source in _other_files(dataset)[:3])
+        raise ConversionError(
+            f"{where}: the key {key!r} has its values in other files ({others}), wanted them in this one. What other "
+            "files hold is not read: get the file again from whom you trust."
+        )
+    foreign = sorted(set(_filters(dataset)) - _BUILT_IN_FILTERS)
+    if foreign:
+        raise ConversionError(
+            f"{where}: the key {key!r} is packed by the hdf5 filter {foreign[0]}, which is not built in: unpacking "
+            "would run a library of its choice. Store it without that filter first."
+        )
+    chunk_bytes = 4 * math.prod(dataset.chunks or ())
+    if dataset.nbytes > _most_bytes(dataset.file) or chunk_bytes > max(dataset.nbytes, MEBIBYTE):
+        raise ConversionError(
+            f"{where}: the key {key!r} of shape {dataset.shape} in chunks of {dataset.chunks} takes more memory than "
+            f"the file can fill ({_MOST_UNPACKING} times its size). It is damaged; get it again."
+        )
     if not _is_written(dataset):
         raise ConversionError(
             f"{where}: the key {key!r} of shape {dataset.shape} was made but never filled, wanted its values. The file "
             "is half-written; get it again."
         )
+
+
+def _other_files(dataset: Any) -> list[str]:
+    if dataset.is_virtual:
+        return [source.file_name for source in dataset.virtual_sources()]
+    return [name for name, *_ in dataset.external]
+
+
+def _filters(dataset: Any) -> list[int]:
+    """The numbers of the filters that an array is packed by."""
+    properties = dataset.id.get_create_plist()
+    return [properties.get_filter(place)[0] for place in range(properties.get_nfilters())]
 
 
 def _is_written(dataset: Any) -> bool:

@@ -11,6 +11,9 @@ END_WORD = 260
 PAD_CHARACTER = 261
 NUM_CHARACTERS = 262
 
+# Of a row. No word of any language has so many bytes, and a wider row takes memory for each word of a batch.
+MAX_CHARACTERS_PER_WORD = 1000
+
 BOS_TOKEN = "<S>"
 EOS_TOKEN = "</S>"
 PAD_TOKEN = "<PAD>"

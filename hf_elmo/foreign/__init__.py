@@ -1,0 +1,1 @@
+"""Files of strangers, read within bounds: how much, how deep, and which names."""

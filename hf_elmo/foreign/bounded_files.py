@@ -1,0 +1,61 @@
+"""How much of a stranger's file is taken into memory, and which of its names are followed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import BinaryIO
+
+MEBIBYTE = 2**20
+# Messages quote what they found, and what strangers write has no end.
+_LONGEST_QUOTE = 80
+
+
+def read_at_most(stream: BinaryIO, most: int, where: str) -> bytes:
+    """All that is left of a stream, a member of an archive for example, where it is not too much.
+
+    Args:
+        stream: Open for reading bytes.
+        most: Bytes that such a file can justify.
+        where: What errors call it: the argument that names it and its value.
+    Raises: ValueError before more than that is held in memory.
+    """
+    data = stream.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{where} holds more than {_size(most)}, the most that such a file has; check what it is.")
+    return data
+
+
+def read_file(path: str | os.PathLike, most: int, where: str) -> bytes:
+    """A whole file, as `read_at_most`."""
+    with Path(path).open("rb") as stream:
+        return read_at_most(stream, most, where)
+
+
+def path_inside(directory: str | os.PathLike, name: str, where: str) -> Path:
+    """The path of what a stranger's file names in a directory: an archive's member, a shard of an index.
+
+    Args:
+        directory: What the name must not lead out of.
+        name: As the file has it; a path of this system or of another.
+        where: What errors call the file.
+    Raises: ValueError where the name is absolute, climbs or is empty.
+    """
+    forms = (PurePosixPath(name), PureWindowsPath(name))
+    leads_out = any(form.is_absolute() or form.drive or form.root or ".." in form.parts for form in forms)
+    if leads_out or "\0" in name or not forms[0].parts:
+        raise ValueError(
+            f"{where} names the file {quoted(name)}, which is not inside of its directory; get the files again from "
+            "whom you trust."
+        )
+    return Path(directory) / name
+
+
+def quoted(value: object) -> str:
+    """A value as errors show it, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
+
+
+def _size(count: int) -> str:
+    return f"{count // MEBIBYTE:,} MiB" if count >= MEBIBYTE else f"{count:,} bytes"
