@@ -1,36 +1,25 @@
 """What a token encoder does before its highway layers, at speed: words told apart, and filters over their characters.
 
-Both are for inference on the CPU. Letters in shapes: N words, U distinct ones, C characters per word, D character
-embedding, W width of a filter, F filters.
+Both are for the CPU, the first for inference only. Letters in shapes: N words, U distinct ones, C characters per word,
+D character embedding, V characters of the vocabulary, W width of a filter, F filters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from . import library
 from .backends import get_backend, takes
+from .gradients import refuse_create_graph
 from .half_precision import product_dtype
-from .prepared import lay_out_cached
 from .words import keys_of
 
-# Filters of one width get so many columns, or a multiple: as many as the longest vectors have numbers.
-_COLUMNS = 16
-
-
-class FilterColumns:
-    """Filters (F, D, W) of one width, one row for each number of a window, (W D, F), zeros up to whole vectors."""
-
-    def __init__(self, weight: Tensor):
-        num_filters, size, width = weight.shape
-        self.weight = weight
-        self.columns = weight.new_zeros(width * size, -(-num_filters // _COLUMNS) * _COLUMNS)
-        self.columns[:, :num_filters] = weight.permute(2, 1, 0).reshape(-1, num_filters)
-        self.nbytes = self.columns.nbytes
+# The numbers of windows are kept in a byte.
+_MOST_CHARACTERS = 256
 
 
 def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -52,35 +41,70 @@ def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def filter_maxima(
-    rows: Tensor, lengths: Tensor, embedding: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
+    rows: Tensor,
+    padding: int,
+    embedding: Tensor,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor],
+    padding_idx: int | None = None,
 ) -> Tensor | None:
     """The maximum of each filter over each word's windows, (N, F), all widths side by side.
 
-    Windows behind the first that holds nothing but padding are like it, and are left out.
+    Windows behind the first that holds nothing but padding are like it, and are left out. Of windows that are equal the
+    first gets the gradient. The products are those of the vectors' dtype, under autocast too.
 
     Args:
         rows: Character ids, (N, C), N at least 1.
-        lengths: Characters of each word before its padding, (N,).
+        padding: The character that fills a row behind its word.
         embedding: Vectors of characters, (V, D).
         weights, biases: For each width, (F, D, W) and (F,).
-    Returns: None where the compiled library is not there or not wanted, in training, on a GPU, while somebody traces,
-        and for half precision where the processor multiplies that itself.
+        padding_idx: A character whose vector gets no gradient.
+    Returns: None where the compiled library is not there or not wanted, on a GPU, while somebody traces, and for half
+        precision where the processor multiplies that itself.
+    Raises: IndexError where a row holds a number that is no character.
     """
-    if get_backend() not in ("auto", "compiled", "int8") or not takes(rows, embedding, *weights, *biases):
-        return None
     tensors = (embedding, *weights, *biases)
-    if rows.device.type != "cpu" or (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
+    if get_backend() not in ("auto", "compiled", "int8") or not takes(rows, *tensors):
+        return None
+    if rows.device.type != "cpu" or rows.shape[1] > _MOST_CHARACTERS:
         return None
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else embedding.dtype
-    # Under autocast the filters stay as exact as they are.
     wide = product_dtype(embedding.dtype)
     if wide not in (torch.float32, torch.float64) or not library.is_ready():
         return None
-    widths = torch.tensor([weight.shape[2] for weight in weights])
-    longest = min(int(lengths.max() + widths.max()), rows.shape[1])
-    characters = F.embedding(rows[:, :longest], embedding.detach()).to(wide)
-    windows = torch.minimum(lengths + 1, rows.shape[1] + 1 - widths.unsqueeze(1))
-    columns = [lay_out_cached(weight, wide, FilterColumns).columns for weight in weights]
-    counts = [weight.shape[0] for weight in weights]
-    found = torch.ops.hf_elmo_kernels.filter_maxima(characters, windows, columns, counts)
-    return (found + torch.cat([bias.detach() for bias in biases]).to(wide)).to(dtype)
+    rows = rows.long().contiguous()
+    embedding, *filters = (tensor.to(wide).contiguous() for tensor in tensors)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        found = cast("Tensor", _FilterMaxima.apply(rows, padding, padding_idx, embedding, *filters))
+    else:
+        found, _ = torch.ops.hf_elmo_kernels.filter_maxima(rows, padding, embedding, *_halves(filters), False)
+    return found.to(dtype)
+
+
+class _FilterMaxima(torch.autograd.Function):
+    """The compiled operator and its gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, padding: int, padding_idx: int | None, embedding: Tensor, *filters: Tensor
+    ) -> Tensor:
+        found, winners = torch.ops.hf_elmo_kernels.filter_maxima(rows, padding, embedding, *_halves(filters), True)
+        ctx.padding, ctx.padding_idx = padding, padding_idx
+        ctx.save_for_backward(winners, rows, embedding, *filters)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_create_graph("the fast filters")
+        winners, rows, embedding, *filters = ctx.saved_tensors
+        found = torch.ops.hf_elmo_kernels.filter_maxima_back(
+            gradient.contiguous(), winners, rows, ctx.padding, embedding, *_halves(filters)
+        )
+        if ctx.padding_idx is not None:
+            found[0][ctx.padding_idx] = 0
+        return None, None, None, *found
+
+
+def _halves(filters: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """The weights and the biases of a list of both."""
+    return filters[: len(filters) // 2], filters[len(filters) // 2 :]

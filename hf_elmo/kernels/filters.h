@@ -1,137 +1,327 @@
-// The maximum of each filter over a word's windows of characters: the convolutions of a token encoder, in inference.
+// A token encoder's filters by tables: the maximum of each filter over a word's windows of characters, and back.
+//
+// What a filter of width W makes of a window is a sum of W numbers, one for each place of the window and the character
+// there. So for every filter they are worked out once for each character that occurs, (W, characters), and a window
+// costs W additions instead of W times as many multiplications as a character's vector has numbers. Of a maximum the
+// gradient goes to one window, so that the way back adds W numbers to the table for each word and filter.
+//
+// A block of filters at a time, whose table stays in the caches. No two threads write to one number, and what is added
+// up is added up in one order, whatever the number of threads.
 #pragma once
 
 #include "vectors.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 
-#include <limits>
+#include <ATen/Dispatch.h>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 namespace {
 
-// Windows and vectors of filters whose sums are held in registers together: 6 x 4 of 32, or 3 x 4 of 16.
-template <typename T>
-constexpr int64_t most_windows() {
-  return sizeof(Vec<T>) == 64 ? 6 : 3;
-}
+// Vectors of filters in a block.
+constexpr int64_t kVectors = 2;
 
-// Takes W windows, each `step` numbers after the one before, into the maxima of V vectors of filters. The weight lies
-// as (size, pitch): one row for each number of a window.
-template <int W, int V, typename T>
-C10_ALWAYS_INLINE void take_windows(
-    const T* windows, int64_t step, const T* weight, int64_t size, int64_t pitch, Vec<T> (&maxima)[V]) {
-  Vec<T> sums[W][V];
-  for (int w = 0; w < W; ++w) {
-    for (int v = 0; v < V; ++v) {
-      sums[w][v] = Vec<T>(0);
+template <typename T>
+constexpr int64_t kFilters = kVectors * Vec<T>::size();
+
+// The words' characters as numbers among those that occur.
+struct Words {
+  int64_t count, pitch; // words, and characters per row
+  std::vector<int64_t> lengths; // characters of each word before its padding
+  std::vector<int32_t> characters; // (count, pitch), up to where the longest filter's last window ends
+  std::vector<int64_t> occurring; // the characters' ids
+
+  // Windows behind the first that holds nothing but padding are like it, and are left out.
+  int64_t num_windows(int64_t word, int64_t width) const {
+    return std::min(lengths[word] + 1, pitch + 1 - width);
+  }
+};
+
+Words read_words(const Tensor& rows, int64_t padding, int64_t vocabulary, int64_t widest) {
+  TORCH_CHECK_INDEX(rows.scalar_type() == at::kLong && rows.is_contiguous(), "rows of characters are whole numbers");
+  Words words{rows.size(0), rows.size(1), {}, std::vector<int32_t>(rows.numel()), {}};
+  std::vector<int32_t> number_of(vocabulary, -1);
+  for (int64_t word = 0; word < words.count; ++word) {
+    const int64_t* const row = row_of<int64_t>(rows, word);
+    int64_t length = words.pitch;
+    while (length > 0 && row[length - 1] == padding) {
+      --length;
+    }
+    words.lengths.push_back(length);
+    for (int64_t place = 0; place < std::min(length + widest, words.pitch); ++place) {
+      TORCH_CHECK_INDEX(0 <= row[place] && row[place] < vocabulary, "character id ", row[place], " is out of range");
+      int32_t& number = number_of[row[place]];
+      if (number < 0) {
+        number = words.occurring.size();
+        words.occurring.push_back(row[place]);
+      }
+      words.characters[word * words.pitch + place] = number;
     }
   }
-  for (int64_t k = 0; k < size; ++k) {
-    Vec<T> column[V];
-    for (int v = 0; v < V; ++v) {
-      column[v] = Vec<T>::loadu(weight + k * pitch + v * Vec<T>::size());
-    }
-    for (int w = 0; w < W; ++w) {
-      const Vec<T> number(windows[w * step + k]);
-      for (int v = 0; v < V; ++v) {
-        sums[w][v] = at::vec::fmadd(number, column[v], sums[w][v]);
+  return words;
+}
+
+// Some filters of one width, side by side: their weights, (width, D, filters), and what they make of each character
+// that occurs, (width, characters, filters).
+template <typename T>
+class FilterBlock {
+ public:
+  FilterBlock(const Words& words, const Tensor& embedding, const Tensor& weight, int64_t first)
+      : words_(words),
+        embedding_(embedding),
+        size_(weight.size(1)),
+        width_(weight.size(2)),
+        first_(first),
+        taken_(std::min(kFilters<T>, weight.size(0) - first)),
+        columns_(width_ * size_ * kVectors, Vec<T>(0)) {
+    T* const columns = reinterpret_cast<T*>(columns_.data());
+    for (int64_t filter = 0; filter < taken_; ++filter) {
+      const T* const from = weight.data_ptr<T>() + (first + filter) * size_ * width_;
+      for (int64_t index = 0; index < size_ * width_; ++index) {
+        columns[(index % width_ * size_ + index / width_) * kFilters<T> + filter] = from[index];
       }
     }
   }
-  for (int w = 0; w < W; ++w) {
-    for (int v = 0; v < V; ++v) {
-      maxima[v] = at::vec::maximum(maxima[v], sums[w][v]);
-    }
-  }
-}
 
-template <int V, typename T>
-void take_all_windows(
-    int64_t count, const T* windows, int64_t step, const T* weight, int64_t size, int64_t pitch, T* found) {
-  Vec<T> maxima[V];
-  for (int v = 0; v < V; ++v) {
-    maxima[v] = Vec<T>(-std::numeric_limits<T>::infinity());
-  }
-  const int64_t blocks = at::divup(count, most_windows<T>());
-  for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t taken = count / blocks + (block < count % blocks);
-    switch (taken) {
-      case 1:
-        take_windows<1>(windows, step, weight, size, pitch, maxima);
-        break;
-      case 2:
-        take_windows<2>(windows, step, weight, size, pitch, maxima);
-        break;
-      case 3:
-        take_windows<3>(windows, step, weight, size, pitch, maxima);
-        break;
-      case 4:
-        take_windows<4>(windows, step, weight, size, pitch, maxima);
-        break;
-      case 5:
-        take_windows<5>(windows, step, weight, size, pitch, maxima);
-        break;
-      default:
-        take_windows<6>(windows, step, weight, size, pitch, maxima);
-    }
-    windows += taken * step;
-  }
-  for (int v = 0; v < V; ++v) {
-    maxima[v].store(found + v * Vec<T>::size());
-  }
-}
-
-// Maxima of filters of all widths, (N, F), before their bias.
-//
-// characters: (N, S, D), embedded. windows: how many windows of a width a word has, (number of widths, N). weights: for
-// each width (width * D, filters, rounded up to `columns`). counts: filters of each width.
-template <typename T>
-Tensor find_maxima(
-    const Tensor& characters, const Tensor& windows, const std::vector<Tensor>& weights, at::IntArrayRef counts) {
-  const int64_t num_words = characters.size(0), step = characters.size(2), pitch = characters.size(1) * step;
-  const int64_t num_filters = std::accumulate(counts.begin(), counts.end(), int64_t(0));
-  const Tensor found = at::empty({num_words, num_filters}, characters.options());
-  constexpr int64_t length = Vec<T>::size();
-  at::parallel_for(0, num_words, 4, [&](int64_t first, int64_t last) {
-    int64_t place = 0;
-    for (size_t width = 0; width < weights.size(); ++width) {
-      const T* const weight = weights[width].data_ptr<T>();
-      const int64_t size = weights[width].size(0), columns = weights[width].size(1);
-      const int64_t* const word_windows = windows.data_ptr<int64_t>() + width * num_words;
-      for (int64_t column = 0; column < columns;) {
-        const int64_t vectors = (columns - column) / length;
-        const int64_t taken = (vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1) * length;
-        for (int64_t word = first; word < last; ++word) {
-          const T* const from = characters.data_ptr<T>() + word * pitch;
-          T maxima[4 * length];
-          if (vectors >= 4) {
-            take_all_windows<4>(word_windows[word], from, step, weight + column, size, columns, maxima);
-          } else if (vectors >= 2) {
-            take_all_windows<2>(word_windows[word], from, step, weight + column, size, columns, maxima);
-          } else {
-            take_all_windows<1>(word_windows[word], from, step, weight + column, size, columns, maxima);
-          }
-          const int64_t kept = std::min(taken, counts[width] - column);
-          std::copy(maxima, maxima + std::max<int64_t>(kept, 0), row_of<T>(found, word) + place + column);
+  // The maxima, into (N, F) from their first column on, and where they win the number of their window in its word.
+  void find(const Tensor& bias, const Tensor& found, const Tensor& winners, int64_t column) const {
+    const std::vector<Vec<T>> table = tabulate();
+    T bounds[kFilters<T>] = {};
+    std::copy_n(bias.data_ptr<T>() + first_, taken_, bounds);
+    for (int64_t word = 0; word < words_.count; ++word) {
+      const int32_t* const characters = words_.characters.data() + word * words_.pitch;
+      Vec<T> maxima[kVectors], places[kVectors];
+      sum_window(table, characters, maxima);
+      places[0] = places[1] = Vec<T>(0);
+      const int64_t windows = words_.num_windows(word, width_);
+      for (int64_t place = 1; place < windows; ++place) {
+        Vec<T> sums[kVectors];
+        sum_window(table, characters + place, sums);
+        for (int64_t v = 0; v < kVectors; ++v) {
+          // The first of equal ones, and NaN before all, as torch has it.
+          const Vec<T> wins = (sums[v] > maxima[v]) | (sums[v] != sums[v]);
+          maxima[v] = Vec<T>::blendv(maxima[v], sums[v], wins);
+          places[v] = Vec<T>::blendv(places[v], Vec<T>(T(place)), wins);
         }
-        column += taken;
       }
-      place += counts[width];
+      T values[kFilters<T>], numbers[kFilters<T>];
+      for (int64_t v = 0; v < kVectors; ++v) {
+        const int64_t at = v * Vec<T>::size();
+        (maxima[v] + Vec<T>::loadu(bounds + at)).store(values + at);
+        places[v].store(numbers + at);
+      }
+      std::copy_n(values, taken_, row_of<T>(found, word) + column);
+      if (winners.numel()) {
+        std::copy_n(numbers, taken_, row_of<uint8_t>(winners, word) + column);
+      }
+    }
+  }
+
+  // From the gradient of the maxima, (N, F) from their first column on, those of the weight and the bias, and this
+  // block's share in that of the characters that occur, (characters, D).
+  void find_back(
+      const Tensor& gradient,
+      const Tensor& winners,
+      int64_t column,
+      const Tensor& weight_gradient,
+      const Tensor& bias_gradient,
+      T* embedding_gradient) const {
+    const int64_t occurring = words_.occurring.size();
+    const std::vector<Vec<T>> tables = scatter(gradient, winners, column, bias_gradient.data_ptr<T>() + first_);
+    std::vector<Vec<T>> sums(occurring * size_, Vec<T>(0)), columns(size_ * kVectors, Vec<T>(0));
+    for (int64_t place = 0; place < width_; ++place) {
+      std::fill(columns.begin(), columns.end(), Vec<T>(0));
+      for (int64_t character = 0; character < occurring; ++character) {
+        const T* const vector = row_of<T>(embedding_, words_.occurring[character]);
+        const Vec<T>* const table = tables.data() + (place * occurring + character) * kVectors;
+        for (int64_t d = 0; d < size_; ++d) {
+          const Vec<T>* const weight = columns_.data() + (place * size_ + d) * kVectors;
+          for (int64_t v = 0; v < kVectors; ++v) {
+            columns[d * kVectors + v] = at::vec::fmadd(Vec<T>(vector[d]), table[v], columns[d * kVectors + v]);
+            sums[character * size_ + d] = at::vec::fmadd(weight[v], table[v], sums[character * size_ + d]);
+          }
+        }
+      }
+      const T* const found = reinterpret_cast<const T*>(columns.data());
+      for (int64_t filter = 0; filter < taken_; ++filter) {
+        T* const to = weight_gradient.data_ptr<T>() + (first_ + filter) * size_ * width_ + place;
+        for (int64_t d = 0; d < size_; ++d) {
+          to[d * width_] = found[d * kFilters<T> + filter];
+        }
+      }
+    }
+    for (size_t index = 0; index < sums.size(); ++index) {
+      T values[Vec<T>::size()];
+      sums[index].store(values);
+      embedding_gradient[index] = std::accumulate(values, values + Vec<T>::size(), T(0));
+    }
+  }
+
+ private:
+  std::vector<Vec<T>> tabulate() const {
+    const int64_t occurring = words_.occurring.size();
+    std::vector<Vec<T>> table(width_ * occurring * kVectors);
+    for (int64_t place = 0; place < width_; ++place) {
+      for (int64_t character = 0; character < occurring; ++character) {
+        const T* const vector = row_of<T>(embedding_, words_.occurring[character]);
+        const Vec<T>* const weight = columns_.data() + place * size_ * kVectors;
+        Vec<T> sums[kVectors] = {Vec<T>(0), Vec<T>(0)};
+        for (int64_t d = 0; d < size_; ++d) {
+          for (int64_t v = 0; v < kVectors; ++v) {
+            sums[v] = at::vec::fmadd(Vec<T>(vector[d]), weight[d * kVectors + v], sums[v]);
+          }
+        }
+        std::copy_n(sums, kVectors, table.data() + (place * occurring + character) * kVectors);
+      }
+    }
+    return table;
+  }
+
+  C10_ALWAYS_INLINE void sum_window(
+      const std::vector<Vec<T>>& table, const int32_t* characters, Vec<T> (&sums)[kVectors]) const {
+    const int64_t step = words_.occurring.size() * kVectors;
+    const Vec<T>* place = table.data();
+    std::copy_n(place + characters[0] * kVectors, kVectors, sums);
+    for (int64_t index = 1; index < width_; ++index) {
+      place += step;
+      for (int64_t v = 0; v < kVectors; ++v) {
+        sums[v] = sums[v] + place[characters[index] * kVectors + v];
+      }
+    }
+  }
+
+  // The gradient of the table, and that of the bias.
+  std::vector<Vec<T>> scatter(const Tensor& gradient, const Tensor& winners, int64_t column, T* bias_gradient) const {
+    const int64_t step = words_.occurring.size() * kFilters<T>;
+    std::vector<Vec<T>> table(width_ * words_.occurring.size() * kVectors, Vec<T>(0));
+    for (int64_t word = 0; word < words_.count; ++word) {
+      const int32_t* const characters = words_.characters.data() + word * words_.pitch;
+      const T* const from = row_of<T>(gradient, word) + column;
+      const uint8_t* const places = row_of<uint8_t>(winners, word) + column;
+      for (int64_t filter = 0; filter < taken_; ++filter) {
+        bias_gradient[filter] += from[filter];
+        T* to = reinterpret_cast<T*>(table.data()) + filter;
+        const int32_t* const window = characters + places[filter];
+        for (int64_t index = 0; index < width_; ++index, to += step) {
+          to[window[index] * kFilters<T>] += from[filter];
+        }
+      }
+    }
+    return table;
+  }
+
+  const Words& words_;
+  const Tensor& embedding_;
+  const int64_t size_, width_, first_, taken_;
+  std::vector<Vec<T>> columns_;
+};
+
+// Where a block of filters lies: its width among all, its first filter among those of the width and among all.
+struct Place {
+  int64_t width, first, column;
+};
+
+template <typename T>
+std::vector<Place> places_of(at::TensorList weights) {
+  std::vector<Place> places;
+  int64_t column = 0;
+  for (size_t width = 0; width < weights.size(); ++width) {
+    for (int64_t first = 0; first < weights[width].size(0); first += kFilters<T>) {
+      places.push_back({int64_t(width), first, column + first});
+    }
+    column += weights[width].size(0);
+  }
+  return places;
+}
+
+// Calls run(number) for all numbers. Each thread takes every so manieth: wide filters take longer, and lie together.
+template <typename F>
+void deal_out(int64_t count, const F& run) {
+  const int64_t num_threads = at::get_num_threads();
+  at::parallel_for(0, num_threads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t thread = begin; thread < end; ++thread) {
+      for (int64_t number = thread; number < count; number += num_threads) {
+        run(number);
+      }
+    }
+  });
+}
+
+int64_t widest_of(at::TensorList weights) {
+  int64_t widest = 0;
+  for (const Tensor& weight : weights) {
+    TORCH_CHECK(weight.is_contiguous(), "filters want contiguous weights");
+    widest = std::max(widest, weight.size(2));
+  }
+  return widest;
+}
+
+// Maxima of filters of all widths, (N, F), their bias added, and the window that wins each, (N, F), where `keeps`.
+//
+// rows: ids of characters, (N, C), at most 256 a row. embedding: (V, D). weights: for each width (filters, D, width).
+std::tuple<Tensor, Tensor> filter_maxima(
+    const Tensor& rows,
+    int64_t padding,
+    const Tensor& embedding,
+    at::TensorList weights,
+    at::TensorList biases,
+    bool keeps) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const Words words = read_words(rows, padding, embedding.size(0), widest_of(weights));
+  int64_t num_filters = 0;
+  for (const Tensor& bias : biases) {
+    num_filters += bias.size(0);
+  }
+  const Tensor found = at::empty({words.count, num_filters}, embedding.options());
+  const Tensor winners = at::empty({keeps ? words.count : 0, num_filters}, rows.options().dtype(at::kByte));
+  AT_DISPATCH_FLOATING_TYPES(embedding.scalar_type(), "filter_maxima", [&] {
+    const std::vector<Place> places = places_of<scalar_t>(weights);
+    deal_out(places.size(), [&](int64_t number) {
+      const Place& place = places[number];
+      FilterBlock<scalar_t>(words, embedding, weights[place.width], place.first)
+          .find(biases[place.width], found, winners, place.column);
+    });
+  });
+  return {found, winners};
+}
+
+// The gradients of the embedding, of each weight and of each bias, from that of `filter_maxima`, (N, F).
+std::vector<Tensor> filter_maxima_back(
+    const Tensor& gradient,
+    const Tensor& winners,
+    const Tensor& rows,
+    int64_t padding,
+    const Tensor& embedding,
+    at::TensorList weights,
+    at::TensorList biases) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const Words words = read_words(rows, padding, embedding.size(0), widest_of(weights));
+  std::vector<Tensor> found = {at::zeros_like(embedding)};
+  for (const at::TensorList& tensors : {weights, biases}) {
+    for (const Tensor& tensor : tensors) {
+      found.push_back(at::zeros_like(tensor));
+    }
+  }
+  AT_DISPATCH_FLOATING_TYPES(embedding.scalar_type(), "filter_maxima_back", [&] {
+    const std::vector<Place> places = places_of<scalar_t>(weights);
+    const int64_t size = embedding.size(1), share = words.occurring.size() * size;
+    std::vector<scalar_t> shares(places.size() * share);
+    deal_out(places.size(), [&](int64_t number) {
+      const Place& place = places[number];
+      const Tensor &weight = found[1 + place.width], &bias = found[1 + weights.size() + place.width];
+      FilterBlock<scalar_t>(words, embedding, weights[place.width], place.first)
+          .find_back(gradient, winners, place.column, weight, bias, shares.data() + number * share);
+    });
+    for (size_t index = 0; index < shares.size(); ++index) {
+      row_of<scalar_t>(found[0], words.occurring[index % share / size])[index % size] += shares[index];
     }
   });
   return found;
-}
-
-Tensor filter_maxima(
-    const Tensor& characters, const Tensor& windows, const std::vector<Tensor>& weights, at::IntArrayRef counts) {
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  if (characters.scalar_type() == at::kDouble) {
-    return find_maxima<double>(characters.contiguous(), windows.contiguous(), weights, counts);
-  }
-  return find_maxima<float>(characters.contiguous(), windows.contiguous(), weights, counts);
 }
 
 } // namespace

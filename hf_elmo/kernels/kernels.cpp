@@ -9,7 +9,14 @@
 
 TORCH_LIBRARY(hf_elmo_kernels, library) {
   library.def("digest(Tensor tensor) -> int", &digest);
-  library.def("filter_maxima(Tensor characters, Tensor windows, Tensor[] weights, int[] counts) -> Tensor", &filter_maxima);
+  library.def(
+      "filter_maxima(Tensor rows, int padding, Tensor embedding, Tensor[] weights, Tensor[] biases, bool keeps) "
+      "-> (Tensor, Tensor)",
+      &filter_maxima);
+  library.def(
+      "filter_maxima_back(Tensor gradient, Tensor winners, Tensor rows, int padding, Tensor embedding, "
+      "Tensor[] weights, Tensor[] biases) -> Tensor[]",
+      &filter_maxima_back);
   library.def("multiply_by_rows(Tensor x, Tensor weight) -> Tensor", &multiply_by_rows);
   library.def("multiply_into_large_pages(Tensor x, Tensor weight) -> Tensor", &multiply_into_large_pages);
   library.def(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .gradients import refuse_create_graph
 from .half_precision import HALVES, product_dtype
 from .plain import Clips
 from .prepared import DenseWeight, Prepared, cast_cached, is_small, prepare, prepare_cached
@@ -162,11 +163,7 @@ class ProjectedLSTMFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_outputs: Tensor, grad_hidden: Tensor, grad_cell: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "create_graph=True asks for the gradient of a gradient, which the fast scan's hand-written backward "
-                'does not have. Run forward and backward under hf_elmo.kernels.use_backend("readable").'
-            )
+        refuse_create_graph("the fast scan")
         settings = ctx.settings
         steps, dtype = settings.steps, settings.matmul_dtype
         words, input_weight, recurrent, projection, first_hidden, first_cell, *kept = ctx.saved_tensors

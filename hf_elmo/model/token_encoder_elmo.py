@@ -61,7 +61,7 @@ class ElmoCharacterFilters(nn.Conv1d):
             found = kernels.linear(rows, weight, self.bias)
         if found is None:
             found = F.linear(rows, weight, self.bias)
-        return found.view(*windows.shape[:2], self.out_channels).amax(dim=1)
+        return found.view(*windows.shape[:2], self.out_channels).max(dim=1).values
 
 
 class ElmoTokenEncoder(nn.Module):
@@ -133,12 +133,11 @@ class ElmoTokenEncoder(nn.Module):
             # How long the words are is not known: they are taken at their full width.
             characters = embedding(rows)
             return torch.cat([filters(characters) for filters in self.convolutions], dim=-1)
-        lengths = self._lengths(rows)
-        maxima = self._filter_by_kernels(embedding, rows, lengths)
+        maxima = self._filter_by_kernels(embedding, rows)
         if maxima is not None:
             return maxima
         order, found = [], []
-        for group, longest in self._groups(lengths, rows.device):
+        for group, longest in self._groups(self._lengths(rows), rows.device):
             characters = embedding(rows[group])
             # Padding has a learned vector and takes part in the maximum, but all windows that hold nothing else are
             # alike: the first of them stands for the rest.
@@ -154,7 +153,7 @@ class ElmoTokenEncoder(nn.Module):
             order.append(group)
         return torch.cat(found)[torch.cat(order).argsort()]
 
-    def _filter_by_kernels(self, embedding: nn.Embedding, rows: Tensor, lengths: Tensor) -> Tensor | None:
+    def _filter_by_kernels(self, embedding: nn.Embedding, rows: Tensor) -> Tensor | None:
         """As `_filter`, where the package's kernels are and no module was wrapped, replaced or hooked."""
         modules = [embedding, *self.convolutions]
         kinds = [nn.Embedding, *[ElmoCharacterFilters] * len(self.convolutions)]
@@ -163,7 +162,7 @@ class ElmoTokenEncoder(nn.Module):
         if any(module._forward_hooks or module._forward_pre_hooks for module in modules):
             return None
         weights, biases = zip(*((filters.weight, filters.bias) for filters in self.convolutions), strict=True)
-        return kernels.filter_maxima(rows, lengths, embedding.weight, weights, biases)
+        return kernels.filter_maxima(rows, PAD_CHARACTER, embedding.weight, weights, biases, embedding.padding_idx)
 
     def _lengths(self, rows: Tensor) -> Tensor:
         """How many characters each word has before its padding, (N,)."""

@@ -45,10 +45,25 @@ def make_encoder(**overrides):
     return ElmoModel(make_tiny_config(**overrides)).eval().token_encoder
 
 
+SOME_FILTERS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 140)), min_size=1, max_size=4)
+SOME_WORDS = st.lists(st.text(max_size=12) | st.text(min_size=40, max_size=60), min_size=1, max_size=9)
+
+
+def convolve(encoder, rows):
+    """The filters' maxima over every window of the whole rows, by torch's own convolution."""
+    embedded = encoder.character_embedding(rows).transpose(1, 2)
+    found = [nn.functional.conv1d(embedded, f.weight, f.bias).max(dim=2).values for f in encoder.convolutions]
+    return torch.cat(found, dim=1)
+
+
+def parameters_of_filters(encoder):
+    return [encoder.character_embedding.weight, *encoder.convolutions.parameters()]
+
+
 @given(
-    filters=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 140)), min_size=1, max_size=4),
+    filters=SOME_FILTERS,
     size=st.integers(1, 20),
-    words=st.lists(st.text(max_size=12) | st.text(min_size=40, max_size=60), min_size=1, max_size=9),
+    words=SOME_WORDS,
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
 def test_maxima_are_those_of_the_convolutions(filters, size, words, dtype):
@@ -57,10 +72,85 @@ def test_maxima_are_those_of_the_convolutions(filters, size, words, dtype):
     rows = torch.tensor([encode_word(word) for word in words])
     with torch.no_grad():
         found = encoder._filter(encoder.character_embedding, rows)
-        embedded = encoder.character_embedding(rows).transpose(1, 2)
-        wanted = [nn.functional.conv1d(embedded, f.weight, f.bias).amax(dim=2) for f in encoder.convolutions]
+        wanted = convolve(encoder, rows)
     tolerance = 10 * (REORDERED_FLOAT64 if dtype == torch.float64 else REORDERED_FLOAT32)
-    torch.testing.assert_close(found, torch.cat(wanted, dim=1), rtol=0, atol=tolerance)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance)
+
+
+@given(filters=SOME_FILTERS, size=st.integers(1, 20), words=SOME_WORDS, threads=st.integers(1, 3))
+def test_gradients_are_those_of_the_convolutions(filters, size, words, threads):
+    torch.manual_seed(0)
+    encoder = make_encoder(filters=[list(pair) for pair in filters], character_embedding_size=size).double()
+    # A row of zeros holds the character whose vector gets no gradient.
+    rows = torch.tensor([*[encode_word(word) for word in words], [0] * 50])
+    parameters = parameters_of_filters(encoder.requires_grad_(True))
+    weights = torch.randn(len(rows), sum(count for _, count in filters), dtype=torch.float64)
+    wanted = torch.autograd.grad(convolve(encoder, rows), parameters, weights)
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = torch.autograd.grad(encoder._filter(encoder.character_embedding, rows), parameters, weights)
+    finally:
+        torch.set_num_threads(num_threads)
+    for gradient, wanted_gradient in zip(found, wanted, strict=True):
+        torch.testing.assert_close(gradient, wanted_gradient, rtol=0, atol=100 * REORDERED_FLOAT64)
+
+
+@pytest.mark.parametrize("backend", ["auto", "readable"])
+def test_of_equal_windows_the_first_gets_the_gradient(backend):
+    encoder = make_encoder(filters=[[2, 3]]).double().requires_grad_(True)
+    with torch.no_grad():
+        # All characters alike: all windows are.
+        encoder.character_embedding.weight.fill_(0.5)
+    with kernels.use_backend(backend):
+        encoder._filter(encoder.character_embedding, torch.tensor([encode_word("abc")])).sum().backward()
+    hit = encoder.character_embedding.weight.grad.any(dim=1).nonzero().flatten().tolist()
+    assert hit == sorted(id + 1 for id in (258, ord("a")))
+
+
+def test_filters_that_are_not_numbers_give_none(rows):
+    encoder = make_encoder()
+    with torch.no_grad():
+        encoder.character_embedding.weight[ord("o") + 1] = torch.nan
+        found = encoder._filter(encoder.character_embedding, rows)
+    assert torch.equal(found.isnan().all(dim=1), torch.tensor(["o" in word for word in WORDS]))
+
+
+@pytest.mark.parametrize("number", [-1, 262])
+def test_numbers_that_are_no_characters_are_refused(rows, number):
+    encoder = make_encoder()
+    rows[2, 1] = number
+    with pytest.raises(IndexError), torch.no_grad():
+        encoder._filter(encoder.character_embedding, rows)
+
+
+def test_gradients_of_gradients_are_left_to_the_readable_twin(rows):
+    encoder = make_encoder().double().requires_grad_(True)
+    weight = encoder.convolutions[0].weight
+
+    def gradient():
+        found = encoder._filter(encoder.character_embedding, rows).square().sum()
+        return torch.autograd.grad(found, weight, create_graph=True)[0]
+
+    with pytest.raises(RuntimeError, match="readable"):
+        gradient()
+    with kernels.use_backend("readable"):
+        assert torch.autograd.grad(gradient().sum(), weight)[0].any()
+
+
+def test_gradients_are_the_same_whatever_the_number_of_threads(rows):
+    """To the last bit: a run that is resumed elsewhere ends with the same weights."""
+    encoder = make_encoder(filters=[[1, 70], [3, 150]]).requires_grad_(True)
+    weights, found = torch.randn(len(rows), 220), []
+    num_threads = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            maxima = encoder._filter(encoder.character_embedding, rows)
+            found.append([maxima, *torch.autograd.grad(maxima, parameters_of_filters(encoder), weights)])
+    finally:
+        torch.set_num_threads(num_threads)
+    assert all(torch.equal(*pair) for others in found[1:] for pair in zip(found[0], others, strict=True))
 
 
 def test_they_follow_every_change_of_the_filters(rows, ran):
@@ -80,13 +170,12 @@ def test_they_follow_every_change_of_the_filters(rows, ran):
     assert len(ran) == 3
 
 
-def test_training_runs_the_modules_themselves(rows, ran):
+def test_training_runs_by_them_too_and_leaves_out_what_is_frozen(rows, ran):
     encoder = make_encoder().requires_grad_(True)
+    encoder.convolutions[0].requires_grad_(False)
     encoder(rows).sum().backward()
-    assert not ran and all(filters.weight.grad.any() for filters in encoder.convolutions)
-    encoder.requires_grad_(False)
-    encoder(rows)
-    assert len(ran) == 1
+    assert len(ran) == 1 and encoder.convolutions[0].weight.grad is None
+    assert all(filters.weight.grad.any() and filters.bias.grad.any() for filters in encoder.convolutions[1:])
 
 
 class Doubled(nn.Module):
