@@ -18,8 +18,9 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import ElmoConfig
-from .inputs_elmo import IGNORED_LABEL, check_inputs, takes_usual_arguments
+from .inputs_elmo import IGNORED_LABEL, check_inputs, check_token_types, takes_usual_arguments
 from .layers_elmo import ElmoBiLM, ElmoProjectedLSTM, ElmoScalarMix, ElmoState
+from .pairs_elmo import ElmoPairs
 from .token_encoder_elmo import ElmoCarryGate, ElmoTokenEncoder
 from .tracing_elmo import is_traced
 from .word_table_elmo import NOT_FILLED, ElmoWordTable
@@ -36,7 +37,7 @@ class ElmoModelOutput(ModelOutput):
         hidden_states: With `output_hidden_states`, the L + 1 layers that the mixes weigh, each (B, T, 2P): the token
             encoder's vector twice, then each biLM layer's forward and backward halves.
         elmo_representations: All M scalar mixes, each (B, T, 2P).
-        state: The LSTM states after this batch.
+        state: The LSTM states after this batch; None after pairs, whose sentences end apart.
     """
 
     last_hidden_state: Tensor | None = None
@@ -192,11 +193,14 @@ class ElmoModel(ElmoPreTrainedModel):
         attention_mask: Tensor | None = None,
         state: ElmoState | None = None,
         output_hidden_states: bool | None = None,
+        *,
+        token_type_ids: Tensor | None = None,
     ) -> ElmoModelOutput:
-        """Compute the vectors of a batch of sentences.
+        """Compute the vectors of a batch of sentences, or of pairs of them.
 
         Masked words get zeros and change nothing else: padding, batch mates and their order leave every real word's
-        vector as it is. A row without any real word gives zeros and hands its state through.
+        vector as it is. A row without any real word gives zeros and hands its state through. Of a pair each sentence
+        is read on its own, so that its words have the vectors that they have without the other one.
 
         Args:
             input_ids: Character ids from `ElmoCharTokenizer`, (B, T, C).
@@ -204,9 +208,11 @@ class ElmoModel(ElmoPreTrainedModel):
             state: The `state` of an earlier output on as many rows, to carry on where those ended; None starts from
                 zeros, so that the same batch always gives the same vectors.
             output_hidden_states: Whether to return the layers; None takes the config's setting.
+            token_type_ids: 1 for the words of the second sentence of a pair, 0 for all others, (B, T); None where no
+                row is a pair.
         Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
         """
-        mask, layers, state = self.run_layers(input_ids, attention_mask, state)
+        mask, layers, state = self.run_layers(input_ids, attention_mask, state, token_type_ids)
         representations = tuple(mix(layers, mask) for mix in self.mixes)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
@@ -218,20 +224,32 @@ class ElmoModel(ElmoPreTrainedModel):
         )
 
     def run_layers(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, state: ElmoState | None = None
-    ) -> tuple[Tensor, list[Tensor], ElmoState]:
-        """Check a batch and compute its layers, without mixing them.
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        state: ElmoState | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> tuple[Tensor, list[Tensor], ElmoState | None]:
+        """Check a batch and compute its layers, without mixing them; arguments as `forward`'s.
 
-        Returns: The mask, True for real words, (B, T); the L + 1 layers, each (B, T, 2P); the states after the batch.
+        Returns: The mask, True for real words, (B, T); the L + 1 layers, each (B, T, 2P); the states after the batch,
+            None after pairs.
         """
         check_inputs(self.config, input_ids, attention_mask, state)
         mask = self.word_mask(input_ids, attention_mask)
         vectors = self._encode_words(input_ids, mask)
-        if state is not None:
-            # A state may come from a model in another precision.
-            state = ElmoState(hidden=state.hidden.to(vectors.dtype), cell=state.cell.to(vectors.dtype))
-        has_padding = is_traced() or not bool(mask.all())
-        outputs, state = self.bilm(vectors, vectors, mask if has_padding else None, state)
+        if token_type_ids is not None and check_token_types(token_type_ids, input_ids, state):
+            pairs = ElmoPairs(mask, token_type_ids)
+            sentences = pairs.apart(vectors)
+            outputs, _ = self.bilm(sentences, sentences, pairs.mask)
+            outputs = [tuple(map(pairs.together, directions)) for directions in outputs]
+            state = None
+        else:
+            if state is not None:
+                # A state may come from a model in another precision.
+                state = ElmoState(hidden=state.hidden.to(vectors.dtype), cell=state.cell.to(vectors.dtype))
+            has_padding = is_traced() or not bool(mask.all())
+            outputs, state = self.bilm(vectors, vectors, mask if has_padding else None, state)
         layers = [torch.cat([vectors, vectors], dim=-1)]
         layers.extend(torch.cat(directions, dim=-1) for directions in outputs)
         return mask, layers, state

@@ -6,6 +6,7 @@ Letters in shapes: B sentences, T words, C characters.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -25,12 +26,13 @@ def takes_usual_arguments(forward: Forward) -> Forward:
     """Have a forward take what tools pass to every model (peft, pipelines, Trainer), as long as it asks for nothing.
 
     - `inputs_embeds` must be None: words come in as characters.
-    - `token_type_ids` must be None or all zeros: a row is one sentence.
+    - `token_type_ids` must be None or all zeros, a row being one sentence, where the forward itself has no pairs.
     - `output_attentions` must be None or False: there are none.
     - `use_cache` may be anything: the state is returned in any case.
 
     They are no arguments of the forward itself: Trainer would gather columns of those names from a data set.
     """
+    reads_pairs = "token_type_ids" in inspect.signature(forward).parameters
 
     @functools.wraps(forward)
     def checked(
@@ -47,10 +49,12 @@ def takes_usual_arguments(forward: Forward) -> Forward:
                 "inputs_embeds is given, but an ELMo model makes the vectors of words from their characters; pass "
                 "input_ids from ElmoCharTokenizer instead."
             )
-        if token_type_ids is not None and _values_can_be_read(token_type_ids) and bool(token_type_ids.any()):
+        if reads_pairs:
+            kwargs["token_type_ids"] = token_type_ids
+        elif token_type_ids is not None and _values_can_be_read(token_type_ids) and bool(token_type_ids.any()):
             raise ValueError(
-                "token_type_ids is not zero everywhere, but a row of an ELMo model is one sentence; give each part of "
-                "a pair a row of its own."
+                f"token_type_ids is not zero everywhere, but a row of {type(self).__name__} is one sentence; give each "
+                "part of a pair a row of its own."
             )
         if output_attentions:
             raise ValueError(
@@ -113,6 +117,35 @@ def _check_state(config: ElmoConfig, state: ElmoState, rows: int) -> None:
                 f"{(rows, layers, 2, size)}. Carry a state only between batches of as many rows, or start a new "
                 "one with state=None."
             )
+
+
+def check_token_types(token_type_ids: Tensor, input_ids: Tensor, state: ElmoState | None) -> bool:
+    """Whether any row of a batch is a pair, which in a trace it always may be.
+
+    Raises: TypeError or ValueError where the types are no 0s and 1s, one per word, or where pairs shall carry a state.
+    """
+    if not isinstance(token_type_ids, Tensor) or token_type_ids.is_floating_point():
+        found = getattr(token_type_ids, "dtype", type(token_type_ids).__name__)
+        raise TypeError(f"token_type_ids is {found}; wanted an integer tensor, 1 for words of a second sentence.")
+    if token_type_ids.shape != input_ids.shape[:2]:
+        raise ValueError(
+            f"token_type_ids has the shape {tuple(token_type_ids.shape)}; input_ids of shape {tuple(input_ids.shape)} "
+            f"want {tuple(input_ids.shape[:2])}, one entry per word."
+        )
+    if not is_traced():
+        if not bool(token_type_ids.any()):
+            return False
+        lowest, highest = int(token_type_ids.min()), int(token_type_ids.max())
+        if lowest < 0 or highest > 1:
+            raise ValueError(
+                f"token_type_ids holds values from {lowest} to {highest}; wanted 0 for the first sentence of a pair "
+                "and 1 for the second. There is no third one."
+            )
+    if state is not None:
+        raise ValueError(
+            "state is given with pairs (token_type_ids), whose sentences each start anew; leave one of them out."
+        )
+    return True
 
 
 def check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:

@@ -9,6 +9,7 @@ from .configuration_elmo import ElmoConfig
 from .head_settings_elmo import TokenClassificationHead
 from .inputs_elmo import IGNORED_LABEL
 from .layers_elmo import ElmoState
+from .pairs_elmo import ElmoPairs  # noqa: F401
 from .pipeline_elmo import register_pipelines
 from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput
 from .recurrence_elmo import scan_projected_lstm  # noqa: F401

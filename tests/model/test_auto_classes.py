@@ -39,6 +39,7 @@ CODE_FILES = {
     "inputs_elmo.py",
     "layers_elmo.py",
     "modeling_elmo.py",
+    "pairs_elmo.py",
     "pipeline_elmo.py",
     "pretraining_elmo.py",
     "recurrence_elmo.py",

@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import make_tiny_config
 from model_cases import LAYERS, H, P
+from refusals import assert_refused
 from transformers import Trainer, TrainingArguments
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, ElmoState
@@ -101,7 +102,7 @@ def test_arguments_that_ask_for_nothing_change_nothing(cls):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("inputs_embeds", torch.zeros(2, 4, 12)), ("token_type_ids", torch.ones(2, 4)), ("output_attentions", True)],
+    [("inputs_embeds", torch.zeros(2, 4, 12)), ("token_type_ids", torch.full((2, 4), 2)), ("output_attentions", True)],
 )
 @each_class
 def test_what_cannot_be_meant_is_refused_by_name(cls, name, value):
@@ -110,6 +111,27 @@ def test_what_cannot_be_meant_is_refused_by_name(cls, name, value):
         del batch["input_ids"]
     with pytest.raises(ValueError, match=name):
         make_tiny(cls)(**batch, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("types", "error", "named"),
+    [
+        (torch.ones(2, 4), TypeError, ("token_type_ids", "float32")),
+        ([[0, 1]], TypeError, ("token_type_ids", "list")),
+        (torch.ones(2, 3, dtype=torch.long), ValueError, ("token_type_ids", "(2, 3)", "(2, 4)")),
+        (torch.full((2, 4), 2), ValueError, ("token_type_ids", "2")),
+        (torch.full((2, 4), -1), ValueError, ("token_type_ids", "-1")),
+    ],
+)
+def test_bad_types_of_pairs_are_refused_by_name(types, error, named):
+    assert_refused(error, named, make_tiny(ElmoModel), **make_batch(), token_type_ids=types)
+
+
+def test_pairs_carry_no_state():
+    model, batch = make_tiny(ElmoModel), make_batch()
+    types = torch.tensor([[0, 0, 1, 1]] * 2)
+    assert model(**batch, token_type_ids=types).state is None
+    assert_refused(ValueError, "state", model, **batch, token_type_ids=types, state=model(**batch).state)
 
 
 @each_class
@@ -124,7 +146,8 @@ def test_a_trainer_sees_the_arguments_that_are_read_and_no_others(cls, tmp_path)
     trainer = Trainer(make_tiny(cls), TrainingArguments(str(tmp_path), report_to="none", use_cpu=True))
     assert not trainer.model_accepts_loss_kwargs
     known = set(inspect.signature(trainer.model.forward).parameters)
-    assert {"input_ids", "attention_mask"} <= known and not known & {"inputs_embeds", "token_type_ids", "kwargs"}
+    assert {"input_ids", "attention_mask"} <= known and not known & {"inputs_embeds", "kwargs"}
+    assert ("token_type_ids" in known) == (cls is ElmoModel)
 
 
 def test_a_trainer_has_nothing_to_say_of_the_ids_of_the_markers(tmp_path, caplog):
