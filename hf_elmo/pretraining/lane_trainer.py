@@ -6,6 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from .lanes import LaneFiller, LaneWindow
 from .layer_rates import drop_frozen_gradients, parameter_groups
 from .objectives import LaneLoss, LaneObjective
 from .optimizers import build_optimizer
+from .parameter_kinds import split_groups
 from .recipes import OptimizationArguments
 from .run_directory import WEIGHTS_FILE
 from .run_state import (
@@ -36,6 +38,7 @@ from .run_state import (
     set_random_state,
 )
 from .step_progress import StepProgress
+from .weight_average import WeightAverage
 
 _PERPLEXITY_FIELDS = tuple(field.name for field in fields(Perplexity))
 
@@ -104,15 +107,16 @@ class LaneTrainer:
         self.on_evaluation = on_evaluation
         self.checkpoints = checkpoints
         self.interruption = interruption or Interruption()
+        groups = parameter_groups(
+            model,
+            settings.learning_rate,
+            settings.layer_learning_rate_decay,
+            settings.weight_decay,
+            settings.learning_rates,
+        )
         optimizer = build_optimizer(
             settings.optim,
-            parameter_groups(
-                model,
-                settings.learning_rate,
-                settings.layer_learning_rate_decay,
-                settings.weight_decay,
-                settings.learning_rates,
-            ),
+            split_groups(groups, model, settings.matrix_rate),
             settings.adam_beta2,
             settings.adagrad_initial_accumulator,
         )
@@ -123,6 +127,8 @@ class LaneTrainer:
             num_training_steps=settings.max_steps,
         )
         self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
+        # None where the weights of the last step are what counts.
+        self.average = WeightAverage(model, settings.ema_decay) if settings.ema_decay else None
         self.filler = LaneFiller(
             tokenizer, vocabulary, settings.per_device_train_batch_size, settings.unroll_steps, settings.reset_state
         )
@@ -176,17 +182,22 @@ class LaneTrainer:
             settings.unroll_steps,
             settings.reset_state,
         )
-        return text.measure(self._bare_objective, self.accelerator, cold)
+        with self._kept_weights():
+            return text.measure(self._bare_objective, self.accelerator, cold)
 
     def save(self) -> Path:
         """Write a checkpoint, all processes together."""
-        return self.checkpoints.save(self._run_state(), self.best_step)
+        state = self._run_state()
+        with self._kept_weights():
+            return self.checkpoints.save(state, self.best_step)
 
     def resume(self, checkpoint: str | Path) -> None:
         """Go on where a checkpoint of this run was written, with the very same numbers."""
         state = read_run_state(checkpoint, self.accelerator.process_index)
         # Into the weights that are there: a product may round otherwise where a weight lies otherwise in memory.
         load_model(self._bare_objective.model, Path(checkpoint) / WEIGHTS_FILE)
+        if self.average is not None:
+            self.average.resume(state.optimizer["trained_weights"])
         self.optimizer.load_state_dict(state.optimizer["optimizer"])
         self.scheduler.load_state_dict(state.optimizer["scheduler"])
         if self.accelerator.scaler is not None:
@@ -242,6 +253,7 @@ class LaneTrainer:
                 "optimizer": self.optimizer.state_dict(),
                 "scheduler": self.scheduler.state_dict(),
                 "scaler": None if scaler is None else scaler.state_dict(),
+                "trained_weights": None if self.average is None else self.average.trained_weights(),
             },
             own={
                 "lanes": self.filler.state_dict(),
@@ -272,6 +284,8 @@ class LaneTrainer:
                 self.optimizer.step()
                 self.optimizer.zero_grad()
         self.scheduler.step()
+        if self.average is not None:
+            self.average.update(self.step + 1)
         words = sum(loss.num_targets for loss in losses)
         self._logged.loss += total
         self._logged.words += words
@@ -359,6 +373,9 @@ class LaneTrainer:
 
     def _keep_best(self) -> None:
         """Take the weights of the best evaluation where they are at hand, all processes alike."""
+        if self.average is not None:
+            self.average.put_in_place()
+            self.average = None
         self.kept_step, best = self.step, self.best_step
         if not self.settings.load_best_model_at_end or best == self.step or self.checkpoints is None:
             return
@@ -366,6 +383,10 @@ class LaneTrainer:
         if checkpoint is not None:
             load_model(self._bare_objective.model, checkpoint / WEIGHTS_FILE)
             self.kept_step = best
+
+    def _kept_weights(self) -> AbstractContextManager[None]:
+        """In this block the model has the weights that are evaluated and kept: the averages where there are any."""
+        return nullcontext() if self.average is None else self.average.in_place()
 
     @property
     def best_step(self) -> int | None:

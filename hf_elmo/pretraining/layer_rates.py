@@ -81,11 +81,14 @@ def drop_frozen_gradients(groups: Sequence[Mapping[str, Any]], step: int, unfree
     gradients all the same, so that distributed training waits for the same ones in each step.
 
     Args:
-        groups: The optimizer's `param_groups`, made by `parameter_groups`.
+        groups: The optimizer's `param_groups`, made by `parameter_groups`; several of one name rest together.
         step, unfreeze_steps: As of `frozen_groups`.
     """
-    for place in frozen_groups(step, unfreeze_steps, len(groups)):
-        _drop_gradients(groups[place]["params"])
+    names = list(dict.fromkeys(group["name"] for group in groups))
+    resting = {names[place] for place in frozen_groups(step, unfreeze_steps, len(names))}
+    for group in groups:
+        if group["name"] in resting:
+            _drop_gradients(group["params"])
 
 
 def _drop_gradients(parameters: Iterable[Tensor]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .muon import MuonWithAdamW
 from .recipes import OPTIMIZERS
 
 
@@ -20,7 +21,7 @@ def build_optimizer(
 
     Args:
         name: One of OPTIMIZERS.
-        groups: Parameters with their "lr" and "weight_decay".
+        groups: Parameters with their "lr" and "weight_decay"; for "muon" matrices with their "num_maps", too.
         adam_beta2: Decay of AdamW's second moments.
         adagrad_initial_accumulator: What Adagrad's sums of squares start from.
     Raises: ValueError when the name is unknown.
@@ -30,4 +31,6 @@ def build_optimizer(
         return torch.optim.AdamW(groups, betas=(0.9, adam_beta2), fused=True)
     if name == "adagrad":
         return torch.optim.Adagrad(groups, initial_accumulator_value=adagrad_initial_accumulator)
+    if name == "muon":
+        return MuonWithAdamW(groups, adam_beta2)
     raise ValueError(f"optim is {name!r}; it must be one of {', '.join(OPTIMIZERS)}.")

@@ -22,6 +22,7 @@ from ..model.modeling_elmo import ElmoForPreTraining
 from ..text.word_counts import WordCounter
 from .lanes import LaneWindow
 from .objectives import LaneObjective, build_objective, propose_cutoffs
+from .parameter_kinds import matrices_of
 from .recipes import OptimizationArguments
 from .sampling import log_uniform_probabilities
 
@@ -76,8 +77,14 @@ def count_parameters(config: ElmoConfig) -> dict[str, int]:
 def training_bytes(plan: TrainingPlan) -> dict[str, int]:
     """What training holds beside a window in one process, by part; sparse gradients as before equal rows are one."""
     config, settings = plan.config, plan.settings
-    trained = [parameter.numel() for parameter in _build_model(config).parameters() if parameter.requires_grad]
-    gradients = _FLOAT * sum(trained)
+    model = _build_model(config)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    num_trained = sum(parameter.numel() for parameter in trained)
+    # Muon keeps a momentum alone.
+    matrices = [matrix.numel() for matrix in matrices_of(model) if matrix.requires_grad and settings.optim == "muon"]
+    # With a count of steps per tensor.
+    states = _STATES_PER_WEIGHT.get(settings.optim, _STATES_PER_WEIGHT["adamw"]) * num_trained + len(trained)
+    gradients = _FLOAT * num_trained
     if settings.has_sparse_gradients(plan.num_processes):
         rows = 2 * (plan.entries_per_window + settings.num_negative_samples)
         gradients -= (2 - config.share_word_softmax) * _FLOAT * config.word_vocab_size * config.projection_size
@@ -87,8 +94,8 @@ def training_bytes(plan: TrainingPlan) -> dict[str, int]:
         "gradients": gradients,
         # What DistributedDataParallel reduces gradients in.
         "buckets of gradients": gradients if plan.num_processes > 1 else 0,
-        # With a count of steps per tensor.
-        "optimizer states": sum(_FLOAT * (_STATES_PER_WEIGHT[settings.optim] * numbers + 1) for numbers in trained),
+        "optimizer states": _FLOAT * (states - sum(matrices) - len(matrices)),
+        **({"average of the weights": _FLOAT * num_trained} if settings.ema_decay else {}),
     }
 
 
@@ -118,7 +125,8 @@ def checkpoint_bytes(plan: TrainingPlan) -> int:
     config, held = plan.config, training_bytes(plan)
     lanes = plan.num_processes * plan.settings.per_device_train_batch_size
     states = _FLOAT * lanes * config.num_hidden_layers * 2 * (config.projection_size + config.cell_size)
-    return held["weights"] + held["optimizer states"] + states
+    # Beside an average the weights that it is of.
+    return held["weights"] + held["optimizer states"] + held.get("average of the weights", 0) + states
 
 
 def counting_disk_bytes(num_words: int, num_distinct: int, letters_per_word: float, max_words_in_memory: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args
 from ..flags import check_choices, check_least, flag, read_json_object
 
 Objective = Literal["full", "sampled", "adaptive"]
-Optimizer = Literal["adamw", "adagrad"]
+Optimizer = Literal["adamw", "adagrad", "muon"]
 Reset = Literal["never", "epoch", "document"]
 OBJECTIVES, OPTIMIZERS, RESETS = (get_args(choices) for choices in (Objective, Optimizer, Reset))
 
@@ -39,9 +39,22 @@ class OptimizationArguments:
     unroll_steps: int | None = _by_recipe(
         "Words of a window; gradients stop at its start, states are carried from window to window."
     )
-    optim: Optimizer | None = _by_recipe("Optimizer.")
+    optim: Optimizer | None = _by_recipe(
+        "Optimizer; muon is for the matrices of the biLM, of the highway layers and of the projection, and adamw then "
+        "for the rest."
+    )
     learning_rate: float | None = _by_recipe("Highest learning rate.")
-    weight_decay: float | None = _by_recipe("Weight decay.")
+    muon_learning_rate: float | None = flag(
+        "Highest learning rate of the matrices that --optim muon is for; left out, --learning_rate, which suits both.",
+        default=None,
+    )
+    weight_decay: float | None = _by_recipe(
+        "Weight decay of matrices, filters and the softmax, not of biases and tables of embeddings."
+    )
+    ema_decay: float | None = _by_recipe(
+        "Evaluate and keep an exponential moving average of the weights, of which so much stays at each step (0.999 "
+        "for one over the last thousand); 0 for none."
+    )
     adam_beta2: float | None = _by_recipe("Decay of AdamW's second moments.")
     adagrad_initial_accumulator: float | None = _by_recipe("What Adagrad's sums of squares start from.")
     warmup_ratio: float | None = _by_recipe("Share of the steps in which the learning rate rises.")
@@ -141,10 +154,12 @@ class OptimizationArguments:
             1,
         )
         check_least(self, ("unfreeze_steps", "weight_decay", "adagrad_initial_accumulator"), 0)
-        for name in ("learning_rate", "max_grad_norm", "layer_learning_rate_decay"):
-            if not getattr(self, name) > 0:
+        for name in ("learning_rate", "muon_learning_rate", "max_grad_norm", "layer_learning_rate_decay"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"--{name} is {getattr(self, name)}; it must be > 0.")
-        for name in ("warmup_ratio", "adam_beta2", "dropout"):
+        if self.muon_learning_rate is not None and self.optim != "muon":
+            raise ValueError(f"--muon_learning_rate is for --optim muon, which is {self.optim!r}; leave it out.")
+        for name in ("warmup_ratio", "adam_beta2", "ema_decay", "dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise ValueError(f"--{name} is {value}; it must lie in [0, 1).")
@@ -164,6 +179,13 @@ class OptimizationArguments:
         if self.group_learning_rates is None:
             return None
         return read_json_object("group_learning_rates", self.group_learning_rates, '{"token_encoder": 1e-4}')
+
+    @property
+    def matrix_rate(self) -> float | None:
+        """What a learning rate is multiplied by for the matrices of --optim muon; None with other optimizers."""
+        if self.optim != "muon":
+            return None
+        return 1.0 if self.muon_learning_rate is None else self.muon_learning_rate / self.learning_rate
 
     @property
     def loss_scale(self) -> float:
@@ -219,6 +241,7 @@ RECIPES = {
         optim="adagrad",
         learning_rate=0.2,
         weight_decay=0.0,
+        ema_decay=0.0,
         adam_beta2=0.999,
         adagrad_initial_accumulator=1.0,
         warmup_ratio=0.0,
@@ -237,6 +260,7 @@ RECIPES = {
         optim="adamw",
         learning_rate=6e-3,
         weight_decay=0.0,
+        ema_decay=0.0,
         adam_beta2=0.99,
         adagrad_initial_accumulator=0.0,
         warmup_ratio=0.05,

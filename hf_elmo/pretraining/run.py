@@ -301,7 +301,9 @@ def _record(settings: OptimizationArguments, save_steps: int | None) -> dict[str
         "gradient_accumulation_steps",
         "optim",
         "learning_rate",
+        "muon_learning_rate",
         "weight_decay",
+        "ema_decay",
         "adam_beta2",
         "adagrad_initial_accumulator",
         "warmup_steps",
@@ -347,6 +349,8 @@ def _fingerprint(
         "text": [[os.path.basename(file), os.path.getsize(file)] for corpus in corpora for file in corpus.files],
         "num_processes": accelerator.num_processes,
         "mixed_precision": accelerator.mixed_precision,
+        # Earlier versions let all weights decay.
+        "weight_decay_of": "matrices" if settings.weight_decay else None,
     }
 
 

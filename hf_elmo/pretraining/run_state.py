@@ -29,6 +29,7 @@ _FLAGS = {
     "dataset": "--dataset_name, with its configuration and split,",
     "mixed_precision": "--bf16, as mixed precision,",
     "num_processes": "the number of processes",
+    "weight_decay_of": "what --weight_decay is for",
 }
 
 

@@ -14,6 +14,7 @@ from hf_elmo.pretraining import plan as scale
 from hf_elmo.pretraining.lanes import fill_lanes
 from hf_elmo.pretraining.objectives import build_objective
 from hf_elmo.pretraining.optimizers import build_optimizer
+from hf_elmo.pretraining.parameter_kinds import split_groups
 from hf_elmo.pretraining.plan import TrainingPlan, plan_config
 from hf_elmo.pretraining.recipes import OptimizationArguments
 from hf_elmo.pretraining.sampling import LogUniformSampler
@@ -135,7 +136,7 @@ def test_parts_are_those_of_a_real_model(objective, shape):
     assert scale.training_bytes(plan)["weights"] == sum(parameter.nbytes for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("optim", ["adamw", "adagrad"])
+@pytest.mark.parametrize("optim", ["adamw", "adagrad", "muon"])
 @pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
 def test_gradients_and_optimizer_states_are_as_large_as_computed(objective, optim):
     # Of two processes, whose gradients are dense.
@@ -143,7 +144,8 @@ def test_gradients_and_optimizer_states_are_as_large_as_computed(objective, opti
     objective = make_objective(plan)
     objective(make_window(plan)).mean.backward()
     trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
-    optimizer = build_optimizer(optim, [{"params": trained, "lr": 0.1}])
+    groups = [{"params": trained, "lr": 0.1, "weight_decay": 0.0}]
+    optimizer = build_optimizer(optim, split_groups(groups, objective.model, plan.settings.matrix_rate))
     optimizer.step()
     states = [value for state in optimizer.state.values() for value in state.values()]
     assert scale.training_bytes(plan)["gradients"] == sum(parameter.grad.nbytes for parameter in trained)

@@ -108,8 +108,10 @@ def interrupt_at(monkeypatch, step):
         {"reset_state": "epoch", "optim": "adagrad", "lr_scheduler_type": "linear"},
         {"shuffle_buffer_size": 16, "bf16": True},
         {"unfreeze_steps": 6, "layer_learning_rate_decay": 0.7},
+        {"ema_decay": 0.9, "weight_decay": 0.1, "unfreeze_steps": 6, "eval_steps": 10},
+        {"optim": "muon", "muon_learning_rate": 0.02, "ema_decay": 0.8},
     ],
-    ids=["modern", "paper", "adaptive", "documents", "epochs", "shuffled-bf16", "unfreezing"],
+    ids=["modern", "paper", "adaptive", "documents", "epochs", "shuffled-bf16", "unfreezing", "averaged", "muon"],
 )
 def test_going_on_from_a_checkpoint_changes_nothing(corpus, monkeypatch, changes):
     train(corpus, "whole", **changes)
