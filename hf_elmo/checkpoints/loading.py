@@ -4,21 +4,48 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers import PreTrainedConfig
 from transformers.utils import cached_file
 
+from ..foreign.bounded_files import MEBIBYTE, path_inside
+from ..foreign.bounded_json import read_json
 from ..model.configuration_elmo import ElmoConfig
-from ..model.modeling_elmo import ElmoPreTrainedModel
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 
 Model = TypeVar("Model", bound=ElmoPreTrainedModel)
+
+# What transformers reads of a directory, and those of them that name other files.
+_JSON_FILES = (
+    "config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "generation_config.json",
+)
+_INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_LONGEST_REASON = 200
+# What comes of it where transformers and torch take what they read for granted.
+_UNREADABLE = (
+    AttributeError,
+    EOFError,
+    IndexError,
+    KeyError,
+    RuntimeError,
+    StrictDataclassError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+)
 
 
 def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
@@ -34,13 +61,15 @@ def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
             f"{argument} {name!r} holds no config.json; name a checkpoint directory, or convert the old files "
             "with hf-elmo convert."
         )
+    _check_json_files(name, argument)
     with _clear_about(name, argument):
         model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
         if model_type != ElmoConfig.model_type:
             raise ValueError(
                 f"{argument} {name!r} has the model_type {model_type!r}; wanted {ElmoConfig.model_type!r}."
             )
-        return ElmoConfig.from_pretrained(name)
+        with _readable(f"{argument} {name!r} has a config.json that describes no model", "correct or write it again."):
+            return ElmoConfig.from_pretrained(name)
 
 
 def load_model(model_class: type[Model], name: str, dtype: torch.dtype = torch.float32) -> Model:
@@ -52,7 +81,9 @@ def load_model(model_class: type[Model], name: str, dtype: torch.dtype = torch.f
         dtype: Precision of the weights.
     Raises: FileNotFoundError where there is no checkpoint, ValueError where it is not ELMo's or not complete.
     """
-    model, lacking = load_what_is_there(model_class, name, load_config(name), dtype)
+    config = load_config(name)
+    _check_size(model_class, name, config)
+    model, lacking = load_what_is_there(model_class, name, config, dtype)
     if lacking:
         raise ValueError(
             f"model_name_or_path {name!r} has no weights, or weights of another shape, for {lacking[0]!r} and "
@@ -75,7 +106,10 @@ def load_what_is_there(
         those are drawn at random.
     Raises: FileNotFoundError where there are no weights, ValueError where they are broken.
     """
-    with _clear_about(name):
+    _check_json_files(name)
+    _check_size(ElmoModel, name, config)
+    advice = "copy, convert or train the checkpoint again."
+    with _clear_about(name), _readable(f"model_name_or_path {name!r} has weights that cannot be read", advice):
         model, report = model_class.from_pretrained(
             name, config=config, dtype=dtype, ignore_mismatched_sizes=True, output_loading_info=True
         )
@@ -94,7 +128,10 @@ def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
     advice = f"save ElmoCharTokenizer(max_characters_per_word={width}) there, with the settings it was trained with."
     if find_file(name, "tokenizer_config.json") is None:
         raise FileNotFoundError(f"model_name_or_path {name!r} holds no tokenizer_config.json; {advice}")
-    tokenizer = ElmoCharTokenizer.from_pretrained(name)
+    _check_json_files(name)
+    what = f"model_name_or_path {name!r} has a tokenizer_config.json that describes no tokenizer"
+    with _clear_about(name), _readable(what, advice):
+        tokenizer = ElmoCharTokenizer.from_pretrained(name)
     if tokenizer.max_characters_per_word != width:
         raise ValueError(
             f"model_name_or_path {name!r} has a tokenizer of max_characters_per_word="
@@ -110,6 +147,64 @@ def find_file(name: str, file: str) -> str | None:
         return None
     with _clear_about(name):
         return cached_file(name, file, _raise_exceptions_for_missing_entries=False)
+
+
+def _check_json_files(name: str, argument: str = "model_name_or_path") -> None:
+    """Check that a directory's files of JSON can be read, and that the files they name lie in it too.
+
+    Raises: ValueError naming the file and the line.
+    """
+    if os.path.isfile(name):
+        found = [Path(name)]
+    else:
+        found = [path for file in (*_JSON_FILES, *_INDEX_FILES) if (path := Path(name) / file).is_file()]
+    for path in found:
+        where = f"{argument} {name!r}, {path.name}"
+        content = read_json(path, where)
+        if not isinstance(content, dict):
+            raise ValueError(f"{where} holds a {type(content).__name__}, wanted an object; write the checkpoint again.")
+        if path.name in _INDEX_FILES:
+            shards = content.get("weight_map")
+            if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
+                raise ValueError(f"{where} has no weight_map of names of files; write the checkpoint again.")
+            for shard in set(shards.values()):
+                path_inside(name, shard, where)
+
+
+def _check_size(model_class: type[ElmoPreTrainedModel], name: str, config: ElmoConfig) -> None:
+    """Check that the weights there can be those of a model, before memory is taken for it.
+
+    Raises: ValueError naming the sizes.
+    """
+    if not os.path.isdir(name):
+        return
+    weights = [path for ending in ("safetensors", "bin") for path in Path(name).glob(f"*.{ending}")]
+    num_bytes = sum(path.stat().st_size for path in weights)
+    with torch.device("meta"):
+        num_parameters = sum(parameter.numel() for parameter in model_class(config).parameters())
+    # No precision has less than a byte per parameter.
+    if weights and num_parameters > num_bytes + MEBIBYTE:
+        raise ValueError(
+            f"model_name_or_path {name!r} has {num_bytes:,} bytes of weights, too few for the {num_parameters:,} "
+            "parameters that config.json asks for: they are cut off, or another model's. Copy, convert or train the "
+            "checkpoint again."
+        )
+
+
+@contextmanager
+def _readable(what: str, advice: str) -> Iterator[None]:
+    """Raise a ValueError of one line where another program cannot make sense of a file."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        said = " ".join(str(error).split())
+        if isinstance(error, pickle.UnpicklingError):
+            # torch says in a page how to run the code of a pickle all the same.
+            said = "a pickle of more than tensors, or damaged"
+        elif not isinstance(error, ValueError):
+            said = f"{type(error).__name__}: {said}"
+        said = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}..."
+        raise ValueError(f"{what} ({said}); {advice}") from error
 
 
 @contextmanager

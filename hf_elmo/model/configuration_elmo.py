@@ -15,9 +15,11 @@ from huggingface_hub.errors import (
 )
 from transformers import PreTrainedConfig
 
-from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE, NUM_CHARACTERS
+from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE, MAX_CHARACTERS_PER_WORD, NUM_CHARACTERS
 from .head_settings_elmo import (
     HEAD_TYPES,
+    MAX_LAYERS,
+    MAX_SIZE,
     HeadSettings,
     TokenClassificationHead,
     read_head,
@@ -323,17 +325,22 @@ class ElmoConfig(PreTrainedConfig):
         """Check the sizes of the characters and of the convolutions over them."""
         require_at_least("vocab_size", self.vocab_size, 2)
         require_at_least("character_embedding_size", self.character_embedding_size, 1)
-        require_at_least("max_characters_per_word", self.max_characters_per_word, 3)
-        require_at_least("num_highway_layers", self.num_highway_layers, 0)
+        require_at_least("max_characters_per_word", self.max_characters_per_word, 3, MAX_CHARACTERS_PER_WORD)
+        require_at_least("num_highway_layers", self.num_highway_layers, 0, MAX_LAYERS)
         if not self.filters:
             raise ValueError("filters is empty; give at least one [width, count] pair, for example [[1, 32], [2, 32]].")
+        require_at_least("the number of filters", len(self.filters), 1, MAX_LAYERS)
         for pair in self.filters:
             if not (
                 isinstance(pair, list)
                 and len(pair) == 2
-                and all(isinstance(number, int) and not isinstance(number, bool) and number >= 1 for number in pair)
+                and all(isinstance(number, int) and not isinstance(number, bool) for number in pair)
+                and all(1 <= number <= MAX_SIZE for number in pair)
             ):
-                raise ValueError(f"filters holds {pair!r}; each entry must be a [width, count] pair of integers >= 1.")
+                raise ValueError(
+                    f"filters holds {repr(pair)[:80]}; each entry must be a [width, count] pair of integers >= 1, and "
+                    f"<= {MAX_SIZE}."
+                )
             if pair[0] > self.max_characters_per_word:
                 raise ValueError(
                     f"filters holds a width of {pair[0]}, more than max_characters_per_word="
@@ -371,7 +378,7 @@ class ElmoConfig(PreTrainedConfig):
         """Check the sizes, the clips and the dropout of the biLM."""
         require_at_least("projection_size", self.projection_size, 1)
         require_at_least("cell_size", self.cell_size, 1)
-        require_at_least("num_hidden_layers", self.num_hidden_layers, 1)
+        require_at_least("num_hidden_layers", self.num_hidden_layers, 1, MAX_LAYERS)
         if self.hidden_size != 2 * self.projection_size:
             raise ValueError(
                 f"hidden_size is {self.hidden_size} but projection_size is {self.projection_size}; a word vector joins "
@@ -417,7 +424,7 @@ class ElmoConfig(PreTrainedConfig):
 
     def validate_task(self) -> None:
         """Check the scalar mixes and the head."""
-        require_at_least("num_mixes", self.num_mixes, 1)
+        require_at_least("num_mixes", self.num_mixes, 1, MAX_LAYERS)
         if not self.mix_l2 >= 0:
             raise ValueError(f"mix_l2 is {self.mix_l2}; it must be >= 0 (0 turns the penalty off).")
         head = _head_of(self)

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 
+# The most that one axis of a weight, or a list of layers, can be: torch has no memory for more of either.
+MAX_SIZE = 2**27
+MAX_LAYERS = 1000
+
 
 @strict
 @dataclass
@@ -52,7 +56,7 @@ class TokenClassificationHead(HeadSettings):
     def validate_ranges(self) -> None:
         """Check that each value lies in its range."""
         require_probability("dropout", self.dropout)
-        require_at_least("lstm_layers", self.lstm_layers, 0)
+        require_at_least("lstm_layers", self.lstm_layers, 0, MAX_LAYERS)
         require_at_least("lstm_size", self.lstm_size, 1)
 
 
@@ -90,10 +94,11 @@ def refuse_unknown_keys(owner: str, given: Iterable[str], valid: Collection[str]
         raise ValueError(f"{owner} has no field {key!r}; the nearest valid name is {nearest[0]!r}.")
 
 
-def require_at_least(name: str, value: int, smallest: int) -> None:
-    """Raise ValueError where a whole number is too small."""
-    if value < smallest:
-        raise ValueError(f"{name} is {value}; it must be an integer >= {smallest}.")
+def require_at_least(name: str, value: int, smallest: int, largest: int = MAX_SIZE) -> None:
+    """Raise ValueError where a whole number is too small, or so large that only a damaged file can ask for it."""
+    if not smallest <= value <= largest:
+        found = value if abs(value) < 10**30 else "a number of more than 30 digits"
+        raise ValueError(f"{name} is {found}; it must be an integer >= {smallest}, and <= {largest}.")
 
 
 def require_probability(name: str, value: float) -> None:

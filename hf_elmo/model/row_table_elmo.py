@@ -10,10 +10,16 @@ import numpy as np
 from .characters_elmo import NO_WORD, PAD_CHARACTER, word_characters
 
 
-class RowTable(dict[str | None, int]):
-    """The places of the words seen so far among their rows."""
+class RowTable(dict[str | tuple[int, ...] | None, int]):
+    """The places of the words seen so far among their rows.
+
+    A word that is too long for a row is kept by what its row has of it: text without spaces has words of millions of
+    letters.
+    """
 
     max_words = 100_000
+    # Of all rows together; some 40 MB.
+    max_characters = 5_000_000
 
     _rows: np.ndarray
 
@@ -31,7 +37,7 @@ class RowTable(dict[str | None, int]):
         with self._lock:
             places = np.fromiter(map(self.__getitem__, words), dtype=np.intp, count=len(words))
             rows = self._rows
-            if len(self) > self.max_words:
+            if len(self) > min(self.max_words, self.max_characters // self.width):
                 self._forget()
         # They can be read without the lock: what is learnt from now on goes to other places or to other arrays.
         return rows, places
@@ -39,13 +45,17 @@ class RowTable(dict[str | None, int]):
     def __missing__(self, word: str | None) -> int:
         if word is None:
             return 0
+        # `encode_word` without its padding, which is there already.
+        characters = word_characters(word, self.width)
+        key = word if len(word) <= self.width else tuple(characters)
+        known = self.get(key)
+        if known is not None:
+            return known
         place = len(self) + 1
         if place == len(self._rows):
             self._rows = np.concatenate([self._rows, np.full_like(self._rows, PAD_CHARACTER)])
-        # `encode_word` without its padding, which is there already.
-        characters = word_characters(word, self.width)
         self._rows[place, : len(characters)] = characters
-        self[word] = place
+        self[key] = place
         return place
 
     def _forget(self) -> None:

@@ -16,6 +16,7 @@ from .characters_elmo import (
     BOS_TOKEN,
     END_SENTENCE,
     EOS_TOKEN,
+    MAX_CHARACTERS_PER_WORD,
     NO_WORD,
     NUM_CHARACTERS,
     PAD_TOKEN,
@@ -88,10 +89,11 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             raise ValueError(f"pre_tokenizer is {pre_tokenizer!r}; it must be one of {sorted(PRE_TOKENIZERS)}.")
         if normalization not in NORMALIZATIONS:
             raise ValueError(f"normalization is {normalization!r}; it must be 'NFC', or None for the text as it is.")
-        if not isinstance(max_characters_per_word, int) or max_characters_per_word < 3:
+        is_width = isinstance(max_characters_per_word, int) and not isinstance(max_characters_per_word, bool)
+        if not is_width or not 3 <= max_characters_per_word <= MAX_CHARACTERS_PER_WORD:
             raise ValueError(
-                f"max_characters_per_word is {max_characters_per_word!r}; it must be an integer >= 3: two places go to "
-                "the begin- and end-of-word marks."
+                f"max_characters_per_word is {max_characters_per_word!r}; it must be an integer from 3 (two places go "
+                f"to the begin- and end-of-word marks) to {MAX_CHARACTERS_PER_WORD}, more than any word has bytes."
             )
         for name, value in (("do_lower_case", do_lower_case), ("drop_invisible", drop_invisible)):
             if not isinstance(value, bool):

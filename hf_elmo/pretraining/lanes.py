@@ -208,7 +208,7 @@ class LaneFiller:
         )
         for lane in self._lanes:
             lane.starts = self.reset_state == "document" and not lane
-        if len(self._numbers) > self._numbers.max_words:
+        if self._numbers.is_full:
             self._renumber()
         return window
 
@@ -296,6 +296,8 @@ class _WordNumbers(dict[str, int]):
 
     # What is kept is bounded as it is in the tokenizer; corpora have new words without end.
     max_words = 100_000
+    # Of all words together: text without spaces has words of millions of letters.
+    max_letters = 10_000_000
 
     def __init__(self, tokenizer: ElmoCharTokenizer, vocabulary: WordVocabulary):
         super().__init__({BOS_TOKEN: _BOS, EOS_TOKEN: _EOS})
@@ -303,14 +305,21 @@ class _WordNumbers(dict[str, int]):
         self._targets = array("q", [NO_TARGET, NO_TARGET, NO_TARGET, vocabulary.bos_id, vocabulary.eos_id])
         self._ids = vocabulary.ids
         self._encode_words = tokenizer.encode_words
+        self._num_letters = 0
         self._rows = np.empty((0, tokenizer.max_characters_per_word), dtype=np.int16)
         self._first_places = np.empty(0, dtype=np.int64)
 
     def __missing__(self, word: str) -> int:
         number = self[word] = len(self._targets)
         self._new_words.append(word)
+        self._num_letters += len(word)
         self._targets.append(self._ids.get(word, WordVocabulary.unk_id))
         return number
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to forget the words."""
+        return len(self) > self.max_words or self._num_letters > self.max_letters
 
     def targets(self, numbers: np.ndarray) -> np.ndarray:
         """The word ids of entries, in an array of the same shape."""

@@ -4,6 +4,7 @@ import copy
 import itertools
 import pickle
 import sys
+import tracemalloc
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 
@@ -141,6 +142,31 @@ def test_a_call_of_more_words_than_the_table_may_keep_leaves_nothing_behind(monk
     assert len(tokenizer._table) <= 5
     assert tokenizer.encode_words(["a", None, ""]).tolist() == [row_of("a"), NO_WORD, row_of("")]
     assert len(tokenizer._table) == 2
+
+
+@given(words=st.lists(st.text("ab\ud800é", max_size=14) | st.sampled_from([BOS, EOS, BOS + "x"]), max_size=20))
+@pytest.mark.parametrize("width", [3, 5, 7])
+def test_words_that_are_too_long_for_a_row_have_the_row_of_their_beginning(width, words):
+    rows = ElmoCharTokenizer(max_characters_per_word=width).encode_words(words)
+    assert rows.tolist() == [encode_word(word, width) for word in words]
+
+
+def test_words_of_a_million_letters_are_not_kept(tokenizer):
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            tokenizer.encode_words([f"{number}" + "é" * 1_000_000])
+        assert tracemalloc.get_traced_memory()[0] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_table_of_wide_rows_is_bounded_too(monkeypatch):
+    monkeypatch.setattr(RowTable, "max_characters", 5_000)
+    tokenizer = ElmoCharTokenizer(max_characters_per_word=1000)
+    for number in range(30):
+        assert tokenizer.encode_words([f"word{number}"]).tolist() == [encode_word(f"word{number}", 1000)]
+        assert len(tokenizer._table) <= 5
 
 
 def test_what_is_no_word_does_not_spoil_the_table(tokenizer):
@@ -740,6 +766,7 @@ def test_pad_refuses_what_it_cannot_pad(tokenizer, encoded, settings, message):
         ({"pre_tokenizer": "spaces"}, ValueError, "pre_tokenizer is 'spaces'.*'punctuation', 'unicode', 'whitespace'"),
         ({"max_characters_per_word": 2}, ValueError, "max_characters_per_word is 2"),
         ({"max_characters_per_word": "50"}, ValueError, "max_characters_per_word is '50'"),
+        ({"max_characters_per_word": 1001}, ValueError, "max_characters_per_word is 1001"),
         ({"do_lower_case": "yes"}, TypeError, "do_lower_case is 'yes'"),
         ({"bos_token": "[CLS]"}, ValueError, r"bos_token is '\[CLS\]'.*fixes it to '<S>'"),
         ({"pad_token": "[PAD]"}, ValueError, "fixes it to '<PAD>'"),

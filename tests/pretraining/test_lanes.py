@@ -151,9 +151,11 @@ odd_words = st.one_of(st.sampled_from([*"abcdef", "<S>", "</S>", "<UNK>"]), st.t
 odd_sentences = st.lists(st.lists(odd_words, max_size=9), max_size=12)
 
 
-@given(odd_sentences, st.integers(1, 4), st.integers(1, 7), st.sampled_from([1, 4, 100_000]))
-def test_windows_are_those_of_the_readable_twin(sentences, num_lanes, unroll_steps, max_words):
-    with patch.object(lanes._WordNumbers, "max_words", max_words):
+@given(
+    odd_sentences, st.integers(1, 4), st.integers(1, 7), st.sampled_from([1, 4, 100_000]), st.sampled_from([9, 10**7])
+)
+def test_windows_are_those_of_the_readable_twin(sentences, num_lanes, unroll_steps, max_words, max_letters):
+    with patch.multiple(lanes._WordNumbers, max_words=max_words, max_letters=max_letters):
         found = list(map(as_lists, fill_lanes(sentences, TOKENIZER, VOCABULARY, num_lanes, unroll_steps)))
     assert found == list(map(as_lists, twin(sentences, num_lanes, unroll_steps)))
 
