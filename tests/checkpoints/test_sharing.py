@@ -167,6 +167,7 @@ class HubHandler(BaseHTTPRequestHandler):
     def answer_batch(self, hub, body, repository):
         if self.refuses(repository, "batch"):
             return
+        asked = json.loads(body)
         objects = [
             {
                 **each,
@@ -175,9 +176,11 @@ class HubHandler(BaseHTTPRequestHandler):
                     "verify": {"href": f"{hub.url}/verify"},
                 },
             }
-            for each in json.loads(body)["objects"]
+            for each in asked["objects"]
         ]
-        self.answer(200, {"transfer": "basic", "objects": objects})
+        # Older clients ask here which storage to take, and the Hub takes its own.
+        transfer = "xet" if "xet" in asked["transfers"] else "basic"
+        self.answer(200, {"transfer": transfer, "objects": objects})
 
     def answer_storage(self, hub, body, repository, oid):
         if not self.refuses(repository, "storage"):
@@ -211,7 +214,14 @@ class HubHandler(BaseHTTPRequestHandler):
         self.answer(200, content, ETag=f'"{hashlib.sha256(content).hexdigest()}"', X_Repo_Commit="1" * 40)
 
     def answer_xet_token(self, hub, body, repository):
-        self.answer(200, {"accessToken": "for storage", "exp": 4102444800, "casUrl": hub.url})
+        token, expiration = "for storage", 4102444800
+        # Older clients read the headers, newer ones the body.
+        headers = {
+            "X_Xet_Access_Token": token,
+            "X_Xet_Token_Expiration": str(expiration),
+            "X_Xet_Cas_Url": hub.url,
+        }
+        self.answer(200, {"accessToken": token, "exp": expiration, "casUrl": hub.url}, **headers)
 
     def answer_xorb(self, hub, body, name):
         hub.objects[name] = body
