@@ -3,6 +3,7 @@
 from .backends import BACKENDS, get_backend, linear, run_projected_lstm, set_backend, use_backend, why_not
 from .characters import distinct_rows, filter_maxima
 from .half_precision import half_products, product_dtype
+from .highway import highway
 from .library import build
 from .prepared import clear_packed, packed_bytes
 from .words import cache_words, cached_words
@@ -17,6 +18,7 @@ __all__ = [
     "filter_maxima",
     "get_backend",
     "half_products",
+    "highway",
     "linear",
     "packed_bytes",
     "product_dtype",

@@ -174,7 +174,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
     with torch.autocast(device, enabled=False):
         # Autocast would round all of a weight anew in every call; as it lies it is read once, and not rounded.
         between = wide if weight.dtype in HALVES else weight.dtype
-        if _reads_rows(x, weight, between) and not needs_gradients:
+        if reads_rows(x, weight, between) and not needs_gradients:
             found = torch.ops.hf_elmo_kernels.multiply_by_rows(x.detach().to(between), weight.detach())
             return (found + bias.to(between)).to(dtype)
         if wide == dtype:
@@ -183,7 +183,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
         return F.linear(x.to(wide), widened, bias.to(wide)).to(dtype)
 
 
-def _reads_rows(x: Tensor, weight: Tensor, wide: torch.dtype) -> bool:
+def reads_rows(x: Tensor, weight: Tensor, wide: torch.dtype) -> bool:
     """Whether the compiled product of few rows is there and pays."""
     return (
         x.device.type == "cpu"

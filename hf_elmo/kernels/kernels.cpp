@@ -2,6 +2,7 @@
 
 #include "digest.h"
 #include "filters.h"
+#include "highway.h"
 #include "products.h"
 #include "projected_lstm.h"
 
@@ -17,6 +18,13 @@ TORCH_LIBRARY(hf_elmo_kernels, library) {
       "filter_maxima_back(Tensor gradient, Tensor winners, Tensor rows, int padding, Tensor embedding, "
       "Tensor[] weights, Tensor[] biases) -> Tensor[]",
       &filter_maxima_back);
+  library.def("mix_highway(Tensor products, Tensor biases, Tensor x) -> Tensor", &mix_highway);
+  library.def(
+      "mix_highway_back(Tensor gradient, Tensor products, Tensor biases, Tensor x) -> (Tensor, Tensor, Tensor)",
+      &mix_highway_back);
+  library.def(
+      "highway_of_few(Tensor x, Tensor carry, Tensor carry_bias, Tensor transform, Tensor transform_bias) -> Tensor",
+      &highway_of_few);
   library.def("multiply_by_rows(Tensor x, Tensor weight) -> Tensor", &multiply_by_rows);
   library.def("multiply_into_large_pages(Tensor x, Tensor weight) -> Tensor", &multiply_into_large_pages);
   library.def(

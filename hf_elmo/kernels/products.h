@@ -182,6 +182,26 @@ void multiply_rows(
   }
 }
 
+// Calls run(T(), M()) for the types of inputs, in which the sums are, and of a weight.
+template <typename F>
+void over_weight_types(const Tensor& x, const Tensor& weight, const F& run) {
+  const auto type = x.scalar_type(), kind = weight.scalar_type();
+  if (type == at::kDouble && kind == at::kDouble) {
+    return run(double(), double());
+  }
+  TORCH_CHECK(type == at::kFloat, "no product of ", type, " with weights of ", kind);
+  switch (kind) {
+    case at::kFloat:
+      return run(float(), float());
+    case at::kBFloat16:
+      return run(float(), at::BFloat16());
+    case at::kHalf:
+      return run(float(), at::Half());
+    default:
+      TORCH_CHECK(false, "no product of ", type, " with weights of ", kind);
+  }
+}
+
 // x (N, I) to x W^T (N, O) for a weight (O, I), both contiguous and of the types T and M.
 template <typename T, typename M>
 Tensor multiply_few(const Tensor& x, const Tensor& weight) {
@@ -200,21 +220,10 @@ Tensor multiply_by_rows(const Tensor& x, const Tensor& weight) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const Tensor rows = x.contiguous();
   TORCH_CHECK(weight.is_contiguous(), "multiply_by_rows wants a contiguous weight");
-  const auto type = rows.scalar_type(), kind = weight.scalar_type();
-  if (type == at::kDouble && kind == at::kDouble) {
-    return multiply_few<double, double>(rows, weight);
-  }
-  TORCH_CHECK(type == at::kFloat, "no product of ", type, " with weights of ", kind);
-  switch (kind) {
-    case at::kFloat:
-      return multiply_few<float, float>(rows, weight);
-    case at::kBFloat16:
-      return multiply_few<float, at::BFloat16>(rows, weight);
-    case at::kHalf:
-      return multiply_few<float, at::Half>(rows, weight);
-    default:
-      TORCH_CHECK(false, "no product of ", type, " with weights of ", kind);
-  }
+  Tensor out;
+  over_weight_types(
+      rows, weight, [&]<typename T, typename M>(T, M) { out = multiply_few<T, M>(rows, weight); });
+  return out;
 }
 
 // x (N, I) to x W^T (N, O), by a library's product into memory that comes in large pages where the system has them: a

@@ -104,6 +104,23 @@ void over_groups(int64_t columns, int64_t group, int64_t multiplications, const 
   });
 }
 
+// Calls run(T(), M()) for the type M of numbers and that of sums of them, T.
+template <typename F>
+void over_types(const Tensor& numbers, const F& run) {
+  switch (numbers.scalar_type()) {
+    case at::kDouble:
+      return run(double(), double());
+    case at::kFloat:
+      return run(float(), float());
+    case at::kBFloat16:
+      return run(float(), at::BFloat16());
+    case at::kHalf:
+      return run(float(), at::Half());
+    default:
+      TORCH_CHECK(false, "no sums of ", numbers.scalar_type());
+  }
+}
+
 template <typename T>
 T* row_of(const Tensor& tensor, int64_t row) {
   return tensor.data_ptr<T>() + row * tensor.size(1);

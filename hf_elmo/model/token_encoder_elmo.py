@@ -5,7 +5,7 @@ Letters in shapes: N words of a flat list, C characters per word, D character em
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
 import torch
@@ -42,8 +42,18 @@ class ElmoHighway(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Map (N, F) to (N, F)."""
+        found = self._map_by_kernels(vectors)
+        if found is not None:
+            return found
         gate = torch.sigmoid(self.carry(vectors))
         return gate * torch.relu(self.transform(vectors)) + (1 - gate) * vectors
+
+    def _map_by_kernels(self, vectors: Tensor) -> Tensor | None:
+        """As `forward`, where the package's kernels are and neither map was wrapped, replaced or hooked."""
+        kinds = {self.carry: ElmoCarryGate, self.transform: ElmoLinear}
+        if kernels is None or is_traced() or not _are_untouched(kinds):
+            return None
+        return kernels.highway(vectors, self.carry.weight, self.carry.bias, self.transform.weight, self.transform.bias)
 
 
 class ElmoCharacterFilters(nn.Conv1d):
@@ -155,11 +165,9 @@ class ElmoTokenEncoder(nn.Module):
 
     def _filter_by_kernels(self, embedding: nn.Embedding, rows: Tensor) -> Tensor | None:
         """As `_filter`, where the package's kernels are and no module was wrapped, replaced or hooked."""
-        modules = [embedding, *self.convolutions]
-        kinds = [nn.Embedding, *[ElmoCharacterFilters] * len(self.convolutions)]
-        if kernels is None or any(type(module) is not kind for module, kind in zip(modules, kinds, strict=True)):
-            return None
-        if any(module._forward_hooks or module._forward_pre_hooks for module in modules):
+        kinds: dict[nn.Module, type] = {embedding: nn.Embedding}
+        kinds.update((filters, ElmoCharacterFilters) for filters in self.convolutions)
+        if kernels is None or not _are_untouched(kinds):
             return None
         weights, biases = zip(*((filters.weight, filters.bias) for filters in self.convolutions), strict=True)
         return kernels.filter_maxima(rows, PAD_CHARACTER, embedding.weight, weights, biases, embedding.padding_idx)
@@ -180,3 +188,14 @@ class ElmoTokenEncoder(nn.Module):
             if is_last or (end - start >= smallest and sorted_lengths[end] > sorted_lengths[end - 1]):
                 yield order[start:end], sorted_lengths[end - 1]
                 start = end
+
+
+def _are_untouched(kinds: Mapping[nn.Module, type]) -> bool:
+    """Whether modules are of the classes that they were built as, with biases, and nobody hooked into them."""
+    return all(
+        type(module) is kind
+        and getattr(module, "bias", module.weight) is not None
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and not (module._backward_hooks or module._backward_pre_hooks)
+        for module, kind in kinds.items()
+    )
