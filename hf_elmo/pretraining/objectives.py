@@ -16,15 +16,11 @@ from torch.nn import functional as F
 
 from ..model.layers_elmo import ElmoState
 from ..model.modeling_elmo import ElmoForPreTraining
+from .fused_losses import fused_sampled_cross_entropy, summed_adaptive_cross_entropy, summed_cross_entropy
 from .lanes import NO_TARGET, LaneWindow
 from .recipes import OBJECTIVES
 from .sampling import LogUniformSampler
-from .softmax_losses import (
-    adaptive_cross_entropy,
-    full_cross_entropy,
-    full_cross_entropy_in_blocks,
-    sampled_cross_entropy,
-)
+from .softmax_losses import adaptive_cross_entropy, full_cross_entropy_in_blocks
 from .sparse_gradients import clip_gradient_norm
 
 # Most logits held at a time where no gradients are wanted: 64 MiB of float32.
@@ -154,7 +150,10 @@ class FullSoftmaxObjective(LaneObjective):
 
     def sum_losses(self, directions: tuple[Direction, Direction]) -> tuple[Tensor, Tensor]:
         if torch.is_grad_enabled():
-            return tuple(full_cross_entropy(*direction).sum() for direction in directions)
+            return tuple(
+                summed_cross_entropy(softmax.weight, softmax.bias, hidden, targets)
+                for softmax, hidden, targets in directions
+            )
         return tuple(
             full_cross_entropy_in_blocks(*direction, self.chunk_size, self.block_size).sum() for direction in directions
         )
@@ -253,7 +252,7 @@ class SampledSoftmaxObjective(FullSoftmaxObjective):
         else:
             rows = self._look_up(forward, forward_ids) + self._look_up(backward, backward_ids)
         return tuple(
-            sampled_cross_entropy(
+            fused_sampled_cross_entropy(
                 direction.hidden, direction.targets, target_rows, sample, sample_rows, self.correct_targets
             ).sum()
             for direction, sample, target_rows, sample_rows in zip(
@@ -291,7 +290,7 @@ class AdaptiveSoftmaxObjective(LaneObjective):
 
     def _sum_direction(self, softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tensor, targets: Tensor) -> Tensor:
         if torch.is_grad_enabled() or not len(targets):
-            return adaptive_cross_entropy(softmax, hidden, targets).sum()
+            return summed_adaptive_cross_entropy(softmax, hidden, targets)
         parts = zip(hidden.split(self.chunk_size), targets.split(self.chunk_size), strict=True)
         return torch.stack([adaptive_cross_entropy(softmax, *part).sum() for part in parts]).sum()
 

@@ -20,6 +20,7 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.layers_elmo import ElmoState
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..text.word_counts import WordCounter
+from .fused_losses import FULL_BLOCK_LOGITS, SAMPLED_BLOCK_LOGITS
 from .lanes import LaneWindow
 from .objectives import LaneObjective, build_objective, propose_cutoffs
 from .parameter_kinds import matrices_of
@@ -102,16 +103,19 @@ def training_bytes(plan: TrainingPlan) -> dict[str, int]:
 def step_bytes(plan: TrainingPlan) -> dict[str, int]:
     """The memory of a training step in one process, by part; the libraries' own is not in it.
 
-    At work in the backward pass of the softmax are two arrays of one direction's widest logits.
+    At work in the softmax are logits and probabilities of a block of one direction's targets, as on a CPU; a GPU takes
+    all targets at once.
     """
-    widest = {"full": plan.config.word_vocab_size, "sampled": plan.settings.num_negative_samples}
-    if plan.settings.objective == "adaptive":
+    widest, block = plan.config.word_vocab_size, FULL_BLOCK_LOGITS
+    if plan.settings.objective == "sampled":
+        widest, block = plan.settings.num_negative_samples, SAMPLED_BLOCK_LOGITS
+    elif plan.settings.objective == "adaptive":
         cutoffs = plan.config.adaptive_softmax_cutoffs
-        widest["adaptive"] = cutoffs[0] + len(cutoffs)
+        widest = cutoffs[0] + len(cutoffs)
     return {
         **training_bytes(plan),
         "kept for the backward pass": kept_bytes(plan),
-        "softmax at work": 2 * _FLOAT * plan.entries_per_window * widest[plan.settings.objective],
+        "softmax at work": 2 * _FLOAT * widest * min(plan.entries_per_window, max(1, block // widest)),
     }
 
 

@@ -1,5 +1,7 @@
 """Cross entropies of words given the biLM's vectors: full, full in bounded memory, sampled and adaptive.
 
+They define what `fused_losses` computes faster for training.
+
 Letters in shapes: N targets, P projection, V words of the softmax, S negatives.
 """
 
@@ -22,7 +24,7 @@ def full_cross_entropy(softmax: nn.Linear, hidden: Tensor, targets: Tensor) -> T
         hidden: Vectors that predict the targets, (N, P).
         targets: Word ids, (N,).
     """
-    return F.cross_entropy(_at_least_float32(softmax(hidden)), targets, reduction="none")
+    return F.cross_entropy(at_least_float32(softmax(hidden)), targets, reduction="none")
 
 
 def full_cross_entropy_in_blocks(
@@ -45,7 +47,7 @@ def _cross_entropy_by_blocks(softmax: nn.Linear, hidden: Tensor, targets: Tensor
     log_normalizer = target_logits = None
     for start in range(0, softmax.out_features, block_size):
         block = slice(start, start + block_size)
-        logits = _at_least_float32(F.linear(hidden, softmax.weight[block], softmax.bias[block]))
+        logits = at_least_float32(F.linear(hidden, softmax.weight[block], softmax.bias[block]))
         places = (targets - start).clamp(0, logits.shape[1] - 1)
         found, block_normalizer = logits.gather(1, places.unsqueeze(1)).squeeze(1), logits.logsumexp(1)
         if log_normalizer is None:
@@ -81,18 +83,23 @@ def sampled_cross_entropy(
             the full softmax's in expectation, but for the bias of a ratio, which falls with S.
     """
     weights, biases = target_rows
-    target_logits = (_at_least_float32(hidden) * weights).sum(1) + biases
-    logits = _at_least_float32(F.linear(hidden, *sample_rows))
+    target_logits = (at_least_float32(hidden) * weights).sum(1) + biases
+    logits = at_least_float32(F.linear(hidden, *sample_rows))
     logits = logits - sample.log_expected_counts(sample.ids, logits.dtype)
     if correct_targets:
         target_logits = target_logits - sample.log_expected_counts(targets, target_logits.dtype)
-    # The ids are distinct and rising: each target has one place at most.
-    places = torch.searchsorted(sample.ids, targets).clamp(max=len(sample.ids) - 1).unsqueeze(1)
-    is_hit = sample.ids[places] == targets.unsqueeze(1)
+    places, is_hit = find_hits(sample, targets)
     # Finite: where every term of a sum is left out, infinity would put nan into the backward pass.
     lowest = torch.finfo(logits.dtype).min
     logits = logits.scatter(1, places, logits.gather(1, places).masked_fill(is_hit, lowest))
     return torch.logaddexp(target_logits, logits.logsumexp(1)) - target_logits
+
+
+def find_hits(sample: NegativeSample, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The place among the negatives where each target would stand, (N, 1), and whether it does, (N, 1)."""
+    # The ids are distinct and rising: each target has one place at most.
+    places = torch.searchsorted(sample.ids, targets).clamp(max=len(sample.ids) - 1).unsqueeze(1)
+    return places, sample.ids[places] == targets.unsqueeze(1)
 
 
 def adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tensor, targets: Tensor) -> Tensor:
@@ -106,9 +113,7 @@ def adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tenso
         hidden: Vectors that predict the targets, (N, P).
         targets: Word ids, (N,).
     """
-    starts = targets.new_tensor(softmax.cutoffs[:-1])
-    cluster = torch.bucketize(targets, starts, right=True)
-    places = torch.where(cluster == 0, targets, softmax.shortlist_size - 1 + cluster)
+    cluster, places = find_places(softmax, targets)
     log_likelihood = _gather_log_softmax(softmax.head(hidden), places)
     for index, (start, _) in enumerate(itertools.pairwise(softmax.cutoffs)):
         rows = (cluster == index + 1).nonzero().squeeze(1)
@@ -117,9 +122,17 @@ def adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tenso
     return -log_likelihood
 
 
+def find_places(softmax: nn.AdaptiveLogSoftmaxWithLoss, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The cluster of each target, (N,), and the output of the head that stands for it or for its cluster, (N,)."""
+    starts = targets.new_tensor(softmax.cutoffs[:-1])
+    cluster = torch.bucketize(targets, starts, right=True)
+    return cluster, torch.where(cluster == 0, targets, softmax.shortlist_size - 1 + cluster)
+
+
 def _gather_log_softmax(logits: Tensor, places: Tensor) -> Tensor:
-    return F.log_softmax(_at_least_float32(logits), dim=1).gather(1, places.unsqueeze(1)).squeeze(1)
+    return F.log_softmax(at_least_float32(logits), dim=1).gather(1, places.unsqueeze(1)).squeeze(1)
 
 
-def _at_least_float32(tensor: Tensor) -> Tensor:
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The same numbers in float32, or in float64 where they are."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

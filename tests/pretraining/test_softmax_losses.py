@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from softmax_cases import LargestTensor, make_softmax, make_vectors
 from tolerances import (
     MEAN_SQUARE_OF_STANDARD_ERRORS,
     REORDERED_FLOAT32,
@@ -14,9 +15,8 @@ from tolerances import (
     STANDARD_ERRORS,
 )
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from hf_elmo.pretraining.sampling import LogUniformSampler, NegativeSample, log_uniform_probabilities
+from hf_elmo.pretraining.sampling import LogUniformSampler, NegativeSample
 from hf_elmo.pretraining.softmax_losses import (
     adaptive_cross_entropy,
     full_cross_entropy,
@@ -28,14 +28,8 @@ N, P = 7, 6
 
 
 def make_problem(vocab_size, num_targets=N, scale=1.0):
-    """A softmax in float64 over words as frequent as they are sampled, vectors and targets."""
-    softmax = nn.Linear(P, vocab_size).double()
-    with torch.no_grad():
-        softmax.weight.normal_(std=P**-0.5)
-        softmax.bias.copy_(log_uniform_probabilities(torch.arange(vocab_size), vocab_size, torch.float64).log())
-    hidden = (scale * torch.randn(num_targets, P, dtype=torch.float64)).requires_grad_()
-    targets = LogUniformSampler(vocab_size, 1, seed=2)._draw_tries(num_targets)
-    return softmax, hidden, targets
+    """A softmax in float64, vectors and targets."""
+    return make_softmax(P, vocab_size), *make_vectors(P, vocab_size, num_targets, scale)
 
 
 def sampled(softmax, hidden, targets, sample, correct_targets=True):
@@ -79,18 +73,6 @@ def test_logits_are_summed_in_float32_at_least(dtype):
     wanted = full_cross_entropy(softmax, hidden.detach().to(dtype), targets)
     assert found.dtype == wanted.dtype == torch.float32
     torch.testing.assert_close(found, wanted, rtol=0, atol=10 * REORDERED_FLOAT32)
-
-
-class LargestTensor(TorchDispatchMode):
-    """Records the size of the largest tensor that any operation gives."""
-
-    numel = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        output = func(*args, **(kwargs or {}))
-        if isinstance(output, torch.Tensor):
-            self.numel = max(self.numel, output.numel())
-        return output
 
 
 def test_a_vocabulary_of_800000_words_is_scored_in_bounded_memory():

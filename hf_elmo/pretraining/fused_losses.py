@@ -1,0 +1,197 @@
+"""The losses of `softmax_losses` for training: block by block of targets, with gradients by matrix products alone.
+
+A block of logits stays in the processor's cache while it becomes probabilities, which are all that a gradient needs.
+Under autocast the products run in its dtype; logits, probabilities and sums are float32 at least, whatever the factors.
+
+Letters in shapes: N targets, P projection, V words of the softmax, S negatives.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .sampling import NegativeSample
+from .softmax_losses import at_least_float32, find_hits, find_places
+
+# Most logits of a block: few enough for a core's cache where a block only becomes probabilities, more where each block
+# also adds to a gradient as large as all weights.
+SAMPLED_BLOCK_LOGITS = 2**19
+FULL_BLOCK_LOGITS = 2**23
+
+
+def fused_sampled_cross_entropy(
+    hidden: Tensor,
+    targets: Tensor,
+    target_rows: tuple[Tensor, Tensor],
+    sample: NegativeSample,
+    sample_rows: tuple[Tensor, Tensor],
+    correct_targets: bool = True,
+) -> Tensor:
+    """As `softmax_losses.sampled_cross_entropy`, (N,); gradients of gradients are not there."""
+    weights, biases = target_rows
+    target_logits = (at_least_float32(hidden) * weights).sum(1) + biases
+    if correct_targets:
+        target_logits = target_logits - sample.log_expected_counts(targets, target_logits.dtype)
+    sample_weights, sample_biases = sample_rows
+    sample_biases = at_least_float32(sample_biases)
+    log_sums = _LogSumOfNegatives.apply(
+        hidden,
+        sample_weights,
+        sample_biases - sample.log_expected_counts(sample.ids, sample_biases.dtype),
+        *find_hits(sample, targets),
+        _product_dtype(hidden),
+        torch.is_grad_enabled(),
+    )
+    return torch.logaddexp(target_logits, log_sums) - target_logits
+
+
+def summed_cross_entropy(weight: Tensor, bias: Tensor | None, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Sum of -log p over all targets by a softmax, in nats; a block of the N x V logits is held at a time.
+
+    The gradients are computed along with the sum, so that no logits are computed twice.
+
+    Args:
+        weight: Of the softmax, (V, P).
+        bias: Of the softmax, (V,); None for none.
+        hidden: Vectors that predict the targets, (N, P).
+        targets: Word ids, (N,).
+    """
+    bias = None if bias is None else at_least_float32(bias)
+    return _SummedCrossEntropy.apply(hidden, weight, bias, targets, _product_dtype(hidden))
+
+
+def summed_adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Sum of `softmax_losses.adaptive_cross_entropy` over all targets, in nats; arguments as there."""
+    cluster, places = find_places(softmax, targets)
+    total = summed_cross_entropy(softmax.head.weight, softmax.head.bias, hidden, places)
+    for index, (start, _) in enumerate(itertools.pairwise(softmax.cutoffs)):
+        rows = (cluster == index + 1).nonzero().squeeze(1)
+        projection, words = softmax.tail[index]
+        total = total + summed_cross_entropy(words.weight, words.bias, projection(hidden[rows]), targets[rows] - start)
+    return total
+
+
+class _LogSumOfNegatives(torch.autograd.Function):
+    """Log of the sum of exp of each target's logits over the negatives, (N,), one place left out where it is a hit."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weights: Tensor,
+        biases: Tensor,
+        places: Tensor,
+        is_hit: Tensor,
+        dtype: torch.dtype,
+        keeps_probabilities: bool,
+    ) -> Tensor:
+        ctx.dtypes = hidden.dtype, weights.dtype
+        hidden, weights = hidden.to(dtype), weights.to(dtype)
+        num_targets, num_negatives = len(hidden), len(weights)
+        log_sums = biases.new_empty(num_targets)
+        rows = _rows_of_blocks(hidden, num_negatives, SAMPLED_BLOCK_LOGITS)
+        room = biases.new_empty(2, min(rows, num_targets), num_negatives)
+        kept = hidden.new_empty(num_targets, num_negatives) if keeps_probabilities else None
+        # Finite: where every term of a sum is left out, infinity would put nan into the backward pass.
+        lowest = torch.finfo(room.dtype).min
+        for block in _blocks(num_targets, rows):
+            hits = is_hit[block]
+            logits, probabilities = room[:, : len(hits)]
+            _score(hidden[block], weights, biases, logits)
+            logits.scatter_(1, places[block], logits.gather(1, places[block]).masked_fill(hits, lowest))
+            is_kept_at_once = kept is not None and kept.dtype == room.dtype
+            log_sums[block] = _normalize(logits, kept[block] if is_kept_at_once else probabilities)
+            if kept is not None and not is_kept_at_once:
+                kept[block] = probabilities
+        if kept is not None:
+            ctx.save_for_backward(hidden, weights, kept)
+        return log_sums
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weights, probabilities = ctx.saved_tensors
+        hidden_dtype, weights_dtype = ctx.dtypes
+        grad = grad.unsqueeze(1)
+        grad_hidden = torch.mm(probabilities, weights) * grad
+        # The column behind the weights' is the biases': one product for both.
+        scaled = torch.cat([hidden * grad, grad], dim=1).to(hidden.dtype)
+        grad_rows = torch.mm(probabilities.t(), scaled)
+        grad_weights, grad_biases = grad_rows[:, :-1].to(weights_dtype), grad_rows[:, -1].to(grad.dtype)
+        return grad_hidden.to(hidden_dtype), grad_weights, grad_biases, None, None, None, None
+
+
+class _SummedCrossEntropy(torch.autograd.Function):
+    """The sum of -log p over all targets; see `summed_cross_entropy`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, dtype: torch.dtype
+    ) -> Tensor:
+        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
+        grad_bias = None if bias is None else torch.zeros_like(bias)
+        hidden, weight = hidden.to(dtype), weight.to(dtype)
+        rows = _rows_of_blocks(hidden, len(weight), FULL_BLOCK_LOGITS)
+        room = hidden.new_empty(2, min(rows, len(hidden)), len(weight), dtype=torch.promote_types(dtype, torch.float32))
+        total = room.new_zeros(())
+        for block in _blocks(len(hidden), rows):
+            vectors, places = hidden[block], targets[block].unsqueeze(1)
+            logits, probabilities = room[:, : len(places)]
+            _score(vectors, weight, bias, logits)
+            total += (_normalize(logits, probabilities) - logits.gather(1, places).squeeze(1)).sum()
+            # With one less at the target they are the gradients of the logits.
+            probabilities.scatter_add_(1, places, probabilities.new_full((len(places), 1), -1.0))
+            if grad_bias is not None:
+                grad_bias += probabilities.sum(0)
+            factors = probabilities.to(dtype)
+            grad_hidden[block] = torch.mm(factors, weight)
+            if grad_weight.dtype == dtype:
+                grad_weight.addmm_(factors.t(), vectors)
+            else:
+                grad_weight += torch.mm(factors.t(), vectors)
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return *(None if part is None else (part * grad).to(part.dtype) for part in ctx.saved_tensors), None, None
+
+
+def _product_dtype(hidden: Tensor) -> torch.dtype:
+    """Autocast's dtype where it is on, and that of the vectors elsewhere."""
+    device = hidden.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return hidden.dtype
+
+
+def _rows_of_blocks(hidden: Tensor, num_logits: int, block_size: int) -> int:
+    """Targets of a block of so many logits; all of them where there is no cache to stay in."""
+    return max(1, block_size // num_logits) if hidden.device.type == "cpu" else max(1, len(hidden))
+
+
+def _blocks(number: int, rows: int) -> Iterator[slice]:
+    return (slice(start, start + rows) for start in range(0, number, rows))
+
+
+def _score(hidden: Tensor, weights: Tensor, biases: Tensor | None, logits: Tensor) -> None:
+    """Write the logits of some targets."""
+    if hidden.dtype == logits.dtype:
+        torch.mm(hidden, weights.t(), out=logits)
+    else:
+        logits.copy_(torch.mm(hidden, weights.t()))
+    if biases is not None:
+        logits += biases
+
+
+def _normalize(logits: Tensor, probabilities: Tensor) -> Tensor:
+    """Write the probabilities, and give the log of each row's sum of exp: the greatest one's is told by its share."""
+    torch.softmax(logits, 1, out=probabilities)
+    return logits.amax(1) - probabilities.amax(1).log()

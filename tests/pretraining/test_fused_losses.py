@@ -1,0 +1,163 @@
+"""The losses of training in blocks: values and gradients of their readable twins, and bounded memory."""
+
+from itertools import chain
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from softmax_cases import LargestTensor, make_softmax, make_vectors
+from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
+from torch import nn
+
+from hf_elmo.pretraining import fused_losses
+from hf_elmo.pretraining.fused_losses import (
+    fused_sampled_cross_entropy,
+    summed_adaptive_cross_entropy,
+    summed_cross_entropy,
+)
+from hf_elmo.pretraining.sampling import LogUniformSampler, NegativeSample
+from hf_elmo.pretraining.softmax_losses import (
+    adaptive_cross_entropy,
+    full_cross_entropy,
+    sampled_cross_entropy,
+)
+
+P = 6
+
+
+def with_gradients(loss, *wanted):
+    """A loss and its gradients."""
+    return [loss.detach(), *torch.autograd.grad(loss, wanted)]
+
+
+def assert_all_close(found, wanted, atol):
+    for mine, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=atol, atol=atol)
+
+
+def sampled_results(loss_of, softmax, hidden, targets, sample, correct_targets=True):
+    """Losses by one of the twins, and gradients of their sum by weights that differ."""
+    rows = [(softmax.weight[ids], softmax.bias[ids]) for ids in (targets, sample.ids)]
+    losses = loss_of(hidden, targets, rows[0], sample, rows[1], correct_targets)
+    shares = torch.linspace(0.5, 2, len(targets), dtype=losses.dtype)
+    return [losses.detach(), *with_gradients(losses @ shares, hidden, softmax.weight, softmax.bias)]
+
+
+def summed_results(softmax, hidden, targets):
+    """Twice the loss, so that a gradient comes in, and gradients."""
+    loss = summed_cross_entropy(softmax.weight, softmax.bias, hidden, targets)
+    return with_gradients(2 * loss, hidden, softmax.weight, softmax.bias)
+
+
+@settings(max_examples=60)
+@given(
+    num_targets=st.integers(0, 9),
+    vocab_size=st.integers(2, 40),
+    num_samples=st.integers(1, 39),
+    block_logits=st.integers(1, 100),
+    correct_targets=st.booleans(),
+)
+def test_the_sampled_loss_in_blocks_is_its_twin(num_targets, vocab_size, num_samples, block_logits, correct_targets):
+    # So few words that many negatives are targets.
+    softmax, hidden, targets = make_softmax(P, vocab_size), *make_vectors(P, vocab_size, num_targets)
+    sample = LogUniformSampler(vocab_size, min(num_samples, vocab_size - 1), seed=1).draw()
+    problem = softmax, hidden, targets, sample, correct_targets
+    with mock.patch.object(fused_losses, "SAMPLED_BLOCK_LOGITS", block_logits):
+        found = sampled_results(fused_sampled_cross_entropy, *problem)
+    assert_all_close(found, sampled_results(sampled_cross_entropy, *problem), REORDERED_FLOAT64)
+
+
+def test_a_draw_that_hits_nothing_but_the_target_costs_nothing():
+    softmax, hidden, _ = make_softmax(P, 20), *make_vectors(P, 20, 7)
+    sample = NegativeSample(torch.tensor([3]), num_tries=1, vocab_size=20)
+    targets = torch.full((7,), 3)
+    with torch.autograd.set_detect_anomaly(True):
+        results = sampled_results(fused_sampled_cross_entropy, softmax, hidden, targets, sample, False)
+    assert not any(part.any() for part in results)
+
+
+def test_without_gradients_the_sampled_loss_is_the_same():
+    softmax, hidden, targets = make_softmax(P, 20), *make_vectors(P, 20, 7)
+    sample = LogUniformSampler(20, 5).draw()
+    rows = [(softmax.weight[ids], softmax.bias[ids]) for ids in (targets, sample.ids)]
+    losses = fused_sampled_cross_entropy(hidden, targets, rows[0], sample, rows[1])
+    with torch.no_grad():
+        assert torch.equal(losses, fused_sampled_cross_entropy(hidden, targets, rows[0], sample, rows[1]))
+
+
+@settings(max_examples=60)
+@given(
+    num_targets=st.integers(0, 9),
+    vocab_size=st.integers(2, 40),
+    block_logits=st.integers(1, 100),
+    scale=st.sampled_from([1, 30]),
+)
+def test_the_summed_loss_in_blocks_is_its_twins(num_targets, vocab_size, block_logits, scale):
+    softmax, hidden, targets = make_softmax(P, vocab_size), *make_vectors(P, vocab_size, num_targets, scale)
+    with mock.patch.object(fused_losses, "FULL_BLOCK_LOGITS", block_logits):
+        found = summed_results(softmax, hidden, targets)
+    twin = 2 * full_cross_entropy(softmax, hidden, targets).sum()
+    wanted = with_gradients(twin, hidden, softmax.weight, softmax.bias)
+    assert_all_close(found, wanted, 100 * REORDERED_FLOAT64)
+
+
+@pytest.mark.parametrize("cutoffs", [[5], [4, 9], [1, 2, 19]])
+@pytest.mark.parametrize("head_bias", [False, True])
+@pytest.mark.parametrize("targets", [[], [0, 3], range(20)])
+def test_the_summed_adaptive_loss_is_its_twins(cutoffs, head_bias, targets):
+    softmax = nn.AdaptiveLogSoftmaxWithLoss(P, 20, cutoffs, div_value=1.5, head_bias=head_bias).double()
+    targets = torch.tensor(targets, dtype=torch.long)
+    hidden = torch.randn(len(targets), P, dtype=torch.float64, requires_grad=True)
+    wanted = hidden, *softmax.parameters()
+    # Each has a gradient, those of clusters without targets too: distributed training waits for them.
+    found = with_gradients(summed_adaptive_cross_entropy(softmax, hidden, targets), *wanted)
+    twin = with_gradients(adaptive_cross_entropy(softmax, hidden, targets).sum(), *wanted)
+    assert_all_close(found, twin, REORDERED_FLOAT64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_in_mixed_precision_are_near_and_have_the_weights_dtype(dtype):
+    softmax, hidden, targets = make_softmax(P, 300).float(), *make_vectors(P, 300, 50)
+    sample = LogUniformSampler(300, 100).draw()
+    narrow = hidden.detach().to(dtype).requires_grad_()
+    wide = narrow.detach().float().requires_grad_()
+    wanted = [
+        summed_results(softmax, wide, targets),
+        sampled_results(fused_sampled_cross_entropy, softmax, wide, targets, sample),
+    ]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = [
+            summed_results(softmax, narrow, targets),
+            sampled_results(fused_sampled_cross_entropy, softmax, narrow, targets, sample),
+        ]
+    for mine, theirs in zip(chain(*found), chain(*wanted), strict=True):
+        torch.testing.assert_close(mine.float(), theirs, rtol=BFLOAT16, atol=BFLOAT16)
+    assert [part.dtype for part in found[0]] == [torch.float32, dtype, torch.float32, torch.float32]
+
+
+def test_biases_and_expected_counts_are_not_rounded_by_mixed_precision():
+    """They lie by several nats apart, of which bf16 keeps two digits."""
+    softmax, (_, targets) = make_softmax(P, 300).float(), make_vectors(P, 300, 50)
+    hidden = torch.zeros(50, P, requires_grad=True)
+    sample = LogUniformSampler(300, 100).draw()
+    wanted = sampled_results(sampled_cross_entropy, softmax, hidden, targets, sample)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = sampled_results(fused_sampled_cross_entropy, softmax, hidden, targets, sample)[0]
+        summed = summed_cross_entropy(softmax.weight, softmax.bias, hidden, targets)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=10 * REORDERED_FLOAT32)
+    torch.testing.assert_close(
+        summed, full_cross_entropy(softmax, hidden, targets).sum(), rtol=10 * REORDERED_FLOAT32, atol=0
+    )
+
+
+def test_a_vocabulary_of_800000_words_is_trained_in_bounded_memory():
+    vocab_size, num_targets = 800_000, 100
+    weight, bias = torch.randn(vocab_size, 1, requires_grad=True), torch.zeros(vocab_size, requires_grad=True)
+    hidden, targets = torch.randn(num_targets, 1, requires_grad=True), torch.randint(vocab_size, (num_targets,))
+    with LargestTensor() as largest:
+        summed_cross_entropy(weight, bias, hidden, targets).backward()
+    # Logits and probabilities of a block together.
+    assert largest.numel <= 2 * fused_losses.FULL_BLOCK_LOGITS < vocab_size * num_targets / 4
+    assert all(part.grad.isfinite().all() for part in (weight, bias, hidden))
