@@ -61,7 +61,7 @@ def read_json_object(name: str, value: str | None, example: str) -> dict[str, An
     """
     try:
         read = json.loads(value or "{}")
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"--{name} is not JSON ({error}); wanted '{example}'.") from error
     if not isinstance(read, dict):
         raise ValueError(f"--{name} is {read!r}; wanted an object, '{example}'.")

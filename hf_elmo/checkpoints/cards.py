@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..foreign.bounded_json import read_json
 from .conversion_card import render_conversion_card
 from .facts import FACTS_FILE, read_facts
 from .pretraining_card import render_model_card
@@ -140,7 +140,7 @@ def _figures_file(folder: Path) -> str:
 def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: Mapping[str, Any]) -> str:
     facts = None
     if (folder / FACTS_FILE).is_file():
-        figures = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+        figures = {path.stem: read_json(path, f"{folder}, {path.name}") for path in sorted(folder.glob("*.json"))}
         facts = read_facts(folder / FACTS_FILE, figures | {"config": fields, "results": results})
     tokenizer = _read_json(folder, TOKENIZER_FILE) if (folder / TOKENIZER_FILE).is_file() else None
     if "tag_scheme" in results:
@@ -157,4 +157,4 @@ def _read_json(folder: Path, file: str) -> dict[str, Any]:
             f"{folder} holds no {file}, and a card shows only what was measured: pre-train with "
             "hf-elmo pretrain, and keep what it wrote with hf-elmo card --model_name_or_path."
         )
-    return json.loads((folder / file).read_text(encoding="utf-8"))
+    return read_json(folder / file, f"{folder}, {file}")

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 from transformers import PreTrainedConfig
 from transformers.utils import cached_file
 
 from ..foreign.bounded_files import MEBIBYTE, path_inside
 from ..foreign.bounded_json import read_json
+from ..foreign.reasons import UNREADABLE, reason
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
@@ -33,19 +31,6 @@ _JSON_FILES = (
     "generation_config.json",
 )
 _INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_LONGEST_REASON = 200
-# What comes of it where transformers and torch take what they read for granted.
-_UNREADABLE = (
-    AttributeError,
-    EOFError,
-    IndexError,
-    KeyError,
-    RuntimeError,
-    StrictDataclassError,
-    TypeError,
-    ValueError,
-    pickle.UnpicklingError,
-)
 
 
 def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
@@ -66,7 +51,8 @@ def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
         model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
         if model_type != ElmoConfig.model_type:
             raise ValueError(
-                f"{argument} {name!r} has the model_type {model_type!r}; wanted {ElmoConfig.model_type!r}."
+                f"{argument} {name!r} has a config.json of the model_type {model_type!r}; wanted "
+                f"{ElmoConfig.model_type!r}."
             )
         with _readable(f"{argument} {name!r} has a config.json that describes no model", "correct or write it again."):
             return ElmoConfig.from_pretrained(name)
@@ -109,7 +95,10 @@ def load_what_is_there(
     _check_json_files(name)
     _check_size(ElmoModel, name, config)
     advice = "copy, convert or train the checkpoint again."
-    with _clear_about(name), _readable(f"model_name_or_path {name!r} has weights that cannot be read", advice):
+    with (
+        _clear_about(name),
+        _readable(f"model_name_or_path {name!r} has weights that are cut off or no such thing", advice),
+    ):
         model, report = model_class.from_pretrained(
             name, config=config, dtype=dtype, ignore_mismatched_sizes=True, output_loading_info=True
         )
@@ -196,15 +185,8 @@ def _readable(what: str, advice: str) -> Iterator[None]:
     """Raise a ValueError of one line where another program cannot make sense of a file."""
     try:
         yield
-    except _UNREADABLE as error:
-        said = " ".join(str(error).split())
-        if isinstance(error, pickle.UnpicklingError):
-            # torch says in a page how to run the code of a pickle all the same.
-            said = "a pickle of more than tensors, or damaged"
-        elif not isinstance(error, ValueError):
-            said = f"{type(error).__name__}: {said}"
-        said = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}..."
-        raise ValueError(f"{what} ({said}); {advice}") from error
+    except UNREADABLE as error:
+        raise ValueError(f"{what} ({reason(error)}); {advice}") from error
 
 
 @contextmanager
@@ -221,9 +203,4 @@ def _clear_about(name: str, argument: str = "model_name_or_path") -> Iterator[No
         raise FileNotFoundError(
             f"{argument} {name!r} is neither a complete checkpoint directory nor a model on the Hub that can "
             f"be reached; check the path. ({str(error).splitlines()[0]})"
-        ) from error
-    except SafetensorError as error:
-        raise ValueError(
-            f"{argument} {name!r} has weights that are cut off or no safetensors ({error}); copy, convert or train "
-            "the checkpoint again."
         ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -17,6 +16,7 @@ from huggingface_hub.utils import validate_repo_id
 from safetensors import SafetensorError, safe_open
 from transformers.dynamic_module_utils import get_relative_imports
 
+from ..foreign.bounded_json import read_json
 from ..model.configuration_elmo import AUTO_MAP, ElmoConfig
 from ..model.word_list_elmo import WORD_LIST_FILE
 from .cards import CARD_FILE, CONFIG_FILE, CONVERSION_FILE, RESULTS_FILE, TOKENIZER_FILE, render_recipe
@@ -218,7 +218,7 @@ def _read_object(path: Path, problems: list[str]) -> dict[str, Any]:
         problems.append(f"{path.name} is missing")
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path, path.name)
     except ValueError:
         content = None
     if not isinstance(content, dict) or not content:

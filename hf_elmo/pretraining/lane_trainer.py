@@ -28,10 +28,11 @@ from .objectives import LaneLoss, LaneObjective
 from .optimizers import build_optimizer
 from .parameter_kinds import split_groups
 from .recipes import OptimizationArguments
-from .run_directory import WEIGHTS_FILE
+from .run_directory import OPTIMIZER_FILE, STATE_FILE, WEIGHTS_FILE, rank_file
 from .run_state import (
     RunCheckpoints,
     RunState,
+    clear_about_state,
     gather_objects,
     random_state,
     read_run_state,
@@ -192,10 +193,18 @@ class LaneTrainer:
             return self.checkpoints.save(state, self.best_step)
 
     def resume(self, checkpoint: str | Path) -> None:
-        """Go on where a checkpoint of this run was written, with the very same numbers."""
+        """Go on where a checkpoint of this run was written, with the very same numbers.
+
+        Raises: ValueError naming the checkpoint and its files where they are no state of such a run.
+        """
         state = read_run_state(checkpoint, self.accelerator.process_index)
+        files = (WEIGHTS_FILE, OPTIMIZER_FILE, rank_file(self.accelerator.process_index), STATE_FILE)
+        with clear_about_state(checkpoint, *files):
+            self._go_on(state, Path(checkpoint) / WEIGHTS_FILE)
+
+    def _go_on(self, state: RunState, weights: Path) -> None:
         # Into the weights that are there: a product may round otherwise where a weight lies otherwise in memory.
-        load_model(self._bare_objective.model, Path(checkpoint) / WEIGHTS_FILE)
+        load_model(self._bare_objective.model, weights)
         if self.average is not None:
             self.average.resume(state.optimizer["trained_weights"])
         self.optimizer.load_state_dict(state.optimizer["optimizer"])

@@ -27,13 +27,14 @@ from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files
 from ..text.cutting import cutting_of
 from ..text.vocabulary import WordVocabulary
 from .arguments import PretrainingArguments
+from .digests import has_digests
 from .evaluation import Perplexity
 from .interruption import Interruption, Stopped, command_to_go_on
 from .lane_trainer import LaneTrainer
 from .objectives import LaneObjective, build_objective
 from .recipes import OptimizationArguments
-from .run_directory import STATE_FILE, checkpoints_in, find_checkpoint, find_faults
-from .run_state import RunCheckpoints, check_fingerprint, read_shared_state, remove_partial_checkpoints
+from .run_directory import STATE_FILE, checkpoints_in, find_checkpoint, find_faults, read_state_file
+from .run_state import RunCheckpoints, check_fingerprint, clear_about_state, remove_partial_checkpoints
 from .starting_model import Start
 from .text_facts import TextFacts, look_at_text, read_baselines, read_training_text
 
@@ -161,7 +162,8 @@ def _read_text(
     """What the training text holds, the words of the softmax and their counts; a checkpoint has the first two."""
     counts = None
     if checkpoint is not None:
-        facts = TextFacts.from_dict(read_shared_state(checkpoint)["facts"])
+        with clear_about_state(checkpoint, STATE_FILE):
+            facts = TextFacts.from_dict(read_state_file(checkpoint)["facts"])
         words = WordVocabulary.load(checkpoint)
     else:
         words = start.words if arguments.vocab_file is None else WordVocabulary.load(arguments.vocab_file)
@@ -402,6 +404,8 @@ def _find_checkpoint(arguments: PretrainingArguments, report: Callable[[str], No
     if arguments.resume_from_checkpoint in ("last", "auto"):
         for path, fault in find_faults(arguments.output_dir).items():
             report(f"stepping over {path}, which is not whole: {fault}")
+    if checkpoint is not None and not has_digests(checkpoint):
+        report(f"{checkpoint} carries no digests, as those of older versions: its files are taken as they are")
     return checkpoint
 
 

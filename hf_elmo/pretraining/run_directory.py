@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import zipfile
 from pathlib import Path
+from typing import Any
+
+from ..foreign.bounded_files import MEBIBYTE, leads_out
+from ..foreign.bounded_json import parse_json, read_json
+from .digests import find_altered
 
 STATE_FILE = "trainer_state.json"
 OPTIMIZER_FILE = "optimizer.pt"
 WEIGHTS_FILE = "model.safetensors"
 _MODEL_FILES = ("config.json", "tokenizer_config.json", WEIGHTS_FILE)
+# The history of the longest runs takes some megabytes.
+_MOST_STATE_BYTES = 1024 * MEBIBYTE
+_MOST_PROCESSES = 2**16
+# safetensors itself reads no longer header.
+_MOST_HEADER_BYTES = 100_000_000
 _NAME = re.compile(r"checkpoint-(\d+)")
 
 
@@ -36,9 +45,10 @@ def find_checkpoint(resume: str | None, output_dir: str | os.PathLike) -> Path |
     if resume is None:
         return None
     if resume in ("last", "auto"):
-        whole = [path for _, path in sorted(checkpoints_in(output_dir).items()) if find_fault(path) is None]
-        if whole:
-            return whole[-1]
+        newest_first = (path for _, path in sorted(checkpoints_in(output_dir).items(), reverse=True))
+        whole = next((path for path in newest_first if find_fault(path) is None), None)
+        if whole is not None:
+            return whole
         if resume == "auto":
             return None
         raise FileNotFoundError(
@@ -59,19 +69,39 @@ def find_checkpoint(resume: str | None, output_dir: str | os.PathLike) -> Path |
 
 
 def find_faults(output_dir: str | os.PathLike) -> dict[Path, str]:
-    """The checkpoints of a run's directory that are not whole, and what is wrong with each."""
-    faults = {path: find_fault(path) for path in checkpoints_in(output_dir).values()}
-    return {path: fault for path, fault in faults.items() if fault is not None}
+    """The checkpoints of a run's directory that are not whole, newest first, and what is wrong with each.
+
+    Files are held against their digests as far back as the newest whole checkpoint, which a run would go on from.
+    """
+    faults = {}
+    has_whole = False
+    for _, path in sorted(checkpoints_in(output_dir).items(), reverse=True):
+        fault = find_fault(path, by_digest=not has_whole)
+        if fault is None:
+            has_whole = True
+        else:
+            faults[path] = fault
+    return faults
 
 
-def find_fault(checkpoint: Path) -> str | None:
-    """What keeps a checkpoint from being whole, by the files' names, lengths and headers; None where nothing does."""
+def find_fault(checkpoint: Path, by_digest: bool = True) -> str | None:
+    """What keeps a checkpoint from being whole; None where nothing does.
+
+    Args:
+        checkpoint: The directory.
+        by_digest: Whether files are held against their digests, where there are any, beside their names, lengths and
+            headers.
+    """
     try:
-        state = json.loads((checkpoint / STATE_FILE).read_text(encoding="utf-8"))
-        num_processes = state["num_processes"]
+        num_processes = int(read_state_file(checkpoint)["num_processes"])
+        if not 1 <= num_processes <= _MOST_PROCESSES:
+            return f"{STATE_FILE} is broken"
+        names = [*_MODEL_FILES, OPTIMIZER_FILE, *(rank_file(rank) for rank in range(num_processes))]
     except (OSError, ValueError, KeyError, TypeError):
         return f"{STATE_FILE} is missing or broken"
-    names = [*_MODEL_FILES, OPTIMIZER_FILE, *(rank_file(rank) for rank in range(num_processes))]
+    for path in checkpoint.iterdir():
+        if leads_out(checkpoint, path):
+            return f"{path.name} is a link to another place"
     for name in names:
         path = checkpoint / name
         if not path.is_file():
@@ -80,7 +110,19 @@ def find_fault(checkpoint: Path) -> str | None:
         is_whole = zipfile.is_zipfile(path) if path.suffix == ".pt" else _has_all_tensors(path)
         if not is_whole:
             return f"{name} is cut off"
-    return None
+    return find_altered(checkpoint, [*names, STATE_FILE]) if by_digest else None
+
+
+def read_state_file(checkpoint: str | os.PathLike) -> dict[str, Any]:
+    """What all processes of a run have in common.
+
+    Raises: ValueError naming the file where it is no object of JSON; OSError.
+    """
+    where = f"--resume_from_checkpoint {str(checkpoint)!r}, {STATE_FILE}"
+    state = read_json(Path(checkpoint) / STATE_FILE, where, _MOST_STATE_BYTES)
+    if not isinstance(state, dict):
+        raise ValueError(f"{where} holds a {type(state).__name__}, wanted an object; name another checkpoint.")
+    return state
 
 
 def _has_all_tensors(path: Path) -> bool:
@@ -91,7 +133,7 @@ def _has_all_tensors(path: Path) -> bool:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         try:
-            header = json.loads(file.read(length if length < size else 0))
+            header = parse_json(file.read(length if length < min(size, _MOST_HEADER_BYTES) else 0), path.name)
             ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
         except (ValueError, KeyError, TypeError, AttributeError):
             return False

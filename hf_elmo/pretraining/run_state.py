@@ -15,10 +15,13 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
+from ..checkpoints.loading import load_config
 from ..checkpoints.provenance import write_json
 from ..checkpoints.writing import leftovers_of, open_to_readers, written_aside
+from ..foreign.reasons import UNREADABLE, reason
 from ..model.configuration_elmo import ElmoConfig
-from .run_directory import OPTIMIZER_FILE, STATE_FILE, checkpoints_in, find_fault, rank_file
+from .digests import write_digests
+from .run_directory import OPTIMIZER_FILE, STATE_FILE, checkpoints_in, find_fault, rank_file, read_state_file
 
 # Entries of a fingerprint that have other names than the flags that set them.
 _FLAGS = {
@@ -109,6 +112,7 @@ class RunCheckpoints:
                 self._write_shared(aside, state, best_step)
         with self._in_agreement(state.step, aside):
             if is_main:
+                write_digests(aside)
                 open_to_readers(aside)
                 _to_disk(aside)
                 self._put_in_place(aside, target)
@@ -182,20 +186,39 @@ class RunCheckpoints:
         ) from cause
 
 
-def read_shared_state(checkpoint: str | os.PathLike) -> dict[str, Any]:
-    """What all processes have in common, as `RunCheckpoints.save` wrote it."""
-    return json.loads((Path(checkpoint) / STATE_FILE).read_text(encoding="utf-8"))
-
-
 def read_run_state(checkpoint: str | os.PathLike, process_index: int) -> RunState:
-    """Read the state of a run for one process, everything on the CPU."""
+    """Read the state of a run for one process, everything on the CPU.
+
+    Raises: ValueError naming the checkpoint and the file where one holds no state.
+    """
     checkpoint = Path(checkpoint)
-    shared = read_shared_state(checkpoint)
-    optimizer, own = (
-        torch.load(checkpoint / name, map_location="cpu", weights_only=True)
-        for name in (OPTIMIZER_FILE, rank_file(process_index))
-    )
-    return RunState(shared["step"], shared, optimizer, own)
+    shared = read_state_file(checkpoint)
+    states = []
+    for name in (OPTIMIZER_FILE, rank_file(process_index)):
+        with clear_about_state(checkpoint, name):
+            # Tensors and plain values alone: a pickle of anything else could run code.
+            states.append(torch.load(checkpoint / name, map_location="cpu", weights_only=True))
+    with clear_about_state(checkpoint, STATE_FILE):
+        return RunState(shared["step"], shared, *states)
+
+
+@contextmanager
+def clear_about_state(checkpoint: str | os.PathLike, *files: str) -> Iterator[None]:
+    """Say which checkpoint it is, and which of its files, where what is read of it is no state of such a run.
+
+    Args:
+        checkpoint: The directory.
+        files: What is read in the block.
+    Raises: ValueError in the place of what torch, safetensors and the parts of a run make of a wrong file.
+    """
+    try:
+        yield
+    except (*UNREADABLE, OSError) as error:
+        raise ValueError(
+            f"--resume_from_checkpoint {str(checkpoint)!r}: {', '.join(files)} cannot be gone on from "
+            f"({reason(error)}); name another checkpoint, or train on from its weights alone with "
+            "--model_name_or_path."
+        ) from error
 
 
 def check_fingerprint(checkpoint: str | os.PathLike, now: dict[str, Any], config: ElmoConfig) -> None:
@@ -208,9 +231,10 @@ def check_fingerprint(checkpoint: str | os.PathLike, now: dict[str, Any], config
     Raises: ValueError naming the flags that differ, with both values.
     """
     # Configs by what they mean today: the fingerprints of old checkpoints have fields that were renamed since.
-    stored = read_shared_state(checkpoint)["fingerprint"]
-    then = {name: value for name, value in stored.items() if not name.startswith("config.")}
-    then |= _config_fields(ElmoConfig.from_pretrained(checkpoint))
+    with clear_about_state(checkpoint, STATE_FILE):
+        stored = read_state_file(checkpoint)["fingerprint"]
+        then = {name: value for name, value in stored.items() if not name.startswith("config.")}
+    then |= _config_fields(load_config(os.fspath(checkpoint), "--resume_from_checkpoint"))
     # As JSON gives it back.
     now = json.loads(json.dumps({**now, **_config_fields(config)}))
     # What a checkpoint knows nothing of was nothing, zero or False then.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..flags import flag, part_of
+from ..foreign.bounded_json import read_json
 from .vocabulary import VOCABULARY_FACTS_FILE, VOCABULARY_FILE
 
 PreTokenizer = Literal["whitespace", "punctuation", "unicode"]
@@ -62,7 +62,7 @@ def read_cutting(vocab_file: str | os.PathLike) -> dict[str, Any] | None:
         return None
     for name in _FILES_THAT_SAY:
         try:
-            found = json.loads(path.with_name(name).read_text(encoding="utf-8"))
+            found = read_json(path.with_name(name), name)
         except (OSError, ValueError):
             continue
         if isinstance(found, dict) and "pre_tokenizer" in found:
