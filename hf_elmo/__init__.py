@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from .inference.embedder import ElmoEmbedder
     from .inference.scorer import ElmoScorer
     from .model.configuration_elmo import ElmoConfig
-    from .model.head_settings_elmo import TokenClassificationHead
+    from .model.head_settings_elmo import EmbeddingsHead, TokenClassificationHead
     from .model.layers_elmo import ElmoState
     from .model.modeling_elmo import (
+        ElmoEmbeddings,
+        ElmoEmbeddingsOutput,
         ElmoForPreTraining,
         ElmoForPreTrainingOutput,
         ElmoForTokenClassification,
@@ -32,6 +34,8 @@ __all__ = [
     "ElmoCharTokenizer",
     "ElmoConfig",
     "ElmoEmbedder",
+    "ElmoEmbeddings",
+    "ElmoEmbeddingsOutput",
     "ElmoForPreTraining",
     "ElmoForPreTrainingOutput",
     "ElmoForTokenClassification",
@@ -40,6 +44,7 @@ __all__ = [
     "ElmoPreTrainedModel",
     "ElmoScorer",
     "ElmoState",
+    "EmbeddingsHead",
     "TokenClassificationHead",
 ]
 
@@ -48,6 +53,8 @@ _MODULES = {
     "ElmoCharTokenizer": "model.tokenization_elmo",
     "ElmoConfig": "model.configuration_elmo",
     "ElmoEmbedder": "inference.embedder",
+    "ElmoEmbeddings": "model.modeling_elmo",
+    "ElmoEmbeddingsOutput": "model.modeling_elmo",
     "ElmoForPreTraining": "model.modeling_elmo",
     "ElmoForPreTrainingOutput": "model.modeling_elmo",
     "ElmoForTokenClassification": "model.modeling_elmo",
@@ -56,6 +63,7 @@ _MODULES = {
     "ElmoPreTrainedModel": "model.modeling_elmo",
     "ElmoScorer": "inference.scorer",
     "ElmoState": "model.layers_elmo",
+    "EmbeddingsHead": "model.head_settings_elmo",
     "TokenClassificationHead": "model.head_settings_elmo",
 }
 # Folders that can be reached as attributes after `import hf_elmo`.

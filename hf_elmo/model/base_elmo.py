@@ -6,6 +6,7 @@ Letters in shapes: B sentences, T words, C characters per word, P projection, H 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -110,6 +111,9 @@ class ElmoPreTrainedModel(PreTrainedModel):
         table = self._base.token_encoder.word_table
         if table is not None and not self.config.train_word_vectors:
             table.requires_grad_(False)
+        for mix in cast("Iterable[ElmoScalarMix]", self._base.mixes):
+            if mix.fixed_shares is not None:
+                mix.weight.requires_grad_(False)
 
     def train(self: Model, mode: bool = True) -> Model:
         """As torch.nn.Module.train, but a frozen biLM stays in evaluation mode."""

@@ -19,12 +19,12 @@ from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE, MAX_CHARACTERS_PER_WO
 from .head_settings_elmo import (
     HEAD_TYPES,
     MAX_LAYERS,
-    MAX_SIZE,
     HeadSettings,
     TokenClassificationHead,
     read_head,
     refuse_unknown_keys,
     require_at_least,
+    require_filters,
     require_probability,
 )
 
@@ -173,6 +173,8 @@ class ElmoConfig(PreTrainedConfig):
         num_mixes: Number of independent scalar mixes over the same biLM pass; 0 is not allowed.
         mix_normalization: "none", "batch" (one mean and variance over all real words and dimensions of the batch, as
             the old implementations did) or "word" (over the dimensions of each word).
+        mixed_layers: Which layers a mix weighs: "all", by shares that the task learns; or, for comparison, "top",
+            "token" (the token encoder's) or "average" (all of them alike). Their scale is learned in each case.
         mix_l2: Coefficient of the squared L2 norm of the mix weights, added to a task's loss in training.
         word_vocab_size: Words known to the pre-training softmax; None for a checkpoint without one.
         share_word_softmax: Whether both directions predict by one softmax, or each by its own.
@@ -221,6 +223,7 @@ class ElmoConfig(PreTrainedConfig):
     freeze_bilm: bool = True
     num_mixes: int = 1
     mix_normalization: Literal["none", "batch", "word"] = "none"
+    mixed_layers: Literal["all", "top", "token", "average"] = "all"
     mix_l2: float | int = 0.0
     word_vocab_size: int | None = None
     share_word_softmax: bool = True
@@ -330,22 +333,7 @@ class ElmoConfig(PreTrainedConfig):
         if not self.filters:
             raise ValueError("filters is empty; give at least one [width, count] pair, for example [[1, 32], [2, 32]].")
         require_at_least("the number of filters", len(self.filters), 1, MAX_LAYERS)
-        for pair in self.filters:
-            if not (
-                isinstance(pair, list)
-                and len(pair) == 2
-                and all(isinstance(number, int) and not isinstance(number, bool) for number in pair)
-                and all(1 <= number <= MAX_SIZE for number in pair)
-            ):
-                raise ValueError(
-                    f"filters holds {repr(pair)[:80]}; each entry must be a [width, count] pair of integers >= 1, and "
-                    f"<= {MAX_SIZE}."
-                )
-            if pair[0] > self.max_characters_per_word:
-                raise ValueError(
-                    f"filters holds a width of {pair[0]}, more than max_characters_per_word="
-                    f"{self.max_characters_per_word}; shorten the filter or lengthen the rows."
-                )
+        require_filters("filters", self.filters, self.max_characters_per_word)
         if self.pad_token_id != 0:
             raise ValueError(
                 f"pad_token_id is {self.pad_token_id}; a row of zeros means 'no word here', so it must be 0."
@@ -433,6 +421,8 @@ class ElmoConfig(PreTrainedConfig):
                 head.validate()
             except StrictDataclassError as error:
                 raise ValueError(f"head.{error.__cause__}") from error
+            filters = getattr(head, "character_filters", ())
+            require_filters("head.character_filters", filters, self.max_characters_per_word)
 
     def validate_what_every_config_has(self) -> None:
         """Refuse what other models have parts for and this one has not."""

@@ -60,7 +60,62 @@ class TokenClassificationHead(HeadSettings):
         require_at_least("lstm_size", self.lstm_size, 1)
 
 
-HEAD_TYPES: dict[str, type[HeadSettings]] = {TokenClassificationHead.type: TokenClassificationHead}
+@strict
+@dataclass
+class EmbeddingsHead(HeadSettings):
+    """What `ElmoEmbeddings` gives for each word: ELMo's mix, and what may stand beside it.
+
+    Args:
+        dropout: Dropout on all that is given (Peters et al. 2018, sec. 3.3: 0.5).
+        use_elmo: Whether the mixes are part of it; False leaves what stands beside them, and the biLM is not run.
+        word_table_size: Words of a table of vectors of the task's own; None for no table.
+        word_vector_size: Size of a vector of that table; None for no table.
+        train_word_vectors: Whether those vectors are trained with the task, or stay as they were filled in.
+        lower_case_words: Whether the capitals A to Z of a word are lowered before it is looked up in that table: files
+            such as GloVe's 6B hold lower-cased words alone. The characters keep their case everywhere else.
+        character_embedding_size: Size of a character's embedding in a small CNN of the task's own.
+        character_filters: (width, count) of the convolutions of that CNN, `[[3, 128]]` for example; none for no CNN.
+
+    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range, or
+        nothing would be given.
+    """
+
+    type: ClassVar[str] = "embeddings"
+
+    dropout: float | int = 0.5
+    use_elmo: bool = True
+    word_table_size: int | None = None
+    word_vector_size: int | None = None
+    train_word_vectors: bool = True
+    lower_case_words: bool = False
+    character_embedding_size: int = 16
+    character_filters: list | tuple = ()
+
+    def __post_init__(self) -> None:
+        # JSON has no tuples: one form, so that saved and fresh settings compare equal.
+        self.character_filters = [list(pair) if isinstance(pair, tuple) else pair for pair in self.character_filters]
+
+    def validate_ranges(self) -> None:
+        """Check that each value lies in its range."""
+        require_probability("dropout", self.dropout)
+        require_at_least("character_embedding_size", self.character_embedding_size, 1)
+        require_filters("character_filters", self.character_filters)
+        sizes = {name: getattr(self, name) for name in ("word_table_size", "word_vector_size")}
+        for name, size in sizes.items():
+            if size is not None:
+                require_at_least(name, size, 1)
+            elif any(sizes.values()):
+                raise ValueError(f"{name} is None, but a word table wants both of {sorted(sizes)}; give it too.")
+        if not (self.use_elmo or self.word_table_size or self.character_filters):
+            raise ValueError(
+                "use_elmo is False, and there is neither a word table (word_table_size) nor a CNN (character_filters) "
+                "in its place; a word would have no vector."
+            )
+
+
+HEAD_TYPES: dict[str, type[HeadSettings]] = {
+    settings.type: settings for settings in (TokenClassificationHead, EmbeddingsHead)
+}
 
 
 def read_head(head: HeadSettings | dict | None) -> HeadSettings | None:
@@ -99,6 +154,26 @@ def require_at_least(name: str, value: int, smallest: int, largest: int = MAX_SI
     if not smallest <= value <= largest:
         found = value if abs(value) < 10**30 else "a number of more than 30 digits"
         raise ValueError(f"{name} is {found}; it must be an integer >= {smallest}, and <= {largest}.")
+
+
+def require_filters(name: str, filters: Iterable[Any], max_characters_per_word: int = MAX_SIZE) -> None:
+    """Raise ValueError where convolutions over characters are no [width, count] pairs, or wider than a word's row."""
+    for pair in filters:
+        if not (
+            isinstance(pair, list)
+            and len(pair) == 2
+            and all(isinstance(number, int) and not isinstance(number, bool) for number in pair)
+            and all(1 <= number <= MAX_SIZE for number in pair)
+        ):
+            raise ValueError(
+                f"{name} holds {repr(pair)[:80]}; each entry must be a [width, count] pair of integers >= 1, and "
+                f"<= {MAX_SIZE}."
+            )
+        if pair[0] > max_characters_per_word:
+            raise ValueError(
+                f"{name} holds a width of {pair[0]}, more than max_characters_per_word={max_characters_per_word}; "
+                "shorten the filter or lengthen the rows."
+            )
 
 
 def require_probability(name: str, value: float) -> None:

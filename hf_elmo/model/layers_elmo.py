@@ -191,7 +191,10 @@ class ElmoBiLM(nn.Module):
 
 
 class ElmoScalarMix(nn.Module):
-    """gamma * sum_j softmax(w)_j h_j (Peters et al. 2018, sec. 3.2, equation 1)."""
+    """gamma * sum_j s_j h_j (Peters et al. 2018, sec. 3.2, equation 1).
+
+    The shares s are softmax(w), or where the config's mixed_layers says so fixed ones; gamma is learned in each case.
+    """
 
     # Keeps the old implementations' numbers where a layer has no variance.
     variance_floor = 1e-12
@@ -200,13 +203,23 @@ class ElmoScalarMix(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(config.num_hidden_layers + 1))
         self.scale = nn.Parameter(torch.empty(1))
+        self.fixed_shares = _fixed_shares(config.mixed_layers, len(self.weight))
         self.normalization = config.mix_normalization
 
     def forward(self, layers: list[Tensor], mask: Tensor) -> Tensor:
         """Mix L + 1 layers, each (B, T, D), with mask (B, T) into (B, T, D); zero where masked."""
-        shares = torch.softmax(self.weight, dim=0)
-        mixed = sum(share * self._normalize(layer, mask) for share, layer in zip(shares, layers, strict=True))
+        if self.fixed_shares is None:
+            pairs = list(zip(self.shares(), layers, strict=True))
+        else:
+            pairs = [(share, layer) for share, layer in zip(self.fixed_shares, layers, strict=True) if share]
+        mixed = sum(share * self._normalize(layer, mask) for share, layer in pairs)
         return torch.where(mask.unsqueeze(-1), self.scale * mixed, 0.0)
+
+    def shares(self) -> Tensor:
+        """How much of the mix each layer is, (L + 1,), the token encoder's first; they sum to 1."""
+        if self.fixed_shares is None:
+            return torch.softmax(self.weight, dim=0)
+        return self.weight.new_tensor(self.fixed_shares)
 
     def _normalize(self, layer: Tensor, mask: Tensor) -> Tensor:
         if self.normalization == "none":
@@ -221,3 +234,9 @@ class ElmoScalarMix(nn.Module):
             mean = (vectors * real).sum() / count
             variance = ((vectors - mean) * real).square().sum() / count
         return ((vectors - mean) * torch.rsqrt(variance + self.variance_floor)).to(layer.dtype)
+
+
+def _fixed_shares(layers: str, count: int) -> tuple[float, ...] | None:
+    """The shares of `count` layers that no task learns; None where it does."""
+    chosen = {"all": range(0), "top": range(count - 1, count), "token": range(1), "average": range(count)}[layers]
+    return tuple((index in chosen) / len(chosen) for index in range(count)) if chosen else None

@@ -6,7 +6,8 @@ from __future__ import annotations
 from .base_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
 from .characters_elmo import PAD_CHARACTER  # noqa: F401
 from .configuration_elmo import ElmoConfig
-from .head_settings_elmo import TokenClassificationHead
+from .embeddings_elmo import ElmoEmbeddings, ElmoEmbeddingsOutput
+from .head_settings_elmo import EmbeddingsHead, TokenClassificationHead
 from .inputs_elmo import IGNORED_LABEL
 from .layers_elmo import ElmoState
 from .pairs_elmo import ElmoPairs  # noqa: F401
@@ -23,6 +24,8 @@ from .word_table_elmo import ElmoWordTable  # noqa: F401
 __all__ = [
     "IGNORED_LABEL",
     "ElmoConfig",
+    "ElmoEmbeddings",
+    "ElmoEmbeddingsOutput",
     "ElmoForPreTraining",
     "ElmoForPreTrainingOutput",
     "ElmoForTokenClassification",
@@ -30,12 +33,13 @@ __all__ = [
     "ElmoModelOutput",
     "ElmoPreTrainedModel",
     "ElmoState",
+    "EmbeddingsHead",
     "TokenClassificationHead",
 ]
 
 # With a saved model transformers ships the file of its class's module, and all that this file imports, and writes the
 # module's name into the auto_map. Every checkpoint can be loaded as every class, so all of them name this file.
-for model_class in (ElmoPreTrainedModel, ElmoModel, ElmoForPreTraining, ElmoForTokenClassification):
+for model_class in (ElmoPreTrainedModel, ElmoModel, ElmoEmbeddings, ElmoForPreTraining, ElmoForTokenClassification):
     model_class.__module__ = __name__
 
 register_pipelines()

@@ -124,8 +124,7 @@ class ElmoTokenEncoder(nn.Module):
             vectors = kernels.cached_words(self, rows)
             if vectors is not None:
                 return vectors
-        found = None if kernels is None else kernels.distinct_rows(rows)
-        distinct, places = torch.unique(rows, dim=0, return_inverse=True) if found is None else found
+        distinct, places = distinct_rows(rows)
         # By embedding, not by indexing: the gradients of an indexed tensor are added up in whichever order the threads
         # arrive, and no two runs would end with the same weights.
         return F.embedding(places, self(distinct))
@@ -199,3 +198,9 @@ def _are_untouched(kinds: Mapping[nn.Module, type]) -> bool:
         and not (module._backward_hooks or module._backward_pre_hooks)
         for module, kind in kinds.items()
     )
+
+
+def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row of (N, C) once, and for each of the N which of those it is."""
+    found = None if kernels is None else kernels.distinct_rows(rows)
+    return torch.unique(rows, dim=0, return_inverse=True) if found is None else found

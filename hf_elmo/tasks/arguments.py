@@ -38,6 +38,11 @@ class ModelArguments:
     classifier_lstm_size: int | None = flag(
         "Size of each direction of that biLSTM; None leaves the config's.", default=None
     )
+    layers: Literal["all", "top", "token", "average"] | None = flag(
+        "Layers that the task reads: all by shares that it learns, the top one, the token encoder's, or the average; "
+        "None leaves the config's.",
+        default=None,
+    )
     mix_l2: float | None = flag("L2 penalty on the weights of the scalar mix; None leaves the config's.", default=None)
 
 

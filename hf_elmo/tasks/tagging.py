@@ -199,6 +199,8 @@ def load_architecture(model_args: ModelArguments) -> tuple[ElmoConfig, bool]:
             value = getattr(model_args, name)
             if value is not None:
                 setattr(config, name, value)
+        if model_args.layers is not None:
+            config.mixed_layers = model_args.layers
         config.validate()
     except StrictDataclassError as error:
         raise ValueError(str(error.__cause__ or error)) from error

@@ -16,7 +16,7 @@ import torch
 
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.configuration_elmo import ElmoConfig
-from ..model.modeling_elmo import ElmoPreTrainedModel
+from ..model.modeling_elmo import ElmoEmbeddings, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .vocabulary import UNK_TOKEN, WordVocabulary
 
@@ -108,15 +108,17 @@ class WordTable:
     num_merged: int
 
     def fill(self, model: ElmoPreTrainedModel) -> None:
-        """Fill the table of a model whose config has its sizes.
+        """Fill the table that a model has of its task's own, or else that of its token encoder.
 
         Raises: ValueError when the model has no table or one of another size.
         """
-        table = model.base_model.token_encoder.word_table
+        table = model.features.word_table if isinstance(model, ElmoEmbeddings) else None
+        if table is None:
+            table = model.base_model.token_encoder.word_table
         if table is None:
             raise ValueError(
                 f"the config's token_inputs is {model.config.token_inputs!r}, which has no word table to fill; set it "
-                "to 'words' or 'both' before the model is built."
+                "to 'words' or 'both' before the model is built, or the head's word_table_size of an ElmoEmbeddings."
             )
         vectors, unknown = (
             None if numbers is None else torch.from_numpy(numbers) for numbers in (self.vectors, self.unknown)

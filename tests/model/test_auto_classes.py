@@ -34,6 +34,7 @@ CODE_FILES = {
     "characters_elmo.py",
     "configuration_elmo.py",
     "cutting_elmo.py",
+    "embeddings_elmo.py",
     "encodings_elmo.py",
     "head_settings_elmo.py",
     "inputs_elmo.py",

@@ -23,6 +23,7 @@ from hf_elmo.tasks.tagging import (
     choose_labels,
     encode,
     format_report,
+    load_architecture,
     prepare_task,
     write_predictions,
 )
@@ -336,6 +337,11 @@ class TestModels:
         assert all(parameter.requires_grad for parameter in task.model.parameters())
         assert task.training_args.learning_rate == 1e-4
         assert "except new ones for classifier, lstm" in task.description
+
+    def test_the_layers_that_the_task_reads(self):
+        for layers, wanted in (("top", "top"), (None, "all")):
+            config, _ = load_architecture(ModelArguments(preset="small", layers=layers))
+            assert config.mixed_layers == wanted
 
     def test_a_tagger_with_the_same_labels_goes_on(self, trained, toy, tmp_path):
         task = make_task({"model_name_or_path": str(trained[0])}, toy[1], {"output_dir": str(tmp_path / "out")})

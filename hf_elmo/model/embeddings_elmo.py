@@ -1,0 +1,186 @@
+"""The ELMo layer as a part of other models: its mixes, and beside them word vectors and a small character CNN.
+
+Letters in shapes: B sentences, T words, C characters per word, N words of a flat list, P projection, M scalar mixes,
+V word vector, F filters, D all that is given for a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers.utils import ModelOutput
+from transformers.utils.generic import can_return_tuple
+
+from .base_elmo import ElmoModel, ElmoPreTrainedModel
+from .characters_elmo import PAD_CHARACTER
+from .configuration_elmo import ElmoConfig
+from .head_settings_elmo import EmbeddingsHead
+from .inputs_elmo import check_inputs, takes_usual_arguments
+from .layers_elmo import ElmoScalarMix
+from .token_encoder_elmo import ElmoCharacterFilters, distinct_rows
+from .tracing_elmo import is_traced
+from .word_table_elmo import ElmoWordTable
+
+# The ids of the capitals A to Z, and how far the small letters lie behind them.
+_CAPITALS = (ord("A") + 1, ord("Z") + 1)
+_TO_SMALL = ord("a") - ord("A")
+
+
+@dataclass
+class ElmoEmbeddingsOutput(ModelOutput):
+    """What `ElmoEmbeddings` returns; all of it behind dropout, and zero where masked.
+
+    Args:
+        last_hidden_state: What a task's first layer reads: the first mix, the word vector and the characters'
+            features side by side, as far as there are any, (B, T, D).
+        elmo_representations: All M mixes, each (B, T, 2P), the first one again: with `num_mixes=2` the second is for
+            the output of the task's own encoder (Peters et al. 2018, sec. 3.3). None without ELMo.
+        mask: True for real words, (B, T).
+    """
+
+    last_hidden_state: Tensor | None = None
+    elmo_representations: tuple[Tensor, ...] | None = None
+    mask: Tensor | None = None
+
+
+class ElmoWordFeatures(nn.Module):
+    """What stands beside ELMo: vectors of known words, and features of the characters of any word.
+
+    Args:
+        config: Of the model, for what its character ids are.
+        head: Which of the two there are.
+
+    Attributes:
+        size: Numbers for a word, V + F; 0 where there is neither.
+    """
+
+    def __init__(self, config: ElmoConfig, head: EmbeddingsHead):
+        super().__init__()
+        self.lower_case_words = head.lower_case_words
+        self.train_word_vectors = head.train_word_vectors
+        self.size = 0
+        self.word_table: ElmoWordTable | None = None
+        if head.word_table_size is not None and head.word_vector_size is not None:
+            self.word_table = ElmoWordTable(head.word_table_size, head.word_vector_size)
+            self.size += head.word_vector_size
+        self.characters: nn.Embedding | None = None
+        if head.character_filters:
+            self.characters = nn.Embedding(config.vocab_size, head.character_embedding_size, config.pad_token_id)
+        self.filters = nn.ModuleList(
+            ElmoCharacterFilters(head.character_embedding_size, count, width) for width, count in head.character_filters
+        )
+        self.size += sum(count for _, count in head.character_filters)
+
+    def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """The features of a batch, (B, T, C) with mask (B, T) to (B, T, V + F); zero where masked."""
+        if is_traced():
+            vectors = self._encode(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
+            return torch.where(mask.unsqueeze(-1), vectors, 0.0)
+        distinct, places = distinct_rows(input_ids[mask])
+        real_vectors = F.embedding(places, self._encode(distinct))
+        vectors = real_vectors.new_zeros(*mask.shape, self.size)
+        return vectors.masked_scatter(mask.unsqueeze(-1), real_vectors)
+
+    def apply_freezing(self) -> None:
+        """Fix the word vectors where the settings say so; loading a checkpoint lets them be trained."""
+        if self.word_table is not None and not self.train_word_vectors:
+            self.word_table.requires_grad_(False)
+
+    def _encode(self, rows: Tensor) -> Tensor:
+        """The features of words, (N, C) to (N, V + F)."""
+        parts = []
+        if self.word_table is not None:
+            is_capital = (rows >= _CAPITALS[0]) & (rows <= _CAPITALS[1])
+            parts.append(self.word_table(rows + _TO_SMALL * is_capital if self.lower_case_words else rows))
+        if self.characters is not None:
+            longest = rows.shape[1]
+            if not is_traced() and len(rows):
+                # All windows that hold nothing but padding are alike: the first of them stands for the rest.
+                places = torch.arange(1, longest + 1, device=rows.device)
+                longest = int(((rows != PAD_CHARACTER) * places).max())
+            vectors = self.characters(rows)
+            for filters in cast("Iterable[ElmoCharacterFilters]", self.filters):
+                parts.append(torch.relu(filters(vectors[:, : longest + filters.kernel_size[0]])))
+        return torch.cat(parts, dim=-1)
+
+
+class ElmoEmbeddings(ElmoPreTrainedModel):
+    """The ELMo layer for any PyTorch model of one's own (Peters et al. 2018, sec. 3.3).
+
+    It is a module as any other: its states are saved with those of the model around it, and a frozen biLM
+    (`freeze_bilm`, the default) stays in evaluation mode, without gradients, whatever mode the model around it is in.
+    A word table has to be filled before its first use (`hf_elmo.text.word_vectors.build_word_table`).
+
+    The config says what there is: `num_mixes`, `mixed_layers`, `mix_normalization`, `mix_l2` and `freeze_bilm`, and in
+    its `head`, an `EmbeddingsHead`, dropout, word vectors and characters:
+    `ElmoEmbeddings.from_pretrained(name, num_mixes=2, head=EmbeddingsHead(dropout=0.3))`.
+
+    Attributes:
+        output_size: Size D of `last_hidden_state`.
+        mix_size: Size 2P of a mix.
+    """
+
+    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__(config)
+        head: EmbeddingsHead = config.require_head(EmbeddingsHead.type)
+        self.uses_elmo = head.use_elmo
+        self.elmo = ElmoModel(config)
+        self.features = ElmoWordFeatures(config, head)
+        self.dropout = nn.Dropout(head.dropout)
+        self.mix_size = 2 * config.projection_size
+        self.output_size = self.mix_size * head.use_elmo + self.features.size
+        self.post_init()
+        self._apply_freezing()
+
+    def _apply_freezing(self) -> None:
+        super()._apply_freezing()
+        self.features.apply_freezing()
+        if not self.uses_elmo:
+            self.elmo.requires_grad_(False)
+
+    @can_return_tuple
+    @takes_usual_arguments
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, *, token_type_ids: Tensor | None = None
+    ) -> ElmoEmbeddingsOutput:
+        """Give the vectors of the words of a batch.
+
+        Args:
+            input_ids: Character ids from `ElmoCharTokenizer`, (B, T, C).
+            attention_mask: 1 for real words, (B, T); None takes every row of `input_ids` that is not all zeros.
+            token_type_ids: 1 for the words of the second sentence of a pair, (B, T); see `ElmoModel`.
+        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
+        """
+        mixes: tuple[Tensor, ...] | None = None
+        parts: list[Tensor] = []
+        if self.uses_elmo:
+            outputs = self.elmo(input_ids, attention_mask, token_type_ids=token_type_ids, return_dict=True)
+            mixes = tuple(map(self.dropout, outputs.elmo_representations))
+            parts.append(mixes[0])
+        else:
+            check_inputs(self.config, input_ids, attention_mask, state=None)
+        mask = self.elmo.word_mask(input_ids, attention_mask)
+        if self.features.size:
+            parts.append(self.dropout(self.features(input_ids, mask)))
+        vectors = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return ElmoEmbeddingsOutput(last_hidden_state=vectors, elmo_representations=mixes, mask=mask)
+
+    def penalty(self) -> Tensor:
+        """What to add to the task's loss, once a step: mix_l2 times the squared norm of the mixes' weights.
+
+        The norm is that of the weights before their softmax, so that it draws the shares towards an even mix. A loss
+        that is summed over a batch wants a larger mix_l2 than one that is a mean (Peters et al. 2018, sec. 3.3).
+        """
+        weights = [mix.weight for mix in cast("Iterable[ElmoScalarMix]", self.elmo.mixes) if mix.fixed_shares is None]
+        return self.config.mix_l2 * sum((weight.square().sum() for weight in weights), torch.zeros(()))
+
+    def layer_shares(self) -> list[list[float]]:
+        """How much each mix takes of each layer, the token encoder's first: which layers does the task use?"""
+        return [mix.shares().tolist() for mix in cast("Iterable[ElmoScalarMix]", self.elmo.mixes)]
