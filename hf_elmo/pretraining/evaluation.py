@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
 
 import torch
 from accelerate import Accelerator
 
+from ..kernels import cache_words
 from ..model.layers_elmo import ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
@@ -16,6 +18,11 @@ from ..text.vocabulary import MANY_UNKNOWN, WordVocabulary
 from .lanes import LaneWindow, fill_lanes
 from .objectives import LaneObjective
 from .run_state import gather_objects
+
+# Entries scored at a time where that changes no figure: enough for products at the machine's rate.
+_ENTRIES_AT_A_TIME = 4096
+# Words that are encoded once for all windows, some 80 MB of their vectors and rows.
+_WORDS_KEPT = 100_000
 
 
 @dataclass
@@ -75,13 +82,18 @@ class HeldOutText:
         text = _TextCount(self.vocabulary)
         sums = torch.zeros(3, dtype=torch.float64)
         state = None
-        for window in self._windows(text, cold):
-            state = reset_lanes(state, window.reset_state)
-            loss = objective(window.to(accelerator.device), state)
-            state = loss.state
-            sums += torch.stack(
-                [loss.forward_sum, loss.backward_sum, loss.forward_sum.new_tensor(loss.num_targets)]
-            ).cpu()
+        encoder = objective.model.elmo.token_encoder
+        cache_words(encoder, _WORDS_KEPT)
+        try:
+            for window in self._windows(text, cold):
+                state = reset_lanes(state, window.reset_state)
+                loss = objective(window.to(accelerator.device), state)
+                state = loss.state
+                sums += torch.stack(
+                    [loss.forward_sum, loss.backward_sum, loss.forward_sum.new_tensor(loss.num_targets)]
+                ).cpu()
+        finally:
+            cache_words(encoder, None)
         # Some accelerators have no float64.
         totals = torch.cat([sums, sums.new_tensor([text.characters, text.words, text.unknown])]).tolist()
         totals = [sum(column) for column in zip(*gather_objects(totals, accelerator), strict=True)]
@@ -108,8 +120,33 @@ class HeldOutText:
         if cold:
             # Each sentence is a document of its own.
             stream = ([words] for words in stream)
+        # Where each sentence is alone, it makes no difference how many lanes there are.
+        num_lanes = max(self.num_lanes, _ENTRIES_AT_A_TIME // self.unroll_steps) if cold else self.num_lanes
         reset_state = "document" if cold else self.reset_state
-        return fill_lanes(stream, self.tokenizer, self.vocabulary, self.num_lanes, self.unroll_steps, reset_state)
+        windows = fill_lanes(stream, self.tokenizer, self.vocabulary, num_lanes, self.unroll_steps, reset_state)
+        if cold or by_document:
+            yield from windows
+            return
+        number = max(1, _ENTRIES_AT_A_TIME // (num_lanes * self.unroll_steps))
+        while taken := list(islice(windows, number)):
+            yield _join(taken)
+
+
+def _join(windows: list[LaneWindow]) -> LaneWindow:
+    """Windows that follow one another as one, which starts anew the lanes that the first one does."""
+    starts = list(accumulate((len(window.rows) for window in windows), initial=0))
+
+    def join_places(name: str) -> torch.Tensor:
+        return torch.cat([getattr(window, name) + start for window, start in zip(windows, starts, strict=False)], 1)
+
+    return LaneWindow(
+        rows=torch.cat([window.rows for window in windows]),
+        forward_words=join_places("forward_words"),
+        backward_words=join_places("backward_words"),
+        forward_targets=torch.cat([window.forward_targets for window in windows], 1),
+        backward_targets=torch.cat([window.backward_targets for window in windows], 1),
+        reset_state=windows[0].reset_state,
+    )
 
 
 def reset_lanes(state: ElmoState | None, resets: torch.Tensor) -> ElmoState | None:

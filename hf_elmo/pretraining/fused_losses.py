@@ -1,4 +1,4 @@
-"""The losses of `softmax_losses` for training: block by block of targets, with gradients by matrix products alone.
+"""The losses of `softmax_losses` block by block of targets, with gradients by matrix products alone.
 
 A block of logits stays in the processor's cache while it becomes probabilities, which are all that a gradient needs.
 Under autocast the products run in its dtype; logits, probabilities and sums are float32 at least, whatever the factors.
@@ -9,6 +9,7 @@ Letters in shapes: N targets, P projection, V words of the softmax, S negatives.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -64,6 +65,36 @@ def summed_cross_entropy(weight: Tensor, bias: Tensor | None, hidden: Tensor, ta
     """
     bias = None if bias is None else at_least_float32(bias)
     return _SummedCrossEntropy.apply(hidden, weight, bias, targets, _product_dtype(hidden))
+
+
+@torch.no_grad()
+def full_cross_entropy_in_blocks(
+    softmax: nn.Linear, hidden: Tensor, targets: Tensor, chunk_size: int, block_size: int
+) -> Tensor:
+    """As `softmax_losses.full_cross_entropy`, (N,), without gradients.
+
+    Args:
+        softmax, hidden, targets: As there.
+        chunk_size, block_size: Targets and words whose logits are held at a time.
+    """
+    dtype = _product_dtype(hidden)
+    hidden, weight, bias = hidden.to(dtype), softmax.weight.to(dtype), at_least_float32(softmax.bias)
+    size = min(chunk_size, len(targets)) * min(block_size, len(weight))
+    room = hidden.new_empty(2, size, dtype=torch.promote_types(dtype, torch.float32))
+    target_logits = room.new_empty(len(targets))
+    log_sums = room.new_empty(-(-len(weight) // block_size), len(targets))
+    for chunk in _blocks(len(targets), chunk_size):
+        vectors, wanted = hidden[chunk], targets[chunk]
+        for log_sum, words in zip(log_sums, _blocks(len(weight), block_size), strict=True):
+            shape = len(vectors), len(bias[words])
+            logits, probabilities = room[:, : math.prod(shape)].view(2, *shape)
+            _score(vectors, weight[words], bias[words], logits)
+            places = (wanted - words.start).clamp(0, shape[1] - 1)
+            found = logits.gather(1, places.unsqueeze(1)).squeeze(1)
+            # What a block beyond the target's finds stays out; what one before it finds is written over.
+            target_logits[chunk] = torch.where(wanted >= words.start, found, target_logits[chunk])
+            log_sum[chunk] = _normalize(logits, probabilities)
+    return log_sums.logsumexp(0) - target_logits
 
 
 def summed_adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tensor, targets: Tensor) -> Tensor:

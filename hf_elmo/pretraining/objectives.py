@@ -14,13 +14,19 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..kernels import cached_words
 from ..model.layers_elmo import ElmoState
 from ..model.modeling_elmo import ElmoForPreTraining
-from .fused_losses import fused_sampled_cross_entropy, summed_adaptive_cross_entropy, summed_cross_entropy
+from .fused_losses import (
+    full_cross_entropy_in_blocks,
+    fused_sampled_cross_entropy,
+    summed_adaptive_cross_entropy,
+    summed_cross_entropy,
+)
 from .lanes import NO_TARGET, LaneWindow
 from .recipes import OBJECTIVES
 from .sampling import LogUniformSampler
-from .softmax_losses import adaptive_cross_entropy, full_cross_entropy_in_blocks
+from .softmax_losses import adaptive_cross_entropy
 from .sparse_gradients import clip_gradient_norm
 
 # Most logits held at a time where no gradients are wanted: 64 MiB of float32.
@@ -92,7 +98,9 @@ class LaneObjective(nn.Module):
     ) -> tuple[tuple[Direction, Direction], ElmoState]:
         """Run one window from `state`, up to the softmax: what each direction has to predict, and the new states."""
         elmo = self.model.elmo
-        vectors = elmo.token_encoder(window.rows)
+        vectors = cached_words(elmo.token_encoder, window.rows)
+        if vectors is None:
+            vectors = elmo.token_encoder(window.rows)
         # The backward direction scans from the last word to the first, and its lane is in reading order: turn it round.
         # Looked up as embeddings: the gradients of an indexed tensor are added up in the order in which threads come
         # by, and no two runs would have the same weights.
@@ -140,10 +148,10 @@ class FullSoftmaxObjective(LaneObjective):
     Args:
         model: The model to train, its softmax of the type "full".
         chunk_size, block_size: Where no gradients are wanted, the logits of this many targets and of this many words
-            are held at a time, whatever the sizes of the window and the vocabulary.
+            are held at a time, whatever the sizes of the window and the vocabulary: as many as caches hold.
     """
 
-    def __init__(self, model: ElmoForPreTraining, chunk_size: int = 2048, block_size: int = MAX_LOGITS // 2048):
+    def __init__(self, model: ElmoForPreTraining, chunk_size: int = 1024, block_size: int = 1024):
         super().__init__(model)
         self.chunk_size = chunk_size
         self.block_size = block_size
@@ -199,8 +207,8 @@ class SampledSoftmaxObjective(FullSoftmaxObjective):
         seed: int = 0,
         correct_targets: bool = True,
         sparse_gradients: bool = False,
-        chunk_size: int = 2048,
-        block_size: int = MAX_LOGITS // 2048,
+        chunk_size: int = 1024,
+        block_size: int = 1024,
     ):
         super().__init__(model, chunk_size, block_size)
         self.sampler = LogUniformSampler(model.config.word_vocab_size, num_negative_samples, seed)

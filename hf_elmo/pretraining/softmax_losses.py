@@ -1,6 +1,6 @@
-"""Cross entropies of words given the biLM's vectors: full, full in bounded memory, sampled and adaptive.
+"""Cross entropies of words given the biLM's vectors: full, sampled and adaptive.
 
-They define what `fused_losses` computes faster for training.
+They define what `fused_losses` computes faster and in less memory.
 
 Letters in shapes: N targets, P projection, V words of the softmax, S negatives.
 """
@@ -25,37 +25,6 @@ def full_cross_entropy(softmax: nn.Linear, hidden: Tensor, targets: Tensor) -> T
         targets: Word ids, (N,).
     """
     return F.cross_entropy(at_least_float32(softmax(hidden)), targets, reduction="none")
-
-
-def full_cross_entropy_in_blocks(
-    softmax: nn.Linear, hidden: Tensor, targets: Tensor, chunk_size: int, block_size: int
-) -> Tensor:
-    """As `full_cross_entropy`, at most chunk_size x block_size logits held at a time; for use without gradients.
-
-    Args:
-        softmax, hidden, targets: As there.
-        chunk_size: Targets of a chunk.
-        block_size: Words of a block; the logarithm of the sum over all words is put together from the blocks'.
-    """
-    if not len(targets):
-        return full_cross_entropy(softmax, hidden, targets)
-    parts = zip(hidden.split(chunk_size), targets.split(chunk_size), strict=True)
-    return torch.cat([_cross_entropy_by_blocks(softmax, *part, block_size) for part in parts])
-
-
-def _cross_entropy_by_blocks(softmax: nn.Linear, hidden: Tensor, targets: Tensor, block_size: int) -> Tensor:
-    log_normalizer = target_logits = None
-    for start in range(0, softmax.out_features, block_size):
-        block = slice(start, start + block_size)
-        logits = at_least_float32(F.linear(hidden, softmax.weight[block], softmax.bias[block]))
-        places = (targets - start).clamp(0, logits.shape[1] - 1)
-        found, block_normalizer = logits.gather(1, places.unsqueeze(1)).squeeze(1), logits.logsumexp(1)
-        if log_normalizer is None:
-            log_normalizer, target_logits = block_normalizer, found
-        else:
-            log_normalizer = torch.logaddexp(log_normalizer, block_normalizer)
-            target_logits = torch.where(targets >= start, found, target_logits)
-    return log_normalizer - target_logits
 
 
 def sampled_cross_entropy(

@@ -8,6 +8,8 @@ from accelerate import Accelerator
 from conftest import make_tiny_config
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
+from hf_elmo.kernels import cached_words
+from hf_elmo.pretraining import evaluation
 from hf_elmo.pretraining.evaluation import HeldOutText
 from hf_elmo.pretraining.objectives import build_objective
 from hf_elmo.text.corpora import corpus_from_files
@@ -66,6 +68,23 @@ def test_carried_states_change_what_is_found_and_cold_ones_do_not_depend_on_the_
     assert measure(num_lanes=1, cold=True).mean == pytest.approx(measure(num_lanes=3, cold=True).mean, rel=1e-5)
     # A lane for each sentence carries nothing from one to another.
     assert measure(num_lanes=3).mean == pytest.approx(measure(cold=True).mean, rel=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"reset_state": "epoch"}, {"cold": True}], ids=str)
+def test_how_much_is_scored_at_a_time_changes_no_figure(measure, monkeypatch, options):
+    lines = [" ".join(LINES[0].split()[start:]) for start in (0, 3, 1, 5, 2, 4)] * 3
+    together = measure(lines, **options)
+    assert not is_caching(measure.model)
+    monkeypatch.setattr(evaluation, "_ENTRIES_AT_A_TIME", 1)
+    window_by_window = measure(lines, **options)
+    assert together.num_targets == window_by_window.num_targets
+    assert together.forward == pytest.approx(window_by_window.forward, rel=1e-5)
+    assert together.backward == pytest.approx(window_by_window.backward, rel=1e-5)
+
+
+def is_caching(model):
+    with torch.no_grad():
+        return cached_words(model.elmo.token_encoder, torch.ones(1, 50, dtype=torch.long)) is not None
 
 
 def test_documents(measure):

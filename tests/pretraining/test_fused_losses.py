@@ -13,6 +13,7 @@ from torch import nn
 
 from hf_elmo.pretraining import fused_losses
 from hf_elmo.pretraining.fused_losses import (
+    full_cross_entropy_in_blocks,
     fused_sampled_cross_entropy,
     summed_adaptive_cross_entropy,
     summed_cross_entropy,
@@ -161,3 +162,43 @@ def test_a_vocabulary_of_800000_words_is_trained_in_bounded_memory():
     # Logits and probabilities of a block together.
     assert largest.numel <= 2 * fused_losses.FULL_BLOCK_LOGITS < vocab_size * num_targets / 4
     assert all(part.grad.isfinite().all() for part in (weight, bias, hidden))
+
+
+@settings(max_examples=60)
+@given(
+    vocab_size=st.integers(1, 40),
+    num_targets=st.integers(0, 9),
+    chunk_size=st.integers(1, 10),
+    block_size=st.integers(1, 45),
+)
+def test_blocks_give_the_plain_cross_entropy(vocab_size, num_targets, chunk_size, block_size):
+    softmax = make_softmax(P, vocab_size)
+    hidden = 30 * torch.randn(num_targets, P, dtype=torch.float64)
+    targets = torch.randint(vocab_size, (num_targets,))
+    with torch.no_grad():
+        found = full_cross_entropy_in_blocks(softmax, hidden, targets, chunk_size, block_size)
+        wanted = full_cross_entropy(softmax, hidden, targets)
+    assert_all_close([found], [wanted], REORDERED_FLOAT64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_logits_are_summed_in_float32_at_least(dtype):
+    softmax, (_, targets) = make_softmax(P, 30).to(dtype), make_vectors(P, 30, 7)
+    # The logits are the biases, which no product rounds.
+    hidden = torch.zeros(7, P, dtype=dtype)
+    found = full_cross_entropy_in_blocks(softmax, hidden, targets, 4, 11)
+    wanted = full_cross_entropy(softmax, hidden, targets)
+    assert found.dtype == wanted.dtype == torch.float32
+    torch.testing.assert_close(found, wanted, rtol=0, atol=10 * REORDERED_FLOAT32)
+
+
+def test_a_vocabulary_of_800000_words_is_scored_in_bounded_memory():
+    # Beside the loss of each target in each block.
+    vocab_size, chunk_size, block_size = 800_000, 64, 8_192
+    softmax, hidden = nn.Linear(1, vocab_size), torch.randn(100, 1)
+    targets = torch.randint(vocab_size, (100,))
+    with torch.no_grad(), LargestTensor() as largest:
+        found = full_cross_entropy_in_blocks(softmax, hidden, targets, chunk_size, block_size)
+    # Logits and probabilities of a block together.
+    assert largest.numel == 2 * chunk_size * block_size
+    assert found.isfinite().all()

@@ -5,12 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from softmax_cases import LargestTensor, make_softmax, make_vectors
+from softmax_cases import make_softmax, make_vectors
 from tolerances import (
     MEAN_SQUARE_OF_STANDARD_ERRORS,
-    REORDERED_FLOAT32,
     REORDERED_FLOAT64,
     STANDARD_ERRORS,
 )
@@ -20,7 +17,6 @@ from hf_elmo.pretraining.sampling import LogUniformSampler, NegativeSample
 from hf_elmo.pretraining.softmax_losses import (
     adaptive_cross_entropy,
     full_cross_entropy,
-    full_cross_entropy_in_blocks,
     sampled_cross_entropy,
 )
 
@@ -45,45 +41,6 @@ def gradient(loss, softmax, hidden) -> torch.Tensor:
 
 def assert_same(found, wanted):
     torch.testing.assert_close(found, wanted, rtol=0, atol=REORDERED_FLOAT64)
-
-
-# Full, in blocks
-
-
-@settings(max_examples=60)
-@given(
-    vocab_size=st.integers(1, 40),
-    num_targets=st.integers(0, 9),
-    chunk_size=st.integers(1, 10),
-    block_size=st.integers(1, 45),
-)
-def test_blocks_give_the_plain_cross_entropy(vocab_size, num_targets, chunk_size, block_size):
-    softmax = nn.Linear(P, vocab_size).double()
-    hidden = 30 * torch.randn(num_targets, P, dtype=torch.float64)
-    targets = torch.randint(vocab_size, (num_targets,))
-    with torch.no_grad():
-        found = full_cross_entropy_in_blocks(softmax, hidden, targets, chunk_size, block_size)
-        assert_same(found, full_cross_entropy(softmax, hidden, targets))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_logits_are_summed_in_float32_at_least(dtype):
-    softmax, hidden, targets = make_problem(30)
-    found = full_cross_entropy_in_blocks(softmax.to(dtype), hidden.detach().to(dtype), targets, 4, 11)
-    wanted = full_cross_entropy(softmax, hidden.detach().to(dtype), targets)
-    assert found.dtype == wanted.dtype == torch.float32
-    torch.testing.assert_close(found, wanted, rtol=0, atol=10 * REORDERED_FLOAT32)
-
-
-def test_a_vocabulary_of_800000_words_is_scored_in_bounded_memory():
-    # The weights, of which blocks are views, are smaller than the bound.
-    vocab_size, chunk_size, block_size = 800_000, 64, 16_384
-    softmax, hidden = nn.Linear(1, vocab_size), torch.randn(100, 1)
-    targets = torch.randint(vocab_size, (100,))
-    with torch.no_grad(), LargestTensor() as largest:
-        found = full_cross_entropy_in_blocks(softmax, hidden, targets, chunk_size, block_size)
-    assert largest.numel == chunk_size * block_size
-    assert found.isfinite().all()
 
 
 # Sampled
