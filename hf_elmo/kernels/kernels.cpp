@@ -2,6 +2,7 @@
 
 #include "digest.h"
 #include "filters.h"
+#include "fused_lstm.h"
 #include "highway.h"
 #include "products.h"
 #include "projected_lstm.h"
@@ -35,4 +36,14 @@ TORCH_LIBRARY(hf_elmo_kernels, library) {
       "run_steps_back(Tensor[] traces, Tensor[] weights, Tensor cell, Tensor(a!)[] gradients, int[] sizes, "
       "float? cell_clip, float? projection_clip) -> Tensor",
       &run_steps_back);
+  library.def("clear_rooms() -> ()", &clear_rooms);
+  library.def("has_tiles() -> bool", &has_tiles);
+  library.def(
+      "run_fused(Tensor words, Tensor[] panels, Tensor bias, Tensor hidden, Tensor(a!) cell, int[] sizes, "
+      "float? cell_clip, float? projection_clip) -> Tensor[]",
+      &run_fused);
+  library.def(
+      "run_fused_back(Tensor words, Tensor[] traces, Tensor[] panels, Tensor hidden, Tensor(a!)[] gradients, "
+      "int[] sizes, float? cell_clip, float? projection_clip) -> Tensor[]",
+      &run_fused_back);
 }

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.weak import WeakIdKeyDictionary
 
+from . import library
 from .witness import Witness
 
 # Below this size (bytes) a transposed copy, which stays in the caches, beats a packed one.
@@ -228,8 +229,10 @@ _CACHE = PreparedCache()
 
 
 def clear_packed() -> None:
-    """Free the prepared copies of weights; they are made again when needed."""
+    """Free the prepared copies of weights, and the memory that training steps left for the next; both come again."""
     _CACHE.clear()
+    if library.is_ready():
+        torch.ops.hf_elmo_kernels.clear_rooms()
 
 
 def packed_bytes() -> int:

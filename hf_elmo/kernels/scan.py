@@ -7,27 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from . import compiled, fused
 from .gradients import refuse_create_graph
 from .half_precision import HALVES, product_dtype
 from .plain import Clips
 from .prepared import DenseWeight, Prepared, cast_cached, is_small, prepare, prepare_cached
-from .steps import Steps, lay_out
-
-
-class ScanSettings(NamedTuple):
-    """All of a scan that is not a tensor."""
-
-    steps: Steps
-    clips: Clips
-    matmul_dtype: torch.dtype  # of the factors of matrix products
-    dtype: torch.dtype  # of everything between them
-    backend: ModuleType  # plain or compiled
-    int8: bool
+from .scan_settings import ScanSettings
+from .steps import lay_out
 
 
 def scan(
@@ -69,7 +60,10 @@ def scan(
     needs_gradients = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     with torch.autocast(device.type, enabled=False):
         if needs_gradients:
-            outputs, hidden, cell = ProjectedLSTMFunction.apply(settings, *tensors)
+            # Whole passes in one call where there is one, single steps elsewhere.
+            is_fused = backend is compiled and fused.suits(settings, weights[1])
+            function = fused.FusedLSTMFunction if is_fused else ProjectedLSTMFunction
+            outputs, hidden, cell = function.apply(settings, *tensors)
         else:
             outputs, hidden, cell = _infer(settings, *tensors)
     return outputs.to(result_dtype), (hidden.to(result_dtype), cell.to(cell_dtype))

@@ -1,0 +1,205 @@
+// Products of blocks of rows with packed panels of a weight: by vectors, or by the processor's tiles of bf16.
+//
+// A panel holds 16 columns of a weight (K, columns): (K, 16) numbers, of bf16 two of K side by side, (K / 2, 16, 2).
+#pragma once
+
+#include "vectors.h"
+
+#if defined(CPU_CAPABILITY_AVX512) && defined(__x86_64__) && defined(__linux__) && \
+    (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#define HF_ELMO_TILES
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace {
+
+// Rows of a tile, columns of a panel, and the most of both in one product.
+constexpr int64_t kTile = 16, kTiles = 2, kPanels = 4;
+// Numbers of K after which the vectors' sums are put down, so that a group of panels stays in the first cache.
+constexpr int64_t kDepth = 64;
+
+// R rows with P panels, over `depth` numbers of K, into or onto rows of `out`.
+template <int R, int P>
+C10_ALWAYS_INLINE void multiply_rows_by_panels(
+    const float* a, int64_t step, const float* panels, int64_t panel_size, int64_t depth, bool adds, float* out,
+    int64_t pitch) {
+  constexpr int64_t length = Vec<float>::size();
+  constexpr int vectors = P * kTile / length, per_panel = kTile / length;
+  Vec<float> sums[R][vectors];
+  for (int row = 0; row < R; ++row) {
+    for (int v = 0; v < vectors; ++v) {
+      sums[row][v] = adds ? Vec<float>::loadu(out + row * pitch + v * length) : Vec<float>(0);
+    }
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    Vec<float> columns[vectors];
+    for (int v = 0; v < vectors; ++v) {
+      columns[v] = Vec<float>::loadu(panels + v / per_panel * panel_size + k * kTile + v % per_panel * length);
+    }
+    for (int row = 0; row < R; ++row) {
+      const Vec<float> number(a[row * step + k]);
+      for (int v = 0; v < vectors; ++v) {
+        sums[row][v] = at::vec::fmadd(number, columns[v], sums[row][v]);
+      }
+    }
+  }
+  for (int row = 0; row < R; ++row) {
+    for (int v = 0; v < vectors; ++v) {
+      sums[row][v].store(out + row * pitch + v * length);
+    }
+  }
+}
+
+// All rows of a tile with P panels: 6 + 5 + 5 rows with 4 panels take 29 of 32 registers, with one of 16 numbers in two
+// vectors 15 of 16.
+template <int P>
+void multiply_tile_by_panels(
+    const float* a, int64_t step, const float* panels, int64_t panel_size, int64_t depth, bool adds, float* out,
+    int64_t pitch) {
+  multiply_rows_by_panels<6, P>(a, step, panels, panel_size, depth, adds, out, pitch);
+  multiply_rows_by_panels<5, P>(a + 6 * step, step, panels, panel_size, depth, adds, out + 6 * pitch, pitch);
+  multiply_rows_by_panels<5, P>(a + 11 * step, step, panels, panel_size, depth, adds, out + 11 * pitch, pitch);
+}
+
+// The products of `tiles` times 16 rows, `step` numbers apart, with some panels, `panel_size` numbers apart, into the
+// first columns of rows of `out` that lie `pitch` apart.
+void multiply_panels(
+    const float* a, int64_t step, int64_t tiles, const float* panels, int64_t panel_size, int64_t num_panels,
+    int64_t size, float* out, int64_t pitch) {
+  constexpr bool is_wide = sizeof(Vec<float>) == 64;
+  for (int64_t k = 0; k < size; k += kDepth) {
+    const int64_t depth = std::min(kDepth, size - k);
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const float* const rows = a + tile * kTile * step + k;
+      float* const to = out + tile * kTile * pitch;
+      for (int64_t panel = 0; panel < num_panels;) {
+        const float* const from = panels + panel * panel_size + k * kTile;
+        if (is_wide && num_panels - panel >= kPanels) {
+          multiply_tile_by_panels<kPanels>(rows, step, from, panel_size, depth, k > 0, to + panel * kTile, pitch);
+          panel += kPanels;
+        } else {
+          multiply_tile_by_panels<1>(rows, step, from, panel_size, depth, k > 0, to + panel * kTile, pitch);
+          panel += 1;
+        }
+      }
+    }
+  }
+}
+
+// Whether a processor's tiles multiply bf16, and this process may use them.
+bool has_tiles() {
+#ifdef HF_ELMO_TILES
+  static const bool found = [] {
+    unsigned int a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned int of_bfloat16 = 1u << 22, tiles = 1u << 24;
+    const bool is_there = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & of_bfloat16) != 0 && (d & tiles) != 0;
+    // Linux wants to be asked, once per process, for the room that they take in a thread's state.
+    constexpr long request = 0x1023, tile_data = 18;
+    return is_there && syscall(SYS_arch_prctl, request, tile_data) == 0;
+  }();
+  return found;
+#else
+  return false;
+#endif
+}
+
+#ifdef HF_ELMO_TILES
+#define HF_ELMO_WITH_TILES __attribute__((target("amx-tile,amx-bf16")))
+
+// Sets the tiles of this thread up as long as it lives: eight of 16 rows of 64 bytes.
+class Tiles {
+ public:
+  HF_ELMO_WITH_TILES Tiles() {
+    // Outside of the stack: GCC believes that only the first bytes are read, and would not write the others.
+    alignas(64) static const struct {
+      uint8_t palette = 1, first_row = 0, reserved[14] = {};
+      uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } settings;
+    _tile_loadconfig(&settings);
+  }
+  HF_ELMO_WITH_TILES ~Tiles() {
+    _tile_release();
+  }
+};
+
+// As for float32, with sums of float32; `size` is a multiple of 32.
+HF_ELMO_WITH_TILES __attribute__((noinline)) void multiply_panels(
+    const at::BFloat16* a, int64_t step, int64_t tiles, const at::BFloat16* panels, int64_t panel_size,
+    int64_t num_panels, int64_t size, float* out, int64_t pitch) {
+  // GCC does not know that tiles are loaded from memory: what was written before is to be there.
+  asm volatile("" ::: "memory");
+  constexpr int64_t depth = 32;
+  const int64_t row_bytes = 2 * step, out_bytes = 4 * pitch;
+  if (tiles == 2 && num_panels % 2 == 0) {
+    // Two tiles of rows with two panels: each of the four that are loaded is multiplied twice.
+    for (int64_t panel = 0; panel < num_panels; panel += 2) {
+      const at::BFloat16 *const first = panels + panel * panel_size, *const second = first + panel_size;
+      const at::BFloat16* const lower = a + kTile * step;
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+      for (int64_t k = 0; k < size; k += depth) {
+        _tile_loadd(4, a + k, row_bytes);
+        _tile_loadd(6, first + k * kTile, 64);
+        _tile_loadd(5, lower + k, row_bytes);
+        _tile_loadd(7, second + k * kTile, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+      float* const to = out + panel * kTile;
+      _tile_stored(0, to, out_bytes);
+      _tile_stored(1, to + kTile, out_bytes);
+      _tile_stored(2, to + kTile * pitch, out_bytes);
+      _tile_stored(3, to + kTile * pitch + kTile, out_bytes);
+    }
+    return;
+  }
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const at::BFloat16* const rows = a + tile * kTile * step;
+    float* const to = out + tile * kTile * pitch;
+    int64_t panel = 0;
+    for (; panel + kPanels <= num_panels; panel += kPanels) {
+      const at::BFloat16* const from = panels + panel * panel_size;
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+      for (int64_t k = 0; k < size; k += depth) {
+        const at::BFloat16* const columns = from + k * kTile;
+        _tile_loadd(4, rows + k, row_bytes);
+        _tile_loadd(5, columns, 64);
+        _tile_loadd(6, columns + panel_size, 64);
+        _tile_dpbf16ps(0, 4, 5);
+        _tile_loadd(7, columns + 2 * panel_size, 64);
+        _tile_dpbf16ps(1, 4, 6);
+        _tile_loadd(5, columns + 3 * panel_size, 64);
+        _tile_dpbf16ps(2, 4, 7);
+        _tile_dpbf16ps(3, 4, 5);
+      }
+      _tile_stored(0, to + panel * kTile, out_bytes);
+      _tile_stored(1, to + (panel + 1) * kTile, out_bytes);
+      _tile_stored(2, to + (panel + 2) * kTile, out_bytes);
+      _tile_stored(3, to + (panel + 3) * kTile, out_bytes);
+    }
+    for (; panel < num_panels; ++panel) {
+      const at::BFloat16* const from = panels + panel * panel_size;
+      _tile_zero(0);
+      for (int64_t k = 0; k < size; k += depth) {
+        _tile_loadd(4, rows + k, row_bytes);
+        _tile_loadd(5, from + k * kTile, 64);
+        _tile_dpbf16ps(0, 4, 5);
+      }
+      _tile_stored(0, to + panel * kTile, out_bytes);
+    }
+  }
+}
+#endif
+
+} // namespace
