@@ -43,8 +43,9 @@ class SavingArguments(OutputArguments):
     logging_dir: str | None = flag("Where it writes; left out, runs/NAME beside output_dir.", default=None)
 
     def settled_save_steps(self, max_steps: int) -> int | None:
-        """Steps between the checkpoints of a run of so many steps; None for no checkpoints."""
-        return (min(500, math.ceil(max_steps / 4)) if self.save_steps is None else self.save_steps) or None
+        """Steps between the checkpoints of a run of so many steps, -1 for any number; None for no checkpoints."""
+        settled = 500 if max_steps < 0 else min(500, math.ceil(max_steps / 4))
+        return (settled if self.save_steps is None else self.save_steps) or None
 
     def check(self) -> None:
         """Check the numbers.

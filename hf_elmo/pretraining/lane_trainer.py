@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from safetensors.torch import load_model
-from transformers import get_scheduler
 
 from ..model.layers_elmo import ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer
@@ -38,9 +37,13 @@ from .run_state import (
     read_run_state,
     set_random_state,
 )
+from .schedules import build_schedule, move_schedule
 from .step_progress import StepProgress
+from .time_budget import RunClock, TimeBudget
 from .weight_average import WeightAverage
 
+# Of a schedule that goes by the share of the time; a run's own steps lie between these.
+_SCHEDULE_STEPS = 1_000_000
 _PERPLEXITY_FIELDS = tuple(field.name for field in fields(Perplexity))
 
 
@@ -64,11 +67,13 @@ class LaneTrainer:
         vocabulary: Words of the softmax.
         train_corpus: Read again from its start as often as the steps ask for.
         held_out_corpus: Scored before, during and after.
-        settings: How the loop runs, the recipe's values in, max_steps settled; lanes are the batch.
+        settings: How the loop runs, the recipe's values in, max_steps settled; lanes are the batch. With max_hours
+            max_steps is the bound that there is beside it, or -1; it becomes what the clock lets expect.
         accelerator: Devices and processes; each process reads its own shard of the corpora.
         on_evaluation: Called in the main process with each evaluation's step and perplexity.
         checkpoints: Where checkpoints go; None for none.
         interruption: The signals that stop a run between two steps; None heeds none.
+        clock: Of the run, by which max_hours are counted; None starts one now.
 
     Raises: ValueError when model and vocabulary differ in size, or settings and accelerator in what they accumulate.
     """
@@ -85,6 +90,7 @@ class LaneTrainer:
         on_evaluation: Callable[[int, Perplexity], None] = lambda step, perplexity: None,
         checkpoints: RunCheckpoints | None = None,
         interruption: Interruption | None = None,
+        clock: RunClock | None = None,
     ):
         model = objective.model
         if model.config.word_vocab_size != len(vocabulary):
@@ -121,12 +127,11 @@ class LaneTrainer:
             settings.adam_beta2,
             settings.adagrad_initial_accumulator,
         )
-        self.scheduler = get_scheduler(
-            settings.lr_scheduler_type,
-            optimizer,
-            num_warmup_steps=settings.warmup_steps,
-            num_training_steps=settings.max_steps,
-        )
+        self.clock, self.budget = clock or RunClock(), None
+        if settings.max_hours is not None:
+            most_steps = None if settings.max_steps < 0 else settings.max_steps
+            self.budget = TimeBudget(3600 * settings.max_hours, self.clock, most_steps)
+        self.scheduler = build_schedule(settings, optimizer, _SCHEDULE_STEPS if self.budget else settings.max_steps)
         self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
         # None where the weights of the last step are what counts.
         self.average = WeightAverage(model, settings.ema_decay) if settings.ema_decay else None
@@ -154,7 +159,6 @@ class LaneTrainer:
                 named, and no checkpoint is written any more.
             OSError: A checkpoint could not be written.
         """
-        settings = self.settings
         self._check_text()
         if not self.evaluations:
             self._evaluate_and_report()
@@ -162,9 +166,9 @@ class LaneTrainer:
         self.objective.train()
         with (
             self.interruption.noted(),
-            StepProgress(settings.max_steps, self.step, self.accelerator.is_main_process) as progress,
+            StepProgress(self.settings.max_steps, self.step, self.accelerator.is_main_process, self.budget) as progress,
         ):
-            while self.step < settings.max_steps and not self._is_out_of_patience:
+            while not self._is_done and not self._is_out_of_patience:
                 self._run_step(windows, progress)
         if self.evaluations[-1]["step"] != self.step:
             self._evaluate_and_report()
@@ -188,9 +192,12 @@ class LaneTrainer:
 
     def save(self) -> Path:
         """Write a checkpoint, all processes together."""
-        state = self._run_state()
+        state, started = self._run_state(), time.perf_counter()
         with self._kept_weights():
-            return self.checkpoints.save(state, self.best_step)
+            target = self.checkpoints.save(state, self.best_step)
+        if self.budget is not None:
+            self.budget.checkpoint_seconds = time.perf_counter() - started
+        return target
 
     def resume(self, checkpoint: str | Path) -> None:
         """Go on where a checkpoint of this run was written, with the very same numbers.
@@ -215,6 +222,12 @@ class LaneTrainer:
         self.step, self.num_words, self.train_seconds = state.step, shared["words"], shared["seconds"]
         self.history, self.evaluations = shared["history"], shared["evaluations"]
         self.resumed_from_steps = [*shared["resumed_from_steps"], state.step]
+        # Earlier versions counted the steps alone.
+        self.clock.resume(shared.get("clock_seconds", shared["seconds"]))
+        if self.budget is not None:
+            self.budget.load_state_dict(shared["time_budget"])
+            for decision in self.budget.decisions:
+                self._settle_steps(decision.max_steps)
         self.filler.load_state_dict(own["lanes"])
         self.state = None
         if own["state"] is not None:
@@ -225,16 +238,18 @@ class LaneTrainer:
 
     def _run_step(self, windows: Iterator[LaneWindow], progress: StepProgress) -> None:
         """One step, and what is due after it."""
-        settings = self.settings
         started, before = time.perf_counter(), self.state
-        taken = list(itertools.islice(windows, settings.gradient_accumulation_steps))
+        taken = list(itertools.islice(windows, self.settings.gradient_accumulation_steps))
         loss = self._train_step(taken)
         self.step += 1
         self.train_seconds += time.perf_counter() - started
-        is_last = self.step == settings.max_steps
+        is_settled = self.budget is not None and not self._is_done and self.budget.is_due(self.step)
+        if is_settled:
+            self._decide_steps()
+        settings, is_last = self.settings, self._is_done
         if is_last or (settings.logging_steps and self.step % settings.logging_steps == 0):
             self._log(taken[0], reset_lanes(before, taken[0].reset_state))
-        progress.update(self.step, loss, self._words_per_second)
+        progress.update(self.step, loss, self._words_per_second, settings.max_steps)
         is_best = False
         if is_last or (settings.eval_steps and self.step % settings.eval_steps == 0):
             progress.clear()
@@ -242,7 +257,8 @@ class LaneTrainer:
             self.objective.train()
         save_steps = self.checkpoints.save_steps if self.checkpoints else None
         is_stopped = self._stop_signal is not None and not is_last
-        if (save_steps and (is_best or self.step % save_steps == 0)) or (is_stopped and self.checkpoints):
+        is_due = is_best or is_settled or (save_steps and self.step % save_steps == 0)
+        if (save_steps and is_due) or (is_stopped and self.checkpoints):
             self.save()
         if is_stopped:
             raise Stopped(self._stop_signal, self.step)
@@ -254,6 +270,8 @@ class LaneTrainer:
             shared={
                 "words": self.num_words,
                 "seconds": self.train_seconds,
+                "clock_seconds": self.clock.seconds,
+                "time_budget": None if self.budget is None else self.budget.state_dict(),
                 "history": self.history,
                 "evaluations": self.evaluations,
                 "resumed_from_steps": self.resumed_from_steps,
@@ -276,7 +294,9 @@ class LaneTrainer:
     def _train_step(self, windows: list[LaneWindow]) -> float:
         """One optimizer step over some windows; this process's mean loss."""
         settings, accelerator = self.settings, self.accelerator
-        count, self._stop_signal = self._agree(sum(window.num_targets for window in windows))
+        count, self._stop_signal, is_used_up = self._agree(sum(window.num_targets for window in windows))
+        if is_used_up and self.step + 1 != settings.max_steps:
+            self._settle_steps(self.budget.end_after(self.step + 1, self.train_seconds).max_steps)
         # accelerate divides by the windows and DDP by the processes; what is wanted is the mean over all words.
         factor = settings.loss_scale * len(windows) * accelerator.num_processes / max(count, 1)
         losses = []
@@ -292,7 +312,10 @@ class LaneTrainer:
                     self._clip_gradients()
                 self.optimizer.step()
                 self.optimizer.zero_grad()
-        self.scheduler.step()
+        if self.budget is None:
+            self.scheduler.step()
+        else:
+            move_schedule(self.scheduler, _SCHEDULE_STEPS * self.budget.progress(self.step + 1))
         if self.average is not None:
             self.average.update(self.step + 1)
         words = sum(loss.num_targets for loss in losses)
@@ -327,14 +350,32 @@ class LaneTrainer:
         saved = self.checkpoints and self.checkpoints.save_steps
         return advice + ("; the last checkpoint is still there." if saved else ".")
 
-    def _agree(self, count: int) -> tuple[int, int | None]:
-        """The sum of a count over all processes, and the signal that one of them got: all stop after one step."""
+    def _agree(self, count: int) -> tuple[int, int | None, bool]:
+        """The sum of a count over all processes, the signal that one of them got, and whether time is used up.
+
+        After either of them all stop after one step.
+        """
         asked = self.interruption.signal_number
+        is_used_up = self.budget is not None and self.budget.is_used_up(self.step, self.train_seconds)
         if self.accelerator.num_processes == 1:
-            return count, asked
-        numbers = torch.tensor([count, *(asked == number for number in SIGNALS)], device=self.accelerator.device)
-        count, *asked_by = self.accelerator.reduce(numbers, reduction="sum").tolist()
-        return count, next((number for number, times in zip(SIGNALS, asked_by, strict=True) if times), None)
+            return count, asked, is_used_up
+        flags = [is_used_up, *(asked == number for number in SIGNALS)]
+        numbers = torch.tensor([count, *flags], device=self.accelerator.device)
+        count, used_up, *asked_by = self.accelerator.reduce(numbers, reduction="sum").tolist()
+        signal = next((number for number, times in zip(SIGNALS, asked_by, strict=True) if times), None)
+        return count, signal, bool(used_up)
+
+    def _decide_steps(self) -> None:
+        """Settle by the clock how many steps there are, all processes by that of the main one."""
+        save_steps = self.checkpoints.save_steps if self.checkpoints else None
+        self.budget.decide(self.step, self.train_seconds, self.settings.eval_steps, save_steps)
+        decisions = gather_objects(self.budget.decisions[-1], self.accelerator)
+        self.budget.decisions[-1] = decisions[0]
+        self._settle_steps(decisions[0].max_steps)
+
+    def _settle_steps(self, max_steps: int) -> None:
+        # The first time also how often there are evaluations and entries of the history.
+        self.settings = self.settings.with_steps(max_steps)
 
     def _check_text(self) -> None:
         """Before the first step: whether each process has text for one window of its lanes."""
@@ -373,8 +414,12 @@ class LaneTrainer:
 
     def _evaluate_and_report(self) -> bool:
         """Whether this evaluation is the best one so far."""
+        started = time.perf_counter()
         perplexity = self.evaluate()
-        self.evaluations.append({"step": self.step, "words": self.num_words, **asdict(perplexity)})
+        if self.budget is not None:
+            self.budget.evaluation_seconds = time.perf_counter() - started
+        place = {"step": self.step, "words": self.num_words, "seconds": round(self.clock.seconds, 1)}
+        self.evaluations.append({**place, **asdict(perplexity)})
         if self.accelerator.is_main_process:
             self.on_evaluation(self.step, perplexity)
         self.accelerator.log(_prefixed("eval", self.evaluations[-1]), step=self.step)
@@ -396,6 +441,10 @@ class LaneTrainer:
     def _kept_weights(self) -> AbstractContextManager[None]:
         """In this block the model has the weights that are evaluated and kept: the averages where there are any."""
         return nullcontext() if self.average is None else self.average.in_place()
+
+    @property
+    def _is_done(self) -> bool:
+        return 0 <= self.settings.max_steps <= self.step
 
     @property
     def best_step(self) -> int | None:
@@ -429,6 +478,7 @@ class LaneTrainer:
         entry: dict[str, Any] = {
             "step": self.step,
             "words": self.num_words,
+            "seconds": round(self.clock.seconds, 1),
             "loss": round(loss / max(words, 1), 5),
             "learning_rate": self.scheduler.get_last_lr()[0],
             "words_per_second": round(self._words_per_second, 1),

@@ -49,3 +49,8 @@ class PlanArguments(AssumedArguments, PretrainingArguments):
                 raise ValueError(f"--{name} is {value}; it must be > 0.")
         for group in (ModelArguments, OptimizationArguments):
             group.check(self)
+        if self.max_hours is not None and self.max_steps < 0 and self.max_words is None:
+            raise ValueError(
+                f"--max_hours is {self.max_hours}, of which a plan does not know how many steps they are; give "
+                "--max_steps, --max_words or --num_train_epochs instead."
+            )

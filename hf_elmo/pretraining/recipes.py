@@ -59,6 +59,13 @@ class OptimizationArguments:
     adagrad_initial_accumulator: float | None = _by_recipe("What Adagrad's sums of squares start from.")
     warmup_ratio: float | None = _by_recipe("Share of the steps in which the learning rate rises.")
     lr_scheduler_type: str | None = _by_recipe("Schedule after that, as transformers names them.")
+    decay_ratio: float | None = _by_recipe(
+        "Share of the steps, the last ones, in which the rate falls with --lr_scheduler_type warmup_stable_decay."
+    )
+    lr_scheduler_kwargs: str | None = flag(
+        'What else transformers takes for the schedule, as JSON: \'{"decay_type": "1-sqrt", "min_lr_ratio": 0.1}\'.',
+        default=None,
+    )
     max_grad_norm: float | None = _by_recipe("Bound on the norm of all gradients together.")
     scales_loss_by_unroll: bool | None = _by_recipe(
         "Multiply the loss by unroll_steps before it is differentiated, so that the bound meets the gradient of a "
@@ -92,6 +99,11 @@ class OptimizationArguments:
         "Words and closing markers to train on, counted over all processes; instead of num_train_epochs.", default=None
     )
     max_steps: int = flag("Optimizer steps; overrides num_train_epochs and max_words.", default=-1)
+    max_hours: float | None = flag(
+        "Hours that the run may take, all that it does and its earlier legs included; instead of num_train_epochs, and "
+        "beside max_words or max_steps where they end it earlier. The schedule ends with the run.",
+        default=None,
+    )
     eval_steps: int | None = flag(
         "Steps between evaluations; left out, there is one halfway, or ten with --early_stopping_patience.",
         default=None,
@@ -154,21 +166,32 @@ class OptimizationArguments:
             1,
         )
         check_least(self, ("unfreeze_steps", "weight_decay", "adagrad_initial_accumulator"), 0)
-        for name in ("learning_rate", "muon_learning_rate", "max_grad_norm", "layer_learning_rate_decay"):
+        for name in (
+            "learning_rate",
+            "muon_learning_rate",
+            "max_grad_norm",
+            "layer_learning_rate_decay",
+            "max_hours",
+        ):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"--{name} is {getattr(self, name)}; it must be > 0.")
         if self.muon_learning_rate is not None and self.optim != "muon":
             raise ValueError(f"--muon_learning_rate is for --optim muon, which is {self.optim!r}; leave it out.")
-        for name in ("warmup_ratio", "adam_beta2", "ema_decay", "dropout"):
+        for name in ("warmup_ratio", "decay_ratio", "adam_beta2", "ema_decay", "dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise ValueError(f"--{name} is {value}; it must lie in [0, 1).")
+        if self.max_hours is not None and self.num_train_epochs != 1:
+            raise ValueError(
+                f"--max_hours {self.max_hours} and --num_train_epochs {self.num_train_epochs} both say how long the "
+                "run is; leave out one of them, or bound it by --max_words."
+            )
         if self.max_steps < 0 and self.max_words is None and not self.num_train_epochs > 0:
             raise ValueError(f"--num_train_epochs is {self.num_train_epochs}; it must be > 0, or set --max_steps.")
         if self.max_steps == 0:
             raise ValueError("--max_steps is 0; it must be > 0, or left out to train for --num_train_epochs.")
-        # Read for its errors.
-        _ = self.learning_rates
+        # Read for their errors.
+        _ = self.learning_rates, self.schedule_options
 
     @property
     def learning_rates(self) -> dict[str, float] | None:
@@ -179,6 +202,14 @@ class OptimizationArguments:
         if self.group_learning_rates is None:
             return None
         return read_json_object("group_learning_rates", self.group_learning_rates, '{"token_encoder": 1e-4}')
+
+    @property
+    def schedule_options(self) -> dict[str, Any]:
+        """--lr_scheduler_kwargs, read.
+
+        Raises: ValueError when it is not a JSON object.
+        """
+        return read_json_object("lr_scheduler_kwargs", self.lr_scheduler_kwargs, '{"min_lr_ratio": 0.1}')
 
     @property
     def matrix_rate(self) -> float | None:
@@ -216,7 +247,7 @@ class OptimizationArguments:
         )
 
     def count_steps(self, num_entries: int, num_targets: int, num_processes: int) -> int:
-        """Optimizer steps of the run: max_steps, or those that max_words or the epochs take.
+        """Optimizer steps of the run: max_steps, or those that max_words or the epochs take; -1 where none bounds it.
 
         Args:
             num_entries: Entries of all lanes in one pass: the words and two markers per sentence.
@@ -225,6 +256,8 @@ class OptimizationArguments:
         """
         if self.max_steps >= 0:
             return self.max_steps
+        if self.max_hours is not None and self.max_words is None:
+            return -1
         entries_per_window = self.per_device_train_batch_size * self.unroll_steps
         passes = self.num_train_epochs if self.max_words is None else self.max_words / num_targets
         return math.ceil(num_entries * passes / (entries_per_window * self.gradient_accumulation_steps * num_processes))
@@ -246,6 +279,7 @@ RECIPES = {
         adagrad_initial_accumulator=1.0,
         warmup_ratio=0.0,
         lr_scheduler_type="constant",
+        decay_ratio=0.2,
         max_grad_norm=10.0,
         scales_loss_by_unroll=True,
         dropout=0.1,
@@ -265,6 +299,7 @@ RECIPES = {
         adagrad_initial_accumulator=0.0,
         warmup_ratio=0.05,
         lr_scheduler_type="cosine",
+        decay_ratio=0.2,
         max_grad_norm=1.0,
         scales_loss_by_unroll=False,
         dropout=0.1,

@@ -6,7 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,21 @@ from .objectives import LaneObjective, build_objective
 from .recipes import OptimizationArguments
 from .run_directory import STATE_FILE, checkpoints_in, find_checkpoint, find_faults, read_state_file
 from .run_state import RunCheckpoints, check_fingerprint, clear_about_state, remove_partial_checkpoints
+from .schedules import check_schedule
 from .starting_model import Start
 from .text_facts import TextFacts, look_at_text, read_baselines, read_training_text
+from .time_budget import RunClock
 
 # What may differ in a run that goes on: it changes no step that was taken.
-_FREE_SETTINGS = ("max_steps", "warmup_steps", "eval_steps", "save_steps", "logging_steps", "eval_num_lanes")
+_FREE_SETTINGS = (
+    "max_steps",
+    "max_hours",
+    "warmup_steps",
+    "eval_steps",
+    "save_steps",
+    "logging_steps",
+    "eval_num_lanes",
+)
 
 
 def run_pretraining(
@@ -63,7 +73,7 @@ def run_pretraining(
     started = time.time()
     with Interruption() as interruption:
         try:
-            return _run(arguments, accelerator, report, interruption)
+            return _run(arguments, accelerator, report, interruption, RunClock())
         except Stopped as stopped:
             if int(os.environ.get("RANK", 0)) == 0:
                 report(_describe_stop(stopped, arguments, started))
@@ -75,12 +85,14 @@ def _run(
     accelerator: Accelerator | None,
     report: Callable[[str], None],
     interruption: Interruption,
+    clock: RunClock,
 ) -> dict[str, Any]:
     arguments = arguments.with_recipe()
     restore_replaced(arguments.output_dir)
     arguments.check()
     # Before hours of training in which somebody may commit.
     run = describe_run()
+    check_schedule(arguments)
     accelerator = accelerator or build_accelerator(arguments)
     if not accelerator.is_main_process:
         report = _say_nothing
@@ -95,7 +107,7 @@ def _run(
     model = start.build_model(arguments, words, counts, facts, report)
     model.words = words.words
     # The softmax is trained from the start; each layer and the token encoder below it join later.
-    if settings.unfreeze_steps * (model.config.num_hidden_layers + 1) >= settings.max_steps:
+    if settings.unfreeze_steps * (model.config.num_hidden_layers + 1) >= settings.max_steps >= 0:
         report(f"--unfreeze_steps {settings.unfreeze_steps}: not all layers join in {settings.max_steps} steps")
     report(f"model: {model.num_parameters():,} parameters")
     fingerprint = _fingerprint(arguments, settings, start.tokenizer, words, corpora, accelerator)
@@ -128,9 +140,12 @@ def _run(
         held_out_corpus,
         settings,
         accelerator,
-        on_evaluation=lambda step, perplexity: report(_describe_evaluation(step, settings.max_steps, perplexity)),
+        on_evaluation=lambda step, perplexity: report(
+            _describe_evaluation(step, trainer.settings.max_steps, perplexity)
+        ),
         checkpoints=checkpoints,
         interruption=interruption,
+        clock=clock,
     )
     if accelerator.is_main_process:
         remove_partial_checkpoints(arguments.output_dir)
@@ -219,9 +234,12 @@ def _train(trainer: LaneTrainer, facts: TextFacts, report: Callable[[str], None]
         "words_trained": trainer.num_words,
         "seconds": round(trainer.train_seconds, 1),
         "words_per_second": round(trainer.num_words / trainer.train_seconds, 1),
+        "hours": round(trainer.clock.seconds / 3600, 4),
         "num_processes": trainer.accelerator.num_processes,
         "settings": _record(trainer.settings, trainer.checkpoints.save_steps),
         "resumed_from_steps": trainer.resumed_from_steps,
+        "num_legs": len(trainer.resumed_from_steps) + 1,
+        **({"settled_by_the_clock": trainer.budget.state_dict()["decisions"]} if trainer.budget else {}),
         "history": trainer.history,
     }
 
@@ -292,7 +310,8 @@ def _settle(arguments: PretrainingArguments, facts: TextFacts, num_processes: in
     """How the loop runs, epochs and words turned into steps."""
     settings = part_of(arguments, OptimizationArguments)
     max_steps = settings.count_steps(facts.num_entries, facts.num_targets, num_processes)
-    return settings.with_steps(max_steps)
+    # What is left out besides follows the number of steps, which the clock settles.
+    return replace(settings, max_steps=max_steps) if settings.max_hours else settings.with_steps(max_steps)
 
 
 def _record(settings: OptimizationArguments, save_steps: int | None) -> dict[str, Any]:
@@ -310,6 +329,8 @@ def _record(settings: OptimizationArguments, save_steps: int | None) -> dict[str
         "adagrad_initial_accumulator",
         "warmup_steps",
         "lr_scheduler_type",
+        "lr_scheduler_kwargs",
+        "max_hours",
         "loss_scale",
         "max_grad_norm",
         "layer_learning_rate_decay",
@@ -319,6 +340,7 @@ def _record(settings: OptimizationArguments, save_steps: int | None) -> dict[str
         **{name: getattr(settings, name) for name in same},
         "group_learning_rates": settings.learning_rates,
         "unfreeze_steps": settings.unfreeze_steps,
+        **({"decay_ratio": settings.decay_ratio} if settings.lr_scheduler_type == "warmup_stable_decay" else {}),
         "eval_steps": settings.eval_steps,
         "save_steps": save_steps,
         "logging_steps": settings.logging_steps,
@@ -351,6 +373,7 @@ def _fingerprint(
         "text": [[os.path.basename(file), os.path.getsize(file)] for corpus in corpora for file in corpus.files],
         "num_processes": accelerator.num_processes,
         "mixed_precision": accelerator.mixed_precision,
+        "ends_by_the_clock": settings.max_hours is not None,
         # Earlier versions let all weights decay.
         "weight_decay_of": "matrices" if settings.weight_decay else None,
     }
@@ -435,8 +458,9 @@ def _describe_stop(stopped: Stopped, arguments: PretrainingArguments, started: f
 
 
 def _describe_evaluation(step: int, max_steps: int, perplexity: Perplexity) -> str:
+    of = f" of {max_steps}" if max_steps >= 0 else ""
     return (
-        f"step {step:>{len(str(max_steps))}} of {max_steps}: held-out perplexity {perplexity.mean:,.1f} "
+        f"step {step:>{len(str(max_steps))}}{of}: held-out perplexity {perplexity.mean:,.1f} "
         f"(forward {perplexity.forward:,.1f}, backward {perplexity.backward:,.1f})"
     )
 

@@ -32,6 +32,7 @@ _FLAGS = {
     "dataset": "--dataset_name, with its configuration and split,",
     "mixed_precision": "--bf16, as mixed precision,",
     "num_processes": "the number of processes",
+    "ends_by_the_clock": "--max_hours, as whether the clock ends it,",
     "weight_decay_of": "what --weight_decay is for",
 }
 

@@ -73,13 +73,17 @@ def assert_same_run(corpus, expected, found):
     assert first.keys() == second.keys()
     assert [name for name in first if not torch.equal(first[name], second[name])] == []
     results = [json.loads((corpus / name / "results.json").read_text()) for name in (expected, found)]
-    for key in ("perplexity", "perplexity_cold", "evaluations", "words_trained", "training_text"):
+    for key in ("perplexity", "perplexity_cold", "words_trained", "training_text"):
         assert results[0][key] == results[1][key]
-    histories = [
-        [{name: value for name, value in entry.items() if name != "words_per_second"} for entry in result["history"]]
-        for result in results
-    ]
-    assert histories[0] == histories[1]
+    for key in ("evaluations", "history"):
+        figures = [
+            [
+                {name: value for name, value in entry.items() if name not in ("seconds", "words_per_second")}
+                for entry in result[key]
+            ]
+            for result in results
+        ]
+        assert figures[0] == figures[1]
 
 
 class Interruption(Exception):
