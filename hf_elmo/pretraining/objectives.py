@@ -97,16 +97,20 @@ class LaneObjective(nn.Module):
         self, window: LaneWindow, state: ElmoState | None = None
     ) -> tuple[tuple[Direction, Direction], ElmoState]:
         """Run one window from `state`, up to the softmax: what each direction has to predict, and the new states."""
-        elmo = self.model.elmo
-        vectors = cached_words(elmo.token_encoder, window.rows)
-        if vectors is None:
-            vectors = elmo.token_encoder(window.rows)
+        encoder = self.model.elmo.token_encoder
+        vectors = cached_words(encoder, window.rows)
+        return self.run_lstms(encoder(window.rows) if vectors is None else vectors, window, state)
+
+    def run_lstms(
+        self, vectors: Tensor, window: LaneWindow, state: ElmoState | None = None
+    ) -> tuple[tuple[Direction, Direction], ElmoState]:
+        """As `run_bilm`, from the vectors of the window's distinct words on."""
         # The backward direction scans from the last word to the first, and its lane is in reading order: turn it round.
         # Looked up as embeddings: the gradients of an indexed tensor are added up in the order in which threads come
         # by, and no two runs would have the same weights.
         forward_vectors = F.embedding(window.forward_words, vectors)
         backward_vectors = F.embedding(window.backward_words, vectors).flip(1)
-        outputs, state = elmo.bilm(forward_vectors, backward_vectors, state=state)
+        outputs, state = self.model.elmo.bilm(forward_vectors, backward_vectors, state=state)
         forward_output, backward_output = outputs[-1]
         directions = []
         for softmax, hidden, targets in zip(

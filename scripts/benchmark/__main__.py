@@ -4,10 +4,12 @@ python scripts/benchmark --output_dir output/benchmark
 pip download --no-deps allennlp==2.10.1 -d peer && unzip -q peer/allennlp-2.10.1-py3-none-any.whl -d peer
 python scripts/benchmark --output_dir output/benchmark --allennlp peer
 
-Two parts have flags of their own (--part training --help): the training loop beside its model's forward and backward
-pass, and the memory that reading a corpus without end takes.
+Three parts have flags of their own (--part training --help): the training loop beside its model's forward and backward
+pass, where the time of a training step goes and how fast a plain one is, and the memory that reading a corpus without
+end takes.
 
 python scripts/benchmark --part training --sizes small --text_file sentences.txt
+python scripts/benchmark --part training_profile --text_file sentences.txt --config_overrides '{"cell_size": 2048}'
 python scripts/benchmark --part memory --num_words 50000000
 """
 
@@ -25,19 +27,26 @@ from benchmark.memory import MemorySettings, run_memory_benchmark
 from benchmark.run import HALF_PRODUCTS, BenchmarkSettings, run_benchmark
 from benchmark.sizes import SIZES
 from benchmark.training_loop import TrainingBenchmarkSettings, run_training_benchmark
+from benchmark.training_profile import TrainingProfileSettings, run_training_profile
 from hf_elmo.commands.command_line import quiet_libraries, readable_errors
 
 RUNS = {
     BenchmarkSettings: run_benchmark,
     TrainingBenchmarkSettings: run_training_benchmark,
+    TrainingProfileSettings: run_training_profile,
     MemorySettings: run_memory_benchmark,
 }
-PARTS = {"kernels": BenchmarkSettings, "training": TrainingBenchmarkSettings, "memory": MemorySettings}
+PARTS = {
+    "kernels": BenchmarkSettings,
+    "training": TrainingBenchmarkSettings,
+    "training_profile": TrainingProfileSettings,
+    "memory": MemorySettings,
+}
 
 
 def parse_arguments(
     arguments: list[str] | None = None,
-) -> BenchmarkSettings | TrainingBenchmarkSettings | MemorySettings:
+) -> BenchmarkSettings | TrainingBenchmarkSettings | TrainingProfileSettings | MemorySettings:
     chooser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     chooser.add_argument("--part", choices=PARTS, default="kernels", help="what is measured (default: %(default)s)")
     chosen, rest = chooser.parse_known_args(arguments)

@@ -11,6 +11,8 @@ from hf_elmo.text.corpora import Corpus
 
 from .sentences import LONGEST, SHORTEST
 
+# What reports call it.
+GENERATED_TEXT = "generated words by a Zipf law"
 # Among the first 2,560 words some 725 are distinct and among 100,000 some 13,500, which is near what English text has.
 EXPONENT = 1.25
 # Frequent words are short ones.

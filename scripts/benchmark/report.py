@@ -178,6 +178,59 @@ def render_memory_report(results: dict[str, Any]) -> str:
     return "\n\n".join([markdown_table(head, rows, align="lrrrrl"), text, _render_machine(results)]) + "\n"
 
 
+def render_training_profile(results: dict[str, Any]) -> str:
+    """Where the time of training steps goes, and how fast plain ones are.
+
+    Args:
+        results: As in training_profile.json.
+    """
+    parts = [_render_profiled_case(case) for case in results["cases"]]
+    settings = results["settings"]
+    text = (
+        f"Text: {results['text']}. Softmax over {results['vocabulary_size']:,} words, "
+        f"{settings['num_negative_samples']:,} negatives drawn; windows of {settings['num_lanes']} lanes of "
+        f"{settings['unroll_steps']} words, {settings['steps']} a round, in "
+        f"{'bf16 by autocast' if settings['bf16'] else 'float32'}. All functions take turns in one process; shares are "
+        "medians of the rounds' own. A part is run by itself on what it gets in a step, forward and backward; its "
+        "products are those of its shapes, each by one call that writes into memory that is there. What a step does "
+        "beside its parts, and what the parts save where they follow each other, is not in the table: the shares need "
+        "not sum to 1. A plain step is made of torch's own modules (`nn.Conv1d`, `nn.LSTM(proj_size)`, which cannot "
+        "clip) with the same windows, draws, clipping of gradients and AdamW; words are words and closing markers."
+    )
+    return "\n\n".join([*parts, text, _render_machine(results)]) + "\n"
+
+
+def _render_profiled_case(case: Mapping[str, Any]) -> str:
+    speeds = [
+        [name, f"{1000 * timing['median']:,.0f} ms", f"{timing['words_per_second']:,.0f}"]
+        for name, timing in case["functions"].items()
+        if name == "step" or name in case["times_plain"]
+    ]
+    shares = [
+        [part, f"{found['share']:.3f}", f"{found['products_share']:.3f}"] for part, found in case["parts"].items()
+    ]
+    verdicts = [
+        f"Of a step's time its matrix products take {_verdict(case['products_share'])} alone.",
+        *(f"Ours is {_verdict(found)} times as fast as the {name}." for name, found in case["times_plain"].items()),
+    ]
+    sizes = (
+        f"## {case['size']}: {case['filters']:,} filters, {case['num_highway_layers']} highway, projection "
+        f"{case['projection_size']}, cell {case['cell_size']}; {case['distinct_words']:,.0f} distinct words a window"
+    )
+    return "\n\n".join(
+        [
+            sizes,
+            " ".join(verdicts),
+            markdown_table(["", "a round", "words per second"], speeds, align="lrr"),
+            markdown_table(["part", "share of the step", "its products alone"], shares, align="lrr"),
+        ]
+    )
+
+
+def _verdict(found: Mapping[str, Any]) -> str:
+    return f"{found['measured']:.2f} (≥ {found['target']:g}: {'reached' if found['reached'] else 'missed'})"
+
+
 def _render_collator(collator: Mapping[str, Any]) -> str:
     rows = [[name, f"{timing['words_per_second']:,.0f}"] for name, timing in collator["functions"].items()]
     verdict = "reached" if collator["reached"] else "missed"

@@ -25,14 +25,13 @@ from hf_elmo.pretraining.recipes import OptimizationArguments
 from hf_elmo.text.corpora import Corpus, corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary, count_words
 
-from .generated_text import generate_corpus
+from .generated_text import GENERATED_TEXT, generate_corpus
 from .report import render_training_report
 from .sizes import SIZES
 from .targets import COLLATOR_WORDS_PER_SECOND, FORWARD_BACKWARD, LOOP, WITH_OPTIMIZER, judge, to_json, training_loop
 from .timing import Seconds, median_ratio, summarize, time_interleaved
 
 RESULTS_FILE, REPORT_FILE = "training.json", "training.md"
-GENERATED_TEXT = "generated words by a Zipf law"
 # The loop scores held-out text before and after, which is no part of a training step: as little as there can be.
 _HELD_OUT_WORDS = 1
 
