@@ -10,6 +10,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import ModelOutput
 
@@ -50,12 +51,18 @@ class ElmoProjectedLSTM(nn.Module):
         self.cell_clip = config.cell_clip
         self.projection_clip = config.projection_clip
         self.reverse = reverse
+        # Share of the recurrent weights that a call in training drops, the same ones for all of its words (DropConnect,
+        # Merity et al. 2018, sec. 2). No field of the config: nothing but a training run has to do with it.
+        self.recurrent_dropout = 0.0
 
     def weights(self) -> ProjectedLSTMWeights:
         """The weights as the scan wants them, the constant forget bias added to the learned one."""
         input_bias, forget_bias, candidate_bias, output_bias = self.bias.chunk(4)
         bias = torch.cat([input_bias, forget_bias + self.forget_bias, candidate_bias, output_bias])
-        return ProjectedLSTMWeights(self.weight_ih, self.weight_hh, bias, self.weight_hr)
+        recurrent = self.weight_hh
+        if self.training and self.recurrent_dropout:
+            recurrent = F.dropout(recurrent, self.recurrent_dropout)
+        return ProjectedLSTMWeights(self.weight_ih, recurrent, bias, self.weight_hr)
 
     def forward(
         self, inputs: Tensor, mask: Tensor | None, state: tuple[Tensor, Tensor] | None

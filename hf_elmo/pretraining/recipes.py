@@ -74,6 +74,14 @@ class OptimizationArguments:
     dropout: float | None = _by_recipe(
         "Dropout of the biLM; that of a --config_name or --model_name_or_path stays where this is left out."
     )
+    input_dropout: float | None = _by_recipe(
+        "Dropout of the word vectors that the first layer reads, where it differs."
+    )
+    layer_dropout: float | None = _by_recipe("Dropout of what the other layers read, where it differs.")
+    output_dropout: float | None = _by_recipe("Dropout of what the softmax reads, where it differs.")
+    recurrent_dropout: float | None = _by_recipe(
+        "Share of the recurrent weights that is dropped, drawn anew for each window (DropConnect)."
+    )
     starts_from_frequencies: bool | None = _by_recipe(
         "Start the biases of a full softmax from the words' log frequencies instead of zeros."
     )
@@ -177,7 +185,8 @@ class OptimizationArguments:
                 raise ValueError(f"--{name} is {getattr(self, name)}; it must be > 0.")
         if self.muon_learning_rate is not None and self.optim != "muon":
             raise ValueError(f"--muon_learning_rate is for --optim muon, which is {self.optim!r}; leave it out.")
-        for name in ("warmup_ratio", "decay_ratio", "adam_beta2", "ema_decay", "dropout"):
+        dropouts = ("dropout", "input_dropout", "layer_dropout", "output_dropout", "recurrent_dropout")
+        for name in ("warmup_ratio", "decay_ratio", "adam_beta2", "ema_decay", *dropouts):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise ValueError(f"--{name} is {value}; it must lie in [0, 1).")
@@ -283,6 +292,7 @@ RECIPES = {
         max_grad_norm=10.0,
         scales_loss_by_unroll=True,
         dropout=0.1,
+        recurrent_dropout=0.0,
         starts_from_frequencies=False,
     ),
     "modern": OptimizationArguments(
@@ -303,6 +313,7 @@ RECIPES = {
         max_grad_norm=1.0,
         scales_loss_by_unroll=False,
         dropout=0.1,
+        recurrent_dropout=0.0,
         starts_from_frequencies=True,
     ),
 }

@@ -28,6 +28,7 @@ from ..text.cutting import cutting_of
 from ..text.vocabulary import WordVocabulary
 from .arguments import PretrainingArguments
 from .digests import has_digests
+from .dropouts import set_dropouts
 from .evaluation import Perplexity
 from .interruption import Interruption, Stopped, command_to_go_on
 from .lane_trainer import LaneTrainer
@@ -105,6 +106,7 @@ def _run(
     settings = _settle(arguments, facts, accelerator.num_processes)
     set_seed(arguments.seed)
     model = start.build_model(arguments, words, counts, facts, report)
+    set_dropouts(model, settings)
     model.words = words.words
     # The softmax is trained from the start; each layer and the token encoder below it join later.
     if settings.unfreeze_steps * (model.config.num_hidden_layers + 1) >= settings.max_steps >= 0:
@@ -334,6 +336,10 @@ def _record(settings: OptimizationArguments, save_steps: int | None) -> dict[str
         "loss_scale",
         "max_grad_norm",
         "layer_learning_rate_decay",
+        "input_dropout",
+        "layer_dropout",
+        "output_dropout",
+        "recurrent_dropout",
     )
     return {
         "num_lanes": settings.per_device_train_batch_size,
