@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from ..text.vocabulary import WordVocabulary
+import numpy as np
+
+from ..text.vocabulary import BOS_TOKEN, EOS_TOKEN, WordVocabulary
 
 # Tried for the bigram's interpolation; the best on the held-out text itself is taken, in the baseline's favour.
 CONCENTRATIONS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000)
+# Read into arrays together, a few MB of them.
+_SENTENCES_AT_A_TIME = 4096
 
 
 @dataclass
@@ -44,50 +48,54 @@ def count_baselines(
 
     Raises: ValueError when there is no held-out word to score.
     """
-    held_out = Counter(pair for words in held_out_sentences for pair in _bigrams(vocabulary.encode(words)))
-    if not held_out:
+    size = len(vocabulary)
+    read = [_pairs(ids, starts, size) for ids, starts in _read(held_out_sentences, vocabulary)]
+    if not read:
         raise ValueError("held_out_sentences is empty; perplexity needs text to be scored on.")
-    words: Counter[int] = Counter()
-    pairs: Counter[tuple[int, int]] = Counter()
-    for sentence in train_sentences:
-        ids = vocabulary.encode(sentence)
-        words.update(ids)
-        words[vocabulary.eos_id] += 1
-        pairs.update(pair for pair in _bigrams(ids) if pair in held_out)
-    # The marker that a direction starts from never stands as a target in it, and is as frequent as the other one.
-    num_sentences = words[vocabulary.eos_id]
-    total, size = words.total(), len(vocabulary) - 1
-    contexts = Counter(words)
-    contexts[vocabulary.bos_id] = num_sentences
+    asked, times = np.unique(np.concatenate(read), return_counts=True)
+    words, found = np.zeros(size, dtype=np.int64), np.zeros(len(asked), dtype=np.int64)
+    for ids, starts in _read(train_sentences, vocabulary):
+        words += np.bincount(ids, minlength=size)
+        # The marker that a direction starts from never stands as a target in it, and is as frequent as the other one.
+        words[vocabulary.bos_id] -= len(starts)
+        pairs = _pairs(ids, starts, size)
+        places = np.searchsorted(asked, pairs).clip(max=len(asked) - 1)
+        found += np.bincount(places[asked[places] == pairs], minlength=len(asked))
+    contexts = words.copy()
+    contexts[vocabulary.bos_id] = words[vocabulary.eos_id]
+    unigram = (contexts + 1) / (words.sum() + size - 1)
 
-    def unigram(word: int) -> float:
-        count = num_sentences if word == vocabulary.bos_id else words[word]
-        return (count + 1) / (total + size)
+    def perplexity(word: np.ndarray, context: np.ndarray, k: float) -> float:
+        """Of one entry of each pair given the other one; k -> infinity leaves the unigram."""
+        likelihood = (found + k * unigram[word]) / (contexts[context] + k)
+        return math.exp(-(times * np.log(likelihood)).sum() / times.sum())
 
-    def perplexity(place: int, k: float) -> float:
-        """Of the word at `place` of each pair given the other one; k -> infinity leaves the unigram."""
-        log_likelihood = 0.0
-        for pair, count in held_out.items():
-            word, context = pair[place], pair[1 - place]
-            likelihood = (pairs[pair] + k * unigram(word)) / (contexts[context] + k)
-            log_likelihood += count * math.log(likelihood)
-        return math.exp(-log_likelihood / held_out.total())
-
-    forward = min(perplexity(1, k) for k in CONCENTRATIONS)
-    backward = min(perplexity(0, k) for k in CONCENTRATIONS)
-    held_out_words = Counter()
-    for (_, word), count in held_out.items():
-        held_out_words[word] += count
-    num_words = held_out_words.total() - held_out_words[vocabulary.eos_id]
+    first, second = np.divmod(asked, size)
+    forward = min(perplexity(second, first, k) for k in CONCENTRATIONS)
+    backward = min(perplexity(first, second, k) for k in CONCENTRATIONS)
+    held_out_words = np.bincount(second, times, minlength=size)
+    num_words = held_out_words.sum() - held_out_words[vocabulary.eos_id]
     return Baselines(
-        unigram=perplexity(1, 1e15),
+        unigram=perplexity(second, first, 1e15),
         bigram_forward=forward,
         bigram_backward=backward,
         bigram=(forward + backward) / 2,
-        unknown_rate=held_out_words[vocabulary.unk_id] / max(num_words, 1),
+        unknown_rate=float(held_out_words[vocabulary.unk_id] / max(num_words, 1)),
     )
 
 
-def _bigrams(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Neighbouring ids of a sentence with its markers."""
-    return zip((WordVocabulary.bos_id, *ids), (*ids, WordVocabulary.eos_id), strict=True)
+def _read(sentences: Iterable[Sequence[str]], vocabulary: WordVocabulary) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Many sentences at a time: the ids of their words, markers at both ends, and where each sentence starts."""
+    remaining = iter(sentences)
+    while taken := list(islice(remaining, _SENTENCES_AT_A_TIME)):
+        get, unknown = vocabulary.ids.get, vocabulary.unk_id
+        ids = [get(word, unknown) for words in taken for word in (BOS_TOKEN, *words, EOS_TOKEN)]
+        lengths = [len(words) + 2 for words in taken]
+        yield np.array(ids, dtype=np.int64), np.cumsum([0, *lengths[:-1]])
+
+
+def _pairs(ids: np.ndarray, starts: np.ndarray, size: int) -> np.ndarray:
+    """A number for each two neighbours of a sentence: the first one's id times the size, and the second one's."""
+    pairs = ids[:-1] * size + ids[1:]
+    # Where a sentence starts, the entry before it is no neighbour.
+    return np.delete(pairs, starts[1:] - 1)
