@@ -1,4 +1,4 @@
-"""The picture of a pre-training run: loss, held-out perplexities and baselines over the words trained on."""
+"""The picture of a pre-training run: loss, held-out perplexities and baselines over words and minutes."""
 
 from __future__ import annotations
 
@@ -94,6 +94,7 @@ def build_figure(results: dict[str, Any]) -> Figure:
         speed.xaxis.set_major_formatter(EngFormatter())
         speed.set_xlabel("words trained on")
         _mark_kept(perplexity, results)
+        _draw_times(perplexity, results)
         for axes in (perplexity, rate, speed):
             axes.grid(True, which="major", alpha=0.3)
             for words in _words_at(results.get("resumed_from_steps", ()), results["history"]):
@@ -141,6 +142,26 @@ def _set_ticks(axes: Axes) -> None:
         places = max(len(f"{tick:.3f}".rstrip("0").partition(".")[2]) for tick in ticks)
         form = f"{{x:,.{places}f}}"
     axes.yaxis.set_major_formatter(form)
+
+
+def _draw_times(axes: Axes, results: dict[str, Any]) -> None:
+    """Minutes or hours of the run above, where its words were trained on by then; earlier versions noted none."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
+
+    entries = [entry for entry in (*results["evaluations"], *results["history"]) if "seconds" in entry]
+    if not entries:
+        return
+    # An evaluation stands at one number of words and takes its time.
+    seconds, words = np.array(sorted((entry["seconds"], entry["words"]) for entry in entries), dtype=float).T
+    unit, length = ("hours", 3600) if seconds[-1] > 3 * 3600 else ("minutes", 60)
+    times = MaxNLocator(nbins=8).tick_values(0, seconds[-1] / length)
+    times = [time for time in times if seconds[0] <= time * length <= seconds[-1]]
+    # Of those that an evaluation puts at one place the last.
+    places = dict(zip(np.interp([time * length for time in times], seconds, words), times, strict=True))
+    above = axes.secondary_xaxis("top")
+    above.xaxis.set_major_locator(FixedLocator(list(places)))
+    above.xaxis.set_major_formatter(FixedFormatter([f"{time:g}" for time in places.values()]))
+    above.set_xlabel(f"{unit} of the run, all that it does included")
 
 
 def _mark_kept(axes: Axes, results: dict[str, Any]) -> None:

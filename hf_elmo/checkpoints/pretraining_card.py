@@ -103,6 +103,8 @@ def _sizes(fields: Mapping[str, Any], results: Mapping[str, Any]) -> str:
         "training text": f"{text['words']:,} words, {text['sentences']:,} sentences",
         "words trained on": f"{results['words_trained']:,} in {results['seconds']:,.0f} s "
         f"({results['words_per_second']:,.0f} words/s)",
+        # Earlier versions counted the steps alone.
+        "hours, all that the run did": f"{results['hours']:.2f}" if "hours" in results else None,
         "recipe": results.get("recipe"),
         "objective": f"{results['objective']} softmax" if "objective" in results else None,
         "settings": card_parts.list_settings(results.get("settings", {})),

@@ -43,7 +43,8 @@ class WeightAverage:
     @torch.no_grad()
     def put_in_place(self) -> None:
         """Give the model the averages for its weights, for good."""
-        torch._foreach_copy_(list(self._weights.values()), self._averages)
+        for weight, average in zip(self._weights.values(), self._averages, strict=True):
+            weight.copy_(average)
 
     def trained_weights(self) -> dict[str, Tensor]:
         """The weights that the next step starts from, by their names, as they are now."""

@@ -174,6 +174,33 @@ def test_the_legend_hides_no_point():
 
 
 @pytest.mark.usefixtures("matplotlib")
+def test_minutes_stand_where_their_words_were_trained_on(tmp_path):
+    """A minute of evaluation in the middle, and half of the speed behind it."""
+    evaluations = [{**entry, "seconds": entry["words"] / 10 + 60} for entry in RESULTS["evaluations"]]
+    history = [
+        {**RESULTS["history"][0], "seconds": 160.0},
+        {**RESULTS["history"][0], "step": 51, "seconds": 220.0},
+        {**RESULTS["history"][1], "seconds": 420.0},
+    ]
+    evaluations[1]["seconds"] = 480.0
+    results = {**RESULTS, "history": history, "evaluations": evaluations}
+    figure = build_figure(results)
+    figure.draw_without_rendering()
+    (above,) = figure.axes[0].child_axes
+    minutes = {float(label.get_text()): label.get_position()[0] for label in above.get_xticklabels()}
+    for minute, words in ((1, 0), (2, 600), (3, 1000), (4, 1100), (8, 2000)):
+        assert minutes[minute] == pytest.approx(words)
+    # The last evaluation lasts from before the seventh to the eighth, of which one can be read.
+    assert 7 not in minutes
+    assert "minutes" in above.get_xlabel()
+    (legend,) = figure.legends
+    assert not legend.get_window_extent().overlaps(above.get_tightbbox())
+    longer = [{**entry, "seconds": 100 * entry["seconds"]} for entry in history]
+    (above,) = build_figure({**results, "history": longer}).axes[0].child_axes
+    assert "hours" in above.get_xlabel()
+
+
+@pytest.mark.usefixtures("matplotlib")
 def test_the_kept_evaluation_is_marked_where_it_is_not_the_last():
     results = {**results_of(900, 20, 40), "kept_step": 1, "perplexity_cold": {"mean": 25.0}}
     lines = lines_of(build_figure(results).axes[0])

@@ -6,6 +6,7 @@ import pytest
 
 from hf_elmo.pretraining import step_progress
 from hf_elmo.pretraining.step_progress import StepProgress
+from hf_elmo.pretraining.time_budget import RunClock, TimeBudget
 
 
 class Terminal(io.StringIO):
@@ -39,6 +40,20 @@ def test_the_time_left_goes_by_the_steps_of_this_process(capsys, clock):
     run(clock, 50, 10.0, step=44)
     first, *_ = capsys.readouterr().err.splitlines()
     assert "step 47 of 50" in first and "00:30 left" in first
+
+
+def test_with_hours_a_line_says_how_many_are_used(capsys, clock):
+    budget = TimeBudget(7200.0, RunClock())
+    budget.clock.resume(3000.0)
+    with StepProgress(-1, budget=budget) as progress:
+        for step, num_steps in ((1, -1), (2, 80), (3, 95)):
+            clock[0] += 40.0
+            progress.update(step, 5.25, 1234.5, num_steps)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(",")[0] for line in lines] == [
+        f"pre-training: step {steps}" for steps in ("1", "2 of 80", "3 of 95")
+    ]
+    assert lines[2].endswith("1,234 words/s, 0.87 of 2.00 hours")
 
 
 @pytest.mark.parametrize("options", [{"shown": False}, {"step": 100}])
