@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from .bounded_files import MEBIBYTE, read_file
@@ -13,6 +14,8 @@ from .bounded_files import MEBIBYTE, read_file
 MAX_DEPTH = 100
 MAX_JSON_BYTES = 64 * MEBIBYTE
 
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
 
 
@@ -37,8 +40,18 @@ def parse_json(data: str | bytes, where: str, first_line: int = 1) -> Any:
         first_line: The number of the text's first line in its file.
     Raises: ValueError naming the file and the line where it is not JSON or too deeply nested.
     """
+    encoding = "utf-8" if isinstance(data, str) else json.detect_encoding(data)
+    return _parse(json.loads, data, encoding, where, first_line)
+
+
+def parse_values(data: str | bytes, where: str, first_line: int = 1) -> list[Any]:
+    """The values that stand one behind the other in a text in UTF-8, as `parse_json`."""
+    return _parse(_loads_all, data, "utf-8", where, first_line)
+
+
+def _parse(parse: Callable[[str], Any], data: str | bytes, encoding: str, where: str, first_line: int) -> Any:
     try:
-        text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
+        text = data if isinstance(data, str) else data.decode(encoding)
     except UnicodeDecodeError as error:
         line, byte = first_line + error.object.count(b"\n", 0, error.start), error.object[error.start]
         raise ValueError(
@@ -53,13 +66,23 @@ def parse_json(data: str | bytes, where: str, first_line: int = 1) -> Any:
             "kind does; check what it is."
         )
     try:
-        return json.loads(text)
+        return parse(text)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
         raise ValueError(f"{where}, line {line} is not JSON: {error.msg} at column {error.colno}.") from error
     except ValueError as error:
         # A number of thousands of digits.
         raise ValueError(f"{where}, line {first_line} holds what Python cannot read ({error}).") from error
+
+
+def _loads_all(text: str) -> list[Any]:
+    values = []
+    place = _SPACE.match(text).end()
+    while place < len(text):
+        value, place = _DECODER.raw_decode(text, place)
+        values.append(value)
+        place = _SPACE.match(text, place).end()
+    return values
 
 
 def _first_too_deep(text: str) -> int | None:

@@ -15,6 +15,7 @@ UNREADABLE = (
     KeyError,
     RuntimeError,
     SafetensorError,
+    StopIteration,  # of datasets, for an empty file
     StrictDataclassError,
     TypeError,
     ValueError,

@@ -6,18 +6,28 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-import fsspec
 from datasets import IterableDataset, concatenate_datasets, load_dataset
 from datasets.distributed import split_dataset_by_node
+from datasets.exceptions import DatasetsError
+from pyarrow import ArrowException
+
+from ..foreign.bounded_files import quoted
+from ..foreign.reasons import UNREADABLE, reason
+from .json_records import JSON_ENDINGS, check_columns, check_nesting, json_texts
+from .packed_lines import UNPACKING_ERRORS, numbered_lines
+from .parquet_tables import check_rows, check_tables
 
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 # Endings of text, those first that hold nothing else as often as .json does.
 _KNOWN = ((".txt",), (".jsonl", ".ndjson", ".parquet"), (".json",))
-_BUILDERS = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
+_BUILDERS = {**dict.fromkeys(JSON_ENDINGS, "json"), ".parquet": "parquet"}
+_ROWS_AT_A_TIME = 1000
 
 
 @dataclass
@@ -62,11 +72,9 @@ class Corpus:
                 yield sentences
 
     def _texts(self) -> Iterator[str]:
-        try:
+        with _named_damage(self.name, self.files):
             for record in self.records:
                 yield record["text"] or ""
-        except UnicodeDecodeError as error:
-            raise ValueError(_describe_bad_encoding(self.name, self.files)) from error
 
     def shard(self, rank: int, num_ranks: int) -> Corpus:
         """The part of the corpus that one of several processes reads."""
@@ -114,17 +122,30 @@ def corpus_from_files(
         name: The argument's name, for errors.
         text_column: Column of JSON and Parquet records that holds the text.
         by_document: Whether text files are read by documents; one is held in memory at a time.
-    Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file, a directory, a file that is
-        not UTF-8 (with the line number) or records without the column.
+    Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file, a directory, records without
+        the column, and, here or when its turn comes, naming the file and the line or the record, for what is not
+        UTF-8, no JSON or Parquet, no text or cut off.
     """
     files = expand_patterns(patterns, name)
     groups = _group_by_builder(files)
     streams = []
     for builder, group in groups:
-        options = {"sample_by": "paragraph"} if builder == "text" and by_document else {}
+        if builder == "json":
+            check_columns(group, text_column, name)
+            read = {"files": group, "column": text_column, "name": name}
+            streams.append(IterableDataset.from_generator(json_texts, gen_kwargs=read))
+            continue
+        if builder == "parquet":
+            check_tables(group, text_column, name)
         # `datasets` takes names for patterns, too.
         data_files = {"train": list(map(glob.escape, group))}
-        stream = load_dataset(builder, data_files=data_files, split="train", streaming=True, **options)
+        if builder == "text":
+            options = {"sample_by": "paragraph"} if by_document else {}
+        else:
+            # Left out, it is the rows of the first group, of which there may be none.
+            options = {"batch_size": _ROWS_AT_A_TIME}
+        with _named_damage(name, group):
+            stream = load_dataset(builder, data_files=data_files, split="train", streaming=True, **options)
         column = "text" if builder == "text" else text_column
         streams.append(_only_text(stream, column, name, ", ".join(map(os.path.basename, group)), group))
     records = concatenate_datasets(streams) if len(streams) > 1 else streams[0]
@@ -139,10 +160,12 @@ def corpus_from_dataset(
 
     Raises: ValueError when the split or the column is missing.
     """
+    check_nesting(dataset_name, "dataset_name")
     try:
         stream = load_dataset(dataset_name, config_name, split=split, streaming=True)
-    except ValueError as error:
-        raise ValueError(f"dataset_name {dataset_name!r} has no split {split!r} to stream: {error}") from error
+    except (ArrowException, DatasetsError, *UNREADABLE) as error:
+        said = reason(error)
+        raise ValueError(f"dataset_name {dataset_name!r} has no split {split!r} to stream: {said}") from error
     return Corpus(_only_text(stream, text_column, "dataset_name", dataset_name, ()), "dataset_name")
 
 
@@ -200,8 +223,7 @@ def _group_by_builder(files: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Neighbouring files of one format together, in the order given."""
     groups: list[tuple[str, list[str]]] = []
     for file in files:
-        suffixes = [suffix for suffix in Path(file).suffixes if suffix not in _COMPRESSIONS]
-        builder = _BUILDERS.get(suffixes[-1] if suffixes else "", "text")
+        builder = _builder_of(file)
         if groups and groups[-1][0] == builder:
             groups[-1][1].append(file)
         else:
@@ -209,26 +231,36 @@ def _group_by_builder(files: Sequence[str]) -> list[tuple[str, list[str]]]:
     return groups
 
 
+def _builder_of(file: str) -> str:
+    suffixes = [suffix for suffix in Path(file).suffixes if suffix not in _COMPRESSIONS]
+    return _BUILDERS.get(suffixes[-1] if suffixes else "", "text")
+
+
 def _only_text(stream: IterableDataset, column: str, name: str, where: str, files: Sequence[str]) -> IterableDataset:
     """The stream with its text column alone, under the name "text"."""
-    try:
+    with _named_damage(name, files):
         first = next(iter(stream), None)
-    except UnicodeDecodeError as error:
-        raise ValueError(_describe_bad_encoding(name, files)) from error
     if first is None:
         raise ValueError(f"{name} {where!r} holds no records; give one with text in it.")
     if column not in first:
         raise ValueError(
             f"{name} {where!r} has no column {column!r}; it has {sorted(first)}. Name the right one with --text_column."
         )
-    if first[column] is not None and not isinstance(first[column], str):
-        raise ValueError(
-            f"{name} {where!r}: column {column!r} holds {type(first[column]).__name__}, not text. Name a column of "
-            "strings with --text_column."
-        )
+    column_where = f"{name} {where!r}: column {column!r}"
+    _check_text(first[column], column_where)
     return stream.map(
-        lambda record: {"text": _without_mark(record[column])}, remove_columns=[key for key in first if key != "text"]
+        lambda record: {"text": _without_mark(_check_text(record[column], column_where))},
+        remove_columns=[key for key in first if key != "text"],
     )
+
+
+def _check_text(text: Any, where: str) -> str | None:
+    if text is not None and not isinstance(text, str):
+        raise ValueError(
+            f"{where} holds {type(text).__name__} ({quoted(text)}), not text. Name a column of strings with "
+            "--text_column."
+        )
+    return text
 
 
 def _without_mark(text: str | None) -> str | None:
@@ -236,18 +268,37 @@ def _without_mark(text: str | None) -> str | None:
     return text if text is None else text.removeprefix("\ufeff")
 
 
-def _describe_bad_encoding(name: str, files: Sequence[str]) -> str:
-    for file in files:
-        with fsspec.open(file, "rb", compression="infer") as stream:
-            for number, line in enumerate(stream, start=1):
-                try:
-                    line.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    return (
-                        f"{name} {file!r} is not UTF-8: line {number} holds the byte 0x{line[error.start]:02X} at "
-                        f"place {error.start + 1}. Convert the file first, for example with `iconv -f LATIN1 -t UTF-8`."
-                    )
-    return f"{name} holds text that is not UTF-8; convert it first."
+@contextmanager
+def _named_damage(name: str, files: Sequence[str]) -> Iterator[None]:
+    """Name the file, and the line where there are lines, when one of several files cannot be read to its end.
+
+    Raises: ValueError in the place of what `datasets` and the unpackers raise.
+    """
+    try:
+        yield
+    except (DatasetsError, ArrowException, UnicodeDecodeError, *UNPACKING_ERRORS) as error:
+        if getattr(error, "errno", None) is not None:
+            raise
+        for file in files:
+            _read_through(file, name)
+        # No file alone is to blame, or it is mended by now.
+        said = " ".join(str(error).split())[:200]
+        raise ValueError(f"{name} holds text that cannot be read ({type(error).__name__}: {said}).") from error
+
+
+def _read_through(file: str, name: str) -> None:
+    builder = _builder_of(file)
+    if builder == "parquet":
+        check_rows(file, name)
+    elif builder == "text":
+        for number, line in numbered_lines(file, name):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{name} {file!r} is not UTF-8: line {number} holds the byte 0x{line[error.start]:02X} at "
+                    f"place {error.start + 1}. Convert the file first, for example with `iconv -f LATIN1 -t UTF-8`."
+                ) from error
 
 
 def lines_of(corpus: Corpus) -> Iterator[str]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ..foreign.bounded_files import quoted
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.word_list_elmo import WORD_LIST_FILE, read_words, write_words
 
@@ -32,14 +33,14 @@ class WordVocabulary:
     def __init__(self, words: Sequence[str]):
         if tuple(words[:3]) != SPECIAL_WORDS:
             raise ValueError(
-                f"words starts with {list(words[:3])}; the first three must be {list(SPECIAL_WORDS)}. Add those lines "
-                "at the top of the vocabulary file."
+                f"words starts with {quoted(list(words[:3]))}; the first three must be {list(SPECIAL_WORDS)}. Add "
+                "those lines at the top of the vocabulary file."
             )
         self.words = list(words)
         self.ids = {word: index for index, word in enumerate(self.words)}
         if len(self.ids) != len(self.words):
             twice = next(word for word, count in Counter(self.words).items() if count > 1)
-            raise ValueError(f"words holds {twice!r} twice; each word needs one id. Remove the second line.")
+            raise ValueError(f"words holds {quoted(twice)} twice; each word needs one id. Remove the second line.")
 
     def __len__(self) -> int:
         return len(self.words)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import codecs
-import lzma
 import os
-import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import fsspec
 import numpy as np
 import torch
 
+from ..foreign.bounded_files import quoted
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoEmbeddings, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from .packed_lines import numbered_lines
 from .vocabulary import UNK_TOKEN, WordVocabulary
 
 _MARKERS = (BOS_TOKEN, EOS_TOKEN)
 # Words whose rows are made at a time: the tokenizer's rows take eight bytes per character, the kept ones two.
 _WORDS_AT_A_TIME = 2**16
+# Of a word and its numbers, in bytes; the largest vectors in use take some thousands.
+_LONGEST_LINE = 2**24
 
 
 @dataclass
@@ -241,13 +241,13 @@ def _read_entries(file: str | os.PathLike, size: int | None) -> Iterator[tuple[s
     Words are cut from bytes, as there white space is ASCII's alone: some files hold words that are a no-break space.
     """
     num_entries, promised = 0, None
-    for number, line in _read_lines(file):
+    for number, line in numbered_lines(file, "word_vectors", _LONGEST_LINE):
         if line.isspace():
             continue
         where = f"word_vectors {str(file)!r}, line {number}"
         if not num_entries and promised is None:
             fields = line.split()
-            if len(fields) == 2 and all(map(bytes.isdigit, fields)):
+            if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
                 promised, found = map(int, fields)
                 if size not in (None, found):
                     raise ValueError(f"{where}: the vectors have the size {found}, but word_vector_size is {size}.")
@@ -263,24 +263,6 @@ def _read_entries(file: str | os.PathLike, size: int | None) -> Iterator[tuple[s
             f"word_vectors {str(file)!r} holds {num_entries} vectors, but its first line says {promised}; the file is "
             "damaged or was cut off. Get it again."
         )
-
-
-def _read_lines(file: str | os.PathLike) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    try:
-        with fsspec.open(os.fspath(file), "rb", compression="infer") as stream:
-            for number, line in enumerate(stream, start=1):
-                # Not a part of the first word, nor of the header's count.
-                yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-    except FileNotFoundError:
-        raise FileNotFoundError(f"word_vectors {str(file)!r} does not exist; check the path.") from None
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        # What the system refuses has a number; the unpackers' own errors have none.
-        if getattr(error, "errno", None) is not None:
-            raise
-        raise ValueError(
-            f"word_vectors {str(file)!r} cannot be unpacked beyond line {number} ({error}); get the file again."
-        ) from error
 
 
 def _split_entry(where: str, line: bytes, size: int) -> tuple[str, list[bytes]]:
@@ -306,7 +288,9 @@ def _as_numbers(where: str, fields: list[bytes]) -> np.ndarray:
             numbers = np.array([float(field) if _is_number(field) else np.nan for field in fields], dtype=np.float32)
     if not np.isfinite(numbers).all():
         wrong = fields[int(np.isfinite(numbers).argmin())].decode("utf-8", "replace")
-        raise ValueError(f"{where} holds {wrong!r} where a finite number is wanted; mend the line or leave it out.")
+        raise ValueError(
+            f"{where} holds {quoted(wrong)} where a finite number is wanted; mend the line or leave it out."
+        )
     return numbers
 
 

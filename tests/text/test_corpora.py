@@ -9,6 +9,7 @@ from itertools import chain
 
 import pytest
 from datasets import Dataset
+from refusals import assert_refused
 
 from hf_elmo.text.corpora import corpus_from_dataset, corpus_from_files
 
@@ -234,3 +235,102 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word(name, pack, tmp_path):
 def test_bz2_and_xz_are_unpacked(suffix, pack, tmp_path):
     (tmp_path / f"a.txt.{suffix}").write_bytes(pack("".join(f"{line}\n" for line in SENTENCES).encode()))
     assert read(corpus_from_files([str(tmp_path / f"a.txt.{suffix}")])) == WORDS
+
+
+GOOD = b'{"text": "a b"}\n'
+NESTED = b'{"text": "c", "x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        # pyarrow, given the second line, recurses until the process ends with signal 11.
+        ("a.jsonl", GOOD + NESTED, "line 2"),
+        ("a.jsonl", NESTED, "line 1"),
+        ("a.json", b"[" * 100_000, "line 1"),
+        ("a.jsonl", GOOD + b'{"text": "a b"\n' + GOOD, "line 2"),
+        ("a.jsonl", GOOD + b'{"text": "a', "line 2"),
+        ("a.jsonl", GOOD + b'{"text": "a\x00b"}\n', "line 2"),
+        ("a.jsonl", GOOD + b'{"text": "a \\ud800 b"}\n', "line 2"),
+        ("a.jsonl", GOOD + b'{"text": "caf\xe9"}\n', "line 2"),
+        ("a.jsonl", '{"text": "a"}\n'.encode("utf-16"), "line 1"),
+        ("a.jsonl", GOOD * 3 + b'{"text": 5}\n', "line 4"),
+        ("a.jsonl", GOOD + b'{"text": ["a"]}\n', "line 2"),
+        ("a.jsonl", GOOD + b"5\n", "line 2"),
+        ("a.json", b'[{"text": "a"}, {"text": {"b": 1}}]', "entry 1"),
+        ("a.jsonl", GOOD + b'{"text": "b", "n": ' + b"1" * 5000 + b"}\n", "line 2"),
+    ],
+)
+def test_bad_records_are_named_by_file_and_line(tmp_path, name, content, line):
+    (tmp_path / "0.jsonl").write_bytes(GOOD)
+    (tmp_path / name).write_bytes(content)
+    message = assert_refused(ValueError, (name, line), lambda: read(corpus_from_files([str(tmp_path / "*")])))
+    assert len(message) < 500 and "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps([{"text": "a b"}, {"text": None}, {"other": 1}, {"text": "c"}]),
+        json.dumps([{"text": "a b"}, {"text": "c"}], indent=1),
+        json.dumps(["a b", "c"]),
+        json.dumps({"text": "a b"}, indent=1) + json.dumps({"text": "c"}, indent=1),
+        '{"text": "a b"}{"text": "c"}\n\n',
+        '\ufeff\n{"other": [1, {"text": "x"}]}\r\n{"text": "a b"}\r\n{"text": "c"}',
+    ],
+)
+def test_json_in_other_forms_than_a_record_per_line(tmp_path, content):
+    (tmp_path / "a.json").write_text(content, encoding="utf-8")
+    assert read(corpus_from_files([str(tmp_path / "a.json")])) == [["a", "b"], ["c"]]
+
+
+PACKED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+@pytest.mark.parametrize("packing", PACKED)
+@pytest.mark.parametrize("ending", ["txt", "jsonl"])
+@pytest.mark.parametrize("share", [0.6, 0])
+def test_what_cannot_be_unpacked_is_named(tmp_path, packing, ending, share):
+    content = b"".join(GOOD.replace(b"a", str(number).encode()) for number in range(9_000))
+    packed = PACKED[packing](content)
+    bad = tmp_path / f"bad.{ending}.{packing}"
+    bad.write_bytes(packed[: int(len(packed) * share)] or b"no such thing\n")
+    (tmp_path / f"a.{ending}.{packing}").write_bytes(PACKED[packing](GOOD))
+    assert_refused(ValueError, bad.name, lambda: read(corpus_from_files([str(tmp_path / "*")])))
+
+
+def damaged(content):
+    """In its pages, behind the magic number and before the footer."""
+    return content[:40] + bytes(255 - byte for byte in content[40:-2000]) + content[-2000:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda _: b"just text\n" * 20, lambda content: content[: len(content) // 2], damaged],
+    ids=["text", "half", "damaged"],
+)
+def test_what_is_no_parquet_is_named(tmp_path, change):
+    Dataset.from_dict({"text": [f"word{number}" for number in range(20_000)]}).to_parquet(tmp_path / "good.parquet")
+    (tmp_path / "bad.parquet").write_bytes(change((tmp_path / "good.parquet").read_bytes()))
+    assert_refused(ValueError, "bad.parquet", lambda: read(corpus_from_files([str(tmp_path / "*.parquet")])))
+
+
+@pytest.mark.parametrize("column", [[5], [["a"]], [None, 5]])
+def test_a_column_of_another_type_is_named_in_whichever_file(tmp_path, column):
+    Dataset.from_dict({"text": ["a b"]}).to_parquet(tmp_path / "0.parquet")
+    Dataset.from_dict({"text": column}).to_parquet(tmp_path / "1.parquet")
+    assert_refused(ValueError, ("1.parquet", "'text'"), corpus_from_files, [str(tmp_path / "*.parquet")])
+
+
+def test_a_table_without_rows_beside_others_is_passed_over(tmp_path):
+    table = Dataset.from_dict({"text": ["a b"]})
+    for number in (0, 2):
+        table.select([]).to_parquet(tmp_path / f"{number}.parquet")
+    table.to_parquet(tmp_path / "1.parquet")
+    assert read(corpus_from_files([str(tmp_path / "*.parquet")])) == [["a", "b"]]
+    assert_refused(ValueError, "0.parquet", corpus_from_files, [str(tmp_path / "0.parquet")])
+
+
+def test_nested_records_in_a_directory_of_a_dataset_are_refused_before_they_are_parsed(tmp_path):
+    (tmp_path / "train.jsonl").write_bytes(GOOD + NESTED)
+    assert_refused(ValueError, ("train.jsonl", "line 2"), corpus_from_dataset, str(tmp_path))

@@ -346,3 +346,9 @@ def test_what_contradicts_is_refused_by_name():
         ({"token_inputs": "word"}, "token_inputs"),
     ):
         assert_refused((ValueError, StrictDataclassError), named, set_up, **arguments)
+
+
+@pytest.mark.parametrize("header", ["9" * 5000 + " 2", "1 " + "9" * 30, "1 999999999999999"])
+def test_a_header_of_absurd_numbers_is_refused(tmp_path, header):
+    (tmp_path / "v.txt").write_text(f"{header}\na 1 2\n")
+    assert_refused(ValueError, "v.txt", read_word_vectors, tmp_path / "v.txt")

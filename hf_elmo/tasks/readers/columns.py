@@ -10,6 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from datasets import ClassLabel, Dataset, DatasetDict, load_dataset, load_from_disk
+from datasets.exceptions import DatasetsError
+from pyarrow import ArrowException
+
+from ...foreign.bounded_files import quoted
+from ...foreign.reasons import UNREADABLE, reason
+from ...text.json_records import check_nesting
 
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
@@ -156,8 +162,8 @@ def read_conllu(
             continue
         if not fields[0].isdecimal():
             raise ValueError(
-                f"{source}, line {number} has the id {fields[0]!r}; CoNLL-U wants a number, a range such as 3-4 or an "
-                "empty node such as 8.1. Repair the line."
+                f"{source}, line {number} has the id {quoted(fields[0])}; CoNLL-U wants a number, a range such as 3-4 "
+                "or an empty node such as 8.1. Repair the line."
             )
         builder.add(fields[word_index], fields[label_index], number)
     sentences = builder.finish()
@@ -174,15 +180,15 @@ def load_tagged_dataset(dataset_name: str, config_name: str | None = None) -> Da
 
     Raises: ValueError naming the dataset where it cannot be loaded or has no splits.
     """
+    check_nesting(dataset_name, "dataset_name")
     try:
         if (Path(dataset_name) / "dataset_dict.json").is_file():
             return load_from_disk(dataset_name)
         return load_dataset(dataset_name, config_name)
-    except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
+    except (ArrowException, DatasetsError, OSError, *UNREADABLE) as error:
         raise ValueError(
-            f"dataset_name {dataset_name!r} (dataset_config_name {config_name!r}) cannot be loaded: {reason}. Check "
-            "the name; offline, give a directory or a dataset that was loaded before."
+            f"dataset_name {dataset_name!r} (dataset_config_name {config_name!r}) cannot be loaded: {reason(error)}. "
+            "Check the name; offline, give a directory or a dataset that was loaded before."
         ) from error
 
 
@@ -271,7 +277,8 @@ def _numbered_lines(path: str | os.PathLike, source: str) -> Iterator[tuple[int,
             "iconv -f LATIN1 -t UTF-8."
         ) from error
     # str.splitlines would also cut at characters that tweets hold inside a word, such as U+2028 and U+0085.
-    for number, line in enumerate(text.split("\n"), start=1):
+    # Carriage returns alone end the lines of files from old Macs; beside line feeds they may be anything.
+    for number, line in enumerate(text.split("\n" if "\n" in text else "\r"), start=1):
         yield number, line.removesuffix("\r")
 
 
@@ -289,8 +296,8 @@ def _find_column(argument: str, column: int | str, header: tuple[str, ...] | lis
         if column.lower() in names:
             return names.index(column.lower())
     raise ValueError(
-        f"{argument} is {column!r}, but the columns of {source} are {list(header)}; give one of these names or a "
-        f"number from 0 to {len(header) - 1} (negative ones count from the end)."
+        f"{argument} is {column!r}, but the columns of {source} are {quoted(list(header))}; give one of these names "
+        f"or a number from 0 to {len(header) - 1} (negative ones count from the end)."
     )
 
 

@@ -226,3 +226,26 @@ def test_what_is_written_is_read_again(tmp_path_factory, words):
     assert read.words == words
     assert read.labels == [["B-X"] * len(row) for row in words]
     assert read_columns(path, label_column=1).labels == [["O"] * len(row) for row in words]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_as_they_do_on_any_system(tmp_path, end):
+    (tmp_path / "a.conll").write_bytes(f"a X{end}b Y{end}{end}c X{end}".encode())
+    assert read_columns(tmp_path / "a.conll").words == [["a", "b"], ["c"]]
+    row = "\t".join(["1", "a", "_", "X", *"______"])
+    (tmp_path / "a.conllu").write_bytes(f"# text{end}{row}{end}{end}{row}{end}{end}".encode())
+    assert read_conllu(tmp_path / "a.conllu").words == [["a"], ["a"]]
+
+
+def test_nested_records_in_a_directory_are_refused_before_they_are_parsed(tmp_path):
+    # pyarrow recurses until the process ends with signal 11.
+    record = b'{"tokens": ["a"], "ner_tags": ["O"], "x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}\n"
+    (tmp_path / "train.jsonl").write_bytes(b'{"tokens": ["a"], "ner_tags": ["O"]}\n' + record)
+    assert_refused(ValueError, ("train.jsonl", "line 2"), load_tagged_dataset, str(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b'{"tokens": ["a"]\n', b"", b"\xff\xfe"])
+def test_a_directory_of_bad_records_is_refused_by_its_name(tmp_path, content):
+    (tmp_path / "train.jsonl").write_bytes(content)
+    message = assert_refused(ValueError, str(tmp_path), load_tagged_dataset, str(tmp_path))
+    assert len(message) < 800 and "\n" not in message

@@ -1,0 +1,40 @@
+"""The lines of a file of text, packed or not, with the name of one that cannot be unpacked."""
+
+from __future__ import annotations
+
+import codecs
+import lzma
+import os
+import zlib
+from collections.abc import Iterator
+
+import fsspec
+
+# What the unpackers raise on a file that is cut off or of another kind; of OSError only what has no number.
+UNPACKING_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error)
+
+
+def numbered_lines(file: str | os.PathLike, name: str, most: int = -1) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file with their ends, and their numbers from 1; without a byte order mark at its beginning.
+
+    Args:
+        file: Path, or any address that fsspec opens; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
+        name: The argument that names it.
+        most: Bytes of a line that are read at the most; a longer one comes in parts of that length. -1 for all.
+    Raises: FileNotFoundError; ValueError naming the file and how far it could be read where it cannot be unpacked.
+    """
+    number = 0
+    try:
+        with fsspec.open(os.fspath(file), "rb", compression="infer") as stream:
+            while line := stream.readline(most):
+                number += 1
+                yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{name} {str(file)!r} does not exist; check the path.") from None
+    except UNPACKING_ERRORS as error:
+        # What the system refuses has a number; the unpackers' own errors have none.
+        if getattr(error, "errno", None) is not None:
+            raise
+        raise ValueError(
+            f"{name} {str(file)!r} cannot be unpacked beyond line {number} ({error}); get the file again."
+        ) from error
