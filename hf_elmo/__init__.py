@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .inference.embedder import ElmoEmbedder
     from .inference.scorer import ElmoScorer
     from .model.configuration_elmo import ElmoConfig
+    from .model.crf_elmo import ElmoCRF
     from .model.head_settings_elmo import EmbeddingsHead, TokenClassificationHead
     from .model.layers_elmo import ElmoState
     from .model.modeling_elmo import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ElmoCRF",
     "ElmoCharTokenizer",
     "ElmoConfig",
     "ElmoEmbedder",
@@ -50,6 +52,7 @@ __all__ = [
 
 # The module of each public name.
 _MODULES = {
+    "ElmoCRF": "model.crf_elmo",
     "ElmoCharTokenizer": "model.tokenization_elmo",
     "ElmoConfig": "model.configuration_elmo",
     "ElmoEmbedder": "inference.embedder",

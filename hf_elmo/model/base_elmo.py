@@ -19,6 +19,7 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import ElmoConfig
+from .crf_elmo import ElmoCRF
 from .inputs_elmo import IGNORED_LABEL, check_inputs, check_token_types, takes_usual_arguments
 from .layers_elmo import ElmoBiLM, ElmoProjectedLSTM, ElmoScalarMix, ElmoState
 from .pairs_elmo import ElmoPairs
@@ -138,6 +139,9 @@ class ElmoPreTrainedModel(PreTrainedModel):
         elif isinstance(module, ElmoScalarMix):
             init.zeros_(module.weight)
             init.ones_(module.scale)
+        elif isinstance(module, ElmoCRF):
+            for parameter in module.parameters():
+                init.zeros_(parameter)
         elif isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -1.0, 1.0)
             if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):

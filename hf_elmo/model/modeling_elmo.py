@@ -6,6 +6,7 @@ from __future__ import annotations
 from .base_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
 from .characters_elmo import PAD_CHARACTER  # noqa: F401
 from .configuration_elmo import ElmoConfig
+from .crf_elmo import ElmoCRF
 from .embeddings_elmo import ElmoEmbeddings, ElmoEmbeddingsOutput
 from .head_settings_elmo import EmbeddingsHead, TokenClassificationHead
 from .inputs_elmo import IGNORED_LABEL
@@ -14,6 +15,7 @@ from .pairs_elmo import ElmoPairs  # noqa: F401
 from .pipeline_elmo import register_pipelines
 from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput
 from .recurrence_elmo import scan_projected_lstm  # noqa: F401
+from .tag_schemes_elmo import SCHEMES  # noqa: F401
 from .task_encoders_elmo import ElmoTaskLSTM  # noqa: F401
 from .token_classification_elmo import ElmoForTokenClassification
 from .token_encoder_elmo import ElmoTokenEncoder  # noqa: F401
@@ -23,6 +25,7 @@ from .word_table_elmo import ElmoWordTable  # noqa: F401
 
 __all__ = [
     "IGNORED_LABEL",
+    "ElmoCRF",
     "ElmoConfig",
     "ElmoEmbeddings",
     "ElmoEmbeddingsOutput",

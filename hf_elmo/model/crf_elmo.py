@@ -1,0 +1,240 @@
+"""A linear-chain conditional random field over the words of sentences: exact likelihood, marginals and best labels.
+
+Letters in shapes: B sentences, T words, W words of the longest sentence, K labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .tag_schemes_elmo import can_follow
+from .tracing_elmo import is_traced
+
+IGNORED = -100
+
+
+class ElmoCRF(nn.Module):
+    """Scores of labels side by side with those of each word (Lafferty et al. 2001; Peters et al. 2018, A.7).
+
+    A sequence y of labels has the score sum_t e_t[y_t] + sum_t A[y_t, y_t+1] + start[y_1] + end[y_T], with e given by
+    the model below. The likelihood is normalised over all sequences; only `decode` leaves out those that a scheme of
+    spans does not allow. Words that are masked are as good as absent, wherever they stand.
+
+    Args:
+        labels: The names of the K labels, in the order of their ids.
+        scheme: "IOB1", "IOB2" or "BIOES", whose rules `decode` keeps; None for labels without rules.
+        has_ends: Whether the first and the last label of a sentence have scores of their own.
+
+    Raises: ValueError naming the scheme, or a label that is none of it.
+    """
+
+    start: nn.Parameter | None
+    end: nn.Parameter | None
+
+    def __init__(self, labels: Sequence[str], scheme: str | None = None, has_ends: bool = True):
+        super().__init__()
+        self.num_labels = len(labels)
+        self.transitions = nn.Parameter(torch.zeros(self.num_labels, self.num_labels))
+        for name in ("start", "end"):
+            self.register_parameter(name, nn.Parameter(torch.zeros(self.num_labels)) if has_ends else None)
+        # Lists, not buffers: they follow from the names of the labels, and are no states.
+        self._forbidden: list[list[bool]] | None = None
+        if scheme is not None:
+            marks = [None, *labels]
+            self._forbidden = [[not can_follow(first, second, scheme) for second in marks] for first in marks]
+
+    def forward(self, emissions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        """The log-likelihood of the labels of each sentence, in nats, (B,); 0 for a sentence without words.
+
+        Args:
+            emissions: Scores of each word's labels, (B, T, K).
+            labels: Label ids, (B, T); anything where masked.
+            mask: True for words that have a label, (B, T).
+        Raises: ValueError naming the argument whose shape or values do not fit.
+        """
+        words = self._words(emissions, mask)
+        if labels.shape != mask.shape:
+            raise ValueError(f"labels has the shape {tuple(labels.shape)}; the mask wants {tuple(mask.shape)}.")
+        if labels.device.type == "cpu" and not is_traced():
+            real = labels[mask]
+            if real.numel() and not 0 <= int(real.min()) <= int(real.max()) < self.num_labels:
+                raise ValueError(
+                    f"labels holds values from {int(real.min())} to {int(real.max())} at words that the mask names; "
+                    f"wanted 0 to {self.num_labels - 1}. Leave words without a label out of the mask."
+                )
+        labels = words.gather(labels).masked_fill(~words.mask, 0).long()
+        return self._score(words, labels) - self._log_partition(words)
+
+    def log_partition(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        """The logarithm of the summed exponentials of all sequences' scores, (B,); arguments as `forward`'s."""
+        return self._log_partition(self._words(emissions, mask))
+
+    @torch.no_grad()
+    def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        """The probability of each label at each word, (B, T, K), zero where masked; arguments as `forward`'s."""
+        words = self._words(emissions, mask)
+        return words.scatter(self._expectations(words).labels, 0.0)
+
+    @torch.no_grad()
+    def decode(self, emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The best sequence of labels that the scheme allows for each sentence (Viterbi 1967).
+
+        Where it allows none, as for one word and labels that a scheme wants two words for, one that breaks as few
+        rules as can be.
+
+        Returns: Label ids, (B, T), -100 where masked; and the score of each sequence, (B,).
+        """
+        words = self._words(emissions, mask)
+        scores = words.emissions
+        transitions, start, end = self._scores_with_rules(words)
+        # From the label that comes to those before it, which the maximum is taken over.
+        arriving = transitions.t()
+        best = start + scores[:, 0]
+        pointers = []
+        for step in range(1, scores.shape[1]):
+            found, origin = (best.unsqueeze(1) + arriving).max(dim=2)
+            is_word = words.mask[:, step].unsqueeze(-1)
+            # Behind the last word each label leads back to itself.
+            pointers.append(torch.where(is_word, origin, torch.arange(self.num_labels, device=origin.device)))
+            best = torch.where(is_word, found + scores[:, step], best)
+        _, label = (best + end).max(dim=1)
+        path = [label]
+        for origin in reversed(pointers):
+            label = origin.gather(1, label.unsqueeze(1)).squeeze(1)
+            path.append(label)
+        labels = torch.stack(path[::-1], dim=1)
+        return words.scatter(labels.unsqueeze(-1), IGNORED).squeeze(-1), self._score(words, labels)
+
+    def _words(self, emissions: Tensor, mask: Tensor) -> _Words:
+        if emissions.ndim != 3 or emissions.shape[-1] != self.num_labels:
+            raise ValueError(
+                f"emissions has the shape {tuple(emissions.shape)}; wanted (sentences, words, {self.num_labels}), a "
+                "score per label of each word."
+            )
+        if mask.shape != emissions.shape[:2] or mask.dtype != torch.bool:
+            raise ValueError(
+                f"mask has the shape {tuple(mask.shape)} and the dtype {mask.dtype}; emissions of the shape "
+                f"{tuple(emissions.shape)} want {tuple(emissions.shape[:2])} and torch.bool."
+            )
+        # Half precision cannot hold the sums.
+        return _left_aligned(emissions.to(torch.promote_types(emissions.dtype, torch.float32)), mask)
+
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        if self.start is None or self.end is None:
+            zeros = self.transitions.new_zeros(self.num_labels)
+            return zeros, zeros
+        return self.start, self.end
+
+    def _score(self, words: _Words, labels: Tensor) -> Tensor:
+        """The score of labels, (B, W), of each sentence, (B,)."""
+        start, end = self._ends()
+        scores = words.emissions.gather(2, labels.unsqueeze(-1)).squeeze(-1)
+        # By embedding, whose gradients are added up in one order, as those of an indexed tensor are not.
+        pairs = labels[:, :-1] * self.num_labels + labels[:, 1:]
+        steps = F.embedding(pairs, self.transitions.reshape(-1, 1)).squeeze(-1)
+        total = torch.where(words.mask, scores, 0.0).sum(1) + torch.where(words.mask[:, 1:], steps, 0.0).sum(1)
+        first, last = labels[:, 0], labels.gather(1, words.last.unsqueeze(1)).squeeze(1)
+        edges = F.embedding(first, start.unsqueeze(-1)) + F.embedding(last, end.unsqueeze(-1))
+        return torch.where(words.mask[:, 0], total + edges.squeeze(-1), 0.0)
+
+    def _log_partition(self, words: _Words) -> Tensor:
+        with torch.no_grad():
+            expected = self._expectations(words)
+        # The gradients of the log-partition are the expectations: they are given to it, instead of going back through
+        # each step. The differences are zero.
+        start, end = self._ends()
+        first = expected.labels[:, 0]
+        last = expected.labels.take_along_dim(words.last.view(-1, 1, 1), dim=1).squeeze(1)
+        terms = (
+            (expected.labels * (words.emissions - words.emissions.detach())).sum(dim=(1, 2)),
+            (expected.pairs * (self.transitions - self.transitions.detach())).sum(dim=(1, 2)),
+            first @ (start - start.detach()) + last @ (end - end.detach()),
+        )
+        return expected.log_partition + sum(terms)
+
+    def _expectations(self, words: _Words) -> _Expectations:
+        """What is expected of each sentence under the model, by sums from both of its ends at once."""
+        start, end = self._ends()
+        count = words.emissions.shape[1]
+        # Backwards the last word is the first, and a step goes from the label behind to the one before.
+        places = (words.last.unsqueeze(1) - torch.arange(count, device=words.last.device)).clamp(min=0)
+        both = torch.stack([words.emissions, words.emissions.take_along_dim(places.unsqueeze(-1), dim=1)])
+        arriving = torch.stack([self.transitions.t(), self.transitions]).unsqueeze(1)
+        state = torch.stack([start, end]).unsqueeze(1) + both[:, :, 0]
+        states = [state]
+        for step in range(1, count):
+            found = torch.logsumexp(state.unsqueeze(2) + arriving, dim=3) + both[:, :, step]
+            state = torch.where(words.mask[:, step].unsqueeze(-1), found, state)
+            states.append(state)
+        log_partition = torch.logsumexp(state[0] + end, dim=-1)
+        before, behind = torch.stack(states, dim=2)
+        behind = behind.take_along_dim(places.unsqueeze(-1), dim=1)
+        # Both hold the word's own score.
+        labels = torch.exp(before + behind - words.emissions - log_partition.view(-1, 1, 1))
+        pairs = before[:, :-1].unsqueeze(3) + self.transitions + behind[:, 1:].unsqueeze(2)
+        pairs = torch.exp(pairs - log_partition.view(-1, 1, 1, 1)) * words.mask[:, 1:, None, None]
+        return _Expectations(
+            torch.where(words.mask[:, 0], log_partition, 0.0),
+            torch.where(words.mask.unsqueeze(-1), labels, 0.0),
+            pairs.sum(dim=1),
+        )
+
+    def _scores_with_rules(self, words: _Words) -> tuple[Tensor, Tensor, Tensor]:
+        """The scores of transitions, starts and ends; forbidden ones cost more than any words can win."""
+        start, end = self._ends()
+        if self._forbidden is None:
+            return self.transitions, start, end
+        scores = words.emissions
+        width = sum(spread.amax() - spread.amin() for spread in (self.transitions, start, end))
+        won = (scores.amax(dim=2) - scores.amin(dim=2)).sum(dim=1).amax() + scores.shape[1] * width
+        lowered = torch.tensor(self._forbidden, device=scores.device) * (1 + won)
+        return self.transitions - lowered[1:, 1:], start - lowered[0, 1:], end - lowered[1:, 0]
+
+
+class _Words(NamedTuple):
+    """The words of sentences without gaps, from the first place on."""
+
+    emissions: Tensor  # zero behind the last word, (B, W, K)
+    mask: Tensor  # True for words, (B, W)
+    last: Tensor  # the place of the last word, 0 where there is none, (B,)
+    order: Tensor  # where in the batch each stood, (B, W)
+    length: int  # T
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Values of the batch, (B, T), as those of the words, (B, W)."""
+        return values.gather(1, self.order)
+
+    def scatter(self, values: Tensor, filler: float) -> Tensor:
+        """Values of words, (B, W, ...), in their places in the batch, (B, T, ...); the filler elsewhere."""
+        values = torch.where(self.mask.unsqueeze(-1), values, filler)
+        full = values.new_full((values.shape[0], self.length, values.shape[2]), filler)
+        return full.scatter(1, self.order.unsqueeze(-1).expand_as(values), values)
+
+
+class _Expectations(NamedTuple):
+    """What is expected of sentences: the gradients of their log-partition."""
+
+    log_partition: Tensor  # (B,)
+    labels: Tensor  # of each word, (B, W, K)
+    pairs: Tensor  # of all words and the ones behind them, (B, K, K)
+
+
+def _left_aligned(emissions: Tensor, mask: Tensor) -> _Words:
+    order = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True)
+    lengths = mask.sum(dim=1)
+    # In a trace the longest sentence is not known.
+    count = mask.shape[1] if is_traced() else max(1, int(lengths.max()))
+    order = order[:, :count]
+    is_word = torch.arange(count, device=mask.device) < lengths.unsqueeze(1)
+    return _Words(
+        torch.where(is_word.unsqueeze(-1), emissions.take_along_dim(order.unsqueeze(-1), dim=1), 0.0),
+        is_word,
+        (lengths - 1).clamp(min=0),
+        order,
+        mask.shape[1],
+    )
