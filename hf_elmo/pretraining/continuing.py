@@ -131,7 +131,7 @@ def carry_over(
         overrides: Fields of the config to change; only those that leave the weights what they are.
     Raises: ValueError naming the field, the source's value and the one wanted.
     """
-    config = _continued_config(source, words, softmax_type, dict(overrides or {}))
+    config = continued_config(source, words, softmax_type, overrides)
     model = ElmoForPreTraining(config)
     base = source.model.base_model.state_dict()
     model.base_model.load_state_dict(
@@ -141,10 +141,11 @@ def carry_over(
     return CarriedOver(model, num_kept, description)
 
 
-def _continued_config(
-    source: Source, words: WordVocabulary, softmax_type: str, overrides: dict[str, Any]
+def continued_config(
+    source: Source, words: WordVocabulary, softmax_type: str, overrides: Mapping[str, Any] | None = None
 ) -> ElmoConfig:
-    old = source.config
+    """The config of the model that `carry_over` makes, by the same arguments and with the same errors."""
+    old, overrides = source.config, dict(overrides or {})
     known = {field.name for field in fields(ElmoConfig)}
     for name, value in overrides.items():
         if name in known and name not in _FREE_FIELDS and value != getattr(old, name):

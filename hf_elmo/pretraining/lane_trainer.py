@@ -22,10 +22,9 @@ from ..text.vocabulary import WordVocabulary
 from .evaluation import HeldOutText, Perplexity, reset_lanes
 from .interruption import SIGNALS, Interruption, Stopped
 from .lanes import LaneFiller, LaneWindow
-from .layer_rates import drop_frozen_gradients, parameter_groups
+from .layer_rates import drop_frozen_gradients
 from .objectives import LaneLoss, LaneObjective
-from .optimizers import build_optimizer
-from .parameter_kinds import split_groups
+from .optimizers import optimizer_of
 from .recipes import OptimizationArguments
 from .run_directory import OPTIMIZER_FILE, STATE_FILE, WEIGHTS_FILE, rank_file
 from .run_state import (
@@ -114,19 +113,7 @@ class LaneTrainer:
         self.on_evaluation = on_evaluation
         self.checkpoints = checkpoints
         self.interruption = interruption or Interruption()
-        groups = parameter_groups(
-            model,
-            settings.learning_rate,
-            settings.layer_learning_rate_decay,
-            settings.weight_decay,
-            settings.learning_rates,
-        )
-        optimizer = build_optimizer(
-            settings.optim,
-            split_groups(groups, model, settings.matrix_rate),
-            settings.adam_beta2,
-            settings.adagrad_initial_accumulator,
-        )
+        optimizer = optimizer_of(model, settings)
         self.clock, self.budget = clock or RunClock(), None
         if settings.max_hours is not None:
             most_steps = None if settings.max_steps < 0 else settings.max_steps

@@ -7,8 +7,31 @@ from typing import Any
 
 import torch
 
+from ..model.modeling_elmo import ElmoForPreTraining
+from .layer_rates import parameter_groups
 from .muon import MuonWithAdamW
-from .recipes import OPTIMIZERS
+from .parameter_kinds import split_groups
+from .recipes import OPTIMIZERS, OptimizationArguments
+
+
+def optimizer_of(model: ElmoForPreTraining, settings: OptimizationArguments) -> torch.optim.Optimizer:
+    """The optimizer of a run over those weights of its model that are trained.
+
+    Raises: ValueError naming the argument, the value got and the value wanted.
+    """
+    groups = parameter_groups(
+        model,
+        settings.learning_rate,
+        settings.layer_learning_rate_decay,
+        settings.weight_decay,
+        settings.learning_rates,
+    )
+    return build_optimizer(
+        settings.optim,
+        split_groups(groups, model, settings.matrix_rate),
+        settings.adam_beta2,
+        settings.adagrad_initial_accumulator,
+    )
 
 
 def build_optimizer(

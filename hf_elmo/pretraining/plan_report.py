@@ -12,13 +12,11 @@ from ..checkpoints.tables import markdown_table
 from ..flags import part_of
 from ..model.configuration_elmo import ElmoConfig
 from ..text.vocabulary import WordVocabulary
-from ..text.word_vectors import set_token_inputs
-from . import plan as scale
-from .plan import TrainingPlan, plan_config
+from .plan import TrainingPlan, counting_disk_bytes, share_read
 from .plan_arguments import PlanArguments
 from .recipes import OptimizationArguments
 from .run import open_corpora
-from .starting_model import Start
+from .starting_model import Start, with_softmax
 from .text_facts import TextFacts, read_training_text
 
 # The Billion Word Benchmark as the paper's run read it (Peters et al. 2018, sec. 3.4; bilm-tf's page): ten passes,
@@ -53,18 +51,16 @@ def make_plan(arguments: PlanArguments) -> tuple[TrainingPlan, TextFacts]:
         num_sentences = max(1, round(number / arguments.words_per_sentence))
         text = TextFacts(number, num_sentences, arguments.num_distinct_words or number)
     config = start.config
-    if start.source is not None:
-        config = ElmoConfig(**{**config.to_dict(), **arguments.overrides})
-    elif words is not None:
-        options = (arguments.token_inputs, arguments.word_vectors, arguments.word_vector_size)
-        is_trained = False if arguments.freeze_word_vectors else None
-        set_token_inputs(config, start.tokenizer, words, *options, is_trained, report=lambda line: None)
+    if words is not None:
+        config, _ = start.model_config(arguments, words, report=lambda line: None)
+    elif start.source is not None:
+        config = ElmoConfig.from_dict({**config.to_dict(), **arguments.overrides})
     elif arguments.token_inputs in ("words", "both"):
         raise ValueError(
             f"--token_inputs {arguments.token_inputs} has a table of words; name --vocab_file or the text."
         )
     vocab_size = arguments.vocab_size or (PAPER_VOCABULARY if words is None else len(words))
-    config = plan_config(config, vocab_size, arguments.objective)
+    config = with_softmax(config, vocab_size, arguments.objective)
     return TrainingPlan(config, part_of(arguments, OptimizationArguments), arguments.num_processes), text
 
 
@@ -75,11 +71,10 @@ def describe(arguments: PlanArguments) -> dict[str, str]:
     """
     plan, text = make_plan(arguments)
     settings, letters, rate = plan.settings, arguments.letters_per_word, arguments.link_gigabytes_per_second * 1e9
-    parameters, memory = scale.count_parameters(plan.config), scale.step_bytes(plan)
     steps = settings.count_steps(text.num_entries, text.num_targets, plan.num_processes)
-    sent, checkpoint = scale.all_reduce_bytes(plan), scale.checkpoint_bytes(plan)
+    sent, checkpoint = plan.all_reduce_bytes, plan.checkpoint_bytes
     files = arguments.num_files or len(open_corpora(arguments)[0].files if arguments.train_file else ()) or PAPER_FILES
-    disk = scale.counting_disk_bytes(text.num_words, text.num_distinct, letters, arguments.max_words_in_memory)
+    disk = counting_disk_bytes(text.num_words, text.num_distinct, letters, arguments.max_words_in_memory)
     rows = {
         "recipe": settings.recipe,
         "objective": settings.objective,
@@ -91,16 +86,16 @@ def describe(arguments: PlanArguments) -> dict[str, str]:
         "words of the text": f"{text.num_words:,}",
         "entries per step": f"{plan.entries_per_step:,}",
         "steps": f"{steps:,}",
-        **{f"parameters: {part}": f"{number:,}" for part, number in parameters.items()},
-        "parameters, all": f"{sum(parameters.values()):,}",
-        **{f"memory of a step: {part}": _bytes(number) for part, number in memory.items()},
-        "memory of a step, all": _bytes(sum(memory.values())),
+        **{f"parameters: {part}": f"{number:,}" for part, number in plan.parameters.items()},
+        "parameters, all": f"{sum(plan.parameters.values()):,}",
+        **{f"memory of a step: {part}": _bytes(number) for part, number in plan.step_bytes.items()},
+        "memory of a step, all": _bytes(sum(plan.step_bytes.values())),
         "sent by each process per step": _bytes(sent),
         "sending per step, nothing overlapping": f"{sent / rate:.3f} s",
         "sending for all steps": f"{steps * sent / rate / 3600:.1f} h",
         "tensors of a checkpoint": _bytes(checkpoint),
         "files of the text": f"{files:,}",
-        "share of the text that each process reads": f"{scale.share_read(files, plan.num_processes):.1%}",
+        "share of the text that each process reads": f"{share_read(files, plan.num_processes):.1%}",
         "disk for counting, at most": _bytes(disk),
     }
     if (speed := arguments.words_per_second) is not None:

@@ -10,9 +10,9 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import WordVocabulary
-from ..text.word_vectors import set_token_inputs
+from ..text.word_vectors import WordTable, set_token_inputs
 from .arguments import PretrainingArguments
-from .continuing import Source, carry_over, load_source
+from .continuing import Source, carry_over, continued_config, load_source
 from .objectives import propose_cutoffs
 from .text_facts import TextFacts, start_from_frequencies
 
@@ -49,6 +49,31 @@ class Start:
         """The source's words; None where there are none."""
         return None if self.source is None else self.source.vocabulary
 
+    def model_config(
+        self, arguments: PretrainingArguments, words: WordVocabulary, report: Callable[[str], None]
+    ) -> tuple[ElmoConfig, WordTable | None]:
+        """The config of the model over the words of its softmax, and what its table of words is filled with, if any.
+
+        Args:
+            arguments: The run's.
+            words: Words of the softmax.
+            report: Called with each line for the user.
+        """
+        if self.source is not None:
+            return continued_config(self.source, words, _softmax_type(arguments.objective), arguments.overrides), None
+        config = with_softmax(self.config, len(words), arguments.objective)
+        table = set_token_inputs(
+            config,
+            self.tokenizer,
+            words,
+            arguments.token_inputs,
+            arguments.word_vectors,
+            arguments.word_vector_size,
+            train_word_vectors=False if arguments.freeze_word_vectors else None,
+            report=report,
+        )
+        return config, table
+
     def build_model(
         self,
         arguments: PretrainingArguments,
@@ -66,32 +91,30 @@ class Start:
             facts: Of that text.
             report: Called with each line for the user.
         """
-        softmax_type = "adaptive" if arguments.objective == "adaptive" else "full"
         if self.source is not None:
-            carried = carry_over(self.source, words, softmax_type, arguments.overrides)
+            carried = carry_over(self.source, words, _softmax_type(arguments.objective), arguments.overrides)
             report(carried.description)
             return carried.model
-        config = self.config
-        config.word_vocab_size = len(words)
-        config.softmax_type = softmax_type
-        if softmax_type == "adaptive":
-            config.adaptive_softmax_cutoffs = config.adaptive_softmax_cutoffs or propose_cutoffs(len(words))
-        table = set_token_inputs(
-            config,
-            self.tokenizer,
-            words,
-            arguments.token_inputs,
-            arguments.word_vectors,
-            arguments.word_vector_size,
-            train_word_vectors=False if arguments.freeze_word_vectors else None,
-            report=report,
-        )
+        config, table = self.model_config(arguments, words, report)
         model = ElmoForPreTraining(config)
         if table is not None:
             table.fill(model)
-        if counts is not None and softmax_type == "full" and arguments.starts_from_frequencies:
+        if counts is not None and config.softmax_type == "full" and arguments.starts_from_frequencies:
             start_from_frequencies(model, words, counts, facts)
         return model
+
+
+def with_softmax(config: ElmoConfig, num_words: int, objective: str) -> ElmoConfig:
+    """The config with the softmax that an objective trains, over so many words."""
+    kind, cutoffs = _softmax_type(objective), None
+    if kind == "adaptive":
+        cutoffs = config.adaptive_softmax_cutoffs or propose_cutoffs(num_words)
+    changes = {"softmax_type": kind, "adaptive_softmax_cutoffs": cutoffs, "word_vocab_size": num_words}
+    return ElmoConfig.from_dict({**config.to_dict(), **changes})
+
+
+def _softmax_type(objective: str) -> str:
+    return "adaptive" if objective == "adaptive" else "full"
 
 
 def build_config(arguments: PretrainingArguments) -> ElmoConfig:

@@ -20,8 +20,8 @@ from hf_elmo.pretraining.lane_trainer import LaneTrainer
 from hf_elmo.pretraining.lanes import LaneFiller, LaneWindow
 from hf_elmo.pretraining.objectives import OBJECTIVES, LaneObjective, build_objective
 from hf_elmo.pretraining.optimizers import build_optimizer
-from hf_elmo.pretraining.plan import plan_config
 from hf_elmo.pretraining.recipes import OptimizationArguments
+from hf_elmo.pretraining.starting_model import with_softmax
 from hf_elmo.text.corpora import Corpus, corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary, count_words
 
@@ -161,7 +161,7 @@ def build_case(
         corpus, tokenizer, vocabulary: The text.
     """
     torch.manual_seed(settings.seed)
-    model = ElmoForPreTraining(plan_config(SIZES[size](), len(vocabulary), objective_name))
+    model = ElmoForPreTraining(with_softmax(SIZES[size](), len(vocabulary), objective_name))
     objective = build_objective(objective_name, model, settings.num_negative_samples, settings.seed).train()
     loop = OptimizationArguments(
         per_device_train_batch_size=settings.num_lanes,

@@ -10,7 +10,6 @@ from refusals import assert_refused
 from safetensors import safe_open
 
 from hf_elmo.commands.plan_run import print_plan
-from hf_elmo.pretraining import plan as scale
 from hf_elmo.pretraining.arguments import PretrainingArguments
 from hf_elmo.pretraining.plan_arguments import PlanArguments
 from hf_elmo.pretraining.plan_report import PAPER_WORDS_PER_SECOND, describe, make_plan, render_plan
@@ -57,7 +56,7 @@ def test_plan_and_run_agree(text, tmp_path, flags):
     assert plan.config.word_vocab_size == results["vocabulary_size"]
     assert facts.num_words == results["training_text"]["words"]
     assert rows["parameters, all"] == f"{results['parameters']:,}"
-    assert scale.checkpoint_bytes(plan) == tensor_bytes(tmp_path / "run" / f"checkpoint-{settings['max_steps']}")
+    assert plan.checkpoint_bytes == tensor_bytes(tmp_path / "run" / f"checkpoint-{settings['max_steps']}")
 
 
 def tensor_bytes(checkpoint):
@@ -82,9 +81,9 @@ def test_the_committed_document_is_the_rendered_one(capsys):
     )
     plan, _ = make_plan(PlanArguments(preset="original", num_processes=8, per_device_train_batch_size=128))
     found = cells(report)
-    assert found["parameters, all"] == f"{sum(scale.count_parameters(plan.config).values()):,}"
-    assert found["sent by each process per step"] == f"{scale.all_reduce_bytes(plan) / 1e9:.2f} GB"
-    assert found["tensors of a checkpoint"] == f"{scale.checkpoint_bytes(plan) / 1e9:.2f} GB"
+    assert found["parameters, all"] == f"{sum(plan.parameters.values()):,}"
+    assert found["sent by each process per step"] == f"{plan.all_reduce_bytes / 1e9:.2f} GB"
+    assert found["tensors of a checkpoint"] == f"{plan.checkpoint_bytes / 1e9:.2f} GB"
     # 7.7 billion words in two weeks on three GPUs.
     assert 2_000 < PAPER_WORDS_PER_SECOND < 2_200
 
@@ -118,8 +117,8 @@ def test_the_script_prints_a_plan(tmp_path):
 def test_every_preset_has_a_plan_whose_sums_are_right(preset, objective):
     arguments = PlanArguments(preset=preset, objective=objective, vocab_size=50_000)
     (plan, _), report = make_plan(arguments), render_plan(arguments)
-    assert f"| parameters, all | {sum(scale.count_parameters(plan.config).values()):,} |" in report
-    assert f"| memory of a step, all | {sum(scale.step_bytes(plan).values()) / 1e9:.2f} GB |" in report
+    assert f"| parameters, all | {sum(plan.parameters.values()):,} |" in report
+    assert f"| memory of a step, all | {sum(plan.step_bytes.values()) / 1e9:.2f} GB |" in report
     assert "days at" not in report
 
 
@@ -129,7 +128,7 @@ def test_writing_takes_a_hundredth_at_the_proposed_save_steps():
     plan, text = make_plan(arguments)
     steps = int(describe(arguments)["least --save_steps"].replace(",", ""))
     seconds = plan.entries_per_step / (text.num_entries / text.num_words * 3000)
-    writing = scale.checkpoint_bytes(plan) / 0.5e9
+    writing = plan.checkpoint_bytes / 0.5e9
     assert writing <= 0.01 * steps * seconds and writing > 0.01 * (steps - 1) * seconds
 
 

@@ -10,14 +10,14 @@ import torch
 from conftest import make_tiny_config
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoState, kernels
-from hf_elmo.pretraining import plan as scale
 from hf_elmo.pretraining.lanes import fill_lanes
 from hf_elmo.pretraining.objectives import build_objective
 from hf_elmo.pretraining.optimizers import build_optimizer
 from hf_elmo.pretraining.parameter_kinds import split_groups
-from hf_elmo.pretraining.plan import TrainingPlan, plan_config
+from hf_elmo.pretraining.plan import TrainingPlan, counting_disk_bytes, share_read
 from hf_elmo.pretraining.recipes import OptimizationArguments
 from hf_elmo.pretraining.sampling import LogUniformSampler
+from hf_elmo.pretraining.starting_model import with_softmax
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 from hf_elmo.text.word_counts import WordCounter
@@ -44,7 +44,7 @@ SHAPES = {
 
 def make_plan(objective, shape="tiny", **settings):
     config = make_tiny_config(**SHAPES[shape], **(ADAPTIVE if objective == "adaptive" else {}))
-    config = plan_config(config, len(VOCABULARY), objective)
+    config = with_softmax(config, len(VOCABULARY), objective)
     num_processes = settings.pop("num_processes", 1)
     sizes = {"per_device_train_batch_size": LANES, "unroll_steps": STEPS, "num_negative_samples": NEGATIVES}
     arguments = OptimizationArguments(objective=objective, **sizes, **settings).with_recipe()
@@ -116,7 +116,7 @@ def kept_by_graph(objective, window, state, bf16):
     [(ElmoConfig.small, 13_593_296), (ElmoConfig.medium, 28_027_728), (ElmoConfig.original, 93_600_848)],
 )
 def test_published_models_have_as_many_parameters_as_published(config, published):
-    counts = scale.count_parameters(plan_config(config(), 793_471, "full"))
+    counts = TrainingPlan(with_softmax(config(), 793_471, "full"), OptimizationArguments()).parameters
     softmax, mixes = counts.pop("word softmax"), counts.pop("mixes")
     # The published number knows no row for padding.
     assert sum(counts.values()) == published + config().character_embedding_size
@@ -127,13 +127,13 @@ def test_published_models_have_as_many_parameters_as_published(config, published
 @pytest.mark.parametrize("objective", ["full", "adaptive"])
 def test_parts_are_those_of_a_real_model(objective, shape):
     plan = make_plan(objective, shape)
-    counts = scale.count_parameters(plan.config)
+    counts = plan.parameters
     model = ElmoForPreTraining(plan.config)
     assert sum(counts.values()) == model.num_parameters()
     assert counts["bilm"] == sum(parameter.numel() for parameter in model.elmo.bilm.parameters())
     softmaxes = {id(softmax): softmax for softmax in model.word_softmaxes}.values()
     assert counts["word softmax"] == sum(p.numel() for softmax in softmaxes for p in softmax.parameters())
-    assert scale.training_bytes(plan)["weights"] == sum(parameter.nbytes for parameter in model.parameters())
+    assert plan.training_bytes["weights"] == sum(parameter.nbytes for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("optim", ["adamw", "adagrad", "muon"])
@@ -148,8 +148,8 @@ def test_gradients_and_optimizer_states_are_as_large_as_computed(objective, opti
     optimizer = build_optimizer(optim, split_groups(groups, objective.model, plan.settings.matrix_rate))
     optimizer.step()
     states = [value for state in optimizer.state.values() for value in state.values()]
-    assert scale.training_bytes(plan)["gradients"] == sum(parameter.grad.nbytes for parameter in trained)
-    assert scale.training_bytes(plan)["optimizer states"] == sum(value.nbytes for value in states)
+    assert plan.training_bytes["gradients"] == sum(parameter.grad.nbytes for parameter in trained)
+    assert plan.training_bytes["optimizer states"] == sum(value.nbytes for value in states)
 
 
 def test_sparse_gradients_hold_the_rows_looked_up():
@@ -161,7 +161,7 @@ def test_sparse_gradients_hold_the_rows_looked_up():
     found = sum(part.nbytes for part in itertools.chain(*parts))
     # The window has targets at all places but those where a sentence opens.
     missing = 2 * (plan.entries_per_window - window.num_targets)
-    assert found == scale.training_bytes(plan)["gradients"] - missing * (4 * plan.config.projection_size + 8)
+    assert found == plan.training_bytes["gradients"] - missing * (4 * plan.config.projection_size + 8)
 
 
 @pytest.mark.parametrize("bf16", [False, True])
@@ -172,7 +172,7 @@ def test_a_graph_keeps_what_few_words_of_it_let_expect(objective, shape, bf16):
     window = fill(make_window(plan))
     with kernels.use_backend("plain"):
         found = kept_by_graph(make_objective(plan), window, make_state(plan), bf16)
-    assert found == scale.kept_bytes(plan, len(window.rows), clusters_of(plan, window))
+    assert found == plan.kept_bytes(len(window.rows), clusters_of(plan, window))
 
 
 @pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
@@ -181,7 +181,7 @@ def test_a_window_as_it_comes_keeps_less_than_a_full_one(objective):
     window = make_window(plan)
     with kernels.use_backend("plain"):
         found = kept_by_graph(make_objective(plan), window, make_state(plan), bf16=False)
-    most = scale.kept_bytes(plan, len(window.rows), clusters_of(plan, fill(window)))
+    most = plan.kept_bytes(len(window.rows), clusters_of(plan, fill(window)))
     assert most / 5 < found < most
 
 
@@ -191,36 +191,37 @@ def test_what_is_kept_grows_linearly(objective):
     for lanes, steps, vocab_size in ((2, 6, 30), (3, 9, 61), (7, 4, 300)):
         plan = make_plan(objective)
         settings = replace(plan.settings, per_device_train_batch_size=lanes, unroll_steps=steps)
-        plan = replace(plan, settings=settings, config=plan_config(plan.config, vocab_size, objective))
+        plan = replace(plan, settings=settings, config=with_softmax(plan.config, vocab_size, objective))
         window = fill(make_window(plan))
         with kernels.use_backend("plain"):
             found = kept_by_graph(make_objective(plan), window, make_state(plan), bf16=False)
-        assert found == scale.kept_bytes(plan, len(window.rows), clusters_of(plan, window))
+        assert found == plan.kept_bytes(len(window.rows), clusters_of(plan, window))
 
 
 def test_a_ring_sends_nothing_alone_and_nearly_twice_the_gradients_at_most():
-    held = {count: scale.training_bytes(make_plan("full", num_processes=count)) for count in (1, 2)}
+    held = {count: make_plan("full", num_processes=count).training_bytes for count in (1, 2)}
     gradients = held[1]["gradients"]
-    sent = [scale.all_reduce_bytes(make_plan("full", num_processes=count)) for count in (1, 2, 8, 1000)]
+    sent = [make_plan("full", num_processes=count).all_reduce_bytes for count in (1, 2, 8, 1000)]
     assert sent[:3] == [0, gradients, 2 * 7 / 8 * gradients] and sent[2] < sent[3] < 2 * gradients
     assert held[1]["buckets of gradients"] == 0 < held[2]["buckets of gradients"]
 
 
 def test_distinct_words_are_those_of_the_law():
     words, vocab_size = 300, 500
+    plan = make_plan("full")
+    settings = replace(plan.settings, per_device_train_batch_size=words // STEPS)
+    plan = replace(plan, settings=settings, config=with_softmax(plan.config, vocab_size, "full"))
     tries = LogUniformSampler(vocab_size, 1)._draw_tries(200 * words).view(200, words)
     found = sum(len(row.unique()) for row in tries) / len(tries)
     # Two hundred means of some 150: to the nearest few.
-    assert abs(found - scale.expected_distinct_words(words, vocab_size)) < 5
+    assert abs(found - plan.expected_distinct_words()) < 5
 
 
 def test_targets_of_clusters_are_those_of_the_law():
     plan = make_plan("adaptive")
     tries = LogUniformSampler(len(VOCABULARY), 1)._draw_tries(20_000)
     found = Counter((tries.unsqueeze(1) >= torch.tensor(plan.config.adaptive_softmax_cutoffs)).sum(dim=1).tolist())
-    expected = scale.expected_cluster_targets(
-        replace(plan, settings=replace(plan.settings, unroll_steps=10_000 // LANES))
-    )
+    expected = replace(plan, settings=replace(plan.settings, unroll_steps=10_000 // LANES)).expected_cluster_targets()
     assert all(abs(found[index + 1] - count) < 500 for index, count in enumerate(expected))
 
 
@@ -232,7 +233,7 @@ def test_each_process_reads_the_share_of_files_that_is_computed(tmp_path, num_fi
     shards = [list(corpus.shard(rank, num_processes).sentences(str.split)) for rank in range(num_processes)]
     assert sorted(map(tuple, itertools.chain(*shards))) == sorted(map(tuple, corpus.sentences(str.split)))
     files = [{number for number, _ in shard} for shard in shards]
-    share = scale.share_read(num_files, num_processes)
+    share = share_read(num_files, num_processes)
     assert all(len(of_shard) == share * num_files for of_shard in files) or num_files < num_processes
 
 
@@ -244,22 +245,22 @@ def test_counting_takes_no_more_disk_than_computed(tmp_path):
         counter.add(words[start : start + 4])
     found = sum(file.tell() for file in counter._files)
     counter.close()
-    assert 0 < found <= scale.counting_disk_bytes(len(words), len(set(words)), 5, max_words_in_memory=50)
-    assert scale.counting_disk_bytes(len(words), len(set(words)), 5, max_words_in_memory=len(set(words))) == 0
+    assert 0 < found <= counting_disk_bytes(len(words), len(set(words)), 5, max_words_in_memory=50)
+    assert counting_disk_bytes(len(words), len(set(words)), 5, max_words_in_memory=len(set(words))) == 0
 
 
 def test_states_in_a_checkpoint_are_those_of_the_lanes():
     plan = make_plan("full", num_processes=3)
-    held = scale.training_bytes(plan)
+    held = plan.training_bytes
     with torch.no_grad():
         state = make_objective(plan)(make_window(plan)).state
     states = 3 * (state.hidden.nbytes + state.cell.nbytes)
-    assert scale.checkpoint_bytes(plan) == held["weights"] + held["optimizer states"] + states
+    assert plan.checkpoint_bytes == held["weights"] + held["optimizer states"] + states
 
 
 def test_objectives_that_cannot_be_are_refused():
     plan = make_plan("sampled")
     with pytest.raises(ValueError, match="num_negative_samples"):
-        scale.kept_bytes(replace(plan, settings=replace(plan.settings, num_negative_samples=len(VOCABULARY))))
+        replace(plan, settings=replace(plan.settings, num_negative_samples=len(VOCABULARY))).kept_bytes()
     with pytest.raises(ValueError, match="softmax_type"):
-        scale.kept_bytes(replace(make_plan("full"), config=make_plan("adaptive").config))
+        replace(make_plan("full"), config=make_plan("adaptive").config).kept_bytes()
