@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -189,4 +190,4 @@ def test_the_taggers_long_help_lists_transformers_flags(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["train-tagger", "--help_all"])
     assert not ended.value.code
-    assert {"--torch_compile", "--train_file", "--learning_rate"} <= set(capsys.readouterr().out.split())
+    assert {"--torch_compile", "--train_file", "--learning_rate"} <= set(re.findall(r"--\w+", capsys.readouterr().out))
