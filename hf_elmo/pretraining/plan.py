@@ -19,6 +19,7 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.layers_elmo import ElmoState
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..text.word_counts import WordCounter
+from .dropouts import set_dropouts
 from .fused_losses import FULL_BLOCK_LOGITS, SAMPLED_BLOCK_LOGITS
 from .lanes import LaneWindow
 from .objectives import LaneObjective, build_objective
@@ -169,6 +170,7 @@ class TrainingPlan:
             model.to_empty(device="cpu")
             for buffer in model.buffers():
                 buffer.zero_()
+            set_dropouts(model, settings)
             objective = build_objective(settings.objective, model, settings.num_negative_samples).train()
             measure = partial(_measure, objective, settings.bf16)
             # At least two of each: of a single one torch keeps a view where it copies several.
