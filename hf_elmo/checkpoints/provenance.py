@@ -15,8 +15,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from .secrets import redact
 
 _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "hf_elmo")
@@ -28,6 +26,9 @@ def describe_run(arguments: list[str] | None = None) -> dict[str, Any]:
     Args:
         arguments: The command's words; None takes this process's own.
     """
+    # Not with the file: arguments are read, and a command's help is shown, before torch is there.
+    import torch
+
     return {
         "command": describe_command(sys.argv if arguments is None else arguments),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
