@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ..kernels import product_dtype
 from .sampling import NegativeSample
 from .softmax_losses import at_least_float32, find_hits, find_places
 
@@ -128,19 +129,27 @@ class _LogSumOfNegatives(torch.autograd.Function):
         log_sums = biases.new_empty(num_targets)
         rows = _rows_of_blocks(hidden, num_negatives, SAMPLED_BLOCK_LOGITS)
         room = biases.new_empty(2, min(rows, num_targets), num_negatives)
-        kept = hidden.new_empty(num_targets, num_negatives) if keeps_probabilities else None
+        is_narrow = hidden.dtype != room.dtype
+        if is_narrow:
+            # All in one product: in halves those of few rows are slow. Their logits make room for probabilities.
+            kept = torch.mm(hidden, weights.t())
+        else:
+            kept = hidden.new_empty(num_targets, num_negatives) if keeps_probabilities else None
         # Finite: where every term of a sum is left out, infinity would put nan into the backward pass.
         lowest = torch.finfo(room.dtype).min
         for block in _blocks(num_targets, rows):
             hits = is_hit[block]
             logits, probabilities = room[:, : len(hits)]
-            _score(hidden[block], weights, biases, logits)
+            if is_narrow:
+                logits.copy_(kept[block]).add_(biases)
+            else:
+                _score(hidden[block], weights, biases, logits)
+                probabilities = probabilities if kept is None else kept[block]
             logits.scatter_(1, places[block], logits.gather(1, places[block]).masked_fill(hits, lowest))
-            is_kept_at_once = kept is not None and kept.dtype == room.dtype
-            log_sums[block] = _normalize(logits, kept[block] if is_kept_at_once else probabilities)
-            if kept is not None and not is_kept_at_once:
+            log_sums[block] = _normalize(logits, probabilities)
+            if is_narrow:
                 kept[block] = probabilities
-        if kept is not None:
+        if keeps_probabilities:
             ctx.save_for_backward(hidden, weights, kept)
         return log_sums
 
@@ -151,11 +160,16 @@ class _LogSumOfNegatives(torch.autograd.Function):
         hidden_dtype, weights_dtype = ctx.dtypes
         grad = grad.unsqueeze(1)
         grad_hidden = torch.mm(probabilities, weights) * grad
-        # The column behind the weights' is the biases': one product for both.
-        scaled = torch.cat([hidden * grad, grad], dim=1).to(hidden.dtype)
-        grad_rows = torch.mm(probabilities.t(), scaled)
-        grad_weights, grad_biases = grad_rows[:, :-1].to(weights_dtype), grad_rows[:, -1].to(grad.dtype)
-        return grad_hidden.to(hidden_dtype), grad_weights, grad_biases, None, None, None, None
+        # The vectors turned round, and not the probabilities, which are many times as large.
+        scaled = (hidden * grad).t().to(hidden.dtype).contiguous()
+        grad_weights = torch.mm(scaled, probabilities).t()
+        grad_biases = torch.mm(grad.t().to(hidden.dtype), probabilities)[0]
+        return (
+            grad_hidden.to(hidden_dtype),
+            grad_weights.to(weights_dtype),
+            grad_biases.to(grad.dtype),
+            *4 * [None],
+        )
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
@@ -196,11 +210,11 @@ class _SummedCrossEntropy(torch.autograd.Function):
 
 
 def _product_dtype(hidden: Tensor) -> torch.dtype:
-    """Autocast's dtype where it is on, and that of the vectors elsewhere."""
-    device = hidden.device.type
+    """Autocast's dtype where it is on, and that of the vectors elsewhere; float32 where the processor has no other."""
+    device, dtype = hidden.device.type, hidden.dtype
     if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-        return torch.get_autocast_dtype(device)
-    return hidden.dtype
+        dtype = torch.get_autocast_dtype(device)
+    return product_dtype(dtype, device)
 
 
 def _rows_of_blocks(hidden: Tensor, num_logits: int, block_size: int) -> int:

@@ -11,6 +11,7 @@ from softmax_cases import LargestTensor, make_softmax, make_vectors
 from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
+from hf_elmo.kernels import half_products
 from hf_elmo.pretraining import fused_losses
 from hf_elmo.pretraining.fused_losses import (
     full_cross_entropy_in_blocks,
@@ -118,8 +119,9 @@ def test_the_summed_adaptive_loss_is_its_twins(cutoffs, head_bias, targets):
     assert_all_close(found, twin, REORDERED_FLOAT64)
 
 
+@pytest.mark.parametrize("way", ["native", "float32"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_gradients_in_mixed_precision_are_near_and_have_the_weights_dtype(dtype):
+def test_gradients_in_mixed_precision_are_near_and_have_the_weights_dtype(dtype, way):
     softmax, hidden, targets = make_softmax(P, 300).float(), *make_vectors(P, 300, 50)
     sample = LogUniformSampler(300, 100).draw()
     narrow = hidden.detach().to(dtype).requires_grad_()
@@ -128,7 +130,7 @@ def test_gradients_in_mixed_precision_are_near_and_have_the_weights_dtype(dtype)
         summed_results(softmax, wide, targets),
         sampled_results(fused_sampled_cross_entropy, softmax, wide, targets, sample),
     ]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast("cpu", dtype=torch.bfloat16), half_products(way):
         found = [
             summed_results(softmax, narrow, targets),
             sampled_results(fused_sampled_cross_entropy, softmax, narrow, targets, sample),
