@@ -11,17 +11,11 @@ from typing import Any
 from ..foreign.bounded_json import read_json
 from .conversion_card import render_conversion_card
 from .facts import FACTS_FILE, read_facts
+from .file_names import CARD_FILE, CONFIG_FILE, CONVERSION_FILE, PLOT_FILE, RESULTS_FILE, TOKENIZER_FILE
 from .pretraining_card import render_model_card
 from .provenance import describe_file, describe_run, write_json
 from .tagger_card import render_tagger_card
 from .writing import written_aside
-
-CARD_FILE = "README.md"
-CONFIG_FILE = "config.json"
-CONVERSION_FILE = "conversion.json"
-PLOT_FILE = "run.png"
-RESULTS_FILE = "results.json"
-TOKENIZER_FILE = "tokenizer_config.json"
 
 
 def write_card(directory: str | os.PathLike, name: str | None = None) -> None:

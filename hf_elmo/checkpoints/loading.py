@@ -19,18 +19,19 @@ from ..foreign.reasons import UNREADABLE, reason
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from .file_names import CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_INDEX_FILE
 
 Model = TypeVar("Model", bound=ElmoPreTrainedModel)
 
 # What transformers reads of a directory, and those of them that name other files.
 _JSON_FILES = (
-    "config.json",
-    "tokenizer_config.json",
+    CONFIG_FILE,
+    TOKENIZER_FILE,
     "special_tokens_map.json",
     "added_tokens.json",
     "generation_config.json",
 )
-_INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_INDEX_FILES = (WEIGHTS_INDEX_FILE, "pytorch_model.bin.index.json")
 
 
 def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
@@ -41,7 +42,7 @@ def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
         argument: What the user calls it, for the messages.
     Raises: FileNotFoundError where there is no checkpoint, ValueError where it is another kind of model's.
     """
-    if os.path.isdir(name) and not (Path(name) / "config.json").is_file():
+    if os.path.isdir(name) and not (Path(name) / CONFIG_FILE).is_file():
         raise FileNotFoundError(
             f"{argument} {name!r} holds no config.json; name a checkpoint directory, or convert the old files "
             "with hf-elmo convert."
@@ -115,7 +116,7 @@ def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
     """
     width = config.max_characters_per_word
     advice = f"save ElmoCharTokenizer(max_characters_per_word={width}) there, with the settings it was trained with."
-    if find_file(name, "tokenizer_config.json") is None:
+    if find_file(name, TOKENIZER_FILE) is None:
         raise FileNotFoundError(f"model_name_or_path {name!r} holds no tokenizer_config.json; {advice}")
     _check_json_files(name)
     what = f"model_name_or_path {name!r} has a tokenizer_config.json that describes no tokenizer"

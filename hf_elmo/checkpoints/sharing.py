@@ -19,12 +19,20 @@ from transformers.dynamic_module_utils import get_relative_imports
 from ..foreign.bounded_json import read_json
 from ..model.configuration_elmo import AUTO_MAP, ElmoConfig
 from ..model.word_list_elmo import WORD_LIST_FILE
-from .cards import CARD_FILE, CONFIG_FILE, CONVERSION_FILE, RESULTS_FILE, TOKENIZER_FILE, render_recipe
+from .cards import render_recipe
+from .file_names import (
+    CARD_FILE,
+    CONFIG_FILE,
+    CONVERSION_FILE,
+    RESULTS_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    WEIGHTS_INDEX_FILE,
+)
 from .secrets import find_token, holds_token, redact, require_token
 
 # What a checkpoint is made of. What else lies in its directory (training state, trackers' files, pickles) stays there.
 SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.png", "*.yaml", "*_elmo.py", "LICENSE")
-_WEIGHTS, _WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
 _TOKENIZER_AUTO_MAP = {"AutoTokenizer": "tokenization_elmo.ElmoCharTokenizer"}
 _WORDS, _HAS_WORDS = WORD_LIST_FILE, "ElmoForPreTraining"
 
@@ -237,11 +245,11 @@ def _find_auto_map_problems(name: str, auto_map: dict[str, Any], wanted: dict[st
 
 
 def _find_weights_problems(directory: Path, sent: set[str]) -> Iterator[str]:
-    shards = [_WEIGHTS]
-    if _WEIGHTS not in sent and _WEIGHTS_INDEX in sent:
+    shards = [WEIGHTS_FILE]
+    if WEIGHTS_FILE not in sent and WEIGHTS_INDEX_FILE in sent:
         problems: list[str] = []
-        shards = sorted(set(_read_object(directory / _WEIGHTS_INDEX, problems).get("weight_map", {}).values()))
-        yield from problems if shards else [f"{_WEIGHTS_INDEX} names no weights"]
+        shards = sorted(set(_read_object(directory / WEIGHTS_INDEX_FILE, problems).get("weight_map", {}).values()))
+        yield from problems if shards else [f"{WEIGHTS_INDEX_FILE} names no weights"]
     for shard in shards:
         if shard not in sent:
             yield f"{shard} is missing"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ..checkpoints.file_names import TOKENIZER_FILE
 from ..flags import check_choices, flag
 from ..text.cutting import CuttingArguments, flags_of
 from .command_line import run_command
@@ -116,7 +117,7 @@ def _describe_conversion(arguments: ConversionArguments, num_parameters: int, nu
     from ..checkpoints.card_parts import describe_cutting
 
     directory = arguments.output_dir
-    tokenizer = json.loads((Path(directory) / "tokenizer_config.json").read_text(encoding="utf-8"))
+    tokenizer = json.loads((Path(directory) / TOKENIZER_FILE).read_text(encoding="utf-8"))
     lines = [
         f"Wrote a model of {num_parameters:,} parameters and its tokenizer to {directory}",
         "Load them with (after `import hf_elmo` and `from transformers import AutoModel, AutoTokenizer`):",

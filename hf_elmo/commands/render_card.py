@@ -33,7 +33,8 @@ def render_cards(arguments: CardArguments) -> None:
 
     Raises: ValueError or OSError naming what is missing.
     """
-    from ..checkpoints.cards import CARD_FILE, PLOT_FILE, find_recipes, has_plot, read_results, write_card, write_recipe
+    from ..checkpoints.cards import find_recipes, has_plot, read_results, write_card, write_recipe
+    from ..checkpoints.file_names import CARD_FILE, PLOT_FILE
     from ..checkpoints.plots import plot_run
 
     if arguments.model_name_or_path and not arguments.name:

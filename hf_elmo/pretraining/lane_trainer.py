@@ -15,6 +15,7 @@ import torch
 from accelerate import Accelerator
 from safetensors.torch import load_model
 
+from ..checkpoints.file_names import WEIGHTS_FILE
 from ..model.layers_elmo import ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
@@ -26,7 +27,7 @@ from .layer_rates import drop_frozen_gradients
 from .objectives import LaneLoss, LaneObjective
 from .optimizers import optimizer_of
 from .recipes import OptimizationArguments
-from .run_directory import OPTIMIZER_FILE, STATE_FILE, WEIGHTS_FILE, rank_file
+from .run_directory import OPTIMIZER_FILE, STATE_FILE, rank_file
 from .run_state import (
     RunCheckpoints,
     RunState,

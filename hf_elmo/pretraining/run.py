@@ -15,7 +15,8 @@ from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import set_seed
 
-from ..checkpoints.cards import CONFIG_FILE, PLOT_FILE, RESULTS_FILE, write_card
+from ..checkpoints.cards import write_card
+from ..checkpoints.file_names import CONFIG_FILE, PLOT_FILE, RESULTS_FILE
 from ..checkpoints.plots import plot_run
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.sharing import check_hub_access, push_checkpoint

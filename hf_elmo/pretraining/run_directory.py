@@ -8,14 +8,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints.file_names import CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE
 from ..foreign.bounded_files import MEBIBYTE, leads_out
 from ..foreign.bounded_json import parse_json, read_json
 from .digests import find_altered
 
 STATE_FILE = "trainer_state.json"
 OPTIMIZER_FILE = "optimizer.pt"
-WEIGHTS_FILE = "model.safetensors"
-_MODEL_FILES = ("config.json", "tokenizer_config.json", WEIGHTS_FILE)
+_MODEL_FILES = (CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE)
 # The history of the longest runs takes some megabytes.
 _MOST_STATE_BYTES = 1024 * MEBIBYTE
 _MOST_PROCESSES = 2**16

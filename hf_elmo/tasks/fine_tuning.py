@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizer, PrinterCallback, ProgressCallback, Trainer, TrainerCallback
 from transformers.trainer_utils import IntervalStrategy
 
-from ..checkpoints.cards import RESULTS_FILE
+from ..checkpoints.file_names import RESULTS_FILE, TOKENIZER_FILE
 from ..checkpoints.loading import Model, find_file, load_config, load_what_is_there
 from ..checkpoints.loading import load_tokenizer as load_checkpoint_tokenizer
 from ..checkpoints.provenance import describe_run, write_json
@@ -334,7 +334,7 @@ def load_source_config(model_args: ModelArguments) -> ElmoConfig:
 def load_tokenizer(model_args: ModelArguments, config: ElmoConfig) -> PreTrainedTokenizer:
     """The checkpoint's tokenizer, or the plain one where it has none."""
     name = model_args.model_name_or_path or model_args.config_name
-    if name is None or find_file(name, "tokenizer_config.json") is None:
+    if name is None or find_file(name, TOKENIZER_FILE) is None:
         return ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word)
     return load_checkpoint_tokenizer(name, config)
 

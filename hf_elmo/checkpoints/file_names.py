@@ -1,0 +1,10 @@
+"""The names of the files that a checkpoint is made of."""
+
+CARD_FILE = "README.md"
+CONFIG_FILE = "config.json"
+CONVERSION_FILE = "conversion.json"
+PLOT_FILE = "run.png"
+RESULTS_FILE = "results.json"
+TOKENIZER_FILE = "tokenizer_config.json"
+WEIGHTS_FILE = "model.safetensors"
+WEIGHTS_INDEX_FILE = "model.safetensors.index.json"
