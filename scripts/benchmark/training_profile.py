@@ -22,7 +22,7 @@ from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 from hf_elmo.pretraining.lanes import LaneFiller, LaneWindow
 from hf_elmo.pretraining.objectives import SampledSoftmaxObjective
 from hf_elmo.pretraining.optimizers import build_optimizer
-from hf_elmo.pretraining.plan import plan_config
+from hf_elmo.pretraining.starting_model import with_softmax
 from hf_elmo.text.corpora import Corpus, corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary, count_words
 
@@ -143,7 +143,7 @@ class TrainingStep:
         torch.manual_seed(settings.seed)
         self.settings = settings
         self.windows, self.more_windows = list(itertools.islice(windows, settings.steps)), windows
-        model = ElmoForPreTraining(plan_config(config, vocab_size, "sampled"))
+        model = ElmoForPreTraining(with_softmax(config, vocab_size, "sampled"))
         self.config = model.config
         negatives, seed = settings.num_negative_samples, settings.seed
         # Before ours is trained: it has other weights then.
