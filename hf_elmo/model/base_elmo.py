@@ -20,8 +20,8 @@ from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import ElmoConfig
 from .crf_elmo import ElmoCRF
-from .inputs_elmo import IGNORED_LABEL, check_inputs, check_token_types, takes_usual_arguments
-from .layers_elmo import ElmoBiLM, ElmoProjectedLSTM, ElmoScalarMix, ElmoState
+from .inputs_elmo import IGNORED_LABEL, check_inputs, check_packed_layers, check_token_types, takes_usual_arguments
+from .layers_elmo import ElmoBiLM, ElmoProjectedLSTM, ElmoScalarMix, ElmoState, unpack_layers
 from .pairs_elmo import ElmoPairs
 from .token_encoder_elmo import ElmoCarryGate, ElmoTokenEncoder
 from .tracing_elmo import is_traced
@@ -39,7 +39,8 @@ class ElmoModelOutput(ModelOutput):
         hidden_states: With `output_hidden_states`, the L + 1 layers that the mixes weigh, each (B, T, 2P): the token
             encoder's vector twice, then each biLM layer's forward and backward halves.
         elmo_representations: All M scalar mixes, each (B, T, 2P).
-        state: The LSTM states after this batch; None after pairs, whose sentences end apart.
+        state: The LSTM states after this batch; None after pairs, whose sentences end apart, and after layers that
+            were computed before.
     """
 
     last_hidden_state: Tensor | None = None
@@ -203,6 +204,7 @@ class ElmoModel(ElmoPreTrainedModel):
         output_hidden_states: bool | None = None,
         *,
         token_type_ids: Tensor | None = None,
+        packed_layers: Tensor | None = None,
     ) -> ElmoModelOutput:
         """Compute the vectors of a batch of sentences, or of pairs of them.
 
@@ -218,9 +220,11 @@ class ElmoModel(ElmoPreTrainedModel):
             output_hidden_states: Whether to return the layers; None takes the config's setting.
             token_type_ids: 1 for the words of the second sentence of a pair, 0 for all others, (B, T); None where no
                 row is a pair.
+            packed_layers: The layers of these words where they were computed before (`layers_elmo.pack_layers`),
+                (B, T, P + 2PL), zero where masked; a frozen biLM is then not run. There is no state after them.
         Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
         """
-        mask, layers, state = self.run_layers(input_ids, attention_mask, state, token_type_ids)
+        mask, layers, state = self.run_layers(input_ids, attention_mask, state, token_type_ids, packed_layers)
         representations = tuple(mix(layers, mask) for mix in self.mixes)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
@@ -237,14 +241,19 @@ class ElmoModel(ElmoPreTrainedModel):
         attention_mask: Tensor | None = None,
         state: ElmoState | None = None,
         token_type_ids: Tensor | None = None,
+        packed_layers: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor], ElmoState | None]:
         """Check a batch and compute its layers, without mixing them; arguments as `forward`'s.
 
         Returns: The mask, True for real words, (B, T); the L + 1 layers, each (B, T, 2P); the states after the batch,
-            None after pairs.
+            None after pairs and with `packed_layers`.
         """
         check_inputs(self.config, input_ids, attention_mask, state)
         mask = self.word_mask(input_ids, attention_mask)
+        if packed_layers is not None:
+            check_packed_layers(self.config, packed_layers, input_ids, state, self._bilm_is_frozen)
+            packed_layers = packed_layers.to(self.token_encoder.projection.weight.dtype)
+            return mask, unpack_layers(packed_layers, self.config.projection_size), None
         vectors = self._encode_words(input_ids, mask)
         if token_type_ids is not None and check_token_types(token_type_ids, input_ids, state):
             pairs = ElmoPairs(mask, token_type_ids)

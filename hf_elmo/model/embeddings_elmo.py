@@ -148,7 +148,12 @@ class ElmoEmbeddings(ElmoPreTrainedModel):
     @can_return_tuple
     @takes_usual_arguments
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, *, token_type_ids: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        *,
+        token_type_ids: Tensor | None = None,
+        packed_layers: Tensor | None = None,
     ) -> ElmoEmbeddingsOutput:
         """Give the vectors of the words of a batch.
 
@@ -156,12 +161,19 @@ class ElmoEmbeddings(ElmoPreTrainedModel):
             input_ids: Character ids from `ElmoCharTokenizer`, (B, T, C).
             attention_mask: 1 for real words, (B, T); None takes every row of `input_ids` that is not all zeros.
             token_type_ids: 1 for the words of the second sentence of a pair, (B, T); see `ElmoModel`.
+            packed_layers: The biLM's layers where they were computed before, (B, T, P + 2PL); see `ElmoModel`.
         Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
         """
         mixes: tuple[Tensor, ...] | None = None
         parts: list[Tensor] = []
         if self.uses_elmo:
-            outputs = self.elmo(input_ids, attention_mask, token_type_ids=token_type_ids, return_dict=True)
+            outputs = self.elmo(
+                input_ids,
+                attention_mask,
+                token_type_ids=token_type_ids,
+                packed_layers=packed_layers,
+                return_dict=True,
+            )
             mixes = tuple(map(self.dropout, outputs.elmo_representations))
             parts.append(mixes[0])
         else:

@@ -148,6 +148,25 @@ def check_token_types(token_type_ids: Tensor, input_ids: Tensor, state: ElmoStat
     return True
 
 
+def check_packed_layers(
+    config: ElmoConfig, packed_layers: Tensor, input_ids: Tensor, state: ElmoState | None, is_frozen: bool
+) -> None:
+    """Check layers that were computed before; raises ValueError where they do not fit, or the biLM may have changed."""
+    size = config.projection_size * (1 + 2 * config.num_hidden_layers)
+    if packed_layers.shape != (*input_ids.shape[:2], size):
+        raise ValueError(
+            f"packed_layers has the shape {tuple(packed_layers.shape)}; input_ids of shape {tuple(input_ids.shape)} "
+            f"and this model want {(*input_ids.shape[:2], size)}."
+        )
+    if state is not None:
+        raise ValueError("packed_layers is given with a state, which they cannot carry on; leave one of them out.")
+    if not is_frozen:
+        raise ValueError(
+            "packed_layers is given, but the biLM is trained, so that its layers change; leave them out, or set "
+            "freeze_bilm=True."
+        )
+
+
 def check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:
     """Check the labels of a batch, one per word; raises TypeError or ValueError saying what is wrong with them."""
     if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:

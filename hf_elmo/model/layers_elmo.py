@@ -247,3 +247,15 @@ def _fixed_shares(layers: str, count: int) -> tuple[float, ...] | None:
     """The shares of `count` layers that no task learns; None where it does."""
     chosen = {"all": range(0), "top": range(count - 1, count), "token": range(1), "average": range(count)}[layers]
     return tuple((index in chosen) / len(chosen) for index in range(count)) if chosen else None
+
+
+def pack_layers(layers: list[Tensor]) -> Tensor:
+    """L + 1 layers, each (B, T, 2P), as one tensor, (B, T, P + 2PL): the token encoder's vector stands there once."""
+    vectors, _ = layers[0].chunk(2, dim=-1)
+    return torch.cat([vectors, *layers[1:]], dim=-1)
+
+
+def unpack_layers(packed: Tensor, projection_size: int) -> list[Tensor]:
+    """The layers that `pack_layers` made one tensor of."""
+    vectors, outputs = packed[..., :projection_size], packed[..., projection_size:]
+    return [torch.cat([vectors, vectors], dim=-1), *outputs.split(2 * projection_size, dim=-1)]

@@ -54,6 +54,8 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
         labels: Tensor | None = None,
         state: ElmoState | None = None,
         output_hidden_states: bool | None = None,
+        *,
+        packed_layers: Tensor | None = None,
     ) -> TokenClassifierOutput:
         """Score the labels of each word.
 
@@ -63,10 +65,16 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
             labels: Label ids, (B, T); -100 (sentence markers, padding) is left out of the loss.
             state: Carried LSTM states of the biLM.
             output_hidden_states: Whether to return the biLM's layers.
+            packed_layers: The biLM's layers where they were computed before; see `ElmoModel`.
         Returns: Loss in nats per word and logits (B, T, num_labels).
         """
         outputs = self.elmo(
-            input_ids, attention_mask, state, output_hidden_states=output_hidden_states, return_dict=True
+            input_ids,
+            attention_mask,
+            state,
+            output_hidden_states=output_hidden_states,
+            packed_layers=packed_layers,
+            return_dict=True,
         )
         vectors = self.dropout(outputs.last_hidden_state)
         if self.lstm is not None:

@@ -1,0 +1,282 @@
+"""The layers of a frozen biLM over a data set, computed once and kept in a file: an epoch then costs the head alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from ..model.layers_elmo import pack_layers
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+
+# Enters the key of a file: another form of the files is another number.
+_FORM = 1
+# What the layers depend on beside the weights.
+_FIELDS = (
+    "filters",
+    "filter_activation",
+    "num_highway_layers",
+    "token_inputs",
+    "num_hidden_layers",
+    "forget_bias",
+    "cell_clip",
+    "projection_clip",
+    "use_skip_connections",
+    "pad_token_id",
+)
+# Words of a batch, padding included: the layers of the Original model take 20 KB per word.
+_WORDS_AT_A_TIME = 4096
+# How long a file that is being written may stand untouched before its process is taken for dead.
+_SECONDS_OF_A_DEAD_WRITER = 24 * 3600
+
+
+class LayerCache:
+    """A directory with a file for each biLM and each text that it has read.
+
+    A file is named after a digest of the biLM's weights and of the rows of all words, so that another checkpoint,
+    tokenizer, text or order never finds it; another head, mix or seed does. It is written under another name and
+    renamed: whoever reads it reads all of it, and two processes that need the same file at worst both make it.
+
+    Args:
+        directory: Made where it is not there.
+        max_bytes: The files that were used longest ago are removed so that all together stay below this.
+        report: Called with a line for the user.
+    Raises: ValueError where max_bytes is below 1.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike, max_bytes: int = 20 * 2**30, report: Callable[[str], None] = print
+    ):
+        if max_bytes < 1:
+            raise ValueError(f"max_bytes is {max_bytes}; it must be an integer >= 1.")
+        self.directory = Path(directory)
+        self.max_bytes = max_bytes
+        self._report = report
+
+    def layers_of(self, model: ElmoPreTrainedModel, features: Sequence[Mapping[str, Any]]) -> CachedLayers | None:
+        """The layers of each sentence of a data set; they are computed where there is no file of them yet.
+
+        Args:
+            model: Any ELMo model with a frozen biLM.
+            features: Encoded sentences or pairs without padding: `input_ids`, (T, C), and with pairs `token_type_ids`.
+        Returns: The layers; None, with a line to the user, where they alone would exceed max_bytes.
+        Raises: ValueError where the biLM is trained, or a sentence is padded or has no rows.
+        """
+        elmo: ElmoModel = model.base_model  # type: ignore[assignment]
+        if not elmo.config.freeze_bilm or elmo.is_pretraining:
+            raise ValueError("freeze_bilm is False: the layers of a biLM that is trained change; set it, or keep none.")
+        lengths = [_length(index, feature) for index, feature in enumerate(features)]
+        size = elmo.config.projection_size * (1 + 2 * elmo.config.num_hidden_layers)
+        num_bytes = 4 * sum(lengths) * size
+        if num_bytes > self.max_bytes:
+            self._report(
+                f"layers: not kept, they would take {num_bytes:,} bytes and max_bytes is {self.max_bytes:,}; the biLM "
+                "is run in each epoch"
+            )
+            return None
+        path = self.directory / f"{_key(elmo, features)}.npy"
+        shape = (sum(lengths), size)
+        if not _is_whole(path, shape):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._make_room(num_bytes)
+            self._report(f"layers: computing those of {len(lengths):,} sentences, {num_bytes:,} bytes, into {path}")
+            _write(path, shape, elmo, features, lengths)
+        os.utime(path)
+        return CachedLayers(path, lengths)
+
+    def _make_room(self, num_bytes: int) -> None:
+        """Remove what was used longest ago until so many bytes more are allowed, and what dead writers left."""
+        kept = []
+        for path in [*self.directory.glob("*.npy"), *self.directory.glob(".*.partial")]:
+            # Another process may remove it first; one that reads it keeps what it has mapped.
+            with suppress(OSError):
+                facts = path.stat()
+                if path.suffix == ".npy":
+                    kept.append((facts.st_mtime, facts.st_size, path))
+                elif time.time() - facts.st_mtime > _SECONDS_OF_A_DEAD_WRITER:
+                    path.unlink()
+                else:
+                    num_bytes += facts.st_size
+        total = num_bytes + sum(size for _, size, _ in kept)
+        for _, size, path in sorted(kept):
+            if total <= self.max_bytes:
+                return
+            with suppress(OSError):
+                path.unlink()
+            total -= size
+
+
+class CachedLayers(Sequence):
+    """The layers of each sentence of a data set, (T, P + 2PL), read from the file when they are asked for.
+
+    Args:
+        path: The file, a float32 array (words of all sentences, P + 2PL).
+        lengths: How many rows each sentence has.
+    """
+
+    def __init__(self, path: Path, lengths: Sequence[int]):
+        self.path = path
+        self._ends = np.cumsum([0, *lengths])
+        self._words = np.load(path, mmap_mode="r")
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index is {index}; there are {len(self)} sentences.")
+        place = int(index) % len(self)
+        return self._words[self._ends[place] : self._ends[place + 1]]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A pickled map would be a copy of the file.
+        return {**self.__dict__, "_words": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= {**state, "_words": np.load(state["path"], mmap_mode="r")}
+
+
+class FeaturesWithLayers(Dataset):
+    """A data set whose items also have `packed_layers`, for `collate_with_layers`.
+
+    Args:
+        features: The encoded sentences.
+        layers: Their layers, in the same order.
+    """
+
+    def __init__(self, features: Sequence[Mapping[str, Any]], layers: CachedLayers):
+        if len(features) != len(layers):
+            raise ValueError(f"layers has {len(layers)} sentences, but features has {len(features)}.")
+        self.features, self.layers = features, layers
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {**self.features[index], "packed_layers": self.layers[index]}
+
+
+def collate_with_layers(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[[list[dict[str, Any]]], Any]:
+    """A collator that also pads `packed_layers`, on the side on which the given one pads the words."""
+
+    def collate(features: list[dict[str, Any]]) -> Any:
+        others = [{key: value for key, value in feature.items() if key != "packed_layers"} for feature in features]
+        words = np.concatenate([feature["packed_layers"] for feature in features])
+        batch = collator(others)
+        mask = batch["attention_mask"].bool()
+        packed = torch.zeros(*mask.shape, words.shape[1])
+        packed[mask] = torch.from_numpy(words)
+        batch["packed_layers"] = packed
+        return batch
+
+    return collate
+
+
+def _length(index: int, feature: Mapping[str, Any]) -> int:
+    length = len(feature["input_ids"])
+    if not length:
+        raise ValueError(f"features[{index}] has no rows; keep add_special_tokens=True, or leave empty sentences out.")
+    if not np.all(feature.get("attention_mask", 1)):
+        raise ValueError(f"features[{index}] is padded; encode without padding, and pad in the collator.")
+    return length
+
+
+def _key(elmo: ElmoModel, features: Sequence[Mapping[str, Any]]) -> str:
+    """A digest of all that the layers depend on."""
+    digest = hashlib.blake2b(digest_size=20)
+    digest.update(json.dumps([_FORM, *(getattr(elmo.config, name) for name in _FIELDS)]).encode())
+    for module in (elmo.token_encoder, elmo.bilm):
+        for name, tensor in module.state_dict().items():
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    for feature in features:
+        rows = np.ascontiguousarray(feature["input_ids"], dtype=np.int64)
+        types = np.ascontiguousarray(_types(feature, len(rows)))
+        digest.update(f"{rows.shape}\n".encode())
+        digest.update(rows)
+        digest.update(types)
+    return digest.hexdigest()
+
+
+def _types(feature: Mapping[str, Any], length: int) -> np.ndarray:
+    return np.asarray(feature.get("token_type_ids", [0] * length), dtype=np.int64)
+
+
+def _is_whole(path: Path, shape: tuple[int, int]) -> bool:
+    try:
+        found = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError):
+        return False
+    return found.shape == shape and found.dtype == np.float32
+
+
+def _write(
+    path: Path,
+    shape: tuple[int, int],
+    elmo: ElmoModel,
+    features: Sequence[Mapping[str, Any]],
+    lengths: Sequence[int],
+) -> None:
+    """Compute the layers of all sentences into a file beside `path`, which then takes its name."""
+    descriptor, aside = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=".partial", dir=path.parent)
+    try:
+        # By writes and not into a map of the file, which would kill the process where the disk is full.
+        with os.fdopen(descriptor, "wb") as file:
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            _write_words(file, file.tell(), elmo, features, lengths)
+        os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise
+
+
+@torch.no_grad()
+def _write_words(
+    file: BinaryIO, start: int, elmo: ElmoModel, features: Sequence[Mapping[str, Any]], lengths: Sequence[int]
+) -> None:
+    ends = np.cumsum([0, *lengths])
+    was_training = elmo.training
+    elmo.eval()
+    try:
+        for places in _batches(lengths):
+            longest = max(lengths[place] for place in places)
+            rows = torch.zeros(len(places), longest, elmo.config.max_characters_per_word, dtype=torch.long)
+            types = torch.zeros(len(places), longest, dtype=torch.long)
+            mask = torch.zeros(len(places), longest, dtype=torch.bool)
+            for row, place in enumerate(places):
+                length = lengths[place]
+                rows[row, :length] = torch.as_tensor(np.asarray(features[place]["input_ids"], dtype=np.int64))
+                types[row, :length] = torch.from_numpy(_types(features[place], length))
+                mask[row, :length] = True
+            inputs = [tensor.to(elmo.device) for tensor in (rows, mask, types)]
+            _, layers, _ = elmo.run_layers(inputs[0], inputs[1], token_type_ids=inputs[2])
+            packed = pack_layers(layers).float().cpu().numpy()
+            for row, place in enumerate(places):
+                file.seek(start + int(ends[place]) * packed[row, 0].nbytes)
+                file.write(packed[row, : lengths[place]].tobytes())
+    finally:
+        elmo.train(was_training)
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """The places of sentences of about one length, as many as make a batch of words with their padding."""
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[place] > _WORDS_AT_A_TIME:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
