@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import struct
 
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 # Those of files that are damaged or hold something else than the libraries take for granted; OSError is the system's.
 UNREADABLE = (
+    ArithmeticError,
+    AssertionError,
     AttributeError,
     EOFError,
-    IndexError,
-    KeyError,
+    LookupError,
+    MemoryError,
     RuntimeError,
     SafetensorError,
     StopIteration,  # of datasets, for an empty file
@@ -20,6 +23,7 @@ UNREADABLE = (
     TypeError,
     ValueError,
     pickle.UnpicklingError,
+    struct.error,
 )
 _LONGEST_REASON = 200
 

@@ -19,7 +19,7 @@ from pyarrow import ArrowException
 
 from ..foreign.bounded_files import quoted
 from ..foreign.reasons import UNREADABLE, reason
-from .json_records import JSON_ENDINGS, check_columns, check_nesting, json_texts
+from .json_records import JSON_ENDINGS, check_columns, check_records, json_texts
 from .packed_lines import UNPACKING_ERRORS, numbered_lines
 from .parquet_tables import check_rows, check_tables
 
@@ -160,7 +160,7 @@ def corpus_from_dataset(
 
     Raises: ValueError when the split or the column is missing.
     """
-    check_nesting(dataset_name, "dataset_name")
+    check_records(dataset_name, "dataset_name")
     try:
         stream = load_dataset(dataset_name, config_name, split=split, streaming=True)
     except (ArrowException, DatasetsError, *UNREADABLE) as error:

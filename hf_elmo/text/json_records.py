@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..foreign.bounded_files import MEBIBYTE, quoted
-from ..foreign.bounded_json import MAX_DEPTH, parse_json, parse_values
+from ..foreign.bounded_json import MAX_DEPTH, parse_values
 from .packed_lines import numbered_lines
 
 JSON_ENDINGS = (".json", ".jsonl", ".ndjson")
@@ -54,20 +54,27 @@ def check_columns(files: Sequence[str], column: str, name: str) -> None:
         )
 
 
-def check_nesting(directory: str | os.PathLike, name: str) -> None:
-    """Check that no JSON file of a directory is nested so deep that parsers written in C would crash.
+def check_records(directory: str | os.PathLike, name: str) -> None:
+    """Check what a directory has of JSON before pyarrow reads it, which some records crash.
+
+    Those are records that are nested without end or, as the first of a file, none at all but null.
 
     Args:
-        directory: What another reader is about to read.
+        directory: Of a data set; nothing is done for what is no directory.
         name: The argument that names it.
     Raises: ValueError naming the file and the line.
     """
     for path in sorted(Path(directory).rglob("*")):
         if any(suffix in JSON_ENDINGS for suffix in path.suffixes[-2:]) and path.is_file():
-            for number, line in numbered_lines(path, name):
-                # A bracket in a string counts too: the text is then looked at closely.
-                if line.count(b"[") + line.count(b"{") > MAX_DEPTH:
-                    parse_json(line, f"{name} {str(path)!r}", number)
+            lines = (line for _, line in numbered_lines(path, name, _MOST_RECORD_BYTES))
+            if not all(map(_is_plain, lines)):
+                for _ in _records(str(path), name):
+                    pass
+
+
+def _is_plain(line: bytes) -> bool:
+    """Whether a line is an object of little depth, by a look at some of its bytes, or nothing."""
+    return line.isspace() or (line[:1] == b"{" and line.count(b"[") + line.count(b"{") <= MAX_DEPTH)
 
 
 def _records(file: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -121,7 +128,7 @@ def _records_of_list(where: str, values: list[Any]) -> Iterator[tuple[str, dict[
 
 def _as_record(place: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{place} holds {type(value).__name__} ({quoted(value)}), wanted an object with a text in it.")
+        raise ValueError(f"{place} holds {type(value).__name__} ({quoted(value)}), wanted an object.")
     return value
 
 

@@ -15,7 +15,7 @@ from pyarrow import ArrowException
 
 from ...foreign.bounded_files import quoted
 from ...foreign.reasons import UNREADABLE, reason
-from ...text.json_records import check_nesting
+from ...text.json_records import check_records
 
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
@@ -180,15 +180,16 @@ def load_tagged_dataset(dataset_name: str, config_name: str | None = None) -> Da
 
     Raises: ValueError naming the dataset where it cannot be loaded or has no splits.
     """
-    check_nesting(dataset_name, "dataset_name")
+    check_records(dataset_name, "dataset_name")
     try:
         if (Path(dataset_name) / "dataset_dict.json").is_file():
             return load_from_disk(dataset_name)
         return load_dataset(dataset_name, config_name)
     except (ArrowException, DatasetsError, OSError, *UNREADABLE) as error:
         raise ValueError(
-            f"dataset_name {dataset_name!r} (dataset_config_name {config_name!r}) cannot be loaded: {reason(error)}. "
-            "Check the name; offline, give a directory or a dataset that was loaded before."
+            f"dataset_name {dataset_name!r} (dataset_config_name {config_name!r}) cannot be loaded: "
+            f"{reason(error.__cause__ or error)}. Check the name; offline, give a directory or a dataset that was "
+            "loaded before."
         ) from error
 
 
