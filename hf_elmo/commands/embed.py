@@ -32,6 +32,9 @@ class EmbeddingArguments(ReadingArguments):
         "for their mean; token for layer 0, without context; or a layer's number.",
         default="mix",
     )
+    carry_state: bool = flag(
+        "Carry the state from line to line, as in one long text; without it each line is read by itself.", default=False
+    )
     store_sentences: bool = flag(
         "Store the sentences as AllenNLP does (sentence_to_index); takes memory for the whole text.", default=False
     )
@@ -88,14 +91,16 @@ def run_embedding(arguments: EmbeddingArguments) -> EmbeddingSummary:
         lines, texts = itertools.tee(lines)
     warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer)
     started = time.perf_counter()
-    arrays = embedder.stream(map(str.split, lines) if arguments.text_is_tokenized else lines, layers)
+    sentences = map(str.split, lines) if arguments.text_is_tokenized else lines
+    arrays = embedder.stream(sentences, layers, arguments.carry_state)
     num_sentences, num_words = write_embeddings(
         target, track(arrays, "embedding", "sentences"), texts and map(str.strip, texts), *storage
     )
     seconds = time.perf_counter() - started
+    states = ", the state carried from line to line" if arguments.carry_state else ""
     summary = EmbeddingSummary(num_sentences, num_words, target.stat().st_size, seconds)
     print(
-        f"Embedded {num_sentences:,} sentences of {num_words:,} words ({layers}): {num_words / seconds:,.0f} "
+        f"Embedded {num_sentences:,} sentences of {num_words:,} words ({layers}{states}): {num_words / seconds:,.0f} "
         f"words/s on {embedder.device} in {arguments.dtype}.\n"
         f"Wrote {arguments.output_file}, {summary.num_bytes / 1e6:,.1f} MB: an array per sentence, by its number from "
         f"0, in {arguments.storage_dtype}."

@@ -107,16 +107,19 @@ class ElmoEmbedder:
         (array,) = self.stream([sentence], layers)
         return array
 
-    def embed_sentences(self, sentences: Iterable[Sentence], layers: str | int = "mix") -> list[np.ndarray]:
+    def embed_sentences(
+        self, sentences: Iterable[Sentence], layers: str | int = "mix", carry_state: bool = False
+    ) -> list[np.ndarray]:
         """The vectors of many sentences, an array for each in their order, computed in batches of like lengths.
 
         Args:
             sentences: Lists of words, or strings: here a string is a sentence, not a word.
             layers: What to give of the layers; see the class.
+            carry_state: Whether the states go on from sentence to sentence, as in one text.
         Returns: Arrays as `embed_sentence` gives them.
         Raises: TypeError naming the first entry that is no sentence; ValueError for layers that the model lacks.
         """
-        return list(self.stream(sentences, layers))
+        return list(self.stream(sentences, layers, carry_state))
 
     def average_words(self, sentences: Iterable[Sentence], layers: str | int = "mix") -> np.ndarray:
         """One vector per sentence, the mean of its words'; zeros for a sentence without words.
@@ -133,9 +136,11 @@ class ElmoEmbedder:
         ]
         return np.stack(means) if means else np.zeros(shape, np.float32)
 
-    def stream(self, sentences: Iterable[Sentence], layers: str | int = "mix") -> Iterator[np.ndarray]:
+    def stream(
+        self, sentences: Iterable[Sentence], layers: str | int = "mix", carry_state: bool = False
+    ) -> Iterator[np.ndarray]:
         """The arrays of `embed_sentences` one after another, for more sentences than fit into memory."""
-        return embed(self.model, self.tokenizer, sentences, layers=layers, **self._limits)
+        return embed(self.model, self.tokenizer, sentences, layers=layers, carry_state=carry_state, **self._limits)
 
 
 def check_sentence(sentence: Sentence, name_of_many: str) -> None:

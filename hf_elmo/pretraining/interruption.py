@@ -8,12 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from ..checkpoints.provenance import describe_command
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_NOTED = b"\nstopping: a checkpoint follows after the step or evaluation at hand; a second signal stops without it\n"
 # A launcher passes on what its processes got already: signals this close to the first are the same one.
 _SECONDS_OF_ONE = 1.0
 
@@ -75,6 +76,10 @@ class Interruption:
             self.signal_number, self._first = number, now
             if not self._is_noting:
                 raise Stopped(number)
+            if int(os.environ.get("RANK", 0)) == 0:
+                # Not by print: the signal may have come in the midst of another.
+                with suppress(OSError):
+                    os.write(2, _NOTED)
         elif now - self._first >= _SECONDS_OF_ONE:
             # Not an exception: it may be an exception's clean-up that takes too long.
             os._exit(128 + number)

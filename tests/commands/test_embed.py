@@ -17,6 +17,8 @@ from transformers import BertConfig
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
 from hf_elmo.commands.embed import EmbeddingArguments, main, run_embedding
+from hf_elmo.inference.embedder import ElmoEmbedder
+from hf_elmo.inference.embedding import embed
 
 h5py = pytest.importorskip("h5py", reason="vectors are written as HDF5")
 
@@ -95,6 +97,24 @@ def test_vectors_have_the_numbers_of_their_lines(arguments, checkpoint, text_is_
         np.testing.assert_allclose(array, torch.cat(layers)[:, 1:-1], rtol=0, atol=REORDERED_FLOAT32)
     assert (summary.num_sentences, summary.num_words) == (3, 4 if text_is_tokenized else 5)
     assert summary.num_bytes == os.path.getsize(given.output_file)
+
+
+def test_the_state_is_carried_from_line_to_line_where_it_is_asked_for(arguments, checkpoint, capsys):
+    text = "Call it!\n\nCall it!\n"
+    run_embedding(arguments(text))
+    apart = list(read_all(arguments(text).output_file).values())
+    np.testing.assert_array_equal(apart[0], apart[2])
+    assert "the state carried" not in capsys.readouterr().out
+    given = arguments(text, carry_state=True, overwrite_output_file=True)
+    run_embedding(given)
+    assert "the state carried" in capsys.readouterr().out
+    found = list(read_all(given.output_file).values())
+    embedder = ElmoEmbedder(checkpoint, device="cpu")
+    wanted = embed(embedder.model, embedder.tokenizer, text.splitlines(), carry_state=True)
+    for array, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(array, other, rtol=0, atol=REORDERED_FLOAT32)
+    np.testing.assert_array_equal(found[0], apart[0])
+    assert np.abs(found[2] - apart[2]).max() > 100 * REORDERED_FLOAT32
 
 
 def test_compressed_text_and_half_precision(arguments, tmp_path):

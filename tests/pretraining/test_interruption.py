@@ -24,15 +24,16 @@ def test_outside_of_the_loop_a_signal_stops_at_once(number, code):
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_in_the_loop_the_first_signal_is_noted_and_a_later_one_ends_the_process(monkeypatch, clock, number):
+def test_in_the_loop_the_first_signal_is_noted_and_a_later_one_ends_the_process(monkeypatch, clock, capfd, number):
     ended = []
     monkeypatch.setattr(interruption.os, "_exit", ended.append)
     with Interruption() as heeded, heeded.noted():
         signal.raise_signal(number)
         assert heeded.signal_number == number
+        assert "checkpoint" in capfd.readouterr().err
         # A launcher passes on what the whole group of processes got.
         signal.raise_signal(number)
-        assert ended == []
+        assert ended == [] and capfd.readouterr().err == ""
         clock[0] += 5
         signal.raise_signal(number)
     assert ended == [128 + number]
