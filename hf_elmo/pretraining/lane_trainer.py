@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ from .weight_average import WeightAverage
 
 # Of a schedule that goes by the share of the time; a run's own steps lie between these.
 _SCHEDULE_STEPS = 1_000_000
+# Entries of the history of such a run, where the steps between them are not given.
+_NUM_LOGS = 100
 _PERPLEXITY_FIELDS = tuple(field.name for field in fields(Perplexity))
 
 
@@ -214,8 +216,8 @@ class LaneTrainer:
         self.clock.resume(shared.get("clock_seconds", shared["seconds"]))
         if self.budget is not None:
             self.budget.load_state_dict(shared["time_budget"])
-            for decision in self.budget.decisions:
-                self._settle_steps(decision.max_steps)
+            if self.budget.decisions:
+                self._settle_steps(self.budget.decisions[-1].max_steps)
         self.filler.load_state_dict(own["lanes"])
         self.state = None
         if own["state"] is not None:
@@ -227,6 +229,7 @@ class LaneTrainer:
     def _run_step(self, windows: Iterator[LaneWindow], progress: StepProgress) -> None:
         """One step, and what is due after it."""
         started, before = time.perf_counter(), self.state
+        place = self.budget.progress(self.step) if self.budget else 0.0
         taken = list(itertools.islice(windows, self.settings.gradient_accumulation_steps))
         loss = self._train_step(taken)
         self.step += 1
@@ -235,11 +238,11 @@ class LaneTrainer:
         if is_settled:
             self._decide_steps()
         settings, is_last = self.settings, self._is_done
-        if is_last or (settings.logging_steps and self.step % settings.logging_steps == 0):
+        if is_last or self._is_due(settings.logging_steps, _NUM_LOGS, place):
             self._log(taken[0], reset_lanes(before, taken[0].reset_state))
         progress.update(self.step, loss, self._words_per_second, settings.max_steps)
         is_best = False
-        if is_last or (settings.eval_steps and self.step % settings.eval_steps == 0):
+        if is_last or self._is_due(settings.eval_steps, settings.num_evaluations, place):
             progress.clear()
             is_best = self._evaluate_and_report()
             self.objective.train()
@@ -356,14 +359,26 @@ class LaneTrainer:
     def _decide_steps(self) -> None:
         """Settle by the clock how many steps there are, all processes by that of the main one."""
         save_steps = self.checkpoints.save_steps if self.checkpoints else None
-        self.budget.decide(self.step, self.train_seconds, self.settings.eval_steps, save_steps)
+        settings = self.settings
+        self.budget.decide(self.step, self.train_seconds, settings.eval_steps, settings.num_evaluations, save_steps)
         decisions = gather_objects(self.budget.decisions[-1], self.accelerator)
         self.budget.decisions[-1] = decisions[0]
         self._settle_steps(decisions[0].max_steps)
 
     def _settle_steps(self, max_steps: int) -> None:
-        # The first time also how often there are evaluations and entries of the history.
-        self.settings = self.settings.with_steps(max_steps)
+        self.settings = replace(self.settings, max_steps=max_steps)
+
+    def _is_due(self, steps: int | None, times: int, before: float) -> bool:
+        """Whether something is due that comes each so many steps or, by the clock, so many times in the run.
+
+        Args:
+            steps: Steps between; None where they are not given.
+            times: How often then.
+            before: The place in the schedule before this step.
+        """
+        if steps is not None or self.budget is None:
+            return bool(steps) and self.step % steps == 0
+        return math.floor(times * self.budget.progress(self.step)) > math.floor(times * before)
 
     def _check_text(self) -> None:
         """Before the first step: whether each process has text for one window of its lanes."""

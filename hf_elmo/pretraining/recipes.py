@@ -245,13 +245,17 @@ class OptimizationArguments:
         is_sparse = self.objective == "sampled" and self.optim == "adagrad" and not self.weight_decay
         return is_sparse and num_processes == 1
 
+    @property
+    def num_evaluations(self) -> int:
+        """Evaluations of a run after its first step, where eval_steps does not say how many."""
+        return 2 if self.early_stopping_patience is None else 10
+
     def with_steps(self: _Arguments, max_steps: int) -> _Arguments:
         """The same for a run of so many steps, with the steps between logs and evaluations that suit its length."""
-        num_evaluations = 2 if self.early_stopping_patience is None else 10
         return replace(
             self,
             max_steps=max_steps,
-            eval_steps=self.eval_steps or math.ceil(max_steps / num_evaluations),
+            eval_steps=self.eval_steps or math.ceil(max_steps / self.num_evaluations),
             logging_steps=self.logging_steps or min(50, math.ceil(max_steps / 20)),
         )
 

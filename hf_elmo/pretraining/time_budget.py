@@ -84,19 +84,33 @@ class TimeBudget:
         # Soon after the first one, which has little to go by.
         return step >= last.step + max(1, min(3 * last.step, math.ceil(last.max_steps / _NUM_DECISIONS)))
 
-    def decide(self, step: int, train_seconds: float, eval_steps: int | None, save_steps: int | None) -> Decision:
+    def decide(
+        self,
+        step: int,
+        train_seconds: float,
+        eval_steps: int | None = None,
+        num_evaluations: int = 1,
+        save_steps: int | None = None,
+    ) -> Decision:
         """Settle how many steps the run takes.
 
         Args:
             step: Steps taken.
             train_seconds: What they took.
-            eval_steps, save_steps: Steps between evaluations and between checkpoints; None where that is not known.
+            eval_steps: Steps between evaluations; None where they follow the length of the run.
+            num_evaluations: How many there are in the run then, the last one included.
+            save_steps: Steps between checkpoints beside those of decisions; None where none are written.
         """
         seconds = self.clock.seconds
-        each = self._step_seconds(step, train_seconds)
-        each += self.evaluation_seconds / eval_steps if eval_steps else 0.0
-        each += self.checkpoint_seconds / save_steps if save_steps else 0.0
-        left = self.total_seconds - self.reserved_seconds - seconds
+        each, at_intervals = self._step_seconds(step, train_seconds), 0.0
+        if eval_steps:
+            each += self.evaluation_seconds / eval_steps
+        else:
+            at_intervals += (num_evaluations - 1) * self.evaluation_seconds
+        if save_steps:
+            each += self.checkpoint_seconds / save_steps
+            at_intervals += _NUM_DECISIONS * self.checkpoint_seconds
+        left = self.total_seconds - self.reserved_seconds - seconds - (1 - self.progress(step)) * at_intervals
         max_steps = step + max(0, math.floor(left / each))
         if self.most_steps is not None:
             max_steps = max(step, min(max_steps, self.most_steps))

@@ -42,7 +42,7 @@ def simulate(budget, clock, seconds_of_step):
         step += 1
         progress.append(budget.progress(step))
         if budget.is_due(step):
-            budget.decide(step, train_seconds, eval_steps=None, save_steps=None)
+            budget.decide(step, train_seconds)
     return step, progress
 
 
@@ -123,6 +123,24 @@ def test_a_run_ends_in_time_with_its_schedule(tmp_path, clock):
     assert max(rates) > 5e-3 and rates[-1] < 1e-6 and rates[3:] == sorted(rates[3:], reverse=True)
     assert results["evaluations"][0]["seconds"] == 2.0
     assert (tmp_path / "out" / "model.safetensors").exists() and results["num_legs"] == 1
+
+
+@pytest.mark.parametrize("changes", [{}, {"early_stopping_patience": 9}], ids=["one halfway", "ten"])
+def test_evaluations_that_cost_much_come_so_many_times_whatever_the_clock_says(tmp_path, clock, monkeypatch, changes):
+    write_lines(tmp_path)
+    step = LaneTrainer._train_step
+
+    def slow_at_first(trainer, windows):
+        clock.now += 3.0 if trainer.step < 5 else 0.0
+        return step(trainer, windows)
+
+    monkeypatch.setattr(LaneTrainer, "_train_step", slow_at_first)
+    given = make_timed(tmp_path, "out", max_hours=120 / 3600, logging_steps=None, save_steps=0, **changes)
+    results = run_pretraining(given, report=lambda line: None)
+    assert 110 < clock.seconds <= 120
+    assert len(results["evaluations"]) == (11 if changes else 3) and len(results["history"]) <= 100
+    steps = results["settings"]["max_steps"]
+    assert steps > 2 * results["settled_by_the_clock"][0]["max_steps"]
 
 
 class Killed(Exception):
