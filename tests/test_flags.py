@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pytest
+from refusals import assert_refused
 
 from hf_elmo.flags import check_choices, check_least, flag, part_of, read_json_object
 
@@ -38,8 +39,7 @@ def test_choices_are_those_of_the_annotation(changes, named):
 def test_least_values_are_named(size, least):
     check_least(Group(size=least), ("size",), least)
     check_least(Group(), ("size",), least)
-    with pytest.raises(ValueError, match=f"--size is {size}; .*{least}"):
-        check_least(Group(size=size), ("size",), least)
+    assert_refused(ValueError, ("--size", str(size), str(least)), check_least, Group(size=size), ("size",), least)
 
 
 def test_a_part_of_joined_arguments_is_the_group_with_its_values():

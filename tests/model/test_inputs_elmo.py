@@ -19,59 +19,57 @@ def state_of(rows=2, layers=LAYERS, hidden=P, cell=H) -> ElmoState:
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "error", "named"),
     [
         (
             {"input_ids": [[[1] * 50]]},
             TypeError,
-            "input_ids is a list, not a tensor; tokenize with return_tensors='pt'",
+            ("input_ids", "return_tensors='pt'"),
         ),
-        ({"input_ids": None}, TypeError, "input_ids is a NoneType"),
-        ({"input_ids": torch.zeros(2, 3, 50)}, TypeError, "input_ids has the dtype torch.float32"),
-        ({"input_ids": torch.zeros(2, 3, 50).bool()}, TypeError, "input_ids has the dtype torch.bool"),
-        ({"input_ids": torch.zeros(2, 3, 50).byte()}, TypeError, "input_ids has the dtype torch.uint8"),
-        ({"input_ids": torch.ones(2, 3).long()}, ValueError, r"shape \(2, 3\); wanted \(sentences, words, 50\)"),
-        ({"input_ids": torch.ones(2, 3, 40).long()}, ValueError, r"ElmoCharTokenizer\(max_characters_per_word=50\)"),
-        ({"input_ids": torch.ones(0, 3, 50).long()}, ValueError, "the batch holds no sentence"),
-        ({"input_ids": torch.ones(2, 0, 50).long()}, ValueError, "the batch holds no word"),
-        ({"input_ids": torch.full((2, 3, 50), 262)}, ValueError, "from 262 to 262.*ids from 0 to 261"),
-        ({"input_ids": torch.full((2, 3, 50), -1)}, ValueError, "from -1 to -1"),
-        ({"attention_mask": [[1, 1, 1]] * 2}, TypeError, "attention_mask is list"),
-        ({"attention_mask": torch.ones(2, 3)}, TypeError, "attention_mask is torch.float32"),
-        ({"attention_mask": torch.ones(2, 4).long()}, ValueError, r"shape \(2, 4\); .* want \(2, 3\)"),
-        ({"attention_mask": torch.ones(2, 3, 50).long()}, ValueError, r"attention_mask has the shape \(2, 3, 50\)"),
-        ({"state": state_of(rows=3)}, ValueError, r"state.hidden has .* this batch of 2 rows wants \(2, 2, 2, 6\)"),
-        ({"state": state_of(layers=1)}, ValueError, "state.hidden has the shape"),
-        ({"state": state_of(hidden=7)}, ValueError, "state.hidden has the shape"),
-        ({"state": state_of(cell=9)}, ValueError, r"state.cell has .* wants \(2, 2, 2, 10\)"),
-        ({"state": (torch.zeros(1), torch.zeros(1))}, TypeError, "state is a tuple"),
-        ({"state": ElmoState(hidden=torch.zeros(2, 2, 2, 6))}, TypeError, "without a tensor 'cell'"),
+        ({"input_ids": None}, TypeError, "input_ids"),
+        ({"input_ids": torch.zeros(2, 3, 50)}, TypeError, ("input_ids", "float32")),
+        ({"input_ids": torch.zeros(2, 3, 50).bool()}, TypeError, ("input_ids", "bool")),
+        ({"input_ids": torch.zeros(2, 3, 50).byte()}, TypeError, ("input_ids", "uint8")),
+        ({"input_ids": torch.ones(2, 3).long()}, ValueError, ("input_ids", "(2, 3)", "50")),
+        ({"input_ids": torch.ones(2, 3, 40).long()}, ValueError, ("input_ids", "max_characters_per_word=50")),
+        ({"input_ids": torch.ones(0, 3, 50).long()}, ValueError, "input_ids"),
+        ({"input_ids": torch.ones(2, 0, 50).long()}, ValueError, "input_ids"),
+        ({"input_ids": torch.full((2, 3, 50), 262)}, ValueError, ("262", "261")),
+        ({"input_ids": torch.full((2, 3, 50), -1)}, ValueError, ("input_ids", "-1")),
+        ({"attention_mask": [[1, 1, 1]] * 2}, TypeError, "attention_mask"),
+        ({"attention_mask": torch.ones(2, 3)}, TypeError, ("attention_mask", "float32")),
+        ({"attention_mask": torch.ones(2, 4).long()}, ValueError, ("attention_mask", "(2, 4)", "(2, 3)")),
+        ({"attention_mask": torch.ones(2, 3, 50).long()}, ValueError, ("attention_mask", "(2, 3, 50)")),
+        ({"state": state_of(rows=3)}, ValueError, ("state.hidden", "(2, 2, 2, 6)")),
+        ({"state": state_of(layers=1)}, ValueError, "state.hidden"),
+        ({"state": state_of(hidden=7)}, ValueError, "state.hidden"),
+        ({"state": state_of(cell=9)}, ValueError, ("state.cell", "(2, 2, 2, 10)")),
+        ({"state": (torch.zeros(1), torch.zeros(1))}, TypeError, "state"),
+        ({"state": ElmoState(hidden=torch.zeros(2, 2, 2, 6))}, TypeError, "'cell'"),
     ],
 )
 @pytest.mark.parametrize("cls", [ElmoModel, ElmoForPreTraining, ElmoForTokenClassification])
-def test_bad_input_is_refused_by_name(cls, change, error, message):
+def test_bad_input_is_refused_by_name(cls, change, error, named):
     model = cls(make_tiny_config(word_vocab_size=9))
     arguments = {"input_ids": torch.ones(2, 3, 50).long(), "attention_mask": torch.ones(2, 3).long()}
-    with pytest.raises(error, match=message):
-        model(**{**arguments, **change})
+    assert_refused(error, named, model, **{**arguments, **change})
 
 
 @pytest.mark.parametrize(
-    ("labels", "error", "message"),
+    ("labels", "error", "named"),
     [
-        ([[0, 0, 0]] * 2, TypeError, "labels is list"),
-        (torch.zeros(2, 3), TypeError, "labels is torch.float32"),
-        (torch.zeros(2, 3).bool(), TypeError, "labels is torch.bool"),
-        (torch.zeros(2, 2).long(), ValueError, r"labels has the shape \(2, 2\); .* want \(2, 3\), one label per word"),
-        (torch.full((2, 3), 5), ValueError, "labels holds values from 5 to 5; this model has 5 classes"),
-        (torch.full((2, 3), -1), ValueError, "labels holds values from -1 to -1"),
+        ([[0, 0, 0]] * 2, TypeError, "labels"),
+        (torch.zeros(2, 3), TypeError, ("labels", "float32")),
+        (torch.zeros(2, 3).bool(), TypeError, ("labels", "bool")),
+        (torch.zeros(2, 2).long(), ValueError, ("labels", "(2, 2)", "(2, 3)")),
+        (torch.full((2, 3), 5), ValueError, ("labels", "5 classes")),
+        (torch.full((2, 3), -1), ValueError, ("labels", "-1")),
     ],
 )
 @pytest.mark.parametrize("cls", [ElmoForPreTraining, ElmoForTokenClassification])
-def test_bad_labels_are_refused_by_name(cls, labels, error, message):
+def test_bad_labels_are_refused_by_name(cls, labels, error, named):
     model = cls(make_tiny_config(word_vocab_size=5, num_labels=5))
-    with pytest.raises(error, match=message):
-        model(torch.ones(2, 3, 50).long(), labels=labels)
+    assert_refused(error, named, model, torch.ones(2, 3, 50).long(), labels=labels)
 
 
 # What transformers' tools pass
@@ -168,6 +166,5 @@ def test_the_input_embeddings_cannot_be_resized(cls):
     for size in (None, embeddings.num_embeddings):
         assert model.resize_token_embeddings(size) is embeddings
     before = embeddings.weight.clone()
-    with pytest.raises(ValueError, match="new_num_tokens is 300"):
-        model.resize_token_embeddings(300)
+    assert_refused(ValueError, ("new_num_tokens", "300"), model.resize_token_embeddings, 300)
     assert torch.equal(model.get_input_embeddings().weight, before) and model.config.vocab_size == 262

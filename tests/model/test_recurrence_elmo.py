@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hypothesis import given
+from refusals import assert_refused
 from scan_cases import assert_same, make_batch, make_weights, results_and_gradients, sizes_and_settings
 from tolerances import REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
@@ -177,11 +178,10 @@ def test_shapes_that_disagree_are_named(name, change):
     }
     for key, value in change.items():
         (weights if key in weights else arguments)[key] = value
-    with pytest.raises(ValueError, match=rf"{name} has the shape \(.*\), but inputs of shape .* want \("):
-        scan_projected_lstm(weights=ProjectedLSTMWeights(**weights), **arguments)
+    assert_refused(ValueError, name, scan_projected_lstm, weights=ProjectedLSTMWeights(**weights), **arguments)
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (2, 0, 4), (1, 2, 3, 4)])
 def test_inputs_must_be_a_batch_of_words(shape):
-    with pytest.raises(ValueError, match=r"inputs has the shape \(.*\); wanted \(sentences, words >= 1, projection\)"):
-        scan_projected_lstm(torch.zeros(shape), None, make_weights(4, 6, dtype=torch.float32))
+    weights = make_weights(4, 6, dtype=torch.float32)
+    assert_refused(ValueError, ("inputs", str(shape)), scan_projected_lstm, torch.zeros(shape), None, weights)

@@ -15,6 +15,7 @@ import torch
 from conftest import make_tiny_config
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from refusals import assert_refused
 from transformers import (
     AutoModelForTokenClassification,
     AutoTokenizer,
@@ -529,8 +530,7 @@ def test_single_rows_and_ids_have_names(tokenizer):
     assert tokenizer.convert_ids_to_tokens(row_of("cat")) == "cat"
     assert tokenizer.convert_ids_to_tokens(ord("c") + 1) == "c"
     assert tokenizer.decode([]) == ""
-    with pytest.raises(ValueError, match="ids is 262; character ids are 0 to 261"):
-        tokenizer.convert_ids_to_tokens(262)
+    assert_refused(ValueError, ("ids", "262"), tokenizer.convert_ids_to_tokens, 262)
 
 
 def test_special_tokens_have_the_character_ids_of_the_scheme(tokenizer):
@@ -695,26 +695,26 @@ def test_trainer_trains_evaluates_and_saves_what_loads_again(stored_dataset, tok
 
 
 @pytest.mark.parametrize(
-    ("arguments", "settings", "error", "message"),
+    ("arguments", "settings", "error", "named"),
     [
-        ((5,), {}, TypeError, "text is a int"),
-        (([5],), {}, TypeError, r"text\[0\] is a int; wanted a string"),
-        (([["a"]],), {}, TypeError, "pass is_split_into_words=True"),
-        ((["a", None],), {}, TypeError, r"text\[1\] is a NoneType"),
-        (("a b",), {"is_split_into_words": True}, TypeError, "text is a string but is_split_into_words=True"),
-        ((["a", 5],), {"is_split_into_words": True}, TypeError, r"text\[1\] is a int; words are strings"),
-        (([["a"], [5]],), {"is_split_into_words": True}, TypeError, r"text\[1\]\[0\] is a int"),
-        (([["a"], "b"],), {"is_split_into_words": True}, TypeError, r"text\[1\] is a str; wanted a list of words"),
-        (([[["a"]]],), {"is_split_into_words": True}, TypeError, r"text\[0\]\[0\] is a list"),
-        ((["a b", "c"],), {"return_tensors": "pt"}, ValueError, "from 3 to 4 words.*padding=True"),
+        ((5,), {}, TypeError, "text"),
+        (([5],), {}, TypeError, "text[0]"),
+        (([["a"]],), {}, TypeError, "is_split_into_words"),
+        ((["a", None],), {}, TypeError, "text[1]"),
+        (("a b",), {"is_split_into_words": True}, TypeError, ("text", "is_split_into_words")),
+        ((["a", 5],), {"is_split_into_words": True}, TypeError, "text[1]"),
+        (([["a"], [5]],), {"is_split_into_words": True}, TypeError, "text[1][0]"),
+        (([["a"], "b"],), {"is_split_into_words": True}, TypeError, "text[1]"),
+        (([[["a"]]],), {"is_split_into_words": True}, TypeError, "text[0][0]"),
+        ((["a b", "c"],), {"return_tensors": "pt"}, ValueError, ("3", "4", "padding=True")),
         (
             (["a b c", "d"],),
             {"return_tensors": "np", "padding": "max_length", "max_length": 4, "truncation": False},
             ValueError,
-            "truncation=True beside max_length",
+            ("truncation=True", "max_length"),
         ),
-        (([],), {"return_tensors": "pt"}, ValueError, "text is an empty batch"),
-        (("a b",), {"truncation": True, "max_length": 2}, ValueError, "max_length is 2; with 2 sentence markers"),
+        (([],), {"return_tensors": "pt"}, ValueError, "text"),
+        (("a b",), {"truncation": True, "max_length": 2}, ValueError, "max_length is 2"),
         (
             ("a b",),
             {"truncation": True, "max_length": 0, "add_special_tokens": False},
@@ -726,7 +726,7 @@ def test_trainer_trains_evaluates_and_saves_what_loads_again(stored_dataset, tok
                 ("a b c d e",),
                 {"truncation": True, "max_length": 4, "stride": stride, "return_overflowing_tokens": True},
                 ValueError,
-                f"stride is {stride}; it must be >= 0 and less than the 2 words",
+                f"stride is {stride}",
             )
             for stride in (2, -1)
         ),
@@ -734,56 +734,55 @@ def test_trainer_trains_evaluates_and_saves_what_loads_again(stored_dataset, tok
         (("a",), {"return_tensors": "tf"}, ValueError, "tf"),
     ],
 )
-def test_bad_input_is_refused_by_name(tokenizer, arguments, settings, error, message):
-    with pytest.raises(error, match=message):
-        tokenizer(*arguments, **settings)
+def test_bad_input_is_refused_by_name(tokenizer, arguments, settings, error, named):
+    assert_refused(error, named, tokenizer, *arguments, **settings)
 
 
 @pytest.mark.parametrize(
-    ("encoded", "settings", "message"),
+    ("encoded", "settings", "named"),
     [
-        ({"labels": [1]}, {}, "wanted the tokenizer's output with 'input_ids'"),
-        ([], {}, "encoded_inputs holds list"),
-        ([{"input_ids": [[1, 2, 3]]}], {}, r"shape \(1, 3\); wanted \(words, 50\)"),
+        ({"labels": [1]}, {}, "input_ids"),
+        ([], {}, "encoded_inputs"),
+        ([{"input_ids": [[1, 2, 3]]}], {}, ("(1, 3)", "50")),
         # Two rows of 25 characters are not one of 50.
-        ([{"input_ids": [[1] * 25, [1] * 25]}], {}, r"shape \(2, 25\); wanted \(words, 50\)"),
+        ([{"input_ids": [[1] * 25, [1] * 25]}], {}, ("(2, 25)", "50")),
         ([{"input_ids": rows_of(["a"])}], {"padding_side": "top"}, "padding_side is 'top'"),
         (
             [{"input_ids": rows_of(["a"])}, {"input_ids": rows_of([])}],
             {"padding": False, "return_tensors": "pt"},
-            "sentences of 2 to 3 words",
+            ("2", "3", "words"),
         ),
     ],
 )
-def test_pad_refuses_what_it_cannot_pad(tokenizer, encoded, settings, message):
-    with pytest.raises(ValueError, match=message):
-        tokenizer.pad(encoded, **settings)
+def test_pad_refuses_what_it_cannot_pad(tokenizer, encoded, settings, named):
+    assert_refused(ValueError, named, tokenizer.pad, encoded, **settings)
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "message"),
+    ("settings", "error", "named"),
     [
-        ({"pre_tokenizer": "spaces"}, ValueError, "pre_tokenizer is 'spaces'.*'punctuation', 'unicode', 'whitespace'"),
+        (
+            {"pre_tokenizer": "spaces"},
+            ValueError,
+            ("'spaces'", "punctuation", "unicode", "whitespace"),
+        ),
         ({"max_characters_per_word": 2}, ValueError, "max_characters_per_word is 2"),
         ({"max_characters_per_word": "50"}, ValueError, "max_characters_per_word is '50'"),
         ({"max_characters_per_word": 1001}, ValueError, "max_characters_per_word is 1001"),
         ({"do_lower_case": "yes"}, TypeError, "do_lower_case is 'yes'"),
-        ({"bos_token": "[CLS]"}, ValueError, r"bos_token is '\[CLS\]'.*fixes it to '<S>'"),
-        ({"pad_token": "[PAD]"}, ValueError, "fixes it to '<PAD>'"),
-        ({"unk_token": "<UNK>"}, ValueError, "every string already has its row"),
+        ({"bos_token": "[CLS]"}, ValueError, ("bos_token", "[CLS]", "<S>")),
+        ({"pad_token": "[PAD]"}, ValueError, ("pad_token", "<PAD>")),
+        ({"unk_token": "<UNK>"}, ValueError, "unk_token"),
         ({"padding_side": "middle"}, ValueError, "middle"),
     ],
 )
-def test_bad_settings_are_refused_by_name(settings, error, message):
-    with pytest.raises(error, match=message):
-        ElmoCharTokenizer(**settings)
+def test_bad_settings_are_refused_by_name(settings, error, named):
+    assert_refused(error, named, ElmoCharTokenizer, **settings)
 
 
 def test_there_is_no_vocabulary_to_add_to(tokenizer):
-    with pytest.raises(ValueError, match=r"new_tokens holds \['cat'\]"):
-        tokenizer.add_tokens(["cat"])
-    with pytest.raises(ValueError, match="every string already has its row"):
-        tokenizer.add_special_tokens({"cls_token": "[CLS]"})
+    assert_refused(ValueError, "cat", tokenizer.add_tokens, ["cat"])
+    assert_refused(ValueError, "[CLS]", tokenizer.add_special_tokens, {"cls_token": "[CLS]"})
     # What is there already is not added, and not refused either.
     assert tokenizer.add_tokens([BOS]) == 0
 
@@ -834,5 +833,4 @@ def test_names_for_tokens_that_exist_are_taken_and_saved(tokenizer, tmp_path):
 
 
 def test_tokenize_takes_one_string(tokenizer):
-    with pytest.raises(TypeError, match="text is a list"):
-        tokenizer.tokenize(["a b"])
+    assert_refused(TypeError, "text", tokenizer.tokenize, ["a b"])

@@ -10,6 +10,7 @@ from benchmark.cases import Contestants, training_step, words_to_vectors
 from benchmark.gate import check_cases
 from benchmark.sentences import read_sentences
 from benchmark.sizes import build_model
+from refusals import assert_refused
 from tolerances import PARITY
 
 
@@ -22,10 +23,8 @@ def folder():
 
 
 def test_another_folder_is_refused(tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match=r"--allennlp is .* holds no allennlp/modules/elmo\.py; .* pip download"
-    ):
-        AllenNLPPeer(tmp_path, build_model("tiny"))
+    named = ("--allennlp", str(tmp_path), "pip download")
+    assert_refused(FileNotFoundError, named, AllenNLPPeer, tmp_path, build_model("tiny"))
 
 
 def test_it_computes_the_same(folder):

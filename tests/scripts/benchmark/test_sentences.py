@@ -1,7 +1,7 @@
 """Batches of real sentences, the same ones every time."""
 
-import pytest
 from benchmark.sentences import describe_batch, pick_batch, read_sentences
+from refusals import assert_refused
 
 
 def test_help_texts_give_different_sentences_of_ordinary_length():
@@ -22,16 +22,14 @@ def test_a_text_file_is_cut_at_full_stops_and_line_ends(tmp_path):
 def test_a_text_without_sentences_is_refused(tmp_path):
     file = tmp_path / "text.txt"
     file.write_text("too short.\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"--text_file .*text\.txt.* no sentence of 10 to 40"):
-        read_sentences(file)
+    assert_refused(ValueError, ("--text_file", "text.txt"), read_sentences, file)
 
 
 def test_batches():
     sentences = [["a"] * 12, ["b"] * 26, ["c", *"d" * 28], ["e"] * 26]
     assert pick_batch(sentences, 3) == sentences[:3]
     assert pick_batch(sentences, 1) == [sentences[1]]
-    with pytest.raises(ValueError, match="--batch_sizes holds 5, but the text has 4"):
-        pick_batch(sentences, 5)
+    assert_refused(ValueError, ("--batch_sizes", "5", "4"), pick_batch, sentences, 5)
     assert describe_batch(sentences[:3]) == {
         "sentences": 3,
         "words": 67,
