@@ -82,8 +82,10 @@ class FilterBlock {
     T* const columns = reinterpret_cast<T*>(columns_.data());
     for (int64_t filter = 0; filter < taken_; ++filter) {
       const T* const from = weight.data_ptr<T>() + (first + filter) * size_ * width_;
-      for (int64_t index = 0; index < size_ * width_; ++index) {
-        columns[(index % width_ * size_ + index / width_) * kFilters<T> + filter] = from[index];
+      for (int64_t d = 0; d < size_; ++d) {
+        for (int64_t place = 0; place < width_; ++place) {
+          columns[(place * size_ + d) * kFilters<T> + filter] = from[d * width_ + place];
+        }
       }
     }
   }

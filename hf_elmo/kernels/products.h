@@ -16,6 +16,9 @@ namespace {
 // Columns of a product that a core computes in one go.
 constexpr int64_t kColumns = 16;
 
+// Bytes of a row of a weight that are multiplied in one go: four such stay in the nearest cache.
+constexpr int64_t kNearBytes = 4096;
+
 template <typename T>
 C10_ALWAYS_INLINE void store_totals(const Vec<T> (&sums)[4], T* totals) {
   for (int row = 0; row < 4; ++row) {
@@ -47,11 +50,23 @@ struct Ahead {
   }
 };
 
-// The products of X rows of inputs, `size` numbers each, with the first R rows of a weight, into rows of `out` that lie
-// `pitch` apart; where the weight has fewer rows, the last one again.
+// Some of the `size` numbers of each row.
+struct Part {
+  int64_t begin, end, size;
+};
+
+// The products of part of X rows of inputs with that of the first R rows of a weight, added to those of the parts before
+// in rows of `out` that lie `pitch` apart. Where the weight has fewer rows, the last one again.
 template <int R, int X, typename T, typename M>
 C10_ALWAYS_INLINE void multiply_block(
-    const M* weight, int64_t num_rows, const T* x, int64_t size, T* out, int64_t pitch, Ahead ahead = {}) {
+    const M* weight,
+    int64_t num_rows,
+    const T* x,
+    const Part& part,
+    T* out,
+    int64_t pitch,
+    Ahead ahead = {}) {
+  const int64_t size = part.size;
   Vec<T> sums[X][R / 4][4];
   const M* rows[R];
   for (int64_t row = 0; row < R; ++row) {
@@ -60,7 +75,7 @@ C10_ALWAYS_INLINE void multiply_block(
       sums[input][row / 4][row % 4] = Vec<T>(0);
     }
   }
-  over_vectors<M>(0, size, [&](int64_t k, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
+  over_vectors<M>(part.begin, part.end, [&](int64_t k, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
     if constexpr (X > 1) {
       ahead.fetch();
     }
@@ -113,11 +128,12 @@ C10_ALWAYS_INLINE void multiply_block(
     }
   });
   for (int input = 0; input < X; ++input) {
-    for (int part = 0; part < R / 4; ++part) {
+    for (int four = 0; four < R / 4; ++four) {
       T totals[4];
-      store_totals(sums[input][part], totals);
-      for (int64_t row = 0; row < std::min<int64_t>(4, num_rows - 4 * part); ++row) {
-        out[input * pitch + 4 * part + row] = totals[row];
+      store_totals(sums[input][four], totals);
+      for (int64_t row = 0; row < std::min<int64_t>(4, num_rows - 4 * four); ++row) {
+        T& total = out[input * pitch + 4 * four + row];
+        total = part.begin ? total + totals[row] : totals[row];
       }
     }
   }
@@ -135,23 +151,23 @@ C10_ALWAYS_INLINE void multiply_inputs(
     const M* weight,
     int64_t num_rows,
     const T* x,
-    int64_t size,
+    const Part& part,
     T* out,
     int64_t pitch,
     Ahead ahead) {
   switch (num_inputs) {
     case 1:
-      return multiply_block<4, 1>(weight, num_rows, x, size, out, pitch, ahead);
+      return multiply_block<4, 1>(weight, num_rows, x, part, out, pitch, ahead);
     case 2:
-      return multiply_block<4, 2>(weight, num_rows, x, size, out, pitch, ahead);
+      return multiply_block<4, 2>(weight, num_rows, x, part, out, pitch, ahead);
     case 3:
-      return multiply_block<4, 3>(weight, num_rows, x, size, out, pitch, ahead);
+      return multiply_block<4, 3>(weight, num_rows, x, part, out, pitch, ahead);
     case 4:
-      return multiply_block<4, 4>(weight, num_rows, x, size, out, pitch, ahead);
+      return multiply_block<4, 4>(weight, num_rows, x, part, out, pitch, ahead);
     case 5:
-      return multiply_block<4, 5>(weight, num_rows, x, size, out, pitch, ahead);
+      return multiply_block<4, 5>(weight, num_rows, x, part, out, pitch, ahead);
     default:
-      return multiply_block<4, 6>(weight, num_rows, x, size, out, pitch, ahead);
+      return multiply_block<4, 6>(weight, num_rows, x, part, out, pitch, ahead);
   }
 }
 
@@ -162,22 +178,34 @@ void multiply_rows(
     const M* weight, int64_t num_rows, const T* x, int64_t num_inputs, int64_t size, T* out, int64_t pitch) {
   if (num_inputs == 1) {
     for (int64_t row = 0; row < num_rows; row += 8) {
-      multiply_block<8, 1>(weight + row * size, num_rows - row, x, size, out + row, pitch);
+      multiply_block<8, 1>(weight + row * size, num_rows - row, x, Part{0, size, size}, out + row, pitch);
     }
     return;
   }
-  const int64_t blocks = at::divup(num_inputs, most_inputs<T>());
+  // Part by part, so that four rows of a weight stay in the nearest cache until all inputs have been multiplied by them.
+  const int64_t blocks = at::divup(num_inputs, most_inputs<T>()), longest = kNearBytes / sizeof(M);
   for (int64_t row = 0; row < num_rows; row += 4) {
-    int64_t input = 0;
     // Each block of inputs fetches its share of the next four rows, a line of 64 bytes for each vector it multiplies.
-    const int64_t line = 64, vectors = at::divup(size, Vec<M>::size());
+    const int64_t line = 64;
     Ahead ahead{reinterpret_cast<const char*>(weight + (row + 4) * size), std::max(line, 4 * line / blocks)};
-    for (int64_t block = 0; block < blocks; ++block) {
-      const int64_t count = num_inputs / blocks + (block < num_inputs % blocks);
-      multiply_inputs(
-          count, weight + row * size, num_rows - row, x + input * size, size, out + input * pitch + row, pitch, ahead);
-      ahead.from += vectors * ahead.step;
-      input += count;
+    for (int64_t begin = 0; begin < size; begin += longest) {
+      const Part part{begin, std::min(begin + longest, size), size};
+      const int64_t fetched = at::divup(part.end - begin, Vec<M>::size()) * ahead.step;
+      int64_t input = 0;
+      for (int64_t block = 0; block < blocks; ++block) {
+        const int64_t count = num_inputs / blocks + (block < num_inputs % blocks);
+        multiply_inputs(
+            count,
+            weight + row * size,
+            num_rows - row,
+            x + input * size,
+            part,
+            out + input * pitch + row,
+            pitch,
+            ahead);
+        ahead.from += fetched;
+        input += count;
+      }
     }
   }
 }
