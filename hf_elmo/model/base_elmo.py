@@ -254,7 +254,8 @@ class ElmoModel(ElmoPreTrainedModel):
             check_packed_layers(self.config, packed_layers, input_ids, state, self._bilm_is_frozen)
             packed_layers = packed_layers.to(self.token_encoder.projection.weight.dtype)
             return mask, unpack_layers(packed_layers, self.config.projection_size), None
-        vectors = self._encode_words(input_ids, mask)
+        has_padding = is_traced() or not bool(mask.all())
+        vectors = self._encode_words(input_ids, mask if has_padding else None)
         if token_type_ids is not None and check_token_types(token_type_ids, input_ids, state):
             pairs = ElmoPairs(mask, token_type_ids)
             sentences = pairs.apart(vectors)
@@ -265,14 +266,15 @@ class ElmoModel(ElmoPreTrainedModel):
             if state is not None:
                 # A state may come from a model in another precision.
                 state = ElmoState(hidden=state.hidden.to(vectors.dtype), cell=state.cell.to(vectors.dtype))
-            has_padding = is_traced() or not bool(mask.all())
             outputs, state = self.bilm(vectors, vectors, mask if has_padding else None, state)
         layers = [torch.cat([vectors, vectors], dim=-1)]
         layers.extend(torch.cat(directions, dim=-1) for directions in outputs)
         return mask, layers, state
 
-    def _encode_words(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """The token vectors of a batch, (B, T, P), zero where masked."""
+    def _encode_words(self, input_ids: Tensor, mask: Tensor | None) -> Tensor:
+        """The token vectors of a batch, (B, T, P), zero where masked; a mask of None hides nothing."""
+        if mask is None:
+            return self.token_encoder.encode_distinct(input_ids.flatten(0, 1)).unflatten(0, input_ids.shape[:2])
         if is_traced():
             # How many words are real, and which of them are alike, is not known: all are computed.
             vectors = self.token_encoder(input_ids.flatten(0, 1)).unflatten(0, mask.shape)

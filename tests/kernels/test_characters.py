@@ -233,7 +233,7 @@ def test_distinct_rows_are_those_of_torch(rows):
 
 
 @pytest.mark.parametrize("number", [1, 5, 48, 49, 130])
-@pytest.mark.parametrize("shape", [(7, 512), (130, 1000)])
+@pytest.mark.parametrize("shape", [(7, 512), (130, 1000), (9, 2500)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_linear_map_of_few_rows(number, shape, dtype):
     x, weight = torch.randn(number, shape[1], dtype=dtype), torch.randn(shape, dtype=dtype) / 30
