@@ -43,6 +43,14 @@ class ModelArguments:
         "None leaves the config's.",
         default=None,
     )
+    layer_cache_dir: str | None = flag(
+        "Directory in which the layers of a frozen biLM are kept, computed once for each file of sentences; without "
+        "it the biLM is run in each epoch.",
+        default=None,
+    )
+    layer_cache_gigabytes: float = flag(
+        "What its files may take together; those used longest ago make room.", default=20.0
+    )
     mix_l2: float | None = flag("L2 penalty on the weights of the scalar mix; None leaves the config's.", default=None)
 
 

@@ -31,6 +31,7 @@ from ..model.modeling_elmo import ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.progress import SECONDS_BETWEEN_LINES, progress_line
 from .arguments import STEPS, ModelArguments
+from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers
 
 if TYPE_CHECKING:
     from .training_arguments import TaskTrainingArguments
@@ -60,6 +61,7 @@ class FineTuning(ABC):
         training_args: The Trainer's arguments.
         description: One line about the model, for the log.
         data: What results.json says of each split.
+        layer_cache: Where the layers of a frozen biLM are kept; None to run the biLM in each epoch.
     """
 
     model: ElmoPreTrainedModel
@@ -68,6 +70,7 @@ class FineTuning(ABC):
     training_args: TaskTrainingArguments
     description: str
     data: dict[str, dict[str, Any]]
+    layer_cache: LayerCache | None
 
     # The scores that the lines of the log show, in percent.
     shown_scores: ClassVar[tuple[str, ...]]
@@ -116,7 +119,7 @@ class FineTuning(ABC):
             **describe_run(),
         }
         self._say(f"Model: {self.description}")
-        datasets = {split: self.encode(split) for split in self.splits}
+        datasets = {split: self._with_layers(self.encode(split)) for split in self.splits}
         with _written_aside_together(target, args.overwrite_output_dir) as aside:
             args.output_dir = str(aside)
             trainer = self._make_trainer(datasets)
@@ -136,11 +139,16 @@ class FineTuning(ABC):
         self._say(f"\nWritten to {target}.")
         return results
 
-    def _make_trainer(self, datasets: dict[str, Dataset]) -> Trainer:
+    def _with_layers(self, dataset: Dataset) -> Dataset | FeaturesWithLayers:
+        """The examples with their layers, where those are kept."""
+        layers = None if self.layer_cache is None else self.layer_cache.layers_of(self.model, dataset)
+        return dataset if layers is None else FeaturesWithLayers(dataset, layers)
+
+    def _make_trainer(self, datasets: dict[str, Dataset | FeaturesWithLayers]) -> Trainer:
         trainer = Trainer(
             model=self.model,
             args=self.training_args,
-            data_collator=self.make_collator(),
+            data_collator=collate_with_layers(self.make_collator()),
             train_dataset=datasets.get("train"),
             eval_dataset=datasets.get("validation"),
             processing_class=self.tokenizer,
@@ -169,7 +177,7 @@ class FineTuning(ABC):
         trainer.save_state()
         return {**output.metrics, **kept, "train_samples": len(self.splits["train"])}
 
-    def _evaluate(self, trainer: Trainer, split: str, dataset: Dataset) -> dict[str, Any]:
+    def _evaluate(self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers) -> dict[str, Any]:
         """Score and write the predictions of a split."""
         prefix = RESULT_PREFIXES[split]
         output = trainer.predict(dataset, metric_key_prefix=prefix)
@@ -337,6 +345,26 @@ def load_tokenizer(model_args: ModelArguments, config: ElmoConfig) -> PreTrained
     if name is None or find_file(name, TOKENIZER_FILE) is None:
         return ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word)
     return load_checkpoint_tokenizer(name, config)
+
+
+def make_layer_cache(model_args: ModelArguments, config: ElmoConfig) -> LayerCache | None:
+    """Where layers are kept, if they are to be.
+
+    Raises: ValueError naming the argument where the biLM is trained, or nothing may be kept; NotADirectoryError.
+    """
+    directory, gigabytes = model_args.layer_cache_dir, model_args.layer_cache_gigabytes
+    if directory is None:
+        return None
+    if not config.freeze_bilm:
+        raise ValueError(
+            f"layer_cache_dir is {directory!r}, but the biLM is trained (no_freeze_bilm), so that its layers change; "
+            "leave one of them out."
+        )
+    if not gigabytes * 2**30 >= 1:
+        raise ValueError(f"layer_cache_gigabytes is {gigabytes}; it must be > 0.")
+    if Path(directory).exists() and not Path(directory).is_dir():
+        raise NotADirectoryError(f"layer_cache_dir {directory!r} is a file; name a directory.")
+    return LayerCache(directory, int(gigabytes * 2**30), lambda line: print(line, flush=True))
 
 
 def load_weights(model_class: type[Model], name: str, config: ElmoConfig) -> tuple[Model, set[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from ..checkpoints.writing import files_written_aside
 from ..model.layers_elmo import pack_layers
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 
@@ -97,16 +98,18 @@ class LayerCache:
     def _make_room(self, num_bytes: int) -> None:
         """Remove what was used longest ago until so many bytes more are allowed, and what dead writers left."""
         kept = []
-        for path in [*self.directory.glob("*.npy"), *self.directory.glob(".*.partial")]:
-            # Another process may remove it first; one that reads it keeps what it has mapped.
+        # Another process may remove any of them first; one that reads a file keeps what it has mapped.
+        for path in self.directory.glob("*.npy"):
             with suppress(OSError):
                 facts = path.stat()
-                if path.suffix == ".npy":
-                    kept.append((facts.st_mtime, facts.st_size, path))
-                elif time.time() - facts.st_mtime > _SECONDS_OF_A_DEAD_WRITER:
-                    path.unlink()
+                kept.append((facts.st_mtime, facts.st_size, path))
+        for folder in self.directory.glob(".*.partial"):
+            with suppress(OSError):
+                facts_of_files = [path.stat() for path in (folder, *folder.iterdir())]
+                if time.time() - max(facts.st_mtime for facts in facts_of_files) > _SECONDS_OF_A_DEAD_WRITER:
+                    shutil.rmtree(folder)
                 else:
-                    num_bytes += facts.st_size
+                    num_bytes += sum(facts.st_size for facts in facts_of_files[1:])
         total = num_bytes + sum(size for _, size, _ in kept)
         for _, size, path in sorted(kept):
             if total <= self.max_bytes:
@@ -167,9 +170,11 @@ class FeaturesWithLayers(Dataset):
 
 
 def collate_with_layers(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[[list[dict[str, Any]]], Any]:
-    """A collator that also pads `packed_layers`, on the side on which the given one pads the words."""
+    """A collator that also pads `packed_layers`, if any, on the side on which the given one pads the words."""
 
     def collate(features: list[dict[str, Any]]) -> Any:
+        if "packed_layers" not in features[0]:
+            return collator(features)
         others = [{key: value for key, value in feature.items() if key != "packed_layers"} for feature in features]
         words = np.concatenate([feature["packed_layers"] for feature in features])
         batch = collator(others)
@@ -227,19 +232,11 @@ def _write(
     features: Sequence[Mapping[str, Any]],
     lengths: Sequence[int],
 ) -> None:
-    """Compute the layers of all sentences into a file beside `path`, which then takes its name."""
-    descriptor, aside = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=".partial", dir=path.parent)
-    try:
-        # By writes and not into a map of the file, which would kill the process where the disk is full.
-        with os.fdopen(descriptor, "wb") as file:
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            _write_words(file, file.tell(), elmo, features, lengths)
-        os.replace(aside, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(aside)
-        raise
+    """Compute the layers of all sentences into a file aside, which then takes the name `path`."""
+    # By writes and not into a map of the file, which would kill the process where the disk is full.
+    with files_written_aside(path) as (aside,), open(aside, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        _write_words(file, file.tell(), elmo, features, lengths)
 
 
 @torch.no_grad()

@@ -32,6 +32,7 @@ from .fine_tuning import (
     load_source_config,
     load_tokenizer,
     load_weights,
+    make_layer_cache,
     settle_learning_rate,
 )
 from .metrics.entities import EntityMetric, tag_scheme_of
@@ -112,6 +113,7 @@ def prepare_task(
     splits = _read_splits(data_args)
     splits = choose_splits(splits, training_args)
     config, has_classifier = load_architecture(model_args)
+    layer_cache = make_layer_cache(model_args, config)
     known = [config.id2label[index] for index in range(config.num_labels)] if has_classifier else None
     labels = choose_labels(splits, data_args.labels or [], known)
     tag_scheme = tag_scheme_of(labels) if data_args.tag_scheme == "auto" else data_args.tag_scheme
@@ -137,7 +139,7 @@ def prepare_task(
         }
         for split, sentences in splits.items()
     }
-    return TokenClassificationTask(model, tokenizer, splits, training_args, description, data, tag_scheme)
+    return TokenClassificationTask(model, tokenizer, splits, training_args, description, data, layer_cache, tag_scheme)
 
 
 def _name_source(data_args: DataArguments, split: str) -> str:

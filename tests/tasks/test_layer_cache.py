@@ -188,9 +188,11 @@ def test_a_failure_leaves_no_file_and_a_damaged_one_is_made_anew(cache, monkeypa
 def test_what_a_dead_writer_left_is_removed_and_what_a_living_one_writes_is_kept(cache):
     cache.directory.mkdir()
     dead, living = cache.directory / ".a.1.partial", cache.directory / ".a.2.partial"
-    for path, age in ((dead, 2 * 24 * 3600), (living, 60)):
-        path.write_bytes(b"half")
-        os.utime(path, (time.time() - age,) * 2)
+    for folder, age in ((dead, 2 * 24 * 3600), (living, 60)):
+        folder.mkdir()
+        (folder / "a.npy").write_bytes(b"half")
+        for path in (folder / "a.npy", folder):
+            os.utime(path, (time.time() - age,) * 2)
     cache.layers_of(make_model(), encode())
     assert living.exists() and not dead.exists()
 

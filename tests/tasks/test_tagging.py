@@ -18,6 +18,7 @@ from hf_elmo import ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.checkpoints import sharing
 from hf_elmo.checkpoints.sharing import check_checkpoint
 from hf_elmo.tasks.arguments import DataArguments, ModelArguments
+from hf_elmo.tasks.fine_tuning import make_layer_cache
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_columns
 from hf_elmo.tasks.tagging import (
     choose_labels,
@@ -342,6 +343,31 @@ class TestModels:
         for layers, wanted in (("top", "top"), (None, "all")):
             config, _ = load_architecture(ModelArguments(preset="small", layers=layers))
             assert config.mixed_layers == wanted
+
+    def test_kept_layers_change_no_score(self, pretrained, toy, tmp_path, capsys):
+        data = {split: toy[1][split] for split in ("train_file", "validation_file")}
+        results = []
+        for number, cache in enumerate([{}, *[{"layer_cache_dir": str(tmp_path / "layers")}] * 2]):
+            training = {"output_dir": str(tmp_path / f"out{number}"), "num_train_epochs": 2, "seed": 1}
+            task = make_task({"model_name_or_path": pretrained, **cache}, data, training)
+            if number == 2:
+                task.model.elmo.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM was run"))
+            results.append(task.run())
+        assert capsys.readouterr().out.count("layers: computing") == len(list((tmp_path / "layers").iterdir())) == 2
+        for found in results[1:]:
+            assert found["eval_loss"] == pytest.approx(results[0]["eval_loss"], abs=1e-4)
+            assert found["eval_f1"] == results[0]["eval_f1"]
+
+    def test_layers_that_cannot_be_kept(self, toy, tmp_path):
+        file = tmp_path / "file"
+        file.write_text("")
+        for settings, error, named in (
+            ({"layer_cache_dir": "layers", "freeze_bilm": False}, ValueError, "layer_cache_dir"),
+            ({"layer_cache_dir": "layers", "layer_cache_gigabytes": 0.0}, ValueError, "layer_cache_gigabytes"),
+            ({"layer_cache_dir": str(file)}, NotADirectoryError, "layer_cache_dir"),
+        ):
+            arguments = ModelArguments(preset="small", **settings)
+            assert_refused(error, named, make_layer_cache, arguments, load_architecture(arguments)[0])
 
     def test_a_tagger_with_the_same_labels_goes_on(self, trained, toy, tmp_path):
         task = make_task({"model_name_or_path": str(trained[0])}, toy[1], {"output_dir": str(tmp_path / "out")})
