@@ -13,6 +13,7 @@ import numpy as np
 
 from ..checkpoints.hdf5 import require_h5py
 from ..foreign.bounded_files import MEBIBYTE, quoted
+from ..foreign.reasons import UNREADABLE, reason
 
 # What hdf5 has built in, by number: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's own lzf. For any
 # other it loads a library from wherever the environment says.
@@ -62,10 +63,12 @@ def open_hdf5(name: str, file: str | os.PathLike) -> Iterator[Any]:
                     "alone; get it again from whom you trust."
                 )
             yield opened
+    except ConversionError:
+        raise
     # What h5py raises on a damaged file depends on where the damage lies.
-    except (OSError, RuntimeError, KeyError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise ConversionError(
-            f"{where} is not a readable hdf5 file ({one_line(error)}): it is truncated or damaged, or of "
+            f"{where} is not a readable hdf5 file ({reason(error)}): it is truncated or damaged, or of "
             "another kind. Compare its size with the published one and get it again."
         ) from error
 

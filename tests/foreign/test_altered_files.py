@@ -310,10 +310,10 @@ VECTORS = b"3 4\nthe 0.1 0.2 0.3 0.4\ncat 1 2 3 4\nsat -1e-3 0 0 1\n"
 
 KINDS = [
     Kind("weights.hdf5", write_bilm_tf, read_bilm_tf, 60),
-    Kind("options.json", write_bilm_tf, read_bilm_tf, 60),
+    Kind("options.json", write_bilm_tf, read_bilm_tf, 60, named="folder"),
     Kind("softmax.hdf5", write_bilm_tf, read_softmax, 30),
-    Kind("vocab.txt", write_bilm_tf, read_softmax, 40),
-    Kind("config.json", write_model, read_model, 40),
+    Kind("vocab.txt", write_bilm_tf, read_softmax, 40, named="folder"),
+    Kind("config.json", write_model, read_model, 40, named="folder"),
     Kind("model.safetensors", write_model, read_model, 25, named="folder", inside=header_of),
     Kind("pytorch_model.bin", write_pickled, read_model, 25, named="folder", inside=pickle_of),
     Kind("tokenizer_config.json", write_model, read_tokenizer, 40),
