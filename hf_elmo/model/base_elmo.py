@@ -125,6 +125,10 @@ class ElmoPreTrainedModel(PreTrainedModel):
                 module.eval()
         return self
 
+    def layer_shares(self) -> list[list[float]]:
+        """How much each mix takes of each layer, the token encoder's first: which layers does a task use?"""
+        return [mix.shares().tolist() for mix in cast("Iterable[ElmoScalarMix]", self._base.mixes)]
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """Initialise one module that owns parameters, as the released models were (bilm-tf's training code)."""

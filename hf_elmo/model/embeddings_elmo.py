@@ -192,7 +192,3 @@ class ElmoEmbeddings(ElmoPreTrainedModel):
         """
         weights = [mix.weight for mix in cast("Iterable[ElmoScalarMix]", self.elmo.mixes) if mix.fixed_shares is None]
         return self.config.mix_l2 * sum((weight.square().sum() for weight in weights), torch.zeros(()))
-
-    def layer_shares(self) -> list[list[float]]:
-        """How much each mix takes of each layer, the token encoder's first: which layers does the task use?"""
-        return [mix.shares().tolist() for mix in cast("Iterable[ElmoScalarMix]", self.elmo.mixes)]

@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,11 +169,14 @@ class FineTuning(ABC):
             for checkpoint in Path(args.output_dir).glob("checkpoint-*"):
                 shutil.rmtree(checkpoint)
             trainer.state.best_model_checkpoint = None
-        kept = {}
+        kept: dict[str, Any] = {}
         if args.load_best_model_at_end and trainer.state.best_metric is not None:
             name, score = args.metric_for_best_model.removeprefix("eval_"), trainer.state.best_metric
             kept["kept_step"] = trainer.state.best_global_step
             self._say(f"Kept the model of step {kept['kept_step']}: validation {name} {score:.4f}.")
+        kept["layer_shares"] = self.model.layer_shares()
+        for shares in kept["layer_shares"]:
+            self._say("Layers that the task reads: " + _shares_in_words(shares))
         trainer.save_state()
         return {**output.metrics, **kept, "train_samples": len(self.splits["train"])}
 
@@ -345,6 +348,11 @@ def load_tokenizer(model_args: ModelArguments, config: ElmoConfig) -> PreTrained
     if name is None or find_file(name, TOKENIZER_FILE) is None:
         return ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word)
     return load_checkpoint_tokenizer(name, config)
+
+
+def _shares_in_words(shares: Sequence[float]) -> str:
+    names = ["token encoder", *(f"layer {number}" for number in range(1, len(shares)))]
+    return ", ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True)) + "."
 
 
 def make_layer_cache(model_args: ModelArguments, config: ElmoConfig) -> LayerCache | None:

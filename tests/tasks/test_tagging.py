@@ -204,6 +204,14 @@ class TestTraining:
         assert config.classifier_dropout == 0.1
         assert config.freeze_bilm is False
 
+    def test_the_layers_that_it_reads_are_told(self, trained):
+        folder, results = trained
+        model = ElmoForTokenClassification.from_pretrained(folder)
+        assert results["layer_shares"] == [pytest.approx(shares) for shares in model.layer_shares()]
+        (shares,) = results["layer_shares"]
+        assert sum(shares) == pytest.approx(1) and len(set(shares)) > 1
+        assert json.loads((folder / "results.json").read_text())["layer_shares"] == results["layer_shares"]
+
     def test_best_epoch_is_the_one_kept(self, toy, tmp_path):
         folder, files = toy
         task = make_task(
