@@ -213,14 +213,12 @@ def _measure(objective: LaneObjective, bf16: bool, distinct: int, lanes: int, st
     window = LaneWindow(rows, words, words, targets, targets, torch.zeros(lanes, dtype=torch.bool))
     sizes = (config.projection_size, config.cell_size)
     state = ElmoState(*(torch.zeros(lanes, config.num_hidden_layers, 2, size, requires_grad=True) for size in sizes))
-    known = {tensor.untyped_storage().data_ptr() for tensor in (*objective.parameters(), *vars(window).values())}
     kept = {}
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
-            # Kept alive too: another storage may else be given the same address.
-            kept[storage.data_ptr()] = storage
+        # Kept alive too: another storage may else be given the same address.
+        kept[storage.data_ptr()] = storage
         return tensor
 
     with (
@@ -229,4 +227,6 @@ def _measure(objective: LaneObjective, bf16: bool, distinct: int, lanes: int, st
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
     ):
         objective(window, state)
+    for tensor in (*objective.parameters(), *vars(window).values()):
+        kept.pop(tensor.untyped_storage().data_ptr(), None)
     return sum(storage.nbytes() for storage in kept.values())

@@ -9,8 +9,10 @@ from conftest import ROOT, make_tiny_config
 from refusals import assert_refused
 from safetensors import safe_open
 
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
 from hf_elmo.commands.plan_run import print_plan
 from hf_elmo.pretraining.arguments import PretrainingArguments
+from hf_elmo.pretraining.objectives import propose_cutoffs
 from hf_elmo.pretraining.plan_arguments import PlanArguments
 from hf_elmo.pretraining.plan_report import PAPER_WORDS_PER_SECOND, describe, make_plan, render_plan
 from hf_elmo.pretraining.run import run_pretraining
@@ -38,6 +40,7 @@ def text(tmp_path_factory):
         {},
         {"recipe": "paper", "num_negative_samples": 5, "per_device_train_batch_size": 4, "max_vocab_size": 14},
         {"objective": "adaptive", "optim": "adagrad", "per_device_train_batch_size": 3, "max_steps": 2},
+        {"optim": "muon", "ema_decay": 0.9, "max_steps": 1},
         {"gradient_accumulation_steps": 2, "unroll_steps": 7, "max_words": 900, "token_inputs": "both", "min_count": 9},
     ],
 )
@@ -65,6 +68,8 @@ def tensor_bytes(checkpoint):
         # The words of a table are no parameters.
         found = sum(weights.get_tensor(name).nbytes for name in weights.keys() if "hashes" not in name)  # noqa: SIM118
     state = read_run_state(checkpoint, 0)
+    # Beside an average, which is what the model's file has then.
+    found += sum(value.nbytes for value in (state.optimizer["trained_weights"] or {}).values())
     parts = state.optimizer["optimizer"]["state"].values()
     return (
         found
@@ -146,6 +151,24 @@ def test_arguments_that_cannot_be_are_refused():
         ({"objective": "sampled", "vocab_size": 8192}, "num_negative_samples"),
     ):
         assert_refused(ValueError, named, lambda fields: render_plan(PlanArguments(**fields)), fields)
+
+
+def test_a_checkpoint_is_planned_to_go_on_as_a_run_does(text, tmp_path):
+    clusters = {"softmax_type": "adaptive", "adaptive_softmax_cutoffs": [2, 3], "adaptive_softmax_div_value": 2}
+    config = make_tiny_config(word_vocab_size=4, **clusters)
+    model = ElmoForPreTraining(config)
+    model.words = ["<S>", "</S>", "<UNK>", "the"]
+    model.save_pretrained(tmp_path)
+    ElmoCharTokenizer().save_pretrained(tmp_path)
+    shared = {"model_name_or_path": str(tmp_path), "train_file": [str(text)], "objective": "adaptive"}
+    kept, _ = make_plan(PlanArguments(**shared))
+    assert (kept.config.word_vocab_size, kept.config.adaptive_softmax_cutoffs) == (4, [2, 3])
+    # Words that are new to it have other clusters.
+    (tmp_path / "words.txt").write_text("\n".join(["<S>", "</S>", "<UNK>", *map(str, range(97))]))
+    new, _ = make_plan(PlanArguments(**shared, vocab_file=str(tmp_path / "words.txt"), num_words=100))
+    assert new.config.word_vocab_size == 100 and new.config.adaptive_softmax_cutoffs == propose_cutoffs(100)
+    wrong = PlanArguments(**shared, config_overrides='{"cell_size": 12}')
+    assert_refused(ValueError, ("--config_overrides", "cell_size"), make_plan, wrong)
 
 
 def test_a_missing_config_is_named(tmp_path):
