@@ -74,7 +74,7 @@ def check_records(directory: str | os.PathLike, name: str) -> None:
 
 def _is_plain(line: bytes) -> bool:
     """Whether a line is an object of little depth, by a look at some of its bytes, or nothing."""
-    return line.isspace() or (line[:1] == b"{" and line.count(b"[") + line.count(b"{") <= MAX_DEPTH)
+    return not line.strip() or (line[:1] == b"{" and line.count(b"[") + line.count(b"{") <= MAX_DEPTH)
 
 
 def _records(file: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -82,7 +82,7 @@ def _records(file: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     where = f"{name} {file!r}"
     is_first = True
     for number, line in numbered_lines(file, name, _MOST_RECORD_BYTES):
-        if line.isspace():
+        if not line.strip():
             continue
         place = f"{where}, line {number}"
         if len(line) == _MOST_RECORD_BYTES:

@@ -242,7 +242,7 @@ def _read_entries(file: str | os.PathLike, size: int | None) -> Iterator[tuple[s
     """
     num_entries, promised = 0, None
     for number, line in numbered_lines(file, "word_vectors", _LONGEST_LINE):
-        if line.isspace():
+        if not line.strip():
             continue
         where = f"word_vectors {str(file)!r}, line {number}"
         if not num_entries and promised is None:

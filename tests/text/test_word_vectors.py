@@ -352,3 +352,8 @@ def test_what_contradicts_is_refused_by_name():
 def test_a_header_of_absurd_numbers_is_refused(tmp_path, header):
     (tmp_path / "v.txt").write_text(f"{header}\na 1 2\n")
     assert_refused(ValueError, "v.txt", read_word_vectors, tmp_path / "v.txt")
+
+
+def test_a_file_of_nothing_but_a_byte_order_mark_is_empty(tmp_path):
+    (tmp_path / "v.txt").write_bytes(b"\xef\xbb\xbf")
+    assert_refused(ValueError, ("v.txt", "empty"), read_word_vectors, tmp_path / "v.txt")
