@@ -1,9 +1,9 @@
 // A token encoder's filters by tables: the maximum of each filter over a word's windows of characters, and back.
 //
-// What a filter of width W makes of a window is a sum of W numbers, one for each place of the window and the character
-// there. So for every filter they are worked out once for each character that occurs, (W, characters), and a window
-// costs W additions instead of W times as many multiplications as a character's vector has numbers. Of a maximum the
-// gradient goes to one window, so that the way back adds W numbers to the table for each word and filter.
+// What a filter of width W makes of a window is a sum of W numbers: for each place of the window one that depends on the
+// character there alone. A table holds these numbers for each character that occurs, (W, characters), so that a window
+// costs W additions instead of W D multiplications (D numbers to a character's vector). The gradient of a maximum goes
+// to one window, so that the way back adds W numbers to the table for each word and filter.
 //
 // A block of filters at a time, whose table stays in the caches. No two threads write to one number, and what is added
 // up is added up in one order, whatever the number of threads.
@@ -11,12 +11,11 @@
 
 #include "vectors.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <ATen/Dispatch.h>
 #include <numeric>
 #include <tuple>
 #include <vector>
@@ -43,7 +42,8 @@ struct Words {
 };
 
 Words read_words(const Tensor& rows, int64_t padding, int64_t vocabulary, int64_t widest) {
-  TORCH_CHECK_INDEX(rows.scalar_type() == at::kLong && rows.is_contiguous(), "rows of characters are whole numbers");
+  TORCH_CHECK(
+      widest <= rows.size(1), "rows of ", rows.size(1), " characters are too short for filters of width ", widest);
   Words words{rows.size(0), rows.size(1), {}, std::vector<int32_t>(rows.numel()), {}};
   std::vector<int32_t> number_of(vocabulary, -1);
   for (int64_t word = 0; word < words.count; ++word) {
@@ -93,8 +93,8 @@ class FilterBlock {
   // The maxima, into (N, F) from their first column on, and where they win the number of their window in its word.
   void find(const Tensor& bias, const Tensor& found, const Tensor& winners, int64_t column) const {
     const std::vector<Vec<T>> table = tabulate();
-    T bounds[kFilters<T>] = {};
-    std::copy_n(bias.data_ptr<T>() + first_, taken_, bounds);
+    T addends[kFilters<T>] = {};
+    std::copy_n(bias.data_ptr<T>() + first_, taken_, addends);
     for (int64_t word = 0; word < words_.count; ++word) {
       const int32_t* const characters = words_.characters.data() + word * words_.pitch;
       Vec<T> maxima[kVectors], places[kVectors];
@@ -114,7 +114,7 @@ class FilterBlock {
       T values[kFilters<T>], numbers[kFilters<T>];
       for (int64_t v = 0; v < kVectors; ++v) {
         const int64_t at = v * Vec<T>::size();
-        (maxima[v] + Vec<T>::loadu(bounds + at)).store(values + at);
+        (maxima[v] + Vec<T>::loadu(addends + at)).store(values + at);
         places[v].store(numbers + at);
       }
       std::copy_n(values, taken_, row_of<T>(found, word) + column);
@@ -241,7 +241,7 @@ std::vector<Place> places_of(at::TensorList weights) {
   return places;
 }
 
-// Calls run(number) for all numbers. Each thread takes every so manieth: wide filters take longer, and lie together.
+// Calls run(number) for all numbers, dealt out to the threads in turn: wide filters take longer, and lie together.
 template <typename F>
 void deal_out(int64_t count, const F& run) {
   const int64_t num_threads = at::get_num_threads();

@@ -124,6 +124,14 @@ def test_numbers_that_are_no_characters_are_refused(rows, number):
         encoder._filter(encoder.character_embedding, rows)
 
 
+@torch.no_grad()
+def test_rows_that_are_shorter_than_a_filter_are_refused(rows):
+    encoder = make_encoder(filters=[[2, 3], [5, 3]])
+    with pytest.raises(RuntimeError, match="5"):
+        encoder._filter(encoder.character_embedding, rows[:, :4])
+    assert encoder._filter(encoder.character_embedding, rows[:, :5]).shape == (len(rows), 6)
+
+
 def test_gradients_of_gradients_are_left_to_the_readable_twin(rows):
     encoder = make_encoder().double().requires_grad_(True)
     weight = encoder.convolutions[0].weight
