@@ -1,4 +1,4 @@
-"""Arguments about checkpoints: the published sizes, where a run writes and goes on from, and what goes to the Hub."""
+"""Arguments about checkpoints: sizes that have names, where a run writes and goes on from, what goes to the Hub."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from ..flags import check_least, flag
 
-# The published sizes, each a class method of ElmoConfig.
+# The sizes that have names, each a class method of ElmoConfig and nothing else beside.
 Preset = Literal["small", "medium", "original"]
 
 

@@ -22,7 +22,7 @@ class ModelArguments:
     config_name: str | None = flag(
         "Directory or config.json of an architecture; its weights are drawn at random.", default=None
     )
-    preset: Preset | None = flag("A published architecture; its weights are drawn at random.", default=None)
+    preset: Preset | None = flag("An architecture that has a name; its weights are drawn at random.", default=None)
     from_scratch: bool = flag(
         "Take only the architecture and the tokenizer of model_name_or_path and draw all weights at "
         "random; config_name and preset always do.",

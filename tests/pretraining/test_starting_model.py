@@ -2,12 +2,15 @@
 
 import json
 import math
+from typing import get_args
 
 import pytest
 import torch
 from run_cases import make_arguments, write_lines
 from transformers import AutoModelForPreTraining
 
+from hf_elmo import ElmoConfig
+from hf_elmo.checkpoints.arguments import Preset
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.pretraining.starting_model import Start
 from hf_elmo.pretraining.text_facts import TextFacts
@@ -26,6 +29,15 @@ def arguments(tmp_path):
 def train(arguments):
     lines = []
     return run_pretraining(arguments, report=lines.append), lines
+
+
+def test_each_preset_is_a_size_of_the_config(arguments):
+    sizes = []
+    for name in get_args(Preset):
+        config = Start.from_arguments(arguments(preset=name, config_overrides=None).with_recipe()).config
+        assert config.to_dict() == getattr(ElmoConfig, name)(dropout=config.dropout).to_dict()
+        sizes.append((config.projection_size, config.cell_size, config.filters, config.num_highway_layers))
+    assert all(size not in sizes[:place] for place, size in enumerate(sizes))
 
 
 def test_the_first_guesses_are_the_words_frequencies(arguments):
