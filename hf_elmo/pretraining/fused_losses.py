@@ -35,7 +35,7 @@ def fused_sampled_cross_entropy(
     sample_rows: tuple[Tensor, Tensor],
     correct_targets: bool = True,
 ) -> Tensor:
-    """As `softmax_losses.sampled_cross_entropy`, (N,); gradients of gradients are not there."""
+    """As `softmax_losses.sampled_cross_entropy`, (N,); its gradients have none of their own."""
     weights, biases = target_rows
     target_logits = (at_least_float32(hidden) * weights).sum(1) + biases
     if correct_targets:

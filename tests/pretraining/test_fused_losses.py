@@ -89,6 +89,19 @@ def test_without_gradients_the_sampled_loss_is_the_same():
         assert torch.equal(losses, fused_sampled_cross_entropy(hidden, targets, rows[0], sample, rows[1]))
 
 
+def test_gradients_of_gradients_are_refused():
+    softmax, hidden, targets = make_softmax(P, 20), *make_vectors(P, 20, 7)
+    sample = LogUniformSampler(20, 5).draw()
+    rows = [(softmax.weight[ids], softmax.bias[ids]) for ids in (targets, sample.ids)]
+    for loss in (
+        summed_cross_entropy(softmax.weight, softmax.bias, hidden, targets),
+        fused_sampled_cross_entropy(hidden, targets, rows[0], sample, rows[1]).sum(),
+    ):
+        (gradient,) = torch.autograd.grad(loss, hidden, create_graph=True)
+        with pytest.raises(RuntimeError):
+            gradient.sum().backward()
+
+
 @settings(max_examples=60)
 @given(
     num_targets=st.integers(0, 9),
