@@ -13,12 +13,11 @@ from torch import Tensor
 
 from . import library
 from .gradients import refuse_create_graph
+from .panels import PANEL, by_cells, lay_out_panels
 from .scan_settings import ScanSettings
 
 # Sizes that fill whole panels of a weight and whole tiles of a processor.
 _WHOLE = 32
-# Rows of a tile: fewer leave most of a product idle.
-_TILE = 16
 
 
 def suits(settings: ScanSettings, recurrent: Tensor) -> bool:
@@ -30,16 +29,8 @@ def suits(settings: ScanSettings, recurrent: Tensor) -> bool:
         return False
     gates, projection_size = recurrent.shape
     is_whole = projection_size % _WHOLE == 0 and gates % (4 * _WHOLE) == 0
-    return is_whole and rows >= _TILE * max(torch.get_num_threads() // 2, 2)
-
-
-def lay_out_panels(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """A weight (O, I) as panels of 16 of its outputs: (O / 16, I, 16), of bf16 (O / 16, I / 2, 16, 2)."""
-    rows = weight.detach().to(dtype).contiguous()
-    # Two numbers of bf16 are moved as one.
-    units = rows.view(torch.int32) if dtype == torch.bfloat16 else rows
-    panels = units.view(-1, _TILE, units.shape[1]).transpose(1, 2).contiguous()
-    return panels.view(dtype)
+    # A core takes whole tiles of rows.
+    return is_whole and rows >= PANEL * max(torch.get_num_threads() // 2, 2)
 
 
 class FusedLSTMFunction(torch.autograd.Function):
@@ -60,9 +51,7 @@ class FusedLSTMFunction(torch.autograd.Function):
         steps, dtype = settings.steps, settings.matmul_dtype
         words = steps.pack(inputs).to(dtype).contiguous()
         weights = torch.cat([input_weight, recurrent], dim=1)
-        # The four gates of 16 cells lie side by side.
-        by_cells = weights.view(4, -1, _TILE, weights.shape[1]).transpose(0, 1).reshape(weights.shape)
-        panels = [lay_out_panels(by_cells, dtype), lay_out_panels(projection, dtype)]
+        panels = [lay_out_panels(by_cells(weights), dtype), lay_out_panels(projection, dtype)]
         first_hidden = steps.sort_rows(hidden).to(torch.float32).contiguous()
         first_cell = steps.sort_rows(cell).to(torch.float32).contiguous()
         last_cell = first_cell.clone()

@@ -1,7 +1,7 @@
 // A projected LSTM trained in one call per pass: products, gates and gradients of some rows by the core that has them.
 //
 // Letters as in projected_lstm.h. Rows of a batch meet in nothing but the gradients of weights, so that each core runs
-// all steps of its own rows and waits for nobody. M is the type of the products' factors; everything between is float32.
+// all steps of its own rows and waits for nobody. M is the type of products' factors; everything between is float32.
 
 #pragma once
 
@@ -86,11 +86,11 @@ void over_tiles(int64_t rows, const F& run) {
   });
 }
 
-// Calls run(row, tiles) for one or two tiles of rows at a time.
+// Calls run(row, count) for up to two tiles of rows at a time.
 template <typename F>
 C10_ALWAYS_INLINE void over_rows(int64_t rows, const F& run) {
   for (int64_t row = 0; row < rows; row += kTiles * kTile) {
-    run(row, std::min(kTiles, at::divup(rows - row, kTile)));
+    run(row, std::min(kTiles * kTile, rows - row));
   }
 }
 
@@ -137,10 +137,10 @@ void run_fused_rows(const FusedForward& a, int64_t begin, int64_t end) {
     for (int64_t column = 0; column < cell_size; column += kTile) {
       const M* const panels = gate_panels + 4 * column * inputs;
       float* const kept = a.traces.data_ptr<float>() + kKept * (start * cell_size + (column * size + begin * kTile));
-      over_rows(num_rows, [&](int64_t first, int64_t tiles) {
+      over_rows(num_rows, [&](int64_t first, int64_t count) {
         const M* const from = factors + first * factors_step;
-        multiply_panels(from, factors_step, tiles, panels, inputs * kTile, 4, inputs, scratch, pitch);
-        for (int64_t row = first; row < std::min(num_rows, first + kTiles * kTile); ++row) {
+        multiply_panels(from, factors_step, count, panels, inputs * kTile, 4, inputs, scratch, pitch);
+        for (int64_t row = first; row < first + count; ++row) {
           const float* const product = scratch + (row - first) * pitch;
           float *const own = kept + row * kKept * kTile, *const state = cells + row * cell_size + column;
           M* const to = remembered + row * remembered_step + column;
@@ -165,11 +165,11 @@ void run_fused_rows(const FusedForward& a, int64_t begin, int64_t end) {
     }
     for (int64_t column = 0; column < output_size; column += pitch) {
       const int64_t columns = std::min(pitch, output_size - column);
-      over_rows(num_rows, [&](int64_t first, int64_t tiles) {
+      over_rows(num_rows, [&](int64_t first, int64_t count) {
         const M *const from = remembered + first * remembered_step, *const panels = output_panels + column * cell_size;
         multiply_panels(
-            from, remembered_step, tiles, panels, cell_size * kTile, columns / kTile, cell_size, scratch, pitch);
-        for (int64_t row = first; row < std::min(num_rows, first + kTiles * kTile); ++row) {
+            from, remembered_step, count, panels, cell_size * kTile, columns / kTile, cell_size, scratch, pitch);
+        for (int64_t row = first; row < first + count; ++row) {
           float* const unclipped = row_of<float>(a.unclipped_outputs, start + begin + row) + column;
           float* const outputs = row_of<float>(a.outputs, start + begin + row) + column;
           M* const to = factors + row * factors_step + output_size + column;
@@ -305,11 +305,11 @@ void run_fused_rows_back(const FusedBackward& a, int64_t begin, int64_t end) {
     }
     for (int64_t group = 0; group < cell_size; group += pitch) {
       const int64_t columns = std::min(pitch, cell_size - group);
-      over_rows(num_rows, [&](int64_t first, int64_t tiles) {
+      over_rows(num_rows, [&](int64_t first, int64_t count) {
         const M *const from = outputs + first * outputs_step, *const panels = remembered_panels + group * output_size;
         multiply_panels(
-            from, outputs_step, tiles, panels, output_size * kTile, columns / kTile, output_size, scratch, pitch);
-        for (int64_t top = first; top < std::min(num_rows, first + kTiles * kTile); top += kTile) {
+            from, outputs_step, count, panels, output_size * kTile, columns / kTile, output_size, scratch, pitch);
+        for (int64_t top = first; top < first + count; top += kTile) {
           for (int64_t column = group; column < group + columns; column += kTile) {
             const CellsBack<M> cells{
                 traces + kKept * (start * cell_size + column * size + (begin + top) * kTile),
@@ -325,11 +325,11 @@ void run_fused_rows_back(const FusedBackward& a, int64_t begin, int64_t end) {
       });
     }
     for (int64_t group = 0; group < 2 * output_size; group += pitch) {
-      over_rows(num_rows, [&](int64_t first, int64_t tiles) {
+      over_rows(num_rows, [&](int64_t first, int64_t count) {
         const M *const from = gates + first * gates_step, *const panels = input_panels + group * num_gates;
         const int64_t columns = std::min(pitch, 2 * output_size - group);
-        multiply_panels(from, gates_step, tiles, panels, num_gates * kTile, columns / kTile, num_gates, scratch, pitch);
-        for (int64_t row = first; row < std::min(num_rows, first + kTiles * kTile); ++row) {
+        multiply_panels(from, gates_step, count, panels, num_gates * kTile, columns / kTile, num_gates, scratch, pitch);
+        for (int64_t row = first; row < first + count; ++row) {
           for (int64_t column = group; column < group + columns; column += kTile) {
             float* const to = column < output_size ? row_of<float>(a.grad_words, start + begin + row) + column
                                                    : row_of<float>(a.grad_hidden, begin + row) + column - output_size;
@@ -351,9 +351,9 @@ Tensor multiply_left(const Tensor& left, const M* panels, int64_t columns) {
     const Session<M> session;
     for (int64_t column = begin * group; column < std::min(end * group, columns); column += group) {
       const int64_t num_panels = std::min(group, columns - column) / kTile;
-      over_rows(rows, [&](int64_t row, int64_t tiles) {
+      over_rows(rows, [&](int64_t row, int64_t count) {
         multiply_panels(
-            row_of<M>(left, row), size, tiles, panels + column * size, size * kTile, num_panels, size,
+            row_of<M>(left, row), size, count, panels + column * size, size * kTile, num_panels, size,
             row_of<float>(out, row) + column, columns);
       });
     }

@@ -4,6 +4,7 @@
 #include "filters.h"
 #include "fused_lstm.h"
 #include "highway.h"
+#include "panel_steps.h"
 #include "products.h"
 #include "projected_lstm.h"
 
@@ -38,6 +39,10 @@ TORCH_LIBRARY(hf_elmo_kernels, library) {
       &run_steps_back);
   library.def("clear_rooms() -> ()", &clear_rooms);
   library.def("has_tiles() -> bool", &has_tiles);
+  library.def(
+      "run_by_panels(Tensor inputs, Tensor[] panels, Tensor bias, Tensor hidden, Tensor(a!) cell, int[] sizes, "
+      "float? cell_clip, float? projection_clip) -> Tensor",
+      &run_by_panels);
   library.def(
       "run_fused(Tensor words, Tensor[] panels, Tensor bias, Tensor hidden, Tensor(a!) cell, int[] sizes, "
       "float? cell_clip, float? projection_clip) -> Tensor[]",

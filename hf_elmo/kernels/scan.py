@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import compiled, fused
+from . import compiled, fused, panels
 from .gradients import refuse_create_graph
 from .half_precision import HALVES, product_dtype
 from .plain import Clips
@@ -81,15 +81,22 @@ def _infer(
 ) -> tuple[Tensor, Tensor, Tensor]:
     steps = settings.steps
     words = steps.pack(inputs).to(settings.matmul_dtype)
-    gates = _multiply_inputs(settings, words, input_weight).to(settings.dtype)
     hidden = steps.sort_rows(hidden).to(settings.dtype)
-    cell = steps.sort_rows(cell).to(settings.dtype)
-    if steps.sizes:
-        weights = _prepare_for_steps(settings, recurrent, projection, prepare_cached)
-        bias = bias.to(settings.dtype)
-        outputs = settings.backend.run_steps(gates, bias, *weights, hidden, cell, steps.sizes, settings.clips)
+    cell = steps.sort_rows(cell).to(settings.dtype).contiguous()
+    bias = bias.to(settings.dtype)
+    rest = hidden, cell, steps.sizes, settings.clips
+    if not steps.sizes:
+        outputs = hidden.new_empty(0, hidden.shape[1])
+    elif settings.backend is compiled and panels.suits(settings, recurrent):
+        if panels.holds_inputs(input_weight):
+            outputs = panels.run_steps(words, input_weight, recurrent, bias, projection, *rest)
+        else:
+            gates = _multiply_inputs(settings, words, input_weight)
+            outputs = panels.run_steps(gates, None, recurrent, bias, projection, *rest)
     else:
-        outputs = gates.new_empty(0, hidden.shape[1])
+        gates = _multiply_inputs(settings, words, input_weight).to(settings.dtype)
+        weights = _prepare_for_steps(settings, recurrent, projection, prepare_cached)
+        outputs = settings.backend.run_steps(gates, bias, *weights, *rest)
     return steps.unpack(outputs), steps.restore_rows(steps.last(hidden, outputs)), steps.restore_rows(cell)
 
 

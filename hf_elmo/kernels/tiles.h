@@ -18,10 +18,12 @@ namespace {
 
 // Rows of a tile, columns of a panel, and the most of both in one product.
 constexpr int64_t kTile = 16, kTiles = 2, kPanels = 4;
-// Numbers of K after which the vectors' sums are put down, so that a group of panels stays in the first cache.
+// Numbers of K after which the vectors' sums are put down, so that a group of panels stays in the first cache, and that
+// many roundings in a row are the most.
 constexpr int64_t kDepth = 64;
 
-// R rows with P panels, over `depth` numbers of K, into or onto rows of `out`.
+// R rows with P panels, over `depth` numbers of K, into or onto rows of `out`. What lies as far behind the panels as
+// they are long, which comes next, is fetched from memory meanwhile.
 template <int R, int P>
 C10_ALWAYS_INLINE void multiply_rows_by_panels(
     const float* a, int64_t step, const float* panels, int64_t panel_size, int64_t depth, bool adds, float* out,
@@ -31,13 +33,16 @@ C10_ALWAYS_INLINE void multiply_rows_by_panels(
   Vec<float> sums[R][vectors];
   for (int row = 0; row < R; ++row) {
     for (int v = 0; v < vectors; ++v) {
-      sums[row][v] = adds ? Vec<float>::loadu(out + row * pitch + v * length) : Vec<float>(0);
+      sums[row][v] = Vec<float>(0);
     }
   }
   for (int64_t k = 0; k < depth; ++k) {
     Vec<float> columns[vectors];
     for (int v = 0; v < vectors; ++v) {
       columns[v] = Vec<float>::loadu(panels + v / per_panel * panel_size + k * kTile + v % per_panel * length);
+    }
+    for (int panel = 0; panel < P; ++panel) {
+      __builtin_prefetch(panels + (P + panel) * panel_size + k * kTile, 0, 2);
     }
     for (int row = 0; row < R; ++row) {
       const Vec<float> number(a[row * step + k]);
@@ -48,40 +53,56 @@ C10_ALWAYS_INLINE void multiply_rows_by_panels(
   }
   for (int row = 0; row < R; ++row) {
     for (int v = 0; v < vectors; ++v) {
-      sums[row][v].store(out + row * pitch + v * length);
+      float* const to = out + row * pitch + v * length;
+      (adds ? Vec<float>::loadu(to) + sums[row][v] : sums[row][v]).store(to);
     }
   }
 }
 
-// All rows of a tile with P panels: 6 + 5 + 5 rows with 4 panels take 29 of 32 registers, with one of 16 numbers in two
-// vectors 15 of 16.
+// Up to 6 rows with P panels: with four of them the sums and factors take 29 of 32 registers, with one of 16 numbers in
+// two vectors 15 of 16.
 template <int P>
-void multiply_tile_by_panels(
-    const float* a, int64_t step, const float* panels, int64_t panel_size, int64_t depth, bool adds, float* out,
-    int64_t pitch) {
-  multiply_rows_by_panels<6, P>(a, step, panels, panel_size, depth, adds, out, pitch);
-  multiply_rows_by_panels<5, P>(a + 6 * step, step, panels, panel_size, depth, adds, out + 6 * pitch, pitch);
-  multiply_rows_by_panels<5, P>(a + 11 * step, step, panels, panel_size, depth, adds, out + 11 * pitch, pitch);
+C10_ALWAYS_INLINE void multiply_few_rows_by_panels(
+    int64_t rows, const float* a, int64_t step, const float* panels, int64_t panel_size, int64_t depth, bool adds,
+    float* out, int64_t pitch) {
+  switch (rows) {
+    case 1:
+      return multiply_rows_by_panels<1, P>(a, step, panels, panel_size, depth, adds, out, pitch);
+    case 2:
+      return multiply_rows_by_panels<2, P>(a, step, panels, panel_size, depth, adds, out, pitch);
+    case 3:
+      return multiply_rows_by_panels<3, P>(a, step, panels, panel_size, depth, adds, out, pitch);
+    case 4:
+      return multiply_rows_by_panels<4, P>(a, step, panels, panel_size, depth, adds, out, pitch);
+    case 5:
+      return multiply_rows_by_panels<5, P>(a, step, panels, panel_size, depth, adds, out, pitch);
+    default:
+      return multiply_rows_by_panels<6, P>(a, step, panels, panel_size, depth, adds, out, pitch);
+  }
 }
 
-// The products of `tiles` times 16 rows, `step` numbers apart, with some panels, `panel_size` numbers apart, into the
-// first columns of rows of `out` that lie `pitch` apart.
+// The products of rows, `step` numbers apart, with some panels, `panel_size` numbers apart, into the first columns of
+// rows of `out` that lie `pitch` apart, or onto what lies there.
 void multiply_panels(
-    const float* a, int64_t step, int64_t tiles, const float* panels, int64_t panel_size, int64_t num_panels,
-    int64_t size, float* out, int64_t pitch) {
+    const float* a, int64_t step, int64_t rows, const float* panels, int64_t panel_size, int64_t num_panels,
+    int64_t size, float* out, int64_t pitch, bool adds = false) {
   constexpr bool is_wide = sizeof(Vec<float>) == 64;
+  const int64_t blocks = at::divup(rows, 6);
   for (int64_t k = 0; k < size; k += kDepth) {
     const int64_t depth = std::min(kDepth, size - k);
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const float* const rows = a + tile * kTile * step + k;
-      float* const to = out + tile * kTile * pitch;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t first = block * rows / blocks, count = (block + 1) * rows / blocks - first;
+      const float* const from = a + first * step + k;
+      float* const to = out + first * pitch;
       for (int64_t panel = 0; panel < num_panels;) {
-        const float* const from = panels + panel * panel_size + k * kTile;
+        const float* const columns = panels + panel * panel_size + k * kTile;
+        float* const place = to + panel * kTile;
         if (is_wide && num_panels - panel >= kPanels) {
-          multiply_tile_by_panels<kPanels>(rows, step, from, panel_size, depth, k > 0, to + panel * kTile, pitch);
+          multiply_few_rows_by_panels<kPanels>(
+              count, from, step, columns, panel_size, depth, adds || k > 0, place, pitch);
           panel += kPanels;
         } else {
-          multiply_tile_by_panels<1>(rows, step, from, panel_size, depth, k > 0, to + panel * kTile, pitch);
+          multiply_few_rows_by_panels<1>(count, from, step, columns, panel_size, depth, adds || k > 0, place, pitch);
           panel += 1;
         }
       }
@@ -126,14 +147,14 @@ class Tiles {
   }
 };
 
-// As for float32, with sums of float32; `size` is a multiple of 32.
+// As for float32, with sums of float32, for whole tiles of rows; `size` is a multiple of 32.
 HF_ELMO_WITH_TILES __attribute__((noinline)) void multiply_panels(
-    const at::BFloat16* a, int64_t step, int64_t tiles, const at::BFloat16* panels, int64_t panel_size,
+    const at::BFloat16* a, int64_t step, int64_t rows, const at::BFloat16* panels, int64_t panel_size,
     int64_t num_panels, int64_t size, float* out, int64_t pitch) {
   // GCC does not know that tiles are loaded from memory: what was written before is to be there.
   asm volatile("" ::: "memory");
   constexpr int64_t depth = 32;
-  const int64_t row_bytes = 2 * step, out_bytes = 4 * pitch;
+  const int64_t tiles = at::divup(rows, kTile), row_bytes = 2 * step, out_bytes = 4 * pitch;
   if (tiles == 2 && num_panels % 2 == 0) {
     // Two tiles of rows with two panels: each of the four that are loaded is multiplied twice.
     for (int64_t panel = 0; panel < num_panels; panel += 2) {
@@ -162,24 +183,24 @@ HF_ELMO_WITH_TILES __attribute__((noinline)) void multiply_panels(
     return;
   }
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    const at::BFloat16* const rows = a + tile * kTile * step;
+    const at::BFloat16* const from = a + tile * kTile * step;
     float* const to = out + tile * kTile * pitch;
     int64_t panel = 0;
     for (; panel + kPanels <= num_panels; panel += kPanels) {
-      const at::BFloat16* const from = panels + panel * panel_size;
+      const at::BFloat16* const columns = panels + panel * panel_size;
       _tile_zero(0);
       _tile_zero(1);
       _tile_zero(2);
       _tile_zero(3);
       for (int64_t k = 0; k < size; k += depth) {
-        const at::BFloat16* const columns = from + k * kTile;
-        _tile_loadd(4, rows + k, row_bytes);
-        _tile_loadd(5, columns, 64);
-        _tile_loadd(6, columns + panel_size, 64);
+        const at::BFloat16* const first = columns + k * kTile;
+        _tile_loadd(4, from + k, row_bytes);
+        _tile_loadd(5, first, 64);
+        _tile_loadd(6, first + panel_size, 64);
         _tile_dpbf16ps(0, 4, 5);
-        _tile_loadd(7, columns + 2 * panel_size, 64);
+        _tile_loadd(7, first + 2 * panel_size, 64);
         _tile_dpbf16ps(1, 4, 6);
-        _tile_loadd(5, columns + 3 * panel_size, 64);
+        _tile_loadd(5, first + 3 * panel_size, 64);
         _tile_dpbf16ps(2, 4, 7);
         _tile_dpbf16ps(3, 4, 5);
       }
@@ -189,11 +210,11 @@ HF_ELMO_WITH_TILES __attribute__((noinline)) void multiply_panels(
       _tile_stored(3, to + (panel + 3) * kTile, out_bytes);
     }
     for (; panel < num_panels; ++panel) {
-      const at::BFloat16* const from = panels + panel * panel_size;
+      const at::BFloat16* const columns = panels + panel * panel_size;
       _tile_zero(0);
       for (int64_t k = 0; k < size; k += depth) {
-        _tile_loadd(4, rows + k, row_bytes);
-        _tile_loadd(5, from + k * kTile, 64);
+        _tile_loadd(4, from + k, row_bytes);
+        _tile_loadd(5, columns + k * kTile, 64);
         _tile_dpbf16ps(0, 4, 5);
       }
       _tile_stored(0, to + panel * kTile, out_bytes);

@@ -46,7 +46,7 @@ C10_ALWAYS_INLINE Vec<double> exponential(const Vec<double>& x) {
 // at::vec's own is either a call that no compiler can inline (exp) or takes NaN for a number (exp_u20).
 C10_ALWAYS_INLINE Vec<float> exponential(const Vec<float>& x) {
   using at::vec::fmadd;
-  const Vec<float> within = at::vec::clamp(x, Vec<float>(-87), Vec<float>(88));
+  const Vec<float> within = at::vec::clamp(x, Vec<float>(-87), Vec<float>(84));
   const Vec<float> n = (within * Vec<float>(1.44269504f)).round();
   // ln 2 in two parts, the first of few bits.
   const Vec<float> r = fmadd(n, Vec<float>(2.12194440e-4f), fmadd(n, Vec<float>(-0.693359375f), within));
@@ -60,14 +60,29 @@ C10_ALWAYS_INLINE Vec<float> exponential(const Vec<float>& x) {
 }
 
 template <typename T>
+C10_ALWAYS_INLINE Vec<T> reciprocal(const Vec<T>& x) {
+  return Vec<T>(1) / x;
+}
+
+#ifdef CPU_CAPABILITY_AVX512
+// A guess of 14 bits and a step of Newton's, for numbers whose reciprocal is a normal number: a quarter of a division's
+// time, and within a unit in the last place.
+template <>
+C10_ALWAYS_INLINE Vec<float> reciprocal(const Vec<float>& x) {
+  const __m512 guess = _mm512_rcp14_ps(x);
+  return _mm512_fmadd_ps(_mm512_fnmadd_ps(x, guess, _mm512_set1_ps(1)), guess, guess);
+}
+#endif
+
+template <typename T>
 C10_ALWAYS_INLINE Vec<T> sigmoid(const Vec<T>& x) {
-  return Vec<T>(1) / (Vec<T>(1) + exponential(x.neg()));
+  return reciprocal(Vec<T>(1) + exponential(x.neg()));
 }
 
 template <typename T>
 C10_ALWAYS_INLINE Vec<T> tanh(const Vec<T>& x) {
   const Vec<T> e = exponential(x * Vec<T>(-2));
-  return (Vec<T>(1) - e) / (Vec<T>(1) + e);
+  return (Vec<T>(1) - e) * reciprocal(Vec<T>(1) + e);
 }
 
 template <typename T>
