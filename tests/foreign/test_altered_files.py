@@ -39,7 +39,7 @@ from hf_elmo.text.word_vectors import read_word_vectors
 
 h5py = pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
 
-SLOW_FACTOR = 25
+SLOW_FACTOR = 10
 WORDS = ["<S>", "</S>", "<UNK>", "the", "cat", "é", "a"]
 
 # What is put in the place of a number, a string or a word, or between any two bytes.
