@@ -22,7 +22,7 @@ from model_cases import (
     sentence_lists,
     shared_model,
 )
-from tolerances import BFLOAT16, FLOAT16, INITIALISATION_SPREAD
+from tolerances import BFLOAT16, FLOAT16, INITIALISATION_SPREAD, REORDERED_FLOAT32
 from torch import nn
 
 from hf_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, ElmoState
@@ -294,7 +294,7 @@ def test_gradient_checkpointing_gives_the_same_loss_and_gradients(use_reentrant)
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": use_reentrant})
     checkpointed_loss, checkpointed_gradients = loss_and_gradients()
     assert runs == 3  # once more on the way back
-    assert checkpointed_loss == loss
+    assert checkpointed_loss == pytest.approx(loss, abs=REORDERED_FLOAT32)
     # The parts of a gradient may be added up in another order.
     for found, wanted in zip(checkpointed_gradients, gradients, strict=True):
         assert_close(found, wanted, torch.float32)
