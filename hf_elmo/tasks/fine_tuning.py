@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -70,7 +70,7 @@ class FineTuning(ABC):
     training_args: TaskTrainingArguments
     description: str
     data: dict[str, dict[str, Any]]
-    layer_cache: LayerCache | None
+    layer_cache: LayerCache | None = field(default=None, kw_only=True)
 
     # The scores that the lines of the log show, in percent.
     shown_scores: ClassVar[tuple[str, ...]]

@@ -139,7 +139,9 @@ def prepare_task(
         }
         for split, sentences in splits.items()
     }
-    return TokenClassificationTask(model, tokenizer, splits, training_args, description, data, layer_cache, tag_scheme)
+    return TokenClassificationTask(
+        model, tokenizer, splits, training_args, description, data, tag_scheme, layer_cache=layer_cache
+    )
 
 
 def _name_source(data_args: DataArguments, split: str) -> str:

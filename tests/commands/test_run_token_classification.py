@@ -36,7 +36,8 @@ def test_training(folder):
     assert lines[0].startswith("Model: ")
     assert lines[0].endswith("(biLM trained); all weights random; 4 labels.")
     assert "epoch 1 of 1: training loss" in lines[1]
-    assert lines[3] == f"test (test_file '{file}')"
+    assert lines[2].startswith("Layers that the task reads: token encoder 3")
+    assert lines[4] == f"test (test_file '{file}')"
     assert {"ADJ", "PROPN", "VERB", "all"} <= {line.split()[0] for line in lines if line}
     assert lines[-1] == f"Written to {folder / 'out'}."
     assert "Warning" not in result.stderr
