@@ -16,8 +16,7 @@ PACKAGE = ROOT / "hf_elmo"
 # A room (a folder of the package, or a file beside them) imports only from lower floors; within a room files may import
 # one another. Every new room has to be entered here.
 FLOORS = {
-    "flags": 0,
-    "foreign": 0,
+    "given": 0,
     "kernels": 0,
     "model": 1,
     "registration": 2,

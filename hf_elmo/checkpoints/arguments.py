@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ..flags import check_least, flag
+from ..given.flags import check_least, flag
 
 # The sizes that have names, each a class method of ElmoConfig and nothing else beside.
 Preset = Literal["small", "medium", "original"]

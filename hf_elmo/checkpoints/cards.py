@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..foreign.bounded_json import read_json
+from ..given.bounded_json import read_json
 from .conversion_card import render_conversion_card
 from .facts import FACTS_FILE, read_facts
 from .file_names import CARD_FILE, CONFIG_FILE, CONVERSION_FILE, PLOT_FILE, RESULTS_FILE, TOKENIZER_FILE

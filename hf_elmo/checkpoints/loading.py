@@ -13,9 +13,9 @@ import torch
 from transformers import PreTrainedConfig
 from transformers.utils import cached_file
 
-from ..foreign.bounded_files import MEBIBYTE, path_inside
-from ..foreign.bounded_json import read_json
-from ..foreign.reasons import UNREADABLE, reason
+from ..given.bounded_files import MEBIBYTE, path_inside
+from ..given.bounded_json import read_json
+from ..given.reasons import UNREADABLE, reason
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer

@@ -16,7 +16,7 @@ from huggingface_hub.utils import validate_repo_id
 from safetensors import SafetensorError, safe_open
 from transformers.dynamic_module_utils import get_relative_imports
 
-from ..foreign.bounded_json import read_json
+from ..given.bounded_json import read_json
 from ..model.configuration_elmo import AUTO_MAP, ElmoConfig
 from ..model.word_list_elmo import WORD_LIST_FILE
 from .cards import render_recipe

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..checkpoints.arguments import OutputArguments
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
-from ..flags import check_least, flag
+from ..given.flags import check_least, flag
 from ..text.arguments import CorpusArguments
 from ..text.cutting import CuttingArguments, flags_of
 from ..text.progress import track

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..checkpoints.file_names import TOKENIZER_FILE
-from ..flags import check_choices, flag
+from ..given.flags import check_choices, flag
 from ..text.cutting import CuttingArguments, flags_of
 from .command_line import run_command
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..flags import flag
+from ..given.flags import flag
 from .command_line import run_command
 from .text_input import ReadingArguments, read_lines, warn_of_raw_text
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..flags import flag
+from ..given.flags import flag
 from .command_line import run_command
 
 

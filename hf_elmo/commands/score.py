@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..flags import flag
+from ..given.flags import flag
 from .command_line import run_command
 from .text_input import ReadingArguments, read_lines, warn_of_raw_text
 

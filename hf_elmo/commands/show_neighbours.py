@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..flags import flag
+from ..given.flags import flag
 from .command_line import run_command
 from .text_input import ReadingArguments, read_lines, warn_of_raw_text
 

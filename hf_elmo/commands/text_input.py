@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..flags import flag
+from ..given.flags import flag
 
 STANDARD_INPUT = "-"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 
-from ..foreign.bounded_files import MEBIBYTE, quoted
-from ..foreign.bounded_json import read_json
+from ..given.bounded_files import MEBIBYTE, quoted
+from ..given.bounded_json import read_json
 from ..model.characters_elmo import MAX_CHARACTERS_PER_WORD
 from ..model.configuration_elmo import ElmoConfig
 from .bilm_tf_keys import (

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..checkpoints.hdf5 import require_h5py
-from ..foreign.bounded_files import MEBIBYTE, quoted
-from ..foreign.reasons import UNREADABLE, reason
+from ..given.bounded_files import MEBIBYTE, quoted
+from ..given.reasons import UNREADABLE, reason
 
 # What hdf5 has built in, by number: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and h5py's own lzf. For any
 # other it loads a library from wherever the environment says.

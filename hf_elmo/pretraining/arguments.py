@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..checkpoints.arguments import HubArguments, Preset, SavingArguments
 from ..checkpoints.writing import check_output_directory
-from ..flags import check_choices, flag, read_json_object
+from ..given.flags import check_choices, flag, read_json_object
 from ..text.arguments import TextArguments
 from ..text.cutting import CUTTING_NAMES
 from .recipes import OptimizationArguments

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 from ..checkpoints.provenance import write_json
-from ..foreign.bounded_files import path_inside
-from ..foreign.bounded_json import read_json
+from ..given.bounded_files import path_inside
+from ..given.bounded_json import read_json
 
 DIGESTS_FILE = "digests.json"
 # The fastest of the standard library where the processor has instructions for it: a second for a gigabyte.

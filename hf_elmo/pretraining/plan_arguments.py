@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..flags import flag
+from ..given.flags import flag
 from .arguments import ModelArguments, PretrainingArguments
 from .recipes import OptimizationArguments
 

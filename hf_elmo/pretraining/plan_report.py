@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 
 from ..checkpoints.tables import markdown_table
-from ..flags import part_of
+from ..given.flags import part_of
 from ..model.configuration_elmo import ElmoConfig
 from ..text.vocabulary import WordVocabulary
 from .plan import TrainingPlan, counting_disk_bytes, share_read

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
-from ..flags import check_choices, check_least, flag, read_json_object
+from ..given.flags import check_choices, check_least, flag, read_json_object
 
 Objective = Literal["full", "sampled", "adaptive"]
 Optimizer = Literal["adamw", "adagrad", "muon"]

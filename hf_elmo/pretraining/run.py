@@ -21,7 +21,7 @@ from ..checkpoints.plots import plot_run
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.sharing import check_hub_access, push_checkpoint
 from ..checkpoints.writing import check_keeps_inputs, moved_into, restore_replaced, written_aside
-from ..flags import part_of
+from ..given.flags import part_of
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoints.file_names import CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE
-from ..foreign.bounded_files import MEBIBYTE, leads_out
-from ..foreign.bounded_json import parse_json, read_json
+from ..given.bounded_files import MEBIBYTE, leads_out
+from ..given.bounded_json import parse_json, read_json
 from .digests import find_altered
 
 STATE_FILE = "trainer_state.json"

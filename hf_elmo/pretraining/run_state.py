@@ -18,7 +18,7 @@ from accelerate import Accelerator
 from ..checkpoints.loading import load_config
 from ..checkpoints.provenance import write_json
 from ..checkpoints.writing import leftovers_of, open_to_readers, written_aside
-from ..foreign.reasons import UNREADABLE, reason
+from ..given.reasons import UNREADABLE, reason
 from ..model.configuration_elmo import ElmoConfig
 from .digests import write_digests
 from .run_directory import OPTIMIZER_FILE, STATE_FILE, checkpoints_in, find_fault, rank_file, read_state_file

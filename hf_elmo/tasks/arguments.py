@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..checkpoints.arguments import Preset
-from ..flags import flag
+from ..given.flags import flag
 
 # The flag that asks for each step, and the split it works on.
 STEPS = {"do_train": "train", "do_eval": "validation", "do_predict": "test"}

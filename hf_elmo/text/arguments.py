@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..flags import check_choices, check_least, flag
+from ..given.flags import check_choices, check_least, flag
 from .cutting import CuttingArguments
 from .word_counts import MAX_WORDS_IN_MEMORY
 

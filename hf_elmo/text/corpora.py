@@ -17,8 +17,8 @@ from datasets.distributed import split_dataset_by_node
 from datasets.exceptions import DatasetsError
 from pyarrow import ArrowException
 
-from ..foreign.bounded_files import quoted
-from ..foreign.reasons import UNREADABLE, reason
+from ..given.bounded_files import quoted
+from ..given.reasons import UNREADABLE, reason
 from .json_records import JSON_ENDINGS, check_columns, check_records, json_texts
 from .packed_lines import UNPACKING_ERRORS, numbered_lines
 from .parquet_tables import check_rows, check_tables

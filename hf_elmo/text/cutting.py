@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from ..flags import flag, part_of
-from ..foreign.bounded_json import read_json
+from ..given.bounded_json import read_json
+from ..given.flags import flag, part_of
 from .vocabulary import VOCABULARY_FACTS_FILE, VOCABULARY_FILE
 
 PreTokenizer = Literal["whitespace", "punctuation", "unicode"]

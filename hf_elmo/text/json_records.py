@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..foreign.bounded_files import MEBIBYTE, quoted
-from ..foreign.bounded_json import MAX_DEPTH, parse_values
+from ..given.bounded_files import MEBIBYTE, quoted
+from ..given.bounded_json import MAX_DEPTH, parse_values
 from .packed_lines import numbered_lines
 
 JSON_ENDINGS = (".json", ".jsonl", ".ndjson")

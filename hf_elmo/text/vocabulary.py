@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..foreign.bounded_files import quoted
+from ..given.bounded_files import quoted
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.word_list_elmo import WORD_LIST_FILE, read_words, write_words
 

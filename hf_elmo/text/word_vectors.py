@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ..foreign.bounded_files import quoted
+from ..given.bounded_files import quoted
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoEmbeddings, ElmoPreTrainedModel

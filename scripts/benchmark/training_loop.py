@@ -13,7 +13,7 @@ import torch
 from accelerate import Accelerator
 
 from hf_elmo.checkpoints.provenance import describe_run, write_json
-from hf_elmo.flags import flag
+from hf_elmo.given.flags import flag
 from hf_elmo.model.modeling_elmo import ElmoForPreTraining
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 from hf_elmo.pretraining.lane_trainer import LaneTrainer

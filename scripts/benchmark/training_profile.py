@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hf_elmo.checkpoints.provenance import describe_run, write_json
-from hf_elmo.flags import check_least, flag, read_json_object
+from hf_elmo.given.flags import check_least, flag, read_json_object
 from hf_elmo.model.configuration_elmo import ElmoConfig
 from hf_elmo.model.layers_elmo import ElmoState
 from hf_elmo.model.modeling_elmo import ElmoForPreTraining

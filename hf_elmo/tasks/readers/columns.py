@@ -13,8 +13,8 @@ from datasets import ClassLabel, Dataset, DatasetDict, load_dataset, load_from_d
 from datasets.exceptions import DatasetsError
 from pyarrow import ArrowException
 
-from ...foreign.bounded_files import quoted
-from ...foreign.reasons import UNREADABLE, reason
+from ...given.bounded_files import quoted
+from ...given.reasons import UNREADABLE, reason
 from ...text.json_records import check_records
 
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")

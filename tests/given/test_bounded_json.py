@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo.foreign.bounded_json import MAX_DEPTH, parse_json, read_json
+from hf_elmo.given.bounded_json import MAX_DEPTH, parse_json, read_json
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text('[]{}"\\ab\n'),

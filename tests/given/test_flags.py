@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 from refusals import assert_refused
 
-from hf_elmo.flags import check_choices, check_least, flag, part_of, read_json_object
+from hf_elmo.given.flags import check_choices, check_least, flag, part_of, read_json_object
 
 
 @dataclass(frozen=True, kw_only=True)

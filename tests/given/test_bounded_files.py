@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo.foreign.bounded_files import path_inside, quoted, read_at_most
+from hf_elmo.given.bounded_files import path_inside, quoted, read_at_most
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Files of strangers, read within bounds: how much, how deep, and which names."""

@@ -1,0 +1,1 @@
+"""What users and strangers give, within bounds: flags, files and JSON."""
