@@ -14,23 +14,33 @@ from torch import Tensor
 from . import library
 from .gradients import refuse_create_graph
 from .panels import PANEL, by_cells, lay_out_panels
+from .prepared import is_small
 from .scan_settings import ScanSettings
 
 # Sizes that fill whole panels of a weight and whole tiles of a processor.
 _WHOLE = 32
+# Rows per core from which a float32 scan pays: each core reads all weights in each step.
+_ROWS_OF_FLOATS = 64
 
 
 def suits(settings: ScanSettings, recurrent: Tensor) -> bool:
-    """Whether the fused scan runs, and pays: few rows, and many cores for them, are better off by single steps."""
+    """Whether the fused scan runs, and pays.
+
+    Few rows, and many cores for them, are better off by single steps, as are float32 weights that leave the caches.
+    """
     dtype, rows = settings.matmul_dtype, max(settings.steps.sizes, default=0)
     if recurrent.device.type != "cpu" or settings.dtype != torch.float32 or not library.is_ready():
         return False
     if dtype != torch.float32 and not (dtype == torch.bfloat16 and torch.ops.hf_elmo_kernels.has_tiles()):
         return False
     gates, projection_size = recurrent.shape
-    is_whole = projection_size % _WHOLE == 0 and gates % (4 * _WHOLE) == 0
-    # A core takes whole tiles of rows.
-    return is_whole and rows >= PANEL * max(torch.get_num_threads() // 2, 2)
+    if projection_size % _WHOLE or gates % (4 * _WHOLE):
+        return False
+    cores = torch.get_num_threads()
+    if dtype == torch.bfloat16:
+        # A core takes whole tiles of rows.
+        return rows >= PANEL * max(cores // 2, 2)
+    return rows >= _ROWS_OF_FLOATS * cores and is_small(recurrent)
 
 
 class FusedLSTMFunction(torch.autograd.Function):

@@ -30,8 +30,8 @@ C10_ALWAYS_INLINE void over_held_rows(int64_t rows, const F& run) {
 }
 
 struct PanelSteps {
-  Tensor inputs;  // words (N, P), or their share of the gates (N, 4H) where there are no panels for them
-  const float* input_panels;  // (4H, P), the gates of 16 cells side by side, or null
+  Tensor inputs;  // words (N, P)
+  const float* input_panels;  // (4H, P), the gates of 16 cells side by side
   const float* recurrent_panels;  // the same
   const float* output_panels;  // (P, H)
   Tensor bias, hidden, cell;  // (4H), (B, P), (B, H); the last overwritten
@@ -41,7 +41,7 @@ struct PanelSteps {
 };
 
 void run_panel_steps(const PanelSteps& a) {
-  const int64_t cell_size = a.cell.size(1), output_size = a.hidden.size(1), inputs_step = a.inputs.size(1);
+  const int64_t cell_size = a.cell.size(1), output_size = a.hidden.size(1);
   const int64_t remembered_step = cell_size + kTile;
   const Tensor remembered_space = at::empty({a.sizes[0], remembered_step}, a.cell.options());
   float *const remembered = remembered_space.data_ptr<float>(), *const cells = a.cell.data_ptr<float>();
@@ -53,7 +53,7 @@ void run_panel_steps(const PanelSteps& a) {
   const float* before = a.hidden.data_ptr<float>();
   int64_t start = 0;
   for (const int64_t size : a.sizes) {
-    const float* const own = inputs + start * inputs_step;
+    const float* const own = inputs + start * output_size;
     over_groups(cell_size, kTile, 8 * output_size * size, [&](int64_t column, int64_t) {
       alignas(64) float scratch[kHeldRows * pitch];
       const int64_t panel_size = output_size * kTile;
@@ -64,20 +64,16 @@ void run_panel_steps(const PanelSteps& a) {
               from, output_size, count, panels + 4 * column * output_size, panel_size, 4, output_size, scratch, pitch,
               adds);
         };
-        if (a.input_panels != nullptr) {
-          multiply(own, a.input_panels, false);
-        }
-        multiply(before, a.recurrent_panels, a.input_panels != nullptr);
+        multiply(own, a.input_panels, false);
+        multiply(before, a.recurrent_panels, true);
         for (int64_t row = first; row < first + count; ++row) {
           const float* const product = scratch + (row - first) * pitch;
-          const float* const share = own + row * inputs_step + column;
           float* const state = cells + row * cell_size + column;
           float* const to = remembered + row * remembered_step + column;
           over_vectors<float>(0, kTile, [&](int64_t j, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
             const auto total = [&](int64_t gate) C10_ALWAYS_INLINE_ATTRIBUTE {
-              const Vec<float> sum = Vec<float>::loadu(product + gate * kTile + j) +
+              return Vec<float>::loadu(product + gate * kTile + j) +
                   Vec<float>::loadu(bias + gate * cell_size + column + j);
-              return a.input_panels != nullptr ? sum : sum + Vec<float>::loadu(share + gate * cell_size + j);
             };
             const Vec<float> i = sigmoid(total(0)), f = sigmoid(total(1)), g = tanh(total(2)), o = sigmoid(total(3));
             const Vec<float> cell = clip(at::vec::fmadd(f, Vec<float>::loadu(state + j), i * g), a.cell_bound);
@@ -110,10 +106,9 @@ Tensor run_by_panels(
     std::optional<double> projection_clip) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const Tensor outputs = at::empty({inputs.size(0), hidden.size(1)}, hidden.options());
-  const float* const for_inputs = panels.size() == 3 ? panels[0].data_ptr<float>() : nullptr;
   const PanelSteps arguments{
-      inputs, for_inputs, panels[panels.size() - 2].data_ptr<float>(), panels.back().data_ptr<float>(), bias, hidden,
-      cell, sizes, static_cast<float>(cell_clip.value_or(std::numeric_limits<double>::infinity())),
+      inputs, panels[0].data_ptr<float>(), panels[1].data_ptr<float>(), panels[2].data_ptr<float>(), bias, hidden, cell,
+      sizes, static_cast<float>(cell_clip.value_or(std::numeric_limits<double>::infinity())),
       static_cast<float>(projection_clip.value_or(std::numeric_limits<double>::infinity())), outputs};
   run_panel_steps(arguments);
   return outputs;

@@ -51,7 +51,7 @@ class GatePanels(OutputPanels):
 
 
 def suits(settings: ScanSettings, recurrent: Tensor) -> bool:
-    """Whether inference by panels runs, and pays."""
+    """Whether inference by panels runs, and pays: where the weights stay in the caches from step to step."""
     gates, projection_size = recurrent.shape
     return (
         recurrent.device.type == "cpu"
@@ -61,17 +61,13 @@ def suits(settings: ScanSettings, recurrent: Tensor) -> bool:
         and projection_size % PANEL == 0
         and gates % (4 * PANEL) == 0
         and max(settings.steps.sizes, default=0) >= _ENOUGH_ROWS
+        and is_small(recurrent)
     )
-
-
-def holds_inputs(input_weight: Tensor) -> bool:
-    """Whether the inputs' products are left to the steps: where their weight stays in the caches with the others."""
-    return is_small(input_weight)
 
 
 def run_steps(
     inputs: Tensor,
-    input_weight: Tensor | None,
+    input_weight: Tensor,
     recurrent: Tensor,
     bias: Tensor,
     projection: Tensor,
@@ -80,9 +76,8 @@ def run_steps(
     sizes: list[int],
     clips: Clips,
 ) -> Tensor:
-    """As `plain.run_steps`, from words (N, P) and their weight, or from their share of the gates (N, 4H) and None."""
-    weights = [recurrent] if input_weight is None else [input_weight, recurrent]
-    panels = [lay_out_cached(weight, torch.float32, GatePanels).panels for weight in weights]
+    """As `plain.run_steps`, from words (N, P) and their weight."""
+    panels = [lay_out_cached(weight, torch.float32, GatePanels).panels for weight in (input_weight, recurrent)]
     panels.append(lay_out_cached(projection, torch.float32, OutputPanels).panels)
     run = torch.ops.hf_elmo_kernels.run_by_panels
     return run(inputs.contiguous(), panels, bias.contiguous(), hidden.contiguous(), cell, sizes, *clips)

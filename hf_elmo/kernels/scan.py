@@ -88,11 +88,7 @@ def _infer(
     if not steps.sizes:
         outputs = hidden.new_empty(0, hidden.shape[1])
     elif settings.backend is compiled and panels.suits(settings, recurrent):
-        if panels.holds_inputs(input_weight):
-            outputs = panels.run_steps(words, input_weight, recurrent, bias, projection, *rest)
-        else:
-            gates = _multiply_inputs(settings, words, input_weight)
-            outputs = panels.run_steps(gates, None, recurrent, bias, projection, *rest)
+        outputs = panels.run_steps(words, input_weight, recurrent, bias, projection, *rest)
     else:
         gates = _multiply_inputs(settings, words, input_weight).to(settings.dtype)
         weights = _prepare_for_steps(settings, recurrent, projection, prepare_cached)

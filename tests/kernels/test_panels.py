@@ -18,11 +18,10 @@ def _built():
     build_or_skip()
 
 
-@pytest.fixture(params=[True, False], ids=["inputs in the steps", "inputs before them"])
-def calls(request, monkeypatch):
-    """Scans by panels so far, with the inputs' products in the steps or before them."""
+@pytest.fixture
+def calls(monkeypatch):
+    """Scans by panels so far."""
     found, run_steps = [], panels.run_steps
-    monkeypatch.setattr(panels, "holds_inputs", lambda weight: request.param)
     monkeypatch.setattr(panels, "run_steps", lambda *arguments: found.append(1) or run_steps(*arguments))
     return found
 
