@@ -47,15 +47,17 @@ def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
             f"{argument} {name!r} holds no config.json; name a checkpoint directory, or convert the old files "
             "with hf-elmo convert."
         )
-    _check_json_files(name, argument)
+    check_json_files(name, argument)
+    unreadable = f"{argument} {name!r} has a config.json that describes no model", "correct or write it again."
     with _clear_about(name, argument):
-        model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
+        with _readable(*unreadable):
+            model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
         if model_type != ElmoConfig.model_type:
             raise ValueError(
                 f"{argument} {name!r} has a config.json of the model_type {model_type!r}; wanted "
                 f"{ElmoConfig.model_type!r}."
             )
-        with _readable(f"{argument} {name!r} has a config.json that describes no model", "correct or write it again."):
+        with _readable(*unreadable):
             return ElmoConfig.from_pretrained(name)
 
 
@@ -93,7 +95,7 @@ def load_what_is_there(
         those are drawn at random.
     Raises: FileNotFoundError where there are no weights, ValueError where they are broken.
     """
-    _check_json_files(name)
+    check_json_files(name)
     _check_size(ElmoModel, name, config)
     advice = "copy, convert or train the checkpoint again."
     with (
@@ -118,7 +120,7 @@ def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
     advice = f"save ElmoCharTokenizer(max_characters_per_word={width}) there, with the settings it was trained with."
     if find_file(name, TOKENIZER_FILE) is None:
         raise FileNotFoundError(f"model_name_or_path {name!r} holds no tokenizer_config.json; {advice}")
-    _check_json_files(name)
+    check_json_files(name)
     what = f"model_name_or_path {name!r} has a tokenizer_config.json that describes no tokenizer"
     with _clear_about(name), _readable(what, advice):
         tokenizer = ElmoCharTokenizer.from_pretrained(name)
@@ -139,7 +141,7 @@ def find_file(name: str, file: str) -> str | None:
         return cached_file(name, file, _raise_exceptions_for_missing_entries=False)
 
 
-def _check_json_files(name: str, argument: str = "model_name_or_path") -> None:
+def check_json_files(name: str, argument: str = "model_name_or_path") -> None:
     """Check that a directory's files of JSON can be read, and that the files they name lie in it too.
 
     Raises: ValueError naming the file and the line.

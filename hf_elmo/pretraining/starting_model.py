@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ..checkpoints.loading import check_json_files
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
@@ -127,6 +128,7 @@ def build_config(arguments: PretrainingArguments) -> ElmoConfig:
         return getattr(ElmoConfig, arguments.preset or "small")(**overrides)
     if not os.path.exists(arguments.config_name):
         raise FileNotFoundError(f"--config_name {arguments.config_name!r} does not exist; name a config.json.")
+    check_json_files(arguments.config_name, "--config_name")
     fields, _ = ElmoConfig.get_config_dict(arguments.config_name)
     if "projection_size" in overrides:
         fields.pop("hidden_size", None)

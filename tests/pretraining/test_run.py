@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from accelerate.state import AcceleratorState
-from refusals import assert_refused
+from refusals import assert_own_error, assert_refused
 from run_cases import LINES, TINY, make_arguments, write_lines
 from tolerances import BFLOAT16, REORDERED_FLOAT32
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
@@ -158,6 +158,14 @@ def test_full_output_directory_is_left_alone_unless_told(arguments, tmp_path):
 def test_missing_config_file(arguments):
     with pytest.raises(FileNotFoundError, match="--config_name"):
         run_pretraining(arguments(config_name="nowhere/config.json"), report=lambda line: None)
+
+
+def test_config_file_that_nests_too_deep(arguments, tmp_path):
+    deep = tmp_path / "deep.json"
+    deep.write_text('{"filters": ' + "[" * 20_000 + "]" * 20_000 + "}")
+    with pytest.raises(ValueError) as caught:
+        run_pretraining(arguments(config_name=str(deep)), report=lambda line: None)
+    assert_own_error(caught.value, str(deep))
 
 
 def test_output_directory_that_holds_what_is_read_is_refused(arguments, tmp_path):
