@@ -9,6 +9,8 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Threads that wait for one another sleep: a core that they keep busy is the other worker's.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
 import torch

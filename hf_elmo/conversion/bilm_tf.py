@@ -106,7 +106,7 @@ def load_bilm_tf(options_file: str | os.PathLike, weight_file: str | os.PathLike
         ImportError: h5py is missing.
     """
     config = read_config(options_file)
-    weights = read_weights(weight_file, config)
+    weights = read_weights(weight_file, config, options_file)
     model = ElmoModel(config)
     for name in ("token_encoder", "bilm"):
         prefix = f"{name}."
@@ -127,7 +127,9 @@ def add_word_softmax(model: ElmoModel, softmax: WordSoftmax) -> ElmoForPreTraini
     return whole.eval()
 
 
-def read_weights(weight_file: str | os.PathLike, config: ElmoConfig) -> dict[str, Tensor]:
+def read_weights(
+    weight_file: str | os.PathLike, config: ElmoConfig, options_file: str | os.PathLike
+) -> dict[str, Tensor]:
     """Read the token encoder and the biLM out of bilm-tf's hdf5.
 
     Of a one-layer model both forms are read: without a MultiRNNCell level, as bilm-tf's training code writes it, and
@@ -136,16 +138,17 @@ def read_weights(weight_file: str | os.PathLike, config: ElmoConfig) -> dict[str
     Args:
         weight_file: The hdf5.
         config: The model that the options describe; every key is checked against it.
+        options_file: Where they stand, for the messages: which of two files that disagree is wrong, neither can say.
     Returns: Parameters by their names in ElmoModel, float32.
     Raises: ConversionError naming the key, what was found and what is wanted; FileNotFoundError; ImportError.
     """
-    where = f"weight_file {str(weight_file)!r}"
+    where, options_where = f"weight_file {str(weight_file)!r}", f"options_file {str(options_file)!r}"
     with open_hdf5("weight_file", weight_file) as file:
         stacked = config.num_hidden_layers > 1 or STACK.format(number=0) in file
         rules = expand_weight_rules(config, stacked)
         shapes = _wanted_shapes(config, rules)
-        check_total_size(where, file, 4 * sum(map(math.prod, shapes.values())), "options_file asks")
-        _check_keys(where, file, rules, shapes)
+        check_total_size(where, file, 4 * sum(map(math.prod, shapes.values())), f"{options_where} asks")
+        _check_keys(where, options_where, file, rules, shapes)
         return {name: tensor for rule in rules for name, tensor in _read_key(where, file, rule).items()}
 
 
@@ -155,7 +158,9 @@ def _wanted_shapes(config: ElmoConfig, rules: list[WeightRule]) -> dict[str, tup
     return {rule.key: tuple(to_theirs(rule, parameters).shape) for rule in rules}
 
 
-def _check_keys(where: str, file: Any, rules: list[WeightRule], shapes: dict[str, tuple[int, ...]]) -> None:
+def _check_keys(
+    where: str, options_where: str, file: Any, rules: list[WeightRule], shapes: dict[str, tuple[int, ...]]
+) -> None:
     """Check that an open hdf5 file holds exactly the keys wanted, in the shapes wanted, as written float32 arrays."""
     # The walk over all keys comes first: it fails on a damaged index, where looking up one key would find it absent.
     found = dataset_names(where, file)
@@ -166,22 +171,22 @@ def _check_keys(where: str, file: Any, rules: list[WeightRule], shapes: dict[str
         raise ConversionError(
             f"{where} lacks the key {missing[0].key!r}, wanted with the shape {shapes[missing[0].key]}"
             f"{and_more(missing)}{reason}. It is half-written, or the weights of another model: check lstm.n_layers, "
-            "char_cnn.n_highway and char_cnn.filters in options_file, or get both files again."
+            f"char_cnn.n_highway and char_cnn.filters in {options_where}, or get both files again."
         )
     misshapen = [rule for rule in rules if datasets[rule.key].shape != shapes[rule.key]]
     if misshapen:
         rule = misshapen[0]
         raise ConversionError(
             f"{where}: the key {rule.key!r} has the shape {datasets[rule.key].shape}, wanted {shapes[rule.key]}"
-            f"{and_more(misshapen)}. The shape follows from {rule.options} in options_file: use the options.json "
-            "published with these weights."
+            f"{and_more(misshapen)}. The shape follows from {rule.options} in {options_where}: use the "
+            "options.json published with these weights."
         )
     extra = [key for key in found if key not in shapes and key not in SOFTMAX_KEYS]
     if extra:
         raise ConversionError(
-            f"{where} holds the key {extra[0]!r} of shape {file[extra[0]].shape}, for which options_file has no "
-            f"place{and_more(extra)}. Check lstm.n_layers, char_cnn.n_highway and char_cnn.filters there; if the key "
-            "is no part of the model, delete it from a copy with h5py (del file[key])."
+            f"{where} holds the key {extra[0]!r} of shape {file[extra[0]].shape}, for which {options_where} has "
+            f"no place{and_more(extra)}. Check lstm.n_layers, char_cnn.n_highway and char_cnn.filters there; if the "
+            "key is no part of the model, delete it from a copy with h5py (del file[key])."
         )
     for key, dataset in datasets.items():
         check_storage(where, key, dataset)

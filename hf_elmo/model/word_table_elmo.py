@@ -94,13 +94,14 @@ def hash_rows(rows: Tensor) -> Tensor:
     Multilinear hashing: the ids times odd numbers that stand for their positions, summed modulo 2^64. Two rows that
     differ at one position never have one hash. Checkpoints hold these numbers, so that they never change.
     """
-    multipliers = torch.tensor(_multipliers(rows.shape[1]), device=rows.device)
+    # The compiler looks into what is cached, and warns that it does.
+    multipliers_of = _multipliers if is_traced() else _cached_multipliers
+    multipliers = torch.tensor(multipliers_of(rows.shape[1]), device=rows.device)
     # A batch that is traced may come in any size, which cannot be cut into a known number of parts.
     parts = [rows] if is_traced() else rows.split(_ROWS_AT_A_TIME)
     return torch.cat([(part.long() * multipliers).sum(dim=1) for part in parts])
 
 
-@functools.cache
 def _multipliers(count: int) -> tuple[int, ...]:
     """Odd 64-bit numbers, as signed ones, by splitmix64 (Steele et al. 2014) from the state 0."""
     numbers = []
@@ -111,6 +112,9 @@ def _multipliers(count: int) -> tuple[int, ...]:
         odd = mixed ^ mixed >> 31 | 1
         numbers.append(odd - 2**64 if odd >= 2**63 else odd)
     return tuple(numbers)
+
+
+_cached_multipliers = functools.cache(_multipliers)
 
 
 def _check_distinct(rows: Tensor, hashes: Tensor, order: Tensor) -> None:

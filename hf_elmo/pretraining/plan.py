@@ -5,10 +5,12 @@ An entry is a word or a marker of a lane; a target is a word or a closing marker
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,6 +33,11 @@ from .starting_model import with_softmax
 # Weights, gradients, optimizer states and what a scan keeps are float32 in mixed precision too.
 _FLOAT, _LONG = 4, 8
 _COUNT_DIGITS = 4
+# What decides, beside the model's config, what is kept of a window of a given size.
+_MEASURED_SETTINGS = (
+    *("objective", "num_negative_samples", "bf16"),
+    *("input_dropout", "layer_dropout", "output_dropout", "recurrent_dropout"),
+)
 
 
 @dataclass(frozen=True)
@@ -164,22 +171,11 @@ class TrainingPlan:
         fewest = min(size, fewest + 2)
 
         def extrapolate(num_words: int) -> int:
-            with torch.device("meta"):
-                model = ElmoForPreTraining(with_softmax(self.config, num_words, self.config.softmax_type))
-            # What numbers the weights hold does not matter; those of buffers can be indices.
-            model.to_empty(device="cpu")
-            for buffer in model.buffers():
-                buffer.zero_()
-            set_dropouts(model, settings)
-            objective = build_objective(settings.objective, model, settings.num_negative_samples).train()
-            measure = partial(_measure, objective, settings.bf16)
-            # At least two of each: of a single one torch keeps a view where it copies several.
+            config = with_softmax(self.config, num_words, self.config.softmax_type)
+            measured = tuple((name, getattr(settings, name)) for name in _MEASURED_SETTINGS)
+            base, word, lane, step, more = _measure_shares(config.to_json_string(use_diff=False), measured)
             start = 2 + len(cutoffs)
-            base = measure(2, 2, start)
-            word, lane, step = (measure(*sizes) - base for sizes in ((3, 2, start), (2, 3, start), (2, 2, start + 1)))
             kept = base + (distinct - 2) * word + (lanes - 2) * lane + lanes * (steps - start) * step // 2
-            # In each direction two targets are in each cluster, and now there is one more in one of them.
-            more = [(measure(2, 2, start, cutoff) - base) // 2 for cutoff in cutoffs]
             return kept + sum((count - 4) * each for count, each in zip(rare, more, strict=True))
 
         few = extrapolate(fewest)
@@ -200,6 +196,35 @@ def counting_disk_bytes(num_words: int, num_distinct: int, letters_per_word: flo
 def share_read(num_files: int, num_processes: int) -> float:
     """Share of the text that each process reads: whole files of its own (`Corpus.shard`), or else all of them."""
     return 1 / num_processes if num_files % num_processes == 0 else 1.0
+
+
+@cache
+def _measure_shares(config: str, measured: tuple[tuple[str, Any], ...]) -> tuple[int, int, int, int, tuple[int, ...]]:
+    """Bytes of the smallest window, and those of a word, lane, step and target in each cluster more.
+
+    Plans of many lanes, vocabularies and optimizers have these in common, and they take seconds.
+
+    Args:
+        config: The model's, as JSON.
+        measured: `_MEASURED_SETTINGS` with their values.
+    """
+    settings = OptimizationArguments(**dict(measured))
+    with torch.device("meta"):
+        model = ElmoForPreTraining(ElmoConfig.from_dict(json.loads(config)))
+    # What numbers the weights hold does not matter; those of buffers can be indices.
+    model.to_empty(device="cpu")
+    for buffer in model.buffers():
+        buffer.zero_()
+    set_dropouts(model, settings)
+    objective = build_objective(settings.objective, model, settings.num_negative_samples).train()
+    measure = partial(_measure, objective, settings.bf16)
+    cutoffs = model.config.adaptive_softmax_cutoffs or []
+    # At least two of each: of a single one torch keeps a view where it copies several.
+    start = 2 + len(cutoffs)
+    base = measure(2, 2, start)
+    word, lane, step = (measure(*sizes) - base for sizes in ((3, 2, start), (2, 3, start), (2, 2, start + 1)))
+    # In each direction two targets are in each cluster, and now there is one more in one of them.
+    return base, word, lane, step, tuple((measure(2, 2, start, cutoff) - base) // 2 for cutoff in cutoffs)
 
 
 def _measure(objective: LaneObjective, bf16: bool, distinct: int, lanes: int, steps: int, last_target: int = 0) -> int:

@@ -93,7 +93,7 @@ BAD_WEIGHTS = {
     ),
     "array in place of group": (
         lambda file: replace(file, "CNN", data=np.zeros(3, "f4")),
-        ("CNN/W_cnn_0", "(1, 1, 4, 3)", "5 more"),
+        ("CNN/W_cnn_0", "(1, 1, 4, 3)", "5 more", "options.json"),
     ),
     "type in place of array": (
         lambda file: (file.pop("char_embed"), file.__setitem__("char_embed", np.dtype("f4"))),
@@ -101,7 +101,7 @@ BAD_WEIGHTS = {
     ),
     "shape": (
         lambda file: replace(file, "CNN/W_cnn_1", data=np.zeros((1, 2, 4, 4), "f4")),
-        ("CNN/W_cnn_1", "(1, 2, 4, 4)", "(1, 2, 4, 5)", "char_cnn.filters"),
+        ("CNN/W_cnn_1", "(1, 2, 4, 4)", "(1, 2, 4, 5)", "char_cnn.filters", "options.json"),
     ),
     "transposed": (
         lambda file: replace(file, "CNN_proj/W_proj", data=np.zeros((6, 14), "f4")),
@@ -115,7 +115,7 @@ BAD_WEIGHTS = {
     "no shape": (lambda file: replace(file, "CNN_proj/b_proj", data=h5py.Empty("f4")), ("CNN_proj/b_proj", "(6,)")),
     "a third layer": (
         lambda file: file.copy(file["RNN_0/RNN/MultiRNNCell/Cell1"], "RNN_0/RNN/MultiRNNCell/Cell2"),
-        ("RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/B", "2 more", "options_file", "lstm.n_layers"),
+        ("RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/B", "2 more", "options.json", "lstm.n_layers"),
     ),
     "word embeddings": (lambda file: file.create_dataset("embedding", data=np.zeros((7, 6), "f4")), "'embedding'"),
     "float64": (

@@ -95,7 +95,7 @@ def test_built_in_filters_are_read(folder, options):
         values = file[KEY][()]
         del file[KEY]
         file.create_dataset(KEY, data=values, **options)
-    weights = read_weights(folder / "weights.hdf5", read_config(folder / "options.json"))
+    weights = read_weights(folder / "weights.hdf5", read_config(folder / "options.json"), folder / "options.json")
     assert np.array_equal(weights["token_encoder.projection.bias"].numpy(), values)
 
 
@@ -117,7 +117,7 @@ def test_a_user_block_is_refused(folder):
 )
 def test_sizes_that_the_file_cannot_fill_are_refused_before_memory_is_taken(folder, path, value):
     write_options(folder, changed(path, value))
-    assert_conversion_fails(folder, ConversionError, ("options_file", "weights.hdf5", "bytes"))
+    assert_conversion_fails(folder, ConversionError, ("options.json", "weights.hdf5", "bytes"))
 
 
 @pytest.mark.parametrize("value", [1001, 10**6, 10**30])
