@@ -6,6 +6,7 @@ from .half_precision import half_products, product_dtype
 from .highway import highway
 from .library import build
 from .prepared import clear_packed, packed_bytes
+from .row_counts import pad_rows, round_rows
 from .words import cache_words, cached_words
 
 __all__ = [
@@ -21,7 +22,9 @@ __all__ = [
     "highway",
     "linear",
     "packed_bytes",
+    "pad_rows",
     "product_dtype",
+    "round_rows",
     "run_projected_lstm",
     "set_backend",
     "use_backend",

@@ -111,12 +111,11 @@ class ElmoTokenEncoder(nn.Module):
         """Encode N words, rows of character ids (N, C), as word vectors, (N, P)."""
         if rows.shape[0] == 0:
             return self.projection.weight.new_zeros(0, self.projection.out_features)
-        parts = []
-        if self.word_table is not None:
-            parts.append(self.word_table(rows))
-        if self.character_embedding is not None:
-            parts.append(self._encode_characters(self.character_embedding, rows))
-        return self.projection(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
+        if kernels is None or is_traced():
+            return self._encode(rows)
+        # Padding costs a word's first windows only, and nobody reads the vectors of words that are nothing else.
+        padded = kernels.pad_rows(rows, self.projection.weight.dtype, PAD_CHARACTER)
+        return self._encode(padded)[: len(rows)]
 
     def encode_distinct(self, rows: Tensor) -> Tensor:
         """As `forward`, but words that occur more than once are computed once."""
@@ -128,6 +127,15 @@ class ElmoTokenEncoder(nn.Module):
         # By embedding, not by indexing: the gradients of an indexed tensor are added up in whichever order the threads
         # arrive, and no two runs would end with the same weights.
         return F.embedding(places, self(distinct))
+
+    def _encode(self, rows: Tensor) -> Tensor:
+        """The vectors of N words, N at least 1."""
+        parts = []
+        if self.word_table is not None:
+            parts.append(self.word_table(rows))
+        if self.character_embedding is not None:
+            parts.append(self._encode_characters(self.character_embedding, rows))
+        return self.projection(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
 
     def _encode_characters(self, embedding: nn.Embedding, rows: Tensor) -> Tensor:
         """The features of each word's characters, (N, F)."""

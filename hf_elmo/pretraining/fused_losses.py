@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
-from ..kernels import product_dtype
+from ..kernels import pad_rows, product_dtype, round_rows
 from .sampling import NegativeSample
 from .softmax_losses import at_least_float32, find_hits, find_places
 
@@ -25,6 +26,8 @@ from .softmax_losses import at_least_float32, find_hits, find_places
 # also adds to a gradient as large as all weights.
 SAMPLED_BLOCK_LOGITS = 2**19
 FULL_BLOCK_LOGITS = 2**23
+# Elsewhere: 1 GiB of float32, of which there are two, the logits and their probabilities.
+MOST_BLOCK_LOGITS = 2**28
 
 
 def fused_sampled_cross_entropy(
@@ -80,21 +83,21 @@ def full_cross_entropy_in_blocks(
     """
     dtype = _product_dtype(hidden)
     hidden, weight, bias = hidden.to(dtype), softmax.weight.to(dtype), at_least_float32(softmax.bias)
-    size = min(chunk_size, len(targets)) * min(block_size, len(weight))
+    size = round_rows(min(chunk_size, len(targets))) * min(block_size, len(weight))
     room = hidden.new_empty(2, size, dtype=torch.promote_types(dtype, torch.float32))
     target_logits = room.new_empty(len(targets))
     log_sums = room.new_empty(-(-len(weight) // block_size), len(targets))
     for chunk in _blocks(len(targets), chunk_size):
-        vectors, wanted = hidden[chunk], targets[chunk]
+        vectors, wanted = pad_rows(hidden[chunk], dtype), targets[chunk]
         for log_sum, words in zip(log_sums, _blocks(len(weight), block_size), strict=True):
             shape = len(vectors), len(bias[words])
             logits, probabilities = room[:, : math.prod(shape)].view(2, *shape)
             _score(vectors, weight[words], bias[words], logits)
             places = (wanted - words.start).clamp(0, shape[1] - 1)
-            found = logits.gather(1, places.unsqueeze(1)).squeeze(1)
+            found = logits[: len(wanted)].gather(1, places.unsqueeze(1)).squeeze(1)
             # What a block beyond the target's finds stays out; what one before it finds is written over.
             target_logits[chunk] = torch.where(wanted >= words.start, found, target_logits[chunk])
-            log_sum[chunk] = _normalize(logits, probabilities)
+            log_sum[chunk] = _normalize(logits, probabilities)[: len(wanted)]
     return log_sums.logsumexp(0) - target_logits
 
 
@@ -105,7 +108,8 @@ def summed_adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden
     for index, (start, _) in enumerate(itertools.pairwise(softmax.cutoffs)):
         rows = (cluster == index + 1).nonzero().squeeze(1)
         projection, words = softmax.tail[index]
-        total = total + summed_cross_entropy(words.weight, words.bias, projection(hidden[rows]), targets[rows] - start)
+        vectors = projection(pad_rows(hidden[rows], hidden.dtype))[: len(rows)]
+        total = total + summed_cross_entropy(words.weight, words.bias, vectors, targets[rows] - start)
     return total
 
 
@@ -124,8 +128,8 @@ class _LogSumOfNegatives(torch.autograd.Function):
         keeps_probabilities: bool,
     ) -> Tensor:
         ctx.dtypes = hidden.dtype, weights.dtype
-        hidden, weights = hidden.to(dtype), weights.to(dtype)
         num_targets, num_negatives = len(hidden), len(weights)
+        hidden, weights = pad_rows(hidden.to(dtype), dtype), weights.to(dtype)
         log_sums = biases.new_empty(num_targets)
         rows = _rows_of_blocks(hidden, num_negatives, SAMPLED_BLOCK_LOGITS)
         room = biases.new_empty(2, min(rows, num_targets), num_negatives)
@@ -149,6 +153,9 @@ class _LogSumOfNegatives(torch.autograd.Function):
             log_sums[block] = _normalize(logits, probabilities)
             if is_narrow:
                 kept[block] = probabilities
+        if is_narrow:
+            # Of rows behind the targets, which take no part.
+            kept[num_targets:] = 0
         if keeps_probabilities:
             ctx.save_for_backward(hidden, weights, kept)
         return log_sums
@@ -158,14 +165,15 @@ class _LogSumOfNegatives(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weights, probabilities = ctx.saved_tensors
         hidden_dtype, weights_dtype = ctx.dtypes
-        grad = grad.unsqueeze(1)
+        num_targets = len(grad)
+        grad = F.pad(grad, (0, len(hidden) - num_targets)).unsqueeze(1)
         grad_hidden = torch.mm(probabilities, weights) * grad
         # The vectors turned round, and not the probabilities, which are many times as large.
         scaled = (hidden * grad).t().to(hidden.dtype).contiguous()
         grad_weights = torch.mm(scaled, probabilities).t()
         grad_biases = torch.mm(grad.t().to(hidden.dtype), probabilities)[0]
         return (
-            grad_hidden.to(hidden_dtype),
+            grad_hidden[:num_targets].to(hidden_dtype),
             grad_weights.to(weights_dtype),
             grad_biases.to(grad.dtype),
             *4 * [None],
@@ -183,19 +191,22 @@ class _SummedCrossEntropy(torch.autograd.Function):
         grad_bias = None if bias is None else torch.zeros_like(bias)
         hidden, weight = hidden.to(dtype), weight.to(dtype)
         rows = _rows_of_blocks(hidden, len(weight), FULL_BLOCK_LOGITS)
-        room = hidden.new_empty(2, min(rows, len(hidden)), len(weight), dtype=torch.promote_types(dtype, torch.float32))
+        shape = 2, round_rows(min(rows, len(hidden))), len(weight)
+        room = hidden.new_empty(shape, dtype=torch.promote_types(dtype, torch.float32))
         total = room.new_zeros(())
         for block in _blocks(len(hidden), rows):
-            vectors, places = hidden[block], targets[block].unsqueeze(1)
-            logits, probabilities = room[:, : len(places)]
+            vectors, places = pad_rows(hidden[block], dtype), targets[block].unsqueeze(1)
+            logits, probabilities = room[:, : len(vectors)]
             _score(vectors, weight, bias, logits)
-            total += (_normalize(logits, probabilities) - logits.gather(1, places).squeeze(1)).sum()
+            log_sums, number = _normalize(logits, probabilities), len(places)
+            total += (log_sums[:number] - logits[:number].gather(1, places).squeeze(1)).sum()
+            probabilities[number:] = 0
             # With one less at the target they are the gradients of the logits.
-            probabilities.scatter_add_(1, places, probabilities.new_full((len(places), 1), -1.0))
+            probabilities.scatter_add_(1, places, probabilities.new_full((number, 1), -1.0))
             if grad_bias is not None:
                 grad_bias += probabilities.sum(0)
             factors = probabilities.to(dtype)
-            grad_hidden[block] = torch.mm(factors, weight)
+            grad_hidden[block] = torch.mm(factors, weight)[:number]
             if grad_weight.dtype == dtype:
                 grad_weight.addmm_(factors.t(), vectors)
             else:
@@ -218,12 +229,13 @@ def _product_dtype(hidden: Tensor) -> torch.dtype:
 
 
 def _rows_of_blocks(hidden: Tensor, num_logits: int, block_size: int) -> int:
-    """Targets of a block of so many logits; all of them where there is no cache to stay in."""
-    return max(1, block_size // num_logits) if hidden.device.type == "cpu" else max(1, len(hidden))
+    """Targets of a block of so many logits; of as many as memory bears where there is no cache to stay in."""
+    size = block_size if hidden.device.type == "cpu" else MOST_BLOCK_LOGITS
+    return max(1, min(size // num_logits, len(hidden)))
 
 
 def _blocks(number: int, rows: int) -> Iterator[slice]:
-    return (slice(start, start + rows) for start in range(0, number, rows))
+    return (slice(start, min(start + rows, number)) for start in range(0, number, rows))
 
 
 def _score(hidden: Tensor, weights: Tensor, biases: Tensor | None, logits: Tensor) -> None:

@@ -179,6 +179,17 @@ def test_a_vocabulary_of_800000_words_is_trained_in_bounded_memory():
     assert all(part.grad.isfinite().all() for part in (weight, bias, hidden))
 
 
+def test_where_there_is_no_cache_to_stay_in_memory_is_bounded_too():
+    # Tensors without numbers stand for those of a GPU.
+    vocab_size, num_targets = 800_000, 2560
+    weight, hidden = (torch.empty(size, 4, device="meta", requires_grad=True) for size in (vocab_size, num_targets))
+    targets = torch.empty(num_targets, dtype=torch.long, device="meta")
+    with LargestTensor() as largest:
+        summed_cross_entropy(weight, weight[:, 0], hidden, targets).backward()
+    # Logits and probabilities of a block together, and rows of the last block that are rounded up.
+    assert largest.numel < 2.2 * fused_losses.MOST_BLOCK_LOGITS < vocab_size * num_targets / 2
+
+
 @settings(max_examples=60)
 @given(
     vocab_size=st.integers(1, 40),

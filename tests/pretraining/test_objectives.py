@@ -2,14 +2,17 @@
 
 import copy
 import math
+from unittest import mock
 
 import pytest
 import torch
 from conftest import make_tiny_config
 from refusals import assert_refused
-from tolerances import LOSS_FLOAT32, REORDERED_FLOAT64, STANDARD_ERRORS
+from softmax_cases import ShapesOfProducts
+from tolerances import BFLOAT16, LOSS_FLOAT32, REORDERED_FLOAT64, STANDARD_ERRORS
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
+from hf_elmo.kernels import half_products, row_counts
 from hf_elmo.pretraining.lanes import fill_lanes
 from hf_elmo.pretraining.objectives import (
     AdaptiveSoftmaxObjective,
@@ -306,3 +309,46 @@ def test_a_window_without_targets_has_loss_zero(name, softmax, training):
     objective = make_objective(name, softmax).train(training)
     with torch.set_grad_enabled(training):
         assert objective(window).mean.item() == 0.0
+
+
+def train_in_bf16(name, softmax, windows):
+    """The loss of each window under autocast without dropout, and the gradients of all weights by all windows."""
+    torch.manual_seed(0)
+    objective = make_objective(name, softmax).float().train()
+    with torch.autocast("cpu", dtype=torch.bfloat16), half_products("native"):
+        losses = [objective(window) for window in windows]
+    sum(loss.mean for loss in losses).backward()
+    return [loss.mean.detach() for loss in losses], [
+        weight.grad for weight in objective.parameters() if weight.grad is not None
+    ]
+
+
+def windows_of_many_words(number):
+    """Windows of 512 entries, a third of which are words of their own; each has another number of words and targets."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(10**6, (512 * number,), generator=generator).tolist()
+    words = [("a", "b", str(place))[place % 3] for place in ids]
+    sentences = [words[start : start + 7] for start in range(0, len(words), 7)]
+    return list(fill_lanes(sentences, TOKENIZER, VOCABULARY, 8, 64))[:number]
+
+
+@pytest.mark.parametrize(("name", "softmax"), OBJECTIVES_AND_SOFTMAXES)
+def test_rows_behind_the_words_and_targets_of_halves_change_nothing(name, softmax):
+    windows = windows_of_many_words(2)
+    losses, gradients = train_in_bf16(name, softmax, windows)
+    with mock.patch.object(row_counts, "round_rows", lambda number: number):
+        wanted_losses, wanted_gradients = train_in_bf16(name, softmax, windows)
+    torch.testing.assert_close(losses, wanted_losses, rtol=LOSS_FLOAT32, atol=0)
+    for mine, theirs in zip(gradients, wanted_gradients, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=BFLOAT16, atol=BFLOAT16 * float(theirs.abs().max()))
+
+
+@pytest.mark.parametrize(("name", "softmax"), OBJECTIVES_AND_SOFTMAXES[::2])
+def test_windows_of_many_sizes_multiply_halves_of_few_shapes(name, softmax):
+    windows = windows_of_many_words(10)
+    with ShapesOfProducts(torch.bfloat16) as few:
+        train_in_bf16(name, softmax, windows)
+    with ShapesOfProducts(torch.bfloat16) as many, mock.patch.object(row_counts, "round_rows", lambda number: number):
+        train_in_bf16(name, softmax, windows)
+    # In windows as small as these; the more windows and words, the fewer.
+    assert 0 < len(few.shapes) < len(many.shapes) * 2 / 3
