@@ -95,14 +95,14 @@ def hash_rows(rows: Tensor) -> Tensor:
     differ at one position never have one hash. Checkpoints hold these numbers, so that they never change.
     """
     # The compiler looks into what is cached, and warns that it does.
-    multipliers_of = _multipliers if is_traced() else _cached_multipliers
+    multipliers_of = _compute_multipliers if is_traced() else _multipliers
     multipliers = torch.tensor(multipliers_of(rows.shape[1]), device=rows.device)
     # A batch that is traced may come in any size, which cannot be cut into a known number of parts.
     parts = [rows] if is_traced() else rows.split(_ROWS_AT_A_TIME)
     return torch.cat([(part.long() * multipliers).sum(dim=1) for part in parts])
 
 
-def _multipliers(count: int) -> tuple[int, ...]:
+def _compute_multipliers(count: int) -> tuple[int, ...]:
     """Odd 64-bit numbers, as signed ones, by splitmix64 (Steele et al. 2014) from the state 0."""
     numbers = []
     for index in range(1, count + 1):
@@ -114,7 +114,7 @@ def _multipliers(count: int) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-_cached_multipliers = functools.cache(_multipliers)
+_multipliers = functools.cache(_compute_multipliers)
 
 
 def _check_distinct(rows: Tensor, hashes: Tensor, order: Tensor) -> None:
