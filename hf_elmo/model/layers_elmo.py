@@ -59,7 +59,7 @@ class ElmoProjectedLSTM(nn.Module):
         """The weights as the scan wants them, the constant forget bias added to the learned one."""
         input_bias, forget_bias, candidate_bias, output_bias = self.bias.chunk(4)
         bias = torch.cat([input_bias, forget_bias + self.forget_bias, candidate_bias, output_bias])
-        recurrent = self.weight_hh
+        recurrent: Tensor = self.weight_hh
         if self.training and self.recurrent_dropout:
             recurrent = F.dropout(recurrent, self.recurrent_dropout)
         return ProjectedLSTMWeights(self.weight_ih, recurrent, bias, self.weight_hr)

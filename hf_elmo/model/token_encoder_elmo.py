@@ -50,7 +50,7 @@ class ElmoHighway(nn.Module):
 
     def _map_by_kernels(self, vectors: Tensor) -> Tensor | None:
         """As `forward`, where the package's kernels are and neither map was wrapped, replaced or hooked."""
-        kinds = {self.carry: ElmoCarryGate, self.transform: ElmoLinear}
+        kinds: dict[nn.Module, type] = {self.carry: ElmoCarryGate, self.transform: ElmoLinear}
         if kernels is None or is_traced() or not _are_untouched(kinds):
             return None
         return kernels.highway(vectors, self.carry.weight, self.carry.bias, self.transform.weight, self.transform.bias)
