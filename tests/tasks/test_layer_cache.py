@@ -199,13 +199,14 @@ def test_what_a_dead_writer_left_is_removed_and_what_a_living_one_writes_is_kept
 
 def test_two_at_once_make_one_whole_file(cache):
     features, barrier, found = encode(), threading.Barrier(2), []
+    # Made here: threads would draw each other's random weights.
+    models = [make_model(), make_model()]
 
-    def run():
-        model = make_model()
+    def run(model):
         barrier.wait()
         found.append(cache.layers_of(model, features))
 
-    threads = [threading.Thread(target=run) for _ in range(2)]
+    threads = [threading.Thread(target=run, args=(model,)) for model in models]
     for thread in threads:
         thread.start()
     for thread in threads:
