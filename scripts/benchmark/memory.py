@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
 from accelerate import Accelerator
 
-from hf_elmo.checkpoints.provenance import describe_run, write_json
+from hf_elmo.checkpoints.provenance import describe_run
 from hf_elmo.given.flags import flag
 from hf_elmo.model.configuration_elmo import ElmoConfig
 from hf_elmo.model.modeling_elmo import ElmoForPreTraining
@@ -26,7 +25,7 @@ from hf_elmo.text.corpora import Corpus
 from hf_elmo.text.word_counts import VocabularyCounts, WordCounter, choose_vocabulary
 
 from .generated_text import generate_corpus
-from .report import render_memory_report
+from .report import render_memory_report, write_report
 
 RESULTS_FILE, REPORT_FILE = "memory.json", "memory.md"
 MEBIBYTE = 2**20
@@ -177,11 +176,7 @@ def run_memory_benchmark(settings: MemorySettings) -> dict[str, Any]:
             "steps": trainer.settings.max_steps,
         },
     }
-    directory, report = Path(settings.output_dir), render_memory_report(results)
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / RESULTS_FILE, results)
-    (directory / REPORT_FILE).write_text(report, encoding="utf-8")
-    print(f"\n{report}\nwritten to {directory / RESULTS_FILE} and {directory / REPORT_FILE}")
+    write_report(settings.output_dir, RESULTS_FILE, results, REPORT_FILE, render_memory_report(results))
     return results
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from hf_elmo.checkpoints.provenance import describe_origin
+from hf_elmo.checkpoints.provenance import describe_origin, write_json
 from hf_elmo.checkpoints.tables import markdown_table
 
 from .cases import ALLENNLP, BFLOAT16, COMPILED, PLAIN, WORDS_TO_VECTORS
 
 _Column = tuple[str, int]
+
+
+def write_report(output_dir: str, results_file: str, results: dict[str, Any], report_file: str, report: str) -> None:
+    """Write results and their report into a directory, and print the report."""
+    directory = Path(output_dir)
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(directory / results_file, results)
+    (directory / report_file).write_text(report, encoding="utf-8")
+    print(f"\n{report}\nwritten to {directory / results_file} and {directory / report_file}")
 
 
 def render_report(results: dict[str, Any]) -> str:

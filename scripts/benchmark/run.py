@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from hf_elmo import kernels
-from hf_elmo.checkpoints.provenance import describe_run, write_json
+from hf_elmo.checkpoints.provenance import describe_run
 
 from .cases import (
     AUTO,
@@ -35,7 +35,7 @@ from .floor import count_bilm_operations, count_matrix_product_operations, floor
 from .gate import Deviation, check_cases, check_scans
 from .gate import to_json as deviations_to_json
 from .profiles import render_profiles
-from .report import render_origin, render_report
+from .report import render_origin, render_report, write_report
 from .sentences import describe_batch, pick_batch, read_sentences
 from .sizes import SIZES
 from .targets import FLOOR, READING_FLOOR, Outcome, judge
@@ -139,7 +139,7 @@ def run_benchmark(settings: BenchmarkSettings) -> dict[str, Any]:
         "tokenizer": time_tokenizer(sentences[:TOKENIZED_SENTENCES], settings.rounds),
         "deviations": deviations_to_json(deviations),
     }
-    _write(results, Path(settings.output_dir))
+    write_report(settings.output_dir, RESULTS_FILE, results, REPORT_FILE, render_report(results))
     if settings.profile:
         _say("profiling")
         content = f"{render_profiles(cases)}\n{render_origin(results)}\n"
@@ -249,14 +249,6 @@ def _time(cases: list[Case], settings: BenchmarkSettings) -> tuple[list[dict[str
 
 def _gflops(products: list[float]) -> float:
     return count_matrix_product_operations() / statistics.median(products) / 1e9
-
-
-def _write(results: dict[str, Any], directory: Path) -> None:
-    report = render_report(results)
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / RESULTS_FILE, results)
-    (directory / REPORT_FILE).write_text(report, encoding="utf-8")
-    print(f"\n{report}\nwritten to {directory / RESULTS_FILE} and {directory / REPORT_FILE}")
 
 
 def _say(text: str) -> None:

@@ -6,13 +6,12 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 
-from hf_elmo.checkpoints.provenance import describe_run, write_json
+from hf_elmo.checkpoints.provenance import describe_run
 from hf_elmo.given.flags import flag
 from hf_elmo.model.modeling_elmo import ElmoForPreTraining
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
@@ -22,14 +21,15 @@ from hf_elmo.pretraining.objectives import OBJECTIVES, LaneObjective, build_obje
 from hf_elmo.pretraining.optimizers import build_optimizer
 from hf_elmo.pretraining.recipes import OptimizationArguments
 from hf_elmo.pretraining.starting_model import with_softmax
-from hf_elmo.text.corpora import Corpus, corpus_from_files
+from hf_elmo.text.corpora import Corpus
 from hf_elmo.text.vocabulary import WordVocabulary, count_words
 
-from .generated_text import GENERATED_TEXT, generate_corpus
-from .report import render_training_report
+from .generated_text import generate_corpus
+from .report import render_training_report, write_report
 from .sizes import SIZES
 from .targets import COLLATOR_WORDS_PER_SECOND, FORWARD_BACKWARD, LOOP, WITH_OPTIMIZER, judge, to_json, training_loop
 from .timing import Seconds, median_ratio, summarize, time_interleaved
+from .training_text import name_text, open_text, windows_without_end
 
 RESULTS_FILE, REPORT_FILE = "training.json", "training.md"
 # The loop scores held-out text before and after, which is no part of a training step: as little as there can be.
@@ -122,26 +122,15 @@ def run_training_benchmark(settings: TrainingBenchmarkSettings) -> dict[str, Any
         outcomes += judge(case.name, size, settings.num_lanes, seconds)
     results = {
         **run,
-        "text": GENERATED_TEXT if settings.text_file is None else Path(settings.text_file).name,
+        "text": name_text(settings),
         "vocabulary_size": len(vocabulary),
         "settings": {key: value for key, value in asdict(settings).items() if key not in ("text_file", "output_dir")},
         "targets": to_json(outcomes),
         "timings": timings,
         "collator": collator,
     }
-    directory, report = Path(settings.output_dir), render_training_report(results)
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / RESULTS_FILE, results)
-    (directory / REPORT_FILE).write_text(report, encoding="utf-8")
-    print(f"\n{report}\nwritten to {directory / RESULTS_FILE} and {directory / REPORT_FILE}")
+    write_report(settings.output_dir, RESULTS_FILE, results, REPORT_FILE, render_training_report(results))
     return results
-
-
-def open_text(settings: TrainingBenchmarkSettings) -> Corpus:
-    """The text as a stream, as the loop reads it."""
-    if settings.text_file is None:
-        return generate_corpus(settings.num_words, settings.seed)
-    return corpus_from_files([settings.text_file], "--text_file")
 
 
 def build_case(
@@ -170,7 +159,7 @@ def build_case(
         per_device_eval_batch_size=1,
     ).with_recipe()
     filler = LaneFiller(tokenizer, vocabulary, settings.num_lanes, settings.unroll_steps)
-    windows = list(itertools.islice(_windows_without_end(filler, corpus), settings.steps))
+    windows = list(itertools.islice(windows_without_end(filler, corpus), settings.steps))
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = build_optimizer(loop.optim, [{"params": trained, "lr": loop.learning_rate}], loop.adam_beta2)
     case = TrainingCase(training_loop(objective_name), size, sum(window.num_targets for window in windows))
@@ -248,11 +237,6 @@ def _collate(settings: TrainingBenchmarkSettings, vocabulary: WordVocabulary, so
     filler = LaneFiller(ElmoCharTokenizer(), vocabulary, settings.num_lanes, settings.unroll_steps)
     for _ in filler.windows(source()):
         pass
-
-
-def _windows_without_end(filler: LaneFiller, corpus: Corpus) -> Iterator[LaneWindow]:
-    while True:
-        yield from filler.windows(corpus.sentences(filler.tokenizer.tokenize))
 
 
 def _run_windows(objective: LaneObjective, windows: list[LaneWindow], step: Callable[[], None] = lambda: None) -> None:

@@ -6,14 +6,13 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hf_elmo.checkpoints.provenance import describe_run, write_json
+from hf_elmo.checkpoints.provenance import describe_run
 from hf_elmo.given.flags import check_least, flag, read_json_object
 from hf_elmo.model.configuration_elmo import ElmoConfig
 from hf_elmo.model.layers_elmo import ElmoState
@@ -23,15 +22,14 @@ from hf_elmo.pretraining.lanes import LaneFiller, LaneWindow
 from hf_elmo.pretraining.objectives import SampledSoftmaxObjective
 from hf_elmo.pretraining.optimizers import build_optimizer
 from hf_elmo.pretraining.starting_model import with_softmax
-from hf_elmo.text.corpora import Corpus, corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary, count_words
 
-from .generated_text import GENERATED_TEXT, generate_corpus
 from .plain_trainer import PlainTrainer
-from .report import render_training_profile
+from .report import render_training_profile, write_report
 from .sizes import SIZES
 from .step_products import bilm_products, encoder_products, run_alone, softmax_products
 from .timing import Seconds, median_ratio, summarize, time_interleaved
+from .training_text import name_text, open_text, windows_without_end
 
 RESULTS_FILE, REPORT_FILE = "training_profile.json", "training_profile.md"
 STEP, PLAIN_DISTINCT, PLAIN = "step", "plain step, distinct words encoded once", "plain step"
@@ -100,28 +98,24 @@ def run_training_profile(settings: TrainingProfileSettings) -> dict[str, Any]:
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
         run["machine"]["threads"] = settings.threads
-    tokenizer, corpus = ElmoCharTokenizer(), _open_text(settings)
+    tokenizer, corpus = ElmoCharTokenizer(), open_text(settings)
     counts, _ = count_words(corpus.sentences(tokenizer.tokenize))
     vocabulary = WordVocabulary.from_counts(counts, settings.max_vocab_size)
     cases = []
     for name, config in settings.configs().items():
         print(f"timing training steps, {name} ...", flush=True)
         filler = LaneFiller(tokenizer, vocabulary, settings.num_lanes, settings.unroll_steps)
-        step = TrainingStep(settings, config, _windows_without_end(filler, corpus), len(vocabulary))
+        step = TrainingStep(settings, config, windows_without_end(filler, corpus), len(vocabulary))
         seconds = time_interleaved(step.functions(), settings.rounds, settings.seconds_per_case)
         cases.append({"size": name, **step.sizes(), **_describe(seconds, step.num_targets)})
     results = {
         **run,
-        "text": GENERATED_TEXT if settings.text_file is None else Path(settings.text_file).name,
+        "text": name_text(settings),
         "vocabulary_size": len(vocabulary),
         "settings": {key: value for key, value in asdict(settings).items() if key not in ("text_file", "output_dir")},
         "cases": cases,
     }
-    directory, report = Path(settings.output_dir), render_training_profile(results)
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(directory / RESULTS_FILE, results)
-    (directory / REPORT_FILE).write_text(report, encoding="utf-8")
-    print(f"\n{report}\nwritten to {directory / RESULTS_FILE} and {directory / REPORT_FILE}")
+    write_report(settings.output_dir, RESULTS_FILE, results, REPORT_FILE, render_training_profile(results))
     return results
 
 
@@ -286,17 +280,6 @@ def build_step(module: nn.Module) -> Callable[[], None]:
 def products_of(part: str) -> str:
     """The name under which a part's products alone are timed."""
     return f"products of the {part}"
-
-
-def _open_text(settings: TrainingProfileSettings) -> Corpus:
-    if settings.text_file is None:
-        return generate_corpus(settings.num_words, settings.seed)
-    return corpus_from_files([settings.text_file], "--text_file")
-
-
-def _windows_without_end(filler: LaneFiller, corpus: Corpus) -> Iterator[LaneWindow]:
-    while True:
-        yield from filler.windows(corpus.sentences(filler.tokenizer.tokenize))
 
 
 def _describe(seconds: Seconds, num_targets: int) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from benchmark.training_loop import (
     TrainingBenchmarkSettings,
     TrainingCase,
     build_case,
-    open_text,
     run_training_benchmark,
 )
+from benchmark.training_text import open_text
 from conftest import ROOT
 from refusals import assert_refused
 
