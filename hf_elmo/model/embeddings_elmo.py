@@ -190,5 +190,5 @@ class ElmoEmbeddings(ElmoPreTrainedModel):
         The norm is that of the weights before their softmax, so that it draws the shares towards an even mix. A loss
         that is summed over a batch wants a larger mix_l2 than one that is a mean (Peters et al. 2018, sec. 3.3).
         """
-        weights = [mix.weight for mix in cast("Iterable[ElmoScalarMix]", self.elmo.mixes) if mix.fixed_shares is None]
-        return self.config.mix_l2 * sum((weight.square().sum() for weight in weights), torch.zeros(()))
+        norms = [mix.squared_norm() for mix in cast("Iterable[ElmoScalarMix]", self.elmo.mixes)]
+        return self.config.mix_l2 * torch.stack(norms).sum()

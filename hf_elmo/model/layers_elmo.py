@@ -242,6 +242,10 @@ class ElmoScalarMix(nn.Module):
             variance = ((vectors - mean) * real).square().sum() / count
         return ((vectors - mean) * torch.rsqrt(variance + self.variance_floor)).to(layer.dtype)
 
+    def squared_norm(self) -> Tensor:
+        """The squared norm of the weights before their softmax, which `mix_l2` multiplies; 0 where shares are fixed."""
+        return self.weight.square().sum() if self.fixed_shares is None else self.weight.new_zeros(())
+
 
 def _fixed_shares(layers: str, count: int) -> tuple[float, ...] | None:
     """The shares of `count` layers that no task learns; None where it does."""

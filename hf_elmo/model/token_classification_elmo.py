@@ -86,5 +86,5 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
             check_labels(labels, input_ids, self.num_labels)
             loss = mean_cross_entropy(logits, labels)
             if self.training and self.config.mix_l2:
-                loss = loss + self.config.mix_l2 * cast("ElmoScalarMix", self.elmo.mixes[0]).weight.square().sum()
+                loss = loss + self.config.mix_l2 * cast("ElmoScalarMix", self.elmo.mixes[0]).squared_norm()
         return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
