@@ -90,16 +90,20 @@ def check_inputs(config: ElmoConfig, input_ids: Tensor, attention_mask: Tensor |
             f"character ids from 0 to {config.vocab_size - 1}. Use the tokenizer saved with it."
         )
     if attention_mask is not None:
-        if not isinstance(attention_mask, Tensor) or attention_mask.is_floating_point():
-            found = getattr(attention_mask, "dtype", type(attention_mask).__name__)
-            raise TypeError(f"attention_mask is {found}; wanted an integer or boolean tensor, 1 for real words.")
-        if attention_mask.shape != input_ids.shape[:2]:
-            raise ValueError(
-                f"attention_mask has the shape {tuple(attention_mask.shape)}; input_ids of shape "
-                f"{tuple(input_ids.shape)} want {tuple(input_ids.shape[:2])}, one entry per word."
-            )
+        _check_per_word("attention_mask", attention_mask, input_ids, "an integer or boolean tensor, 1 for real words")
     if state is not None:
         _check_state(config, state, rows=input_ids.shape[0])
+
+
+def _check_per_word(name: str, given: Any, input_ids: Tensor, wanted: str) -> None:
+    """Check an argument of integers or truth values, (B, T), one per word."""
+    if not isinstance(given, Tensor) or given.is_floating_point():
+        raise TypeError(f"{name} is {getattr(given, 'dtype', type(given).__name__)}; wanted {wanted}.")
+    if given.shape != input_ids.shape[:2]:
+        raise ValueError(
+            f"{name} has the shape {tuple(given.shape)}; input_ids of shape {tuple(input_ids.shape)} want "
+            f"{tuple(input_ids.shape[:2])}, one entry per word."
+        )
 
 
 def _check_state(config: ElmoConfig, state: ElmoState, rows: int) -> None:
@@ -124,14 +128,8 @@ def check_token_types(token_type_ids: Tensor, input_ids: Tensor, state: ElmoStat
 
     Raises: TypeError or ValueError where the types are no 0s and 1s, one per word, or where pairs shall carry a state.
     """
-    if not isinstance(token_type_ids, Tensor) or token_type_ids.is_floating_point():
-        found = getattr(token_type_ids, "dtype", type(token_type_ids).__name__)
-        raise TypeError(f"token_type_ids is {found}; wanted an integer tensor, 1 for words of a second sentence.")
-    if token_type_ids.shape != input_ids.shape[:2]:
-        raise ValueError(
-            f"token_type_ids has the shape {tuple(token_type_ids.shape)}; input_ids of shape {tuple(input_ids.shape)} "
-            f"want {tuple(input_ids.shape[:2])}, one entry per word."
-        )
+    wanted = "an integer tensor, 1 for words of a second sentence"
+    _check_per_word("token_type_ids", token_type_ids, input_ids, wanted)
     if not is_traced():
         if not bool(token_type_ids.any()):
             return False
