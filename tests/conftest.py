@@ -12,6 +12,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Threads that wait for one another sleep: a core that they keep busy is the other worker's.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import fresh_process
 import pytest
 import torch
 from hypothesis import settings
@@ -29,6 +30,11 @@ DATA = Path(os.environ.get("HF_ELMO_DATA", ROOT.parent / "shared" / "data"))
 # The same examples every time: a test that fails now and then helps nobody.
 settings.register_profile("hf_elmo", derandomize=True, deadline=None)
 settings.load_profile("hf_elmo")
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # which xdist's workers have
+        fresh_process.open_templates()
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,8 @@
 """New Python processes without the seconds of their imports: forked from a template that has imported already.
 
 A forked process is a new one in all that a test asks of it: its words, environment, folder, output, limits, signals and
-end. Only what modules read while they are imported is the template's.
+end. Only what modules read while they are imported is the template's. All workers of a test session share the
+templates, each of which is forked from the one before when it is asked for first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import os
 import random
 import resource
 import runpy
+import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -38,7 +41,8 @@ class Blocker(MetaPathFinder):
 sys.meta_path.insert(0, Blocker())
 """
 
-# What a run imports in the end.
+NOTHING = ()
+# What a run imports in the end, beside what lies beneath.
 RUNS = (
     "hf_elmo.pretraining.run",
     "hf_elmo.pretraining.arguments",
@@ -57,6 +61,9 @@ LIBRARIES = (
     "scipy.stats",
     "PIL.Image",
 )
+# The order in which templates are forked from one another.
+_TEMPLATES = (NOTHING, LIBRARIES, RUNS)
+_FOLDER = "HF_ELMO_TEMPLATES"  # the variable that tells workers where the templates listen
 _LONGEST_REQUEST = 2**20
 _ROOT = str(Path(__file__).resolve().parent.parent)
 
@@ -157,37 +164,72 @@ def environments_of_ranks(count: int) -> list[dict[str, str]]:
     return [{name: str(value) for name, value in {**shared, "RANK": n, "LOCAL_RANK": n}.items()} for n in range(count)]
 
 
+def open_templates() -> None:
+    """Let this process and those that it starts have new processes, as long as it lives."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ[_FOLDER] = folder
+    listening = []
+    for number in range(len(_TEMPLATES)):
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        line.bind(os.path.join(folder, str(number)))
+        line.listen()
+        listening.append(line.detach())
+    # The end of this process closes the one side, which the other one hears.
+    life, _ = os.pipe()
+    command = [sys.executable, __file__, *map(str, [life, *listening])]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.Popen(command, pass_fds=[life, *listening], env=environment)
+    for descriptor in (life, *listening):
+        os.close(descriptor)
+
+
 @functools.cache
 def _template(modules: tuple[str, ...]) -> socket.socket:
-    """The line to the template with these modules, which ends with this process."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, __file__, str(theirs.fileno()), *modules]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
-    theirs.close()
-    atexit.register(process.wait)
-    atexit.register(ours.close)
-    return ours
+    """The line to the template with these modules."""
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.connect(os.path.join(os.environ[_FOLDER], str(_TEMPLATES.index(modules))))
+    atexit.register(line.close)
+    return line
 
 
-def _serve(line: socket.socket, modules: list[str]) -> None:
-    # A process has the folder of its script in the first place. Where the package is installed by naming its folder in
-    # sys.path, that name stays.
-    sys.path[0] = _ROOT
-    for module in modules:
+def _serve(life: int, listening: list[socket.socket]) -> None:
+    """Be the next template, for all who call it; the further ones are forked from it when they are called."""
+    for module in _TEMPLATES[-len(listening)]:
         importlib.import_module(module)
-    del sys.path[0]
-    # The keepers of the processes end unheard.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    waiting = selectors.DefaultSelector()
+    for file in (life, *listening):
+        waiting.register(file, selectors.EVENT_READ)
     while True:
-        content, files, _, _ = socket.recv_fds(line, _LONGEST_REQUEST, 3)
-        if not content:
-            return
-        if os.fork() == 0:
-            line.close()
-            _keep(json.loads(content), *files)
-        for file in files:
-            os.close(file)
+        for file in [key.fileobj for key, _ in waiting.select()]:
+            if file == life:
+                return
+            if file is listening[0]:
+                waiting.register(file.accept()[0], selectors.EVENT_READ)
+            elif file in listening:
+                if os.fork() == 0:
+                    waiting.close()
+                    _serve(life, listening[1:])
+                    os._exit(0)
+                for line in listening[1:]:
+                    waiting.unregister(line)
+                    line.close()
+                del listening[1:]
+                break  # the others may be closed now
+            elif not _start_one(file):
+                waiting.unregister(file)
+                file.close()
+
+
+def _start_one(line: socket.socket) -> bool:
+    """Whether there was a request on the line; it is on its way then."""
+    content, files, _, _ = socket.recv_fds(line, _LONGEST_REQUEST, 3)
+    if content and os.fork() == 0:
+        line.close()
+        _keep(json.loads(content), *files)
+    for file in files:
+        os.close(file)
+    return bool(content)
 
 
 def _keep(request: dict[str, Any], stdout: int, stderr: int, status: int) -> None:
@@ -215,6 +257,9 @@ def _become(request: dict[str, Any], stdout: int, stderr: int) -> None:
     os.dup2(stderr, 2)
     # What a shell starts in its background is deaf to interrupts, and the template may be.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The name of this folder, for the template's imports; where the package is installed by naming its folder in
+    # sys.path, that name stays.
+    del sys.path[0]
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
@@ -261,4 +306,8 @@ def _run(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
+    sys.path[0] = _ROOT
+    # The keepers of the processes end unheard.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    life, *descriptors = map(int, sys.argv[1:])
+    _serve(life, [socket.socket(fileno=descriptor) for descriptor in descriptors])

@@ -41,6 +41,7 @@ def test_runs(text, tmp_path, launcher):
     assert (tmp_path / "out" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path):
     """The equality of one and two processes is for later; here both must read their own shard and agree at the end."""
     for index in range(2):
