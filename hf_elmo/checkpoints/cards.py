@@ -9,13 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from ..given.bounded_json import read_json
+from ..model.word_list_elmo import WORD_LIST_FILE
 from .conversion_card import render_conversion_card
 from .facts import FACTS_FILE, read_facts
-from .file_names import CARD_FILE, CONFIG_FILE, CONVERSION_FILE, PLOT_FILE, RESULTS_FILE, TOKENIZER_FILE
+from .file_names import (
+    CARD_FILE,
+    CONFIG_FILE,
+    CONVERSION_FILE,
+    PLOT_FILE,
+    RESULTS_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_INDEX_FILE,
+)
 from .pretraining_card import render_model_card
 from .provenance import describe_file, describe_run, write_json
 from .tagger_card import render_tagger_card
 from .writing import written_aside
+
+# What a recipe folder keeps of a checkpoint; its card is rendered from them.
+KEPT_FILES = (CONFIG_FILE, RESULTS_FILE, CONVERSION_FILE, PLOT_FILE, TOKENIZER_FILE, FACTS_FILE)
+# What of an earlier run must not stand beside the figures of this one: its plot, weights, code and words.
+_REPLACED_FILES = (PLOT_FILE, "*.safetensors", WEIGHTS_INDEX_FILE, "*_elmo.py", WORD_LIST_FILE)
 
 
 def write_card(directory: str | os.PathLike, name: str | None = None) -> None:
@@ -71,12 +85,10 @@ def write_recipe(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name:
         raise ValueError(f"checkpoint and recipe are both {str(recipe)!r}; name a folder of its own for the recipe.")
     for file in (CONFIG_FILE, _figures_file(checkpoint)):
         _read_json(checkpoint, file)
-    kept = (CONFIG_FILE, RESULTS_FILE, CONVERSION_FILE, PLOT_FILE, TOKENIZER_FILE, FACTS_FILE)
     with written_aside(recipe, overwrite=True) as aside:
         if recipe.is_dir():
-            # The plot of an earlier run must not stand beside the figures of this one.
-            shutil.copytree(recipe, aside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(PLOT_FILE))
-        for file in kept:
+            shutil.copytree(recipe, aside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_REPLACED_FILES))
+        for file in KEPT_FILES:
             if (checkpoint / file).is_file() and not (file == FACTS_FILE and (aside / file).exists()):
                 shutil.copyfile(checkpoint / file, aside / file)
         write_card(aside, name)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from ..given.flags import flag
+from ..given.flags import check_choices, flag
 from .command_line import run_command
 
 
@@ -20,6 +21,11 @@ class CardArguments:
         default=None,
     )
     name: str | None = flag("One folder of --model_cards, and its checkpoint's name in the card.", default=None)
+    weights_dtype: Literal["float32", "float16", "bfloat16"] | None = flag(
+        "Keep the weights too, in this dtype, and all else that an upload has, so that the folder loads; left out, it "
+        "keeps figures and card alone.",
+        default=None,
+    )
     model_cards: str = flag("The folder of recipe folders.", default="model_cards")
     skip_plots: bool = flag("Leave the plots as they are, without need of matplotlib.", default=False)
 
@@ -37,12 +43,21 @@ def render_cards(arguments: CardArguments) -> None:
     from ..checkpoints.file_names import CARD_FILE, PLOT_FILE
     from ..checkpoints.plots import plot_run
 
+    check_choices(arguments)
     if arguments.model_name_or_path and not arguments.name:
         raise ValueError("--model_name_or_path wants --name: the folder that takes in the run's figures.")
+    if arguments.weights_dtype and not arguments.model_name_or_path:
+        raise ValueError("--weights_dtype wants --model_name_or_path: the checkpoint whose weights are kept.")
     model_cards = Path(arguments.model_cards)
     recipes = [model_cards / arguments.name] if arguments.name else find_recipes(model_cards)
     if arguments.model_name_or_path:
         write_recipe(arguments.model_name_or_path, recipes[0], arguments.name)
+        if arguments.weights_dtype:
+            import torch
+
+            from ..checkpoints.images import add_weights
+
+            add_weights(arguments.model_name_or_path, recipes[0], getattr(torch, arguments.weights_dtype))
     for recipe in recipes:
         if not arguments.skip_plots and has_plot(recipe):
             plot_run(read_results(recipe), recipe / PLOT_FILE)

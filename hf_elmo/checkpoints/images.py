@@ -1,0 +1,54 @@
+"""All that an upload has, weights included, beside a recipe's figures; the weights in half precision where wanted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .cards import KEPT_FILES
+from .file_names import CARD_FILE, WEIGHTS_FILE
+from .sharing import check_checkpoint
+from .writing import moved_into
+
+
+def add_weights(checkpoint: str | os.PathLike, recipe: str | os.PathLike, dtype: torch.dtype) -> None:
+    """Make a recipe folder a checkpoint that loads and can be pushed, by what it does not keep of its own.
+
+    Args:
+        checkpoint: A directory that pre-training, fine-tuning or conversion wrote.
+        recipe: The folder that `write_recipe` wrote for it.
+        dtype: Of the weights' numbers. The config still names the dtype of training, in which they are loaded.
+    Raises: FileNotFoundError and ValueError as `check_checkpoint`; ValueError naming a weight that is too large for the
+        dtype. The folder is as it was then.
+    """
+    with moved_into(recipe, last=WEIGHTS_FILE) as aside:
+        for path in check_checkpoint(checkpoint):
+            if path.suffix == Path(WEIGHTS_FILE).suffix:
+                _write_rounded(path, aside / path.name, dtype)
+            elif path.name not in (*KEPT_FILES, CARD_FILE):
+                shutil.copyfile(path, aside / path.name)
+
+
+def _write_rounded(source: Path, target: Path, dtype: torch.dtype) -> None:
+    with safe_open(source, framework="pt") as file:
+        metadata = file.metadata()
+        tensors = {name: _round(name, file.get_tensor(name), dtype) for name in file.keys()}  # noqa: SIM118
+    save_file(tensors, target, metadata)
+
+
+def _round(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    rounded = tensor.to(dtype)
+    if not rounded.isfinite().all() and tensor.isfinite().all():
+        raise ValueError(
+            f"the weight {name} goes up to {float(tensor.abs().max()):g}, and {dtype} to {torch.finfo(dtype).max:g}; "
+            "take another dtype."
+        )
+    return rounded
