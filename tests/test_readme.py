@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import io
+import itertools
 import json
 import re
 import shlex
@@ -21,7 +22,10 @@ from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+    for path in (
+        *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "model_cards" / "speedrun" / "README.md"),
+        *sorted((ROOT / "docs").glob("*.md")),
+    )
 }
 README = PAGES["README.md"]
 
@@ -244,6 +248,45 @@ def test_what_was_tried_is_in_the_table():
     for run in tried["runs"]:
         row = f"| {run['optim']} | {run['learning_rate']:g} | {run['num_lanes']} | {run['dropout']:g} |"
         assert any(line.startswith(row) and f"| {run['perplexity']:.1f} |" in line for line in page.splitlines()), run
+
+
+def speedrun_row(path):
+    """What a run's flags were and what it came to, as the table shows it."""
+    results = json.loads(path.read_text(encoding="utf-8"))
+    settings, words = results["settings"], shlex.split(results["command"])
+    flags = {flag: word for flag, word in itertools.pairwise(words) if flag.startswith("--")}
+    return [
+        f"[{path.stem}]({path.name})",
+        settings["optim"],
+        f"{settings['muon_learning_rate'] or settings['learning_rate']:g}",
+        f"{settings['num_lanes']}",
+        f"{json.loads(flags['--config_overrides'])['cell_size']}",
+        flags.get("--dropout", "0.1"),
+        "yes" if "--shuffle_buffer_size" in flags else "no",
+        f"{results['words_trained'] / 1e6:.2f} M",
+        f"{60 * results['hours']:.1f}",
+        f"{results['words_per_second']:,.0f}",
+        f"{results['perplexity']['mean']:.1f}",
+    ]
+
+
+@pytest.mark.parametrize(("mark", "is_long"), [("short", False), ("hour", True)])
+def test_the_speedruns_table_is_that_of_its_results_files(mark, is_long):
+    """Each run under the folder has its row, the best one last."""
+    rows = [speedrun_row(path) for path in (ROOT / "model_cards" / "speedrun").glob("*.json")]
+    rows = sorted((row for row in rows if (float(row[8]) > 30) == is_long), key=lambda row: -float(row[-1]))
+    header = ["run", "optimizer", "rate", "lanes", "cell", "dropout", "shuffled", "words", "minutes", "words/s"]
+    assert between("model_cards/speedrun/README.md", mark) == markdown_table([*header, "held-out perplexity"], rows)
+
+
+def test_the_hours_figures_are_those_of_its_results_file():
+    results = figures("speedrun/hour-cell-1024.json")
+    page, best = PAGES["model_cards/speedrun/README.md"], results["perplexity"]["mean"]
+    for evaluation in results["evaluations"][1:-1]:
+        assert f"{evaluation['words'] / 1e6:.1f} million" in page and f"{evaluation['mean']:.1f}" in page
+    assert f"at {best / 167.4:.2f} of the bigram's" in page
+    assert f"with each sentence alone, {results['perplexity_cold']['mean']:.1f}" in page
+    assert f"held-out perplexity of {best:.1f} on novels" in PAGES["docs/pretraining.md"]
 
 
 def test_the_training_figures_are_those_of_their_results_files():

@@ -9,7 +9,7 @@ from typing import Literal
 from ..given.flags import check_least, flag
 
 # The sizes that have names, each a class method of ElmoConfig and nothing else beside.
-Preset = Literal["small", "medium", "original"]
+Preset = Literal["small", "medium", "original", "fast"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,6 +50,8 @@ def make_plan(arguments: PlanArguments) -> tuple[TrainingPlan, TextFacts]:
         number = arguments.num_words or 10**9
         num_sentences = max(1, round(number / arguments.words_per_sentence))
         text = TextFacts(number, num_sentences, arguments.num_distinct_words or number)
+    vocab_size = arguments.vocab_size or (PAPER_VOCABULARY if words is None else len(words))
+    arguments = arguments.with_objective(vocab_size).with_lanes(text.num_entries, arguments.num_processes)
     config = start.config
     if words is not None:
         config, _ = start.model_config(arguments, words, report=lambda line: None)
@@ -59,7 +61,6 @@ def make_plan(arguments: PlanArguments) -> tuple[TrainingPlan, TextFacts]:
         raise ValueError(
             f"--token_inputs {arguments.token_inputs} has a table of words; name --vocab_file or the text."
         )
-    vocab_size = arguments.vocab_size or (PAPER_VOCABULARY if words is None else len(words))
     config = with_softmax(config, vocab_size, arguments.objective)
     return TrainingPlan(config, part_of(arguments, OptimizationArguments), arguments.num_processes), text
 
@@ -117,7 +118,15 @@ def render_plan(arguments: PlanArguments) -> str:
 def render_document() -> str:
     """What changes for a billion words on 8 GPUs: model_cards/scale/README.md."""
     speed = PAPER_WORDS_PER_SECOND
-    run = PlanArguments(preset="original", num_processes=8, per_device_train_batch_size=128, words_per_second=speed)
+    run = PlanArguments(
+        preset="original",
+        num_processes=8,
+        per_device_train_batch_size=128,
+        objective="full",
+        num_negative_samples=8192,
+        optim="adamw",
+        words_per_second=speed,
+    )
     columns = {
         "full": {},
         "full, Adagrad": {"optim": "adagrad"},

@@ -13,6 +13,11 @@ Optimizer = Literal["adamw", "adagrad", "muon"]
 Reset = Literal["never", "epoch", "document"]
 OBJECTIVES, OPTIMIZERS, RESETS = (get_args(choices) for choices in (Objective, Optimizer, Reset))
 
+# A softmax of fewer words is not worth sampling: what is drawn is noise, and saves little.
+_WORDS_PER_NEGATIVE = 4
+# More lanes make faster steps, but what is learned hangs on the number of steps too.
+_MOST_LANES, _LEAST_WINDOWS = 128, 100
+
 _Arguments = TypeVar("_Arguments", bound="OptimizationArguments")
 
 
@@ -26,16 +31,19 @@ class OptimizationArguments:
 
     recipe: Literal["paper", "modern"] = flag(
         "What optimises where the next flags do not say so: paper (the original's Adagrad and sampled softmax) or "
-        "modern (lower perplexity in the same number of words).",
+        "modern (lower perplexity in the same time).",
         default="modern",
     )
     objective: Objective | None = _by_recipe(
-        "What is trained: full softmax, sampled (the full one in evaluation) or adaptive (evaluated by that one)."
+        "What is trained: full softmax, sampled (the full one in evaluation) or adaptive (evaluated by that one); left "
+        "out with modern, sampled where the vocabulary is four times --num_negative_samples or more, and else full."
     )
     num_negative_samples: int | None = _by_recipe(
         "Words that the sampled softmax draws for each direction of a window."
     )
-    per_device_train_batch_size: int | None = _by_recipe("Lanes of each process.")
+    per_device_train_batch_size: int | None = _by_recipe(
+        "Lanes of each process; left out with modern, 128, or fewer where a pass would not have a hundred windows."
+    )
     unroll_steps: int | None = _by_recipe(
         "Words of a window; gradients stop at its start, states are carried from window to window."
     )
@@ -151,6 +159,25 @@ class OptimizationArguments:
             raise ValueError(f"--recipe is {self.recipe!r}; it must be one of {', '.join(RECIPES)}.")
         names = [field.name for field in fields(OptimizationArguments) if getattr(self, field.name) is None]
         return replace(self, **{name: getattr(RECIPES[self.recipe], name) for name in names})
+
+    def with_objective(self: _Arguments, num_words: int) -> _Arguments:
+        """The same with an objective, where neither flag nor recipe names one: what is cheaper over so many words."""
+        if self.objective is not None:
+            return self
+        is_sampled = num_words >= _WORDS_PER_NEGATIVE * self.num_negative_samples
+        return replace(self, objective="sampled" if is_sampled else "full")
+
+    def with_lanes(self: _Arguments, num_entries: int, num_processes: int) -> _Arguments:
+        """The same with lanes, where neither flag nor recipe says how many: fewer for a short text.
+
+        Args:
+            num_entries: Entries of all lanes in one pass, as for `count_steps`.
+            num_processes: Processes, each with lanes of its own.
+        """
+        if self.per_device_train_batch_size is not None:
+            return self
+        lanes = num_entries // (_LEAST_WINDOWS * self.unroll_steps * num_processes)
+        return replace(self, per_device_train_batch_size=min(max(lanes, 1), _MOST_LANES))
 
     def check(self) -> None:
         """Check the numbers and the choices; the recipe has to be in.
@@ -299,14 +326,15 @@ RECIPES = {
         recurrent_dropout=0.0,
         starts_from_frequencies=False,
     ),
+    # What was best in equal minutes: model_cards/speedrun.
     "modern": OptimizationArguments(
         recipe="modern",
-        objective="full",
-        num_negative_samples=8192,
-        per_device_train_batch_size=32,
+        objective=None,  # by the size of the vocabulary
+        num_negative_samples=4096,
+        per_device_train_batch_size=None,  # by the length of the text
         unroll_steps=20,
-        optim="adamw",
-        learning_rate=6e-3,
+        optim="muon",
+        learning_rate=8e-3,
         weight_decay=0.0,
         ema_decay=0.0,
         adam_beta2=0.99,

@@ -104,6 +104,7 @@ def _run(
     corpora = open_corpora(arguments)
     _check_inputs(arguments, *corpora)
     facts, words, counts = _read_text(arguments, checkpoint, start, corpora, report, accelerator.is_main_process)
+    arguments = arguments.with_objective(len(words)).with_lanes(facts.num_entries, accelerator.num_processes)
     settings = _settle(arguments, facts, accelerator.num_processes)
     set_seed(arguments.seed)
     model = start.build_model(arguments, words, counts, facts, report)

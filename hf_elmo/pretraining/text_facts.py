@@ -155,7 +155,7 @@ def read_training_text(
             num_distinct += 1
             if word in words:
                 counts[word] = count
-    if arguments.objective != "full":
+    if arguments.with_objective(len(words)).objective != "full":
         check_sorted(words, counts)
     num_known = sum(counts.values()) - counts.get(UNK_TOKEN, 0)
     facts = TextFacts(

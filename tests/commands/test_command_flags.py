@@ -164,7 +164,7 @@ def test_help_is_whole_and_imports_nothing_heavy():
     # One name of the checkpoint everywhere; the recipe's values, a default that is named.
     without = {command for command, text in shown.items() if "--model_name_or_path" not in text}
     assert without <= {"", "vocabulary", "plan"}
-    assert "0.006 with modern" in " ".join(shown["pretrain"].split())
+    assert "0.008 with modern" in " ".join(shown["pretrain"].split())
 
 
 def test_the_taggers_short_help_tells_transformers_defaults():

@@ -127,7 +127,7 @@ BAD_ARGUMENTS = [
     ({"min_count": 1000}, ("1000 times", "min_count")),
     ({"objective": "hinge"}, "--objective"),
     ({"reset_state": "always"}, "--reset_state"),
-    ({"objective": "sampled"}, ("8192", "num_negative_samples")),
+    ({"objective": "sampled"}, ("4096", "num_negative_samples")),
     ({"num_negative_samples": 0}, "--num_negative_samples"),
     ({"max_words_in_memory": 0}, "--max_words_in_memory"),
 ]
