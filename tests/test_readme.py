@@ -282,11 +282,18 @@ def test_the_speedruns_table_is_that_of_its_results_files(mark, is_long):
 def test_the_hours_figures_are_those_of_its_results_file():
     results = figures("speedrun/hour-cell-1024.json")
     page, best = PAGES["model_cards/speedrun/README.md"], results["perplexity"]["mean"]
+    unigram, bigram = (
+        figures("speedrun/baselines/baselines.json")["baselines"][name] for name in ("unigram", "bigram")
+    )
+    assert f"unigram model of these words has {unigram:.1f}, a bigram model {bigram:.1f} " in page
     for evaluation in results["evaluations"][1:-1]:
         assert f"{evaluation['words'] / 1e6:.1f} million" in page and f"{evaluation['mean']:.1f}" in page
-    assert f"at {best / 167.4:.2f} of the bigram's" in page
+    assert f"at {best / bigram:.2f} of the bigram's" in page
     assert f"with each sentence alone, {results['perplexity_cold']['mean']:.1f}" in page
-    assert f"held-out perplexity of {best:.1f} on novels" in PAGES["docs/pretraining.md"]
+    assert (
+        f"held-out perplexity of {best:.1f} on novels where a bigram model has {bigram:.1f}"
+        in PAGES["docs/pretraining.md"]
+    )
 
 
 def test_the_training_figures_are_those_of_their_results_files():
