@@ -82,7 +82,7 @@ _NEVER_ON = (
 
 # The names that a token classifier's settings had in checkpoints before there was `head`, and still have beside it.
 _FLAT_PREFIX = "classifier_"
-_FLAT_FIELDS = {_FLAT_PREFIX + field.name: field.name for field in fields(TokenClassificationHead)}
+_FLAT_FIELDS = {_FLAT_PREFIX + name: name for name in ("dropout", "lstm_layers", "lstm_size")}
 
 # (given, derived): a new value for the first makes a saved value of the second stale.
 _DERIVED_FIELDS = (

@@ -1,4 +1,4 @@
-"""The ELMo layer as a part of other models: its mixes, and beside them word vectors and a small character CNN.
+"""What tasks read for each word: the mixes of a biLM's layers, and beside them word vectors and a small character CNN.
 
 Letters in shapes: B sentences, T words, C characters per word, N words of a flat list, P projection, M scalar mixes,
 V word vector, F filters, D all that is given for a word.
@@ -19,9 +19,9 @@ from transformers.utils.generic import can_return_tuple
 from .base_elmo import ElmoModel, ElmoPreTrainedModel
 from .characters_elmo import PAD_CHARACTER
 from .configuration_elmo import ElmoConfig
-from .head_settings_elmo import EmbeddingsHead
-from .inputs_elmo import check_inputs, takes_usual_arguments
-from .layers_elmo import ElmoScalarMix
+from .head_settings_elmo import EmbeddingsHead, WordInputsHead
+from .inputs_elmo import check_inputs, check_token_types, takes_usual_arguments
+from .layers_elmo import ElmoScalarMix, ElmoState
 from .token_encoder_elmo import ElmoCharacterFilters, distinct_rows
 from .tracing_elmo import is_traced
 from .word_table_elmo import ElmoWordTable
@@ -33,7 +33,7 @@ _TO_SMALL = ord("a") - ord("A")
 
 @dataclass
 class ElmoEmbeddingsOutput(ModelOutput):
-    """What `ElmoEmbeddings` returns; all of it behind dropout, and zero where masked.
+    """What `ElmoEmbeddings` returns, and what a task's model reads; the vectors lie behind dropout, zero where masked.
 
     Args:
         last_hidden_state: What a task's first layer reads: the first mix, the word vector and the characters'
@@ -41,11 +41,13 @@ class ElmoEmbeddingsOutput(ModelOutput):
         elmo_representations: All M mixes, each (B, T, 2P), the first one again: with `num_mixes=2` the second is for
             the output of the task's own encoder (Peters et al. 2018, sec. 3.3). None without ELMo.
         mask: True for real words, (B, T).
+        hidden_states: The biLM's layers where they are asked for; see `ElmoModelOutput`.
     """
 
     last_hidden_state: Tensor | None = None
     elmo_representations: tuple[Tensor, ...] | None = None
     mask: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
 
 
 class ElmoWordFeatures(nn.Module):
@@ -59,7 +61,7 @@ class ElmoWordFeatures(nn.Module):
         size: Numbers for a word, V + F; 0 where there is neither.
     """
 
-    def __init__(self, config: ElmoConfig, head: EmbeddingsHead):
+    def __init__(self, config: ElmoConfig, head: WordInputsHead):
         super().__init__()
         self.lower_case_words = head.lower_case_words
         self.train_word_vectors = head.train_word_vectors
@@ -109,7 +111,95 @@ class ElmoWordFeatures(nn.Module):
         return torch.cat(parts, dim=-1)
 
 
-class ElmoEmbeddings(ElmoPreTrainedModel):
+class ElmoTaskModel(ElmoPreTrainedModel):
+    """What the models of all tasks are made on: a vector for each word, from ELMo and from what stands beside it.
+
+    A subclass adds its own layers, then calls `post_init` and `_apply_freezing`. In its forward it reads the words by
+    `embed`, and adds `penalty` to its loss.
+
+    Args:
+        config: Of the model.
+        head: The settings of the task's head, which are the config's.
+        num_read_mixes: How many of the mixes the task reads; the config gets as many where it has fewer.
+
+    Attributes:
+        input_size: Size D of the vector of a word.
+        mix_size: Size 2P of a mix.
+    """
+
+    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
+
+    def __init__(self, config: ElmoConfig, head: WordInputsHead, num_read_mixes: int = 1):
+        config.num_mixes = max(config.num_mixes, num_read_mixes)
+        super().__init__(config)
+        self.uses_elmo = head.use_elmo
+        self.num_read_mixes = num_read_mixes
+        self.elmo = ElmoModel(config)
+        self.features = ElmoWordFeatures(config, head)
+        self.dropout = nn.Dropout(head.dropout)
+        self.mix_size = 2 * config.projection_size
+        self.input_size = self.mix_size * head.use_elmo + self.features.size
+
+    def embed(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        state: ElmoState | None = None,
+        output_hidden_states: bool | None = None,
+        *,
+        token_type_ids: Tensor | None = None,
+        packed_layers: Tensor | None = None,
+    ) -> ElmoEmbeddingsOutput:
+        """Check a batch and give the vectors of its words; arguments as `ElmoModel`'s.
+
+        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
+        """
+        mixes = hidden_states = None
+        parts: list[Tensor] = []
+        if self.uses_elmo:
+            outputs = self.elmo(
+                input_ids,
+                attention_mask,
+                state,
+                output_hidden_states=output_hidden_states,
+                token_type_ids=token_type_ids,
+                packed_layers=packed_layers,
+                return_dict=True,
+            )
+            mixes = tuple(map(self.dropout, outputs.elmo_representations[: self.num_read_mixes]))
+            hidden_states = outputs.hidden_states
+            parts.append(mixes[0])
+        else:
+            check_inputs(self.config, input_ids, attention_mask, state)
+            if token_type_ids is not None:
+                check_token_types(token_type_ids, input_ids, state)
+        mask = self.elmo.word_mask(input_ids, attention_mask)
+        if self.features.size:
+            parts.append(self.dropout(self.features(input_ids, mask)))
+        vectors = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return ElmoEmbeddingsOutput(
+            last_hidden_state=vectors, elmo_representations=mixes, mask=mask, hidden_states=hidden_states
+        )
+
+    def penalty(self) -> Tensor:
+        """What to add to the task's loss, once a step: mix_l2 times the squared norm of the mixes' weights.
+
+        The norm is that of the weights before their softmax, so that it draws the shares towards an even mix. A loss
+        that is summed over a batch wants a larger mix_l2 than one that is a mean (Peters et al. 2018, sec. 3.3).
+        """
+        mixes = cast("Iterable[ElmoScalarMix]", self.elmo.mixes[: self.num_read_mixes])
+        return self.config.mix_l2 * torch.stack([mix.squared_norm() for mix in mixes]).sum()
+
+    def _apply_freezing(self) -> None:
+        super()._apply_freezing()
+        self.features.apply_freezing()
+        # What is not read would wait for gradients that never come.
+        self.elmo.mixes[self.num_read_mixes :].requires_grad_(False)
+        if not self.uses_elmo:
+            self.elmo.requires_grad_(False)
+
+
+class ElmoEmbeddings(ElmoTaskModel):
     """The ELMo layer for any PyTorch model of one's own (Peters et al. 2018, sec. 3.3).
 
     It is a module as any other: its states are saved with those of the model around it, and a frozen biLM
@@ -125,25 +215,11 @@ class ElmoEmbeddings(ElmoPreTrainedModel):
         mix_size: Size 2P of a mix.
     """
 
-    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
-
     def __init__(self, config: ElmoConfig):
-        super().__init__(config)
-        head: EmbeddingsHead = config.require_head(EmbeddingsHead.type)
-        self.uses_elmo = head.use_elmo
-        self.elmo = ElmoModel(config)
-        self.features = ElmoWordFeatures(config, head)
-        self.dropout = nn.Dropout(head.dropout)
-        self.mix_size = 2 * config.projection_size
-        self.output_size = self.mix_size * head.use_elmo + self.features.size
+        super().__init__(config, config.require_head(EmbeddingsHead.type), config.num_mixes)
+        self.output_size = self.input_size
         self.post_init()
         self._apply_freezing()
-
-    def _apply_freezing(self) -> None:
-        super()._apply_freezing()
-        self.features.apply_freezing()
-        if not self.uses_elmo:
-            self.elmo.requires_grad_(False)
 
     @can_return_tuple
     @takes_usual_arguments
@@ -164,31 +240,4 @@ class ElmoEmbeddings(ElmoPreTrainedModel):
             packed_layers: The biLM's layers where they were computed before, (B, T, P + 2PL); see `ElmoModel`.
         Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
         """
-        mixes: tuple[Tensor, ...] | None = None
-        parts: list[Tensor] = []
-        if self.uses_elmo:
-            outputs = self.elmo(
-                input_ids,
-                attention_mask,
-                token_type_ids=token_type_ids,
-                packed_layers=packed_layers,
-                return_dict=True,
-            )
-            mixes = tuple(map(self.dropout, outputs.elmo_representations))
-            parts.append(mixes[0])
-        else:
-            check_inputs(self.config, input_ids, attention_mask, state=None)
-        mask = self.elmo.word_mask(input_ids, attention_mask)
-        if self.features.size:
-            parts.append(self.dropout(self.features(input_ids, mask)))
-        vectors = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-        return ElmoEmbeddingsOutput(last_hidden_state=vectors, elmo_representations=mixes, mask=mask)
-
-    def penalty(self) -> Tensor:
-        """What to add to the task's loss, once a step: mix_l2 times the squared norm of the mixes' weights.
-
-        The norm is that of the weights before their softmax, so that it draws the shares towards an even mix. A loss
-        that is summed over a batch wants a larger mix_l2 than one that is a mean (Peters et al. 2018, sec. 3.3).
-        """
-        norms = [mix.squared_norm() for mix in cast("Iterable[ElmoScalarMix]", self.elmo.mixes)]
-        return self.config.mix_l2 * torch.stack(norms).sum()
+        return self.embed(input_ids, attention_mask, token_type_ids=token_type_ids, packed_layers=packed_layers)

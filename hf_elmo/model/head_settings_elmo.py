@@ -36,37 +36,11 @@ class HeadSettings:
 
 @strict
 @dataclass
-class TokenClassificationHead(HeadSettings):
-    """The head of `ElmoForTokenClassification`: dropout, a biLSTM where there is one, and a linear classifier.
+class WordInputsHead(HeadSettings):
+    """What a task reads for each word, whatever it makes of it: ELMo's mix, and what may stand beside it.
 
     Args:
-        dropout: Dropout on the mix, and on the biLSTM's output where there is one, before the classifier.
-        lstm_layers: Layers of the task's own biLSTM between the mix and the classifier; 0 for none.
-        lstm_size: Size of each direction of that biLSTM.
-
-    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range.
-    """
-
-    type: ClassVar[str] = "token_classification"
-
-    dropout: float | int = 0.5
-    lstm_layers: int = 0
-    lstm_size: int = 200
-
-    def validate_ranges(self) -> None:
-        """Check that each value lies in its range."""
-        require_probability("dropout", self.dropout)
-        require_at_least("lstm_layers", self.lstm_layers, 0, MAX_LAYERS)
-        require_at_least("lstm_size", self.lstm_size, 1)
-
-
-@strict
-@dataclass
-class EmbeddingsHead(HeadSettings):
-    """What `ElmoEmbeddings` gives for each word: ELMo's mix, and what may stand beside it.
-
-    Args:
-        dropout: Dropout on all that is given (Peters et al. 2018, sec. 3.3: 0.5).
+        dropout: Dropout on all that is read (Peters et al. 2018, sec. 3.3: 0.5).
         use_elmo: Whether the mixes are part of it; False leaves what stands beside them, and the biLM is not run.
         word_table_size: Words of a table of vectors of the task's own; None for no table.
         word_vector_size: Size of a vector of that table; None for no table.
@@ -76,11 +50,9 @@ class EmbeddingsHead(HeadSettings):
         character_embedding_size: Size of a character's embedding in a small CNN of the task's own.
         character_filters: (width, count) of the convolutions of that CNN, `[[3, 128]]` for example; none for no CNN.
 
-    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range, or
-        nothing would be given.
+    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range, or a
+        word would have no vector.
     """
-
-    type: ClassVar[str] = "embeddings"
 
     dropout: float | int = 0.5
     use_elmo: bool = True
@@ -95,8 +67,8 @@ class EmbeddingsHead(HeadSettings):
         # JSON has no tuples: one form, so that saved and fresh settings compare equal.
         self.character_filters = [list(pair) if isinstance(pair, tuple) else pair for pair in self.character_filters]
 
-    def validate_ranges(self) -> None:
-        """Check that each value lies in its range."""
+    def validate_word_inputs(self) -> None:
+        """Check that each value lies in its range, and that there is anything to read."""
         require_probability("dropout", self.dropout)
         require_at_least("character_embedding_size", self.character_embedding_size, 1)
         require_filters("character_filters", self.character_filters)
@@ -111,6 +83,40 @@ class EmbeddingsHead(HeadSettings):
                 "use_elmo is False, and there is neither a word table (word_table_size) nor a CNN (character_filters) "
                 "in its place; a word would have no vector."
             )
+
+
+@strict
+@dataclass
+class EmbeddingsHead(WordInputsHead):
+    """What `ElmoEmbeddings` gives for each word; its fields are those of `WordInputsHead`."""
+
+    type: ClassVar[str] = "embeddings"
+
+
+@strict
+@dataclass
+class TokenClassificationHead(WordInputsHead):
+    """The head of `ElmoForTokenClassification`: dropout, a biLSTM where there is one, and a linear classifier.
+
+    Args:
+        dropout: Dropout on what is read, and on the biLSTM's output where there is one, before the classifier.
+        lstm_layers: Layers of the task's own biLSTM before the classifier; 0 for none.
+        lstm_size: Size of each direction of that biLSTM.
+
+    The other fields say what is read for each word; see `WordInputsHead`.
+
+    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range.
+    """
+
+    type: ClassVar[str] = "token_classification"
+
+    lstm_layers: int = 0
+    lstm_size: int = 200
+
+    def validate_ranges(self) -> None:
+        """Check that each value lies in its range."""
+        require_at_least("lstm_layers", self.lstm_layers, 0, MAX_LAYERS)
+        require_at_least("lstm_size", self.lstm_size, 1)
 
 
 HEAD_TYPES: dict[str, type[HeadSettings]] = {

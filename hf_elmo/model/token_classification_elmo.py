@@ -11,27 +11,25 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
-from .base_elmo import ElmoModel, ElmoPreTrainedModel, mean_cross_entropy
+from .base_elmo import mean_cross_entropy
 from .configuration_elmo import ElmoConfig
+from .embeddings_elmo import ElmoTaskModel
 from .head_settings_elmo import TokenClassificationHead
 from .inputs_elmo import check_labels, takes_usual_arguments
-from .layers_elmo import ElmoScalarMix, ElmoState
+from .layers_elmo import ElmoState
 from .task_encoders_elmo import ElmoTaskLSTM
 
 
-class ElmoForTokenClassification(ElmoPreTrainedModel):
-    """Scalar mix, dropout, an optional biLSTM and a classifier over each word (Peters et al. 2018, sec. 3.3)."""
+class ElmoForTokenClassification(ElmoTaskModel):
+    """What is read of each word, an optional biLSTM and a classifier over each word (Peters et al. 2018, sec. 3.3)."""
 
     _auto_class = "AutoModelForTokenClassification"  # type: ignore[assignment]
-    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
 
     def __init__(self, config: ElmoConfig):
-        super().__init__(config)
-        self.num_labels = cast("int", config.num_labels)
-        self.elmo = ElmoModel(config)
         head: TokenClassificationHead = config.require_head(TokenClassificationHead.type)
-        self.dropout = nn.Dropout(head.dropout)
-        size = 2 * config.projection_size
+        super().__init__(config, head)
+        self.num_labels = cast("int", config.num_labels)
+        size = self.input_size
         self.lstm: ElmoTaskLSTM | None = None
         if head.lstm_layers:
             self.lstm = ElmoTaskLSTM(size, head.lstm_size, head.lstm_layers, head.dropout)
@@ -39,11 +37,6 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
         self.classifier = nn.Linear(size, self.num_labels)
         self.post_init()
         self._apply_freezing()
-
-    def _apply_freezing(self) -> None:
-        super()._apply_freezing()
-        # Only the first mix is read here; the others would wait for gradients that never come.
-        self.elmo.mixes[1:].requires_grad_(False)
 
     @can_return_tuple
     @takes_usual_arguments
@@ -68,23 +61,15 @@ class ElmoForTokenClassification(ElmoPreTrainedModel):
             packed_layers: The biLM's layers where they were computed before; see `ElmoModel`.
         Returns: Loss in nats per word and logits (B, T, num_labels).
         """
-        outputs = self.elmo(
-            input_ids,
-            attention_mask,
-            state,
-            output_hidden_states=output_hidden_states,
-            packed_layers=packed_layers,
-            return_dict=True,
-        )
-        vectors = self.dropout(outputs.last_hidden_state)
+        words = self.embed(input_ids, attention_mask, state, output_hidden_states, packed_layers=packed_layers)
+        vectors = words.last_hidden_state
         if self.lstm is not None:
-            mask = self.elmo.word_mask(input_ids, attention_mask)
-            vectors = self.dropout(self.lstm(vectors, mask))
+            vectors = self.dropout(self.lstm(vectors, words.mask))
         logits = self.classifier(vectors)
         loss = None
         if labels is not None:
             check_labels(labels, input_ids, self.num_labels)
             loss = mean_cross_entropy(logits, labels)
             if self.training and self.config.mix_l2:
-                loss = loss + self.config.mix_l2 * cast("ElmoScalarMix", self.elmo.mixes[0]).squared_norm()
-        return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
+                loss = loss + self.penalty()
+        return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=words.hidden_states)

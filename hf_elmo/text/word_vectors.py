@@ -13,7 +13,8 @@ import torch
 from ..given.bounded_files import quoted
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.configuration_elmo import ElmoConfig
-from ..model.modeling_elmo import ElmoEmbeddings, ElmoPreTrainedModel
+from ..model.embeddings_elmo import ElmoTaskModel
+from ..model.modeling_elmo import ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .packed_lines import numbered_lines
 from .vocabulary import UNK_TOKEN, WordVocabulary
@@ -112,13 +113,13 @@ class WordTable:
 
         Raises: ValueError when the model has no table or one of another size.
         """
-        table = model.features.word_table if isinstance(model, ElmoEmbeddings) else None
+        table = model.features.word_table if isinstance(model, ElmoTaskModel) else None
         if table is None:
             table = model.base_model.token_encoder.word_table
         if table is None:
             raise ValueError(
                 f"the config's token_inputs is {model.config.token_inputs!r}, which has no word table to fill; set it "
-                "to 'words' or 'both' before the model is built, or the head's word_table_size of an ElmoEmbeddings."
+                "to 'words' or 'both' before the model is built, or the word_table_size of a task's head."
             )
         vectors, unknown = (
             None if numbers is None else torch.from_numpy(numbers) for numbers in (self.vectors, self.unknown)
