@@ -43,6 +43,9 @@ _CUTS = {
     "unicode": "Raw text can be given: the tokenizer cuts it at Unicode's word boundaries, with punctuation marks by "
     "themselves; web and mail addresses and abbreviations such as U.S. stay whole. Lists of words "
     "(`is_split_into_words=True`) are not cut further.",
+    "penn": "Raw text can be given: the tokenizer cuts it as the Penn Treebank cuts English, with punctuation marks by "
+    "themselves, `do n't` and `Alice 's`; text that stands so already, and lists of words "
+    "(`is_split_into_words=True`), are not cut further.",
 }
 
 
@@ -69,6 +72,8 @@ def describe_cutting(tokenizer: Mapping[str, Any] | None) -> str:
         sentences.append(f"Letters and their accents are composed ({tokenizer['normalization']}).")
     if tokenizer.get("drop_invisible"):
         sentences.append("Invisible characters are left out.")
+    if tokenizer.get("ascii_marks"):
+        sentences.append("Typographic quotes, dashes and ellipses are read as the marks of a keyboard.")
     return " ".join([*sentences, "The tokenizer puts `<S>` and `</S>` around each sentence."])
 
 

@@ -58,11 +58,16 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             word each; so are web and mail addresses, "U.S." with its dots, an emoji with all that is joined to it and
             a flag. Every other mark is a word, a hyphen too. Han, hiragana and Thai, written without spaces, are cut
             between characters; runs of katakana and of hangul stay whole.
+            "penn", for raw English text: the tokens of the Penn Treebank, in which most tagged and parsed English
+            stands ("do n't", "Alice 's", "can not", "well-known", "Mr.", "--"). Text that is tokenised so stays as it
+            is.
         max_characters_per_word: Width C of a row; longer words are cut to C - 2 bytes.
         do_lower_case: Whether words are lower-cased before their characters are read.
         normalization: "NFC" to compose letters and their accents; None reads the text as it is.
         drop_invisible: Whether soft hyphens, byte order marks, marks of direction and their like are left out, and a
             zero width space ends a word. What joins emoji and what parts the letters of a Persian word is kept.
+        ascii_marks: Whether typographic quotes, dashes and ellipses are read as the marks of a keyboard, as they stand
+            in most tokenised English.
 
     Offsets point into the text as it was given, whatever is composed or left out.
 
@@ -80,6 +85,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         do_lower_case: bool = False,
         normalization: Literal["NFC"] | None = None,
         drop_invisible: bool = False,
+        ascii_marks: bool = False,
         bos_token: str = BOS_TOKEN,
         eos_token: str = EOS_TOKEN,
         pad_token: str = PAD_TOKEN,
@@ -95,13 +101,15 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
                 f"max_characters_per_word is {max_characters_per_word!r}; it must be an integer from 3 (two places go "
                 f"to the begin- and end-of-word marks) to {MAX_CHARACTERS_PER_WORD}, more than any word has bytes."
             )
-        for name, value in (("do_lower_case", do_lower_case), ("drop_invisible", drop_invisible)):
+        switches = {"do_lower_case": do_lower_case, "drop_invisible": drop_invisible, "ascii_marks": ascii_marks}
+        for name, value in switches.items():
             if not isinstance(value, bool):
                 raise TypeError(f"{name} is {value!r}; it must be True or False.")
         _check_special_tokens({"bos_token": bos_token, "eos_token": eos_token, "pad_token": pad_token, **kwargs})
         self.pre_tokenizer = pre_tokenizer
         self.normalization = normalization
         self.drop_invisible = drop_invisible
+        self.ascii_marks = ascii_marks
         self.max_characters_per_word = max_characters_per_word
         self.do_lower_case = do_lower_case
         self._table = RowTable(max_characters_per_word)
@@ -111,6 +119,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             do_lower_case=do_lower_case,
             normalization=normalization,
             drop_invisible=drop_invisible,
+            ascii_marks=ascii_marks,
             bos_token=bos_token,
             eos_token=eos_token,
             pad_token=pad_token,
@@ -176,7 +185,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     @property
     def _cutter(self) -> TextCutter:
         # Made anew each time: its settings may be changed, and are then saved.
-        return TextCutter(self.pre_tokenizer, self.normalization, self.drop_invisible)
+        return TextCutter(self.pre_tokenizer, self.normalization, self.drop_invisible, self.ascii_marks)
 
     def tokenize(self, text: str, **kwargs: Any) -> list[str]:
         """Cut a text into its words, lower-cased and normalised where the tokenizer reads them so."""

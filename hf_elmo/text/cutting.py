@@ -12,7 +12,7 @@ from ..given.bounded_json import read_json
 from ..given.flags import flag, part_of
 from .vocabulary import VOCABULARY_FACTS_FILE, VOCABULARY_FILE
 
-PreTokenizer = Literal["whitespace", "punctuation", "unicode"]
+PreTokenizer = Literal["whitespace", "punctuation", "unicode", "penn"]
 # What a count of words writes beside them, and what lies beside the words of a checkpoint.
 _FILES_THAT_SAY = (VOCABULARY_FACTS_FILE, "tokenizer_config.json")
 
@@ -23,7 +23,8 @@ class CuttingArguments:
 
     pre_tokenizer: PreTokenizer = flag(
         "How text is cut into words: at white space, for text that is tokenised; unicode, for raw text (don't, U.S. "
-        "and 3.14 stay whole, other marks are words); or punctuation (every mark by itself). Saved.",
+        "and 3.14 stay whole, other marks are words); penn, for raw English (do n't, Alice 's); or punctuation (every "
+        "mark by itself). Saved.",
         default="whitespace",
     )
     do_lower_case: bool = flag("Lower-case words before their characters are read. Saved.", default=False)
@@ -32,6 +33,9 @@ class CuttingArguments:
     )
     drop_invisible: bool = flag(
         "Leave out soft hyphens, byte order marks and their like; a zero width space ends a word. Saved.", default=False
+    )
+    ascii_marks: bool = flag(
+        "Read typographic quotes, dashes and ellipses as the marks of a keyboard. Saved.", default=False
     )
 
     @property

@@ -378,9 +378,15 @@ def test_committed_results_hold_no_machine_paths(name):
 def test_a_card_says_how_text_must_be_cut(tmp_path, pre_tokenizer):
     write_folder(tmp_path)
     cards = []
-    for settings in ({}, {"do_lower_case": True}, {"normalization": "NFC"}, {"drop_invisible": True}):
+    for settings in (
+        {},
+        {"do_lower_case": True},
+        {"normalization": "NFC"},
+        {"drop_invisible": True},
+        {"ascii_marks": True},
+    ):
         ElmoCharTokenizer(pre_tokenizer=pre_tokenizer, **settings).save_pretrained(tmp_path)
         cards.append(render_recipe(tmp_path, "elmo-x"))
-    assert len(set(cards)) == 4
+    assert len(set(cards)) == 5
     assert all(("Raw text can be given" in card) == (pre_tokenizer != "whitespace") for card in cards)
     assert not any("rule" in card for card in cards), "a pre-tokenizer that the cards do not know"

@@ -5,6 +5,7 @@
 import copy
 import pickle
 import unicodedata
+from dataclasses import replace
 
 import datasets
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.model.cutting_elmo import NORMALIZATIONS, PRE_TOKENIZERS, UNICODE_RULES, TextCutter
+from hf_elmo.model.cutting_elmo import NORMALIZATIONS, PENN_RULES, PRE_TOKENIZERS, UNICODE_RULES, TextCutter
 
 FAMILY, ENGLAND = "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f3f4\U000e0067\U000e0062\U000e007f"
 KOREA, AMERICA = "\U0001f1f0\U0001f1f7", "\U0001f1fa\U0001f1f8"
@@ -23,11 +24,21 @@ hard = (
     "e\u0301\u0323\u0338=\u200b\u200c\u200d\u00ad\ufeff\u202e한\u1112\u1161\u11ab日のカกำ\u0958"
     "\u05d0\u0939\u093f\u2adc\U0001f468\U0001f44d\U0001f3fd\ufe0f\u20e3\U0001f1f0\U0001f1f7\ud800"
 )
-texts = st.text() | st.text(hard, max_size=24) | st.text("ab.@1' ", max_size=16)
-cutters = st.builds(
-    TextCutter, st.sampled_from(PRE_TOKENIZERS), st.sampled_from(NORMALIZATIONS), drop_invisible=st.booleans()
+english = st.lists(
+    st.sampled_from(
+        "don't can’t n't cannot Gonna Mr. mr. I. J. U.S. e.g. etc. Alice's 's boys' cat's-eye they'd've o'clock 3.14 "
+        "1,234 08/16/2000 -- ... !! “ ” \" ' - , . ; well-known a/b na not A.B x@y.org".split()
+    )
+).flatmap(
+    lambda words: st.lists(st.sampled_from(["", " ", "  "]), min_size=len(words), max_size=len(words)).map(
+        lambda spaces: "".join(word + space for word, space in zip(words, spaces, strict=True))
+    )
 )
-unicode_words = TextCutter("unicode").words
+texts = english | st.text() | st.text(hard, max_size=24) | st.text("ab.@1' ", max_size=16)
+cutters = st.builds(
+    TextCutter, st.sampled_from(PRE_TOKENIZERS), st.sampled_from(NORMALIZATIONS), *(st.booleans() for _ in "ab")
+)
+unicode_words, penn_words = TextCutter("unicode").words, TextCutter("penn").words
 
 
 @pytest.mark.parametrize(
@@ -59,9 +70,39 @@ def test_unicode_words_are_what_a_reader_would_call_words(text, words):
     assert ElmoCharTokenizer("unicode").tokenize(text) == words
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Don't go: I can’t, it's Alice's.", "Do|n't|go|:|I|ca|n’t|,|it|'s|Alice|'s|.".split("|")),
+        ("They'd've, cannot; WANNA but nota", "They|'d|'ve|,|can|not|;|WAN|NA|but|nota".split("|")),
+        ("the dogs' o'clock, 'tis a cat's-eye", "the|dogs|'|o'clock|,|'|tis|a|cat's-eye".split("|")),
+        ("Mr. J. R. Roe (U.S.) and I. Am I? etc.", "Mr.|J.|R.|Roe|(|U.S.|)|and|I|.|Am|I|?|etc.".split("|")),
+        ("well-known, 3.14 1,234 12:30 5/6/99 $5 a/b", "well-known|,|3.14|1,234|12:30|5/6/99|$|5|a|/|b".split("|")),
+        ("no -- never--ever... what?! Oh!!", "no|--|never|--|ever|...|what|?|!|Oh|!!".split("|")),
+        ("do n't 's can not ca n't Mr. -- U.S. ,", "do|n't|'s|can|not|ca|n't|Mr.|--|U.S.|,".split("|")),
+    ],
+)
+def test_penn_words_are_those_of_the_treebank(text, words):
+    assert penn_words(text) == words
+    assert penn_words(" ".join(words)) == words
+    assert ElmoCharTokenizer("penn").tokenize(text) == words
+
+
+def test_typographic_marks_are_read_as_those_of_a_keyboard():
+    tokenizer = ElmoCharTokenizer("penn", ascii_marks=True)
+    typographic, plain = "“Don’t…” – he—said", '"Don\'t..." - he--said'
+    first, second = (tokenizer(text, return_offsets_mapping=True) for text in (typographic, plain))
+    assert first["input_ids"] == second["input_ids"]
+    assert tokenizer.tokenize(typographic) == ['"', "Do", "n't", "...", '"', "-", "he", "--", "said"]
+    spans = first["offset_mapping"][1:-1]
+    assert [typographic[start:end] for start, end in spans] == ["“", "Do", "n’t", "…", "”", "–", "he", "—", "said"]
+    assert tokenizer.words_as_read(["’s", "—"]) == ["'s", "--"]
+
+
 @given(text=texts)
 def test_the_short_cuts_find_what_the_rules_find(text):
     assert unicode_words(text) == regex.findall("|".join(UNICODE_RULES), text, regex.V1)
+    assert penn_words(text) == regex.findall("|".join(PENN_RULES), text, regex.V1)
 
 
 @pytest.mark.parametrize("pre_tokenizer", PRE_TOKENIZERS)
@@ -77,9 +118,7 @@ def test_spans_are_where_the_words_stand_in_the_text_as_given(text, cutter):
     for word, (start, end) in zip(words, spans, strict=True):
         assert 0 <= start < end <= len(text)
         # A letter and its marks may be one character in one form and two words in the other.
-        assert word in "".join(
-            TextCutter("whitespace", cutter.normalization, cutter.drop_invisible).words(text[start:end])
-        )
+        assert word in "".join(replace(cutter, pre_tokenizer="whitespace").words(text[start:end]))
         if not cutter.changes_words:
             assert word == text[start:end]
     for edges in zip(*spans, strict=True):
@@ -159,7 +198,11 @@ def test_a_setting_that_is_changed_is_obeyed_and_saved(tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "name"),
-    [({"normalization": "NFKC"}, "normalization"), ({"drop_invisible": 1}, "drop_invisible")],
+    [
+        ({"normalization": "NFKC"}, "normalization"),
+        ({"drop_invisible": 1}, "drop_invisible"),
+        ({"ascii_marks": "no"}, "ascii_marks"),
+    ],
 )
 def test_bad_settings_of_reading_are_refused_by_name(settings, name):
     with pytest.raises((ValueError, TypeError), match=name):
@@ -167,5 +210,6 @@ def test_bad_settings_of_reading_are_refused_by_name(settings, name):
 
 
 def test_text_without_any_space_takes_time_in_proportion():
-    for unit in ("a.", "a@", "www.", "http://(", "a'", "-", "日", "é\u0301"):
-        assert "".join(unicode_words(unit * 20_000)) == unit * 20_000
+    for unit in ("a.", "a@", "www.", "http://(", "a'", "-", "日", "é\u0301", "can't", "a's.", "1/", "gon"):
+        for words in (unicode_words, penn_words):
+            assert "".join(words(unit * 20_000)) == unit * 20_000

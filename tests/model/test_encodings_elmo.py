@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.model.cutting_elmo import UNICODE_RULES
+from hf_elmo.model.cutting_elmo import PENN_RULES, UNICODE_RULES
 
 BOS, EOS = "<S>", "</S>"
 SPLITTERS = {
     "whitespace": regex.compile(r"[^\s\x1c-\x1f]+"),
     "unicode": regex.compile("|".join(UNICODE_RULES), regex.V1),
+    "penn": regex.compile("|".join(PENN_RULES), regex.V1),
     "punctuation": regex.compile(r"[\p{L}\p{M}\p{N}_]+|[^\s\x1c-\x1f\p{L}\p{M}\p{N}_]"),
 }
 # Words that are parts of one another, white space of every kind, combining marks and lone surrogates.

@@ -11,6 +11,7 @@ from transformers import BertConfig, BertForTokenClassification, BertModel, Bert
 from transformers.pipelines.token_classification import TokenClassificationPipeline
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel
+from hf_elmo.model.cutting_elmo import PRE_TOKENIZERS
 from hf_elmo.model.pipeline_elmo import ElmoFeatureExtractionPipeline, ElmoTokenClassificationPipeline
 
 LABELS = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}
@@ -49,7 +50,7 @@ def test_the_registered_classes_serve_the_tasks():
     assert type(make_tagger(cls=ElmoForTokenClassification).model) is ElmoForTokenClassification
 
 
-@pytest.mark.parametrize("pre_tokenizer", ["whitespace", "punctuation", "unicode"])
+@pytest.mark.parametrize("pre_tokenizer", PRE_TOKENIZERS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_each_entity_lies_where_its_word_stands(strategy, pre_tokenizer):
     tagger = make_tagger(pre_tokenizer, aggregation_strategy=strategy, ignore_labels=[])

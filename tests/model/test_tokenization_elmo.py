@@ -28,6 +28,7 @@ from transformers import (
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
 from hf_elmo.model.characters_elmo import encode_word
+from hf_elmo.model.cutting_elmo import PRE_TOKENIZERS
 from hf_elmo.model.row_table_elmo import RowTable
 
 BOS, EOS = "<S>", "</S>"
@@ -188,7 +189,7 @@ def is_word_character(character: str) -> bool:
     return character == "_" or unicodedata.category(character)[0] in "LMN"
 
 
-@pytest.mark.parametrize("pre_tokenizer", ["whitespace", "punctuation", "unicode"])
+@pytest.mark.parametrize("pre_tokenizer", PRE_TOKENIZERS)
 @given(text=st.text() | st.text(" \t\na1.,-_'\u0301\u0939\u093f\U0001f468\u200d!é", max_size=30))
 def test_offsets_point_at_the_words_in_the_text(pre_tokenizer, text):
     assume(not any(unicodedata.category(character) == "Cn" for character in text))
@@ -764,7 +765,7 @@ def test_pad_refuses_what_it_cannot_pad(tokenizer, encoded, settings, named):
         (
             {"pre_tokenizer": "spaces"},
             ValueError,
-            ("'spaces'", "punctuation", "unicode", "whitespace"),
+            ("'spaces'", *PRE_TOKENIZERS),
         ),
         ({"max_characters_per_word": 2}, ValueError, "max_characters_per_word is 2"),
         ({"max_characters_per_word": "50"}, ValueError, "max_characters_per_word is '50'"),

@@ -9,8 +9,20 @@ from hf_elmo.text.arguments import TextArguments
 from hf_elmo.text.cutting import check_cutting, cutting_of, read_cutting
 from hf_elmo.text.vocabulary import WordVocabulary
 
-PLAIN = {"pre_tokenizer": "whitespace", "do_lower_case": False, "normalization": None, "drop_invisible": False}
-RAW = {"pre_tokenizer": "unicode", "do_lower_case": True, "normalization": "NFC", "drop_invisible": True}
+PLAIN = {
+    "pre_tokenizer": "whitespace",
+    "do_lower_case": False,
+    "normalization": None,
+    "drop_invisible": False,
+    "ascii_marks": False,
+}
+RAW = {
+    "pre_tokenizer": "unicode",
+    "do_lower_case": True,
+    "normalization": "NFC",
+    "drop_invisible": True,
+    "ascii_marks": True,
+}
 
 
 @pytest.fixture
