@@ -30,7 +30,7 @@ def json_texts(files: Sequence[str], column: str, name: str) -> Iterator[dict[st
     Raises: ValueError naming the file and the line of what is not JSON, no object, or not text in the column.
     """
     for file in files:
-        for place, record in _records(file, name):
+        for place, record in json_records(file, name):
             yield {"text": _text_of(place, record, column)}
 
 
@@ -40,7 +40,7 @@ def check_columns(files: Sequence[str], column: str, name: str) -> None:
     Raises: ValueError naming the columns that there are, also as `json_texts`.
     """
     where = ", ".join(map(os.path.basename, files))
-    records = (entry for file in files for entry in _records(file, name))
+    records = (entry for file in files for entry in json_records(file, name))
     columns = set()
     for place, record in islice(records, _FIRST_RECORDS):
         _text_of(place, record, column)
@@ -68,7 +68,7 @@ def check_records(directory: str | os.PathLike, name: str) -> None:
         if any(suffix in JSON_ENDINGS for suffix in path.suffixes[-2:]) and path.is_file():
             lines = (line for _, line in numbered_lines(path, name, _MOST_RECORD_BYTES))
             if not all(map(_is_plain, lines)):
-                for _ in _records(str(path), name):
+                for _ in json_records(str(path), name):
                     pass
 
 
@@ -77,8 +77,14 @@ def _is_plain(line: bytes) -> bool:
     return not line.strip() or (line[:1] == b"{" and line.count(b"[") + line.count(b"{") <= MAX_DEPTH)
 
 
-def _records(file: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each record with its place, for errors."""
+def json_records(file: str, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each record of a file with its place, "train_file 'a.jsonl', line 3" for example.
+
+    Args:
+        file: The file, packed or not.
+        name: The argument that names it.
+    Raises: ValueError naming the file and the line of what is not JSON or no object.
+    """
     where = f"{name} {file!r}"
     is_first = True
     for number, line in numbered_lines(file, name, _MOST_RECORD_BYTES):

@@ -22,7 +22,7 @@ def check_tables(files: Sequence[str], column: str, name: str) -> None:
     Raises: ValueError naming the file, and the columns that there are.
     """
     for file in files:
-        with _open(file, name) as table:
+        with open_table(file, name) as table:
             schema = table.schema_arrow
         if column not in schema.names:
             raise ValueError(
@@ -41,13 +41,17 @@ def check_rows(file: str, name: str) -> None:
 
     Raises: ValueError naming the file where it is damaged.
     """
-    with _open(file, name) as table:
+    with open_table(file, name) as table:
         for _ in table.iter_batches():
             pass
 
 
 @contextmanager
-def _open(file: str, name: str) -> Iterator[parquet.ParquetFile]:
+def open_table(file: str, name: str) -> Iterator[parquet.ParquetFile]:
+    """A Parquet file, packed or not.
+
+    Raises: ValueError naming the file where it is none or is damaged, also while it is read.
+    """
     try:
         with fsspec.open(file, "rb", compression="infer") as stream:
             yield parquet.ParquetFile(stream)

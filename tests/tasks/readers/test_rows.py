@@ -1,0 +1,112 @@
+"""Rows of tables, JSON, Parquet and datasets: the columns asked for, and where each row stands."""
+
+import csv
+import gzip
+import io
+import json
+
+import pytest
+from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import assert_refused
+
+from hf_elmo.tasks.readers.rows import Column, ending_of, read_rows, rows_of_dataset
+
+RECORDS = [{"id": 7, "review": "Good , \t fun", "stars": "4"}, {"id": 8, "review": "Bad", "stars": "1"}]
+
+
+def columns(text=None, label=None):
+    return {"text": Column("text_column", text, ("text", "review")), "label": Column("label_column", label, ("stars",))}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(content, name):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        return path
+
+    return write_file
+
+
+def test_the_same_rows_from_each_form(write, tmp_path):
+    csv_text = io.StringIO()
+    writer = csv.DictWriter(csv_text, RECORDS[0])
+    writer.writeheader()
+    writer.writerows(RECORDS)
+    lines = "".join(json.dumps(record) + "\n" for record in RECORDS)
+    paths = [
+        write(csv_text.getvalue(), "a.csv"),
+        write(gzip.compress(csv_text.getvalue().encode()), "a.csv.gz"),
+        write(lines, "a.jsonl"),
+        write(json.dumps(RECORDS, indent=2), "a.json"),
+        tmp_path / "a.parquet",
+    ]
+    Dataset.from_list(RECORDS).to_parquet(paths[-1])
+    wanted = [{"text": record["review"], "label": record["stars"]} for record in RECORDS]
+    for path in paths:
+        for asked in ((None, None), ("review", "STARS"), (1, "2"), ("-2", "-1")):
+            if path.suffix in (".csv", ".gz") and asked[0] in (1, "-2"):
+                asked = (*asked[:1], "stars")
+            assert [values for _, values in read_rows(path, columns(*asked), "train_file")] == wanted, (path, asked)
+    dataset = Dataset.from_list(RECORDS)
+    assert [values for _, values in rows_of_dataset(dataset, columns(), "here")] == wanted
+
+
+def test_places(write):
+    assert [place for place, _ in read_rows(write("text\tstars\n\na\t1\n", "a.tsv"), columns(), "f")] == ["line 3"]
+    quoted_over_lines = 'text,stars\n"a\nb",1\nc,2\n'
+    assert [row[0] for row in read_rows(write(quoted_over_lines, "a.csv"), columns(), "f")] == ["line 2", "line 4"]
+    assert [row[0] for row in read_rows(write('[{"text": "a", "stars": 1}]', "a.json"), columns(), "f")] == [
+        "line 1, entry 0"
+    ]
+
+
+def test_a_first_line_with_titles_is_told_from_one_without(write):
+    path = write("a text\t4\nanother\t2\n", "a.tsv")
+    assert len(list(read_rows(path, columns(0, 1), "f"))) == 2
+    with_titles = write("Stars\tsaid\n4\ta text\n", "b.tsv")
+    assert [values for _, values in read_rows(with_titles, columns(1), "f")] == [{"text": "a text", "label": "4"}]
+    assert [values for _, values in read_rows(with_titles, columns("said", 0), "f")] == [
+        {"text": "a text", "label": "4"}
+    ]
+
+
+@given(st.lists(st.tuples(*[st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)] * 2), min_size=1))
+def test_any_text_comes_back_from_csv(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("text", "stars"), *rows])
+    assert [(values["text"], values["label"]) for _, values in read_rows(path, columns(), "f")] == rows
+
+
+def test_bad_files_are_named_with_the_place_and_the_value(write, tmp_path):
+    for name, content, asked, named in (
+        ("a.tsv", "text\tstars\na\t1\nb c\n", (), ("line 3", "'b c'")),
+        ("a.tsv", "text\tstars\na\tb\t1\n", (), ("line 2", "3 columns")),
+        ("a.tsv", "a\t1\n", (), ("line 1", "--text_column", "--label_column")),
+        ("a.tsv", "text\tother\na\t1\n", (), ("'other'", "--label_column")),
+        ("a.tsv", "text\tstars\na\t1\n", ("body",), ("text_column", "'body'", "'stars'")),
+        ("a.tsv", "text\tstars\na\t1\n", (5,), ("text_column", "5")),
+        ("a.tsv", "text\tstars\na\t1\n", (1,), ("text_column", "label_column", "'stars'")),
+        ("a.tsv", b"text\tstars\ncaf\xe9\t1\n", (), ("line 2", "UTF-8", "0xe9")),
+        ("a.csv", 'text,stars\na,1\n"b,2\n', (), "line 3"),
+        ("a.jsonl", '{"text": "a", "stars": 1}\n{"text": "b"}\n', (), ("line 2", "'stars'")),
+        ("a.jsonl", '{"text": "a", "stars": 1}\n{"text": \n', (), "line 2"),
+        ("a.parquet", "PAR", (), "Parquet"),
+        ("a.doc", "x", (), "'.doc'"),
+        ("a.csv.gz", "no gzip", (), "unpacked"),
+    ):
+        path = write(content, name)
+        message = assert_refused(
+            ValueError, named, lambda p=path, a=asked: list(read_rows(p, columns(*a), "test_file"))
+        )
+        assert message.startswith(f"test_file {str(path)!r}") or message.startswith("text_column"), message
+    assert_refused(
+        FileNotFoundError, "test_file", lambda: list(read_rows(tmp_path / "none.csv", columns(), "test_file"))
+    )
+
+
+def test_endings():
+    assert [ending_of(name) for name in ("a.TSV.gz", "b.json", "c.gz", "d")] == [".tsv", ".json", "", ""]
