@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ..checkpoints.secrets import check_command_line
-from .command_line import quiet_libraries, readable_errors
-from .flags import FlagParser, OneLineErrors
-
-if TYPE_CHECKING:
-    from ..tasks.tagging import TokenClassificationTask
+from ..tasks.tagging_arguments import TaggedDataArguments, TaggerArguments
+from .train_task import run_task
 
 _EPILOG = """
 example:
@@ -24,42 +18,10 @@ All of transformers' training flags work too; --help_all lists them.
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    """Parse the flags, check everything that can be wrong, and run the task.
-
-    transformers' own parser reads the flags, for it knows all of its TrainingArguments; --help shows ours and the most
-    used ones without importing it.
-    """
-    argv = sys.argv[1:] if argv is None else argv
-    with readable_errors():
-        check_command_line(argv)
-    if "-h" in argv or "--help" in argv:
-        from ..tasks.arguments import DataArguments, ModelArguments, TrainingFlags
-
-        FlagParser([ModelArguments, DataArguments, TrainingFlags], prog, __doc__, _EPILOG).parse(["--help"])
-    with readable_errors():
-        task = _prepare(argv, prog)
-    task.run()
+    run_task([TaggerArguments, TaggedDataArguments], _prepare, argv, prog, __doc__, _EPILOG)
 
 
-def _prepare(argv: Sequence[str], prog: str | None) -> TokenClassificationTask:
-    from transformers import HfArgumentParser
-
-    from ..tasks.arguments import DataArguments, ModelArguments
+def _prepare(*arguments: Any) -> Any:
     from ..tasks.tagging import prepare_task
-    from ..tasks.training_arguments import TaskTrainingArguments
 
-    class AllFlags(OneLineErrors, HfArgumentParser):
-        pass
-
-    parser = AllFlags([ModelArguments, DataArguments, TaskTrainingArguments], prog=prog, usage=argparse.SUPPRESS)
-    if "--help_all" in argv:
-        parser.print_help()
-        sys.exit()
-    *arguments, unknown = parser.parse_args_into_dataclasses(
-        argv, return_remaining_strings=True, look_for_args_file=False
-    )
-    if unknown:
-        parser.refuse(unknown)
-    # Only now: transformers turns its progress bars off where it is quiet when the arguments are made.
-    quiet_libraries()
     return prepare_task(*arguments)

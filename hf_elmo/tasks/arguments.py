@@ -1,4 +1,4 @@
-"""The arguments of a token classification run, without transformers, so that --help answers at once."""
+"""The arguments that all tasks share, without transformers, so that --help answers at once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ STEPS = {"do_train": "train", "do_eval": "validation", "do_predict": "test"}
 
 @dataclass
 class ModelArguments:
-    """Where the biLM comes from and what the task puts on top of it."""
+    """Where the biLM comes from, and what the task reads of it."""
 
     model_name_or_path: str | None = flag(
-        "Checkpoint to start from: pre-trained, converted, or a token classifier (directory or Hub).", default=None
+        "Checkpoint to start from: pre-trained, converted, or one of this task (directory or Hub).", default=None
     )
     config_name: str | None = flag(
         "Directory or config.json of an architecture; its weights are drawn at random.", default=None
@@ -31,71 +31,40 @@ class ModelArguments:
     freeze_bilm: bool = flag(
         "Keep the token encoder and the biLM fixed, as in the paper; only mix and task are trained.", default=True
     )
-    classifier_dropout: float | None = flag("Dropout before the classifier; None leaves the config's.", default=None)
-    classifier_lstm_layers: int | None = flag(
-        "Layers of a biLSTM of the task's own; None leaves the config's.", default=None
-    )
-    classifier_lstm_size: int | None = flag(
-        "Size of each direction of that biLSTM; None leaves the config's.", default=None
-    )
     layers: Literal["all", "top", "token", "average"] | None = flag(
         "Layers that the task reads: all by shares that it learns, the top one, the token encoder's, or the average; "
         "None leaves the config's.",
         default=None,
     )
     layer_cache_dir: str | None = flag(
-        "Directory in which the layers of a frozen biLM are kept, computed once for each file of sentences; without "
-        "it the biLM is run in each epoch.",
+        "Directory in which the layers of a frozen biLM are kept for later runs, computed once for each text; without "
+        "it they are kept beside the output until the run ends.",
         default=None,
     )
     layer_cache_gigabytes: float = flag(
-        "What its files may take together; those used longest ago make room.", default=20.0
+        "What these layers may take together; those used longest ago make room, and where the disk or this is too "
+        "small the biLM is run in each epoch. 0 keeps none.",
+        default=20.0,
     )
     mix_l2: float | None = flag("L2 penalty on the weights of the scalar mix; None leaves the config's.", default=None)
 
 
 @dataclass
-class DataArguments:
-    """What is read: files or a dataset, and which of their columns."""
+class SplitArguments:
+    """Which examples are trained on, chosen by and tested on."""
 
-    train_file: str | None = flag(
-        "Training sentences: columns (.conll, .txt, .tsv) or CoNLL-U (.conllu).", default=None
+    train_share: float = flag(
+        "Train on so large a share of the training data; a fixed hash of each text says which, so that all parts of a "
+        "sorted file are in it.",
+        default=1.0,
     )
-    validation_file: str | None = flag("Sentences to evaluate on, also after epochs.", default=None)
-    test_file: str | None = flag("Sentences to predict and score at the end.", default=None)
-    word_column: str | None = flag(
-        "Column of the words in files, a number from 0 or a name (of CoNLL-U, or of a header line); the "
-        "first, or FORM, by default.",
+    validation_share: float | None = flag(
+        "Where there is no validation data: hold out so large a share of the training data, by another hash.",
         default=None,
     )
-    label_column: str | None = flag(
-        "Column of the labels in files, as word_column; the last, or UPOS, by default.", default=None
-    )
-    dataset_name: str | None = flag(
-        "A dataset with the splits train, validation and test (directory or Hub).", default=None
-    )
-    dataset_config_name: str | None = flag("Configuration of that dataset.", default=None)
-    text_column_name: str | None = flag(
-        "Column of the dataset with lists of words; tokens or words by default.", default=None
-    )
-    label_column_name: str | None = flag(
-        "Column of the dataset with lists of labels; ner_tags by default.", default=None
-    )
-    labels: list[str] | None = flag("Labels to know beside those of the training data.", default=None)
-    tag_scheme: Literal["auto", "spans", "words"] = flag(
-        "How labels mark entities: spans (B-, I- and their like), words (each word on its own, parts of "
-        "speech for example), or auto to tell from the labels.",
-        default="auto",
-    )
-    max_train_samples: int | None = flag("Train on the first so many sentences only.", default=None)
-    max_eval_samples: int | None = flag("Evaluate on the first so many sentences.", default=None)
-    max_predict_samples: int | None = flag("Predict the first so many sentences.", default=None)
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The files given, by split."""
-        files = {"train": self.train_file, "validation": self.validation_file, "test": self.test_file}
-        return {split: file for split, file in files.items() if file is not None}
+    max_train_samples: int | None = flag("Train on the first so many examples only.", default=None)
+    max_eval_samples: int | None = flag("Evaluate on the first so many examples.", default=None)
+    max_predict_samples: int | None = flag("Predict the first so many examples.", default=None)
 
 
 @dataclass
@@ -104,7 +73,7 @@ class TrainingFlags:
 
     # Fields of transformers' TrainingArguments, which is neither frozen nor without a default here.
     output_dir: str | None = flag(
-        "Directory of the tagger, its scores and its predictions; must be given.", default=None
+        "Directory of the model, its scores and its predictions; must be given.", default=None
     )
     overwrite_output_dir: bool = flag(
         "Replace output_dir if it holds something; the old one stays until the end.", default=False
@@ -112,8 +81,8 @@ class TrainingFlags:
     learning_rate: float | None = flag(
         "Peak learning rate; by default 1e-3, or 1e-4 where a pre-trained biLM is trained too.", default=None
     )
-    per_device_train_batch_size: int = flag("Sentences per device and training step.", default=32)
-    per_device_eval_batch_size: int = flag("Sentences per device and evaluation step.", default=32)
+    per_device_train_batch_size: int = flag("Examples per device and training step.", default=32)
+    per_device_eval_batch_size: int = flag("Examples per device and evaluation step.", default=32)
     num_train_epochs: float = flag("Passes over the training data.", default=10.0)
     logging_strategy: str = flag("When to print the loss: no, steps or epoch.", default="epoch")
     eval_strategy: str | None = flag(
@@ -124,7 +93,10 @@ class TrainingFlags:
         "load_best_model_at_end needs none kept.",
         default=None,
     )
-    metric_for_best_model: str | None = flag("What load_best_model_at_end goes by; f1 by default.", default=None)
+    metric_for_best_model: str | None = flag(
+        "What load_best_model_at_end and num_seeds choose by; the task's own score by default (f1 or accuracy).",
+        default=None,
+    )
     do_train: bool = flag(
         "Train; without any of the three do_... flags, all that there is data for is done.", default=False
     )
@@ -138,4 +110,9 @@ class TrainingFlags:
     bf16: bool = flag("Mixed precision with bfloat16.", default=False)
     use_cpu: bool = flag("Leave a GPU alone.", default=False)
     seed: int = flag("Seed of new weights, dropout and shuffling.", default=42)
+    num_seeds: int = flag(
+        "Train so often, with the seeds from seed on; the scores' mean and deviation are told, and the model that is "
+        "best on the validation data is kept.",
+        default=1,
+    )
     resume_from_checkpoint: str | None = flag("A checkpoint-N directory of an earlier run to go on from.", default=None)

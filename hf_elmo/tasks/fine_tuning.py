@@ -1,37 +1,28 @@
-"""Fine-tuning as every task has it: the model's weights, the Trainer, its output directory, its lines, its results."""
+"""Fine-tuning as every task has it: the Trainer, seeds, kept layers, the output directory, results and their card."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import sys
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
-from tqdm.auto import tqdm
-from transformers import PreTrainedTokenizer, PrinterCallback, ProgressCallback, Trainer, TrainerCallback
-from transformers.trainer_utils import IntervalStrategy
+from transformers import PreTrainedTokenizer, Trainer, set_seed
 
-from ..checkpoints.file_names import RESULTS_FILE, TOKENIZER_FILE
-from ..checkpoints.loading import Model, find_file, load_config, load_what_is_there
-from ..checkpoints.loading import load_tokenizer as load_checkpoint_tokenizer
+from ..checkpoints.file_names import RESULTS_FILE
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.writing import written_aside
-from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoPreTrainedModel
-from ..model.tokenization_elmo import ElmoCharTokenizer
-from ..text.progress import SECONDS_BETWEEN_LINES, progress_line
-from .arguments import STEPS, ModelArguments
-from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers
+from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers, digest_of_bilm
+from .seeds import best_of, describe_seeds, summarize
+from .trainer_lines import show_in_lines
 
 if TYPE_CHECKING:
     from .training_arguments import TaskTrainingArguments
@@ -39,15 +30,13 @@ if TYPE_CHECKING:
 # What the Trainer calls the results on each split.
 RESULT_PREFIXES = {"validation": "eval", "test": "predict"}
 
-# New task layers learn fast; a pre-trained biLM that is trained along with them must not be torn up.
-_TASK_LEARNING_RATE = 1e-3
-_BILM_LEARNING_RATE = 1e-4
-
 # What results.json keeps of the Trainer's arguments, beside the command.
 _SETTINGS = (
     *("learning_rate", "num_train_epochs", "per_device_train_batch_size", "gradient_accumulation_steps"),
-    *("weight_decay", "max_grad_norm", "seed"),
+    *("weight_decay", "max_grad_norm", "seed", "num_seeds"),
 )
+# The folder of the layers that are kept for one run alone, inside the directory that it writes aside.
+_LAYERS_OF_THIS_RUN = ".layers"
 
 
 @dataclass
@@ -55,13 +44,15 @@ class FineTuning(ABC):
     """A task that has been checked and is ready to run; a subclass supplies reading, encoding, metric and predictions.
 
     Args:
-        model: The model with the task's head.
+        model: The model with the task's head, of the first seed.
         tokenizer: Its tokenizer.
         splits: The examples for what is to be done: "train", "validation", "test".
         training_args: The Trainer's arguments.
         description: One line about the model, for the log.
         data: What results.json says of each split.
-        layer_cache: Where the layers of a frozen biLM are kept; None to run the biLM in each epoch.
+        make_model: Makes the model anew, by random numbers whose seed was set before; needed for several seeds.
+        layer_cache: Where the layers of a frozen biLM are kept for later runs.
+        layer_bytes: What they may take where they are kept for this run alone; 0 to run the biLM in each epoch.
     """
 
     model: ElmoPreTrainedModel
@@ -70,10 +61,19 @@ class FineTuning(ABC):
     training_args: TaskTrainingArguments
     description: str
     data: dict[str, dict[str, Any]]
+    make_model: Callable[[], ElmoPreTrainedModel] | None = field(default=None, kw_only=True)
     layer_cache: LayerCache | None = field(default=None, kw_only=True)
+    layer_bytes: int = field(default=0, kw_only=True)
 
     # The scores that the lines of the log show, in percent.
     shown_scores: ClassVar[tuple[str, ...]]
+    # The one that says which model is best, unless the flags name another.
+    best_score: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        self.training_args.choose_by(self.best_score)
+        if self.training_args.device.type == "cpu":
+            self.training_args.dataloader_pin_memory = False
 
     @abstractmethod
     def encode(self, split: str) -> Dataset:
@@ -104,34 +104,27 @@ class FineTuning(ABC):
 
         The directory appears when everything has gone well: `results.json` with all scores and how they came about,
         the predictions for the validation and the test split, and after training the model with its tokenizer and its
-        card.
+        card. Of several seeds these are those of the one that is best on the validation data (the first one, where
+        there is none), and `results.json` has the scores of all of them.
 
         Returns: What `results.json` holds; scores lie in [0, 1].
         """
         args = self.training_args
         target = Path(args.output_dir)
-        settings = {name: getattr(args, name) for name in _SETTINGS}
         results: dict[str, Any] = {
             "model": self.description,
             **self.describe(),
             "data": self.data,
-            "settings": settings,
+            "settings": {name: getattr(args, name) for name in _SETTINGS},
             **describe_run(),
         }
         self._say(f"Model: {self.description}")
-        datasets = {split: self._with_layers(self.encode(split)) for split in self.splits}
+        encoded = {split: self.encode(split) for split in self.splits}
         with _written_aside_together(target, args.overwrite_output_dir) as aside:
-            args.output_dir = str(aside)
-            trainer = self._make_trainer(datasets)
-            if "train" in self.splits:
-                results.update(self._train(trainer))
-            for split in RESULT_PREFIXES:
-                if split in self.splits:
-                    results.update(self._evaluate(trainer, split, datasets[split]))
+            results.update(self._run_seeds(encoded, aside))
             args.output_dir = str(target)
-            if "train" in self.splits:
-                trainer.save_model(str(aside))
-            if trainer.is_world_process_zero():
+            if args.process_index == 0:
+                shutil.rmtree(aside / _LAYERS_OF_THIS_RUN, ignore_errors=True)
                 _point_to(aside, target.absolute())
                 write_json(aside / RESULTS_FILE, results)
                 if "train" in self.splits:
@@ -139,12 +132,84 @@ class FineTuning(ABC):
         self._say(f"\nWritten to {target}.")
         return results
 
-    def _with_layers(self, dataset: Dataset) -> Dataset | FeaturesWithLayers:
-        """The examples with their layers, where those are kept."""
-        layers = None if self.layer_cache is None else self.layer_cache.layers_of(self.model, dataset)
-        return dataset if layers is None else FeaturesWithLayers(dataset, layers)
+    def _run_seeds(self, encoded: Mapping[str, Dataset], aside: Path) -> dict[str, Any]:
+        """Run once for each seed; the directory then holds what the best of them wrote."""
+        args = self.training_args
+        seeds = range(args.seed, args.seed + args.num_seeds)
+        if len(seeds) == 1:
+            return self._run_once(self._with_layers(encoded, aside), aside)
+        runs: dict[int, dict[str, Any]] = {}
+        best, best_model, datasets, bilm = seeds[0], self.model, dict(encoded), None
+        for number, seed in enumerate(seeds, start=1):
+            self._say(f"\nSeed {seed}, {number} of {len(seeds)}:")
+            if number > 1:
+                args.seed = seed
+                set_seed(seed)
+                self.model = self._new_model()
+            # Random weights are others for each seed; loaded ones are not.
+            if bilm != (bilm := digest_of_bilm(self.model)):
+                datasets = self._with_layers(encoded, aside)
+            runs[seed] = self._run_once(datasets, aside / f"seed-{seed}")
+            last_best = best
+            best = list(runs)[best_of(list(runs.values()), args.metric_for_best_model, args.greater_is_better)]
+            if best == seed:
+                best_model = self.model
+            if number > 1 and args.process_index == 0:
+                shutil.rmtree(aside / f"seed-{last_best if best == seed else seed}")
+        self.model, args.seed = best_model, seeds[0]
+        if args.process_index == 0:
+            kept = aside / f"seed-{best}"
+            _point_to(kept, aside)
+            for path in list(kept.iterdir()):
+                path.rename(aside / path.name)
+            kept.rmdir()
+        scores = [f"{prefix}_{name}" for prefix in RESULT_PREFIXES.values() for name in (*self.shown_scores, "loss")]
+        summary = summarize(runs, [score for score in scores if score in runs[best]])
+        self._say("\n" + describe_seeds(summary, RESULT_PREFIXES, self.shown_scores))
+        self._say(f"Kept the model of seed {best}.")
+        return {**runs[best], "kept_seed": best, **summary}
 
-    def _make_trainer(self, datasets: dict[str, Dataset | FeaturesWithLayers]) -> Trainer:
+    def _new_model(self) -> ElmoPreTrainedModel:
+        if self.make_model is None:
+            raise ValueError(f"num_seeds is {self.training_args.num_seeds}, which wants make_model; pass it.")
+        return self.make_model()
+
+    def _run_once(self, datasets: Mapping[str, Dataset | FeaturesWithLayers], directory: Path) -> dict[str, Any]:
+        """Train, evaluate and predict once, into a directory."""
+        args = self.training_args
+        target, args.output_dir = args.output_dir, str(directory)
+        directory.mkdir(exist_ok=True)
+        trainer = self._make_trainer(datasets)
+        results: dict[str, Any] = {}
+        if "train" in self.splits:
+            results.update(self._train(trainer))
+        for split in RESULT_PREFIXES:
+            if split in self.splits:
+                results.update(self._evaluate(trainer, split, datasets[split]))
+        args.output_dir = target
+        if "train" in self.splits:
+            trainer.save_model(str(directory))
+        return results
+
+    def _with_layers(self, encoded: Mapping[str, Dataset], aside: Path) -> dict[str, Dataset | FeaturesWithLayers]:
+        """The examples with the layers of a frozen biLM, where those are kept."""
+        cache = self.layer_cache
+        if cache is None and self.layer_bytes and self._reads_often():
+            cache = LayerCache(aside / _LAYERS_OF_THIS_RUN, self.layer_bytes, self._say)
+        kept: dict[str, Dataset | FeaturesWithLayers] = {}
+        for split, dataset in encoded.items():
+            layers = None if cache is None else cache.layers_of(self.model, dataset)
+            kept[split] = dataset if layers is None else FeaturesWithLayers(dataset, layers)
+        return kept
+
+    def _reads_often(self) -> bool:
+        """Whether a frozen biLM would read some text more than once."""
+        args = self.training_args
+        steps = args.max_steps * args.train_batch_size * args.gradient_accumulation_steps
+        epochs = args.num_train_epochs if args.max_steps <= 0 else steps / len(self.splits.get("train", [None]))
+        return self.model.config.freeze_bilm and "train" in self.splits and epochs * args.num_seeds > 1
+
+    def _make_trainer(self, datasets: Mapping[str, Dataset | FeaturesWithLayers]) -> Trainer:
         trainer = Trainer(
             model=self.model,
             args=self.training_args,
@@ -154,11 +219,8 @@ class FineTuning(ABC):
             processing_class=self.tokenizer,
             compute_metrics=self.score,
             preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(dim=-1),
-            callbacks=[_LogLines(self.shown_scores)],
         )
-        trainer.remove_callback(PrinterCallback)
-        if trainer.pop_callback(ProgressCallback) is not None:
-            trainer.add_callback(_Bars if sys.stderr.isatty() else _ProgressLines)
+        show_in_lines(trainer, self.shown_scores)
         return trainer
 
     def _train(self, trainer: Trainer) -> dict[str, Any]:
@@ -194,71 +256,6 @@ class FineTuning(ABC):
             print(message, flush=True)
 
 
-class _Bars(ProgressCallback):
-    """transformers' progress bars without its dumps of dictionaries."""
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        pass
-
-
-class _ProgressLines(TrainerCallback):
-    """What a file gets in place of bars: a line each half minute."""
-
-    def __init__(self) -> None:
-        self._first_step = self._predicted = 0
-        self._started = self._printed = time.monotonic()
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._first_step = state.global_step
-        self._started = self._printed = time.monotonic()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        taken = state.global_step - self._first_step
-        seconds = time.monotonic() - self._started
-        # Of a run that goes on only the steps since then took these seconds.
-        self._show("training", "steps", state.global_step, state.max_steps, seconds * state.global_step / taken, state)
-
-    def on_prediction_step(
-        self, args: Any, state: Any, control: Any, eval_dataloader: Any = None, **kwargs: Any
-    ) -> None:
-        self._predicted += 1
-        if self._predicted == 1:
-            self._first_predicted = time.monotonic()
-            return
-        # The first one is done when the clock starts.
-        seconds = (time.monotonic() - self._first_predicted) * self._predicted / (self._predicted - 1)
-        self._show("predicting", "batches", self._predicted, len(eval_dataloader), seconds, state)
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._predicted = 0
-
-    def on_predict(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._predicted = 0
-
-    def _show(self, what: str, unit: str, number: int, total: int, seconds: float, state: Any) -> None:
-        if state.is_world_process_zero and time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
-            self._printed = time.monotonic()
-            print(progress_line(what, unit, number, total, seconds), file=sys.stderr, flush=True)
-
-
-class _LogLines(TrainerCallback):
-    """One readable line for each log of the Trainer that has a loss or a score in it."""
-
-    def __init__(self, scores: tuple[str, ...]) -> None:
-        self._scores = scores
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if not state.is_world_process_zero:
-            return
-        start = f"epoch {logs.get('epoch', 0):g} of {args.num_train_epochs:g}" if args.max_steps <= 0 else ""
-        start = start or f"step {state.global_step} of {args.max_steps}"
-        if "loss" in logs:
-            tqdm.write(f"{start}: training loss {float(logs['loss']):.4f}, learning rate {logs['learning_rate']:.3g}")
-        if "eval_loss" in logs:
-            scores = ", ".join(f"{name} {100 * logs[f'eval_{name}']:.2f}" for name in self._scores)
-            tqdm.write(f"{start}: validation loss {logs['eval_loss']:.4f}, {scores}")
-
-
 @contextmanager
 def _written_aside_together(target: Path, overwrite: bool) -> Iterator[Path]:
     """`written_aside` for one or several processes: the first one makes the directory and all of them write to it."""
@@ -282,145 +279,6 @@ def _point_to(aside: Path, target: Path) -> None:
         path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
 
 
-def check_model_source(model_args: ModelArguments) -> None:
-    """Check that exactly one flag says where the model comes from.
-
-    Raises: ValueError naming those that were given.
-    """
-    sources = {name: getattr(model_args, name) for name in ("model_name_or_path", "config_name", "preset")}
-    given = [name for name, value in sources.items() if value]
-    if len(given) != 1:
-        raise ValueError(
-            f"{' and '.join(given) or 'No model'} given; wanted exactly one of --model_name_or_path for a checkpoint, "
-            "--config_name or --preset for random weights."
-        )
-
-
-def choose_splits(splits: dict[str, Any], args: TaskTrainingArguments) -> dict[str, Any]:
-    """The splits that the `do_...` flags ask for, all of them without any; settles those flags and when to evaluate.
-
-    Raises: ValueError or FileNotFoundError naming the flag that asks for what is not there.
-    """
-    for step in args.steps_asked:
-        if STEPS[step] not in splits:
-            raise ValueError(
-                f"{step} is on, but there is no {STEPS[step]} data; give --{STEPS[step]}_file or a dataset with that "
-                "split, or leave the flag out."
-            )
-    wanted = {STEPS[step] for step in args.steps_asked} or set(splits)
-    if "train" in wanted:
-        wanted.add("validation")
-    chosen = {split: examples for split, examples in splits.items() if split in wanted}
-    for step, split in STEPS.items():
-        setattr(args, step, split in chosen)
-    if not args.do_eval:
-        if args.load_best_model_at_end or (args.eval_strategy_asked and args.eval_strategy != IntervalStrategy.NO):
-            flag = "load_best_model_at_end" if args.load_best_model_at_end else "eval_strategy"
-            raise ValueError(f"{flag} is set, but there is no validation data; give --validation_file or leave it out.")
-        args.eval_strategy = IntervalStrategy.NO
-    if args.load_best_model_at_end and args.eval_strategy == IntervalStrategy.NO:
-        raise ValueError("load_best_model_at_end is set, but eval_strategy is 'no'; leave --eval_strategy out.")
-    resumed = args.resume_from_checkpoint
-    if resumed is not None and not Path(resumed).is_dir():
-        raise FileNotFoundError(f"resume_from_checkpoint {resumed!r} is not a directory; check the path.")
-    return chosen
-
-
-def is_random(model_args: ModelArguments) -> bool:
-    """Whether all weights are to be drawn at random."""
-    return model_args.from_scratch or not model_args.model_name_or_path
-
-
-def load_source_config(model_args: ModelArguments) -> ElmoConfig:
-    """The config that the arguments name, before the task sets its own fields.
-
-    Raises: FileNotFoundError or ValueError naming the argument.
-    """
-    if model_args.preset is not None:
-        return getattr(ElmoConfig, model_args.preset)()
-    argument = "model_name_or_path" if model_args.model_name_or_path else "config_name"
-    return load_config(getattr(model_args, argument), argument)
-
-
-def load_tokenizer(model_args: ModelArguments, config: ElmoConfig) -> PreTrainedTokenizer:
-    """The checkpoint's tokenizer, or the plain one where it has none."""
-    name = model_args.model_name_or_path or model_args.config_name
-    if name is None or find_file(name, TOKENIZER_FILE) is None:
-        return ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word)
-    return load_checkpoint_tokenizer(name, config)
-
-
 def _shares_in_words(shares: Sequence[float]) -> str:
     names = ["token encoder", *(f"layer {number}" for number in range(1, len(shares)))]
     return ", ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True)) + "."
-
-
-def make_layer_cache(model_args: ModelArguments, config: ElmoConfig) -> LayerCache | None:
-    """Where layers are kept, if they are to be.
-
-    Raises: ValueError naming the argument where the biLM is trained, or nothing may be kept; NotADirectoryError.
-    """
-    directory, gigabytes = model_args.layer_cache_dir, model_args.layer_cache_gigabytes
-    if directory is None:
-        return None
-    if not config.freeze_bilm:
-        raise ValueError(
-            f"layer_cache_dir is {directory!r}, but the biLM is trained (no_freeze_bilm), so that its layers change; "
-            "leave one of them out."
-        )
-    if not gigabytes * 2**30 >= 1:
-        raise ValueError(f"layer_cache_gigabytes is {gigabytes}; it must be > 0.")
-    if Path(directory).exists() and not Path(directory).is_dir():
-        raise NotADirectoryError(f"layer_cache_dir {directory!r} is a file; name a directory.")
-    return LayerCache(directory, int(gigabytes * 2**30), lambda line: print(line, flush=True))
-
-
-def load_weights(model_class: type[Model], name: str, config: ElmoConfig) -> tuple[Model, set[str]]:
-    """A checkpoint's weights in a model with a task's head, and which of its parts had none of the right shape there.
-
-    Args:
-        model_class: The class of the model.
-        name: The checkpoint.
-        config: The config of the model to be.
-    Raises: FileNotFoundError where there are no weights, ValueError where some of the biLM's are lacking.
-    """
-    try:
-        model, new = load_what_is_there(model_class, name, config)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"model_name_or_path {name!r} has no weights; for random ones pass --from_scratch. ({error})"
-        ) from error
-    lost = [key for key in new if key.startswith(("elmo.token_encoder.", "elmo.bilm."))]
-    if lost:
-        raise ValueError(
-            f"model_name_or_path {name!r} has no weights, or weights of another shape, for {lost[0]!r} and "
-            f"{len(lost) - 1} more of the biLM; name a complete ELMo checkpoint."
-        )
-    return model, {key.split(".")[0] if not key.startswith("elmo.mixes") else "scalar mix" for key in new}
-
-
-def describe_model(model: torch.nn.Module, config: ElmoConfig, origin: str) -> str:
-    """The size of a model, what of it is trained and where its weights come from, in some words."""
-    total = sum(parameter.numel() for parameter in model.parameters())
-    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    frozen = "fixed" if config.freeze_bilm else "trained"
-    return f"{total:,} parameters, {trained:,} of them trained (biLM {frozen}); {origin}"
-
-
-def settle_learning_rate(args: TaskTrainingArguments, model_args: ModelArguments) -> None:
-    """Set the learning rate where it was left out: lower where a pre-trained biLM is trained too."""
-    if args.learning_rate is None:
-        trains_pretrained = not model_args.freeze_bilm and not is_random(model_args)
-        args.learning_rate = _BILM_LEARNING_RATE if trains_pretrained else _TASK_LEARNING_RATE
-
-
-def limit(examples: Any, argument: str, count: int | None) -> Any:
-    """The first `count` examples of a split, all of them where it is None.
-
-    Raises: ValueError naming the argument where the count is not positive.
-    """
-    if count is None:
-        return examples
-    if count < 1:
-        raise ValueError(f"{argument} is {count}; it must be an integer >= 1, or left out for all sentences.")
-    return examples.first(count)

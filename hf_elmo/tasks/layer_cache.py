@@ -17,11 +17,13 @@ import torch
 from torch.utils.data import Dataset
 
 from ..checkpoints.writing import files_written_aside
+from ..model.configuration_elmo import ElmoConfig
 from ..model.layers_elmo import pack_layers
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from .arguments import ModelArguments
 
-# Enters the key of a file: another form of the files is another number.
-_FORM = 1
+# Enters the key of a file: another form of the files, or of the keys, is another number.
+_FORM = 2
 # What the layers depend on beside the weights.
 _FIELDS = (
     "filters",
@@ -37,6 +39,8 @@ _FIELDS = (
 )
 # Words of a batch, padding included: the layers of the Original model take 20 KB per word.
 _WORDS_AT_A_TIME = 4096
+# Of what is free, so much may be taken.
+_SHARE_OF_THE_DISK = 0.9
 # How long a file that is being written may stand untouched before its process is taken for dead.
 _SECONDS_OF_A_DEAD_WRITER = 24 * 3600
 
@@ -70,7 +74,7 @@ class LayerCache:
         Args:
             model: Any ELMo model with a frozen biLM.
             features: Encoded sentences or pairs without padding: `input_ids`, (T, C), and with pairs `token_type_ids`.
-        Returns: The layers; None, with a line to the user, where they alone would exceed max_bytes.
+        Returns: The layers; None, with a line to the user, where they alone would exceed max_bytes or fill the disk.
         Raises: ValueError where the biLM is trained, or a sentence is padded or has no rows.
         """
         elmo: ElmoModel = model.base_model  # type: ignore[assignment]
@@ -90,7 +94,14 @@ class LayerCache:
         if not _is_whole(path, shape):
             self.directory.mkdir(parents=True, exist_ok=True)
             self._make_room(num_bytes)
-            self._report(f"layers: computing those of {len(lengths):,} sentences, {num_bytes:,} bytes, into {path}")
+            free = shutil.disk_usage(self.directory).free
+            if num_bytes > _SHARE_OF_THE_DISK * free:
+                self._report(
+                    f"layers: not kept, they would take {num_bytes:,} bytes of {free:,} free ones; the biLM is run in "
+                    "each epoch"
+                )
+                return None
+            self._report(f"layers: computing those of {len(lengths):,} sentences, {num_bytes:,} bytes")
             _write(path, shape, elmo, features, lengths)
         os.utime(path)
         return CachedLayers(path, lengths)
@@ -117,6 +128,26 @@ class LayerCache:
             with suppress(OSError):
                 path.unlink()
             total -= size
+
+
+def make_layer_cache(model_args: ModelArguments, config: ElmoConfig) -> LayerCache | None:
+    """Where layers are kept for later runs, if they are to be.
+
+    Raises: ValueError naming the argument where the biLM is trained, or nothing may be kept; NotADirectoryError.
+    """
+    directory, gigabytes = model_args.layer_cache_dir, model_args.layer_cache_gigabytes
+    if not gigabytes * 2**30 >= (0 if directory is None else 1):
+        raise ValueError(f"layer_cache_gigabytes is {gigabytes}; it must be > 0, or 0 without layer_cache_dir.")
+    if directory is None:
+        return None
+    if not config.freeze_bilm:
+        raise ValueError(
+            f"layer_cache_dir is {directory!r}, but the biLM is trained (no_freeze_bilm), so that its layers change; "
+            "leave one of them out."
+        )
+    if Path(directory).exists() and not Path(directory).is_dir():
+        raise NotADirectoryError(f"layer_cache_dir {directory!r} is a file; name a directory.")
+    return LayerCache(directory, int(gigabytes * 2**30), lambda line: print(line, flush=True))
 
 
 class CachedLayers(Sequence):
@@ -196,14 +227,20 @@ def _length(index: int, feature: Mapping[str, Any]) -> int:
     return length
 
 
-def _key(elmo: ElmoModel, features: Sequence[Mapping[str, Any]]) -> str:
-    """A digest of all that the layers depend on."""
+def digest_of_bilm(model: ElmoPreTrainedModel) -> str:
+    """A digest of what the layers of a text depend on: two models with the same one give the same layers."""
+    elmo: ElmoModel = model.base_model  # type: ignore[assignment]
     digest = hashlib.blake2b(digest_size=20)
     digest.update(json.dumps([_FORM, *(getattr(elmo.config, name) for name in _FIELDS)]).encode())
     for module in (elmo.token_encoder, elmo.bilm):
         for name, tensor in module.state_dict().items():
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
             digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _key(elmo: ElmoModel, features: Sequence[Mapping[str, Any]]) -> str:
+    digest = hashlib.blake2b(digest_of_bilm(elmo).encode(), digest_size=20)
     for feature in features:
         rows = np.ascontiguousarray(feature["input_ids"], dtype=np.int64)
         types = np.ascontiguousarray(_types(feature, len(rows)))

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,24 +21,22 @@ from ..checkpoints.cards import write_card
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoForTokenClassification
-from .arguments import DataArguments, ModelArguments
-from .fine_tuning import (
-    RESULT_PREFIXES,
-    FineTuning,
+from .fine_tuning import RESULT_PREFIXES, FineTuning
+from .layer_cache import make_layer_cache
+from .metrics.entities import EntityMetric, tag_scheme_of
+from .readers.columns import TaggedSentences, load_tagged_dataset, read_tagged_file, tagged_from_dataset
+from .splits import choose_splits, hold_out, share_of, shorten
+from .tagging_arguments import TaggedDataArguments, TaggerArguments
+from .training_arguments import TaskTrainingArguments
+from .weights import (
     check_model_source,
-    choose_splits,
     describe_model,
     is_random,
-    limit,
     load_source_config,
     load_tokenizer,
     load_weights,
-    make_layer_cache,
     settle_learning_rate,
 )
-from .metrics.entities import EntityMetric, tag_scheme_of
-from .readers.columns import TaggedSentences, load_tagged_dataset, read_tagged_file, tagged_from_dataset
-from .training_arguments import TaskTrainingArguments
 
 
 @dataclass
@@ -53,6 +52,7 @@ class TokenClassificationTask(FineTuning):
     tag_scheme: str
 
     shown_scores: ClassVar[tuple[str, ...]] = ("precision", "recall", "f1", "accuracy")
+    best_score: ClassVar[str] = "f1"
 
     def encode(self, split: str) -> Dataset:
         return encode(self.splits[split], self.tokenizer, self.model.config.label2id)
@@ -94,7 +94,7 @@ class TokenClassificationTask(FineTuning):
 
 
 def prepare_task(
-    model_args: ModelArguments, data_args: DataArguments, training_args: TaskTrainingArguments
+    model_args: TaggerArguments, data_args: TaggedDataArguments, training_args: TaskTrainingArguments
 ) -> TokenClassificationTask:
     """Check everything that can be wrong with the arguments and the data, and build the model.
 
@@ -110,8 +110,7 @@ def prepare_task(
         raise ValueError(
             "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with hf-elmo push."
         )
-    splits = _read_splits(data_args)
-    splits = choose_splits(splits, training_args)
+    splits = choose_splits(hold_out(_read_splits(data_args), data_args), training_args)
     config, has_classifier = load_architecture(model_args)
     layer_cache = make_layer_cache(model_args, config)
     known = [config.id2label[index] for index in range(config.num_labels)] if has_classifier else None
@@ -119,37 +118,43 @@ def prepare_task(
     tag_scheme = tag_scheme_of(labels) if data_args.tag_scheme == "auto" else data_args.tag_scheme
     if tag_scheme == "spans" and tag_scheme_of(labels) != "spans":
         raise ValueError(f"tag_scheme is 'spans', but the labels {labels[:5]} have no prefix such as B-; pass 'words'.")
+    make_model = partial(build_model, model_args, config, labels, keep_classifier=labels == known)
     set_seed(training_args.seed)
-    model, description = build_model(model_args, config, labels, keep_classifier=labels == known)
+    model, description = make_model()
     tokenizer = load_tokenizer(model_args, config)
     settle_learning_rate(training_args, model_args)
-    if training_args.device.type == "cpu":
-        training_args.dataloader_pin_memory = False
-    limits = {
-        "train": ("max_train_samples", data_args.max_train_samples),
-        "validation": ("max_eval_samples", data_args.max_eval_samples),
-        "test": ("max_predict_samples", data_args.max_predict_samples),
-    }
-    splits = {split: limit(sentences, *limits[split]) for split, sentences in splits.items()}
+    splits = shorten(splits, data_args)
     data = {
         split: {
             "source": _name_source(data_args, split),
+            **share_of(split, data_args),
             "sentences": len(sentences),
             "words": sum(map(len, sentences.words)),
         }
         for split, sentences in splits.items()
     }
     return TokenClassificationTask(
-        model, tokenizer, splits, training_args, description, data, tag_scheme, layer_cache=layer_cache
+        model,
+        tokenizer,
+        splits,
+        training_args,
+        description,
+        data,
+        tag_scheme,
+        make_model=lambda: make_model()[0],
+        layer_cache=layer_cache,
+        layer_bytes=int(model_args.layer_cache_gigabytes * 2**30),
     )
 
 
-def _name_source(data_args: DataArguments, split: str) -> str:
+def _name_source(data_args: TaggedDataArguments, split: str) -> str:
     """What a split is called where others read it: no folders of this machine."""
     if data_args.files:
-        return Path(data_args.files[split]).name
+        # Where there is no validation file a share of the training file was held out.
+        return Path(data_args.files.get(split, data_args.train_file)).name
     name = Path(data_args.dataset_name).name if os.path.exists(data_args.dataset_name) else data_args.dataset_name
-    return ", ".join([name, *filter(None, [data_args.dataset_config_name]), split])
+    part = "train" if split == "validation" and data_args.validation_share else split
+    return ", ".join([name, *filter(None, [data_args.dataset_config_name]), part])
 
 
 def choose_labels(
@@ -189,7 +194,7 @@ def choose_labels(
     return labels
 
 
-def load_architecture(model_args: ModelArguments) -> tuple[ElmoConfig, bool]:
+def load_architecture(model_args: TaggerArguments) -> tuple[ElmoConfig, bool]:
     """The config that the arguments name, with the task's own fields set, and whether a classifier comes along.
 
     Raises: FileNotFoundError or ValueError naming the argument.
@@ -212,7 +217,7 @@ def load_architecture(model_args: ModelArguments) -> tuple[ElmoConfig, bool]:
 
 
 def build_model(
-    model_args: ModelArguments, config: ElmoConfig, labels: Sequence[str], keep_classifier: bool = False
+    model_args: TaggerArguments, config: ElmoConfig, labels: Sequence[str], keep_classifier: bool = False
 ) -> tuple[ElmoForTokenClassification, str]:
     """Make the tagger, in float32, and describe it in one line.
 
@@ -290,7 +295,7 @@ def _by_type(report: dict[str, Any]) -> dict[str, dict[str, float]]:
     return {name: row for name, row in report.items() if isinstance(row, dict)}
 
 
-def _check_data_source(data_args: DataArguments) -> None:
+def _check_data_source(data_args: TaggedDataArguments) -> None:
     if data_args.dataset_name and data_args.files:
         raise ValueError(
             f"dataset_name {data_args.dataset_name!r} and files ({', '.join(data_args.files.values())}) given; wanted "
@@ -310,7 +315,7 @@ def _check_data_source(data_args: DataArguments) -> None:
             )
 
 
-def _read_splits(data_args: DataArguments) -> dict[str, TaggedSentences]:
+def _read_splits(data_args: TaggedDataArguments) -> dict[str, TaggedSentences]:
     if data_args.files:
         return {
             split: read_tagged_file(file, data_args.word_column, data_args.label_column, name=f"{split}_file")

@@ -22,10 +22,17 @@ class TaskTrainingArguments(TrainingFlags, TrainingArguments):
         self.steps_asked = [step for step in STEPS if getattr(self, step)]
         self.eval_strategy_asked = self.eval_strategy is not None
         self.checkpoints_asked = self.save_strategy is not None
+        metric_asked, order_asked = self.metric_for_best_model is not None, self.greater_is_better is not None
         if self.eval_strategy is None:
             self.eval_strategy = "epoch"
         if self.save_strategy is None:
             self.save_strategy = "best" if self.load_best_model_at_end else "no"
-        if self.metric_for_best_model is None and (self.load_best_model_at_end or self.save_strategy == "best"):
-            self.metric_for_best_model = "f1"
         super().__post_init__()
+        self.metric_asked, self.order_asked = metric_asked, order_asked
+
+    def choose_by(self, score: str) -> None:
+        """Have the best model be that of the highest `score`, unless the flags say otherwise."""
+        if not self.metric_asked:
+            self.metric_for_best_model = score
+            if not self.order_asked:
+                self.greater_is_better = True

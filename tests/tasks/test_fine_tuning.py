@@ -10,16 +10,18 @@ from datasets import Dataset
 from transformers import DataCollatorForTokenClassification
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
-from hf_elmo.tasks import fine_tuning
+from hf_elmo.tasks import trainer_lines
 from hf_elmo.tasks.arguments import ModelArguments
-from hf_elmo.tasks.fine_tuning import FineTuning, check_model_source, limit, settle_learning_rate
+from hf_elmo.tasks.fine_tuning import FineTuning
 from hf_elmo.tasks.training_arguments import TaskTrainingArguments
+from hf_elmo.tasks.weights import check_model_source, settle_learning_rate
 
 
 class Capitals(FineTuning):
     """Whether a word begins with a capital letter, from sentences that are lists of words."""
 
     shown_scores: ClassVar[tuple[str, ...]] = ("share_right",)
+    best_score: ClassVar[str] = "share_right"
 
     def encode(self, split):
         rows = [self.tokenizer(words, is_split_into_words=True) for words in self.splits[split]]
@@ -68,7 +70,7 @@ def test_a_task_of_another_kind_is_trained_scored_and_written(tmp_path, capsys):
 
 
 def test_a_file_gets_lines_and_no_bars(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(fine_tuning, "SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr(trainer_lines, "SECONDS_BETWEEN_LINES", 0)
     make_task(tmp_path / "out", disable_tqdm=False, per_device_eval_batch_size=1).run()
     shown = capsys.readouterr().err
     assert "training: 2 of 2 steps" in shown and "predicting: 3 of 3 batches" in shown
@@ -102,9 +104,3 @@ def test_a_pretrained_bilm_that_is_trained_learns_slowly(tmp_path, model, wanted
     args = TaskTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
     settle_learning_rate(args, ModelArguments(**model))
     assert args.learning_rate == wanted
-
-
-def test_a_limit_below_one_is_refused():
-    assert limit([1, 2], "max_train_samples", None) == [1, 2]
-    with pytest.raises(ValueError, match="max_train_samples is 0"):
-        limit([1, 2], "max_train_samples", 0)

@@ -17,8 +17,7 @@ from transformers import AutoModelForTokenClassification, DataCollatorForTokenCl
 from hf_elmo import ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.checkpoints import sharing
 from hf_elmo.checkpoints.sharing import check_checkpoint
-from hf_elmo.tasks.arguments import DataArguments, ModelArguments
-from hf_elmo.tasks.fine_tuning import make_layer_cache
+from hf_elmo.tasks.layer_cache import make_layer_cache
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_columns
 from hf_elmo.tasks.tagging import (
     choose_labels,
@@ -28,6 +27,7 @@ from hf_elmo.tasks.tagging import (
     prepare_task,
     write_predictions,
 )
+from hf_elmo.tasks.tagging_arguments import TaggedDataArguments, TaggerArguments
 from hf_elmo.tasks.training_arguments import TaskTrainingArguments
 
 TOY_LABELS = ["B-LOC", "B-PER", "I-PER", "O"]
@@ -95,7 +95,7 @@ def pretrained(tmp_path_factory):
 
 def make_task(model, data, training):
     settings = {"use_cpu": True, "disable_tqdm": True, **training}
-    return prepare_task(ModelArguments(**model), DataArguments(**data), TaskTrainingArguments(**settings))
+    return prepare_task(TaggerArguments(**model), TaggedDataArguments(**data), TaskTrainingArguments(**settings))
 
 
 def tagged(*sentences, source="train_file 'train.conll'"):
@@ -349,13 +349,15 @@ class TestModels:
 
     def test_the_layers_that_the_task_reads(self):
         for layers, wanted in (("top", "top"), (None, "all")):
-            config, _ = load_architecture(ModelArguments(preset="small", layers=layers))
+            config, _ = load_architecture(TaggerArguments(preset="small", layers=layers))
             assert config.mixed_layers == wanted
 
     def test_kept_layers_change_no_score(self, pretrained, toy, tmp_path, capsys):
         data = {split: toy[1][split] for split in ("train_file", "validation_file")}
         results = []
-        for number, cache in enumerate([{}, *[{"layer_cache_dir": str(tmp_path / "layers")}] * 2]):
+        for number, cache in enumerate(
+            [{"layer_cache_gigabytes": 0.0}, *[{"layer_cache_dir": str(tmp_path / "layers")}] * 2]
+        ):
             training = {"output_dir": str(tmp_path / f"out{number}"), "num_train_epochs": 2, "seed": 1}
             task = make_task({"model_name_or_path": pretrained, **cache}, data, training)
             if number == 2:
@@ -374,7 +376,7 @@ class TestModels:
             ({"layer_cache_dir": "layers", "layer_cache_gigabytes": 0.0}, ValueError, "layer_cache_gigabytes"),
             ({"layer_cache_dir": str(file)}, NotADirectoryError, "layer_cache_dir"),
         ):
-            arguments = ModelArguments(preset="small", **settings)
+            arguments = TaggerArguments(preset="small", **settings)
             assert_refused(error, named, make_layer_cache, arguments, load_architecture(arguments)[0])
 
     def test_a_tagger_with_the_same_labels_goes_on(self, trained, toy, tmp_path):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from datasets import ClassLabel, Dataset, DatasetDict, load_dataset, load_from_disk
@@ -53,10 +53,20 @@ class TaggedSentences:
             return f"{self.source}, row {sentence}, word {word}"
         return f"{self.source}, line {self.lines[sentence][word]}"
 
-    def first(self, count: int) -> TaggedSentences:
-        """Its first `count` sentences."""
-        lines = None if self.lines is None else self.lines[:count]
-        return replace(self, words=self.words[:count], labels=self.labels[:count], lines=lines)
+    def text(self, place: int) -> str:
+        """The words of a sentence."""
+        return " ".join(self.words[place])
+
+    def pick(self, places: Sequence[int]) -> TaggedSentences:
+        """The sentences at these places; labels that only others have stay known."""
+        known_labels = {label for labels in self.labels for label in labels} | set(self.known_labels)
+        return TaggedSentences(
+            self.source,
+            [self.words[place] for place in places],
+            [self.labels[place] for place in places],
+            None if self.lines is None else [self.lines[place] for place in places],
+            tuple(sorted(known_labels)),
+        )
 
 
 def read_tagged_file(
