@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +20,12 @@ from ..checkpoints.cards import write_card
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoForTokenClassification
+from .data_sources import check_data_source, name_source, read_splits
 from .fine_tuning import RESULT_PREFIXES, FineTuning
+from .labels import choose_labels
 from .layer_cache import make_layer_cache
 from .metrics.entities import EntityMetric, tag_scheme_of
-from .readers.columns import TaggedSentences, load_tagged_dataset, read_tagged_file, tagged_from_dataset
+from .readers.columns import TaggedSentences, read_tagged_file, tagged_from_dataset
 from .splits import choose_splits, hold_out, share_of, shorten
 from .tagging_arguments import TaggedDataArguments, TaggerArguments
 from .training_arguments import TaskTrainingArguments
@@ -105,7 +106,8 @@ def prepare_task(
     output_dir = check_output_directory(training_args.output_dir, training_args.overwrite_output_dir)
     check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
     check_model_source(model_args)
-    _check_data_source(data_args)
+    check_data_source(data_args)
+    _check_columns(data_args)
     if training_args.push_to_hub:
         raise ValueError(
             "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with hf-elmo push."
@@ -126,7 +128,7 @@ def prepare_task(
     splits = shorten(splits, data_args)
     data = {
         split: {
-            "source": _name_source(data_args, split),
+            "source": name_source(data_args, split),
             **share_of(split, data_args),
             "sentences": len(sentences),
             "words": sum(map(len, sentences.words)),
@@ -145,53 +147,6 @@ def prepare_task(
         layer_cache=layer_cache,
         layer_bytes=int(model_args.layer_cache_gigabytes * 2**30),
     )
-
-
-def _name_source(data_args: TaggedDataArguments, split: str) -> str:
-    """What a split is called where others read it: no folders of this machine."""
-    if data_args.files:
-        # Where there is no validation file a share of the training file was held out.
-        return Path(data_args.files.get(split, data_args.train_file)).name
-    name = Path(data_args.dataset_name).name if os.path.exists(data_args.dataset_name) else data_args.dataset_name
-    part = "train" if split == "validation" and data_args.validation_share else split
-    return ", ".join([name, *filter(None, [data_args.dataset_config_name]), part])
-
-
-def choose_labels(
-    splits: dict[str, TaggedSentences], extra: Sequence[str] = (), checkpoint_labels: Sequence[str] | None = None
-) -> list[str]:
-    """The labels of the classifier, in the order of their ids.
-
-    A checkpoint's labels, in its own order, where it has a classifier that knows all that are wanted (or nothing is to
-    be trained); else those of the training data, what the corpus declares and the extra ones, sorted.
-
-    Args:
-        splits: The tagged sentences.
-        extra: Labels to know besides.
-        checkpoint_labels: Labels of the checkpoint's classifier; None where it has none.
-    Raises: ValueError where another split has a label that is not known, with its place.
-    """
-    if "train" in splits:
-        train = splits["train"]
-        wanted = {label for row in train.labels for label in row} | set(train.known_labels) | set(extra)
-        labels = sorted(wanted)
-        if checkpoint_labels is not None and wanted <= set(checkpoint_labels):
-            labels = list(checkpoint_labels)
-    elif checkpoint_labels is None:
-        raise ValueError(
-            "do_train is off, but the checkpoint has no token classifier to evaluate; name one that has with "
-            "--model_name_or_path, or give training data."
-        )
-    else:
-        labels = list(checkpoint_labels)
-        if not set(extra) <= set(labels):
-            raise ValueError(
-                f"labels names {sorted(set(extra) - set(labels))}, but nothing is trained and the checkpoint knows "
-                f"only {labels[:20]}; leave --labels out, or give training data."
-            )
-    others = [sentences for split, sentences in splits.items() if split != "train"]
-    _check_labels_known(others, labels, is_trained="train" in splits)
-    return labels
 
 
 def load_architecture(model_args: TaggerArguments) -> tuple[ElmoConfig, bool]:
@@ -295,14 +250,7 @@ def _by_type(report: dict[str, Any]) -> dict[str, dict[str, float]]:
     return {name: row for name, row in report.items() if isinstance(row, dict)}
 
 
-def _check_data_source(data_args: TaggedDataArguments) -> None:
-    if data_args.dataset_name and data_args.files:
-        raise ValueError(
-            f"dataset_name {data_args.dataset_name!r} and files ({', '.join(data_args.files.values())}) given; wanted "
-            "one or the other."
-        )
-    if not data_args.dataset_name and not data_args.files:
-        raise ValueError("No data given; wanted --train_file, --validation_file or --test_file, or --dataset_name.")
+def _check_columns(data_args: TaggedDataArguments) -> None:
     if data_args.dataset_name:
         source, misplaced = "datasets", ("word_column", "label_column")
     else:
@@ -316,45 +264,10 @@ def _check_data_source(data_args: TaggedDataArguments) -> None:
 
 
 def _read_splits(data_args: TaggedDataArguments) -> dict[str, TaggedSentences]:
-    if data_args.files:
-        return {
-            split: read_tagged_file(file, data_args.word_column, data_args.label_column, name=f"{split}_file")
-            for split, file in data_args.files.items()
-        }
-    dataset = load_tagged_dataset(data_args.dataset_name, data_args.dataset_config_name)
-    splits = {
-        split: tagged_from_dataset(
-            dataset[split],
-            f"dataset_name {data_args.dataset_name!r}, split {split!r}",
-            data_args.text_column_name,
-            data_args.label_column_name,
-        )
-        for split in ("train", "validation", "test")
-        if split in dataset
-    }
-    if not splits:
-        raise ValueError(
-            f"dataset_name {data_args.dataset_name!r} has the splits {list(dataset)}; wanted train, validation or test."
-        )
-    return splits
-
-
-def _check_labels_known(sentences: list[TaggedSentences], known: Sequence[str], is_trained: bool) -> None:
-    places: dict[str, str] = {}
-    for split in sentences:
-        for row, labels in enumerate(split.labels):
-            for word, label in enumerate(labels):
-                if label not in known and label not in places:
-                    places[label] = split.place(row, word)
-    if not places:
-        return
-    (label, place), *others = places.items()
-    what = f"{place}: the label {label!r}" + (f" (nor {len(others)} more)" if others else "")
-    if is_trained:
-        raise ValueError(
-            f"{what} does not occur in the training data; correct it, or make it known with --labels "
-            f"{shlex.join(places)}"
-        )
-    raise ValueError(
-        f"{what} is not one that the checkpoint knows, {list(known[:20])}; correct it, or give training data."
+    return read_splits(
+        data_args,
+        lambda file, name: read_tagged_file(file, data_args.word_column, data_args.label_column, name=name),
+        lambda dataset, source: tagged_from_dataset(
+            dataset, source, data_args.text_column_name, data_args.label_column_name
+        ),
     )

@@ -53,6 +53,14 @@ class TaggedSentences:
             return f"{self.source}, row {sentence}, word {word}"
         return f"{self.source}, line {self.lines[sentence][word]}"
 
+    def label_places(self) -> dict[str, str]:
+        """Each label that occurs, and where it stands first, for errors."""
+        first: dict[str, tuple[int, int]] = {}
+        for sentence, labels in enumerate(self.labels):
+            for word, label in enumerate(labels):
+                first.setdefault(label, (sentence, word))
+        return {label: self.place(*position) for label, position in first.items()}
+
     def text(self, place: int) -> str:
         """The words of a sentence."""
         return " ".join(self.words[place])

@@ -45,15 +45,23 @@ class LabelledTexts:
         """Where a text stands, for errors; counted from 0."""
         return f"{self.source}, {self.places[index]}"
 
-    def select(self, indices: Sequence[int]) -> LabelledTexts:
-        """Some of the texts, in the order of their indices."""
+    def label_places(self) -> dict[str, str]:
+        """Each label that occurs, and where it stands first, for errors."""
+        first: dict[str, int] = {}
+        for index, label in enumerate(self.labels):
+            first.setdefault(label, index)
+        return {label: self.place(index) for label, index in first.items()}
+
+    def text(self, place: int) -> str:
+        """What says which share of a corpus a text belongs to; of a pair the first text, whose pairs stay together."""
+        return self.texts[place]
+
+    def pick(self, places: Sequence[int]) -> LabelledTexts:
+        """The texts at these places; labels that only others have stay known."""
         columns = ("texts", "labels", "places", "second_texts", "ids")
         chosen = {name: getattr(self, name) for name in columns if getattr(self, name) is not None}
-        return replace(self, **{name: [values[index] for index in indices] for name, values in chosen.items()})
-
-    def first(self, count: int) -> LabelledTexts:
-        """Its first `count` texts."""
-        return self.select(range(min(count, len(self))))
+        kept = {name: [values[place] for place in places] for name, values in chosen.items()}
+        return replace(self, **kept, known_labels=tuple(dict.fromkeys([*self.known_labels, *self.labels])))
 
 
 def gather(rows: Iterable[Row], source: str, unlabelled: Collection[str] = ()) -> LabelledTexts:

@@ -111,7 +111,7 @@ class TestColumns:
             read_tagged_file(tmp_path / "train.json")
 
     def test_first_sentences_keep_their_places(self, write):
-        sentences = read_columns(write("a O\n\nb O\n\nc O\n")).first(2)
+        sentences = read_columns(write("a O\n\nb O\n\nc O\n")).pick(range(2))
         assert (sentences.words, sentences.lines) == ([["a"], ["b"]], [[1], [3]])
 
     def test_wnut17(self):

@@ -22,7 +22,7 @@ def test_snli_lines(tmp_path):
     assert pairs.texts == ["A man sleeps."] * 2 and pairs.second_texts == ["He dreams.", "He runs."]
     assert pairs.labels == ["neutral", "contradiction"] and pairs.ids == ["3#0r1n", "3#2r1c"]
     assert pairs.num_unlabelled == 1 and pairs.place(1) == f"train_file {str(path)!r}, line 3"
-    assert pairs.select([1]).second_texts == ["He runs."]
+    assert pairs.pick([1]).second_texts == ["He runs."]
 
 
 def test_columns_of_tables(tmp_path):

@@ -27,9 +27,10 @@ def test_texts_labels_places_and_ids(write):
     sentences = read_sentences(path, name="train_file")
     assert (sentences.texts, sentences.labels, sentences.ids) == (["좋아요", "별로"], ["1", "0"], ["5", "9"])
     assert sentences.place(1) == f"train_file {str(path)!r}, line 3" and not sentences.is_tokenized
-    last = sentences.select([1])
+    last = sentences.pick([1])
     assert (last.texts, last.labels, last.places, last.ids) == (["별로"], ["0"], ["line 3"], ["9"])
-    assert len(sentences.first(1)) == 1 and len(sentences.first(5)) == 2
+    assert set(last.known_labels) == {"0", "1"} and last.text(0) == "별로"
+    assert sentences.label_places() == {label: sentences.place(place) for place, label in enumerate("10")}
 
 
 def test_json_labels_may_be_numbers_or_none(write):
