@@ -5,12 +5,11 @@ An entry is a word or a marker of a lane; a target is a word or a closing marker
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
-from typing import Any
+from functools import cached_property, partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -18,26 +17,19 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..kernels import use_backend
 from ..model.configuration_elmo import ElmoConfig
-from ..model.layers_elmo import ElmoState
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..text.word_counts import WordCounter
 from .dropouts import set_dropouts
-from .fused_losses import FULL_BLOCK_LOGITS, SAMPLED_BLOCK_LOGITS
+from .fused_losses import MOST_BLOCK_LOGITS
 from .lanes import LaneWindow
 from .objectives import LaneObjective, build_objective
 from .optimizers import optimizer_of
 from .recipes import OptimizationArguments
 from .sampling import log_uniform_probabilities
-from .starting_model import with_softmax
 
 # Weights, gradients, optimizer states and what a scan keeps are float32 in mixed precision too.
 _FLOAT, _LONG = 4, 8
 _COUNT_DIGITS = 4
-# What decides, beside the model's config, what is kept of a window of a given size.
-_MEASURED_SETTINGS = (
-    *("objective", "num_negative_samples", "bf16"),
-    *("input_dropout", "layer_dropout", "output_dropout", "recurrent_dropout"),
-)
 
 
 @dataclass(frozen=True)
@@ -65,12 +57,16 @@ class TrainingPlan:
         return self.entries_per_window * self.settings.gradient_accumulation_steps * self.num_processes
 
     @cached_property
+    def _model(self) -> ElmoForPreTraining:
+        """The model that is pre-trained, its weights of their sizes and without memory."""
+        with FakeTensorMode():
+            return ElmoForPreTraining(self.config)
+
+    @property
     def parameters(self) -> dict[str, int]:
         """Parameters of the model that is pre-trained, by part, in the order of the model."""
-        with torch.device("meta"):
-            model = ElmoForPreTraining(self.config)
         counts: Counter[str] = Counter()
-        for name, parameter in model.named_parameters():
+        for name, parameter in self._model.named_parameters():
             part = name.removeprefix("elmo.").removeprefix("token_encoder.").partition(".")[0]
             counts[part.removesuffix("_backward").replace("_", " ")] += parameter.numel()
         return dict(counts)
@@ -79,47 +75,47 @@ class TrainingPlan:
     def training_bytes(self) -> dict[str, int]:
         """What training holds beside a window in one process, by part; equal rows of sparse gradients stand apart."""
         config, settings = self.config, self.settings
-        # Sizes without memory, for which optimizers make the states that they make for any weights.
-        with FakeTensorMode():
-            model = ElmoForPreTraining(config)
-            trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-            optimizer = optimizer_of(model, settings)
-            for parameter in trained:
-                parameter.grad = torch.empty_like(parameter)
+        weights = list(self._model.parameters())
+        trained = [weight for weight in weights if weight.requires_grad]
+        # An optimizer makes the states of weights without memory that it makes of any.
+        with weights[0].fake_mode:
+            optimizer = optimizer_of(self._model, settings)
+            for weight in trained:
+                weight.grad = torch.empty_like(weight)
             optimizer.step()
-        states = [value for state in optimizer.state.values() for value in state.values()]
-        gradients = all_gradients = sum(parameter.nbytes for parameter in trained)
+        gradients = all_gradients = sum(weight.nbytes for weight in trained)
         if settings.has_sparse_gradients(self.num_processes):
             rows = 2 * (self.entries_per_window + settings.num_negative_samples)
             gradients -= (2 - config.share_word_softmax) * _FLOAT * config.word_vocab_size * config.projection_size
             gradients += rows * (_FLOAT * config.projection_size + _LONG)
         return {
-            "weights": sum(parameter.nbytes for parameter in model.parameters()),
+            "weights": sum(weight.nbytes for weight in weights),
             "gradients": gradients,
             # What DistributedDataParallel reduces gradients in.
             "buckets of gradients": gradients if self.num_processes > 1 else 0,
-            "optimizer states": sum(value.nbytes for value in states),
+            "optimizer states": sum(value.nbytes for state in optimizer.state.values() for value in state.values()),
             **({"average of the weights": all_gradients} if settings.ema_decay else {}),
         }
 
     @cached_property
     def step_bytes(self) -> dict[str, int]:
-        """The memory of a training step in one process, by part; the libraries' own is not in it.
-
-        At work in the softmax are logits and probabilities of a block of one direction's targets, as on a CPU; a GPU
-        takes all targets at once.
-        """
-        cutoffs = self.config.adaptive_softmax_cutoffs or [0]
-        widest, block = {
-            "full": (self.config.word_vocab_size, FULL_BLOCK_LOGITS),
-            "sampled": (self.settings.num_negative_samples, SAMPLED_BLOCK_LOGITS),
-            "adaptive": (cutoffs[0] + len(cutoffs), FULL_BLOCK_LOGITS),
-        }[self.settings.objective]
+        """The memory of a training step in one process, by part; the libraries' own is not in it."""
         return {
             **self.training_bytes,
             "kept for the backward pass": self.kept_bytes(),
-            "softmax at work": 2 * _FLOAT * widest * min(self.entries_per_window, max(1, block // widest)),
+            "softmax at work on a GPU": 2 * _FLOAT * self._logits_at_work,
         }
+
+    @property
+    def _logits_at_work(self) -> int:
+        """Most logits of a direction's targets that a GPU holds at a time, beside as many probabilities."""
+        rare, entries = self.expected_cluster_targets(), self.entries_per_window
+        if self.settings.objective == "sampled":
+            return min(MOST_BLOCK_LOGITS, entries * self.settings.num_negative_samples)
+        ends = [*(self.config.adaptive_softmax_cutoffs or ()), self.config.word_vocab_size]
+        clusters = (count // 2 * (end - start) for count, (start, end) in zip(rare, pairwise(ends), strict=True))
+        # All targets meet the first words and a logit for each cluster.
+        return min(MOST_BLOCK_LOGITS, max([entries * (ends[0] + len(rare)), *clusters]))
 
     @property
     def all_reduce_bytes(self) -> float:
@@ -163,23 +159,39 @@ class TrainingPlan:
         Raises: ValueError where the objective cannot be trained.
         Returns: Bytes, those of dropout as on a CPU, which keeps its factors; a GPU keeps one byte for each.
         """
-        settings, size, cutoffs = self.settings, self.config.word_vocab_size, self.config.adaptive_softmax_cutoffs or []
-        lanes, steps = settings.per_device_train_batch_size, settings.unroll_steps
+        settings, objective = self.settings, self._objective_of_few_words()
         distinct = num_distinct_words or self.expected_distinct_words()
         rare = cluster_targets or self.expected_cluster_targets()
-        fewest = settings.num_negative_samples if settings.objective == "sampled" else max(cutoffs, default=1)
-        fewest = min(size, fewest + 2)
+        measure = partial(_measure, objective, settings.bf16)
+        # At least two of each: of a single one torch keeps a view where it copies several.
+        lanes, steps = settings.per_device_train_batch_size, 2 + len(rare)
+        least = measure(2, 2, steps)
+        kept = least + (distinct - 2) * (measure(3, 2, steps) - least) + (lanes - 2) * (measure(2, 3, steps) - least)
+        kept += lanes * (settings.unroll_steps - steps) * (measure(2, 2, steps + 1) - least) // 2
+        for cluster, count in enumerate(rare, start=1):
+            # In each direction two targets are in each cluster, and now there is one more in this one.
+            kept += (count - 4) * (measure(2, 2, steps, cluster) - least) // 2
+        if settings.objective != "sampled":
+            # Each direction computes the gradient of its softmax along with the losses, and keeps it.
+            kept += _softmax_bytes(self._model) - _softmax_bytes(objective.model)
+        return kept
 
-        def extrapolate(num_words: int) -> int:
-            config = with_softmax(self.config, num_words, self.config.softmax_type)
-            measured = tuple((name, getattr(settings, name)) for name in _MEASURED_SETTINGS)
-            base, word, lane, step, more = _measure_shares(config.to_json_string(use_diff=False), measured)
-            start = 2 + len(cutoffs)
-            kept = base + (distinct - 2) * word + (lanes - 2) * lane + lanes * (steps - start) * step // 2
-            return kept + sum((count - 4) * each for count, each in zip(rare, more, strict=True))
-
-        few = extrapolate(fewest)
-        return few + (size - fewest) * (extrapolate(fewest + 1) - few)
+    def _objective_of_few_words(self) -> LaneObjective:
+        """The objective of the run over as few words as can be, one in each cluster of an adaptive softmax."""
+        settings, cutoffs = self.settings, self.config.adaptive_softmax_cutoffs or ()
+        few = {
+            # More than there are negatives.
+            "word_vocab_size": min(self.config.word_vocab_size, settings.num_negative_samples + 2),
+            "adaptive_softmax_cutoffs": list(range(1, len(cutoffs) + 1)) or None,
+        }
+        with torch.device("meta"):
+            model = ElmoForPreTraining(ElmoConfig.from_dict({**self.config.to_dict(), **few}))
+        # What numbers the weights hold does not matter; those of buffers can be indices.
+        model.to_empty(device="cpu")
+        for buffer in model.buffers():
+            buffer.zero_()
+        set_dropouts(model, settings)
+        return build_objective(settings.objective, model, settings.num_negative_samples).train()
 
 
 def counting_disk_bytes(num_words: int, num_distinct: int, letters_per_word: float, max_words_in_memory: int) -> int:
@@ -198,46 +210,19 @@ def share_read(num_files: int, num_processes: int) -> float:
     return 1 / num_processes if num_files % num_processes == 0 else 1.0
 
 
-@cache
-def _measure_shares(config: str, measured: tuple[tuple[str, Any], ...]) -> tuple[int, int, int, int, tuple[int, ...]]:
-    """Bytes of the smallest window, and those of a word, lane, step and target in each cluster more.
-
-    Plans of many lanes, vocabularies and optimizers have these in common, and they take seconds.
-
-    Args:
-        config: The model's, as JSON.
-        measured: `_MEASURED_SETTINGS` with their values.
-    """
-    settings = OptimizationArguments(**dict(measured))
-    with torch.device("meta"):
-        model = ElmoForPreTraining(ElmoConfig.from_dict(json.loads(config)))
-    # What numbers the weights hold does not matter; those of buffers can be indices.
-    model.to_empty(device="cpu")
-    for buffer in model.buffers():
-        buffer.zero_()
-    set_dropouts(model, settings)
-    objective = build_objective(settings.objective, model, settings.num_negative_samples).train()
-    measure = partial(_measure, objective, settings.bf16)
-    cutoffs = model.config.adaptive_softmax_cutoffs or []
-    # At least two of each: of a single one torch keeps a view where it copies several.
-    start = 2 + len(cutoffs)
-    base = measure(2, 2, start)
-    word, lane, step = (measure(*sizes) - base for sizes in ((3, 2, start), (2, 3, start), (2, 2, start + 1)))
-    # In each direction two targets are in each cluster, and now there is one more in one of them.
-    return base, word, lane, step, tuple((measure(2, 2, start, cutoff) - base) // 2 for cutoff in cutoffs)
+def _softmax_bytes(model: ElmoForPreTraining) -> int:
+    """Of both directions, also where they share one softmax."""
+    return sum(weight.nbytes for softmax in model.word_softmaxes for weight in softmax.parameters())
 
 
 def _measure(objective: LaneObjective, bf16: bool, distinct: int, lanes: int, steps: int, last_target: int = 0) -> int:
     """Bytes of the distinct storages that autograd saves of a window, those of weights and of the window left out."""
     config = objective.model.config
     rows = torch.ones(distinct, config.max_characters_per_word, dtype=torch.long)
-    words, targets = torch.zeros(2, lanes * steps, dtype=torch.long)
+    words, targets = torch.zeros(2, lanes, steps, dtype=torch.long)
     rare = [*2 * (config.adaptive_softmax_cutoffs or []), last_target]
-    targets[: len(rare)] = torch.tensor(rare)
-    words, targets = words.view(lanes, steps), targets.view(lanes, steps)
+    targets.view(-1)[: len(rare)] = torch.tensor(rare)
     window = LaneWindow(rows, words, words, targets, targets, torch.zeros(lanes, dtype=torch.bool))
-    sizes = (config.projection_size, config.cell_size)
-    state = ElmoState(*(torch.zeros(lanes, config.num_hidden_layers, 2, size, requires_grad=True) for size in sizes))
     kept = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -251,7 +236,7 @@ def _measure(objective: LaneObjective, bf16: bool, distinct: int, lanes: int, st
         use_backend("plain"),
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
     ):
-        objective(window, state)
+        objective(window)
     for tensor in (*objective.parameters(), *vars(window).values()):
         kept.pop(tensor.untyped_storage().data_ptr(), None)
     return sum(storage.nbytes() for storage in kept.values())

@@ -5,31 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from string import Template
 
 from ..checkpoints.tables import markdown_table
 from ..given.flags import part_of
-from ..model.configuration_elmo import ElmoConfig
-from ..text.vocabulary import WordVocabulary
+from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
 from .plan import TrainingPlan, counting_disk_bytes, share_read
 from .plan_arguments import PlanArguments
 from .recipes import OptimizationArguments
 from .run import open_corpora
-from .starting_model import Start, with_softmax
+from .starting_model import Start
 from .text_facts import TextFacts, read_training_text
 
 # The Billion Word Benchmark as the paper's run read it (Peters et al. 2018, sec. 3.4; bilm-tf's page): ten passes,
 # three GPUs, two weeks.
-PAPER_VOCABULARY, PAPER_FILES = 793_471, 99
+PAPER_VOCABULARY, PAPER_WORDS, PAPER_FILES = 793_471, 10**9, 99
 PAPER_WORDS_PER_SECOND = 10 * 768_648_884 / (14 * 24 * 3600 * 3)
-_ASSUMED = (
-    "Assumed: {words_per_sentence:g} words per sentence where none were counted, {letters_per_word:g} letters per "
-    "word; distinct words of a window, and clusters of its targets, by the log-uniform law of the sampler; words that "
-    "fill their rows of characters, and a target per entry; {link_gigabytes_per_second:g} GB/s of sending; "
-    "{disk_gigabytes_per_second:g} GB/s of writing, to which the least --save_steps leaves a hundredth of the time. An "
-    "entry is a word or a marker of a lane. GB are 10^9 bytes."
-)
 
 
 def make_plan(arguments: PlanArguments) -> tuple[TrainingPlan, TextFacts]:
@@ -42,27 +34,28 @@ def make_plan(arguments: PlanArguments) -> tuple[TrainingPlan, TextFacts]:
     arguments = arguments.with_recipe()
     arguments.check()
     start = Start.from_arguments(arguments)
-    words = start.words if arguments.vocab_file is None else WordVocabulary.load(arguments.vocab_file)
-    has_text = arguments.train_file is not None or arguments.dataset_name is not None
+    words, has_text = start.given_words(arguments), arguments.train_file or arguments.dataset_name
     if has_text and (arguments.num_words is None or (words is None and arguments.vocab_size is None)):
         text, words, _ = read_training_text(arguments, open_corpora(arguments), start.tokenizer, words, shown=True)
     else:
-        number = arguments.num_words or 10**9
+        number = arguments.num_words or PAPER_WORDS
         num_sentences = max(1, round(number / arguments.words_per_sentence))
         text = TextFacts(number, num_sentences, arguments.num_distinct_words or number)
-    vocab_size = arguments.vocab_size or (PAPER_VOCABULARY if words is None else len(words))
-    arguments = arguments.with_objective(vocab_size).with_lanes(text.num_entries, arguments.num_processes)
-    config = start.config
-    if words is not None:
-        config, _ = start.model_config(arguments, words, report=lambda line: None)
-    elif start.source is not None:
-        config = ElmoConfig.from_dict({**config.to_dict(), **arguments.overrides})
-    elif arguments.token_inputs in ("words", "both"):
+    if words is None and arguments.token_inputs in ("words", "both"):
         raise ValueError(
             f"--token_inputs {arguments.token_inputs} has a table of words; name --vocab_file or the text."
         )
-    config = with_softmax(config, vocab_size, arguments.objective)
+    if words is None or arguments.vocab_size not in (None, len(words)):
+        words = _any_words(arguments.vocab_size or PAPER_VOCABULARY)
+    arguments = arguments.with_objective(len(words)).with_lanes(text.num_entries, arguments.num_processes)
+    config, _ = start.model_config(arguments, words, report=lambda line: None)
     return TrainingPlan(config, part_of(arguments, OptimizationArguments), arguments.num_processes), text
+
+
+@cache
+def _any_words(number: int) -> WordVocabulary:
+    """So many words: a plan asks for no more of them."""
+    return WordVocabulary([*SPECIAL_WORDS, *map(str, range(number - len(SPECIAL_WORDS)))])
 
 
 def describe(arguments: PlanArguments) -> dict[str, str]:
@@ -71,11 +64,10 @@ def describe(arguments: PlanArguments) -> dict[str, str]:
     Raises: ValueError or OSError where the arguments cannot be.
     """
     plan, text = make_plan(arguments)
-    settings, letters, rate = plan.settings, arguments.letters_per_word, arguments.link_gigabytes_per_second * 1e9
+    settings, memory, rate = plan.settings, plan.step_bytes, arguments.link_gigabytes_per_second * 1e9
     steps = settings.count_steps(text.num_entries, text.num_targets, plan.num_processes)
-    sent, checkpoint = plan.all_reduce_bytes, plan.checkpoint_bytes
     files = arguments.num_files or len(open_corpora(arguments)[0].files if arguments.train_file else ()) or PAPER_FILES
-    disk = counting_disk_bytes(text.num_words, text.num_distinct, letters, arguments.max_words_in_memory)
+    sizes = (text.num_words, text.num_distinct, arguments.letters_per_word, arguments.max_words_in_memory)
     rows = {
         "recipe": settings.recipe,
         "objective": settings.objective,
@@ -89,19 +81,19 @@ def describe(arguments: PlanArguments) -> dict[str, str]:
         "steps": f"{steps:,}",
         **{f"parameters: {part}": f"{number:,}" for part, number in plan.parameters.items()},
         "parameters, all": f"{sum(plan.parameters.values()):,}",
-        **{f"memory of a step: {part}": _bytes(number) for part, number in plan.step_bytes.items()},
-        "memory of a step, all": _bytes(sum(plan.step_bytes.values())),
-        "sent by each process per step": _bytes(sent),
-        "sending per step, nothing overlapping": f"{sent / rate:.3f} s",
-        "sending for all steps": f"{steps * sent / rate / 3600:.1f} h",
-        "tensors of a checkpoint": _bytes(checkpoint),
+        **{f"memory of a step: {part}": _bytes(number) for part, number in memory.items()},
+        "memory of a step, all": _bytes(sum(memory.values())),
+        "sent by each process per step": _bytes(plan.all_reduce_bytes),
+        "sending per step, nothing overlapping": f"{plan.all_reduce_bytes / rate:.3f} s",
+        "sending for all steps": f"{steps * plan.all_reduce_bytes / rate / 3600:.1f} h",
+        "tensors of a checkpoint": _bytes(plan.checkpoint_bytes),
         "files of the text": f"{files:,}",
         "share of the text that each process reads": f"{share_read(files, plan.num_processes):.1%}",
-        "disk for counting, at most": _bytes(disk),
+        "disk for counting, at most": _bytes(counting_disk_bytes(*sizes)),
     }
     if (speed := arguments.words_per_second) is not None:
         step = plan.entries_per_step * text.num_words / text.num_entries / (plan.num_processes * speed)
-        writing = checkpoint / (arguments.disk_gigabytes_per_second * 1e9)
+        writing = plan.checkpoint_bytes / (arguments.disk_gigabytes_per_second * 1e9)
         rows[f"days at {speed:,.0f} words/s in each process"] = f"{steps * step / 86400:.2f}"
         rows["least --save_steps"] = f"{math.ceil(100 * writing / step):,}"
     return rows
@@ -112,12 +104,11 @@ def render_plan(arguments: PlanArguments) -> str:
 
     Raises: ValueError or OSError where the arguments cannot be.
     """
-    return f"{_table({'': describe(arguments)})}\n\n{_ASSUMED.format(**vars(arguments))}\n"
+    return f"{_table({'': describe(arguments)})}\n\n{_prose('plan_assumed.md', **vars(arguments))}"
 
 
 def render_document() -> str:
     """What changes for a billion words on 8 GPUs: model_cards/scale/README.md."""
-    speed = PAPER_WORDS_PER_SECOND
     run = PlanArguments(
         preset="original",
         num_processes=8,
@@ -125,7 +116,7 @@ def render_document() -> str:
         objective="full",
         num_negative_samples=8192,
         optim="adamw",
-        words_per_second=speed,
+        words_per_second=PAPER_WORDS_PER_SECOND,
     )
     columns = {
         "full": {},
@@ -137,8 +128,11 @@ def render_document() -> str:
         "sampled, 1 process, Adagrad": {"objective": "sampled", "num_processes": 1, "optim": "adagrad"},
     }
     table = _table({name: describe(replace(run, **fields)) for name, fields in columns.items()})
-    prose = Template(Path(__file__).with_name("plan_document.md").read_text(encoding="utf-8"))
-    return prose.substitute(table=table, assumed=_ASSUMED.format(**vars(run)))
+    return _prose("plan_document.md", table=table, assumed=_prose("plan_assumed.md", **vars(run)))
+
+
+def _prose(name: str, **values: object) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").format(**values)
 
 
 def _table(columns: Mapping[str, Mapping[str, str]]) -> str:

@@ -185,7 +185,7 @@ def _read_text(
             facts = TextFacts.from_dict(read_state_file(checkpoint)["facts"])
         words = WordVocabulary.load(checkpoint)
     else:
-        words = start.words if arguments.vocab_file is None else WordVocabulary.load(arguments.vocab_file)
+        words = start.given_words(arguments)
         for warning in look_at_text(arguments, corpora, start.tokenizer):
             report(f"warning: {warning}")
         facts, words, counts = read_training_text(arguments, corpora, start.tokenizer, words, shown)

@@ -45,9 +45,10 @@ class Start:
         tokenizer = ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word, **arguments.cutting)
         return cls(config, tokenizer)
 
-    @property
-    def words(self) -> WordVocabulary | None:
-        """The source's words; None where there are none."""
+    def given_words(self, arguments: PretrainingArguments) -> WordVocabulary | None:
+        """The words of --vocab_file, or else the source's; None where both lack."""
+        if arguments.vocab_file is not None:
+            return WordVocabulary.load(arguments.vocab_file)
         return None if self.source is None else self.source.vocabulary
 
     def model_config(

@@ -9,7 +9,9 @@ import pytest
 import torch
 from conftest import make_tiny_config
 
-from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoState, kernels
+from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, kernels
+from hf_elmo.pretraining import fused_losses
+from hf_elmo.pretraining import plan as plan_module
 from hf_elmo.pretraining.lanes import fill_lanes
 from hf_elmo.pretraining.objectives import build_objective
 from hf_elmo.pretraining.optimizers import build_optimizer
@@ -64,15 +66,6 @@ def make_window(plan):
     return next(itertools.islice(windows, 1, None))
 
 
-def make_state(plan):
-    """States that want gradients, as those within a window do."""
-    config, lanes = plan.config, plan.settings.per_device_train_batch_size
-    sizes = ((config.projection_size, "hidden"), (config.cell_size, "cell"))
-    return ElmoState(
-        **{name: torch.zeros(lanes, config.num_hidden_layers, 2, size, requires_grad=True) for size, name in sizes}
-    )
-
-
 def fill(window):
     """The window with a target per entry and no padding in its rows."""
     for targets in (window.forward_targets, window.backward_targets):
@@ -90,7 +83,7 @@ def clusters_of(plan, window):
     return torch.bucketize(targets, cutoffs, right=True).bincount(minlength=len(cutoffs) + 1)[1:].tolist()
 
 
-def kept_by_graph(objective, window, state, bf16):
+def kept_by_graph(objective, window, bf16):
     """Bytes of the distinct storages that autograd saves, parameters and the window's own left out."""
     known = {tensor.untyped_storage().data_ptr() for tensor in (*objective.parameters(), *vars(window).values())}
     kept = {}
@@ -106,7 +99,7 @@ def kept_by_graph(objective, window, state, bf16):
         torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
         torch.autocast("cpu", torch.bfloat16, enabled=bf16),
     ):
-        loss = objective(window, state)
+        loss = objective(window)
     assert loss.forward_sum.requires_grad
     return sum(storage.nbytes() for storage in kept.values())
 
@@ -171,7 +164,7 @@ def test_a_graph_keeps_what_few_words_of_it_let_expect(objective, shape, bf16):
     plan = make_plan(objective, shape, bf16=bf16)
     window = fill(make_window(plan))
     with kernels.use_backend("plain"):
-        found = kept_by_graph(make_objective(plan), window, make_state(plan), bf16)
+        found = kept_by_graph(make_objective(plan), window, bf16)
     assert found == plan.kept_bytes(len(window.rows), clusters_of(plan, window))
 
 
@@ -180,7 +173,7 @@ def test_a_window_as_it_comes_keeps_less_than_a_full_one(objective):
     plan = make_plan(objective)
     window = make_window(plan)
     with kernels.use_backend("plain"):
-        found = kept_by_graph(make_objective(plan), window, make_state(plan), bf16=False)
+        found = kept_by_graph(make_objective(plan), window, bf16=False)
     most = plan.kept_bytes(len(window.rows), clusters_of(plan, fill(window)))
     assert most / 5 < found < most
 
@@ -194,8 +187,24 @@ def test_what_is_kept_grows_linearly(objective):
         plan = replace(plan, settings=settings, config=with_softmax(plan.config, vocab_size, objective))
         window = fill(make_window(plan))
         with kernels.use_backend("plain"):
-            found = kept_by_graph(make_objective(plan), window, make_state(plan), bf16=False)
+            found = kept_by_graph(make_objective(plan), window, bf16=False)
         assert found == plan.kept_bytes(len(window.rows), clusters_of(plan, window))
+
+
+@pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
+@pytest.mark.parametrize("most", [fused_losses.MOST_BLOCK_LOGITS, 60])
+def test_a_softmax_works_on_the_logits_of_a_gpu(objective, most, monkeypatch):
+    sizes, normalize = [], fused_losses._normalize
+    for name in ("FULL_BLOCK_LOGITS", "SAMPLED_BLOCK_LOGITS"):
+        # In blocks as large as those of a GPU.
+        monkeypatch.setattr(fused_losses, name, most)
+    monkeypatch.setattr(plan_module, "MOST_BLOCK_LOGITS", most)
+    monkeypatch.setattr(fused_losses, "_normalize", lambda *room: sizes.append(room[0].numel()) or normalize(*room))
+    plan = make_plan(objective)
+    make_objective(plan)(fill(make_window(plan)))
+    found = plan.step_bytes["softmax at work on a GPU"] // (2 * 4)
+    # Whole targets stay below the bound.
+    assert max(sizes) <= found and (found == max(sizes) or found == most < max(sizes) + len(VOCABULARY))
 
 
 def test_a_ring_sends_nothing_alone_and_nearly_twice_the_gradients_at_most():
