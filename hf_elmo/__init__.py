@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from .inference.scorer import ElmoScorer
     from .model.configuration_elmo import ElmoConfig
     from .model.crf_elmo import ElmoCRF
-    from .model.head_settings_elmo import EmbeddingsHead, TokenClassificationHead
+    from .model.head_settings_elmo import EmbeddingsHead, SequenceClassificationHead, TokenClassificationHead
     from .model.layers_elmo import ElmoState
     from .model.modeling_elmo import (
         ElmoEmbeddings,
         ElmoEmbeddingsOutput,
         ElmoForPreTraining,
         ElmoForPreTrainingOutput,
+        ElmoForSequenceClassification,
         ElmoForTokenClassification,
         ElmoModel,
         ElmoModelOutput,
@@ -40,6 +41,7 @@ __all__ = [
     "ElmoEmbeddingsOutput",
     "ElmoForPreTraining",
     "ElmoForPreTrainingOutput",
+    "ElmoForSequenceClassification",
     "ElmoForTokenClassification",
     "ElmoModel",
     "ElmoModelOutput",
@@ -47,6 +49,7 @@ __all__ = [
     "ElmoScorer",
     "ElmoState",
     "EmbeddingsHead",
+    "SequenceClassificationHead",
     "TokenClassificationHead",
 ]
 
@@ -60,6 +63,7 @@ _MODULES = {
     "ElmoEmbeddingsOutput": "model.modeling_elmo",
     "ElmoForPreTraining": "model.modeling_elmo",
     "ElmoForPreTrainingOutput": "model.modeling_elmo",
+    "ElmoForSequenceClassification": "model.modeling_elmo",
     "ElmoForTokenClassification": "model.modeling_elmo",
     "ElmoModel": "model.modeling_elmo",
     "ElmoModelOutput": "model.modeling_elmo",
@@ -67,6 +71,7 @@ _MODULES = {
     "ElmoScorer": "inference.scorer",
     "ElmoState": "model.layers_elmo",
     "EmbeddingsHead": "model.head_settings_elmo",
+    "SequenceClassificationHead": "model.head_settings_elmo",
     "TokenClassificationHead": "model.head_settings_elmo",
 }
 # Folders that can be reached as attributes after `import hf_elmo`.

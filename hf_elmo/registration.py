@@ -33,15 +33,26 @@ def _register_tokenizer() -> None:
 
 
 def _register_models() -> None:
-    from transformers import AutoModel, AutoModelForPreTraining, AutoModelForTokenClassification
+    from transformers import (
+        AutoModel,
+        AutoModelForPreTraining,
+        AutoModelForSequenceClassification,
+        AutoModelForTokenClassification,
+    )
 
     from .model.configuration_elmo import ElmoConfig
 
     # Its import registers the pipelines.
-    from .model.modeling_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+    from .model.modeling_elmo import (
+        ElmoForPreTraining,
+        ElmoForSequenceClassification,
+        ElmoForTokenClassification,
+        ElmoModel,
+    )
 
     AutoModel.register(ElmoConfig, ElmoModel, exist_ok=True)
     AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining, exist_ok=True)
+    AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassification, exist_ok=True)
     AutoModelForTokenClassification.register(ElmoConfig, ElmoForTokenClassification, exist_ok=True)
 
 

@@ -21,7 +21,8 @@ from transformers.pipelines import PIPELINE_REGISTRY
 config = transformers.AutoConfig.for_model("elmo")
 print(json.dumps({
     "classes": [getattr(transformers, name)._model_mapping[type(config)].__name__
-                for name in ("AutoModel", "AutoModelForPreTraining", "AutoModelForTokenClassification")],
+                for name in ("AutoModel", "AutoModelForPreTraining", "AutoModelForSequenceClassification",
+                             "AutoModelForTokenClassification")],
     "tokenizer": transformers.TOKENIZER_MAPPING[type(config)].__name__,
     "pipeline": PIPELINE_REGISTRY.supported_tasks["token-classification"]["impl"].__name__,
     "is_hf_elmos": type(config) is hf_elmo.ElmoConfig,
@@ -49,7 +50,12 @@ def test_everything_is_registered_whatever_is_imported_first(first):
     done = fresh_process.run(["-c", f"{warn}\n{first}\n{ANSWER}"], modules=modules)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    assert answer["classes"] == ["ElmoModel", "ElmoForPreTraining", "ElmoForTokenClassification"]
+    assert answer["classes"] == [
+        "ElmoModel",
+        "ElmoForPreTraining",
+        "ElmoForSequenceClassification",
+        "ElmoForTokenClassification",
+    ]
     assert (answer["tokenizer"], answer["pipeline"]) == ("ElmoCharTokenizer", "ElmoTokenClassificationPipeline")
     assert answer["is_hf_elmos"]
     assert "_Registrar" not in answer["finders"], "all is registered, but the finder is still there"

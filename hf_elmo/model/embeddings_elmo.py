@@ -136,7 +136,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         self.num_read_mixes = num_read_mixes
         self.elmo = ElmoModel(config)
         self.features = ElmoWordFeatures(config, head)
-        self.dropout = nn.Dropout(head.dropout)
+        self.dropout: nn.Module = nn.Dropout(head.dropout)
         self.mix_size = 2 * config.projection_size
         self.input_size = self.mix_size * head.use_elmo + self.features.size
 

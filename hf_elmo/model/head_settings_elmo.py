@@ -4,7 +4,7 @@
 import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
@@ -119,8 +119,106 @@ class TokenClassificationHead(WordInputsHead):
         require_at_least("lstm_size", self.lstm_size, 1)
 
 
+class _Published(NamedTuple):
+    """What an encoder's source has for settings that are left out."""
+
+    hidden_dropout: float
+    output_activation: str
+    output_sizes: tuple[int, ...]  # in units of hidden_size
+    output_dropouts: tuple[float, ...]
+
+
+# By AllenNLP's configurations for SST-5 and SNLI with ELMo; the pooled encoders are nobody's.
+_PUBLISHED = {
+    "pooled": _Published(0.0, "relu", (), (0.5,)),
+    "pooled_pairs": _Published(0.0, "relu", (1,), (0.5, 0.5)),
+    "bcn": _Published(0.25, "maxout", (4, 2), (0.1, 0.2, 0.3)),
+    "esim": _Published(0.5, "relu", (1,), (0.5, 0.5)),
+}
+_RECURRENT_ENCODERS = ("bcn", "esim")
+
+
+@strict
+@dataclass
+class SequenceClassificationHead(WordInputsHead):
+    """The head of `ElmoForSequenceClassification`: an encoder of texts or pairs of them, and dense layers on top.
+
+    What is left out is as published for the encoder (McCann et al. 2017 and Chen et al. 2017, as AllenNLP trained them
+    with ELMo), and stands in the settings after that.
+
+    Args:
+        encoder: "pooled", mean and maximum of the words of a text; "pooled_pairs", those of each text of a pair, their
+            difference and product; "bcn", the biattentive classifier of texts; or "esim", for pairs.
+        hidden_size: Size of each direction of the encoder's biLSTMs, and of its dense layer.
+        hidden_dropout: Dropout on the output of that dense layer, which an LSTM reads; in "esim" the same for all
+            words of a sentence, and so is `dropout` there. The pooled encoders have no such layer.
+        mix_at_output: Whether a second mix of the biLM's layers is joined to the output of the lowest biLSTM (Peters
+            et al. 2018, sec. 3.3).
+        output_activation: "relu", or "maxout" over four units, of the dense layers on top; with maxout it is also the
+            last one's.
+        output_sizes: Sizes of the dense layers on top, the last one, which has as many as there are labels, left out.
+        output_dropouts: Dropout before each of the dense layers on top, the last one included.
+
+    The other fields say what is read for each word; see `WordInputsHead`.
+
+    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range, or the
+        encoder has no use for it.
+    """
+
+    type: ClassVar[str] = "sequence_classification"
+
+    encoder: Literal["pooled", "pooled_pairs", "bcn", "esim"] = "pooled"
+    hidden_size: int = 300
+    hidden_dropout: float | int | None = None
+    mix_at_output: bool = False
+    output_activation: Literal["relu", "maxout"] | None = None
+    output_sizes: list | tuple | None = None
+    output_dropouts: list | tuple | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        published = _PUBLISHED[self.encoder]
+        if self.hidden_dropout is None:
+            self.hidden_dropout = published.hidden_dropout
+        if self.output_activation is None:
+            self.output_activation = published.output_activation  # type: ignore[assignment]
+        if self.output_sizes is None:
+            self.output_sizes = [self.hidden_size * factor for factor in published.output_sizes]
+        if self.output_dropouts is None:
+            dropouts = published.output_dropouts
+            self.output_dropouts = [
+                dropouts[min(place, len(dropouts) - 1)] for place in range(len(self.output_sizes) + 1)
+            ]
+        # One form in memory and in JSON, as in WordInputsHead.
+        self.output_sizes, self.output_dropouts = list(self.output_sizes), list(self.output_dropouts)
+
+    def validate_ranges(self) -> None:
+        """Check that each value lies in its range, and fits the encoder."""
+        require_at_least("hidden_size", self.hidden_size, 1)
+        require_probability("hidden_dropout", cast(float, self.hidden_dropout))
+        sizes, dropouts = cast(list, self.output_sizes), cast(list, self.output_dropouts)
+        for size in sizes:
+            if not isinstance(size, int) or isinstance(size, bool):
+                raise ValueError(f"output_sizes holds {repr(size)[:80]}; it must be a list of integers >= 1.")
+            require_at_least("a size of output_sizes", size, 1)
+        for dropout in dropouts:
+            if not isinstance(dropout, (int, float)) or isinstance(dropout, bool):
+                raise ValueError(f"output_dropouts holds {repr(dropout)[:80]}; it must be a list of numbers in [0, 1).")
+            require_probability("a dropout of output_dropouts", dropout)
+        if len(dropouts) != len(sizes) + 1:
+            raise ValueError(
+                f"output_dropouts has {len(dropouts)} numbers; {len(sizes)} output_sizes and the last layer want "
+                f"{len(sizes) + 1}, one before each."
+            )
+        if self.mix_at_output and not (self.use_elmo and self.encoder in _RECURRENT_ENCODERS):
+            raise ValueError(
+                f"mix_at_output is True, but encoder is {self.encoder!r} and use_elmo {self.use_elmo}; a second mix is "
+                f"joined to the output of a biLSTM, which {' and '.join(_RECURRENT_ENCODERS)} have, and wants ELMo."
+            )
+
+
 HEAD_TYPES: dict[str, type[HeadSettings]] = {
-    settings.type: settings for settings in (TokenClassificationHead, EmbeddingsHead)
+    settings.type: settings for settings in (TokenClassificationHead, SequenceClassificationHead, EmbeddingsHead)
 }
 
 

@@ -184,6 +184,45 @@ def check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:
             )
 
 
+def guess_problem_type(labels: Tensor, num_labels: int) -> str:
+    """What the labels of texts are labels of, as transformers guesses it where a config's problem_type is None."""
+    if num_labels == 1:
+        return "regression"
+    is_integer = isinstance(labels, Tensor) and not labels.is_floating_point()
+    return "single_label_classification" if is_integer else "multi_label_classification"
+
+
+def check_text_labels(labels: Tensor, logits: Tensor, problem_type: str) -> None:
+    """Check the labels of texts; raises TypeError or ValueError saying what is wrong with them.
+
+    Args:
+        labels: What was given.
+        logits: The model's scores, (B, K).
+        problem_type: What kind of labels they are, as transformers' configs name it.
+    """
+    num_texts, num_labels = logits.shape
+    is_single = problem_type == "single_label_classification"
+    wanted = "integers, one per text" if is_single else "floating-point numbers, one per text and label"
+    if not isinstance(labels, Tensor) or labels.dtype == torch.bool or labels.is_floating_point() == is_single:
+        found = getattr(labels, "dtype", type(labels).__name__)
+        raise TypeError(f"labels is {found}; a {problem_type} wants a tensor of {wanted}.")
+    shapes: list[tuple[int, ...]] = [(num_texts,)] if is_single else [(num_texts, num_labels)]
+    if num_labels == 1:
+        shapes.append((num_texts,))
+    if tuple(labels.shape) not in shapes:
+        raise ValueError(
+            f"labels has the shape {tuple(labels.shape)}; {num_texts} texts, {num_labels} labels and a {problem_type} "
+            f"want {' or '.join(map(str, shapes))}."
+        )
+    if problem_type != "regression" and _values_can_be_read(labels):
+        largest = num_labels - 1 if is_single else 1
+        if not 0 <= labels.min().item() <= labels.max().item() <= largest:
+            raise ValueError(
+                f"labels holds values from {labels.min().item()} to {labels.max().item()}; a {problem_type} of "
+                f"{num_labels} labels wants values from 0 to {largest}. Set the number of labels in the config."
+            )
+
+
 def _values_can_be_read(tensor: Tensor) -> bool:
     """Whether a check of values costs little: elsewhere than on a CPU it would wait for the device."""
     return tensor.device.type == "cpu" and not is_traced()

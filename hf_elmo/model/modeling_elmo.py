@@ -8,13 +8,15 @@ from .characters_elmo import PAD_CHARACTER  # noqa: F401
 from .configuration_elmo import ElmoConfig
 from .crf_elmo import ElmoCRF
 from .embeddings_elmo import ElmoEmbeddings, ElmoEmbeddingsOutput
-from .head_settings_elmo import EmbeddingsHead, TokenClassificationHead
+from .head_settings_elmo import EmbeddingsHead, SequenceClassificationHead, TokenClassificationHead
 from .inputs_elmo import IGNORED_LABEL
 from .layers_elmo import ElmoState
 from .pairs_elmo import ElmoPairs  # noqa: F401
 from .pipeline_elmo import register_pipelines
 from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput
 from .recurrence_elmo import scan_projected_lstm  # noqa: F401
+from .sequence_classification_elmo import ElmoForSequenceClassification
+from .sequence_encoders_elmo import ElmoDense  # noqa: F401
 from .tag_schemes_elmo import SCHEMES  # noqa: F401
 from .task_encoders_elmo import ElmoTaskLSTM  # noqa: F401
 from .token_classification_elmo import ElmoForTokenClassification
@@ -31,18 +33,27 @@ __all__ = [
     "ElmoEmbeddingsOutput",
     "ElmoForPreTraining",
     "ElmoForPreTrainingOutput",
+    "ElmoForSequenceClassification",
     "ElmoForTokenClassification",
     "ElmoModel",
     "ElmoModelOutput",
     "ElmoPreTrainedModel",
     "ElmoState",
     "EmbeddingsHead",
+    "SequenceClassificationHead",
     "TokenClassificationHead",
 ]
 
 # With a saved model transformers ships the file of its class's module, and all that this file imports, and writes the
 # module's name into the auto_map. Every checkpoint can be loaded as every class, so all of them name this file.
-for model_class in (ElmoPreTrainedModel, ElmoModel, ElmoEmbeddings, ElmoForPreTraining, ElmoForTokenClassification):
+for model_class in (
+    ElmoPreTrainedModel,
+    ElmoModel,
+    ElmoEmbeddings,
+    ElmoForPreTraining,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+):
     model_class.__module__ = __name__
 
 register_pipelines()

@@ -15,18 +15,31 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForPreTraining,
+    AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
+    pipeline,
 )
 
 import hf_elmo
-from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo import (
+    ElmoCharTokenizer,
+    ElmoConfig,
+    ElmoForPreTraining,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    ElmoModel,
+    SequenceClassificationHead,
+)
 
 AUTO_CLASSES = {
     "model": (AutoModel, ElmoModel),
     "pretraining": (AutoModelForPreTraining, ElmoForPreTraining),
     "tokens": (AutoModelForTokenClassification, ElmoForTokenClassification),
+    "texts": (AutoModelForSequenceClassification, ElmoForSequenceClassification),
 }
+HEADS = {"texts": {"head": SequenceClassificationHead(encoder="bcn", hidden_size=3, mix_at_output=True)}}
+TAGGERS_HEAD = {"classifier_lstm_layers": 1}
 WORDS = ("<S>", "</S>", "<UNK>", "a", "cat", "sat", "on", "the", "日本")
 SENTENCES = ["A cat sat on the mat .", "Ünïcode 日本 \U0001f600", ""]
 CODE_FILES = {
@@ -46,6 +59,8 @@ CODE_FILES = {
     "pretraining_elmo.py",
     "recurrence_elmo.py",
     "row_table_elmo.py",
+    "sequence_classification_elmo.py",
+    "sequence_encoders_elmo.py",
     "tag_schemes_elmo.py",
     "task_encoders_elmo.py",
     "texts_elmo.py",
@@ -65,7 +80,9 @@ def saved(tmp_path_factory) -> dict[str, Path]:
     directories = {}
     for name, (_, cls) in AUTO_CLASSES.items():
         torch.manual_seed(0)
-        config = make_tiny_config(word_vocab_size=9, id2label={0: "O", 1: "PER", 2: "LOC"}, classifier_lstm_layers=1)
+        config = make_tiny_config(
+            word_vocab_size=9, id2label={0: "O", 1: "PER", 2: "LOC"}, **HEADS.get(name, TAGGERS_HEAD)
+        )
         model = cls(config)
         with torch.no_grad():
             for parameter in model.parameters():
@@ -110,6 +127,7 @@ def test_each_class_is_saved_complete(saved, name):
         "AutoConfig": "configuration_elmo.ElmoConfig",
         "AutoModel": "modeling_elmo.ElmoModel",
         "AutoModelForPreTraining": "modeling_elmo.ElmoForPreTraining",
+        "AutoModelForSequenceClassification": "modeling_elmo.ElmoForSequenceClassification",
         "AutoModelForTokenClassification": "modeling_elmo.ElmoForTokenClassification",
     }
     assert load_file(saved[name] / "model.safetensors")
@@ -138,6 +156,8 @@ def test_auto_classes_load_what_was_saved(saved, name):
         ("pretraining", "tokens", {"classifier", "lstm"}),
         ("model", "pretraining", {"word_softmax"}),
         ("tokens", "pretraining", {"word_softmax"}),
+        ("texts", "model", set()),
+        ("pretraining", "texts", {"classifier"}),
     ],
 )
 def test_each_class_loads_the_others_checkpoints(saved, source, target, new):
@@ -146,9 +166,8 @@ def test_each_class_loads_the_others_checkpoints(saved, source, target, new):
     model, report = AUTO_CLASSES[target][0].from_pretrained(saved[source], output_loading_info=True)
     assert {key.split(".")[0] for key in report["missing_keys"]} == new
     # The old head is left behind; that of pre-training without a word.
-    assert {key.split(".")[0] for key in report["unexpected_keys"]} == (
-        {"classifier", "lstm"} if source == "tokens" else set()
-    )
+    left = {"tokens": {"classifier", "lstm"}, "texts": {"classifier", "encoder", "output"}}
+    assert {key.split(".")[0] for key in report["unexpected_keys"]} == left.get(source, set())
     assert not report["mismatched_keys"]
     assert_same(layers_of(model, tokenizer).numpy(), layers_of(original, tokenizer).numpy())
     mixes = [dict(module.base_model.mixes.named_parameters()) for module in (model, original)]
@@ -230,7 +249,10 @@ print(json.dumps({
     "config": transformers.AutoConfig.for_model("elmo").__class__.__name__,
     "classes": {
         name: getattr(transformers, name)._model_mapping[type(config)].__name__
-        for name in ("AutoModel", "AutoModelForPreTraining", "AutoModelForTokenClassification")
+        for name in (
+            "AutoModel", "AutoModelForPreTraining", "AutoModelForSequenceClassification",
+            "AutoModelForTokenClassification",
+        )
     },
     "tokenizer": transformers.TOKENIZER_MAPPING[type(config)].__name__,
     "pipelines": {
@@ -252,6 +274,7 @@ def test_importing_the_package_registers_everything_and_touches_nothing(tmp_path
     assert answer["classes"] == {
         "AutoModel": "ElmoModel",
         "AutoModelForPreTraining": "ElmoForPreTraining",
+        "AutoModelForSequenceClassification": "ElmoForSequenceClassification",
         "AutoModelForTokenClassification": "ElmoForTokenClassification",
     }
     assert answer["tokenizer"] == "ElmoCharTokenizer"
@@ -275,12 +298,14 @@ except ModuleNotFoundError:
 import numpy as np
 import torch
 from transformers import (
-    AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForTokenClassification, AutoTokenizer, pipeline
+    AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForSequenceClassification,
+    AutoModelForTokenClassification, AutoTokenizer, pipeline
 )
 
 directories, sentences, out = json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
 classes = {
-    "model": AutoModel, "pretraining": AutoModelForPreTraining, "tokens": AutoModelForTokenClassification
+    "model": AutoModel, "pretraining": AutoModelForPreTraining, "tokens": AutoModelForTokenClassification,
+    "texts": AutoModelForSequenceClassification,
 }
 answer, arrays = {"modules": {}}, {}
 
@@ -318,6 +343,8 @@ features = pipeline("feature-extraction", model=directories["model"], trust_remo
 arrays["features"] = np.array(features(sentences[0]))
 _, tokenizer, model = load("tokens", directories["tokens"])
 tagger = pipeline("token-classification", model=model, tokenizer=tokenizer, aggregation_strategy="simple")
+classifier = pipeline("text-classification", model=directories["texts"], trust_remote_code=True, device="cpu")
+answer["labels"] = classifier(sentences, top_k=None)
 answer["entities"] = [[e["entity_group"], e["start"], e["end"], e["word"]] for e in tagger(sentences[0])]
 np.savez(f"{out}/numbers.npz", **arrays)
 assert "hf_elmo" not in sys.modules
@@ -370,6 +397,10 @@ def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path)
     )
     wanted = [[e["entity_group"], e["start"], e["end"], e["word"]] for e in tagger(SENTENCES[0])]
     assert wanted and answer["entities"] == wanted
+    classifier = pipeline("text-classification", model=str(saved["texts"]), device="cpu")
+    for found, wanted in zip(answer["labels"], classifier(SENTENCES, top_k=None), strict=True):
+        assert [row["label"] for row in found] == [row["label"] for row in wanted]
+        assert [row["score"] for row in found] == pytest.approx([row["score"] for row in wanted], abs=1e-4)
 
 
 TABLE_SCRIPT = (

@@ -18,7 +18,13 @@ from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTo
 from hf_elmo.model import head_settings_elmo
 from hf_elmo.model.head_settings_elmo import HeadSettings, TokenClassificationHead
 
-AUTO_CLASSES = {"AutoConfig", "AutoModel", "AutoModelForPreTraining", "AutoModelForTokenClassification"}
+AUTO_CLASSES = {
+    "AutoConfig",
+    "AutoModel",
+    "AutoModelForPreTraining",
+    "AutoModelForSequenceClassification",
+    "AutoModelForTokenClassification",
+}
 
 VALID_FIELDS = {
     "character_embedding_size": st.integers(1, 20),
