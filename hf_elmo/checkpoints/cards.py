@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +73,30 @@ def write_conversion_card(
 def write_recipe(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name: str) -> None:
     """Keep a checkpoint's figures, config, plot and card in a folder of its own, without the weights.
 
+    Args and raises: As `recipe_written_aside`.
+    """
+    with recipe_written_aside(checkpoint, recipe, name):
+        pass
+
+
+@contextmanager
+def recipe_written_aside(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name: str) -> Iterator[Path]:
+    """Give the recipe folder of a checkpoint, its card as yet unwritten; it takes its place when the block ends well.
+
     Args:
         checkpoint: A directory that pre-training, fine-tuning or conversion wrote.
         recipe: The folder, `model_cards/NAME` for example; made if it is not there. Its facts.yaml stays; one of the
             checkpoint is taken where it has none.
         name: The name of the checkpoint in the card.
-    Raises: FileNotFoundError where the checkpoint has no config or results; ValueError as `read_facts`, or where both
-        are one folder. The folder is as it was then.
+    Raises: FileNotFoundError where the checkpoint has no config or results; ValueError as `read_facts`, or where the
+        checkpoint is that folder or lies in it. The folder is as it was then.
     """
     checkpoint, recipe = Path(checkpoint), Path(recipe)
-    if checkpoint.resolve() == recipe.resolve():
-        raise ValueError(f"checkpoint and recipe are both {str(recipe)!r}; name a folder of its own for the recipe.")
+    if recipe.resolve() in (checkpoint.resolve(), *checkpoint.resolve().parents):
+        raise ValueError(
+            f"checkpoint {str(checkpoint)!r} lies in the recipe {str(recipe)!r}, which is replaced; name a folder of "
+            "its own for the recipe."
+        )
     for file in (CONFIG_FILE, _figures_file(checkpoint)):
         _read_json(checkpoint, file)
     with written_aside(recipe, overwrite=True) as aside:
@@ -91,6 +105,7 @@ def write_recipe(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name:
         for file in KEPT_FILES:
             if (checkpoint / file).is_file() and not (file == FACTS_FILE and (aside / file).exists()):
                 shutil.copyfile(checkpoint / file, aside / file)
+        yield aside
         write_card(aside, name)
 
 

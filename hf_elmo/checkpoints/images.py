@@ -11,23 +11,21 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .cards import KEPT_FILES
+from .cards import KEPT_FILES, recipe_written_aside
 from .file_names import CARD_FILE, WEIGHTS_FILE
 from .sharing import check_checkpoint
-from .writing import moved_into
 
 
-def add_weights(checkpoint: str | os.PathLike, recipe: str | os.PathLike, dtype: torch.dtype) -> None:
-    """Make a recipe folder a checkpoint that loads and can be pushed, by what it does not keep of its own.
+def write_image(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name: str, dtype: torch.dtype) -> None:
+    """Keep a checkpoint as a recipe folder that is a checkpoint too, which loads and can be pushed.
 
     Args:
-        checkpoint: A directory that pre-training, fine-tuning or conversion wrote.
-        recipe: The folder that `write_recipe` wrote for it.
+        checkpoint, recipe, name: As of `write_recipe`.
         dtype: Of the weights' numbers. The config still names the dtype of training, in which they are loaded.
-    Raises: FileNotFoundError and ValueError as `check_checkpoint`; ValueError naming a weight that is too large for the
-        dtype. The folder is as it was then.
+    Raises: As `write_recipe` and `check_checkpoint`; ValueError naming a weight that is too large for the dtype. The
+        folder is as it was then.
     """
-    with moved_into(recipe, last=WEIGHTS_FILE) as aside:
+    with recipe_written_aside(checkpoint, recipe, name) as aside:
         for path in check_checkpoint(checkpoint):
             if path.suffix == Path(WEIGHTS_FILE).suffix:
                 _write_rounded(path, aside / path.name, dtype)

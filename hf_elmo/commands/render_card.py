@@ -50,14 +50,15 @@ def render_cards(arguments: CardArguments) -> None:
         raise ValueError("--weights_dtype wants --model_name_or_path: the checkpoint whose weights are kept.")
     model_cards = Path(arguments.model_cards)
     recipes = [model_cards / arguments.name] if arguments.name else find_recipes(model_cards)
-    if arguments.model_name_or_path:
+    if arguments.weights_dtype:
+        import torch
+
+        from ..checkpoints.images import write_image
+
+        dtype = getattr(torch, arguments.weights_dtype)
+        write_image(arguments.model_name_or_path, recipes[0], arguments.name, dtype)
+    elif arguments.model_name_or_path:
         write_recipe(arguments.model_name_or_path, recipes[0], arguments.name)
-        if arguments.weights_dtype:
-            import torch
-
-            from ..checkpoints.images import add_weights
-
-            add_weights(arguments.model_name_or_path, recipes[0], getattr(torch, arguments.weights_dtype))
     for recipe in recipes:
         if not arguments.skip_plots and has_plot(recipe):
             plot_run(read_results(recipe), recipe / PLOT_FILE)

@@ -8,10 +8,10 @@ from refusals import assert_refused
 from safetensors.torch import load_file
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
-from hf_elmo.checkpoints.cards import write_conversion_card, write_recipe
-from hf_elmo.checkpoints.images import add_weights
+from hf_elmo.checkpoints.cards import write_conversion_card
 from hf_elmo.checkpoints.sharing import check_checkpoint
 from hf_elmo.commands.render_card import CardArguments, render_cards
+from hf_elmo.model.word_list_elmo import WORD_LIST_FILE
 from hf_elmo.text.vocabulary import SPECIAL_WORDS
 
 WORDS = [*SPECIAL_WORDS, "the", "cat", "sat"]
@@ -84,16 +84,53 @@ def test_nothing_of_an_earlier_checkpoint_stays(checkpoint, tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == wanted
 
 
-def test_what_no_half_can_hold_is_refused_and_leaves_the_folder(checkpoint, tmp_path):
-    model = ElmoForPreTraining.from_pretrained(checkpoint)
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def overflow(directory):
+    model = ElmoForPreTraining.from_pretrained(directory)
     with torch.no_grad():
         model.word_softmax.bias[1] = 1e5
-    model.save_pretrained(checkpoint)
+    model.save_pretrained(directory)
+
+
+def lose_words(directory):
+    (directory / WORD_LIST_FILE).unlink()
+
+
+def lose_weights(directory):
+    (directory / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize("first", ["float16", None])
+@pytest.mark.parametrize(
+    ("spoil", "error", "named"),
+    [
+        (overflow, ValueError, ("word_softmax.bias", "100000", "65504")),
+        (lose_words, (ValueError, OSError), WORD_LIST_FILE),
+        (lose_weights, (ValueError, OSError), "safetensors"),
+    ],
+)
+def test_a_refused_image_leaves_the_one_before_as_it_was(checkpoint, tmp_path, first, spoil, error, named):
     folder = tmp_path / "cards" / "elmo-x"
-    write_recipe(checkpoint, folder, "elmo-x")
-    before = sorted(folder.iterdir())
-    assert_refused(ValueError, ("word_softmax.bias", "100000", "65504"), add_weights, checkpoint, folder, torch.float16)
-    assert sorted(folder.iterdir()) == before
+    take_in(checkpoint, folder, weights_dtype=first)
+    (folder / "task.json").write_text("{}")
+    before, beside = contents(folder), sorted(folder.parent.iterdir())
+    save_checkpoint(tmp_path / "later")
+    spoil(tmp_path / "later")
+    assert_refused(error, named, take_in, tmp_path / "later", folder, weights_dtype="float16")
+    assert contents(folder) == before and sorted(folder.parent.iterdir()) == beside
+
+
+@pytest.mark.parametrize("dtype", ["float16", None])
+@pytest.mark.parametrize("place", ["", "run"])
+def test_a_checkpoint_in_the_folder_that_is_replaced_is_refused(tmp_path, dtype, place):
+    folder = tmp_path / "elmo-x"
+    save_checkpoint(folder / place)
+    before = contents(folder)
+    assert_refused(ValueError, ("checkpoint", "recipe"), take_in, folder / place, folder, weights_dtype=dtype)
+    assert contents(folder) == before
 
 
 def test_flags_that_want_others():
