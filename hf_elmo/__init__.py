@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .registration import register_when_ready
 
 if TYPE_CHECKING:
+    from .conversion.formats import load_foreign
     from .inference.embedder import ElmoEmbedder
     from .inference.scorer import ElmoScorer
     from .model.configuration_elmo import ElmoConfig
@@ -51,6 +52,7 @@ __all__ = [
     "EmbeddingsHead",
     "SequenceClassificationHead",
     "TokenClassificationHead",
+    "load_foreign",
 ]
 
 # The module of each public name.
@@ -73,6 +75,7 @@ _MODULES = {
     "EmbeddingsHead": "model.head_settings_elmo",
     "SequenceClassificationHead": "model.head_settings_elmo",
     "TokenClassificationHead": "model.head_settings_elmo",
+    "load_foreign": "conversion.formats",
 }
 # Folders that can be reached as attributes after `import hf_elmo`.
 _ROOMS = {"checkpoints", "conversion", "inference", "kernels", "model", "pretraining", "tasks", "text"}

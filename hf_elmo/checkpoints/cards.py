@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ def write_conversion_card(
     files: Mapping[str, str | os.PathLike],
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
+    licence: str | None = None,
+    notes: Sequence[str] = (),
 ) -> None:
     """Say in conversion.json and in a card what a checkpoint was converted from; config and tokenizer stand there.
 
@@ -62,10 +64,17 @@ def write_conversion_card(
         files: The files that were read, by the arguments that name them; the card has their names, sizes and digests.
         options: What the other program's options file says.
         name: As for `write_card`.
+        licence: What is known of the licence of the files, in a sentence.
+        notes: What whoever uses the checkpoint has to know of the conversion, a sentence each.
     Raises: OSError where a file cannot be read.
     """
     described = {argument: describe_file(file) for argument, file in files.items()}
-    content = {"format": source, "files": described, "options": dict(options or {}), **describe_run()}
+    content = {"format": source, "files": described, "options": dict(options or {})}
+    if licence is not None:
+        content["licence"] = licence
+    if notes:
+        content["notes"] = list(notes)
+    content |= describe_run()
     write_json(Path(directory) / CONVERSION_FILE, content)
     write_card(directory, name)
 

@@ -51,6 +51,8 @@ def render_conversion_card(
             *([card_parts.training_data(facts)] if facts else []),
             f"## What it is\n\n{_sizes(fields)}",
             "## Made from\n\n" + markdown_table(["", "file", "bytes", "SHA-256"], files, align="llrl"),
+            *([conversion["licence"]] if "licence" in conversion else []),
+            *(["\n".join(f"- {note}" for note in conversion["notes"])] if "notes" in conversion else []),
             *_options(conversion),
             card_parts.origin(conversion, "All of this is in `conversion.json`."),
             *card_parts.citation(facts),
@@ -64,10 +66,18 @@ def _sizes(fields: Mapping[str, Any]) -> str:
     return card_parts.key_value_table(
         {
             "layers, cells, projection": ", ".join(str(fields[name]) for name in sizes),
-            "filters (width, count)": ", ".join(f"({width}, {count})" for width, count in fields["filters"]),
+            **_token_inputs(fields),
             "words of the softmax": f"{words:,}" if words else "none: it gives vectors and no probabilities",
         }
     )
+
+
+def _token_inputs(fields: Mapping[str, Any]) -> dict[str, str]:
+    """What words are read by; configs from before there was a choice read characters."""
+    kind = fields.get("token_inputs", "characters")
+    words = {} if kind == "characters" else {"words of its table": f"{fields['word_table_size']:,}"}
+    filters = ", ".join(f"({width}, {count})" for width, count in fields["filters"])
+    return words if kind == "words" else {**words, "filters (width, count)": filters}
 
 
 def _options(conversion: Mapping[str, Any]) -> list[str]:

@@ -37,11 +37,12 @@ def check_keeps_inputs(directory: str | os.PathLike, files: Iterable[tuple[str, 
 
     Args:
         directory: The directory to be.
-        files: The name of the argument and the path of each file that is read.
+        files: The name of the argument and the path of each file or directory that is read.
     Raises: ValueError naming the argument and the file.
     """
     for name, file in files:
-        if Path(directory).resolve() in Path(file).resolve().parents:
+        path = Path(file).resolve()
+        if Path(directory).resolve() in (path, *path.parents):
             raise ValueError(
                 f"output_dir {str(directory)!r} holds {name} {str(file)!r}, which would be replaced along with it; "
                 "name another directory."

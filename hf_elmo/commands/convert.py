@@ -7,35 +7,45 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..checkpoints.file_names import TOKENIZER_FILE
 from ..given.flags import check_choices, flag
 from ..text.cutting import CuttingArguments, flags_of
 from .command_line import run_command
 
+if TYPE_CHECKING:
+    from ..model.modeling_elmo import ElmoPreTrainedModel
+
 _EXAMPLES = """
 examples:
-  hf-elmo convert --options_file options.json --weight_file weights.hdf5 --output_dir elmo-original
-  hf-elmo convert --options_file options.json --weight_file weights.hdf5 --softmax_file softmax_weights.hdf5 \\
-      --vocab_file vocab.txt --output_dir elmo-original
-  hf-elmo convert --reverse --model_name_or_path elmo-original --options_file options.json --weight_file weights.hdf5
+  hf-elmo convert downloaded/elmo-portuguese output/elmo-portuguese
+  hf-elmo convert downloaded/weights.hdf5 output/elmo --softmax_file softmax_weights.hdf5 --vocab_file vocab.txt
+  hf-elmo convert --reverse --model_name_or_path output/elmo --options_file options.json --weight_file weights.hdf5
 """
+# Of a source, what its format may want to know besides; None leaves it to the format.
+_OPTIONS = ("options_file", "weight_file", "softmax_file", "vocab_file")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConversionArguments(CuttingArguments):
     """The files of both sides."""
 
-    options_file: str = flag("options.json of the other program: read, or written with --reverse.")
-    weight_file: str = flag("hdf5 of the other program's weights: read, or written with --reverse.")
-    format: Literal["bilm-tf"] = flag(
-        "The other program's format; bilm-tf, the released models' and AllenNLP's, is options.json and an "
-        "hdf5 of weights.",
-        default="bilm-tf",
+    source: str | None = flag(
+        "What to convert: the directory or file that holds the other program's model.", positional=True, default=None
     )
+    output: str | None = flag("The directory to write, as --output_dir.", positional=True, default=None)
+    format: Literal["bilm-tf"] | None = flag(
+        "The other program's format; told by the files where it is left out. bilm-tf: an hdf5 of weights and its "
+        "options.json, the released models' and AllenNLP's.",
+        default=None,
+    )
+    options_file: str | None = flag(
+        "options.json of bilm-tf: read, where SOURCE does not say which it is, or written with --reverse.", default=None
+    )
+    weight_file: str | None = flag("hdf5 of bilm-tf's weights: read, or written with --reverse.", default=None)
     softmax_file: str | None = flag(
-        "hdf5 of the word softmax (softmax/W and softmax/b), for scoring text and for training on: read, "
+        "hdf5 of bilm-tf's word softmax (softmax/W and softmax/b), for scoring text and for training on: read, "
         "or written with --reverse.",
         default=None,
     )
@@ -45,7 +55,7 @@ class ConversionArguments(CuttingArguments):
     output_dir: str | None = flag(
         "Directory to write for AutoModel and AutoTokenizer (without --reverse).", default=None
     )
-    reverse: bool = flag("Write the other program's files from --model_name_or_path.", default=False)
+    reverse: bool = flag("Write bilm-tf's files from --model_name_or_path.", default=False)
     model_name_or_path: str | None = flag(
         "Any saved ELMo model, task heads included, to read with --reverse.", aliases=("--model_dir",), default=None
     )
@@ -53,23 +63,46 @@ class ConversionArguments(CuttingArguments):
         "Replace what stands under the names to write; without it, that is an error.", default=False
     )
 
+    @property
+    def directory(self) -> str | None:
+        """The directory to write."""
+        return self.output_dir if self.output is None else self.output
+
     def check(self) -> None:
         """Check that the arguments go together.
 
         Raises: ValueError naming the argument that is missing or has no meaning.
         """
+        if self.output is not None and self.output_dir is not None:
+            raise ValueError(f"--output_dir is {self.output_dir!r} beside OUTPUT {self.output!r}; give one of them.")
         wanted, unwanted = ("model_name_or_path", "output_dir")[:: 1 if self.reverse else -1]
         direction = "with" if self.reverse else "without"
-        if getattr(self, wanted) is None:
+        values = {"model_name_or_path": self.model_name_or_path, "output_dir": self.directory}
+        if values[wanted] is None:
             raise ValueError(f"--{wanted} is missing: it is needed {direction} --reverse")
-        if getattr(self, unwanted) is not None:
+        if values[unwanted] is not None:
             raise ValueError(f"--{unwanted} has no meaning {direction} --reverse; did you mean --{wanted}?")
+        check_choices(self)
+        if self.source is None:
+            self._check_files()
+        elif self.reverse:
+            raise ValueError(
+                f"SOURCE {self.source!r} has no meaning with --reverse; did you mean --model_name_or_path?"
+            )
+        if self.reverse and self.cutting != CuttingArguments().cutting:
+            raise ValueError(f"{flags_of(self.cutting)} has no meaning with --reverse: the format has no tokenizer")
+
+    def _check_files(self) -> None:
+        """Check what stands in SOURCE's place: bilm-tf's files, one by one."""
+        if self.format not in (None, "bilm-tf"):
+            raise ValueError(f"SOURCE is missing: --format {self.format} is read from a directory or file")
+        missing = [f"--{name}" for name in ("options_file", "weight_file") if getattr(self, name) is None]
+        if missing:
+            instead = "" if self.reverse else "SOURCE is missing, or in its place "
+            raise ValueError(f"{instead}{' and '.join(missing)} must be given; --help says what for")
         for name, other in (("softmax_file", "vocab_file"), ("vocab_file", "softmax_file")):
             if getattr(self, name) is not None and getattr(self, other) is None:
                 raise ValueError(f"--{other} is missing: it is needed with --{name}")
-        check_choices(self)
-        if self.reverse and self.cutting != CuttingArguments().cutting:
-            raise ValueError(f"{flags_of(self.cutting)} has no meaning with --reverse: the format has no tokenizer")
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
@@ -82,21 +115,24 @@ def run_conversion(arguments: ConversionArguments) -> None:
     Raises: ValueError or OSError naming the argument or the file.
     """
     arguments.check()
-    from ..conversion.bilm_tf import convert_bilm_tf
-    from ..conversion.bilm_tf_export import export_bilm_tf
-
-    files = (arguments.options_file, arguments.weight_file)
-    options = {
-        "overwrite": arguments.overwrite_output_dir,
-        "softmax_file": arguments.softmax_file,
-        "vocab_file": arguments.vocab_file,
-    }
+    options = {name: getattr(arguments, name) for name in _OPTIONS} | {"overwrite": arguments.overwrite_output_dir}
+    cutting = None if arguments.cutting == CuttingArguments().cutting else arguments.cutting
     if arguments.reverse:
-        export_bilm_tf(arguments.model_name_or_path, *files, **options)
+        from ..conversion.bilm_tf_export import export_bilm_tf
+
+        export_bilm_tf(arguments.model_name_or_path, **options)
         print(_describe_export(arguments))
+    elif arguments.source is None:
+        from ..conversion.bilm_tf import convert_bilm_tf
+
+        model = convert_bilm_tf(**options, output_dir=arguments.directory, tokenizer_options=cutting)
+        print(_describe_conversion(arguments.directory, "bilm-tf", model))
     else:
-        model = convert_bilm_tf(*files, arguments.output_dir, **options, tokenizer_options=arguments.cutting)
-        print(_describe_conversion(arguments, model.num_parameters(), model.config.word_vocab_size))
+        from ..conversion.formats import convert_foreign
+
+        given = {"format": arguments.format, "tokenizer_options": cutting}
+        origin, foreign = convert_foreign(arguments.source, arguments.directory, **given, **options)
+        print(_describe_conversion(arguments.directory, origin.name, foreign.model, foreign.notes))
 
 
 def _describe_export(arguments: ConversionArguments) -> str:
@@ -113,21 +149,23 @@ def _describe_export(arguments: ConversionArguments) -> str:
     return "\n".join(lines)
 
 
-def _describe_conversion(arguments: ConversionArguments, num_parameters: int, num_words: int | None) -> str:
+def _describe_conversion(
+    directory: str, format_name: str, model: ElmoPreTrainedModel, notes: Sequence[str] = ()
+) -> str:
     from ..checkpoints.card_parts import describe_cutting
 
-    directory = arguments.output_dir
     tokenizer = json.loads((Path(directory) / TOKENIZER_FILE).read_text(encoding="utf-8"))
     lines = [
-        f"Wrote a model of {num_parameters:,} parameters and its tokenizer to {directory}",
+        f"Wrote a {format_name} model of {model.num_parameters():,} parameters and its tokenizer to {directory}",
         "Load them with (after `import hf_elmo` and `from transformers import AutoModel, AutoTokenizer`):",
         f"    model = AutoModel.from_pretrained({directory!r})",
         f"    tokenizer = AutoTokenizer.from_pretrained({directory!r})",
-        *textwrap.wrap(describe_cutting(tokenizer), 100, break_on_hyphens=False),
     ]
-    if arguments.softmax_file is not None:
+    for said in (describe_cutting(tokenizer), *notes):
+        lines += textwrap.wrap(said, 100, break_on_hyphens=False)
+    if model.config.word_vocab_size is not None:
         lines += [
-            f"Its word softmax is over {num_words:,} words; score text with",
+            f"Its word softmax is over {model.config.word_vocab_size:,} words; score text with",
             f"    hf-elmo score --model_name_or_path {directory}",
         ]
     return "\n".join(lines)

@@ -41,9 +41,10 @@ class FlagParser(OneLineErrors):
 
     A field `train_file: list[str]` is the flag `--train_file FILE ...`, also spelt `--train-file`; a bool is
     `--do_lower_case`, or `--do_lower_case false`, and has `--no_...` beside it where it is on by default. The metadata
-    of a field may hold `help` and `aliases`, spellings that --help does not show. A group's title is the first line of
-    the class's docstring; fields that a class inherits stand in the group of the class that declares them. A class
-    method `shown_defaults` may give words for --help, by the field's name, where None stands for something.
+    of a field may hold `help`, `aliases`, spellings that --help does not show, and `positional`, for a word of its own
+    that may be left out. A group's title is the first line of the class's docstring; fields that a class inherits stand
+    in the group of the class that declares them. A class method `shown_defaults` may give words for --help, by the
+    field's name, where None stands for something.
 
     Args:
         classes: The dataclasses.
@@ -56,6 +57,7 @@ class FlagParser(OneLineErrors):
         self.classes = [classes] if isinstance(classes, type) else list(classes)
         super().__init__(prog, description=description, epilog=epilog, formatter_class=_HelpFormatter)
         self._required: list[str] = []
+        self._positional: list[str] = []
         for each in self.classes:
             hints, shown_defaults = typing.get_type_hints(each), getattr(each, "shown_defaults", dict)()
             for declaring in _bases_first(each):
@@ -63,13 +65,13 @@ class FlagParser(OneLineErrors):
                 group = self.add_argument_group(_title_of(declaring)) if own else None
                 for field in own:
                     self._add_field(group, field, hints[field.name], shown_defaults.get(field.name))
-        self.usage = " ".join(
-            ["%(prog)s", *(f"--{name} {_metavar(name, str)}" for name in self._required), "[--FLAG VALUE ...]"]
-        )
+        words = [*self._positional, *(f"--{name} {_metavar(name, str)}" for name in self._required)]
+        self.usage = " ".join(["%(prog)s", *words, "[--FLAG VALUE ...]"])
 
     def parse(self, argv: Sequence[str]) -> tuple[Any, ...]:
         """The dataclasses that the words of a command make; ends the process where they make none."""
-        namespace, unknown = self.parse_known_args(argv)
+        # Flags may stand between the words that belong to none.
+        namespace, unknown = (self.parse_known_intermixed_args if self._positional else self.parse_known_args)(argv)
         if unknown:
             self.refuse(unknown)
         given = vars(namespace)
@@ -84,6 +86,12 @@ class FlagParser(OneLineErrors):
 
     def _add_field(self, group: Any, field: Field, hint: Any, shown_default: str | None) -> None:
         help_text = field.metadata.get("help", "").replace("%", "%%")
+        if field.metadata.get("positional"):
+            self._positional.append(f"[{field.name.upper()}]")
+            group.add_argument(
+                field.name, nargs="?", default=argparse.SUPPRESS, metavar=field.name.upper(), help=help_text
+            )
+            return
         names = [f"--{field.name}"]
         if "_" in field.name:
             names.append(f"--{field.name.replace('_', '-')}")

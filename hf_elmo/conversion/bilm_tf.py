@@ -16,12 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checkpoints.cards import write_conversion_card
 from ..checkpoints.hdf5 import require_h5py
-from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from .bilm_tf_files import candidates, find
 from .bilm_tf_keys import STACK, WeightRule, expand_weight_rules
 from .bilm_tf_layouts import to_ours, to_theirs
 from .bilm_tf_options import read_config, read_options
@@ -35,6 +34,48 @@ from .checked_files import (
     is_dataset,
     open_hdf5,
     read_finite,
+)
+from .foreign import ForeignFormat, ForeignModel, check_output, save_foreign
+
+
+def recognises(source: Path) -> bool:
+    """Whether a source is an hdf5 of weights with its options beside it, or a directory that holds both."""
+    return bool(candidates(source, "weight_file") and candidates(source, "options_file"))
+
+
+def load_source(
+    source: Path,
+    *,
+    options_file: str | os.PathLike | None = None,
+    weight_file: str | os.PathLike | None = None,
+    softmax_file: str | os.PathLike | None = None,
+    vocab_file: str | os.PathLike | None = None,
+    tokenizer_options: Mapping[str, Any] | None = None,
+) -> ForeignModel:
+    """Read a bilm-tf checkpoint out of a directory, or an hdf5 of weights whose options stand beside it.
+
+    Args:
+        source: The directory or the hdf5.
+        options_file, weight_file: Where they are not to be looked for.
+        softmax_file, vocab_file, tokenizer_options: As for `convert_bilm_tf`.
+    Raises: ConversionError, also where source does not say which file is meant; as `convert_bilm_tf`.
+    """
+    return _load_files(
+        find(source, "options_file") if options_file is None else options_file,
+        find(source, "weight_file") if weight_file is None else weight_file,
+        softmax_file,
+        vocab_file,
+        tokenizer_options,
+    )
+
+
+BILM_TF = ForeignFormat(
+    name="bilm-tf",
+    files="an hdf5 of weights with its options.json, the released models' and AllenNLP's",
+    licence="bilm-tf, which makes such files, is under Apache-2.0; the weights have the licence of whoever published "
+    "them.",
+    recognises=recognises,
+    load=load_source,
 )
 
 
@@ -70,15 +111,21 @@ def convert_bilm_tf(
         TypeError, ValueError: A tokenizer option is wrong.
     """
     check_files_together(softmax_file, vocab_file)
-    inputs = {"options_file": options_file, "weight_file": weight_file}
-    if softmax_file is not None:
-        inputs |= {"softmax_file": softmax_file, "vocab_file": vocab_file}
-    try:
-        check_keeps_inputs(output_dir, inputs.items())
-    except ValueError as error:
-        raise ConversionError(str(error)) from error
+    check_output(output_dir, overwrite, _inputs(options_file, weight_file, softmax_file, vocab_file))
+    foreign = _load_files(options_file, weight_file, softmax_file, vocab_file, tokenizer_options)
+    save_foreign(foreign, BILM_TF, output_dir, overwrite)
+    return foreign.model
+
+
+def _load_files(
+    options_file: str | os.PathLike,
+    weight_file: str | os.PathLike,
+    softmax_file: str | os.PathLike | None,
+    vocab_file: str | os.PathLike | None,
+    tokenizer_options: Mapping[str, Any] | None,
+) -> ForeignModel:
+    check_files_together(softmax_file, vocab_file)
     require_h5py("bilm-tf weights")
-    check_output_directory(output_dir, overwrite)
     model = load_bilm_tf(options_file, weight_file)
     if softmax_file is not None:
         model = add_word_softmax(model, read_word_softmax(softmax_file, vocab_file, model.config))
@@ -86,12 +133,24 @@ def convert_bilm_tf(
         **{"pre_tokenizer": "whitespace", **(tokenizer_options or {})},
         max_characters_per_word=model.config.max_characters_per_word,
     )
-    with written_aside(output_dir, overwrite) as directory:
-        model.save_pretrained(directory)
-        tokenizer.save_pretrained(directory)
-        options = read_options(options_file)
-        write_conversion_card(directory, "bilm-tf", inputs, options, name=Path(output_dir).resolve().name)
-    return model
+    files = _inputs(options_file, weight_file, softmax_file, vocab_file)
+    return ForeignModel(model, tokenizer, files, read_options(options_file))
+
+
+def _inputs(
+    options_file: str | os.PathLike,
+    weight_file: str | os.PathLike,
+    softmax_file: str | os.PathLike | None,
+    vocab_file: str | os.PathLike | None,
+) -> dict[str, Path]:
+    """The files that are read, by the arguments that name them."""
+    files = {
+        "options_file": options_file,
+        "weight_file": weight_file,
+        "softmax_file": softmax_file,
+        "vocab_file": vocab_file,
+    }
+    return {name: Path(file) for name, file in files.items() if file is not None}
 
 
 def load_bilm_tf(options_file: str | os.PathLike, weight_file: str | os.PathLike) -> ElmoModel:

@@ -11,15 +11,18 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 # Commands print their help before torch and transformers are there: whatever defines flags imports neither.
 
 
-def flag(text: str, aliases: Sequence[str] = (), **defaults: Any) -> Any:
+def flag(text: str, aliases: Sequence[str] = (), positional: bool = False, **defaults: Any) -> Any:
     """A field of a dataclass that is a flag of a command.
 
     Args:
         text: Its help.
         aliases: Other spellings, `--old_name`, which the help does not show.
+        positional: Whether it is no flag but a word of its own, in the order of the fields; it may be left out.
         defaults: As of `dataclasses.field`.
     """
-    return field(metadata={"help": text, "aliases": tuple(aliases)}, **defaults)
+    # transformers' parser of flags takes no other entries than its own.
+    metadata = {"help": text, "aliases": tuple(aliases)} | ({"positional": True} if positional else {})
+    return field(metadata=metadata, **defaults)
 
 
 def part_of(arguments: Any, group: type) -> Any:

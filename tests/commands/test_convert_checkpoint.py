@@ -80,6 +80,26 @@ def test_the_tokenizer_of_a_converted_checkpoint_cuts_as_it_was_told(tmp_path, c
         assert stop.value.code == 2
 
 
+def test_a_source_and_an_output_need_no_flags_and_stand_before_or_behind_them(tmp_path, checkpoint, main, capsys):
+    source, output = tmp_path / "weights.hdf5", tmp_path / "elmo"
+    main([str(source), "--format", "bilm-tf", str(output), "--do_lower_case"])
+    assert str(output) in capsys.readouterr().out
+    assert AutoTokenizer.from_pretrained(output).do_lower_case
+    main(["--overwrite_output_dir", "true", str(tmp_path), "--output_dir", str(tmp_path / "other")])
+    theirs, ours = (AutoModel.from_pretrained(tmp_path / name).state_dict() for name in ("elmo", "other"))
+    assert all(torch.equal(theirs[name], ours[name]) for name in ours)
+    capsys.readouterr()
+    for arguments, named in (
+        ([str(source)], "--output_dir"),
+        ([str(source), str(output), "--output_dir", str(output)], "--output_dir"),
+        ([str(source), str(output), "--reverse"], "--model_name_or_path"),
+        ([str(source), "--reverse", "--model_name_or_path", "x"], "SOURCE"),
+        ([str(source), str(output), "third"], "third"),
+        ([str(tmp_path / "none"), str(tmp_path / "new")], "none"),
+    ):
+        assert_one_line_error(main, arguments, capsys, named)
+
+
 def test_help_names_every_argument():
     result = run_script("--help")
     assert result.returncode == 0

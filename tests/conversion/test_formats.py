@@ -1,0 +1,82 @@
+"""Other programs' formats, told by their files and read in one way."""
+
+import typing
+
+import pytest
+import torch
+from bilm_tf_files import listing, make_options, write_checkpoint
+from refusals import assert_refused
+from transformers import AutoModel, AutoTokenizer
+
+from hf_elmo import load_foreign
+from hf_elmo.commands.convert import ConversionArguments
+from hf_elmo.conversion.bilm_tf import load_bilm_tf
+from hf_elmo.conversion.checked_files import ConversionError
+from hf_elmo.conversion.formats import FORMATS, convert_foreign
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A directory with the files of a tiny bilm-tf model."""
+    folder = tmp_path / "theirs"
+    write_checkpoint(folder, make_options())
+    return folder
+
+
+def are_equal(model, other):
+    ours, theirs = model.state_dict(), other.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_directory_or_an_hdf5_with_its_options_beside_it_is_read(source):
+    wanted = load_bilm_tf(source / "options.json", source / "weights.hdf5")
+    for given, format in ((source, None), (str(source), "bilm-tf"), (source / "weights.hdf5", None)):
+        model, tokenizer = load_foreign(given, format)
+        assert are_equal(model, wanted) and not model.training
+        assert tokenizer.pre_tokenizer == "whitespace"
+    assert load_foreign(source, tokenizer_options={"do_lower_case": True})[1].do_lower_case
+
+
+def test_files_under_published_names_belong_together(tmp_path, source):
+    for name in ("small", "large"):
+        (tmp_path / f"elmo_{name}_options.json").write_bytes((source / "options.json").read_bytes())
+        (tmp_path / f"elmo_{name}_weights.hdf5").write_bytes((source / "weights.hdf5").read_bytes())
+    model, _ = load_foreign(tmp_path / "elmo_small_weights.hdf5")
+    assert are_equal(model, load_foreign(source)[0])
+    message = assert_refused(ConversionError, "options_file", load_foreign, tmp_path)
+    assert "elmo_large_options.json" in message and "elmo_small_options.json" in message
+    names = {"options_file": tmp_path / "elmo_small_options.json", "weight_file": tmp_path / "elmo_large_weights.hdf5"}
+    assert are_equal(load_foreign(tmp_path, **names)[0], model)
+
+
+def test_a_conversion_writes_a_directory_and_says_what_it_is_made_from(tmp_path, source):
+    origin, foreign = convert_foreign(source, tmp_path / "ours")
+    assert origin.name == "bilm-tf"
+    assert are_equal(AutoModel.from_pretrained(tmp_path / "ours"), foreign.model)
+    assert AutoTokenizer.from_pretrained(tmp_path / "ours").max_characters_per_word == 50
+    card = (tmp_path / "ours" / "README.md").read_text()
+    assert "weights.hdf5" in card and "Apache-2.0" in card
+
+
+def test_what_cannot_be_read_is_refused_by_name_and_leaves_nothing(tmp_path, source):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.txt").write_text("no model\n")
+    before = listing(tmp_path)
+    for error, named, given, options in (
+        (FileNotFoundError, "'nowhere'", "nowhere", {}),
+        (ConversionError, ("empty", "bilm-tf"), tmp_path / "empty", {}),
+        (ConversionError, ("text.txt", "bilm-tf"), tmp_path / "text.txt", {}),
+        (ConversionError, ("empty", "options_file"), tmp_path / "empty", {"format": "bilm-tf"}),
+        (ConversionError, ("'glove'", "bilm-tf"), source, {"format": "glove"}),
+        (ConversionError, ("softmax_fil", "softmax_file"), source, {"softmax_fil": "x"}),
+    ):
+        assert_refused(error, named, convert_foreign, given, tmp_path / "ours", **options)
+        assert listing(tmp_path) == before and not (tmp_path / "ours").exists()
+    for target in (source, tmp_path):
+        assert_refused(ConversionError, "source", convert_foreign, source, target, overwrite=True)
+        assert listing(tmp_path) == before
+
+
+def test_the_command_knows_every_format():
+    choices = typing.get_args(typing.get_type_hints(ConversionArguments)["format"])[0]
+    assert [origin.name for origin in FORMATS] == list(typing.get_args(choices))
