@@ -96,12 +96,16 @@ class EmbeddingsHead(WordInputsHead):
 @strict
 @dataclass
 class TokenClassificationHead(WordInputsHead):
-    """The head of `ElmoForTokenClassification`: dropout, a biLSTM where there is one, and a linear classifier.
+    """The head of `ElmoForTokenClassification`: dropout, a biLSTM, a linear classifier and a CRF, as far as wanted.
 
     Args:
         dropout: Dropout on what is read, and on the biLSTM's output where there is one, before the classifier.
         lstm_layers: Layers of the task's own biLSTM before the classifier; 0 for none.
         lstm_size: Size of each direction of that biLSTM.
+        mix_at_output: Whether the classifier reads a second mix beside what comes out of the biLSTM.
+        output_layer: "softmax" for each word by itself, "crf" for the labels of a sentence as a whole.
+        scheme: How the labels mark spans, "IOB1", "IOB2" or "BIOES": the rules of a CRF's best labels. None for labels
+            without rules.
 
     The other fields say what is read for each word; see `WordInputsHead`.
 
@@ -112,11 +116,19 @@ class TokenClassificationHead(WordInputsHead):
 
     lstm_layers: int = 0
     lstm_size: int = 200
+    mix_at_output: bool = False
+    output_layer: Literal["softmax", "crf"] = "softmax"
+    scheme: Literal["IOB1", "IOB2", "BIOES"] | None = None
 
     def validate_ranges(self) -> None:
-        """Check that each value lies in its range."""
+        """Check that each value lies in its range, and that none contradicts another."""
         require_at_least("lstm_layers", self.lstm_layers, 0, MAX_LAYERS)
         require_at_least("lstm_size", self.lstm_size, 1)
+        if self.mix_at_output and not (self.lstm_layers and self.use_elmo):
+            raise ValueError(
+                f"mix_at_output is True with lstm_layers={self.lstm_layers} and use_elmo={self.use_elmo}; a second "
+                "mix stands behind a biLSTM, so give it a layer, and ELMo."
+            )
 
 
 class _Published(NamedTuple):

@@ -10,6 +10,11 @@ from transformers.pipelines.feature_extraction import FeatureExtractionPipeline
 from transformers.pipelines.token_classification import AggregationStrategy, TokenClassificationPipeline
 from transformers.utils import ModelOutput
 
+from .configuration_elmo import ElmoConfig
+
+# The last word of a span goes on with it, a span of one word begins one.
+_AS_IOB2 = {"E-": "I", "S-": "B"}
+
 
 class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
     """Token classification where each token is a whole word, so that no strategy has subwords to join."""
@@ -57,6 +62,12 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
                 }
             )
         return entities
+
+    def get_tag(self, entity_name: str) -> tuple[str, str]:
+        """The letter B or I of a label and its type; of BIOES, which transformers' own does not know, too."""
+        if self.model.config.model_type == ElmoConfig.model_type and entity_name[:2] in _AS_IOB2:
+            return _AS_IOB2[entity_name[:2]], entity_name[2:]
+        return super().get_tag(entity_name)
 
 
 class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):

@@ -50,6 +50,38 @@ class ModelArguments:
 
 
 @dataclass
+class FeatureArguments:
+    """What stands beside ELMo for each word, or in its place; what is left out is as the checkpoint has it."""
+
+    no_use_elmo: bool = flag("Leave ELMo out: only what stands beside it is read, as a baseline.", default=False)
+    word_vectors: str | None = flag(
+        "Text file of word vectors (GloVe, word2vec, fastText; also packed, or any address that fsspec opens); those "
+        "of the words of all data given are read.",
+        default=None,
+    )
+    learn_words: bool = flag("Learn a vector for each word of the training data.", default=False)
+    min_word_count: int | None = flag(
+        "Learn a vector only for words that stand there so often; the others share one (default: 2).", default=None
+    )
+    word_vector_size: int | None = flag(
+        "Size of a vector: of learned ones (default: 50), or of those of a file whose first word has spaces in it.",
+        default=None,
+    )
+    no_train_word_vectors: bool = flag("Keep the vectors of the file as they are.", default=False)
+    lower_case_words: bool = flag(
+        "Look words up with A to Z lower-cased, for files of lower-cased words or few words to learn from.",
+        default=False,
+    )
+    character_filters: list[str] | None = flag(
+        "Convolutions of a small CNN over a word's characters, WIDTH:COUNT ..., 3:128 for example.", default=None
+    )
+    character_embedding_size: int | None = flag("Size of a character's vector in that CNN (default: 16).", default=None)
+    mix_at_output: bool = flag(
+        "Give a second mix to the layer behind the task's own biLSTM, beside what comes out of that.", default=False
+    )
+
+
+@dataclass
 class SplitArguments:
     """Which examples are trained on, chosen by and tested on."""
 

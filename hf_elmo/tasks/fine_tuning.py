@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizer, Trainer, set_seed
 from ..checkpoints.file_names import RESULTS_FILE
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.writing import written_aside
-from ..model.modeling_elmo import ElmoPreTrainedModel
+from ..model.embeddings_elmo import ElmoTaskModel
 from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers, digest_of_bilm
 from .seeds import best_of, describe_seeds, summarize
 from .trainer_lines import show_in_lines
@@ -55,13 +55,13 @@ class FineTuning(ABC):
         layer_bytes: What they may take where they are kept for this run alone; 0 to run the biLM in each epoch.
     """
 
-    model: ElmoPreTrainedModel
+    model: ElmoTaskModel
     tokenizer: PreTrainedTokenizer
     splits: dict[str, Any]
     training_args: TaskTrainingArguments
     description: str
     data: dict[str, dict[str, Any]]
-    make_model: Callable[[], ElmoPreTrainedModel] | None = field(default=None, kw_only=True)
+    make_model: Callable[[], ElmoTaskModel] | None = field(default=None, kw_only=True)
     layer_cache: LayerCache | None = field(default=None, kw_only=True)
     layer_bytes: int = field(default=0, kw_only=True)
 
@@ -169,7 +169,7 @@ class FineTuning(ABC):
         self._say(f"Kept the model of seed {best}.")
         return {**runs[best], "kept_seed": best, **summary}
 
-    def _new_model(self) -> ElmoPreTrainedModel:
+    def _new_model(self) -> ElmoTaskModel:
         if self.make_model is None:
             raise ValueError(f"num_seeds is {self.training_args.num_seeds}, which wants make_model; pass it.")
         return self.make_model()
@@ -193,7 +193,7 @@ class FineTuning(ABC):
 
     def _with_layers(self, encoded: Mapping[str, Dataset], aside: Path) -> dict[str, Dataset | FeaturesWithLayers]:
         """The examples with the layers of a frozen biLM, where those are kept."""
-        cache = self.layer_cache
+        cache = self.layer_cache if self.model.uses_elmo else None
         if cache is None and self.layer_bytes and self._reads_often():
             cache = LayerCache(aside / _LAYERS_OF_THIS_RUN, self.layer_bytes, self._say)
         kept: dict[str, Dataset | FeaturesWithLayers] = {}
@@ -207,7 +207,8 @@ class FineTuning(ABC):
         args = self.training_args
         steps = args.max_steps * args.train_batch_size * args.gradient_accumulation_steps
         epochs = args.num_train_epochs if args.max_steps <= 0 else steps / len(self.splits.get("train", [None]))
-        return self.model.config.freeze_bilm and "train" in self.splits and epochs * args.num_seeds > 1
+        is_read = self.model.uses_elmo and self.model.config.freeze_bilm
+        return is_read and "train" in self.splits and epochs * args.num_seeds > 1
 
     def _make_trainer(self, datasets: Mapping[str, Dataset | FeaturesWithLayers]) -> Trainer:
         trainer = Trainer(
@@ -236,7 +237,7 @@ class FineTuning(ABC):
             name, score = args.metric_for_best_model.removeprefix("eval_"), trainer.state.best_metric
             kept["kept_step"] = trainer.state.best_global_step
             self._say(f"Kept the model of step {kept['kept_step']}: validation {name} {score:.4f}.")
-        kept["layer_shares"] = self.model.layer_shares()
+        kept["layer_shares"] = self.model.layer_shares()[: self.model.num_read_mixes] if self.model.uses_elmo else []
         for shares in kept["layer_shares"]:
             self._say("Layers that the task reads: " + _shares_in_words(shares))
         trainer.save_state()

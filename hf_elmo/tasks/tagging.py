@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,20 +14,25 @@ import numpy as np
 from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
-from transformers import DataCollatorForTokenClassification, PreTrainedTokenizer, set_seed
+from transformers import DataCollatorForTokenClassification, set_seed
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..model.configuration_elmo import ElmoConfig
+from ..model.head_settings_elmo import TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoForTokenClassification
-from .data_sources import check_data_source, name_source, read_splits
+from ..text.word_vectors import WordTable
+from .data_sources import check_data_source, name_source
+from .features import check_features, check_table, describe_features, fill_word_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .labels import choose_labels
 from .layer_cache import make_layer_cache
-from .metrics.entities import EntityMetric, tag_scheme_of
-from .readers.columns import TaggedSentences, read_tagged_file, tagged_from_dataset
+from .metrics.entities import EntityMetric
+from .readers.columns import TaggedSentences
+from .schemes import SchemeExchange, settle_scheme
 from .splits import choose_splits, hold_out, share_of, shorten
 from .tagging_arguments import TaggedDataArguments, TaggerArguments
+from .tagging_data import check_columns, encode, find_tag_scheme, read_sentences, words_of
 from .training_arguments import TaskTrainingArguments
 from .weights import (
     check_model_source,
@@ -46,11 +51,13 @@ class TokenClassificationTask(FineTuning):
 
     Args:
         tag_scheme: "spans" or "words", see `EntityMetric`.
+        exchange: Between the scheme of the data and the one of the model; None where both are the same.
     """
 
     model: ElmoForTokenClassification
     splits: dict[str, TaggedSentences]
     tag_scheme: str
+    exchange: SchemeExchange | None = None
 
     shown_scores: ClassVar[tuple[str, ...]] = ("precision", "recall", "f1", "accuracy")
     best_score: ClassVar[str] = "f1"
@@ -68,15 +75,17 @@ class TokenClassificationTask(FineTuning):
 
     def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
         sentences = self.splits[split]
+        gold = self._labels_of(output.label_ids, output.label_ids)
         predicted = self._labels_of(output.predictions, output.label_ids)
-        report = self._compute(predicted, sentences.labels)
+        report = self._compute(predicted, gold)
         if directory is not None:
-            write_predictions(directory / f"{split}_predictions.conll", sentences, predicted)
+            write_predictions(directory / f"{split}_predictions.conll", replace(sentences, labels=gold), predicted)
         lines = format_report(f"{split} ({sentences.source})", report)
         return {f"{RESULT_PREFIXES[split]}_entities": _by_type(report)}, lines
 
     def describe(self) -> dict[str, Any]:
-        return {"tag_scheme": self.tag_scheme}
+        exchange = self.exchange
+        return {"tag_scheme": self.tag_scheme, **({} if exchange is None else {"converted": asdict(exchange)})}
 
     def write_card(self, directory: Path, name: str) -> None:
         write_card(directory, name)
@@ -86,12 +95,13 @@ class TokenClassificationTask(FineTuning):
         return metric.compute(predictions=predicted, references=gold, tag_scheme=self.tag_scheme)
 
     def _labels_of(self, label_ids: np.ndarray, gold_ids: np.ndarray) -> list[list[str]]:
-        """The names of the label ids (sentences, words) where there is a gold label, sentence by sentence."""
+        """The labels of the data for the ids (sentences, words) where there is a gold label, sentence by sentence."""
         id2label = self.model.config.id2label
-        return [
+        labels = [
             [id2label[int(index)] for index in row[gold != IGNORED_LABEL]]
             for row, gold in zip(label_ids, gold_ids, strict=True)
         ]
+        return labels if self.exchange is None else [self.exchange.to_corpus(row) for row in labels]
 
 
 def prepare_task(
@@ -107,25 +117,33 @@ def prepare_task(
     check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
     check_model_source(model_args)
     check_data_source(data_args)
-    _check_columns(data_args)
+    check_columns(data_args)
     if training_args.push_to_hub:
         raise ValueError(
             "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with hf-elmo push."
         )
-    splits = choose_splits(hold_out(_read_splits(data_args), data_args), training_args)
+    check_features(model_args)
+    splits = choose_splits(hold_out(read_sentences(data_args), data_args), training_args)
     config, has_classifier = load_architecture(model_args)
     layer_cache = make_layer_cache(model_args, config)
+    tokenizer = load_tokenizer(model_args, config)
     known = [config.id2label[index] for index in range(config.num_labels)] if has_classifier else None
-    labels = choose_labels(splits, data_args.labels or [], known)
-    tag_scheme = tag_scheme_of(labels) if data_args.tag_scheme == "auto" else data_args.tag_scheme
-    if tag_scheme == "spans" and tag_scheme_of(labels) != "spans":
-        raise ValueError(f"tag_scheme is 'spans', but the labels {labels[:5]} have no prefix such as B-; pass 'words'.")
-    make_model = partial(build_model, model_args, config, labels, keep_classifier=labels == known)
+    tag_scheme = find_tag_scheme(splits, data_args)
+    head = config.require_head(TokenClassificationHead.type)
+    exchange = settle_scheme(head, splits.values(), tag_scheme, model_args.convert_scheme, has_classifier)
+    extra = data_args.labels or []
+    if exchange is not None:
+        splits = {split: exchange.to_model(sentences) for split, sentences in splits.items()}
+        extra = exchange.labels_to_model(extra)
+    labels = choose_labels(splits, extra, known)
+    splits = shorten(splits, data_args)
+    texts = [words_of(splits, is_train=is_train) for is_train in (True, False)]
+    table = set_word_inputs(config, head.type, model_args, tokenizer, *texts)
+    check_table(config, table, is_random(model_args))
+    make_model = partial(build_model, model_args, config, labels, labels == known, table)
     set_seed(training_args.seed)
     model, description = make_model()
-    tokenizer = load_tokenizer(model_args, config)
     settle_learning_rate(training_args, model_args)
-    splits = shorten(splits, data_args)
     data = {
         split: {
             "source": name_source(data_args, split),
@@ -143,6 +161,7 @@ def prepare_task(
         description,
         data,
         tag_scheme,
+        exchange,
         make_model=lambda: make_model()[0],
         layer_cache=layer_cache,
         layer_bytes=int(model_args.layer_cache_gigabytes * 2**30),
@@ -163,6 +182,8 @@ def load_architecture(model_args: TaggerArguments) -> tuple[ElmoConfig, bool]:
             value = getattr(model_args, name)
             if value is not None:
                 setattr(config, name, value)
+        if model_args.output_layer is not None:
+            config.require_head(TokenClassificationHead.type).output_layer = model_args.output_layer
         if model_args.layers is not None:
             config.mixed_layers = model_args.layers
         config.validate()
@@ -172,7 +193,11 @@ def load_architecture(model_args: TaggerArguments) -> tuple[ElmoConfig, bool]:
 
 
 def build_model(
-    model_args: TaggerArguments, config: ElmoConfig, labels: Sequence[str], keep_classifier: bool = False
+    model_args: TaggerArguments,
+    config: ElmoConfig,
+    labels: Sequence[str],
+    keep_classifier: bool = False,
+    table: WordTable | None = None,
 ) -> tuple[ElmoForTokenClassification, str]:
     """Make the tagger, in float32, and describe it in one line.
 
@@ -181,6 +206,7 @@ def build_model(
         config: Its architecture.
         labels: Its labels, in the order of their ids.
         keep_classifier: Whether the checkpoint's classifier has just these labels; else a new one is drawn.
+        table: The words that its own table is filled with.
     Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
     """
     config.id2label = dict(enumerate(labels))
@@ -195,29 +221,20 @@ def build_model(
             model._init_weights(classifier)
             model.classifier = classifier
             new.add("classifier")
+            if model.crf is not None:
+                for scores in model.crf.parameters():
+                    nn.init.zeros_(scores)
+                new.add("crf")
         origin = f"weights from {model_args.model_name_or_path}"
         origin += f", except new ones for {', '.join(sorted(new))}" if new else ""
-    return model, f"{describe_model(model, config, origin)}; {len(labels)} labels."
-
-
-def encode(sentences: TaggedSentences, tokenizer: PreTrainedTokenizer, label2id: dict[str, int]) -> Dataset:
-    """Turn tagged sentences into rows of `input_ids` (T, C), `attention_mask` (T) and `labels` (T).
-
-    T counts the sentence markers, whose label is -100.
-    """
-
-    def encode_batch(batch: dict[str, list]) -> dict[str, list]:
-        encoded = tokenizer(batch["words"], is_split_into_words=True)
-        encoded["labels"] = [
-            [IGNORED_LABEL if word is None else label2id[tags[word]] for word in encoded.word_ids(row)]
-            for row, tags in enumerate(batch["tags"])
-        ]
-        return dict(encoded)
-
-    dataset = Dataset.from_dict({"words": sentences.words, "tags": sentences.labels})
-    return dataset.map(
-        encode_batch, batched=True, remove_columns=["words", "tags"], desc=f"Encoding {sentences.source}"
-    )
+    fill_word_table(model, table)
+    head = config.require_head(TokenClassificationHead.type)
+    parts = [describe_model(model, config, origin)]
+    if not head.use_elmo or model.features.size or head.mix_at_output:
+        parts.append(describe_features(head))
+    if model.crf is not None:
+        parts.append(f"a CRF over {head.scheme or 'labels without a scheme'}")
+    return model, "; ".join([*parts, f"{len(labels)} labels."])
 
 
 def write_predictions(path: str | os.PathLike, sentences: TaggedSentences, predicted: Sequence[Sequence[str]]) -> None:
@@ -248,26 +265,3 @@ def format_report(title: str, report: dict[str, Any]) -> str:
 
 def _by_type(report: dict[str, Any]) -> dict[str, dict[str, float]]:
     return {name: row for name, row in report.items() if isinstance(row, dict)}
-
-
-def _check_columns(data_args: TaggedDataArguments) -> None:
-    if data_args.dataset_name:
-        source, misplaced = "datasets", ("word_column", "label_column")
-    else:
-        source, misplaced = "files", ("text_column_name", "label_column_name")
-    for name in misplaced:
-        if getattr(data_args, name) is not None:
-            raise ValueError(
-                f"{name} is {getattr(data_args, name)!r}, but it is not for {source}: "
-                "files take --word_column and --label_column, datasets --text_column_name and --label_column_name."
-            )
-
-
-def _read_splits(data_args: TaggedDataArguments) -> dict[str, TaggedSentences]:
-    return read_splits(
-        data_args,
-        lambda file, name: read_tagged_file(file, data_args.word_column, data_args.label_column, name=name),
-        lambda dataset, source: tagged_from_dataset(
-            dataset, source, data_args.text_column_name, data_args.label_column_name
-        ),
-    )

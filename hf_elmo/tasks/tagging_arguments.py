@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..given.flags import flag
-from .arguments import ModelArguments, SplitArguments
+from .arguments import FeatureArguments, ModelArguments, SplitArguments
 
 
 @dataclass
-class TaggerArguments(ModelArguments):
+class TaggerArguments(ModelArguments, FeatureArguments):
     """What stands between ELMo and the labels."""
 
     classifier_dropout: float | None = flag("Dropout before the classifier; None leaves the config's.", default=None)
@@ -19,6 +19,15 @@ class TaggerArguments(ModelArguments):
     )
     classifier_lstm_size: int | None = flag(
         "Size of each direction of that biLSTM; None leaves the config's.", default=None
+    )
+    output_layer: Literal["softmax", "crf"] | None = flag(
+        "softmax for each word by itself, crf for the labels of a sentence together, by the rules of their scheme; "
+        "None leaves the config's.",
+        default=None,
+    )
+    convert_scheme: Literal["IOB1", "IOB2", "BIOES"] | None = flag(
+        "Learn the labels of spans in this scheme, whatever the data's; predictions are written in the data's.",
+        default=None,
     )
 
 

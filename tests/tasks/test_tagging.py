@@ -20,14 +20,9 @@ from hf_elmo.checkpoints.sharing import check_checkpoint
 from hf_elmo.tasks.labels import choose_labels
 from hf_elmo.tasks.layer_cache import make_layer_cache
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_columns
-from hf_elmo.tasks.tagging import (
-    encode,
-    format_report,
-    load_architecture,
-    prepare_task,
-    write_predictions,
-)
+from hf_elmo.tasks.tagging import format_report, load_architecture, prepare_task, write_predictions
 from hf_elmo.tasks.tagging_arguments import TaggedDataArguments, TaggerArguments
+from hf_elmo.tasks.tagging_data import encode
 from hf_elmo.tasks.training_arguments import TaskTrainingArguments
 
 TOY_LABELS = ["B-LOC", "B-PER", "I-PER", "O"]

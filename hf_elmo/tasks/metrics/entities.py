@@ -9,8 +9,11 @@ from typing import Any
 import datasets
 import evaluate
 
+from ...model.tag_schemes_elmo import Span
+
 try:
     from seqeval.metrics import accuracy_score, classification_report
+    from seqeval.metrics.sequence_labeling import get_entities
 except ImportError as error:
     raise ImportError("seqeval is not installed; install it with: pip install 'hf_elmo[tasks]'") from error
 
@@ -59,6 +62,12 @@ def tag_scheme_of(tags: Iterable[str]) -> str:
             "pass tag_scheme='words' (--tag_scheme words) to score every word on its own."
         )
     return "words"
+
+
+def read_any_spans(tags: Sequence[str]) -> list[Span]:
+    """The spans that the tags of a sentence mark, read as the metric reads them: ill-formed ones count too."""
+    found = get_entities([_as_iobes(tag, "spans") for tag in tags])
+    return [Span(type_, start, last + 1) for type_, start, last in found]
 
 
 class EntityMetric(evaluate.Metric):

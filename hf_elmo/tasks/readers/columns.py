@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,8 @@ from pyarrow import ArrowException
 from ...given.bounded_files import quoted
 from ...given.reasons import UNREADABLE, reason
 from ...text.json_records import check_records
+from ...text.packed_lines import numbered_lines
+from .rows import ending_of
 
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
@@ -86,14 +87,14 @@ def read_tagged_file(
     """Read a tagged file by what its name ends in: `.conllu` is CoNLL-U, `.conll`, `.txt` and `.tsv` are columns.
 
     Args:
-        path: The file, UTF-8.
+        path: The file, UTF-8; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
         word_column: Number (from 0; negative ones from the end) or name; None for the format's own default. A string of
             digits is a number.
         label_column: The same; the last column of CoNLL columns and UPOS of CoNLL-U by default.
         name: The argument that named the file, for errors.
     Raises: FileNotFoundError; ValueError naming the argument, the file and the line of whatever cannot be read.
     """
-    suffix = Path(path).suffix.lower()
+    suffix = ending_of(path)
     if suffix == ".conllu":
         read, defaults = read_conllu, ("form", "upos")
     elif suffix in _COLUMN_SUFFIXES:
@@ -130,7 +131,7 @@ def read_columns(
     header_wanted = any(isinstance(column, str) for column in columns.values())
     separator = width = None
     builder = _SentenceBuilder(source)
-    for number, line in _numbered_lines(path, source):
+    for number, line in _numbered_lines(path, name):
         if not line.strip(" \t") or line.startswith("-DOCSTART-"):
             builder.end_sentence()
             continue
@@ -164,7 +165,7 @@ def read_conllu(
     word_index = _find_column("word_column", _as_number(word_column), CONLLU_COLUMNS, source)
     label_index = _find_column("label_column", _as_number(label_column), CONLLU_COLUMNS, source)
     builder = _SentenceBuilder(source)
-    for number, line in _numbered_lines(path, source):
+    for number, line in _numbered_lines(path, name):
         if not line.strip(" \t"):
             builder.end_sentence()
             continue
@@ -282,11 +283,12 @@ class _SentenceBuilder:
         return self.sentences
 
 
-def _numbered_lines(path: str | os.PathLike, source: str) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file without their ends, and their numbers from 1."""
+def _numbered_lines(path: str | os.PathLike, name: str) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file, packed or not, without their ends, and their numbers from 1."""
+    source = f"{name} {str(path)!r}"
     if not Path(path).is_file():
         raise FileNotFoundError(f"{source} is not a file; check the path.")
-    data = Path(path).read_bytes().removeprefix(codecs.BOM_UTF8)
+    data = b"".join(line for _, line in numbered_lines(path, name))
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
