@@ -80,19 +80,20 @@ class ElmoForTokenClassification(ElmoTaskModel):
         Returns: Loss in nats per word and logits (B, T, K); of a CRF see above.
         """
         words = self.embed(input_ids, attention_mask, state, output_hidden_states, packed_layers=packed_layers)
-        vectors = words.last_hidden_state
+        vectors, mask = cast("Tensor", words.last_hidden_state), cast("Tensor", words.mask)
         if self.lstm is not None:
-            vectors = self.dropout(self.lstm(vectors, words.mask))
+            vectors = self.dropout(self.lstm(vectors, mask))
             if self.mix_at_output:
-                vectors = torch.cat([vectors, words.elmo_representations[1]], dim=-1)
+                mixes = cast("tuple[Tensor, ...]", words.elmo_representations)
+                vectors = torch.cat([vectors, mixes[1]], dim=-1)
         scores = self.classifier(vectors)
         loss = None
         if labels is not None:
             check_labels(labels, input_ids, self.num_labels)
-            loss = self._loss(scores, labels, words.mask)
+            loss = self._loss(scores, labels, mask)
             if self.training and self.config.mix_l2 and self.uses_elmo:
                 loss = loss + self.penalty()
-        logits = scores if self.crf is None or self.training else self._decode(scores, input_ids, words.mask)
+        logits = scores if self.crf is None or self.training else self._decode(scores, input_ids, mask)
         return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=words.hidden_states)
 
     def _loss(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
