@@ -47,8 +47,8 @@ class ElmoPairs:
         """Outputs for the words of sentences, (2B, W, D), as those of their pairs, (B, T, D); zero where masked."""
         if self._is_packed:
             outputs = _moved(outputs, self.mask, self._words)
-        firsts, seconds = outputs.chunk(2)
-        return firsts + seconds
+        # Not by chunk, which would have an export settle how many pairs there are.
+        return outputs.unflatten(0, (2, -1)).sum(dim=0)
 
 
 def _moved(vectors: Tensor, origins: Tensor, places: Tensor) -> Tensor:

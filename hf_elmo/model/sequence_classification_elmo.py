@@ -42,11 +42,13 @@ class ElmoForSequenceClassification(ElmoTaskModel):
             self.dropout = ElmoVariationalDropout(head.dropout)
         self.mixes_at_output = head.mix_at_output
         self.encoder_name = head.encoder
-        self.encoder = TEXT_ENCODERS[head.encoder](self.input_size, self.mix_size * head.mix_at_output, head)
-        sizes = [self.encoder.output_size, *cast("list[int]", head.output_sizes)]
+        self.text_encoder = TEXT_ENCODERS[head.encoder](self.input_size, self.mix_size * head.mix_at_output, head)
         activation = head.output_activation
-        self.output = nn.ModuleList(ElmoDense(*pair, activation) for pair in itertools.pairwise(sizes))
-        self.output_dropouts = nn.ModuleList(map(nn.Dropout, cast("list[float]", head.output_dropouts)))
+        sizes = [self.text_encoder.output_size, *cast("list[int]", head.output_sizes)]
+        *dropouts, last_dropout = map(nn.Dropout, cast("list[float]", head.output_dropouts))
+        layers = (ElmoDense(*pair, activation) for pair in itertools.pairwise(sizes))
+        parts = [part for pair in zip(dropouts, layers, strict=True) for part in pair]
+        self.output = nn.Sequential(*parts, last_dropout)
         self.classifier = ElmoDense(sizes[-1], self.num_labels, "maxout" if activation == "maxout" else None)
         self.post_init()
         self._apply_freezing()
@@ -109,16 +111,14 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         vectors, mix = cast("Tensor", words.last_hidden_state), None
         if self.mixes_at_output:
             mix = cast("tuple[Tensor, ...]", words.elmo_representations)[1]
-        if self.encoder.reads_pairs:
+        if self.text_encoder.reads_pairs:
             pairs = ElmoPairs(mask, self._types_of_pairs(token_type_ids))
             vectors, mix, mask = pairs.apart(vectors), None if mix is None else pairs.apart(mix), pairs.mask
         elif token_type_ids is not None:
             self._refuse_pairs(token_type_ids, input_ids)
-        encoded = self.encoder(vectors, mask, mix)
-        for dropout, layer in zip(self.output_dropouts, [*self.output, self.classifier], strict=True):
-            encoded = layer(dropout(encoded))
-        loss = None if labels is None else self._compute_loss(encoded, labels)
-        return SequenceClassifierOutput(loss=loss, logits=encoded, hidden_states=words.hidden_states)
+        logits = self.classifier(self.output(self.text_encoder(vectors, mask, mix)))
+        loss = None if labels is None else self._compute_loss(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=words.hidden_states)
 
     def _mask_markers(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """The mask without the sentence markers, whose rows have a character of their own."""

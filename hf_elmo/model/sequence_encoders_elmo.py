@@ -90,7 +90,7 @@ class ElmoPooledPairsEncoder(ElmoPooledEncoder):
         self.output_size *= 4
 
     def forward(self, vectors: Tensor, mask: Tensor, mix: Tensor | None = None) -> Tensor:
-        first, second = super().forward(vectors, mask).chunk(2)
+        first, second = _of_pairs(super().forward(vectors, mask)).unbind(0)
         return torch.cat([first, second, (first - second).abs(), first * second], dim=-1)
 
 
@@ -151,7 +151,7 @@ class ElmoInferenceEncoder(ElmoTextEncoder):
         enhanced = self.dense(torch.cat([encoded, aligned, encoded - aligned, encoded * aligned], dim=-1))
         composed = self.composition(self.dropout(enhanced), mask)
         pooled = torch.cat([masked_mean(composed, mask), masked_max(composed, mask)], dim=-1)
-        return torch.cat(pooled.chunk(2), dim=-1)
+        return torch.cat(_of_pairs(pooled).unbind(0), dim=-1)
 
 
 TEXT_ENCODERS: dict[str, type[ElmoTextEncoder]] = {
@@ -196,6 +196,11 @@ def _join(vectors: Tensor, mix: Tensor | None) -> Tensor:
     return vectors if mix is None else torch.cat([vectors, mix], dim=-1)
 
 
+def _of_pairs(sentences: Tensor) -> Tensor:
+    """The first and the second sentences, (2B, ...) to (2, B, ...); an export leaves open how many there are."""
+    return sentences.unflatten(0, (2, -1))
+
+
 def _swapped(sentences: Tensor) -> Tensor:
     """The other sentence of its pair for each, (2B, ...)."""
-    return torch.cat(sentences.chunk(2)[::-1])
+    return _of_pairs(sentences).flip(0).flatten(0, 1)

@@ -166,7 +166,7 @@ def test_each_class_loads_the_others_checkpoints(saved, source, target, new):
     model, report = AUTO_CLASSES[target][0].from_pretrained(saved[source], output_loading_info=True)
     assert {key.split(".")[0] for key in report["missing_keys"]} == new
     # The old head is left behind; that of pre-training without a word.
-    left = {"tokens": {"classifier", "lstm"}, "texts": {"classifier", "encoder", "output"}}
+    left = {"tokens": {"classifier", "lstm"}, "texts": {"classifier", "text_encoder", "output"}}
     assert {key.split(".")[0] for key in report["unexpected_keys"]} == left.get(source, set())
     assert not report["mismatched_keys"]
     assert_same(layers_of(model, tokenizer).numpy(), layers_of(original, tokenizer).numpy())

@@ -48,7 +48,7 @@ def classifiers() -> dict[str, ElmoForSequenceClassification]:
 def encode_all(model, texts, others=None, **arguments) -> dict:
     """Texts, or pairs where the model reads them, as words; of each pair the second text is made of the first's."""
     pairs = None
-    if model.encoder.reads_pairs:
+    if model.text_encoder.reads_pairs:
         pairs = others or [text[1:][::-1] for text in texts]
     return dict(
         ElmoCharTokenizer()(texts, pairs, is_split_into_words=True, padding=True, return_tensors="pt", **arguments)
@@ -118,7 +118,7 @@ def test_the_pooled_heads_read_mean_and_maximum_of_the_words_without_their_marke
     words = pairs.embed(**batch).last_hidden_state[0]
     first, second = (torch.cat([part.mean(dim=0), part.amax(dim=0)]) for part in (words[1:4], words[6:8]))
     features = torch.cat([first, second, (first - second).abs(), first * second])
-    assert_close(pairs(**batch).logits[0], pairs.classifier(pairs.output[0](features)))
+    assert_close(pairs(**batch).logits[0], pairs.classifier(pairs.output(features)))
 
 
 @pytest.mark.parametrize("name", ["bcn, two mixes", "esim, two mixes"])
@@ -127,8 +127,8 @@ def test_the_second_mix_is_read_behind_the_lowest_bilstm(name, classifiers):
     batch = encode_all(model, [["a", "b", "c"]])
     seen = {}
     hooks = [
-        model.encoder.register_forward_hook(lambda _, inputs, __: seen.update(inputs=inputs)),
-        model.encoder.lstm.register_forward_hook(lambda _, inputs, output: seen.update(lstm=(inputs[0], output))),
+        model.text_encoder.register_forward_hook(lambda _, inputs, __: seen.update(inputs=inputs)),
+        model.text_encoder.lstm.register_forward_hook(lambda _, inputs, output: seen.update(lstm=(inputs[0], output))),
     ]
     with torch.no_grad():
         model.elmo.mixes[1].weight.copy_(torch.tensor([0.0, 5.0, -1.0]))
@@ -141,7 +141,7 @@ def test_the_second_mix_is_read_behind_the_lowest_bilstm(name, classifiers):
     # The words of the first text, without its markers.
     assert_close(vectors[0][mask[0]][:, : 2 * P], first[0, 1:4])
     assert_close(mix[0][mask[0]], second[0, 1:4])
-    read = model.encoder.integrator if "bcn" in name else model.encoder.dense
+    read = model.text_encoder.integrator if "bcn" in name else model.text_encoder.dense
     read_size = read.input_size / 3 if "bcn" in name else read.in_features / 4
     assert read_size == seen["lstm"][1].shape[-1] + 2 * P
 
@@ -242,16 +242,16 @@ def test_a_fresh_head_starts_by_the_rules_of_its_source():
     torch.manual_seed(0)
     model = ElmoForSequenceClassification(make_tiny_config(head=SequenceClassificationHead(encoder="esim")))
     size = model.config.head.hidden_size
-    for lstm in (model.encoder.lstm, model.encoder.composition):
+    for lstm in (model.text_encoder.lstm, model.text_encoder.composition):
         recurrent = lstm.weight_hh_l0_reverse
         assert_close(recurrent.T @ recurrent, torch.eye(size), 100 * REORDERED_FLOAT32)
         bias = (lstm.bias_ih_l0 + lstm.bias_hh_l0).view(4, size)
         assert torch.equal(bias, torch.tensor([0.0, 1.0, 0.0, 0.0])[:, None].expand_as(bias))
-    dense = model.encoder.dense.weight
+    dense = model.text_encoder.dense.weight
     bound = (6 / sum(dense.shape)) ** 0.5
-    assert 0.99 * bound < dense.abs().max() <= bound and not model.encoder.dense.bias.any()
+    assert 0.99 * bound < dense.abs().max() <= bound and not model.text_encoder.dense.bias.any()
     biattentive = ElmoForSequenceClassification(make_tiny_config(head=SequenceClassificationHead(encoder="bcn")))
-    assert not biattentive.encoder.lstm.bias_hh_l0.any()
+    assert not biattentive.text_encoder.lstm.bias_hh_l0.any()
 
 
 @each_head
@@ -271,14 +271,14 @@ def test_it_starts_from_any_checkpoint_of_a_bilm(tmp_path):
     model, report = ElmoForSequenceClassification.from_pretrained(
         tmp_path, num_labels=4, head=head, output_loading_info=True
     )
-    assert {key.split(".")[0] for key in report["missing_keys"]} == {"classifier", "encoder", "elmo", "output"}
+    assert {key.split(".")[0] for key in report["missing_keys"]} == {"classifier", "text_encoder", "elmo", "output"}
     assert {key for key in report["missing_keys"] if key.startswith("elmo")} == {
         "elmo.mixes.1.weight",
         "elmo.mixes.1.scale",
     }
     assert model.config.num_mixes == 2 and model.classifier.out_features == 4
     # New parts start by their own rules here too.
-    assert torch.equal(model.encoder.lstm.bias_hh_l0, torch.tensor([0.0, 1.0, 0.0, 0.0]).repeat_interleave(4))
+    assert torch.equal(model.text_encoder.lstm.bias_hh_l0, torch.tensor([0.0, 1.0, 0.0, 0.0]).repeat_interleave(4))
     assert torch.equal(
         model.elmo.bilm.layers[0].forward_lstm.weight_hh, base.elmo.bilm.layers[0].forward_lstm.weight_hh
     )

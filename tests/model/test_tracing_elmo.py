@@ -5,10 +5,19 @@ import torch
 from conftest import make_tiny_config
 from tolerances import REORDERED_FLOAT32
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo import (
+    ElmoCharTokenizer,
+    ElmoForPreTraining,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    ElmoModel,
+    SequenceClassificationHead,
+)
 
 WORDS = ["a", "bb", "<S>"]
 TABLE = {"word_table_size": len(WORDS), "word_vector_size": 5}
+# Without dropout: torch.compile draws other random numbers.
+SILENT = {"dropout": 0.0, "hidden_dropout": 0.0, "output_dropouts": [0.0, 0.0], "output_sizes": [3], "hidden_size": 3}
 MODELS = {
     "base": (ElmoModel, {"mix_normalization": "batch", "num_mixes": 2}),
     "word table": (ElmoModel, {"token_inputs": "both", "mix_normalization": "word", **TABLE}),
@@ -22,14 +31,23 @@ MODELS = {
         ElmoForTokenClassification,
         {"num_labels": 4, "classifier_lstm_layers": 2, "classifier_lstm_size": 3, "freeze_bilm": False},
     ),
+    "classifier of texts": (
+        ElmoForSequenceClassification,
+        {"num_labels": 4, "head": SequenceClassificationHead(encoder="bcn", mix_at_output=True, **SILENT)},
+    ),
+    "classifier of pairs": (
+        ElmoForSequenceClassification,
+        {"num_labels": 4, "head": SequenceClassificationHead(encoder="esim", **SILENT)},
+    ),
 }
+EXPORTED = ["base", "word table", "pretraining", "tagger with a biLSTM", "classifier of texts", "classifier of pairs"]
 each_model = pytest.mark.parametrize("name", MODELS)
 
 
 def make_model(name: str) -> torch.nn.Module:
     cls, fields = MODELS[name]
-    # Without dropout: torch.compile draws other random numbers.
-    model = cls(make_tiny_config(dropout=0.0, **{"classifier_dropout": 0.0, **fields}))
+    silent = {} if "head" in fields else {"classifier_dropout": 0.0}
+    model = cls(make_tiny_config(dropout=0.0, **silent, **fields))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.uniform_(-0.7, 0.7)
@@ -38,8 +56,9 @@ def make_model(name: str) -> torch.nn.Module:
     return model.eval()
 
 
-def make_batch(side="right", repeats=1, **arguments) -> dict[str, torch.Tensor]:
+def make_batch(side="right", repeats=1, pairs=False) -> dict[str, torch.Tensor]:
     sentences = [["a", "bb", "a"], ["d"]] * repeats
+    arguments = {"token_type_ids": torch.tensor([[0, 0, 1], [0, 0, 0]] * repeats)} if pairs else {}
     return dict(
         ElmoCharTokenizer()(
             sentences,
@@ -68,9 +87,10 @@ def assert_same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor])
 
 @each_model
 def test_a_compiled_model_is_one_graph_with_the_same_numbers_and_gradients(name):
-    model, batch = make_model(name).train(), make_batch(side="left")
+    model, batch = make_model(name).train(), make_batch(side="left", pairs="pairs" in name)
     if name not in ("base", "word table"):
-        batch["labels"] = torch.tensor([[1, 3, 0], [-100, -100, 2]])
+        labels = [1, 3] if "classifier" in name else [[1, 3, 0], [-100, -100, 2]]
+        batch["labels"] = torch.tensor(labels)
     torch._dynamo.reset()
     results = []
     for function in (model, torch.compile(model, fullgraph=True, backend="eager")):
@@ -92,14 +112,15 @@ def test_a_compiled_model_carries_its_state():
 
 
 @pytest.mark.skipif(torch.__version__.startswith("2.6"), reason="torch 2.6 exports no open number of sentences")
-@pytest.mark.parametrize("name", ["base", "word table", "pretraining", "tagger with a biLSTM"])
+@pytest.mark.parametrize("name", EXPORTED)
 def test_an_exported_model_takes_batches_of_any_number_of_sentences(name):
-    model, batch = make_model(name), make_batch()
+    pairs = "pairs" in name
+    model, batch = make_model(name), make_batch(pairs=pairs)
     sizes = {argument: {0: torch.export.Dim("sentences")} for argument in batch}
     with torch.no_grad():
         exported = torch.export.export(model, (), batch, dynamic_shapes=sizes).module()
         for repeats in (1, 3):
-            other = make_batch(repeats=repeats)
+            other = make_batch(repeats=repeats, pairs=pairs)
             assert_same(tensors_of(exported(**other)), tensors_of(model(**other)))
 
 

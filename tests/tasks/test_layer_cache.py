@@ -12,7 +12,14 @@ from model_cases import assert_close, make_model
 from refusals import assert_refused
 from transformers import DataCollatorForTokenClassification, Trainer, TrainingArguments
 
-from hf_elmo import ElmoCharTokenizer, ElmoEmbeddings, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo import (
+    ElmoCharTokenizer,
+    ElmoEmbeddings,
+    ElmoForPreTraining,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    ElmoModel,
+)
 from hf_elmo.model.layers_elmo import pack_layers, unpack_layers
 from hf_elmo.tasks import layer_cache
 from hf_elmo.tasks.layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers
@@ -47,7 +54,7 @@ def forbid_the_bilm(model):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("cls", [ElmoModel, ElmoForTokenClassification, ElmoEmbeddings])
+@pytest.mark.parametrize("cls", [ElmoModel, ElmoForTokenClassification, ElmoForSequenceClassification, ElmoEmbeddings])
 def test_cached_layers_give_what_the_bilm_gives(cls, side, cache):
     model, features = make_model(cls, num_mixes=2, mix_normalization="batch"), encode()
     tokenizer = ElmoCharTokenizer(padding_side=side)
