@@ -40,7 +40,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         self.num_labels = cast("int", config.num_labels)
         if head.encoder == "esim":
             self.dropout = ElmoVariationalDropout(head.dropout)
-        self.mixes_at_output = head.mix_at_output
+        self.mix_at_output = head.mix_at_output
         self.encoder_name = head.encoder
         self.text_encoder = TEXT_ENCODERS[head.encoder](self.input_size, self.mix_size * head.mix_at_output, head)
         activation = head.output_activation
@@ -109,7 +109,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         )
         mask = self._mask_markers(input_ids, cast("Tensor", words.mask))
         vectors, mix = cast("Tensor", words.last_hidden_state), None
-        if self.mixes_at_output:
+        if self.mix_at_output:
             mix = cast("tuple[Tensor, ...]", words.elmo_representations)[1]
         if self.text_encoder.reads_pairs:
             pairs = ElmoPairs(mask, self._types_of_pairs(token_type_ids))
