@@ -15,8 +15,15 @@ from benchmark.targets import TARGETS
 from conftest import ROOT, make_tiny_config
 
 import hf_elmo
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification
+from hf_elmo import (
+    ElmoCharTokenizer,
+    ElmoForPreTraining,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    SequenceClassificationHead,
+)
 from hf_elmo.checkpoints.tables import markdown_table
+from hf_elmo.commands import command_line
 from hf_elmo.commands.command_line import main
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
@@ -59,6 +66,17 @@ def examples(tmp_path_factory):
             "my-tagger",
             ElmoForTokenClassification(make_tiny_config(**plain, id2label={0: "O", 1: "B-PER", 2: "I-PER"})),
             "punctuation",
+        ),
+        (
+            "my-entailment",
+            ElmoForSequenceClassification(
+                make_tiny_config(
+                    id2label=dict(enumerate(["contradiction", "entailment", "neutral"])),
+                    problem_type="single_label_classification",
+                    head=SequenceClassificationHead(encoder="pooled_pairs", hidden_size=4),
+                )
+            ),
+            "penn",
         ),
     ):
         model.save_pretrained(folder / "output" / name)
@@ -107,18 +125,7 @@ def test_flags_in_sentences_exist(page, capsys):
     """`--flag` in the running text is one of some command, or of a program that is named here."""
     others = {"--extra", "--index-url", "--allennlp", "--part", "--help"}
     known = set(others)
-    for command in (
-        "pretrain",
-        "vocabulary",
-        "convert",
-        "embed",
-        "score",
-        "train-tagger",
-        "card",
-        "push",
-        "plan",
-        "neighbours",
-    ):
+    for command in command_line.COMMANDS:
         with pytest.raises(SystemExit):
             main([command, "--help"])
         known |= set(re.findall(r"--\w+", capsys.readouterr().out))

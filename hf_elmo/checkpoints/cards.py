@@ -11,6 +11,7 @@ from typing import Any
 
 from ..given.bounded_json import read_json
 from ..model.word_list_elmo import WORD_LIST_FILE
+from .classifier_card import CLASSIFIERS, render_classifier_card
 from .conversion_card import render_conversion_card
 from .facts import FACTS_FILE, read_facts
 from .file_names import (
@@ -175,6 +176,8 @@ def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: 
     tokenizer = _read_json(folder, TOKENIZER_FILE) if (folder / TOKENIZER_FILE).is_file() else None
     if "tag_scheme" in results:
         return render_tagger_card(name, fields, results, facts, tokenizer)
+    if results.get("task") in CLASSIFIERS:
+        return render_classifier_card(name, fields, results, facts, tokenizer)
     if "format" in results:
         return render_conversion_card(name, fields, results, facts, tokenizer)
     plot = PLOT_FILE if (folder / PLOT_FILE).is_file() else None

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from huggingface_hub import EvalResult
-
-from . import card_parts
+from . import card_parts, task_card_parts
 from .facts import Facts
 from .tables import markdown_table
 
@@ -28,8 +26,6 @@ _LIMIT = "It knows the labels, the language, the domain and the biases of its tr
 # What a config leaves out.
 _UNNAMED_LABELS = {"0": "LABEL_0", "1": "LABEL_1"}
 _SCORES = ("precision", "recall", "f1")
-# What results.json calls each split, the one that no choice was made by first.
-_SPLITS = {"test": "predict", "validation": "eval"}
 
 
 def render_tagger_card(
@@ -53,8 +49,9 @@ def render_tagger_card(
         id2label = fields.get("id2label") or _UNNAMED_LABELS
         labels = [label for _, label in sorted(id2label.items(), key=lambda item: int(item[0]))]
         strategy = "simple" if results["tag_scheme"] == "spans" else "none"
+        measured = task_card_parts.measured(results, TASK, "Token classification", (*_SCORES, "accuracy"))
         parts = [
-            card_parts.front_matter(name, facts, TASK, [TASK], list(_measured(results))),
+            card_parts.front_matter(name, facts, TASK, [TASK], list(measured)),
             f"# {facts.name if facts else name}",
             *([facts.description] if facts else []),
             f"A token classifier on ELMo, made with hf_elmo: {results['model']}",
@@ -63,30 +60,17 @@ def render_tagger_card(
             *([card_parts.training_data(facts)] if facts else []),
             "## Labels\n\n" + ", ".join(f"`{label}`" for label in labels),
             *_scores(results),
-            f"## Data and settings\n\n{_settings(results)}",
+            *task_card_parts.seeds(results, ("f1", "accuracy")),
+            *task_card_parts.layers(results),
+            task_card_parts.data_and_settings(results, ("sentences", "words")),
             card_parts.origin(results, "All figures are in `results.json`."),
             *card_parts.citation(facts),
         ]
     return "\n\n".join(parts) + "\n"
 
 
-def _measured(results: Mapping[str, Any]) -> Iterator[EvalResult]:
-    for split, prefix in _SPLITS.items():
-        for score in (*_SCORES, "accuracy"):
-            if f"{prefix}_{score}" in results:
-                yield EvalResult(
-                    task_type=TASK,
-                    task_name="Token classification",
-                    dataset_type=split,
-                    dataset_name=results["data"][split]["source"] if "data" in results else f"the {split} sentences",
-                    metric_type=score,
-                    metric_name=f"{score}, {split}",
-                    metric_value=round(results[f"{prefix}_{score}"], 4),
-                )
-
-
 def _scores(results: Mapping[str, Any]) -> Iterator[str]:
-    for split, prefix in _SPLITS.items():
+    for split, prefix in task_card_parts.SPLITS.items():
         if f"{prefix}_f1" in results:
             entities = results[f"{prefix}_entities"]
             rows = [
@@ -97,7 +81,7 @@ def _scores(results: Mapping[str, Any]) -> Iterator[str]:
             overall = (f"{100 * results[f'{prefix}_{score}']:.2f}" for score in _SCORES)
             rows.append(["all", *overall, f"{total:,}"])
             table = markdown_table([f"{split}, in percent", "precision", "recall", "F1", "number"], rows)
-            chosen = " The step that was kept is the best of these." if split == "validation" and _kept(results) else ""
+            chosen = task_card_parts.chosen_by(results, split)
             accuracy = f"Accuracy by word: {100 * results[f'{prefix}_accuracy']:.2f}. "
             yield f"## Scores, {split}\n\n{table}\n\n{accuracy}{_of_what(results['tag_scheme'])}{chosen}"
 
@@ -106,21 +90,3 @@ def _of_what(tag_scheme: str) -> str:
     if tag_scheme == "spans":
         return "An entity counts where its type and both its ends are right, as conlleval counts."
     return "Each word counts by itself."
-
-
-def _kept(results: Mapping[str, Any]) -> int | None:
-    return results.get("kept_step")
-
-
-def _settings(results: Mapping[str, Any]) -> str:
-    data = {
-        f"{split} data": f"{text['source']}: {text['sentences']:,} sentences, {text['words']:,} words"
-        for split, text in results.get("data", {}).items()
-    }
-    return card_parts.key_value_table(
-        {
-            **data,
-            "settings": card_parts.list_settings(results.get("settings", {})),
-            "step that was kept": f"{_kept(results):,}" if _kept(results) else None,
-        }
-    )

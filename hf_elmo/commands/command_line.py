@@ -22,6 +22,8 @@ COMMANDS = {
     "score": ("score", "score a text's words by the language models inside ELMo"),
     "neighbours": ("show_neighbours", "print the nearest uses and the nearest words of some words"),
     "train-tagger": ("train_tagger", "train, evaluate and apply a token classifier"),
+    "train-sentiment": ("train_sentiment", "train, evaluate and apply a classifier of texts"),
+    "train-entailment": ("train_entailment", "train, evaluate and apply a classifier of pairs of texts"),
     "card": ("render_card", "render model cards and plots from their files"),
     "push": ("push", "upload a finished checkpoint to the Hub"),
     "plan": ("plan_run", "compute the memory, communication, steps and text of a pre-training run"),

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
+from huggingface_hub.errors import StrictDataclassError
+
 from ..model.configuration_elmo import ElmoConfig
 from ..model.embeddings_elmo import ElmoTaskModel
 from ..model.head_settings_elmo import WordInputsHead
@@ -58,7 +60,13 @@ def set_word_inputs(
         table, size = _make_table(args, tokenizer, train_words, other_words)
         changes |= {"word_table_size": len(table.rows), "word_vector_size": size}
         changes |= {"train_word_vectors": not args.no_train_word_vectors, "lower_case_words": args.lower_case_words}
-    config.head = replace(head, **changes)
+    try:
+        config.head = replace(head, **changes)
+    except StrictDataclassError as error:
+        raise ValueError(
+            f"{error.__cause__} (no_use_elmo, word_vectors, learn_words, character_filters and mix_at_output say what "
+            "a word is read as.)"
+        ) from error
     return table
 
 
@@ -71,19 +79,6 @@ def fill_word_table(model: ElmoTaskModel, table: WordTable | None) -> None:
         fresh.requires_grad_(model.features.train_word_vectors)
         model.features.word_table = fresh
         table.fill(model)
-
-
-def describe_features(head: WordInputsHead) -> str:
-    """What a head reads of each word, in some words."""
-    parts = ["ELMo"] if head.use_elmo else []
-    if head.word_table_size:
-        trained = "trained" if head.train_word_vectors else "fixed"
-        parts.append(f"{trained} vectors of {head.word_table_size:,} words")
-    if head.character_filters:
-        count = sum(count for _, count in head.character_filters)
-        parts.append(f"{count:,} features of characters")
-    at_output = ", and ELMo again behind the biLSTM" if getattr(head, "mix_at_output", False) else ""
-    return "reads " + " + ".join(parts) + at_output
 
 
 def check_features(args: FeatureArguments) -> None:

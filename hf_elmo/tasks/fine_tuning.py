@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
+from torch import Tensor
 from transformers import PreTrainedTokenizer, Trainer, set_seed
 
 from ..checkpoints.file_names import RESULTS_FILE
@@ -94,6 +95,10 @@ class FineTuning(ABC):
     @abstractmethod
     def write_card(self, directory: Path, name: str) -> None:
         """Render the model's card from the files in its directory."""
+
+    def keep(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """What is kept as predictions of a batch's scores, those of the best label unless a task wants more."""
+        return logits.argmax(dim=-1)
 
     def describe(self) -> dict[str, Any]:
         """What results.json says of the task itself."""
@@ -219,7 +224,7 @@ class FineTuning(ABC):
             eval_dataset=datasets.get("validation"),
             processing_class=self.tokenizer,
             compute_metrics=self.score,
-            preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(dim=-1),
+            preprocess_logits_for_metrics=self.keep,
         )
         show_in_lines(trainer, self.shown_scores)
         return trainer
@@ -246,7 +251,11 @@ class FineTuning(ABC):
     def _evaluate(self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers) -> dict[str, Any]:
         """Score and write the predictions of a split."""
         prefix = RESULT_PREFIXES[split]
+        args = trainer.args
+        # Where transformers groups what is trained on by length, it does so with what is predicted: out of its order.
+        strategy, args.train_sampling_strategy = args.train_sampling_strategy, "random"
         output = trainer.predict(dataset, metric_key_prefix=prefix)
+        args.train_sampling_strategy = strategy
         directory = Path(trainer.args.output_dir) if trainer.is_world_process_zero() else None
         more, lines = self.report(split, output, directory)
         self._say("\n" + lines)

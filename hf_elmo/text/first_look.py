@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -78,7 +78,12 @@ def look_at(corpus: Corpus) -> FirstLook:
 
     Raises: ValueError as `Corpus.sentences`.
     """
-    lines = list(islice(corpus.sentences(str.split), _NUM_LINES + 1))
+    return look_at_lines(corpus.sentences(str.split))
+
+
+def look_at_lines(lines_with_words: Iterable[Sequence[str]]) -> FirstLook:
+    """Look at the first lines of a text, each given as what stands between its white space."""
+    lines = list(islice(lines_with_words, _NUM_LINES + 1))
     is_whole = len(lines) <= _NUM_LINES
     words = [word for line in lines[:_NUM_LINES] for word in line]
     return FirstLook(

@@ -1,0 +1,305 @@
+"""Labels for whole texts and for pairs of them: what sentiment and entailment have in common."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from datasets import Dataset
+from huggingface_hub.errors import StrictDataclassError
+from transformers import DataCollatorWithPadding, set_seed
+
+from ..checkpoints.cards import write_card
+from ..checkpoints.writing import check_keeps_inputs, check_output_directory
+from ..model.configuration_elmo import ElmoConfig
+from ..model.head_settings_elmo import SequenceClassificationHead
+from ..model.modeling_elmo import ElmoForSequenceClassification
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.first_look import look_at_lines
+from .class_reports import format_report, write_table
+from .classification_arguments import ClassifierArguments, LabelledDataArguments
+from .data_sources import check_data_source, name_source
+from .features import check_table, describe_features, fill_word_table, set_word_inputs
+from .fine_tuning import RESULT_PREFIXES, FineTuning
+from .labels import choose_labels
+from .layer_cache import make_layer_cache
+from .metrics.accuracy import ClassificationMetric
+from .readers.labelled_texts import LabelledTexts
+from .splits import choose_splits, hold_out, share_of, shorten
+from .training_arguments import TaskTrainingArguments
+from .weights import (
+    check_model_source,
+    describe_model,
+    is_random,
+    load_source_config,
+    load_tokenizer,
+    load_weights,
+    settle_learning_rate,
+)
+
+# Settings of the head that have flags of their own.
+_HEAD_FLAGS = ("encoder", "hidden_size", "dropout", "hidden_dropout", "output_sizes", "output_dropouts")
+
+
+@dataclass
+class ClassificationTask(FineTuning):
+    """Classification, checked and ready to run; it writes `test_predictions.tsv` and its like beside the rest.
+
+    Args:
+        max_length: Words of a text, or of a pair, that are read; None for all.
+    """
+
+    model: ElmoForSequenceClassification
+    splits: dict[str, LabelledTexts]
+    max_length: int | None = None
+
+    shown_scores: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1")
+    best_score: ClassVar[str] = "accuracy"
+    # What results.json calls the task; that of a subclass.
+    name: ClassVar[str]
+
+    def encode(self, split: str) -> Dataset:
+        return encode(self.splits[split], self.tokenizer, self.model.config.label2id, self.max_length)
+
+    def make_collator(self) -> DataCollatorWithPadding:
+        return DataCollatorWithPadding(self.tokenizer)
+
+    def keep(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return logits.float().softmax(dim=-1)
+
+    def score(self, output: Any) -> dict[str, float]:
+        report = self._compute(output.predictions, output.label_ids)
+        return {name: report[name] for name in self.shown_scores}
+
+    def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
+        texts, prefix = self.splits[split], RESULT_PREFIXES[split]
+        report = self._compute(output.predictions, output.label_ids)
+        if directory is not None:
+            self.write_predictions(directory, split, output.predictions)
+        kept = {f"{prefix}_{name}": report[name] for name in ("by_class", "confusion")}
+        return kept, format_report(f"{split} ({texts.source})", report)
+
+    def write_predictions(self, directory: Path, split: str, probabilities: np.ndarray) -> None:
+        """Write what was predicted for a split, by the probabilities (N, K) of its labels."""
+        write_table(directory / f"{split}_predictions.tsv", self.splits[split], self.labels, probabilities)
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels in the order of their ids."""
+        return [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
+
+    def describe(self) -> dict[str, Any]:
+        return {"task": self.name, "labels": self.labels}
+
+    def write_card(self, directory: Path, name: str) -> None:
+        write_card(directory, name)
+
+    def _compute(self, probabilities: np.ndarray, gold_ids: np.ndarray) -> dict[str, Any]:
+        labels = self.labels
+        metric = ClassificationMetric(keep_in_memory=True)
+        predicted = [labels[index] for index in probabilities.argmax(axis=-1)]
+        return metric.compute(predictions=predicted, references=[labels[index] for index in gold_ids], labels=labels)
+
+
+def check_arguments(
+    model_args: ClassifierArguments, data_args: LabelledDataArguments, training_args: TaskTrainingArguments
+) -> None:
+    """Check what can be checked before any data is read.
+
+    Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
+    """
+    output_dir = check_output_directory(training_args.output_dir, training_args.overwrite_output_dir)
+    check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
+    check_model_source(model_args)
+    check_data_source(data_args)
+    if training_args.push_to_hub:
+        raise ValueError(
+            "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with hf-elmo push."
+        )
+    if model_args.max_length is not None and model_args.max_length < 1:
+        raise ValueError(f"max_length is {model_args.max_length}; it must be an integer >= 1, or left out.")
+
+
+def prepare(
+    task: type[ClassificationTask],
+    splits: dict[str, LabelledTexts],
+    model_args: ClassifierArguments,
+    data_args: LabelledDataArguments,
+    training_args: TaskTrainingArguments,
+    default_encoder: str,
+) -> ClassificationTask:
+    """Check the splits of a task, and build its model.
+
+    Args:
+        task: The class of the task.
+        splits: What was read.
+        model_args, data_args, training_args: Checked by `check_arguments`.
+        default_encoder: The encoder where neither the flags nor the checkpoint name one.
+    Raises: ValueError or FileNotFoundError naming the argument, the value got and what to do.
+    """
+    splits = choose_splits(hold_out(splits, data_args), training_args)
+    config, has_classifier = load_architecture(model_args, default_encoder)
+    layer_cache = make_layer_cache(model_args, config)
+    known = [config.id2label[index] for index in range(config.num_labels)] if has_classifier else None
+    labels = choose_labels(splits, data_args.labels or [], known)
+    if len(labels) < 2:
+        raise ValueError(
+            f"{next(iter(splits.values())).source} has the label {labels[0]!r} alone, and a classifier wants two; name "
+            "the right column with --label_column, or the other labels with --labels."
+        )
+    splits = shorten(splits, data_args)
+    if data_args.text_is_tokenized:
+        splits = {split: replace(texts, is_tokenized=True) for split, texts in splits.items()}
+    tokenizer = load_tokenizer(model_args, config)
+    if model_args.pre_tokenizer is not None:
+        tokenizer.pre_tokenizer = model_args.pre_tokenizer
+    words = {split: list(words_of(texts, tokenizer)) for split, texts in splits.items()}
+    table = set_word_inputs(
+        config,
+        SequenceClassificationHead.type,
+        model_args,
+        tokenizer,
+        words.get("train", []),
+        [word for split, its in words.items() if split != "train" for word in its],
+    )
+    check_table(config, table, is_random(model_args))
+
+    def make_model() -> tuple[ElmoForSequenceClassification, str]:
+        model, description = build_model(model_args, config, labels, keep_classifier=labels == known)
+        fill_word_table(model, table)
+        return model, description
+
+    set_seed(training_args.seed)
+    model, description = make_model()
+    settle_learning_rate(training_args, model_args)
+    if model_args.group_by_length and training_args.train_sampling_strategy == "random":
+        training_args.train_sampling_strategy = "group_by_length"
+    data = {
+        split: {
+            "source": name_source(data_args, split),
+            **share_of(split, data_args),
+            "texts": len(texts),
+            "words": len(words[split]),
+            **({"unlabelled": texts.num_unlabelled} if texts.num_unlabelled else {}),
+        }
+        for split, texts in splits.items()
+    }
+    if training_args.process_index == 0:
+        for line in _warnings(splits, tokenizer):
+            print(line, file=sys.stderr)
+    return task(
+        model,
+        tokenizer,
+        splits,
+        training_args,
+        description,
+        data,
+        model_args.max_length,
+        make_model=lambda: make_model()[0],
+        layer_cache=layer_cache,
+        layer_bytes=int(model_args.layer_cache_gigabytes * 2**30),
+    )
+
+
+def load_architecture(model_args: ClassifierArguments, default_encoder: str) -> tuple[ElmoConfig, bool]:
+    """The config that the arguments name, with the task's own head, and whether a classifier comes along.
+
+    Raises: FileNotFoundError or ValueError naming the argument.
+    """
+    config = load_source_config(model_args)
+    name = ElmoForSequenceClassification.__name__
+    has_classifier = not is_random(model_args) and name in (config.architectures or [])
+    # A classifier has no word softmax, whatever it was trained from.
+    config.word_vocab_size = None
+    given = {name: getattr(model_args, name) for name in _HEAD_FLAGS if getattr(model_args, name) is not None}
+    try:
+        if isinstance(config.head, SequenceClassificationHead):
+            config.head = replace(config.head, **given)
+        else:
+            config.head = SequenceClassificationHead(**{"encoder": default_encoder, **given})
+        config.problem_type = "single_label_classification"
+        for name in ("freeze_bilm", "mix_l2"):
+            if getattr(model_args, name) is not None:
+                setattr(config, name, getattr(model_args, name))
+        if model_args.layers is not None:
+            config.mixed_layers = model_args.layers
+        config.validate()
+    except StrictDataclassError as error:
+        raise ValueError(str(error.__cause__ or error)) from error
+    return config, has_classifier
+
+
+def build_model(
+    model_args: ClassifierArguments, config: ElmoConfig, labels: Sequence[str], keep_classifier: bool = False
+) -> tuple[ElmoForSequenceClassification, str]:
+    """Make the classifier, in float32, and describe it in one line.
+
+    Args:
+        model_args: Where its weights come from.
+        config: Its architecture.
+        labels: Its labels, in the order of their ids.
+        keep_classifier: Whether the checkpoint's last layer has just these labels; else a new one is drawn.
+    Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
+    """
+    config.id2label = dict(enumerate(labels))
+    config.label2id = {label: index for index, label in enumerate(labels)}
+    if is_random(model_args):
+        model, origin = ElmoForSequenceClassification(config), "all weights random"
+    else:
+        model, new = load_weights(ElmoForSequenceClassification, model_args.model_name_or_path, config)
+        if not keep_classifier:
+            old = model.classifier
+            model.classifier = type(old)(old.in_features, len(labels), old.activation)
+            model._init_weights(model.classifier)
+            new.add("classifier")
+        origin = f"weights from {model_args.model_name_or_path}"
+        origin += f", except new ones for {', '.join(sorted(new))}" if new else ""
+    head = config.head
+    reads = f"{head.encoder} of {head.hidden_size}, {describe_features(head)}; {len(labels)} labels."
+    return model, f"{describe_model(model, config, origin)}; {reads}"
+
+
+def words_of(texts: LabelledTexts, tokenizer: ElmoCharTokenizer) -> Iterator[str]:
+    """All words of some texts, of pairs those of both, as the tokenizer cuts them."""
+    for text in [*texts.texts, *(texts.second_texts or [])]:
+        yield from text.split() if texts.is_tokenized else tokenizer.tokenize(text)
+
+
+def encode(
+    texts: LabelledTexts, tokenizer: ElmoCharTokenizer, label2id: Mapping[str, int], max_length: int | None = None
+) -> Dataset:
+    """Turn labelled texts into rows of `input_ids` (T, C), `attention_mask` (T) and `labels`, a number.
+
+    T counts the sentence markers. Pairs have `token_type_ids` (T) too.
+    """
+
+    def encode_batch(batch: dict[str, list]) -> dict[str, list]:
+        given = [batch[column] for column in ("text", "second") if column in batch]
+        if texts.is_tokenized:
+            given = [[text.split() for text in column] for column in given]
+        cut = {} if max_length is None else {"truncation": True, "max_length": max_length}
+        encoded = tokenizer(*given, is_split_into_words=texts.is_tokenized, **cut)
+        return {**encoded, "labels": [label2id[label] for label in batch["label"]]}
+
+    columns = {"text": texts.texts, "label": texts.labels}
+    if texts.second_texts is not None:
+        columns["second"] = texts.second_texts
+    dataset = Dataset.from_dict(columns)
+    return dataset.map(encode_batch, batched=True, remove_columns=list(columns), desc=f"Encoding {texts.source}")
+
+
+def _warnings(splits: Mapping[str, LabelledTexts], tokenizer: ElmoCharTokenizer) -> Iterator[str]:
+    """What a user should know of the texts before the model is trained on them."""
+    for texts in splits.values():
+        cut = "whitespace" if texts.is_tokenized else tokenizer.pre_tokenizer
+        for warning in look_at_lines(text.split() for text in texts.texts).warnings(
+            texts.source, cut, can_choose=False
+        ):
+            yield f"warning: {warning}"
+        if texts.num_unlabelled:
+            yield f"note: {texts.source}: {texts.num_unlabelled:,} without a label left out"

@@ -1,0 +1,301 @@
+"""Sentiment and entailment: from labelled texts and pairs to classifiers that the pipelines load."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_tiny_config
+from refusals import assert_refused
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+
+from hf_elmo import ElmoCharTokenizer, ElmoForSequenceClassification
+from hf_elmo.tasks import entailment, sentiment
+from hf_elmo.tasks.class_reports import format_report, write_records, write_table
+from hf_elmo.tasks.classification import encode, words_of
+from hf_elmo.tasks.classification_arguments import (
+    EntailmentArguments,
+    EntailmentDataArguments,
+    SentimentArguments,
+    SentimentDataArguments,
+)
+from hf_elmo.tasks.readers.labelled_texts import LabelledTexts
+from hf_elmo.tasks.training_arguments import TaskTrainingArguments
+
+# Small enough to be quick, large enough to learn the toy tasks.
+TOY_CONFIG = {
+    "projection_size": 16,
+    "cell_size": 32,
+    "filters": [[1, 8], [2, 16], [3, 32]],
+    "character_embedding_size": 8,
+}
+TASKS = {
+    "sentiment": (sentiment, SentimentArguments, SentimentDataArguments),
+    "entailment": (entailment, EntailmentArguments, EntailmentDataArguments),
+}
+
+
+def write_reviews(path, count, seed):
+    """Sentences such as `a good film`, whose one telling word says the label."""
+    draw = random.Random(seed)
+    telling = {"0": ["bad", "dull", "poor"], "1": ["good", "great", "fine"]}
+    lines = ["label\tsentence"]
+    for _ in range(count):
+        label = draw.choice("01")
+        words = ["the", draw.choice(telling[label]), draw.choice(["film", "plot", "end"])]
+        lines.append(f"{label}\t{' '.join(words[draw.randint(0, 1) :])}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def write_pairs(path, count, seed):
+    """SNLI's lines; the second text says the same as the first one, or something else."""
+    draw = random.Random(seed)
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(count):
+            first, other = draw.sample(["red", "blue", "green"], 2)
+            label = draw.choice(["entailment", "contradiction"])
+            second = first if label == "entailment" else other
+            thing = draw.choice(["hat", "coat", "shoe", "sock"])
+            record = {"sentence1": f"a {first} {thing}", "sentence2": f"it is {second}", "gold_label": label}
+            file.write(json.dumps({**record, "pairID": f"p{number}"}) + "\n")
+        file.write('{"sentence1": "x", "sentence2": "y", "gold_label": "-", "pairID": "none"}\n')
+    return str(path)
+
+
+def make_task(name, model, data, training):
+    task, *classes = TASKS[name]
+    settings = {"use_cpu": True, "disable_tqdm": True, **training}
+    return task.prepare_task(classes[0](**model), classes[1](**data), TaskTrainingArguments(**settings))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("classification")
+    make_tiny_config(**TOY_CONFIG).save_pretrained(folder / "architecture")
+    for seed, (split, count) in enumerate({"train": 160, "dev": 24, "test": 24}.items()):
+        write_reviews(folder / f"{split}.tsv", count, seed)
+        write_pairs(folder / f"{split}.jsonl", 3 * count, seed)
+    return folder
+
+
+def files(folder, ending):
+    names = {"train_file": "train", "validation_file": "dev", "test_file": "test"}
+    return {argument: str(folder / f"{name}.{ending}") for argument, name in names.items()}
+
+
+@pytest.fixture(scope="module")
+def reviewer(folder):
+    """The directory and the results of one training on the reviews, by words and characters of the task's own."""
+    task = make_task(
+        "sentiment",
+        {
+            "config_name": str(folder / "architecture"),
+            "hidden_size": 8,
+            "learn_words": True,
+            "word_vector_size": 8,
+            "character_filters": ["3:8"],
+        },
+        files(folder, "tsv"),
+        {
+            "output_dir": str(folder / "reviewer"),
+            "num_train_epochs": 4,
+            "learning_rate": 1e-2,
+            "per_device_train_batch_size": 16,
+            "load_best_model_at_end": True,
+        },
+    )
+    return folder / "reviewer", task.run()
+
+
+@pytest.fixture(scope="module")
+def judge(folder):
+    """The same for pairs."""
+    task = make_task(
+        "entailment",
+        {
+            "config_name": str(folder / "architecture"),
+            "encoder": "esim",
+            "hidden_size": 8,
+            "dropout": 0.0,
+            "hidden_dropout": 0.0,
+            "output_dropouts": [0.0, 0.0],
+            "learn_words": True,
+        },
+        {**files(folder, "jsonl"), "validation_file": None, "validation_share": 0.2},
+        {"output_dir": str(folder / "judge"), "num_train_epochs": 8, "learning_rate": 1e-2},
+    )
+    return folder / "judge", task.run()
+
+
+class TestSentiment:
+    def test_it_learns_and_writes_what_it_scored(self, reviewer, folder):
+        directory, results = reviewer
+        assert results["predict_accuracy"] > 0.8 and results["predict_macro_f1"] > 0.8
+        assert results["task"] == "sentiment" and results["labels"] == ["0", "1"]
+        assert np.sum(results["predict_confusion"]) == 24
+        assert results["data"]["train"]["texts"] == 160 and results["data"]["train"]["source"] == "train.tsv"
+        assert json.loads((directory / "results.json").read_text(encoding="utf-8")) == results
+        rows = [line.split("\t") for line in (directory / "test_predictions.tsv").read_text().splitlines()]
+        assert rows[0] == ["id", "gold", "predicted", "p(0)", "p(1)"] and len(rows) == 25
+        right = sum(gold == predicted for _, gold, predicted, *_ in rows[1:])
+        assert right / 24 == pytest.approx(results["predict_accuracy"])
+        gold = [line.split("\t")[0] for line in (folder / "test.tsv").read_text().splitlines()[1:]]
+        assert [row[1] for row in rows[1:]] == gold
+        card = (directory / "README.md").read_text(encoding="utf-8")
+        assert f"Accuracy {100 * results['predict_accuracy']:.2f}" in card and 'model="reviewer"' in card
+
+    def test_the_pipeline_predicts_what_the_file_says(self, reviewer, folder):
+        directory, _ = reviewer
+        texts = [line.split("\t")[1] for line in (folder / "test.tsv").read_text().splitlines()[1:]]
+        written = [line.split("\t") for line in (directory / "test_predictions.tsv").read_text().splitlines()[1:]]
+        classifier = pipeline("text-classification", model=str(directory), top_k=None)
+        for text, (_, _, predicted, *numbers) in zip(texts, written, strict=True):
+            scores = {entry["label"]: entry["score"] for entry in classifier([text])[0]}
+            assert max(scores, key=scores.get) == predicted
+            assert [scores["0"], scores["1"]] == pytest.approx(list(map(float, numbers)), abs=1e-5)
+
+    def test_a_checkpoint_is_scored_and_trained_further(self, reviewer, folder, tmp_path):
+        directory, results = reviewer
+        data = {"test_file": str(folder / "test.tsv")}
+        again = make_task(
+            "sentiment", {"model_name_or_path": str(directory)}, data, {"output_dir": str(tmp_path / "scores")}
+        ).run()
+        assert again["predict_accuracy"] == results["predict_accuracy"]
+        assert again["predict_confusion"] == results["predict_confusion"]
+        other = tmp_path / "other.tsv"
+        other.write_text("label\ttext\n" + "no\tbad film\nyes\tgood film\nso\tsome film\n" * 4)
+        more = make_task(
+            "sentiment",
+            {"model_name_or_path": str(directory)},
+            {"train_file": str(other)},
+            {"output_dir": str(tmp_path / "more"), "max_steps": 1},
+        ).run()
+        assert more["labels"] == ["no", "so", "yes"]
+
+    def test_phrases_of_trees_are_trained_on_but_not_scored(self, folder, tmp_path):
+        trees = tmp_path / "train.txt"
+        trees.write_text("(1 (0 bad) (1 (1 good) (1 end)))\n(0 (0 bad) (0 end))\n" * 3)
+        task = make_task(
+            "sentiment",
+            {"config_name": str(folder / "architecture"), "encoder": "pooled"},
+            {"train_file": str(trees), "validation_file": str(trees), "min_phrase_words": 2},
+            {"output_dir": str(tmp_path / "out")},
+        )
+        assert len(task.splits["train"]) == 9 and len(task.splits["validation"]) == 6
+
+
+class TestEntailment:
+    def test_it_learns_and_writes_snlis_lines(self, judge, folder):
+        directory, results = judge
+        assert results["predict_accuracy"] > 0.9 and results["labels"] == ["contradiction", "entailment"]
+        assert results["data"]["test"]["unlabelled"] == 1 and results["data"]["test"]["texts"] == 72
+        written = [json.loads(line) for line in (directory / "test_predictions.jsonl").read_text().splitlines()]
+        given = [json.loads(line) for line in (folder / "test.jsonl").read_text().splitlines()[:-1]]
+        assert all(record.items() <= line.items() for record, line in zip(given, written, strict=True))
+        right = sum(line["gold_label"] == line["predicted_label"] for line in written)
+        assert right / 72 == pytest.approx(results["predict_accuracy"])
+        assert (directory / "test_predictions.tsv").read_text().splitlines()[1].startswith("p0\t")
+
+    def test_pairs_of_one_first_text_are_held_out_together(self, judge, folder):
+        _, results = judge
+        parts = [results["data"][split]["texts"] for split in ("train", "validation")]
+        assert sum(parts) == 480 and min(parts) > 0
+        directory, _ = judge
+        held_out = (directory / "validation_predictions.jsonl").read_text().splitlines()
+        firsts = {json.loads(line)["sentence1"] for line in held_out}
+        # Twelve first texts in all, each on one side; every pair of one is there.
+        everywhere = [json.loads(line)["sentence1"] for line in (folder / "train.jsonl").read_text().splitlines()]
+        assert len(held_out) == sum(first in firsts for first in everywhere) and len(firsts) < 12
+
+    def test_pipelines_and_auto_classes(self, judge):
+        directory, _ = judge
+        model = AutoModelForSequenceClassification.from_pretrained(directory).eval()
+        tokenizer = AutoTokenizer.from_pretrained(directory)
+        with torch.no_grad():
+            logits = model(**tokenizer("a red hat", "it is red", return_tensors="pt")).logits
+        assert isinstance(model, ElmoForSequenceClassification)
+        (answer,) = pipeline("text-classification", model=str(directory))(
+            [{"text": "a red hat", "text_pair": "it is red"}]
+        )
+        assert answer["label"] == model.config.id2label[int(logits.argmax())]
+        assert answer["score"] == pytest.approx(float(logits.softmax(-1).max()), abs=1e-5)
+        zero_shot = pipeline("zero-shot-classification", model=str(directory))
+        found = zero_shot("a red hat", ["red", "blue"], hypothesis_template="it is {}", multi_label=True)
+        assert found["labels"][0] == "red"
+
+
+class TestEncoding:
+    def test_text_is_cut_by_the_tokenizer_unless_it_is_tokenized(self):
+        tokenizer = ElmoCharTokenizer(pre_tokenizer="unicode")
+        raw = LabelledTexts("x", ["It's fun. (U.S.)"], ["a"], ["line 1"])
+        cut = encode(raw, tokenizer, {"a": 0})
+        tokenized = encode(LabelledTexts(**{**vars(raw), "is_tokenized": True}), tokenizer, {"a": 0})
+        assert tokenizer.decode(cut["input_ids"][0]) == "<S> It's fun . ( U.S. ) </S>"
+        assert tokenizer.decode(tokenized["input_ids"][0]) == "<S> It's fun. (U.S.) </S>"
+        assert list(words_of(raw, tokenizer)) == tokenizer.decode(cut["input_ids"][0]).split()[1:-1]
+
+    def test_pairs_have_types_and_are_cut_where_too_long(self, tokenizer):
+        pairs = LabelledTexts("x", ["a b c d"], ["n"], ["line 1"], second_texts=["e"])
+        (row,) = encode(pairs, tokenizer, {"n": 3})
+        assert row["token_type_ids"] == [0] * 6 + [1] * 3 and row["labels"] == 3
+        (short,) = encode(pairs, tokenizer, {"n": 0}, max_length=7)
+        assert tokenizer.decode(short["input_ids"]) == "<S> a b </S> <S> e </S>"
+
+
+class TestReports:
+    TEXTS = LabelledTexts("x", ["a", "b"], ["no", "yes"], ["1", "2"], second_texts=["c", "d"], ids=["i 1", "i\t2"])
+    NUMBERS = np.array([[0.25, 0.75], [0.125, 0.875]])
+
+    def test_tables_and_records(self, tmp_path):
+        write_table(tmp_path / "a.tsv", self.TEXTS, ["no", "yes"], self.NUMBERS)
+        assert (tmp_path / "a.tsv").read_text().splitlines()[1:] == [
+            "i 1\tno\tyes\t0.250000\t0.750000",
+            "i 2\tyes\tyes\t0.125000\t0.875000",
+        ]
+        write_records(tmp_path / "a.jsonl", self.TEXTS, ["no", "yes"], self.NUMBERS)
+        first = json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])
+        assert first["predicted_label"] == "yes" and first["probabilities"] == {"no": 0.25, "yes": 0.75}
+
+    def test_the_screen_tells_what_was_taken_for_what(self):
+        row = {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "number": 3}
+        report = {"by_class": {"a": row, "b": row}, "accuracy": 0.5, "macro_f1": 2 / 3, "confusion": [[1, 2], [0, 3]]}
+        lines = format_report("test", report).splitlines()
+        assert lines[0] == "test" and "always 'a': accuracy 50.00" in lines[4]
+        assert [line.split() for line in lines[-3:]] == [["a", "b"], ["a", "1", "2"], ["b", "0", "3"]]
+
+
+def test_bad_arguments_and_data(folder, tmp_path):
+    model = {"config_name": str(folder / "architecture")}
+    good = files(folder, "tsv")
+    odd = tmp_path / "odd.tsv"
+    odd.write_text("label\tsentence\n0\tgood\n5\tgood\n")
+    one = tmp_path / "one.tsv"
+    one.write_text("label\tsentence\n0\tgood\n0\tbad\n")
+    out = {"output_dir": str(tmp_path / "out")}
+    for name, given, data, named in (
+        ("sentiment", model, {**good, "test_file": str(odd)}, ("test_file", "odd.tsv", "line 3", "'5'", "--labels")),
+        ("sentiment", model, {"train_file": str(one)}, ("'0'", "label_column")),
+        ("sentiment", model, {**good, "min_phrase_words": 4}, ("min_phrase_words", "train.tsv")),
+        ("sentiment", model, {}, "--train_file"),
+        ("sentiment", {}, good, "--model_name_or_path"),
+        ("sentiment", {**model, "max_length": 0}, good, "max_length"),
+        ("sentiment", {**model, "hidden_size": 0}, good, "hidden_size"),
+        ("sentiment", {**model, "encoder": "pooled", "mix_at_output": True}, good, "mix_at_output"),
+        ("sentiment", model, {"test_file": good["test_file"]}, "classifier"),
+        ("entailment", model, good, ("train.tsv", "--text_column")),
+    ):
+        assert_refused((ValueError, FileNotFoundError), named, make_task, name, given, data, out)
+    assert not (tmp_path / "out").exists()
+
+
+def test_raw_text_for_a_tokenizer_that_cuts_at_white_space_is_told(folder, tmp_path, capsys):
+    raw = tmp_path / "raw.tsv"
+    raw.write_text("label\ttext\n" + "1\tIt was good, really.\n0\tBad, bad film!\n" * 20)
+    model = {"config_name": str(folder / "architecture"), "encoder": "pooled"}
+    out = {"output_dir": str(tmp_path / "out")}
+    make_task("sentiment", model, {"train_file": str(raw)}, out)
+    assert "raw text" in capsys.readouterr().err
+    task = make_task("sentiment", {**model, "pre_tokenizer": "penn"}, {"train_file": str(raw)}, out)
+    assert "raw text" not in capsys.readouterr().err and task.tokenizer.pre_tokenizer == "penn"
