@@ -44,17 +44,17 @@ def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
     """
     if os.path.isdir(name) and not (Path(name) / CONFIG_FILE).is_file():
         raise FileNotFoundError(
-            f"{argument} {name!r} holds no config.json; name a checkpoint directory, or convert the old files "
+            f"{argument} {name!r} holds no {CONFIG_FILE}; name a checkpoint directory, or convert the old files "
             "with hf-elmo convert."
         )
     check_json_files(name, argument)
-    unreadable = f"{argument} {name!r} has a config.json that describes no model", "correct or write it again."
+    unreadable = f"{argument} {name!r} has a {CONFIG_FILE} that describes no model", "correct or write it again."
     with _clear_about(name, argument):
         with _readable(*unreadable):
             model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
         if model_type != ElmoConfig.model_type:
             raise ValueError(
-                f"{argument} {name!r} has a config.json of the model_type {model_type!r}; wanted "
+                f"{argument} {name!r} has a {CONFIG_FILE} of the model_type {model_type!r}; wanted "
                 f"{ElmoConfig.model_type!r}."
             )
         with _readable(*unreadable):
@@ -119,9 +119,9 @@ def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
     width = config.max_characters_per_word
     advice = f"save ElmoCharTokenizer(max_characters_per_word={width}) there, with the settings it was trained with."
     if find_file(name, TOKENIZER_FILE) is None:
-        raise FileNotFoundError(f"model_name_or_path {name!r} holds no tokenizer_config.json; {advice}")
+        raise FileNotFoundError(f"model_name_or_path {name!r} holds no {TOKENIZER_FILE}; {advice}")
     check_json_files(name)
-    what = f"model_name_or_path {name!r} has a tokenizer_config.json that describes no tokenizer"
+    what = f"model_name_or_path {name!r} has a {TOKENIZER_FILE} that describes no tokenizer"
     with _clear_about(name), _readable(what, advice):
         tokenizer = ElmoCharTokenizer.from_pretrained(name)
     if tokenizer.max_characters_per_word != width:
@@ -178,7 +178,7 @@ def _check_size(model_class: type[ElmoPreTrainedModel], name: str, config: ElmoC
     if weights and num_parameters > num_bytes + MEBIBYTE:
         raise ValueError(
             f"model_name_or_path {name!r} has {num_bytes:,} bytes of weights, too few for the {num_parameters:,} "
-            "parameters that config.json asks for: they are cut off, or another model's. Copy, convert or train the "
+            f"parameters that {CONFIG_FILE} asks for: they are cut off, or another model's. Copy, convert or train the "
             "checkpoint again."
         )
 

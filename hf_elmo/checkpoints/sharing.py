@@ -197,7 +197,7 @@ def _find_problems(directory: Path, sent: set[str]) -> list[str]:
     problems: list[str] = []
     config = _read_object(directory / CONFIG_FILE, problems)
     if config and config.get("model_type") != ElmoConfig.model_type:
-        problems.append(f"config.json has the model_type {config.get('model_type')!r}, not {ElmoConfig.model_type!r}")
+        problems.append(f"{CONFIG_FILE} has the model_type {config.get('model_type')!r}, not {ElmoConfig.model_type!r}")
     tokenizer_config = _read_object(directory / TOKENIZER_FILE, problems)
     for name, fields, wanted in (
         (CONFIG_FILE, config, AUTO_MAP),
