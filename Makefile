@@ -40,7 +40,7 @@ test: $(VENV)/.installed  ## Run the tests, on two processes of one thread.
 test-slow: $(VENV)/.installed  ## Run the tests that take minutes.
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 
-lint: $(VENV)/.installed  ## Check the style, and the types of what travels with a checkpoint.
+lint: $(VENV)/.installed  ## Check the style and the types.
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python -m mypy
 
 format: $(VENV)/.installed  ## Put the style right.

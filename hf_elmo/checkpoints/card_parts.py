@@ -89,7 +89,7 @@ def front_matter(
         tags: Words to find it by.
         measured: Its figures.
     """
-    known = {}
+    known: dict[str, Any] = {}
     if facts:
         datasets = [text.hub_id for text in facts.training_data if text.hub_id]
         known = {"language": facts.language, "license": facts.license, "datasets": datasets or None}

@@ -134,7 +134,7 @@ def _quote_figures(text: Any, figures: Mapping[str, Any], where: str) -> Any:
             if placeholder is not None:
                 if conversion:
                     raise ValueError(f"{{{placeholder}!{conversion}}} has a conversion; leave out !{conversion}")
-                quoted.append(format(_look_up(placeholder, figures), form))
+                quoted.append(format(_look_up(placeholder, figures), form or ""))
     except ValueError as error:
         raise ValueError(f"{where}: {error}.") from error
     return "".join(quoted)
@@ -159,11 +159,11 @@ def _look_up(placeholder: str, figures: Mapping[str, Any]) -> Any:
     value = figures[file]
     for key in keys:
         known = dict(enumerate(value)) if isinstance(value, list) else value
-        key = int(key) if isinstance(value, list) and key.isdecimal() else key
-        if not isinstance(known, Mapping) or key not in known:
+        place = int(key) if isinstance(value, list) and key.isdecimal() else key
+        if not isinstance(known, Mapping) or place not in known:
             there = f"there are {', '.join(map(str, known))}" if isinstance(known, Mapping) else f"it is {value!r}"
-            raise ValueError(f"{{{placeholder}}} is quoted, and {file}.json has no {key!r} at that place; {there}")
-        value = known[key]
+            raise ValueError(f"{{{placeholder}}} is quoted, and {file}.json has no {place!r} at that place; {there}")
+        value = known[place]
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"{{{placeholder}}} is quoted, and is no figure in {file}.json: {value!r:.80}")
     return value

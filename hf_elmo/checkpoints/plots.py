@@ -24,7 +24,7 @@ _SAMPLED_LOSSES = (
     ("full_loss", "training, full softmax", _ORANGE),
 )
 _LOSSES = (("loss", "training", _ORANGE),)
-_HELD_OUT = (
+_HELD_OUT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("forward", {"color": _BLUE, "linestyle": "--", "marker": ">", "markersize": 9}),
     ("backward", {"color": _GREEN, "linestyle": "--", "marker": "<", "markersize": 9}),
     # Small and on top: the three lie close together.
@@ -119,8 +119,8 @@ def _draw_perplexities(axes: Axes, results: dict[str, Any]) -> None:
         words = [entry["words"] for entry in evaluations if entry.get("step") == results.get("kept_step")]
         words = words or [results["words_trained"]]
         axes.plot(words[:1], cold["mean"], color=_BLACK, linestyle="", marker="x", label=label)
-    for name, style in (("bigram", "-."), ("unigram", ":")) if results.get("baselines") else ():
-        axes.axhline(results["baselines"][name], color=_RED, linestyle=style, label=f"{name} baseline")
+    for name, line in (("bigram", "-."), ("unigram", ":")) if results.get("baselines") else ():
+        axes.axhline(results["baselines"][name], color=_RED, linestyle=line, label=f"{name} baseline")
     _set_ticks(axes)
 
 
@@ -168,7 +168,7 @@ def _mark_kept(axes: Axes, results: dict[str, Any]) -> None:
     """A ring around the evaluation whose weights the checkpoint has, where that is not the last one."""
     kept = [entry for entry in results["evaluations"] if entry.get("step") == results.get("kept_step")]
     if kept and kept[0] is not results["evaluations"][-1]:
-        style = {"marker": "o", "markersize": 13, "markerfacecolor": "none", "markeredgecolor": _RED}
+        style: dict[str, Any] = {"marker": "o", "markersize": 13, "markerfacecolor": "none", "markeredgecolor": _RED}
         axes.plot(kept[0]["words"], kept[0]["mean"], linestyle="", **style, label="kept, the best evaluation")
 
 
@@ -181,14 +181,14 @@ def _draw(
         words, figures = np.array(points, dtype=float).T
         with np.errstate(over="ignore"):
             # A line through one point is not seen, and through a few it looks like a trend.
-            marker = {"marker": "."} if len(points) <= _FEW_POINTS and "marker" not in style else {}
+            marker: dict[str, Any] = {"marker": "."} if len(points) <= _FEW_POINTS and "marker" not in style else {}
             axes.plot(words, change(figures), **style, **marker)
 
 
 def _words_at(steps: Sequence[int], history: Sequence[dict[str, float]]) -> list[float]:
     """The words that were trained on when these steps had been made."""
-    known = [(0, 0), *((entry["step"], entry["words"]) for entry in history)]
-    return list(np.interp(steps, *zip(*known, strict=True)))
+    known = np.array([(0, 0), *((entry["step"], entry["words"]) for entry in history)])
+    return list(np.interp(steps, known[:, 0], known[:, 1]))
 
 
 def _draw_legend(figure: Figure, axes: Axes) -> None:

@@ -70,7 +70,7 @@ def render_model_card(
 
 def _measured(results: Mapping[str, Any], facts: Facts | None) -> Iterator[EvalResult]:
     text = " and ".join(text.name for text in facts.training_data) if facts else "the run's text"
-    task = {
+    task: dict[str, Any] = {
         "task_type": "text-generation",
         "task_name": "Language modelling",
         "dataset_type": "held-out",

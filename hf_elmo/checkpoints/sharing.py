@@ -42,7 +42,7 @@ _UNNAMED_CHECKPOINT = "path/to/this/checkpoint"
 
 # What huggingface_hub raises where an answer, a connection or a file fails; anything else is a bug.
 _HUB_ERRORS = (HTTPError, OSError, RuntimeError, ValueError)
-_ADVICE = {
+_ADVICE: dict[int | None, str] = {
     401: "Log in again with `hf auth login`, or set HF_TOKEN to a token that is valid.",
     403: "Take a token that may write there, or another hub_model_id.",
     429: "Wait some minutes.",

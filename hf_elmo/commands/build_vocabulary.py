@@ -99,11 +99,11 @@ def write_counts(path: Path, counts: VocabularyCounts) -> None:
 def _open_corpus(arguments: VocabularyArguments) -> Corpus:
     from ..text.corpora import corpus_from_dataset, corpus_from_files
 
-    if arguments.train_file is not None:
-        return corpus_from_files(arguments.train_file, "--train_file", arguments.text_column)
-    return corpus_from_dataset(
-        arguments.dataset_name, arguments.dataset_config_name, arguments.train_split, arguments.text_column
-    )
+    if arguments.dataset_name is not None:
+        return corpus_from_dataset(
+            arguments.dataset_name, arguments.dataset_config_name, arguments.train_split, arguments.text_column
+        )
+    return corpus_from_files(arguments.train_file or (), "--train_file", arguments.text_column)
 
 
 def _count(

@@ -59,7 +59,8 @@ class FlagParser(OneLineErrors):
         self._required: list[str] = []
         self._positional: list[str] = []
         for each in self.classes:
-            hints, shown_defaults = typing.get_type_hints(each), getattr(each, "shown_defaults", dict)()
+            hints = typing.get_type_hints(each)
+            shown_defaults: dict[str, str] = getattr(each, "shown_defaults", dict)()
             for declaring in _bases_first(each):
                 own = [field for field in fields(each) if field.init and _declares(declaring, each, field.name)]
                 group = self.add_argument_group(_title_of(declaring)) if own else None

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..pretraining.arguments import PretrainingArguments
 from .command_line import run_command
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    from ..pretraining.arguments import PretrainingArguments
-
     run_command(PretrainingArguments, _run, argv, prog, __doc__)
 
 
-def _run(arguments: object) -> None:
+def _run(arguments: PretrainingArguments) -> None:
     from ..pretraining.run import run_pretraining
 
     run_pretraining(arguments)

@@ -44,21 +44,21 @@ def render_cards(arguments: CardArguments) -> None:
     from ..checkpoints.plots import plot_run
 
     check_choices(arguments)
-    if arguments.model_name_or_path and not arguments.name:
+    checkpoint, name = arguments.model_name_or_path, arguments.name
+    if checkpoint and not name:
         raise ValueError("--model_name_or_path wants --name: the folder that takes in the run's figures.")
-    if arguments.weights_dtype and not arguments.model_name_or_path:
+    if arguments.weights_dtype and not checkpoint:
         raise ValueError("--weights_dtype wants --model_name_or_path: the checkpoint whose weights are kept.")
     model_cards = Path(arguments.model_cards)
-    recipes = [model_cards / arguments.name] if arguments.name else find_recipes(model_cards)
-    if arguments.weights_dtype:
+    recipes = [model_cards / name] if name else find_recipes(model_cards)
+    if checkpoint and name and arguments.weights_dtype:
         import torch
 
         from ..checkpoints.images import write_image
 
-        dtype = getattr(torch, arguments.weights_dtype)
-        write_image(arguments.model_name_or_path, recipes[0], arguments.name, dtype)
-    elif arguments.model_name_or_path:
-        write_recipe(arguments.model_name_or_path, recipes[0], arguments.name)
+        write_image(checkpoint, recipes[0], name, getattr(torch, arguments.weights_dtype))
+    elif checkpoint and name:
+        write_recipe(checkpoint, recipes[0], name)
     for recipe in recipes:
         if not arguments.skip_plots and has_plot(recipe):
             plot_run(read_results(recipe), recipe / PLOT_FILE)

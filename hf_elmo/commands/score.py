@@ -102,7 +102,7 @@ class ScoringArguments(ReadingArguments):
         """
         from ..inference.score_report import ROW_FORMATS
 
-        ending = Path(self.output_file).suffix.removeprefix(".")
+        ending = Path(self.output_file or "").suffix.removeprefix(".")
         found = self.output_format or ("tsv" if self.output_file == STANDARD_OUTPUT else ending)
         if found not in ROW_FORMATS:
             raise ValueError(

@@ -50,7 +50,8 @@ def _parse(classes: Sequence[type], argv: Sequence[str], prog: str | None) -> li
     class AllFlags(OneLineErrors, HfArgumentParser):
         pass
 
-    parser = AllFlags([*classes, TaskTrainingArguments], prog=prog, usage=argparse.SUPPRESS)
+    every: list[Any] = [*classes, TaskTrainingArguments]
+    parser = AllFlags(every, prog=prog, usage=argparse.SUPPRESS)
     if "--help_all" in argv:
         parser.print_help()
         sys.exit()

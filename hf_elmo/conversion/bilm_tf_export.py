@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..checkpoints.hdf5 import require_h5py
 from ..checkpoints.loading import find_file, load_config, load_what_is_there
@@ -59,6 +59,7 @@ def export_bilm_tf(
     _check_output_files(options_file, weight_file, softmax_file, vocab_file, overwrite=overwrite)
     name = os.fspath(model_name_or_path)
     config = _load_config(name)
+    model: ElmoModel | ElmoForPreTraining
     if softmax_file is None:
         model = _load_checkpoint(ElmoModel, name, config)
         save_bilm_tf(model, options_file, weight_file, overwrite)
@@ -113,7 +114,7 @@ def save_bilm_tf(
         with h5py.File(weights_aside, "w") as file:
             for rule in expand_weight_rules(config, stacked=config.num_hidden_layers > 1):
                 file.create_dataset(rule.key, data=to_theirs(rule, parameters).contiguous().numpy())
-        if softmax:
+        if softmax and vocabulary is not None:
             with h5py.File(softmax_aside[0], "w") as file:
                 for key, array in softmax.items():
                     file.create_dataset(key, data=array)
@@ -184,7 +185,7 @@ def _check_exportable(config: ElmoConfig) -> None:
         )
 
 
-def _float32_parameters(model: ElmoModel) -> dict[str, Tensor]:
+def _float32_parameters(model: nn.Module) -> dict[str, Tensor]:
     parameters = {name: _as_float32(name, tensor) for name, tensor in model.state_dict().items()}
     if parameters["token_encoder.character_embedding.weight"][0].any():
         raise ConversionError(
@@ -221,7 +222,7 @@ def _check_output_files(
     overwrite: bool,
 ) -> list[Path]:
     files = {"options_file": options_file, "weight_file": weight_file}
-    if softmax_file is not None:
+    if softmax_file is not None and vocab_file is not None:
         files |= {"softmax_file": softmax_file, "vocab_file": vocab_file}
     targets = {name: check_output_file(file, overwrite, name, "--overwrite_output_dir") for name, file in files.items()}
     for (first, target), (second, other) in itertools.combinations(targets.items(), 2):

@@ -194,7 +194,7 @@ def expand_weight_rules(config: ElmoConfig, stacked: bool) -> list[WeightRule]:
         stacked: Whether the LSTM cells stand below a MultiRNNCell.
     """
     cell = STACKED_CELL if stacked else SINGLE_CELL
-    repetitions = {
+    repetitions: dict[str, list[dict[str, Any]]] = {
         "model": [{}],
         "filter": [{"filter": index} for index in range(len(config.filters))],
         "highway": [{"highway": index} for index in range(config.num_highway_layers)],

@@ -15,7 +15,7 @@ MAX_DEPTH = 100
 MAX_JSON_BYTES = 64 * MEBIBYTE
 
 _DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[ \t\r\n]*")
+_SPACE = re.compile(r"[ \t\r\n]+")
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{]|[\]}]', re.DOTALL)
 
 
@@ -77,12 +77,17 @@ def _parse(parse: Callable[[str], Any], data: str | bytes, encoding: str, where:
 
 def _loads_all(text: str) -> list[Any]:
     values = []
-    place = _SPACE.match(text).end()
+    place = _skip_space(text, 0)
     while place < len(text):
         value, place = _DECODER.raw_decode(text, place)
         values.append(value)
-        place = _SPACE.match(text, place).end()
+        place = _skip_space(text, place)
     return values
+
+
+def _skip_space(text: str, place: int) -> int:
+    found = _SPACE.match(text, place)
+    return place if found is None else found.end()
 
 
 def _first_too_deep(text: str) -> int | None:

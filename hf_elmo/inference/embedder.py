@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from ..checkpoints.loading import load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoModel
-from .devices import usable_device
+from .devices import ready_on, usable_device
 from .embedding import check_limits, embed
 
 Sentence = str | Sequence[str]
@@ -63,14 +63,14 @@ class ElmoEmbedder:
         if dtype not in ("float32", "bfloat16", "float16"):
             raise ValueError(f"dtype is {dtype!r}; it must be 'float32', 'bfloat16' or 'float16'.")
         check_limits("mix", max_words_per_batch, max_words_per_chunk, max_words_per_buffer)
-        self._limits = {
+        self._limits: dict[str, Any] = {
             "max_words_per_batch": max_words_per_batch,
             "max_words_per_chunk": max_words_per_chunk,
             "max_words_per_buffer": max_words_per_buffer,
         }
         self.name = str(model_name_or_path)
         self.device = usable_device(device)
-        self.model = load_model(ElmoModel, self.name, getattr(torch, dtype)).to(self.device).eval()
+        self.model = ready_on(load_model(ElmoModel, self.name, getattr(torch, dtype)), self.device)
         self.tokenizer = load_tokenizer(self.name, self.model.config)
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class ElmoEmbedder:
     @property
     def vector_size(self) -> int:
         """Size D of a word's vector in each layer."""
-        return self.model.config.hidden_size
+        return 2 * self.model.config.projection_size
 
     def tokenize(self, text: str) -> list[str]:
         """The words that a string is cut into, as many as it has vectors."""

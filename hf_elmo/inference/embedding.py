@@ -69,7 +69,7 @@ def embed(
     Raises: TypeError or ValueError naming the argument, what it was and what is wanted; of a wrong sentence, when its
         turn comes.
     """
-    elmo = getattr(model, "base_model", None)
+    elmo: Any = getattr(model, "base_model", None)
     if getattr(getattr(elmo, "config", None), "model_type", None) != ElmoConfig.model_type:
         raise TypeError(
             f"model is a {type(model).__name__}; wanted an ELMo model, as AutoModel.from_pretrained gives it after "
@@ -116,7 +116,8 @@ def check_limits(
 
 def _numbered(layers: str | int, num_layers: int) -> str | int:
     """A single layer by its number from 0; "mix", "all" and "average" as they are."""
-    number = {"token": 0, "top": num_layers - 1}.get(layers, layers)
+    places: dict[str | int, int] = {"token": 0, "top": num_layers - 1}
+    number = places.get(layers, layers)
     if isinstance(number, int):
         if not -num_layers <= number < num_layers:
             raise ValueError(
@@ -186,7 +187,7 @@ class _Embedder:
 
     def embed_buffer(self, sentences: list[list[str]]) -> list[np.ndarray]:
         """The arrays of sentences that have their markers, in their order."""
-        arrays: list[np.ndarray] = [None] * len(sentences)
+        arrays: dict[int, np.ndarray] = {}
         with _evaluation_mode(self.elmo), torch.inference_mode():
             table, places = self._encode_distinct_words(sentences)
             lengths = [len(sentence) for sentence in sentences]
@@ -195,9 +196,8 @@ class _Embedder:
             else:
                 batches = _cut_batches(lengths, self.max_words_per_batch, self.max_words_per_chunk)
             for batch in batches:
-                for number, array in zip(batch, self._embed_batch(table, [places[n] for n in batch]), strict=True):
-                    arrays[number] = array
-        return arrays
+                arrays.update(zip(batch, self._embed_batch(table, [places[n] for n in batch]), strict=True))
+        return [arrays[number] for number in range(len(sentences))]
 
     def _encode_distinct_words(self, sentences: list[list[str]]) -> tuple[Tensor, list[Tensor]]:
         """A token vector for each distinct word, (words, P), and where the words of each sentence are in that table.
@@ -252,7 +252,7 @@ class _Embedder:
         layers = torch.empty(
             config.num_hidden_layers + 1,
             len(vectors),
-            config.hidden_size,
+            2 * config.projection_size,
             dtype=torch.promote_types(vectors.dtype, torch.float32),
             # A book's layers may be more than an accelerator holds beside the model.
             device=vectors.device if len(chunks) == 1 else "cpu",
@@ -307,7 +307,8 @@ def _cut_batches(lengths: Sequence[int], max_words: int, max_words_per_chunk: in
 
 def _cut_runs(lengths: Sequence[int], max_words: int) -> Iterator[list[int]]:
     """The numbers of sentences in their order, as many at a time as have `max_words` words, or one that has more."""
-    run, num_words = [], 0
+    run: list[int] = []
+    num_words = 0
     for number, length in enumerate(lengths):
         if run and num_words + length > max_words:
             yield run

@@ -53,7 +53,7 @@ class ScoredLine:
 
 
 # Takes one line after another.
-Report = Callable[[ScoredLine], None]
+Report = Callable[[ScoredLine], object]
 
 
 def open_rows(stream: TextIO, file_format: str) -> Report:

@@ -12,7 +12,7 @@ from ..checkpoints.loading import find_file, load_config, load_model, load_token
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
-from .devices import usable_device
+from .devices import ready_on, usable_device
 from .embedder import Sentence, check_sentence
 from .scoring import ScoreTotals, SentenceScores, Substitute, best_substitutes, score_sentences
 
@@ -65,8 +65,8 @@ class ElmoScorer:
             raise ValueError(f"prior is {prior!r}; it must be one of {list(PRIORS)}, or a number for each word.")
         self.name = str(model_name_or_path)
         self.device = usable_device(device)
-        self.model, self.tokenizer, self.vocabulary = load_scoring_checkpoint(self.name, vocab_file)
-        self.model.to(self.device).eval()
+        model, self.tokenizer, self.vocabulary = load_scoring_checkpoint(self.name, vocab_file)
+        self.model = ready_on(model, self.device)
         self._max_words_per_batch, self._chunk_size = max_words_per_batch, chunk_size
         known = {"zipf": None, "uniform": torch.ones(len(self.vocabulary))}
         self._frequencies = known[prior] if isinstance(prior, str) else prior

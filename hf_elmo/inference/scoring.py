@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +23,8 @@ from ..text.zipf import log_uniform_probabilities
 from .embedding import embed
 
 FORWARD, BACKWARD = 0, 1
+
+_Figures = TypeVar("_Figures", float, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ class SentenceScores:
         )
 
 
-def to_bits(log_probability: float | np.ndarray) -> float | np.ndarray:
+def to_bits(log_probability: _Figures) -> _Figures:
     """The surprisal, -log2 p, of what has the log probability in nats."""
     return -log_probability / math.log(2)
 

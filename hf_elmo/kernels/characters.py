@@ -31,7 +31,8 @@ def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor] | None:
     if torch.is_grad_enabled() or rows.device.type != "cpu" or get_backend() == "readable" or not takes(rows):
         return None
     known: dict[bytes, int] = {}
-    places, firsts = [], []
+    places: list[int] = []
+    firsts: list[int] = []
     for place, key in enumerate(keys_of(rows)):
         number = known.setdefault(key, len(known))
         if number == len(firsts):

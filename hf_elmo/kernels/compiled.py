@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .half_precision import HALVES, product_dtype
 from .plain import Clips, Gradients, Traces
-from .prepared import PackedWeight, Prepared
+from .prepared import FloatWeight, PackedWeight
 
 __all__ = [
     "Clips",
@@ -44,8 +44,8 @@ def multiply_inputs(words: Tensor, weight: Tensor) -> Tensor:
 def run_steps(
     gates: Tensor,
     bias: Tensor,
-    recurrent: Prepared,
-    projection: Prepared,
+    recurrent: FloatWeight,
+    projection: FloatWeight,
     hidden: Tensor,
     cell: Tensor,
     sizes: list[int],
@@ -65,8 +65,8 @@ def run_steps(
 def run_steps_keeping(
     gates: Tensor,
     bias: Tensor,
-    recurrent: Prepared,
-    projection: Prepared,
+    recurrent: FloatWeight,
+    projection: FloatWeight,
     hidden: Tensor,
     cell: Tensor,
     sizes: list[int],
@@ -80,8 +80,8 @@ def run_steps_keeping(
 
 def run_steps_back(
     traces: Traces,
-    recurrent: Prepared,
-    projection: Prepared,
+    recurrent: FloatWeight,
+    projection: FloatWeight,
     cell: Tensor,
     gradients: tuple[Tensor, Tensor, Tensor],
     sizes: list[int],
@@ -95,7 +95,7 @@ def run_steps_back(
     return Gradients(grad_gates, *found)
 
 
-def _hand_over(*weights: Prepared) -> list[Tensor]:
+def _hand_over(*weights: FloatWeight) -> list[Tensor]:
     """Each weight as it is, and in the layout for general products."""
     found = []
     for prepared in weights:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -127,7 +128,16 @@ def run_steps(
     return outputs
 
 
-def _run_steps(gates, bias, recurrent, projection, hidden, cell, sizes, clips) -> Results:
+def _run_steps(
+    gates: Tensor,
+    bias: Tensor,
+    recurrent: Tensor,
+    projection: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    sizes: tuple[int, ...],
+    clips: Clips,
+) -> Results:
     weights = DenseWeight(recurrent.t()), DenseWeight(projection.t())
     return plain.run_steps(gates, bias, *weights, hidden, cell, list(sizes), clips), cell
 
@@ -147,7 +157,16 @@ def run_steps_keeping(
     return Traces(*CALLS(_run_steps_keeping, tensors, (tuple(sizes), clips)))
 
 
-def _run_steps_keeping(gates, bias, recurrent, projection, hidden, cell, sizes, clips) -> Results:
+def _run_steps_keeping(
+    gates: Tensor,
+    bias: Tensor,
+    recurrent: Tensor,
+    projection: Tensor,
+    hidden: Tensor,
+    cell: Tensor,
+    sizes: tuple[int, ...],
+    clips: Clips,
+) -> Results:
     weights = DenseWeight(recurrent.t()), DenseWeight(projection.t())
     return tuple(plain.run_steps_keeping(gates, bias, *weights, hidden, cell, list(sizes), clips))
 
@@ -166,8 +185,16 @@ def run_steps_back(
     return Gradients(*CALLS(_run_steps_back, tensors, (tuple(sizes), clips)))
 
 
-def _run_steps_back(recurrent, projection, cell, grad_outputs, grad_hidden, grad_cell, *rest) -> Results:
-    *traces, sizes, clips = rest
+def _run_steps_back(
+    recurrent: Tensor,
+    projection: Tensor,
+    cell: Tensor,
+    grad_outputs: Tensor,
+    grad_hidden: Tensor,
+    grad_cell: Tensor,
+    *traces_sizes_and_clips: Any,
+) -> Results:
+    *traces, sizes, clips = traces_sizes_and_clips
     weights = DenseWeight(recurrent.t()), DenseWeight(projection.t())
     gradients = (grad_outputs, grad_hidden, grad_cell)
     return tuple(plain.run_steps_back(Traces(*traces), *weights, cell, gradients, list(sizes), clips))

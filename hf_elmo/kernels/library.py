@@ -121,7 +121,8 @@ def _compile(verbose: bool) -> str | None:
     # Under a name of its own first: another process that builds, or looks for the library, never meets half of one.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made, object_file = Path(folder, target.name), Path(folder, f"{_NAME}.o")
-        compiler, include, libraries = _compiler(), f"-isystem{torch_folder / 'include'}", f"-L{torch_folder / 'lib'}"
+        compiler = _compiler() or ["c++"]
+        include, libraries = f"-isystem{torch_folder / 'include'}", f"-L{torch_folder / 'lib'}"
         # -fopenmp stays out of the second command: the OpenMP library is to be PyTorch's own, which it has loaded, and
         # a second one would bring a second pool of threads.
         commands = [

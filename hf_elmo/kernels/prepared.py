@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,9 @@ _SMALL = 4 * 2**20
 # oneDNN packs for a number of rows; with this one the layout is good from two rows to hundreds.
 _TYPICAL_ROWS = 32
 _MANY_ROWS = 96
+
+
+_Copy = TypeVar("_Copy")
 
 
 class Prepared(Protocol):
@@ -96,6 +99,10 @@ class PackedWeight:
         total.add_(self.linear(x, None))
 
 
+# What holds the weight itself beside its layout.
+FloatWeight = DenseWeight | PackedWeight
+
+
 class Int8Weight:
     """Weights in eight bits with a scale for each output, inputs rounded to eight bits row by row as they come."""
 
@@ -157,7 +164,7 @@ def prepare_cached(weight: Tensor, dtype: torch.dtype, rows: int, int8: bool = F
     return lay_out_cached(weight, dtype, make)
 
 
-def lay_out_cached(weight: Tensor, dtype: torch.dtype, make: Callable[[Tensor], Prepared]) -> Prepared:
+def lay_out_cached(weight: Tensor, dtype: torch.dtype, make: Callable[[Tensor], _Copy]) -> _Copy:
     """What `make` makes of `weight` in `dtype`, kept until the weight changes or is gone."""
     return _CACHE.get(weight, (make, dtype))
 
@@ -192,11 +199,11 @@ class PreparedCache:
     numbers at each use (`witness.py`): whatever wrote them, the next use makes the copy anew.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
-    def get(self, weight: Tensor, key: tuple[Callable[[Tensor], Prepared], torch.dtype]) -> Prepared:
+    def get(self, weight: Tensor, key: tuple[Callable[[Tensor], Any], torch.dtype]) -> Any:
         with self._lock:
             witness, copies = self._entries.get(weight, (None, None))
         # A copy made under inference_mode could not take part in what is trained later.

@@ -70,17 +70,14 @@ class Steps:
         """Each sorted row's value (B, D) after its last word; of `first` where the row has none."""
         if self.lengths is None:
             return packed[-self.shape[0] :].clone()
-        starts = self._starts()
         final = first.clone()
         alive = self.sizes[0] if self.sizes else 0
         if alive:
+            sizes = torch.tensor(self.sizes, device=self.lengths.device)
+            starts = sizes.cumsum(0) - sizes
             places = starts[self.lengths[:alive] - 1] + torch.arange(alive, device=packed.device)
             final[:alive] = packed[places]
         return final
-
-    def _starts(self) -> Tensor:
-        sizes = torch.tensor(self.sizes, device=self.lengths.device)
-        return sizes.cumsum(0) - sizes
 
     def _previous_words(self) -> Tensor | slice:
         first = self.sizes[0]

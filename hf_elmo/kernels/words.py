@@ -25,10 +25,19 @@ class WordCache:
     """
 
     def __init__(self, encoder: nn.Module, max_words: int):
-        self._encoder = weakref.ref(encoder)
+        self._reference = weakref.ref(encoder)
         self.max_words = max_words
         self._lock = threading.Lock()
-        self._forget()
+        self._places: dict[bytes, int] = {}
+        self._vectors = torch.empty(0, 0)
+        self._witnesses: list[Witness] = []
+        self._precision: tuple[torch.dtype | None, torch.dtype] | None = None
+
+    @property
+    def _encoder(self) -> nn.Module:
+        encoder = self._reference()
+        assert encoder is not None, "a cache is asked by its encoder alone"
+        return encoder
 
     def look_up(self, rows: Tensor) -> Tensor | None:
         """The vectors of `rows` (N, C), computing those of new words; None where more are new than may be kept."""
@@ -42,7 +51,7 @@ class WordCache:
                     return None
                 self._forget()
                 new = self._new(keys)
-            if new or self._vectors is None:
+            if new or not len(self._vectors):
                 self._add(rows, new)
             places = torch.tensor([self._places[key] for key in keys], dtype=torch.long)
             return self._vectors[places.to(self._vectors.device)]
@@ -52,11 +61,11 @@ class WordCache:
         return {key: place for place, key in enumerate(keys) if key not in self._places}
 
     def _add(self, rows: Tensor, new: dict[bytes, int]) -> None:
-        vectors = self._encoder()(rows[torch.tensor(list(new.values()), dtype=torch.long, device=rows.device)])
+        vectors = self._encoder(rows[torch.tensor(list(new.values()), dtype=torch.long, device=rows.device)])
         used = len(self._places)
         if not self._witnesses:
             self._witnesses = self._witness()
-        if self._vectors is None or used + len(new) > len(self._vectors):
+        if not len(self._vectors) or used + len(new) > len(self._vectors):
             self._grow(used, vectors)
         self._vectors[used : used + len(new)] = vectors
         self._places.update(zip(new, range(used, used + len(new)), strict=True))
@@ -71,19 +80,16 @@ class WordCache:
         self._vectors = larger
 
     def _forget(self) -> None:
-        self._places: dict[bytes, int] = {}
-        self._vectors: Tensor | None = None
-        self._witnesses: list[Witness] = []
-        self._precision = None
+        self._places, self._vectors, self._witnesses, self._precision = {}, torch.empty(0, 0), [], None
 
     def _is_valid(self) -> bool:
-        tensors = _tensors(self._encoder())
+        tensors = _tensors(self._encoder)
         if len(tensors) != len(self._witnesses) or _precision(tensors) != self._precision:
             return False
         return all(witness.holds(tensor) for tensor, witness in zip(tensors, self._witnesses, strict=True))
 
     def _witness(self) -> list[Witness]:
-        tensors = _tensors(self._encoder())
+        tensors = _tensors(self._encoder)
         self._precision = _precision(tensors)
         return [Witness(tensor) for tensor in tensors]
 

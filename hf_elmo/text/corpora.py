@@ -140,7 +140,7 @@ def corpus_from_files(
         # `datasets` takes names for patterns, too.
         data_files = {"train": list(map(glob.escape, group))}
         if builder == "text":
-            options = {"sample_by": "paragraph"} if by_document else {}
+            options: dict[str, Any] = {"sample_by": "paragraph"} if by_document else {}
         else:
             # Left out, it is the rows of the first group, of which there may be none.
             options = {"batch_size": _ROWS_AT_A_TIME}

@@ -41,7 +41,7 @@ def check_columns(files: Sequence[str], column: str, name: str) -> None:
     """
     where = ", ".join(map(os.path.basename, files))
     records = (entry for file in files for entry in json_records(file, name))
-    columns = set()
+    columns: set[str] = set()
     for place, record in islice(records, _FIRST_RECORDS):
         _text_of(place, record, column)
         columns |= record.keys()

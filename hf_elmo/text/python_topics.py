@@ -31,7 +31,8 @@ def paragraphs() -> list[list[str]]:
 
 def split_topics(held_out_every: int = 10) -> tuple[list[str], list[str]]:
     """Training and held-out sentences: each `held_out_every`-th paragraph is held out."""
-    train, held_out = [], []
+    train: list[str] = []
+    held_out: list[str] = []
     for index, sentences in enumerate(paragraphs()):
         (held_out if index % held_out_every == held_out_every - 1 else train).extend(sentences)
     return train, held_out

@@ -66,7 +66,7 @@ class WordCounter:
         if max_words_in_memory < 1:
             raise ValueError(f"max_words_in_memory is {max_words_in_memory}; it must be an integer >= 1.")
         self.max_words_in_memory = max_words_in_memory
-        self.directory = directory
+        self.directory = None if directory is None else os.fspath(directory)
         self.num_words = 0
         self.num_sentences = 0
         self._in_memory: Counter[str] = Counter()

@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from ..given.bounded_files import quoted
 from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.configuration_elmo import ElmoConfig
 from ..model.embeddings_elmo import ElmoTaskModel
-from ..model.modeling_elmo import ElmoPreTrainedModel
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .packed_lines import numbered_lines
 from .vocabulary import UNK_TOKEN, WordVocabulary
@@ -84,7 +85,7 @@ def read_word_vectors(
         kept[word] = None
         if len(kept) == limit:
             break
-    if not kept:
+    if wanted is not None and not kept:
         raise ValueError(
             f"word_vectors {str(file)!r} has no vector for any of the {len(wanted)} wanted words; check the language "
             "and the case of its words (--do_lower_case)."
@@ -115,7 +116,7 @@ class WordTable:
         """
         table = model.features.word_table if isinstance(model, ElmoTaskModel) else None
         if table is None:
-            table = model.base_model.token_encoder.word_table
+            table = cast(ElmoModel, model.base_model).token_encoder.word_table
         if table is None:
             raise ValueError(
                 f"the config's token_inputs is {model.config.token_inputs!r}, which has no word table to fill; set it "
@@ -167,7 +168,7 @@ def set_token_inputs(
     config: ElmoConfig,
     tokenizer: ElmoCharTokenizer,
     vocabulary: WordVocabulary,
-    token_inputs: str | None = None,
+    token_inputs: Literal["characters", "words", "both"] | None = None,
     word_vectors: str | os.PathLike | None = None,
     word_vector_size: int | None = None,
     train_word_vectors: bool | None = None,
@@ -254,7 +255,8 @@ def _read_entries(file: str | os.PathLike, size: int | None) -> Iterator[tuple[s
                     raise ValueError(f"{where}: the vectors have the size {found}, but word_vector_size is {size}.")
                 size = found
                 continue
-            size = len(fields) - 1 if size is None else size
+        if size is None:
+            size = len(line.split()) - 1
         num_entries += 1
         yield where, *_split_entry(where, line, size)
     if not num_entries:
