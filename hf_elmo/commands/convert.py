@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..checkpoints.file_names import TOKENIZER_FILE
 from ..given.flags import check_choices, flag
@@ -115,24 +115,27 @@ def run_conversion(arguments: ConversionArguments) -> None:
     Raises: ValueError or OSError naming the argument or the file.
     """
     arguments.check()
-    options = {name: getattr(arguments, name) for name in _OPTIONS} | {"overwrite": arguments.overwrite_output_dir}
+    options: dict[str, Any] = {name: getattr(arguments, name) for name in _OPTIONS}
+    options["overwrite"] = arguments.overwrite_output_dir
     cutting = None if arguments.cutting == CuttingArguments().cutting else arguments.cutting
-    if arguments.reverse:
+    # One of them is there, by --reverse.
+    checkpoint, directory = arguments.model_name_or_path, arguments.directory
+    if checkpoint is not None:
         from ..conversion.bilm_tf_export import export_bilm_tf
 
-        export_bilm_tf(arguments.model_name_or_path, **options)
+        export_bilm_tf(checkpoint, **options)
         print(_describe_export(arguments))
-    elif arguments.source is None:
+    elif directory is not None and arguments.source is None:
         from ..conversion.bilm_tf import convert_bilm_tf
 
-        model = convert_bilm_tf(**options, output_dir=arguments.directory, tokenizer_options=cutting)
-        print(_describe_conversion(arguments.directory, "bilm-tf", model))
-    else:
+        model = convert_bilm_tf(**options, output_dir=directory, tokenizer_options=cutting)
+        print(_describe_conversion(directory, "bilm-tf", model))
+    elif directory is not None and arguments.source is not None:
         from ..conversion.formats import convert_foreign
 
-        given = {"format": arguments.format, "tokenizer_options": cutting}
-        origin, foreign = convert_foreign(arguments.source, arguments.directory, **given, **options)
-        print(_describe_conversion(arguments.directory, origin.name, foreign.model, foreign.notes))
+        options |= {"format": arguments.format, "tokenizer_options": cutting}
+        origin, foreign = convert_foreign(arguments.source, directory, **options)
+        print(_describe_conversion(directory, origin.name, foreign.model, foreign.notes))
 
 
 def _describe_export(arguments: ConversionArguments) -> str:

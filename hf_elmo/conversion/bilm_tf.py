@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..checkpoints.hdf5 import require_h5py
 from ..model.configuration_elmo import ElmoConfig
-from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .bilm_tf_files import candidates, find
 from .bilm_tf_keys import STACK, WeightRule, expand_weight_rules
@@ -87,7 +87,7 @@ def convert_bilm_tf(
     softmax_file: str | os.PathLike | None = None,
     vocab_file: str | os.PathLike | None = None,
     tokenizer_options: Mapping[str, Any] | None = None,
-) -> ElmoModel | ElmoForPreTraining:
+) -> ElmoPreTrainedModel:
     """Write a directory that AutoModel and AutoTokenizer load from a bilm-tf checkpoint, with a model card.
 
     Unless the options say otherwise, the tokenizer cuts text at white space, as the corpus of the released models was
@@ -126,9 +126,10 @@ def _load_files(
 ) -> ForeignModel:
     check_files_together(softmax_file, vocab_file)
     require_h5py("bilm-tf weights")
-    model = load_bilm_tf(options_file, weight_file)
-    if softmax_file is not None:
-        model = add_word_softmax(model, read_word_softmax(softmax_file, vocab_file, model.config))
+    bilm = load_bilm_tf(options_file, weight_file)
+    model: ElmoPreTrainedModel = bilm
+    if softmax_file is not None and vocab_file is not None:
+        model = add_word_softmax(bilm, read_word_softmax(softmax_file, vocab_file, bilm.config))
     tokenizer = ElmoCharTokenizer(
         **{"pre_tokenizer": "whitespace", **(tokenizer_options or {})},
         max_characters_per_word=model.config.max_characters_per_word,
