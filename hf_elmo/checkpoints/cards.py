@@ -18,6 +18,7 @@ from .file_names import (
     CARD_FILE,
     CONFIG_FILE,
     CONVERSION_FILE,
+    LAYER_SHARES_FILE,
     PLOT_FILE,
     RESULTS_FILE,
     TOKENIZER_FILE,
@@ -29,9 +30,9 @@ from .tagger_card import render_tagger_card
 from .writing import written_aside
 
 # What a recipe folder keeps of a checkpoint; its card is rendered from them.
-KEPT_FILES = (CONFIG_FILE, RESULTS_FILE, CONVERSION_FILE, PLOT_FILE, TOKENIZER_FILE, FACTS_FILE)
-# What of an earlier run must not stand beside the figures of this one: its plot, weights, code and words.
-_REPLACED_FILES = (PLOT_FILE, "*.safetensors", WEIGHTS_INDEX_FILE, "*_elmo.py", WORD_LIST_FILE)
+KEPT_FILES = (CONFIG_FILE, RESULTS_FILE, CONVERSION_FILE, PLOT_FILE, LAYER_SHARES_FILE, TOKENIZER_FILE, FACTS_FILE)
+# What of an earlier run must not stand beside the figures of this one: its plots, weights, code and words.
+_REPLACED_FILES = (PLOT_FILE, LAYER_SHARES_FILE, "*.safetensors", WEIGHTS_INDEX_FILE, "*_elmo.py", WORD_LIST_FILE)
 
 
 def write_card(directory: str | os.PathLike, name: str | None = None) -> None:
@@ -146,6 +147,11 @@ def has_plot(recipe: str | os.PathLike) -> bool:
     return _figures_file(Path(recipe)) == RESULTS_FILE and "perplexity" in read_results(recipe)
 
 
+def has_layer_shares(recipe: str | os.PathLike) -> bool:
+    """Whether a folder's figures are those of a task that reads ELMo's layers, whose shares can be plotted."""
+    return _figures_file(Path(recipe)) == RESULTS_FILE and bool(read_results(recipe).get("layer_shares"))
+
+
 def find_recipes(model_cards: str | os.PathLike) -> list[Path]:
     """The recipe folders of a folder, in the order of their names: those that hold facts or figures.
 
@@ -174,10 +180,11 @@ def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: 
         figures = {path.stem: read_json(path, f"{folder}, {path.name}") for path in sorted(folder.glob("*.json"))}
         facts = read_facts(folder / FACTS_FILE, figures | {"config": fields, "results": results})
     tokenizer = _read_json(folder, TOKENIZER_FILE) if (folder / TOKENIZER_FILE).is_file() else None
+    shares_plot = LAYER_SHARES_FILE if (folder / LAYER_SHARES_FILE).is_file() else None
     if "tag_scheme" in results:
-        return render_tagger_card(name, fields, results, facts, tokenizer)
+        return render_tagger_card(name, fields, results, facts, tokenizer, shares_plot)
     if results.get("task") in CLASSIFIERS:
-        return render_classifier_card(name, fields, results, facts, tokenizer)
+        return render_classifier_card(name, fields, results, facts, tokenizer, shares_plot)
     if "format" in results:
         return render_conversion_card(name, fields, results, facts, tokenizer)
     plot = PLOT_FILE if (folder / PLOT_FILE).is_file() else None

@@ -45,6 +45,7 @@ def render_classifier_card(
     results: Mapping[str, Any],
     facts: Facts | None = None,
     tokenizer: Mapping[str, Any] | None = None,
+    shares_plot: str | None = None,
 ) -> str:
     """The card of a classifier of texts or pairs, in Markdown.
 
@@ -54,6 +55,7 @@ def render_classifier_card(
         results: What training, evaluation and prediction gave, as in results.json; `task` and `labels` among them.
         facts: What else is known.
         tokenizer: Fields of tokenizer_config.json, for how text is cut.
+        shares_plot: Name of the picture of the layers' shares, beside the card.
     Raises: ValueError naming the figure that the results lack.
     """
     with card_parts.only_what_was_measured(name, f"Make the results anew with hf-elmo train-{results['task']}."):
@@ -73,8 +75,8 @@ def render_classifier_card(
             "## Labels\n\n" + ", ".join(f"`{label}`" for label in labels),
             *_scores(results),
             *task_card_parts.seeds(results, ("accuracy", "macro_f1")),
-            *task_card_parts.layers(results),
-            task_card_parts.data_and_settings(results, ("texts", "words")),
+            *task_card_parts.layers(results, shares_plot),
+            task_card_parts.data_and_settings(fields, results, ("texts", "words"), _encoder(fields)),
             card_parts.origin(results, "All figures are in `results.json`."),
             *card_parts.citation(facts),
         ]
@@ -104,3 +106,8 @@ def _scores(results: Mapping[str, Any]) -> Iterator[str]:
                 f"{100 * max(numbers) / sum(numbers):.2f}.{task_card_parts.chosen_by(results, split)}\n\n{table}\n\n"
                 "The last columns count what the texts of each label were taken for."
             )
+
+
+def _encoder(fields: Mapping[str, Any]) -> dict[str, str | None]:
+    head = fields.get("head") or {}
+    return {"encoder": head.get("encoder")}

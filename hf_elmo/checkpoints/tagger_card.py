@@ -34,6 +34,7 @@ def render_tagger_card(
     results: Mapping[str, Any],
     facts: Facts | None = None,
     tokenizer: Mapping[str, Any] | None = None,
+    shares_plot: str | None = None,
 ) -> str:
     """The card of a token classifier, in Markdown.
 
@@ -43,6 +44,7 @@ def render_tagger_card(
         results: What training, evaluation and prediction gave, as in results.json.
         facts: What else is known.
         tokenizer: Fields of tokenizer_config.json, for how text is cut.
+        shares_plot: Name of the picture of the layers' shares, beside the card.
     Raises: ValueError naming the figure that the results or the config lack.
     """
     with card_parts.only_what_was_measured(name, "Make the results anew with hf-elmo train-tagger."):
@@ -61,8 +63,8 @@ def render_tagger_card(
             "## Labels\n\n" + ", ".join(f"`{label}`" for label in labels),
             *_scores(results),
             *task_card_parts.seeds(results, ("f1", "accuracy")),
-            *task_card_parts.layers(results),
-            task_card_parts.data_and_settings(results, ("sentences", "words")),
+            *task_card_parts.layers(results, shares_plot),
+            task_card_parts.data_and_settings(fields, results, ("sentences", "words"), _head(fields)),
             card_parts.origin(results, "All figures are in `results.json`."),
             *card_parts.citation(facts),
         ]
@@ -84,6 +86,16 @@ def _scores(results: Mapping[str, Any]) -> Iterator[str]:
             chosen = task_card_parts.chosen_by(results, split)
             accuracy = f"Accuracy by word: {100 * results[f'{prefix}_accuracy']:.2f}. "
             yield f"## Scores, {split}\n\n{table}\n\n{accuracy}{_of_what(results['tag_scheme'])}{chosen}"
+
+
+def _head(fields: Mapping[str, Any]) -> dict[str, str | None]:
+    """What stands behind what is read; the configs of earlier versions say nothing of it."""
+    head = fields.get("head") or {}
+    output_layer = "CRF" if head.get("output_layer") == "crf" else "softmax"
+    return {
+        "biLSTM": f"{head['lstm_layers']} x {head['lstm_size']}" if head.get("lstm_layers") else None,
+        "output layer": f"{output_layer}, labels in {head['scheme']}" if head.get("scheme") else output_layer,
+    }
 
 
 def _of_what(tag_scheme: str) -> str:

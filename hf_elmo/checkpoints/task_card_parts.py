@@ -8,6 +8,7 @@ from typing import Any
 from huggingface_hub import EvalResult
 
 from . import card_parts
+from .layer_shares_plot import layer_names, mean_shares
 from .tables import markdown_table
 
 # What results.json calls each split, the one that no choice was made by first.
@@ -60,35 +61,73 @@ def seeds(results: Mapping[str, Any], scores: Sequence[str]) -> Iterator[str]:
         )
 
 
-def layers(results: Mapping[str, Any]) -> Iterator[str]:
-    """The section on the layers that the task reads, where the results tell them."""
-    shares = results.get("layer_shares")
-    if shares:
-        names = ["token encoder", *(f"layer {number}" for number in range(1, len(shares[0])))]
-        places = [f"mix {number}" for number in range(1, len(shares) + 1)]
-        rows = [[place, *(f"{share:.1%}" for share in its)] for place, its in zip(places, shares, strict=True)]
-        yield f"## Layers\n\nWhat the mix takes of each layer of the biLM.\n\n{markdown_table(['', *names], rows)}"
-
-
-def data_and_settings(results: Mapping[str, Any], counted: Sequence[str]) -> str:
-    """The section on the data and the settings.
+def layers(results: Mapping[str, Any], plot: str | None = None) -> Iterator[str]:
+    """The section on the layers that the task reads, where the results tell them.
 
     Args:
         results: As in results.json.
+        plot: Name of their picture, beside the card.
+    """
+    if not results.get("layer_shares"):
+        return
+    mean, deviation = mean_shares(results)
+    rows = []
+    for number, shares in enumerate(mean, start=1):
+        cells = [f"{share:.1%}" for share in shares]
+        if deviation is not None:
+            cells = [f"{cell} ± {spread:.1%}" for cell, spread in zip(cells, deviation[number - 1], strict=True)]
+        rows.append([f"mix {number}", *cells])
+    table = markdown_table(["", *layer_names(mean.shape[1])], rows)
+    of_seeds = "" if deviation is None else f", mean and deviation of {len(results['seeds'])} seeds"
+    picture = f"\n\n![shares of the layers]({plot})" if plot else ""
+    yield f"## Layers\n\nWhat the mix takes of each layer of the biLM{of_seeds}.\n\n{table}{picture}"
+
+
+def describe_inputs(head: Mapping[str, Any]) -> str:
+    """What a task reads of each word, in some words.
+
+    Args:
+        head: The settings of its head, as in config.json; those of earlier versions say nothing of it.
+    """
+    parts = ["ELMo"] if head.get("use_elmo", True) else []
+    if head.get("word_table_size"):
+        trained = "trained" if head["train_word_vectors"] else "fixed"
+        parts.append(f"{trained} vectors of {head['word_table_size']:,} words")
+    if head.get("character_filters"):
+        parts.append(f"{sum(count for _, count in head['character_filters']):,} features of characters")
+    at_output = ", and ELMo again at the output of its lowest LSTM" if head.get("mix_at_output") else ""
+    return " + ".join(parts) + at_output
+
+
+def data_and_settings(
+    fields: Mapping[str, Any], results: Mapping[str, Any], counted: Sequence[str], more: Mapping[str, str | None]
+) -> str:
+    """The section on the data, the head and the settings.
+
+    Args:
+        fields: Fields of the config.
+        results: As in results.json.
         counted: What is counted of each split, the key of its number and what people call it.
+        more: What else is said of the head.
     """
     data = {
-        f"{split} data": f"{text['source']}: {', '.join(f'{text[what]:,} {what}' for what in counted)}"
+        f"{split} data": f"{text['source']}{_share(text)}: {', '.join(f'{text[what]:,} {what}' for what in counted)}"
         for split, text in results.get("data", {}).items()
     }
     table = card_parts.key_value_table(
         {
             **data,
+            "reads of each word": describe_inputs(fields.get("head") or {}),
+            **more,
             "settings": card_parts.list_settings(results.get("settings", {})),
             "step that was kept": f"{_kept(results):,}" if _kept(results) else None,
         }
     )
     return f"## Data and settings\n\n{table}"
+
+
+def _share(text: Mapping[str, Any]) -> str:
+    return f", a share of {text['share']:g}" if "share" in text else ""
 
 
 def _kept(results: Mapping[str, Any]) -> int | None:

@@ -15,6 +15,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import DataCollatorWithPadding, set_seed
 
 from ..checkpoints.cards import write_card
+from ..checkpoints.task_card_parts import describe_inputs
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..model.configuration_elmo import ElmoConfig
 from ..model.head_settings_elmo import SequenceClassificationHead
@@ -24,7 +25,7 @@ from ..text.first_look import look_at_lines
 from .class_reports import format_report, write_table
 from .classification_arguments import ClassifierArguments, LabelledDataArguments
 from .data_sources import check_data_source, name_source
-from .features import check_table, describe_features, fill_word_table, set_word_inputs
+from .features import check_table, fill_word_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .labels import choose_labels
 from .layer_cache import make_layer_cache
@@ -260,7 +261,7 @@ def build_model(
         origin = f"weights from {model_args.model_name_or_path}"
         origin += f", except new ones for {', '.join(sorted(new))}" if new else ""
     head = config.head
-    reads = f"{head.encoder} of {head.hidden_size}, {describe_features(head)}; {len(labels)} labels."
+    reads = f"{head.encoder} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}; {len(labels)} labels."
     return model, f"{describe_model(model, config, origin)}; {reads}"
 
 

@@ -17,7 +17,8 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import PreTrainedTokenizer, Trainer, set_seed
 
-from ..checkpoints.file_names import RESULTS_FILE
+from ..checkpoints.file_names import LAYER_SHARES_FILE, RESULTS_FILE
+from ..checkpoints.layer_shares_plot import layer_names, plot_layer_shares
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.writing import written_aside
 from ..model.embeddings_elmo import ElmoTaskModel
@@ -133,9 +134,18 @@ class FineTuning(ABC):
                 _point_to(aside, target.absolute())
                 write_json(aside / RESULTS_FILE, results)
                 if "train" in self.splits:
+                    self._draw_shares(results, aside)
                     self.write_card(aside, target.resolve().name)
         self._say(f"\nWritten to {target}.")
         return results
+
+    def _draw_shares(self, results: dict[str, Any], directory: Path) -> None:
+        """Draw which layers the task reads, if it reads any."""
+        if results["layer_shares"]:
+            try:
+                plot_layer_shares(results, directory / LAYER_SHARES_FILE)
+            except ImportError as error:
+                self._say(f"no plot of the layers: {error}")
 
     def _run_seeds(self, encoded: Mapping[str, Dataset], aside: Path) -> dict[str, Any]:
         """Run once for each seed; the directory then holds what the best of them wrote."""
@@ -290,5 +300,4 @@ def _point_to(aside: Path, target: Path) -> None:
 
 
 def _shares_in_words(shares: Sequence[float]) -> str:
-    names = ["token encoder", *(f"layer {number}" for number in range(1, len(shares)))]
-    return ", ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True)) + "."
+    return ", ".join(f"{name} {share:.1%}" for name, share in zip(layer_names(len(shares)), shares, strict=True)) + "."

@@ -17,13 +17,14 @@ from torch import nn
 from transformers import DataCollatorForTokenClassification, set_seed
 
 from ..checkpoints.cards import write_card
+from ..checkpoints.task_card_parts import describe_inputs
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..model.configuration_elmo import ElmoConfig
 from ..model.head_settings_elmo import TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoForTokenClassification
 from ..text.word_vectors import WordTable
 from .data_sources import check_data_source, name_source
-from .features import check_features, check_table, describe_features, fill_word_table, set_word_inputs
+from .features import check_features, check_table, fill_word_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .labels import choose_labels
 from .layer_cache import make_layer_cache
@@ -231,7 +232,7 @@ def build_model(
     head = config.require_head(TokenClassificationHead.type)
     parts = [describe_model(model, config, origin)]
     if not head.use_elmo or model.features.size or head.mix_at_output:
-        parts.append(describe_features(head))
+        parts.append(f"reads {describe_inputs(head.to_dict())}")
     if model.crf is not None:
         parts.append(f"a CRF over {head.scheme or 'labels without a scheme'}")
     return model, "; ".join([*parts, f"{len(labels)} labels."])
