@@ -88,10 +88,12 @@ class FlagParser(OneLineErrors):
     def _add_field(self, group: Any, field: Field, hint: Any, shown_default: str | None) -> None:
         help_text = field.metadata.get("help", "").replace("%", "%%")
         if field.metadata.get("positional"):
-            self._positional.append(f"[{field.name.upper()}]")
-            group.add_argument(
-                field.name, nargs="?", default=argparse.SUPPRESS, metavar=field.name.upper(), help=help_text
-            )
+            # A list takes all of them.
+            many = typing.get_origin(_without_none(hint)) is list
+            shown = field.name.upper()
+            self._positional.append(f"[{shown}{' ...' if many else ''}]")
+            nargs = "*" if many else "?"
+            group.add_argument(field.name, nargs=nargs, default=argparse.SUPPRESS, metavar=shown, help=help_text)
             return
         names = [f"--{field.name}"]
         if "_" in field.name:

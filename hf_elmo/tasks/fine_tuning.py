@@ -253,8 +253,8 @@ class FineTuning(ABC):
             kept["kept_step"] = trainer.state.best_global_step
             self._say(f"Kept the model of step {kept['kept_step']}: validation {name} {score:.4f}.")
         kept["layer_shares"] = self.model.layer_shares()[: self.model.num_read_mixes] if self.model.uses_elmo else []
-        for shares in kept["layer_shares"]:
-            self._say("Layers that the task reads: " + _shares_in_words(shares))
+        for where, shares in zip(("", " at its output"), kept["layer_shares"], strict=False):
+            self._say(f"Layers that the task reads{where}: " + _shares_in_words(shares))
         trainer.save_state()
         return {**output.metrics, **kept, "train_samples": len(self.splits["train"])}
 
@@ -268,7 +268,12 @@ class FineTuning(ABC):
         args.train_sampling_strategy = strategy
         directory = Path(trainer.args.output_dir) if trainer.is_world_process_zero() else None
         more, lines = self.report(split, output, directory)
-        self._say("\n" + lines)
+        if self.training_args.num_seeds > 1:
+            # A table for each of them would bury their mean.
+            scores = (f"{name} {100 * output.metrics[f'{prefix}_{name}']:.2f}" for name in self.shown_scores)
+            self._say(f"{split}: {', '.join(scores)}")
+        else:
+            self._say("\n" + lines)
         return {**output.metrics, **more, f"{prefix}_samples": len(self.splits[split])}
 
     def _say(self, message: str) -> None:

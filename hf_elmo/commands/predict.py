@@ -1,0 +1,152 @@
+"""Apply a checkpoint of a task to text of one's own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ..given.flags import check_choices, flag
+from ..text.cutting import PreTokenizer
+from .command_line import run_command
+from .text_input import STANDARD_INPUT, ReadingArguments, read_lines, warn_of_raw_text
+
+if TYPE_CHECKING:
+    from ..inference.tagger import TaggedWord
+
+_EXAMPLES = """
+examples:
+  hf-elmo predict "Alice flew to New York ." --model_name_or_path output/my-tagger
+  hf-elmo predict --model_name_or_path output/my-tagger --input_file text.txt --output_file tagged.conll
+  cat text.txt | hf-elmo predict --model_name_or_path output/my-tagger --input_file -
+"""
+
+
+@dataclass(kw_only=True)
+class PredictionArguments(ReadingArguments):
+    """What is predicted, and where it is written."""
+
+    input_file: str | None = flag(
+        "Text, one sentence per line, or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for text from "
+        "standard input. A quoted glob names several files.",
+        default=None,
+    )
+    text: list[str] | None = flag("Sentences, each in quotes.", default=None, positional=True)
+    pre_tokenizer: PreTokenizer | None = flag(
+        "How text is cut into words, where not as by the checkpoint's tokenizer: penn for raw English, unicode for raw "
+        "text, punctuation, or whitespace.",
+        default=None,
+    )
+    output_file: str | None = flag(
+        "File to write in the task's own form, in one rename at the end: of taggers CoNLL columns, word and label. "
+        "Without it the predictions are shown.",
+        default=None,
+    )
+    overwrite_output_file: bool = flag("Replace an existing output file when the run has ended well.", default=False)
+    convert_scheme: Literal["IOB1", "IOB2", "BIOES"] | None = flag(
+        "Write the labels of spans in this scheme, whatever the model's.", default=None
+    )
+
+
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(PredictionArguments, predict, argv, prog, __doc__, _EXAMPLES)
+
+
+def predict(arguments: PredictionArguments) -> None:
+    """Show or write what a checkpoint says of a text, by what kind of model it is.
+
+    Raises: ValueError or OSError naming the argument, what it was and what to do.
+    """
+    from ..checkpoints.loading import load_config
+
+    check_choices(arguments)
+    if (arguments.input_file is None) == (arguments.text is None):
+        given = "no text" if arguments.text is None else f"both sentences and input_file {arguments.input_file!r}"
+        raise ValueError(f"{given} given; wanted sentences in quotes, or --input_file FILE (- for standard input).")
+    architectures = load_config(arguments.model_name_or_path).architectures or []
+    for name, predictor in _PREDICTORS.items():
+        if name in architectures:
+            return predictor(arguments)
+    found = ", ".join(architectures) or "no class"
+    raise ValueError(
+        f"model_name_or_path {arguments.model_name_or_path!r} is a checkpoint of {found}; wanted one that was trained "
+        f"for a task: {', '.join(_PREDICTORS)}."
+    )
+
+
+def _predict_labels(arguments: PredictionArguments) -> None:
+    """Label the words of a text by a tagger."""
+    from ..checkpoints.writing import check_output_file, files_written_aside
+    from ..inference.tagger import ElmoTagger
+    from ..text.progress import track
+
+    target = None
+    if arguments.output_file is not None:
+        target = check_output_file(arguments.output_file, arguments.overwrite_output_file)
+    lines = _lines(arguments)
+    tagger = ElmoTagger(
+        arguments.model_name_or_path, arguments.device, arguments.max_words_per_batch, arguments.pre_tokenizer
+    )
+    if arguments.input_file is not None:
+        warn_of_raw_text(arguments, tagger.tokenizer.pre_tokenizer)
+    tagged = tagger.tag(map(str.split, lines) if arguments.text_is_tokenized else lines)
+    if arguments.convert_scheme is not None:
+        tagged = _converted(tagged, arguments.convert_scheme)
+    if target is None:
+        for sentence in tagged:
+            print(_in_brackets(sentence) if _has_spans(tagger.model.config.id2label) else _with_slashes(sentence))
+        return
+    num_sentences = num_words = 0
+    with files_written_aside(target) as (aside,), open(aside, "w", encoding="utf-8", newline="\n") as file:
+        for sentence in track(tagged, "predicting", "sentences"):
+            file.writelines(f"{word}\t{label}\n" for word, label, _ in sentence)
+            if sentence:
+                file.write("\n")
+            num_sentences, num_words = num_sentences + 1, num_words + len(sentence)
+    print(f"Wrote {arguments.output_file}: {num_sentences:,} sentences of {num_words:,} words with their labels.")
+
+
+_PREDICTORS = {"ElmoForTokenClassification": _predict_labels}
+
+
+def _lines(arguments: PredictionArguments) -> Iterator[str]:
+    if arguments.text is not None:
+        return iter(arguments.text)
+    if arguments.input_file == STANDARD_INPUT and sys.stdin.isatty():
+        print("Sentences, one a line; end with Ctrl-D:", file=sys.stderr)
+    return read_lines(arguments.input_file, arguments.text_column, arguments.output_file)
+
+
+def _has_spans(id2label: dict[int, str]) -> bool:
+    from ..tasks.metrics.entities import tag_scheme_of
+
+    try:
+        return tag_scheme_of(id2label.values()) == "spans"
+    except ValueError:
+        return False
+
+
+def _converted(tagged: Iterable[list[TaggedWord]], scheme: str) -> Iterator[list[TaggedWord]]:
+    from ..model.tag_schemes_elmo import write_spans
+    from ..tasks.metrics.entities import read_any_spans
+
+    for sentence in tagged:
+        labels = write_spans(read_any_spans([word.label for word in sentence]), len(sentence), scheme)
+        yield [word._replace(label=label) for word, label in zip(sentence, labels, strict=True)]
+
+
+def _in_brackets(sentence: list[TaggedWord]) -> str:
+    """The words with their spans in brackets: `[PER Alice Smith] sleeps .`"""
+    from ..tasks.metrics.entities import read_any_spans
+
+    words = [word.word for word in sentence]
+    for span in read_any_spans([word.label for word in sentence]):
+        words[span.start] = f"[{span.type} {words[span.start]}"
+        words[span.stop - 1] += "]"
+    return " ".join(words)
+
+
+def _with_slashes(sentence: list[TaggedWord]) -> str:
+    """The words, each with its label: `Alice/PROPN sleeps/VERB ./PUNCT`."""
+    return " ".join(f"{word.word}/{word.label}" for word in sentence)
