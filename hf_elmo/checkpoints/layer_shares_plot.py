@@ -77,8 +77,9 @@ def mean_shares(results: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray | No
 
     Raises: ValueError where the results have none.
     """
-    rows = [run["layer_shares"] for run in results.get("seeds", [results]) if run.get("layer_shares")]
-    if not rows:
+    rows = [run["layer_shares"] for run in results.get("seeds", []) if "layer_shares" in run]
+    rows = rows or [results.get("layer_shares")]
+    if not rows[0]:
         raise ValueError(
             "results have no layer_shares: they are not those of a trained task that reads ELMo; take those that "
             "hf-elmo train-... wrote."

@@ -152,8 +152,11 @@ class FineTuning(ABC):
         args = self.training_args
         seeds = range(args.seed, args.seed + args.num_seeds)
         if len(seeds) == 1:
-            return self._run_once(self._with_layers(encoded, aside), aside)
+            results, lines = self._run_once(self._with_layers(encoded, aside), aside)
+            self._say(lines)
+            return results
         runs: dict[int, dict[str, Any]] = {}
+        tables: dict[int, str] = {}
         best, best_model, datasets, bilm = seeds[0], self.model, dict(encoded), None
         for number, seed in enumerate(seeds, start=1):
             self._say(f"\nSeed {seed}, {number} of {len(seeds)}:")
@@ -164,7 +167,8 @@ class FineTuning(ABC):
             # Random weights are others for each seed; loaded ones are not.
             if bilm != (bilm := digest_of_bilm(self.model)):
                 datasets = self._with_layers(encoded, aside)
-            runs[seed] = self._run_once(datasets, aside / f"seed-{seed}")
+            # A table for each of them would bury their mean.
+            runs[seed], tables[seed] = self._run_once(datasets, aside / f"seed-{seed}")
             last_best = best
             best = list(runs)[best_of(list(runs.values()), args.metric_for_best_model, args.greater_is_better)]
             if best == seed:
@@ -180,8 +184,8 @@ class FineTuning(ABC):
             kept.rmdir()
         scores = [f"{prefix}_{name}" for prefix in RESULT_PREFIXES.values() for name in (*self.shown_scores, "loss")]
         summary = summarize(runs, [score for score in scores if score in runs[best]])
-        self._say("\n" + describe_seeds(summary, RESULT_PREFIXES, self.shown_scores))
-        self._say(f"Kept the model of seed {best}.")
+        self._say(f"\nKept the model of seed {best}:\n{tables[best]}\n")
+        self._say(describe_seeds(summary, RESULT_PREFIXES, self.shown_scores))
         return {**runs[best], "kept_seed": best, **summary}
 
     def _new_model(self) -> ElmoTaskModel:
@@ -189,22 +193,29 @@ class FineTuning(ABC):
             raise ValueError(f"num_seeds is {self.training_args.num_seeds}, which wants make_model; pass it.")
         return self.make_model()
 
-    def _run_once(self, datasets: Mapping[str, Dataset | FeaturesWithLayers], directory: Path) -> dict[str, Any]:
-        """Train, evaluate and predict once, into a directory."""
+    def _run_once(
+        self, datasets: Mapping[str, Dataset | FeaturesWithLayers], directory: Path
+    ) -> tuple[dict[str, Any], str]:
+        """Train, evaluate and predict once, into a directory; the results, and lines about them."""
         args = self.training_args
         target, args.output_dir = args.output_dir, str(directory)
         directory.mkdir(exist_ok=True)
         trainer = self._make_trainer(datasets)
         results: dict[str, Any] = {}
+        tables = []
         if "train" in self.splits:
             results.update(self._train(trainer))
         for split in RESULT_PREFIXES:
             if split in self.splits:
-                results.update(self._evaluate(trainer, split, datasets[split]))
+                scores, table, line = self._evaluate(trainer, split, datasets[split])
+                results.update(scores)
+                tables.append("\n" + table)
+                if self.training_args.num_seeds > 1:
+                    self._say(line)
         args.output_dir = target
         if "train" in self.splits:
             trainer.save_model(str(directory))
-        return results
+        return results, "\n".join(tables)
 
     def _with_layers(self, encoded: Mapping[str, Dataset], aside: Path) -> dict[str, Dataset | FeaturesWithLayers]:
         """The examples with the layers of a frozen biLM, where those are kept."""
@@ -258,8 +269,10 @@ class FineTuning(ABC):
         trainer.save_state()
         return {**output.metrics, **kept, "train_samples": len(self.splits["train"])}
 
-    def _evaluate(self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers) -> dict[str, Any]:
-        """Score and write the predictions of a split."""
+    def _evaluate(
+        self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers
+    ) -> tuple[dict[str, Any], str, str]:
+        """Score and write the predictions of a split; the results, and lines and a line about them."""
         prefix = RESULT_PREFIXES[split]
         args = trainer.args
         # Where transformers groups what is trained on by length, it does so with what is predicted: out of its order.
@@ -268,13 +281,9 @@ class FineTuning(ABC):
         args.train_sampling_strategy = strategy
         directory = Path(trainer.args.output_dir) if trainer.is_world_process_zero() else None
         more, lines = self.report(split, output, directory)
-        if self.training_args.num_seeds > 1:
-            # A table for each of them would bury their mean.
-            scores = (f"{name} {100 * output.metrics[f'{prefix}_{name}']:.2f}" for name in self.shown_scores)
-            self._say(f"{split}: {', '.join(scores)}")
-        else:
-            self._say("\n" + lines)
-        return {**output.metrics, **more, f"{prefix}_samples": len(self.splits[split])}
+        scores = (f"{name} {100 * output.metrics[f'{prefix}_{name}']:.2f}" for name in self.shown_scores)
+        results = {**output.metrics, **more, f"{prefix}_samples": len(self.splits[split])}
+        return results, lines, f"{split}: {', '.join(scores)}"
 
     def _say(self, message: str) -> None:
         if self.training_args.process_index == 0:
