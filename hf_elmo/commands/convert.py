@@ -100,7 +100,9 @@ class ConversionArguments(CuttingArguments):
         if missing:
             instead = "" if self.reverse else "SOURCE is missing, or in its place "
             raise ValueError(f"{instead}{' and '.join(missing)} must be given; --help says what for")
-        for name, other in (("softmax_file", "vocab_file"), ("vocab_file", "softmax_file")):
+        # A model that reads words has them without a softmax; whether a checkpoint is one will be seen.
+        pairs = [("softmax_file", "vocab_file"), *([] if self.reverse else [("vocab_file", "softmax_file")])]
+        for name, other in pairs:
             if getattr(self, name) is not None and getattr(self, other) is None:
                 raise ValueError(f"--{other} is missing: it is needed with --{name}")
 

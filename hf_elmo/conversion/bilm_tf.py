@@ -20,22 +20,19 @@ from ..checkpoints.hdf5 import require_h5py
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from .arrays import Arrays, open_hdf5_arrays
 from .bilm_tf_files import candidates, find
-from .bilm_tf_keys import STACK, WeightRule, expand_weight_rules
+from .bilm_tf_keys import STACK, WeightRule, expand_weight_rules, without_missing_projections
 from .bilm_tf_layouts import to_ours, to_theirs
-from .bilm_tf_options import read_config, read_options
+from .bilm_tf_options import ONE_DIRECTION, read_config, read_options, reads_words
 from .bilm_tf_softmax import SOFTMAX_KEYS, WordSoftmax, check_files_together, read_word_softmax
-from .checked_files import (
-    ConversionError,
-    and_more,
-    check_storage,
-    check_total_size,
-    dataset_names,
-    is_dataset,
-    open_hdf5,
-    read_finite,
-)
+from .bilm_tf_vocabulary import ForeignWords, read_vocabulary
+from .bilm_tf_words import WORD_TABLE, fill_table
+from .checked_files import ConversionError, and_more, check_total_size
 from .foreign import ForeignFormat, ForeignModel, check_output, save_foreign
+
+# What the cells of a model of one direction begin with; both directions' begin with RNN_0 and RNN_1.
+_ONE_DIRECTION = "rnn/"
 
 
 def recognises(source: Path) -> bool:
@@ -99,7 +96,8 @@ def convert_bilm_tf(
         weight_file: The hdf5 of weights.
         output_dir: The directory to write; on any error it is left as it was.
         overwrite: Whether a full output_dir may be replaced.
-        softmax_file, vocab_file: The hdf5 of the word softmax and its words, one per line; both or neither.
+        softmax_file, vocab_file: The hdf5 of the word softmax and its words, one per line; both or neither. A model
+            that reads words in place of characters always wants them.
         tokenizer_options: How the tokenizer cuts text and reads words: arguments of `ElmoCharTokenizer` such as
             `pre_tokenizer` and `do_lower_case`.
     Returns: The model that was saved.
@@ -110,7 +108,6 @@ def convert_bilm_tf(
         ImportError: h5py is missing.
         TypeError, ValueError: A tokenizer option is wrong.
     """
-    check_files_together(softmax_file, vocab_file)
     check_output(output_dir, overwrite, _inputs(options_file, weight_file, softmax_file, vocab_file))
     foreign = _load_files(options_file, weight_file, softmax_file, vocab_file, tokenizer_options)
     save_foreign(foreign, BILM_TF, output_dir, overwrite)
@@ -124,18 +121,21 @@ def _load_files(
     vocab_file: str | os.PathLike | None,
     tokenizer_options: Mapping[str, Any] | None,
 ) -> ForeignModel:
-    check_files_together(softmax_file, vocab_file)
     require_h5py("bilm-tf weights")
-    bilm = load_bilm_tf(options_file, weight_file)
+    options = read_options(options_file)
+    if not reads_words(options):
+        check_files_together(softmax_file, vocab_file)
+    words = None if vocab_file is None else read_vocabulary(vocab_file)
+    bilm = _load_model(options_file, weight_file, words if reads_words(options) else None)
     model: ElmoPreTrainedModel = bilm
-    if softmax_file is not None and vocab_file is not None:
-        model = add_word_softmax(bilm, read_word_softmax(softmax_file, vocab_file, bilm.config))
+    if softmax_file is not None and words is not None:
+        model = add_word_softmax(bilm, read_word_softmax(softmax_file, words, bilm.config))
     tokenizer = ElmoCharTokenizer(
         **{"pre_tokenizer": "whitespace", **(tokenizer_options or {})},
         max_characters_per_word=model.config.max_characters_per_word,
     )
     files = _inputs(options_file, weight_file, softmax_file, vocab_file)
-    return ForeignModel(model, tokenizer, files, read_options(options_file))
+    return ForeignModel(model, tokenizer, files, options, words=None if words is None else words.vocabulary)
 
 
 def _inputs(
@@ -154,24 +154,56 @@ def _inputs(
     return {name: Path(file) for name, file in files.items() if file is not None}
 
 
-def load_bilm_tf(options_file: str | os.PathLike, weight_file: str | os.PathLike) -> ElmoModel:
+def load_bilm_tf(
+    options_file: str | os.PathLike, weight_file: str | os.PathLike, vocab_file: str | os.PathLike | None = None
+) -> ElmoModel:
     """Read a bilm-tf checkpoint into an ElmoModel in evaluation mode; the scalar mixes keep their starting values.
 
     A word softmax in the hdf5 of weights is passed over: it is nothing without its words (see `read_word_softmax`).
 
+    Args:
+        options_file: options.json, in its training or its inference form.
+        weight_file: The hdf5 of weights.
+        vocab_file: The words, one per line, of a model that reads words; others have no use for it.
     Raises:
         ConversionError: The options are not JSON, lack a key or hold a wrong value, or the hdf5 is damaged or does not
             agree with them.
         FileNotFoundError: A file is missing.
         ImportError: h5py is missing.
     """
-    config = read_config(options_file)
-    weights = read_weights(weight_file, config, options_file)
+    words = read_vocabulary(vocab_file) if vocab_file is not None and reads_words(read_options(options_file)) else None
+    return _load_model(options_file, weight_file, words)
+
+
+def _load_model(
+    options_file: str | os.PathLike, weight_file: str | os.PathLike, words: ForeignWords | None
+) -> ElmoModel:
+    config = read_config(options_file, None if words is None else words.vocabulary)
+    with open_hdf5_arrays("weight_file", weight_file) as arrays:
+        return build_model(arrays, config, f"options_file {str(options_file)!r}", words)
+
+
+def build_model(arrays: Arrays, config: ElmoConfig, options_where: str, words: ForeignWords | None) -> ElmoModel:
+    """The model whose token encoder and biLM are among the arrays of a file, in evaluation mode.
+
+    Args:
+        arrays: By the keys of bilm-tf's hdf5.
+        config: As the options describe the model.
+        options_where: What errors call them: which of two files that disagree is wrong, neither can say.
+        words: Those that a model reads in place of characters.
+    Raises: ConversionError naming the key, what was found and what is wanted.
+    """
+    config = without_missing_projections(config, arrays.keys)
+    weights = weights_of(arrays, config, options_where)
     model = ElmoModel(config)
+    if words is not None:
+        fill_table(model, words, weights.pop(WORD_TABLE).numpy())
     for name in ("token_encoder", "bilm"):
         prefix = f"{name}."
         part = {key.removeprefix(prefix): value for key, value in weights.items() if key.startswith(prefix)}
-        getattr(model, name).load_state_dict(part)
+        # Of a model that reads words nothing is left for the token encoder.
+        if part:
+            getattr(model, name).load_state_dict(part)
     return model.eval()
 
 
@@ -192,24 +224,35 @@ def read_weights(
 ) -> dict[str, Tensor]:
     """Read the token encoder and the biLM out of bilm-tf's hdf5.
 
-    Of a one-layer model both forms are read: without a MultiRNNCell level, as bilm-tf's training code writes it, and
-    with one, as its inference code wants it.
-
     Args:
         weight_file: The hdf5.
         config: The model that the options describe; every key is checked against it.
-        options_file: Where they stand, for the messages: which of two files that disagree is wrong, neither can say.
+        options_file: Where they stand, for the messages.
     Returns: Parameters by their names in ElmoModel, float32.
     Raises: ConversionError naming the key, what was found and what is wanted; FileNotFoundError; ImportError.
     """
-    where, options_where = f"weight_file {str(weight_file)!r}", f"options_file {str(options_file)!r}"
-    with open_hdf5("weight_file", weight_file) as file:
-        stacked = config.num_hidden_layers > 1 or STACK.format(number=0) in file
-        rules = expand_weight_rules(config, stacked)
-        shapes = _wanted_shapes(config, rules)
-        check_total_size(where, file, 4 * sum(map(math.prod, shapes.values())), f"{options_where} asks")
-        _check_keys(where, options_where, file, rules, shapes)
-        return {name: tensor for rule in rules for name, tensor in _read_key(where, file, rule).items()}
+    with open_hdf5_arrays("weight_file", weight_file) as arrays:
+        return weights_of(arrays, config, f"options_file {str(options_file)!r}")
+
+
+def weights_of(arrays: Arrays, config: ElmoConfig, options_where: str) -> dict[str, Tensor]:
+    """The parameters of the token encoder and the biLM among the arrays of a file, by their names in ElmoModel.
+
+    Of a one-layer model both forms are read: without a MultiRNNCell level, as bilm-tf's training code writes it, and
+    with one, as its inference code wants it. Arguments as for `build_model`.
+
+    Raises: ConversionError naming the key, what was found and what is wanted.
+    """
+    stack = STACK.format(number=0)
+    stacked = config.num_hidden_layers > 1 or any(key.startswith(f"{stack}/") for key in arrays.keys)
+    rules = expand_weight_rules(config, stacked)
+    shapes = _wanted_shapes(config, rules)
+    check_total_size(arrays.where, arrays.most_bytes, 4 * sum(map(math.prod, shapes.values())), f"{options_where} asks")
+    _check_keys(arrays, options_where, rules, shapes)
+    parameters: dict[str, Tensor] = {}
+    for rule in rules:
+        parameters |= to_ours(rule, torch.from_numpy(arrays.read(rule.key)))
+    return parameters
 
 
 def _wanted_shapes(config: ElmoConfig, rules: list[WeightRule]) -> dict[str, tuple[int, ...]]:
@@ -219,13 +262,16 @@ def _wanted_shapes(config: ElmoConfig, rules: list[WeightRule]) -> dict[str, tup
 
 
 def _check_keys(
-    where: str, options_where: str, file: Any, rules: list[WeightRule], shapes: dict[str, tuple[int, ...]]
+    arrays: Arrays, options_where: str, rules: list[WeightRule], shapes: dict[str, tuple[int, ...]]
 ) -> None:
-    """Check that an open hdf5 file holds exactly the keys wanted, in the shapes wanted, as written float32 arrays."""
-    # The walk over all keys comes first: it fails on a damaged index, where looking up one key would find it absent.
-    found = dataset_names(where, file)
-    datasets = {rule.key: file.get(rule.key) for rule in rules}
-    missing = [rule for rule in rules if not is_dataset(datasets[rule.key])]
+    """Check that a file holds exactly the keys wanted, in the shapes wanted, as written float32 arrays."""
+    where, found = arrays.where, {key: arrays.shape(key) for key in shapes}
+    if any(key.startswith(_ONE_DIRECTION) for key in arrays.keys):
+        key = next(key for key in arrays.keys if key.startswith(_ONE_DIRECTION))
+        raise ConversionError(
+            f"{where} holds the key {key!r}, as bilm-tf writes it for a model that reads forwards only. {ONE_DIRECTION}"
+        )
+    missing = [rule for rule in rules if found[rule.key] is None]
     if missing:
         reason = f" ({missing[0].absent})" if missing[0].absent else ""
         raise ConversionError(
@@ -233,24 +279,20 @@ def _check_keys(
             f"{and_more(missing)}{reason}. It is half-written, or the weights of another model: check lstm.n_layers, "
             f"char_cnn.n_highway and char_cnn.filters in {options_where}, or get both files again."
         )
-    misshapen = [rule for rule in rules if datasets[rule.key].shape != shapes[rule.key]]
+    misshapen = [rule for rule in rules if found[rule.key] != shapes[rule.key]]
     if misshapen:
         rule = misshapen[0]
         raise ConversionError(
-            f"{where}: the key {rule.key!r} has the shape {datasets[rule.key].shape}, wanted {shapes[rule.key]}"
+            f"{where}: the key {rule.key!r} has the shape {found[rule.key]}, wanted {shapes[rule.key]}"
             f"{and_more(misshapen)}. The shape follows from {rule.options} in {options_where}: use the "
             "options.json published with these weights."
         )
-    extra = [key for key in found if key not in shapes and key not in SOFTMAX_KEYS]
+    extra = [key for key in arrays.keys if key not in shapes and key not in SOFTMAX_KEYS]
     if extra:
         raise ConversionError(
-            f"{where} holds the key {extra[0]!r} of shape {file[extra[0]].shape}, for which {options_where} has "
+            f"{where} holds the key {extra[0]!r} of shape {arrays.shape(extra[0])}, for which {options_where} has "
             f"no place{and_more(extra)}. Check lstm.n_layers, char_cnn.n_highway and char_cnn.filters there; if the "
             "key is no part of the model, delete it from a copy with h5py (del file[key])."
         )
-    for key, dataset in datasets.items():
-        check_storage(where, key, dataset)
-
-
-def _read_key(where: str, file: Any, rule: WeightRule) -> dict[str, Tensor]:
-    return to_ours(rule, torch.from_numpy(read_finite(where, rule.key, file[rule.key])))
+    for key in shapes:
+        arrays.check(key)

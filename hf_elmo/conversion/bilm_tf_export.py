@@ -22,7 +22,9 @@ from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
 from .bilm_tf_keys import FORGET_BIAS, INFERENCE_CHARACTERS, expand_weight_rules
 from .bilm_tf_layouts import to_theirs
 from .bilm_tf_options import options_from_config
-from .bilm_tf_softmax import SOFTMAX_KEYS, check_exportable_softmax, check_files_together, encode_words, to_arrays
+from .bilm_tf_softmax import SOFTMAX_KEYS, check_exportable_softmax, check_files_together, to_arrays
+from .bilm_tf_vocabulary import encode_words
+from .bilm_tf_words import WORD_TABLE, vectors_in_order
 from .checked_files import ConversionError, and_more, one_line
 
 Model = TypeVar("Model", bound=ElmoPreTrainedModel)
@@ -37,7 +39,7 @@ def export_bilm_tf(
     overwrite: bool = False,
     softmax_file: str | os.PathLike | None = None,
     vocab_file: str | os.PathLike | None = None,
-) -> ElmoModel | ElmoForPreTraining:
+) -> ElmoPreTrainedModel:
     """Write the biLM of a saved checkpoint, and its word softmax if wanted, as bilm-tf's files.
 
     Args:
@@ -46,7 +48,8 @@ def export_bilm_tf(
         options_file: The options.json to write.
         weight_file: The hdf5 to write.
         overwrite: Whether files of these names may be replaced.
-        softmax_file, vocab_file: The hdf5 and the list of words to write for the softmax; both or neither.
+        softmax_file, vocab_file: The hdf5 and the list of words to write for the softmax; both or neither. A model that
+            reads words in place of characters always wants the list.
     Returns: The model that was exported.
     Raises:
         ConversionError: It is no whole ELMo checkpoint, or one that the format cannot hold (see `save_bilm_tf`).
@@ -54,19 +57,15 @@ def export_bilm_tf(
         FileNotFoundError: There is no checkpoint of that name.
         ImportError: h5py is missing.
     """
-    check_files_together(softmax_file, vocab_file)
     require_h5py("bilm-tf weights")
     _check_output_files(options_file, weight_file, softmax_file, vocab_file, overwrite=overwrite)
     name = os.fspath(model_name_or_path)
     config = _load_config(name)
-    model: ElmoModel | ElmoForPreTraining
-    if softmax_file is None:
-        model = _load_checkpoint(ElmoModel, name, config)
-        save_bilm_tf(model, options_file, weight_file, overwrite)
-    else:
-        vocabulary = _load_vocabulary(name, config)
-        model = _load_checkpoint(ElmoForPreTraining, name, config)
-        save_bilm_tf(model, options_file, weight_file, overwrite, softmax_file, vocab_file, vocabulary)
+    _check_word_files(config, softmax_file, vocab_file)
+    vocabulary = None if vocab_file is None else _load_vocabulary(name, config)
+    model_class: type[ElmoPreTrainedModel] = ElmoModel if softmax_file is None else ElmoForPreTraining
+    model = _load_checkpoint(model_class, name, config)
+    save_bilm_tf(model, options_file, weight_file, overwrite, softmax_file, vocab_file, vocabulary)
     return model
 
 
@@ -89,36 +88,41 @@ def save_bilm_tf(
         model: Any ELMo model; half-precision weights are written as the same numbers in float32.
         options_file, weight_file: The files to write.
         overwrite: Whether files of these names may be replaced.
-        softmax_file, vocab_file: The files to write for the word softmax of an ElmoForPreTraining; both or neither.
-        vocabulary: The words of that softmax.
+        softmax_file, vocab_file: The files to write for the word softmax of an ElmoForPreTraining; both or neither. A
+            model that reads words in place of characters always wants the latter.
+        vocabulary: The words of that softmax, or of the table.
     Raises:
         ConversionError: The format cannot hold the model exactly: forget_bias other than 1, other than 262 character
-            ids, a padding character with a vector of its own, a table of word vectors, or float64 weights; and a
-            softmax that is adaptive, or not one for both directions.
+            ids, a padding character with a vector of its own, a table of word vectors beside characters or projected,
+            or float64 weights; and a softmax that is adaptive, or not one for both directions.
         FileExistsError: A file of these names is there and `overwrite` is not set.
         ImportError: h5py is missing.
     """
     h5py = require_h5py("bilm-tf weights")
-    check_files_together(softmax_file, vocab_file)
     targets = _check_output_files(options_file, weight_file, softmax_file, vocab_file, overwrite=overwrite)
     config = model.config
     _check_exportable(config)
+    _check_word_files(config, softmax_file, vocab_file)
     softmax = {}
     if softmax_file is not None:
         check_exportable_softmax(config, vocabulary)
         softmax = to_arrays({name: _as_float32(name, model.get_parameter(name)) for name in SOFTMAX_KEYS.values()})
     parameters = _float32_parameters(model.base_model)
+    if config.token_inputs == "words":
+        parameters[WORD_TABLE] = vectors_in_order(parameters, config, vocabulary)
     _warn_of_sizes_bilm_tf_skips(config)
-    with files_written_aside(*targets) as (options_aside, weights_aside, *softmax_aside):
-        options_aside.write_text(json.dumps(options_from_config(config), indent=2) + "\n", encoding="utf-8")
-        with h5py.File(weights_aside, "w") as file:
+    with files_written_aside(*targets.values()) as paths:
+        aside = dict(zip(targets, paths, strict=True))
+        aside["options_file"].write_text(json.dumps(options_from_config(config), indent=2) + "\n", encoding="utf-8")
+        with h5py.File(aside["weight_file"], "w") as file:
             for rule in expand_weight_rules(config, stacked=config.num_hidden_layers > 1):
                 file.create_dataset(rule.key, data=to_theirs(rule, parameters).contiguous().numpy())
-        if softmax and vocabulary is not None:
-            with h5py.File(softmax_aside[0], "w") as file:
+        if softmax:
+            with h5py.File(aside["softmax_file"], "w") as file:
                 for key, array in softmax.items():
                     file.create_dataset(key, data=array)
-            softmax_aside[1].write_bytes(encode_words(vocabulary))
+        if vocab_file is not None and vocabulary is not None:
+            aside["vocab_file"].write_bytes(encode_words(vocabulary))
 
 
 def _load_checkpoint(model_class: type[Model], name: str, config: ElmoConfig) -> Model:
@@ -168,10 +172,11 @@ def _load_vocabulary(name: str, config: ElmoConfig) -> WordVocabulary:
 
 
 def _check_exportable(config: ElmoConfig) -> None:
-    if config.token_inputs != "characters":
+    if config.token_inputs != "characters" and (config.token_inputs == "both" or config.project_tokens):
         raise ConversionError(
-            f"token_inputs is {config.token_inputs!r}; bilm-tf's files for inference hold models that read characters "
-            "alone. Only models with token_inputs='characters' can be exported."
+            f"token_inputs is {config.token_inputs!r} and project_tokens is {config.project_tokens}; bilm-tf's models "
+            "read characters alone, or words alone by a table whose vectors are not projected. Only models with "
+            "token_inputs='characters', or 'words' and project_tokens=False, can be exported."
         )
     if config.forget_bias != FORGET_BIAS:
         raise ConversionError(
@@ -186,8 +191,13 @@ def _check_exportable(config: ElmoConfig) -> None:
 
 
 def _float32_parameters(model: nn.Module) -> dict[str, Tensor]:
-    parameters = {name: _as_float32(name, tensor) for name, tensor in model.state_dict().items()}
-    if parameters["token_encoder.character_embedding.weight"][0].any():
+    # What is not floating-point, the hashes of a table, is looked at and not written.
+    parameters = {
+        name: _as_float32(name, tensor) if tensor.is_floating_point() else tensor.detach().cpu()
+        for name, tensor in model.state_dict().items()
+    }
+    characters = parameters.get("token_encoder.character_embedding.weight")
+    if characters is not None and characters[0].any():
         raise ConversionError(
             "row 0 of token_encoder.character_embedding.weight, the padding id, is not zero; bilm-tf's files have no "
             "place for it. Set that row to zeros first."
@@ -206,7 +216,8 @@ def _as_float32(name: str, tensor: Tensor) -> Tensor:
 
 def _warn_of_sizes_bilm_tf_skips(config: ElmoConfig) -> None:
     num_filters = sum(count for _, count in config.filters)
-    if config.projection_size >= min(config.cell_size, num_filters):
+    projects_for_nothing = config.project_tokens and config.projection_size >= num_filters
+    if projects_for_nothing or (config.project_hidden and config.projection_size >= config.cell_size):
         logger.warning(
             f"projection_size is {config.projection_size}, with cell_size {config.cell_size} and {num_filters} filters "
             "in all. Where it is not less than both, bilm-tf itself leaves projections out: the exported files give "
@@ -220,14 +231,26 @@ def _check_output_files(
     softmax_file: str | os.PathLike | None,
     vocab_file: str | os.PathLike | None,
     overwrite: bool,
-) -> list[Path]:
+) -> dict[str, Path]:
     files = {"options_file": options_file, "weight_file": weight_file}
-    if softmax_file is not None and vocab_file is not None:
-        files |= {"softmax_file": softmax_file, "vocab_file": vocab_file}
+    files |= {"softmax_file": softmax_file} if softmax_file is not None else {}
+    files |= {"vocab_file": vocab_file} if vocab_file is not None else {}
     targets = {name: check_output_file(file, overwrite, name, "--overwrite_output_dir") for name, file in files.items()}
     for (first, target), (second, other) in itertools.combinations(targets.items(), 2):
         if target == other:
             raise ConversionError(
                 f"{first} and {second} are both {str(files[first])!r}; give the two files a name each."
             )
-    return list(targets.values())
+    return targets
+
+
+def _check_word_files(
+    config: ElmoConfig, softmax_file: str | os.PathLike | None, vocab_file: str | os.PathLike | None
+) -> None:
+    if config.token_inputs != "words":
+        check_files_together(softmax_file, vocab_file)
+    elif vocab_file is None:
+        raise ConversionError(
+            "vocab_file is left out, but the model reads words: its table is nothing without them. Name the file to "
+            "write them to."
+        )

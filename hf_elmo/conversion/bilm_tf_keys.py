@@ -6,6 +6,7 @@ of the layouts and kinds are explained where they are carried out, in `bilm_tf`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ INFERENCE_CHARACTERS = 262
 
 # The only one there is: bilm-tf leaves it at the default of TensorFlow's LSTMCell, so the hdf5 holds the learned bias.
 FORGET_BIAS = 1.0
+
+# What the keys of each projection begin or end with.
+_TOKEN_PROJECTION, _CELL_PROJECTION = "CNN_proj/", "/W_P_0"
 
 # Marks an option that must be given.
 REQUIRED = object()
@@ -54,6 +58,8 @@ OPTION_RULES = (
 )
 
 CHARACTERS_OPTION = "char_cnn.n_characters"
+# Of models that read words.
+WORDS_OPTION = "n_tokens_vocab"
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,8 @@ class WeightRule:
         key: The hdf5 key; names in braces are filled in for each repetition.
         parameters: The parameters, named as in the model's state dict.
         layout: How the numbers lie in the one and in the other.
-        repeat: What there is one of each of: "model", "filter", "highway" or "cell" (a layer's direction).
+        repeat: What there is one of each of: "words", "characters", "filter", "highway", "token projection", "cell" (a
+            layer's direction) or "projected cell".
         options: The options that fix the shape.
         absent: When bilm-tf itself writes no such key.
     """
@@ -77,22 +84,24 @@ class WeightRule:
     absent: str = ""
 
 
-_NO_TOKEN_PROJECTION = (
-    "bilm-tf writes none where the filters already add up to lstm.projection_dim, but ElmoModel always projects: "
-    "such a model cannot be converted"
-)
-_NO_CELL_PROJECTION = (
-    "bilm-tf writes none where lstm.projection_dim is not less than lstm.dim, but ElmoModel always projects: "
-    "such a model cannot be converted"
-)
+_NO_TOKEN_PROJECTION = "bilm-tf writes none only where the filters already add up to lstm.projection_dim"
+_NO_CELL_PROJECTION = "bilm-tf writes none only where lstm.dim is lstm.projection_dim"
 _CELL = "bilm.layers.{layer}.{direction}_lstm"
 
 WEIGHT_RULES = (
+    # In the order of the vocabulary file; see `bilm_tf_words`.
+    WeightRule(
+        "embedding",
+        ("token_encoder.word_table.weight",),
+        "same",
+        "words",
+        "the words of vocab_file and lstm.projection_dim",
+    ),
     WeightRule(
         "char_embed",
         ("token_encoder.character_embedding.weight",),
         "without padding row",
-        "model",
+        "characters",
         "char_cnn.embedding.dim",
     ),
     WeightRule(
@@ -141,7 +150,7 @@ WEIGHT_RULES = (
         "CNN_proj/W_proj",
         ("token_encoder.projection.weight",),
         "transposed",
-        "model",
+        "token projection",
         "char_cnn.filters and lstm.projection_dim",
         absent=_NO_TOKEN_PROJECTION,
     ),
@@ -149,7 +158,7 @@ WEIGHT_RULES = (
         "CNN_proj/b_proj",
         ("token_encoder.projection.bias",),
         "same",
-        "model",
+        "token projection",
         "lstm.projection_dim",
         absent=_NO_TOKEN_PROJECTION,
     ),
@@ -171,7 +180,7 @@ WEIGHT_RULES = (
         "{cell}/LSTMCell/W_P_0",
         (f"{_CELL}.weight_hr",),
         "transposed",
-        "cell",
+        "projected cell",
         "lstm.projection_dim and lstm.dim",
         absent=_NO_CELL_PROJECTION,
     ),
@@ -194,15 +203,20 @@ def expand_weight_rules(config: ElmoConfig, stacked: bool) -> list[WeightRule]:
         stacked: Whether the LSTM cells stand below a MultiRNNCell.
     """
     cell = STACKED_CELL if stacked else SINGLE_CELL
+    cells = [
+        {"cell": cell.format(number=number, layer=layer), "direction": direction, "layer": layer}
+        for number, direction in DIRECTIONS.items()
+        for layer in range(config.num_hidden_layers)
+    ]
+    reads_words = config.token_inputs == "words"
     repetitions: dict[str, list[dict[str, Any]]] = {
-        "model": [{}],
-        "filter": [{"filter": index} for index in range(len(config.filters))],
-        "highway": [{"highway": index} for index in range(config.num_highway_layers)],
-        "cell": [
-            {"cell": cell.format(number=number, layer=layer), "direction": direction, "layer": layer}
-            for number, direction in DIRECTIONS.items()
-            for layer in range(config.num_hidden_layers)
-        ],
+        "words": [{}] * reads_words,
+        "characters": [{}] * (not reads_words),
+        "filter": [] if reads_words else [{"filter": index} for index in range(len(config.filters))],
+        "highway": [] if reads_words else [{"highway": index} for index in range(config.num_highway_layers)],
+        "token projection": [{}] * config.project_tokens,
+        "cell": cells,
+        "projected cell": cells if config.project_hidden else [],
     }
     return [
         WeightRule(
@@ -216,3 +230,22 @@ def expand_weight_rules(config: ElmoConfig, stacked: bool) -> list[WeightRule]:
         for rule in WEIGHT_RULES
         for names in repetitions[rule.repeat]
     ]
+
+
+def without_missing_projections(config: ElmoConfig, keys: Iterable[str]) -> ElmoConfig:
+    """The config of weights that lack a projection where bilm-tf makes none: where sizes are equal before and after it.
+
+    Such sizes alone do not tell: this package writes projections of these sizes too.
+
+    Args:
+        config: As the options describe the model, with both projections.
+        keys: All keys of the weights.
+    """
+    keys, changes = list(keys), {}
+    if config.token_inputs == "characters":
+        num_filters = sum(count for _, count in config.filters)
+        has_key = any(key.startswith(_TOKEN_PROJECTION) for key in keys)
+        changes["project_tokens"] = has_key or num_filters != config.projection_size
+    has_key = any(key.endswith(_CELL_PROJECTION) for key in keys)
+    changes["project_hidden"] = has_key or config.cell_size != config.projection_size
+    return ElmoConfig.from_dict({**config.to_dict(), **changes})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -13,6 +13,7 @@ from ..given.bounded_files import MEBIBYTE, quoted
 from ..given.bounded_json import read_json
 from ..model.characters_elmo import MAX_CHARACTERS_PER_WORD
 from ..model.configuration_elmo import ElmoConfig
+from ..text.vocabulary import WordVocabulary
 from .bilm_tf_keys import (
     CHARACTERS_OPTION,
     FORGET_BIAS,
@@ -20,9 +21,17 @@ from .bilm_tf_keys import (
     OPTION_RULES,
     REQUIRED,
     TRAINING_CHARACTERS,
+    WORDS_OPTION,
     OptionRule,
 )
 from .checked_files import ConversionError, existing_file, one_line
+
+# Why a model of one direction is refused.
+ONE_DIRECTION = (
+    "An ELMo vector joins both directions, and nothing reads such files, bilm-tf itself neither: convert a "
+    "bidirectional model."
+)
+_PROJECTION = next(rule for rule in OPTION_RULES if rule.field == "projection_size")
 
 # What `_find_option` gives for an option that is not there; null is a value.
 _ABSENT = object()
@@ -62,26 +71,45 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-def read_config(options_file: str | os.PathLike) -> ElmoConfig:
+def reads_words(options: Mapping[str, Any]) -> bool:
+    """Whether options are those of a model with a table of word vectors in place of characters."""
+    return "char_cnn" not in options and "lstm" in options
+
+
+def read_config(options_file: str | os.PathLike, words: WordVocabulary | None = None) -> ElmoConfig:
     """Turn bilm-tf's options.json into a config.
 
     Settings of the training run (batch size, learning rate and so on) say nothing about the weights and are left out.
 
+    Args:
+        options_file: options.json, in its training or its inference form.
+        words: Those of a model that reads words; one that reads characters has no use for them.
+    Returns: The config of a model with both projections; see `without_missing_projections`.
     Raises: ConversionError naming the option, its value and the value wanted; FileNotFoundError.
     """
     where = f"options_file {str(options_file)!r}"
     options = read_options(options_file)
-    if "char_cnn" not in options:
-        raise ConversionError(
-            f"{where} lacks the key 'char_cnn': a model with word embeddings in place of characters, or not an ELMo "
-            "model. Only character models can be converted; use the options.json published with such a one."
-        )
     if options.get("bidirectional") is False:
+        raise ConversionError(f"{where}: 'bidirectional' is false. {ONE_DIRECTION}")
+    fields: dict[str, Any] = {}
+    if reads_words(options) and words is not None:
+        fields |= {
+            "token_inputs": "words",
+            # All but <UNK>, which stands for whatever is not in the table.
+            "word_table_size": len(words) - 1,
+            "word_vector_size": _read_option(where, options, _PROJECTION),
+            "project_tokens": False,
+            "max_characters_per_word": _width_for(words),
+        }
+    elif "char_cnn" not in options:
         raise ConversionError(
-            f"{where}: 'bidirectional' is false, but ElmoModel has both directions. Convert a bidirectional model."
+            f"{where} lacks the key 'char_cnn': a model that reads words in place of characters, or not an ELMo model. "
+            "For the former name its words with vocab_file; else use the options.json published with the weights."
         )
-    _check_characters(where, _find_option(where, options, CHARACTERS_OPTION))
-    fields = {rule.field: _read_option(where, options, rule) for rule in OPTION_RULES}
+    else:
+        _check_characters(where, _find_option(where, options, CHARACTERS_OPTION))
+    rules = [rule for rule in OPTION_RULES if "token_inputs" not in fields or not rule.path.startswith("char_cnn.")]
+    fields |= {rule.field: _read_option(where, options, rule) for rule in rules}
     try:
         return ElmoConfig(vocab_size=INFERENCE_CHARACTERS, forget_bias=FORGET_BIAS, **fields)
     except (ValueError, StrictDataclassError) as error:
@@ -90,10 +118,17 @@ def read_config(options_file: str | os.PathLike) -> ElmoConfig:
 
 
 def options_from_config(config: ElmoConfig) -> dict[str, Any]:
-    """The options.json of a config, in the form for inference; undoes `read_config`."""
-    options: dict[str, Any] = {"lstm": {}, "char_cnn": {}}
-    values = {rule.path: getattr(config, rule.field) for rule in OPTION_RULES}
-    for path, value in {**values, CHARACTERS_OPTION: config.vocab_size}.items():
+    """The options.json of a config, in the form for inference; undoes `read_config`.
+
+    Args:
+        config: Of a model that reads characters, or words.
+    """
+    options: dict[str, Any] = {}
+    values = {rule.path: getattr(config, rule.field) for rule in OPTION_RULES} | {CHARACTERS_OPTION: config.vocab_size}
+    if config.word_table_size is not None:
+        values = {path: value for path, value in values.items() if not path.startswith("char_cnn.")}
+        values[WORDS_OPTION] = config.word_table_size + 1
+    for path, value in values.items():
         *sections, name = path.split(".")
         section = options
         for level in sections:
@@ -163,3 +198,9 @@ def _check_characters(where: str, value: Any) -> None:
             f"{where} {found}; wanted {TRAINING_CHARACTERS} (options for training) or {INFERENCE_CHARACTERS} (options "
             "for inference), the byte scheme of the released models. Models with other characters cannot be converted."
         )
+
+
+def _width_for(words: WordVocabulary) -> int:
+    """The width of rows in which every word is whole, and no longer one is taken for it once it is cut."""
+    longest = max(len(word.encode("utf-8", "ignore")) for word in words.words)
+    return min(max(ElmoConfig.max_characters_per_word, longest + 3), MAX_CHARACTERS_PER_WORD)

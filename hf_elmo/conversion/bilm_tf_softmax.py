@@ -1,7 +1,6 @@
 """The word softmax of a bilm-tf model, an hdf5 and a vocabulary file beside the other two, in and out bit by bit.
 
-Source: bilm-tf, bilm/training.py (the variables softmax/W and softmax/b, one softmax for both directions) and
-bilm/data.py (how the vocabulary file is read).
+Source: bilm-tf, bilm/training.py (the variables softmax/W and softmax/b, one softmax for both directions).
 
 Letters in shapes: V words, P projection.
 """
@@ -9,30 +8,20 @@ Letters in shapes: V words, P projection.
 from __future__ import annotations
 
 import os
-import string
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from ..model.configuration_elmo import ElmoConfig
-from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
-from .checked_files import (
-    ConversionError,
-    check_storage,
-    dataset_names,
-    existing_file,
-    is_dataset,
-    one_line,
-    open_hdf5,
-    read_finite,
-)
+from ..text.vocabulary import WordVocabulary
+from .arrays import Arrays, open_hdf5_arrays
+from .bilm_tf_vocabulary import ForeignWords
+from .checked_files import ConversionError
 
 # Each hdf5 key and the parameter of ElmoForPreTraining that holds the same numbers in the same shape.
 SOFTMAX_KEYS = {"softmax/W": "word_softmax.weight", "softmax/b": "word_softmax.bias"}
-
-# Closes the lists of words of the One Billion Word benchmark; bilm-tf passes over it, so that it has no row.
-_END_OF_LIST = "!!!MAXTERMID"
 
 
 class WordSoftmax(NamedTuple):
@@ -62,36 +51,48 @@ def check_files_together(softmax_file: str | os.PathLike | None, vocab_file: str
         )
 
 
-def read_word_softmax(
-    softmax_file: str | os.PathLike, vocab_file: str | os.PathLike, config: ElmoConfig
-) -> WordSoftmax:
-    """Read a word softmax and put its special words first.
+def read_word_softmax(softmax_file: str | os.PathLike, words: ForeignWords, config: ElmoConfig) -> WordSoftmax:
+    """Read a word softmax and put its rows in the order of our vocabulary, whose special words come first.
 
-    bilm-tf finds `<S>`, `</S>` and `<UNK>` wherever they stand (in the released models' file `</S>` is the first line);
-    their rows are moved together with them. Other keys of the hdf5 are passed over: it may be the one of all weights.
+    Other keys of the hdf5 are passed over: it may be the one of all weights.
 
     Args:
         softmax_file: The hdf5 with `softmax/W` (V, P) and `softmax/b` (V,).
-        vocab_file: The words, one per line, as many as the softmax has rows.
+        words: The words of its rows.
         config: The model's config; gives P.
     Raises: ConversionError naming the file, what was found and what is wanted; FileNotFoundError; ImportError.
     """
-    words = _read_words(vocab_file)
-    places = _special_words_first(vocab_file, words)
-    try:
-        vocabulary = WordVocabulary([words[place] for place in places])
-    except ValueError as error:
-        raise ConversionError(f"vocab_file {str(vocab_file)!r}: {one_line(error)}") from error
-    where = f"softmax_file {str(softmax_file)!r}"
-    parameters = {}
-    with open_hdf5("softmax_file", softmax_file) as file:
-        _check_keys(where, file, f"vocab_file {str(vocab_file)!r}", len(words), config.projection_size)
-        for key, name in SOFTMAX_KEYS.items():
-            array = read_finite(where, key, file[key])
-            if places != list(range(len(words))):
-                array = array[places]
-            parameters[name] = torch.from_numpy(array)
-    return WordSoftmax(vocabulary, parameters)
+    with open_hdf5_arrays("softmax_file", softmax_file) as arrays:
+        return softmax_of(arrays, words, config, SOFTMAX_KEYS)
+
+
+def softmax_of(arrays: Arrays, words: ForeignWords, config: ElmoConfig, keys: Mapping[str, str]) -> WordSoftmax:
+    """The word softmax among the arrays of a file.
+
+    Args:
+        arrays: Of the file.
+        words: The words of its rows.
+        config: The model's config; gives P.
+        keys: The parameter of ElmoForPreTraining that each key holds, as in `SOFTMAX_KEYS`.
+    Raises: ConversionError naming the file, what was found and what is wanted.
+    """
+    shapes = {"word_softmax.weight": (len(words), config.projection_size), "word_softmax.bias": (len(words),)}
+    for key, name in keys.items():
+        found, wanted = arrays.shape(key), shapes[name]
+        if found is None:
+            raise ConversionError(
+                f"{arrays.where} lacks the key {key!r}, wanted with the shape {wanted}. bilm-tf's dump_weights leaves "
+                "the softmax out: name the file of softmax weights published with the model, or dump them too."
+            )
+        if found != wanted:
+            raise ConversionError(
+                f"{arrays.where}: the key {key!r} has the shape {found}, wanted {wanted}: {len(words)} words in "
+                f"{words.where}, and a projection of {config.projection_size} (lstm.projection_dim in options_file). "
+                "Name the files of one model."
+            )
+        arrays.check(key)
+    parameters = {name: torch.from_numpy(words.reorder(arrays.read(key))) for key, name in keys.items()}
+    return WordSoftmax(words.vocabulary, parameters)
 
 
 def check_exportable_softmax(config: ElmoConfig, vocabulary: WordVocabulary | None) -> None:
@@ -115,56 +116,6 @@ def check_exportable_softmax(config: ElmoConfig, vocabulary: WordVocabulary | No
             f"vocabulary is {found}, wanted the {config.word_vocab_size} words of the model's softmax; give those that "
             "it was trained with."
         )
-
-
-def _read_words(vocab_file: str | os.PathLike) -> list[str]:
-    where = f"vocab_file {str(vocab_file)!r}"
-    try:
-        lines = existing_file("vocab_file", vocab_file).read_bytes().decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ConversionError(f"{where} is not UTF-8: see line {line}. Convert it first.") from error
-    if lines[-1] == "":
-        lines.pop()
-    # bilm-tf strips white space of any kind. Here only ASCII's: "x" with a no-break space would be a second "x".
-    words = [line.strip(string.whitespace) for line in lines]
-    return [word for word in words if word != _END_OF_LIST]
-
-
-def _special_words_first(vocab_file: str | os.PathLike, words: list[str]) -> list[int]:
-    """The places of the words in the order that `WordVocabulary` wants; all others keep theirs."""
-    missing = [word for word in SPECIAL_WORDS if word not in words]
-    if missing:
-        raise ConversionError(
-            f"vocab_file {str(vocab_file)!r} has no line {missing[0]!r} among its {len(words)} words; bilm-tf's lists "
-            f"hold {', '.join(SPECIAL_WORDS)}. Name the file that the softmax was trained with."
-        )
-    special = [words.index(word) for word in SPECIAL_WORDS]
-    return special + [place for place in range(len(words)) if place not in special]
-
-
-def _check_keys(where: str, file: Any, words_where: str, num_words: int, projection_size: int) -> None:
-    # The walk over all keys comes first: it fails on a damaged index, where looking up one key would find it absent.
-    dataset_names(where, file)
-    for key, shape in (("softmax/W", (num_words, projection_size)), ("softmax/b", (num_words,))):
-        dataset = file.get(key)
-        if not is_dataset(dataset):
-            raise ConversionError(
-                f"{where} lacks the key {key!r}, wanted with the shape {shape}. bilm-tf's dump_weights leaves the "
-                "softmax out: name the file of softmax weights published with the model, or dump them too."
-            )
-        if dataset.shape != shape:
-            raise ConversionError(
-                f"{where}: the key {key!r} has the shape {dataset.shape}, wanted {shape}: {num_words} words in "
-                f"{words_where}, and a projection of {projection_size} (lstm.projection_dim in options_file). Name the "
-                "files of one model."
-            )
-        check_storage(where, key, dataset)
-
-
-def encode_words(vocabulary: WordVocabulary) -> bytes:
-    """A vocabulary as bilm-tf's file, one word per line."""
-    return "".join(f"{word}\n" for word in vocabulary.words).encode("utf-8")
 
 
 def to_arrays(parameters: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:

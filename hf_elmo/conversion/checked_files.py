@@ -121,25 +121,25 @@ def _address(h5py: Any, item: Any) -> tuple[int, int]:
     return info.fileno, info.addr
 
 
-def check_total_size(where: str, file: Any, num_bytes: int, asked_by: str) -> None:
+def check_total_size(where: str, most: int, num_bytes: int, asked_by: str) -> None:
     """Check that a file can hold so much, before memory is taken for it.
 
     Args:
         where: The file, for the message.
-        file: The open hdf5 file.
+        most: What it can hold at the most.
         num_bytes: Of all arrays wanted.
         asked_by: What asks for them.
     Raises: ConversionError.
     """
-    most = _most_bytes(file)
     if num_bytes > most:
         raise ConversionError(
-            f"{asked_by} for {num_bytes:,} bytes of weights, but {where} can hold {most:,} at the most "
-            f"({_MOST_UNPACKING} times its size); name files that were published together."
+            f"{asked_by} for {num_bytes:,} bytes of weights, but {where} can hold {most:,} at the most; name files "
+            "that were published together."
         )
 
 
-def _most_bytes(file: Any) -> int:
+def most_bytes(file: Any) -> int:
+    """What an open hdf5 file can hold at the most, as it is so large."""
     return _MOST_UNPACKING * Path(file.filename).stat().st_size + MEBIBYTE
 
 
@@ -175,7 +175,7 @@ def check_storage(where: str, key: str, dataset: Any) -> None:
             "would run a library of its choice. Store it without that filter first."
         )
     chunk_bytes = 4 * math.prod(dataset.chunks or ())
-    if dataset.nbytes > _most_bytes(dataset.file) or chunk_bytes > max(dataset.nbytes, MEBIBYTE):
+    if dataset.nbytes > most_bytes(dataset.file) or chunk_bytes > max(dataset.nbytes, MEBIBYTE):
         raise ConversionError(
             f"{where}: the key {key!r} of shape {dataset.shape} in chunks of {dataset.chunks} takes more memory than "
             f"the file can fill ({_MOST_UNPACKING} times its size). It is damaged; get it again."

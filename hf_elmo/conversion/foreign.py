@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizer
 from ..checkpoints.cards import write_conversion_card
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model.modeling_elmo import ElmoPreTrainedModel
+from ..text.vocabulary import WordVocabulary
 from .checked_files import ConversionError
 
 
@@ -27,6 +28,7 @@ class ForeignModel:
         files: The files that were read, by what they are: "weight_file" for example.
         options: What the other program's settings say, for the card.
         notes: What whoever uses the result has to know, a sentence each: what was left out, what is done otherwise.
+        words: The words of the model's table or softmax, in the order of the other program's vocabulary.
     """
 
     model: ElmoPreTrainedModel
@@ -34,6 +36,7 @@ class ForeignModel:
     files: Mapping[str, Path]
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    words: WordVocabulary | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ def save_foreign(
     with written_aside(output_dir, overwrite) as directory:
         foreign.model.save_pretrained(directory)
         foreign.tokenizer.save_pretrained(directory)
+        if foreign.words is not None:
+            foreign.words.save(directory)
         write_conversion_card(
             directory,
             origin.name,

@@ -59,7 +59,7 @@ def use_backend(name: str) -> Iterator[None]:
     computes the forward pass again, on a GPU in a thread of PyTorch's own: choose with `set_backend` there.
 
     - "auto", the default: "compiled" where it has been built, else "plain"; "readable" for what neither takes (while
-      torch.compile or torch.export traces, under torch.func, for tensor subclasses).
+      torch.compile or torch.export traces, under torch.func, for tensor subclasses, for cells without a projection).
     - "readable": the definition, `hf_elmo.model.recurrence_elmo.scan_projected_lstm`; has gradients of gradients.
     - "plain": PyTorch's own operators, weights in the layout that suits them, a backward written by hand.
     - "compiled": the same steps in C++ (CPU), built when first asked for.
@@ -116,7 +116,7 @@ def takes(*tensors: Tensor) -> bool:
 def run_projected_lstm(
     inputs: Tensor,
     mask: Tensor | None,
-    weights: tuple[Tensor, Tensor, Tensor, Tensor],
+    weights: tuple[Tensor, Tensor, Tensor, Tensor | None],
     state: tuple[Tensor, Tensor] | None,
     *,
     cell_clip: float | None,
@@ -130,7 +130,16 @@ def run_projected_lstm(
     name = get_backend()
     if name == "readable":
         return None
-    if not takes(inputs, *weights, *(state or ())):
+    into_gates, recurrent, bias, projection = weights
+    if projection is None:
+        if name == "auto":
+            return None
+        raise RuntimeError(
+            f"the backend {name!r} was asked for by name, but it runs only cells whose output is projected, which this "
+            'model has not (its config\'s project_hidden is False). Use use_backend("auto") or use_backend("readable").'
+        )
+    projected = (into_gates, recurrent, bias, projection)
+    if not takes(inputs, *projected, *(state or ())):
         if name == "auto":
             return None
         raise RuntimeError(
@@ -145,13 +154,13 @@ def run_projected_lstm(
         )
     if name == "auto":
         name = "compiled" if device == "cpu" and library.is_ready() else "plain"
-    if name == "int8" and torch.is_grad_enabled() and any(t.requires_grad for t in (inputs, *weights)):
+    if name == "int8" and torch.is_grad_enabled() and any(t.requires_grad for t in (inputs, *projected)):
         raise RuntimeError(
             'the backend "int8" has no gradients; run it under torch.inference_mode() or torch.no_grad(), or train '
             'with use_backend("auto").'
         )
     return scan(
-        inputs, mask, weights, state, cell_clip, projection_clip, reverse, backend=_STEPS[name], int8=name == "int8"
+        inputs, mask, projected, state, cell_clip, projection_clip, reverse, backend=_STEPS[name], int8=name == "int8"
     )
 
 

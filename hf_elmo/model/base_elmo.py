@@ -134,13 +134,14 @@ class ElmoPreTrainedModel(PreTrainedModel):
         """Initialise one module that owns parameters, as the released models were (bilm-tf's training code)."""
         if isinstance(module, ElmoProjectedLSTM):
             # Glorot uniform over the stacked [input; recurrent] matrix, TensorFlow's default for its LSTM cell.
-            cell_size, projection_size = module.weight_hr.shape[1], module.weight_hr.shape[0]
+            cell_size, projection_size = len(module.bias) // 4, module.weight_ih.shape[1]
             bound = math.sqrt(6 / (2 * projection_size + 4 * cell_size))
             init.uniform_(module.weight_ih, -bound, bound)
             init.uniform_(module.weight_hh, -bound, bound)
             init.zeros_(module.bias)
-            bound = math.sqrt(6 / (projection_size + cell_size))
-            init.uniform_(module.weight_hr, -bound, bound)
+            if module.weight_hr is not None:
+                bound = math.sqrt(6 / (projection_size + cell_size))
+                init.uniform_(module.weight_hr, -bound, bound)
         elif isinstance(module, ElmoScalarMix):
             init.zeros_(module.weight)
             init.ones_(module.scale)
@@ -256,7 +257,7 @@ class ElmoModel(ElmoPreTrainedModel):
         mask = self.word_mask(input_ids, attention_mask)
         if packed_layers is not None:
             check_packed_layers(self.config, packed_layers, input_ids, state, self._bilm_is_frozen)
-            packed_layers = packed_layers.to(self.token_encoder.projection.weight.dtype)
+            packed_layers = packed_layers.to(self.token_encoder.dtype)
             return mask, unpack_layers(packed_layers, self.config.projection_size), None
         has_padding = is_traced() or not bool(mask.all())
         vectors = self._encode_words(input_ids, mask if has_padding else None)

@@ -159,8 +159,12 @@ class ElmoConfig(PreTrainedConfig):
         word_vector_size: Size of a vector of the table; None for no table.
         train_word_vectors: Whether the table is trained along with the rest of the biLM, or all its vectors stay as
             they are.
+        project_tokens: Whether a linear map makes word vectors of the token encoder's features. Without one there have
+            to be `projection_size` features: filters, and word_vector_size for a table.
         projection_size: Size P of a word vector and of the hidden state of one direction.
         cell_size: Size H of the LSTM cell of one direction.
+        project_hidden: Whether a linear map makes the hidden state of the cell's output. Without one cell_size has to
+            be projection_size, and projection_clip does nothing.
         num_hidden_layers: biLM layers L above the token encoder.
         hidden_size: 2 x projection_size; derived when left out.
         forget_bias: Constant added to the forget gate before its sigmoid, beside the learned bias. 1.0 is what the
@@ -212,8 +216,10 @@ class ElmoConfig(PreTrainedConfig):
     word_table_size: int | None = None
     word_vector_size: int | None = None
     train_word_vectors: bool = True
+    project_tokens: bool = True
     projection_size: int = 512
     cell_size: int = 4096
+    project_hidden: bool = True
     num_hidden_layers: int = 2
     hidden_size: int | None = None
     forget_bias: float | int = 1.0
@@ -374,6 +380,19 @@ class ElmoConfig(PreTrainedConfig):
                 "they are; leave it out, or set token_inputs='words' or 'both'."
             )
 
+    def validate_token_projection(self) -> None:
+        """Check that word vectors have their size without a projection, where there is none."""
+        if self.project_tokens:
+            return
+        filters = [] if self.token_inputs == "words" else self.filters
+        require_filters("filters", filters, self.max_characters_per_word)
+        num_features = sum(count for _, count in filters) + (self.word_vector_size or 0)
+        if num_features != self.projection_size:
+            raise ValueError(
+                f"project_tokens is False but the filters and word_vector_size make {num_features} features; without a "
+                f"projection these are the word vector, so there must be projection_size, {self.projection_size}."
+            )
+
     def validate_bilm(self) -> None:
         """Check the sizes, the clips and the dropout of the biLM."""
         require_at_least("projection_size", self.projection_size, 1)
@@ -389,6 +408,11 @@ class ElmoConfig(PreTrainedConfig):
             if value is not None and not value > 0:
                 raise ValueError(f"{name} is {value}; it must be > 0, or None for no clipping.")
         require_probability("dropout", self.dropout)
+        if not self.project_hidden and self.cell_size != self.projection_size:
+            raise ValueError(
+                f"project_hidden is False but cell_size is {self.cell_size}; without a projection the cell's output is "
+                f"the hidden state, so it must be projection_size, {self.projection_size}."
+            )
 
     def validate_word_softmax(self) -> None:
         """Check the vocabulary of the pre-training softmax and the clusters of an adaptive one."""

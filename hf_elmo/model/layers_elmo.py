@@ -46,7 +46,9 @@ class ElmoProjectedLSTM(nn.Module):
         self.weight_ih = nn.Parameter(torch.empty(4 * config.cell_size, config.projection_size))
         self.weight_hh = nn.Parameter(torch.empty(4 * config.cell_size, config.projection_size))
         self.bias = nn.Parameter(torch.empty(4 * config.cell_size))
-        self.weight_hr = nn.Parameter(torch.empty(config.projection_size, config.cell_size))
+        self.weight_hr: nn.Parameter | None
+        projection = nn.Parameter(torch.empty(config.projection_size, config.cell_size))
+        self.register_parameter("weight_hr", projection if config.project_hidden else None)
         self.forget_bias = config.forget_bias
         self.cell_clip = config.cell_clip
         self.projection_clip = config.projection_clip

@@ -24,7 +24,7 @@ class ProjectedLSTMWeights(NamedTuple):
     input: Tensor  # (4H, P)
     recurrent: Tensor  # (4H, P)
     bias: Tensor  # (4H,), the forget gate's constant included
-    projection: Tensor  # (P, H)
+    projection: Tensor | None  # (P, H); None where the cell's output is the hidden state, H = P
 
 
 def scan_projected_lstm(
@@ -40,8 +40,8 @@ def scan_projected_lstm(
     """Run one direction of a projected LSTM over a padded batch (Sak et al. 2014; Peters et al. 2018, sec. 3.1).
 
     A step is c = sigmoid(f) c + sigmoid(i) tanh(g), clipped to +-cell_clip before the output tanh, and
-    h = W (sigmoid(o) tanh(c)), clipped to +-projection_clip. Masked words neither change the state nor give output, so
-    the side and the amount of padding do not matter.
+    h = W (sigmoid(o) tanh(c)), clipped to +-projection_clip; without W, h = sigmoid(o) tanh(c), which is not clipped.
+    Masked words neither change the state nor give output, so the side and the amount of padding do not matter.
 
     Args:
         inputs: Word vectors, (B, T, P).
@@ -49,14 +49,14 @@ def scan_projected_lstm(
         weights: The direction's weights.
         state: Carried (hidden (B, P), cell (B, H)); None starts from zeros.
         cell_clip: Bound on |cell| after each step; None disables it.
-        projection_clip: Bound on |hidden| after each step; None disables it.
+        projection_clip: Bound on |hidden| after each step's projection; None disables it.
         reverse: Read from the last word to the first.
     Returns: Outputs (B, T, P), zero where masked, and the state after each row's last word read.
     Raises: ValueError naming the axis and both sizes when shapes disagree.
     """
     _check_shapes(inputs, mask, weights, state)
     batch_size, length, projection_size = inputs.shape
-    cell_size = weights.projection.shape[1]
+    cell_size = len(weights.bias) // 4
     # The inputs of all steps go through one matrix product; only the recurrent one has to wait for its step.
     input_gates = F.linear(inputs, weights.input, weights.bias)
     if state is None:
@@ -72,9 +72,12 @@ def scan_projected_lstm(
         new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
         if cell_clip is not None:
             new_cell = new_cell.clamp(-cell_clip, cell_clip)
-        new_hidden = F.linear(torch.sigmoid(output_gate) * torch.tanh(new_cell), weights.projection)
-        if projection_clip is not None:
-            new_hidden = new_hidden.clamp(-projection_clip, projection_clip)
+        new_hidden = torch.sigmoid(output_gate) * torch.tanh(new_cell)
+        if weights.projection is not None:
+            new_hidden = F.linear(new_hidden, weights.projection)
+            # As bilm-tf and AllenNLP do it: what is not projected is not clipped either.
+            if projection_clip is not None:
+                new_hidden = new_hidden.clamp(-projection_clip, projection_clip)
         if steps is None:
             outputs[step] = hidden = new_hidden
             cell = new_cell
@@ -111,13 +114,16 @@ def _check_shapes(
     if inputs.ndim != 3 or inputs.shape[1] == 0:
         raise ValueError(f"inputs has the shape {tuple(inputs.shape)}; wanted (sentences, words >= 1, projection).")
     batch_size, length, projection_size = inputs.shape
-    cell_size = weights.projection.shape[1]
-    pairs = [
+    cell_size = len(weights.bias) // 4 if weights.projection is None else weights.projection.shape[1]
+    pairs: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = [
         ("weights.input", weights.input.shape, (4 * cell_size, projection_size)),
         ("weights.recurrent", weights.recurrent.shape, (4 * cell_size, projection_size)),
         ("weights.bias", weights.bias.shape, (4 * cell_size,)),
-        ("weights.projection", weights.projection.shape, (projection_size, cell_size)),
     ]
+    if weights.projection is not None:
+        pairs.append(("weights.projection", weights.projection.shape, (projection_size, cell_size)))
+    else:
+        pairs.append(("weights.recurrent without a projection", (cell_size,), (projection_size,)))
     if mask is not None:
         pairs.append(("mask", mask.shape, (batch_size, length)))
     if state is not None:

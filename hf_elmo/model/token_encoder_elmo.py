@@ -79,7 +79,8 @@ class ElmoTokenEncoder(nn.Module):
 
     Where the config wants them, a table's word vectors stand in place of the characters' features or before them, side
     by side as in ELMoForManyLangs (Che et al. 2018). The highway layers are the characters' own: without characters
-    there are none, and the word vectors go straight to the projection.
+    there are none, and the word vectors go straight to the projection. Where the config wants no projection either, the
+    features are the word's vector.
     """
 
     # A group of fewer words takes in longer ones: products as small as these do not get faster by shorter rows.
@@ -105,16 +106,24 @@ class ElmoTokenEncoder(nn.Module):
         self.word_table: ElmoWordTable | None = None
         if config.word_table_size is not None and config.word_vector_size is not None:
             self.word_table = ElmoWordTable(config.word_table_size, config.word_vector_size)
-        self.projection = ElmoLinear(num_filters + (config.word_vector_size or 0), config.projection_size)
+        self.projection: ElmoLinear | None = None
+        if config.project_tokens:
+            self.projection = ElmoLinear(num_filters + (config.word_vector_size or 0), config.projection_size)
+        self.vector_size = config.projection_size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights that word vectors come out of."""
+        return (next(self.parameters()) if self.projection is None else self.projection.weight).dtype
 
     def forward(self, rows: Tensor) -> Tensor:
         """Encode N words, rows of character ids (N, C), as word vectors, (N, P)."""
         if rows.shape[0] == 0:
-            return self.projection.weight.new_zeros(0, self.projection.out_features)
+            return torch.zeros(0, self.vector_size, dtype=self.dtype, device=rows.device)
         if kernels is None or is_traced():
             return self._encode(rows)
         # Padding costs a word's first windows only, and nobody reads the vectors of words that are nothing else.
-        padded = kernels.pad_rows(rows, self.projection.weight.dtype, PAD_CHARACTER)
+        padded = kernels.pad_rows(rows, self.dtype, PAD_CHARACTER)
         return self._encode(padded)[: len(rows)]
 
     def encode_distinct(self, rows: Tensor) -> Tensor:
@@ -135,7 +144,8 @@ class ElmoTokenEncoder(nn.Module):
             parts.append(self.word_table(rows))
         if self.character_embedding is not None:
             parts.append(self._encode_characters(self.character_embedding, rows))
-        return self.projection(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
+        features = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return features if self.projection is None else self.projection(features)
 
     def _encode_characters(self, embedding: nn.Embedding, rows: Tensor) -> Tensor:
         """The features of each word's characters, (N, F)."""

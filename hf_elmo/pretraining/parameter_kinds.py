@@ -23,7 +23,9 @@ def matrices_of(model: ElmoForPreTraining) -> dict[nn.Parameter, int]:
     token_encoder, matrices = model.base_model.token_encoder, {}
     for module in model.base_model.bilm.modules():
         if isinstance(module, ElmoProjectedLSTM):
-            matrices |= {module.weight_ih: _NUM_GATES, module.weight_hh: _NUM_GATES, module.weight_hr: 1}
+            matrices |= {module.weight_ih: _NUM_GATES, module.weight_hh: _NUM_GATES}
+            if module.weight_hr is not None:
+                matrices[module.weight_hr] = 1
     for module in (*token_encoder.highways.modules(), token_encoder.projection):
         if isinstance(module, nn.Linear):
             matrices[module.weight] = 1

@@ -187,7 +187,8 @@ def test_the_files_of_a_softmax_go_together_and_are_never_replaced(tmp_path):
     write_softmax(tmp_path)
     both = ("softmax_file", "vocab_file")
     assert_refused(ConversionError, both, convert_with_softmax, tmp_path, vocab_file=None)
-    assert_refused(ConversionError, both, export_with_softmax, tmp_path, tmp_path / "back", softmax_file=None)
+    ElmoForPreTraining(make_tiny_config(word_vocab_size=8)).save_pretrained(tmp_path / "model")
+    assert_refused(ConversionError, both, export_with_softmax, tmp_path / "model", tmp_path / "back", softmax_file=None)
     (tmp_path / "elmo").mkdir()
     shutil.copy(tmp_path / "vocab.txt", tmp_path / "elmo")
     inside = tmp_path / "elmo" / "vocab.txt"

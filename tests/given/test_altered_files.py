@@ -28,6 +28,7 @@ from hf_elmo.checkpoints.loading import load_config, load_model, load_tokenizer
 from hf_elmo.conversion.bilm_tf import load_bilm_tf
 from hf_elmo.conversion.bilm_tf_options import read_config
 from hf_elmo.conversion.bilm_tf_softmax import read_word_softmax
+from hf_elmo.conversion.bilm_tf_vocabulary import read_vocabulary
 from hf_elmo.pretraining.digests import DIGESTS_FILE
 from hf_elmo.pretraining.lane_trainer import LaneTrainer
 from hf_elmo.pretraining.run import run_pretraining
@@ -255,7 +256,8 @@ def read_bilm_tf(path, folder):
 
 
 def read_softmax(path, folder):
-    read_word_softmax(folder / "softmax.hdf5", folder / "vocab.txt", read_config(folder / "options.json"))
+    words = read_vocabulary(folder / "vocab.txt")
+    read_word_softmax(folder / "softmax.hdf5", words, read_config(folder / "options.json"))
 
 
 def write_model(folder):

@@ -190,6 +190,22 @@ def test_values_out_of_range_are_refused_by_name():
             ElmoConfig(**{field: value})
 
 
+@pytest.mark.parametrize("inputs", [{}, {"token_inputs": "words", "word_table_size": 10, "word_vector_size": 14}])
+def test_a_model_without_projections_has_their_sizes_already(inputs, tmp_path):
+    config = make_tiny_config(**inputs, projection_size=14, cell_size=14, project_tokens=False, project_hidden=False)
+    config.save_pretrained(tmp_path)
+    assert ElmoConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
+    model = ElmoForPreTraining(ElmoConfig.from_dict({**config.to_dict(), "word_vocab_size": 5}))
+    assert not [name for name, _ in model.named_parameters() if "projection" in name or "weight_hr" in name]
+    for change, named in (
+        ({"project_hidden": False, "cell_size": 13}, ("project_hidden", "13")),
+        ({"project_tokens": False, "filters": [[1, 3]], **inputs, "projection_size": 15}, ("project_tokens", "15")),
+    ):
+        with pytest.raises(StrictDataclassError) as refused:
+            make_tiny_config(**{"projection_size": 14, **change})
+        assert all(part in str(refused.value) for part in named)
+
+
 ADAPTIVE = {"softmax_type": "adaptive", "adaptive_softmax_cutoffs": [10, 20], "word_vocab_size": 100}
 
 

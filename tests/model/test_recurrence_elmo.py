@@ -8,7 +8,7 @@ from scan_cases import assert_same, make_batch, make_weights, results_and_gradie
 from tolerances import REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
-from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights, scan_projected_lstm
+from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
 
 
 def reference_scan(inputs, mask, weights, state=None, *, cell_clip=None, projection_clip=None, reverse=False):
@@ -47,6 +47,22 @@ def test_scan_is_the_plain_recurrence(sizes, masked, stateful, settings, seed):
     wanted_results, wanted_gradients = results_and_gradients(reference_scan, *arguments, **settings)
     assert_same(results, wanted_results)
     assert_same(gradients, wanted_gradients)
+
+
+@pytest.mark.parametrize("projection_clip", [None, 1e-3])
+def test_scan_without_a_projection_is_torchs_lstm_and_clips_no_hidden_state(projection_clip):
+    size = 5
+    lstm = nn.LSTM(size, size, batch_first=True).double()
+    nn.init.zeros_(lstm.bias_hh_l0)
+    inputs = torch.randn(3, 7, size, dtype=torch.float64, requires_grad=True)
+    leaves = [inputs, lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0]
+    weights = ProjectedLSTMWeights(*leaves[1:], None)
+    outputs, (hidden, cell) = run_projected_lstm(inputs, None, weights, projection_clip=projection_clip)
+    theirs, (last_hidden, last_cell) = lstm(inputs)
+    assert_same([outputs, hidden, cell], [theirs, last_hidden[0], last_cell[0]])
+    assert_same(*(torch.autograd.grad(result.cos().sum(), leaves) for result in (outputs, theirs)))
+    wider = ProjectedLSTMWeights(*(torch.cat([leaf, leaf]) for leaf in leaves[1:]), None)
+    assert_refused(ValueError, "weights.recurrent", run_projected_lstm, inputs, None, wider)
 
 
 @pytest.mark.parametrize("stateful", [False, True])

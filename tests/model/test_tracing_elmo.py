@@ -21,6 +21,16 @@ SILENT = {"dropout": 0.0, "hidden_dropout": 0.0, "output_dropouts": [0.0, 0.0], 
 MODELS = {
     "base": (ElmoModel, {"mix_normalization": "batch", "num_mixes": 2}),
     "word table": (ElmoModel, {"token_inputs": "both", "mix_normalization": "word", **TABLE}),
+    "no projections": (
+        ElmoForPreTraining,
+        {
+            "project_tokens": False,
+            "project_hidden": False,
+            "projection_size": 14,
+            "cell_size": 14,
+            "word_vocab_size": 9,
+        },
+    ),
     "pretraining": (ElmoForPreTraining, {"word_vocab_size": 9}),
     "adaptive": (
         ElmoForPreTraining,

@@ -32,6 +32,12 @@ def test_matrices_are_those_between_the_layers():
     assert {names[matrix]: count for matrix, count in matrices_of(model).items()} == expected
 
 
+def test_a_model_without_projections_has_no_matrices_of_theirs():
+    model = make_model(projection_size=14, cell_size=14, project_tokens=False, project_hidden=False)
+    names = names_of(model, matrices_of(model))
+    assert len(names) == 2 * 2 * 2 + 2 and not any("weight_hr" in name or "projection" in name for name in names)
+
+
 def test_biases_and_tables_do_not_decay():
     model = make_model(**TABLE)
     groups = split_groups(parameter_groups(model, 1e-3, weight_decay=0.1), model)
