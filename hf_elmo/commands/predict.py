@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from ..given.flags import check_choices, flag
-from ..text.cutting import PreTokenizer
+from ..given.flags import check_choices
 from .command_line import run_command
-from .text_input import STANDARD_INPUT, ReadingArguments, read_lines, warn_of_raw_text
+from .prediction_arguments import PredictionArguments
+from .text_input import warn_of_raw_text
 
 if TYPE_CHECKING:
     from ..inference.tagger import TaggedWord
@@ -19,34 +17,9 @@ _EXAMPLES = """
 examples:
   hf-elmo predict "Alice flew to New York ." --model_name_or_path output/my-tagger
   hf-elmo predict --model_name_or_path output/my-tagger --input_file text.txt --output_file tagged.conll
+  hf-elmo predict "A man sleeps ." --text_pair "Nobody is awake ." --model_name_or_path output/my-entailment
   cat text.txt | hf-elmo predict --model_name_or_path output/my-tagger --input_file -
 """
-
-
-@dataclass(kw_only=True)
-class PredictionArguments(ReadingArguments):
-    """What is predicted, and where it is written."""
-
-    input_file: str | None = flag(
-        "Text, one sentence per line, or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for text from "
-        "standard input. A quoted glob names several files.",
-        default=None,
-    )
-    text: list[str] | None = flag("Sentences, each in quotes.", default=None, positional=True)
-    pre_tokenizer: PreTokenizer | None = flag(
-        "How text is cut into words, where not as by the checkpoint's tokenizer: penn for raw English, unicode for raw "
-        "text, punctuation, or whitespace.",
-        default=None,
-    )
-    output_file: str | None = flag(
-        "File to write in the task's own form, in one rename at the end: of taggers CoNLL columns, word and label. "
-        "Without it the predictions are shown.",
-        default=None,
-    )
-    overwrite_output_file: bool = flag("Replace an existing output file when the run has ended well.", default=False)
-    convert_scheme: Literal["IOB1", "IOB2", "BIOES"] | None = flag(
-        "Write the labels of spans in this scheme, whatever the model's.", default=None
-    )
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
@@ -84,7 +57,7 @@ def _predict_labels(arguments: PredictionArguments) -> None:
     target = None
     if arguments.output_file is not None:
         target = check_output_file(arguments.output_file, arguments.overwrite_output_file)
-    lines = _lines(arguments)
+    lines = arguments.lines()
     tagger = ElmoTagger(
         arguments.model_name_or_path, arguments.device, arguments.max_words_per_batch, arguments.pre_tokenizer
     )
@@ -107,15 +80,17 @@ def _predict_labels(arguments: PredictionArguments) -> None:
     print(f"Wrote {arguments.output_file}: {num_sentences:,} sentences of {num_words:,} words with their labels.")
 
 
-_PREDICTORS = {"ElmoForTokenClassification": _predict_labels}
+def _predict_classes(arguments: PredictionArguments) -> None:
+    """Label whole texts, or pairs of them, by a classifier."""
+    from .predict_classes import predict_classes
+
+    predict_classes(arguments)
 
 
-def _lines(arguments: PredictionArguments) -> Iterator[str]:
-    if arguments.text is not None:
-        return iter(arguments.text)
-    if arguments.input_file == STANDARD_INPUT and sys.stdin.isatty():
-        print("Sentences, one a line; end with Ctrl-D:", file=sys.stderr)
-    return read_lines(arguments.input_file, arguments.text_column, arguments.output_file)
+_PREDICTORS = {
+    "ElmoForTokenClassification": _predict_labels,
+    "ElmoForSequenceClassification": _predict_classes,
+}
 
 
 def _has_spans(id2label: dict[int, str]) -> bool:

@@ -17,6 +17,7 @@ from transformers import DataCollatorWithPadding, set_seed
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory
+from ..given.bounded_files import quoted
 from ..model.configuration_elmo import ElmoConfig
 from ..model.head_settings_elmo import SequenceClassificationHead
 from ..model.modeling_elmo import ElmoForSequenceClassification
@@ -45,6 +46,9 @@ from .weights import (
 
 # Settings of the head that have flags of their own.
 _HEAD_FLAGS = ("encoder", "hidden_size", "dropout", "hidden_dropout", "output_sizes", "output_dropouts")
+
+# So many labels are too few to tell by their number that a column holds something else.
+_FEW_LABELS = 20
 
 
 @dataclass
@@ -148,11 +152,7 @@ def prepare(
     layer_cache = make_layer_cache(model_args, config)
     known = [config.id2label[index] for index in range(config.num_labels)] if has_classifier else None
     labels = choose_labels(splits, data_args.labels or [], known)
-    if len(labels) < 2:
-        raise ValueError(
-            f"{next(iter(splits.values())).source} has the label {labels[0]!r} alone, and a classifier wants two; name "
-            "the right column with --label_column, or the other labels with --labels."
-        )
+    _check_number_of_labels(labels, splits)
     splits = shorten(splits, data_args)
     if data_args.text_is_tokenized:
         splits = {split: replace(texts, is_tokenized=True) for split, texts in splits.items()}
@@ -292,6 +292,24 @@ def encode(
         columns["second"] = texts.second_texts
     dataset = Dataset.from_dict(columns)
     return dataset.map(encode_batch, batched=True, remove_columns=list(columns), desc=f"Encoding {texts.source}")
+
+
+def _check_number_of_labels(labels: Sequence[str], splits: Mapping[str, LabelledTexts]) -> None:
+    """Check that the labels can be classes.
+
+    Raises: ValueError naming the data where there is only one, or where the column must be another one.
+    """
+    texts = next(iter(splits.values()))
+    if len(labels) < 2:
+        raise ValueError(
+            f"{texts.source} has the label {labels[0]!r} alone, and a classifier wants two; name the right column with "
+            "--label_column, or the other labels with --labels."
+        )
+    if len(labels) > max(_FEW_LABELS, len(texts) / 2):
+        raise ValueError(
+            f"{texts.source} has {len(labels):,} different labels for {len(texts):,} texts, {quoted(labels[0])} among "
+            "them; name the right column with --label_column."
+        )
 
 
 def _warnings(splits: Mapping[str, LabelledTexts], tokenizer: ElmoCharTokenizer) -> Iterator[str]:

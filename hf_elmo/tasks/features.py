@@ -81,19 +81,6 @@ def fill_word_table(model: ElmoTaskModel, table: WordTable | None) -> None:
         table.fill(model)
 
 
-def describe_features(head: WordInputsHead) -> str:
-    """What a head reads of each word, in some words."""
-    parts = ["ELMo"] if head.use_elmo else []
-    if head.word_table_size:
-        trained = "trained" if head.train_word_vectors else "fixed"
-        parts.append(f"{trained} vectors of {head.word_table_size:,} words")
-    if head.character_filters:
-        count = sum(count for _, count in head.character_filters)
-        parts.append(f"{count:,} features of characters")
-    at_output = ", and ELMo again behind the biLSTM" if getattr(head, "mix_at_output", False) else ""
-    return "reads " + " + ".join(parts) + at_output
-
-
 def check_features(args: FeatureArguments) -> None:
     """Check what the flags say of words and characters, before any data is read.
 

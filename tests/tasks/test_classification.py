@@ -273,8 +273,11 @@ def test_bad_arguments_and_data(folder, tmp_path):
     odd.write_text("label\tsentence\n0\tgood\n5\tgood\n")
     one = tmp_path / "one.tsv"
     one.write_text("label\tsentence\n0\tgood\n0\tbad\n")
+    many = tmp_path / "many.tsv"
+    many.write_text("label\tsentence\n" + "".join(f"{number}\tgood\n" for number in range(30)))
     out = {"output_dir": str(tmp_path / "out")}
     for name, given, data, named in (
+        ("sentiment", model, {"train_file": str(many)}, ("many.tsv", "30 different", "label_column")),
         ("sentiment", model, {**good, "test_file": str(odd)}, ("test_file", "odd.tsv", "line 3", "'5'", "--labels")),
         ("sentiment", model, {"train_file": str(one)}, ("'0'", "label_column")),
         ("sentiment", model, {**good, "min_phrase_words": 4}, ("min_phrase_words", "train.tsv")),

@@ -1,0 +1,54 @@
+"""What `hf-elmo predict` asks for, whatever the task, and the lines that it reads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from ..given.flags import flag
+from ..text.cutting import PreTokenizer
+from .text_input import STANDARD_INPUT, ReadingArguments, read_lines
+
+
+@dataclass(kw_only=True)
+class PredictionArguments(ReadingArguments):
+    """What is predicted, and where it is written."""
+
+    input_file: str | None = flag(
+        "Text, one sentence per line (of classifiers of pairs both texts, a tab between them), or .jsonl or .parquet; "
+        "each also as .gz, .bz2, .xz or .zst; - for text from standard input. A quoted glob names several files.",
+        default=None,
+    )
+    text: list[str] | None = flag("Sentences, each in quotes.", default=None, positional=True)
+    pre_tokenizer: PreTokenizer | None = flag(
+        "How text is cut into words, where not as by the checkpoint's tokenizer: penn for raw English, unicode for raw "
+        "text, punctuation, or whitespace.",
+        default=None,
+    )
+    text_pair: str | None = flag(
+        "The second text of all pairs, for classifiers of pairs; without it a tab parts the texts of each.",
+        default=None,
+    )
+    output_file: str | None = flag(
+        "File to write in the task's own form, in one rename at the end: of taggers CoNLL columns, word and label; of "
+        "classifiers the number of each line, from 0, its label and all probabilities between tabs, or where the name "
+        "ends in .jsonl an object per line. Without it the predictions are shown.",
+        default=None,
+    )
+    overwrite_output_file: bool = flag("Replace an existing output file when the run has ended well.", default=False)
+    convert_scheme: Literal["IOB1", "IOB2", "BIOES"] | None = flag(
+        "Write the labels of spans in this scheme, whatever the model's.", default=None
+    )
+
+    def lines(self) -> Iterator[str]:
+        """The lines of the input, those of the command line or of the file, also without words.
+
+        Raises: FileNotFoundError or ValueError as `read_lines`.
+        """
+        if self.text is not None:
+            return iter(self.text)
+        if self.input_file == STANDARD_INPUT and sys.stdin.isatty():
+            print("Sentences, one a line; end with Ctrl-D:", file=sys.stderr)
+        return read_lines(self.input_file, self.text_column, self.output_file)
