@@ -114,7 +114,7 @@ def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
     Args:
         name: A directory, or a name on the Hub.
         config: The config of its model, which its rows have to fit.
-    Raises: FileNotFoundError where it has none, ValueError where its words are wider or narrower than the model's.
+    Raises: FileNotFoundError where it has none, ValueError where its rows are none of the model's.
     """
     width = config.max_characters_per_word
     advice = f"save ElmoCharTokenizer(max_characters_per_word={width}) there, with the settings it was trained with."
@@ -128,6 +128,12 @@ def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
         raise ValueError(
             f"model_name_or_path {name!r} has a tokenizer of max_characters_per_word="
             f"{tokenizer.max_characters_per_word}, but its model wants {width}; {advice}"
+        )
+    scheme = "bytes" if tokenizer.characters is None else "dictionary"
+    if scheme != config.character_scheme:
+        raise ValueError(
+            f"model_name_or_path {name!r} has a tokenizer whose characters are of the scheme {scheme!r}, but its model "
+            f"wants {config.character_scheme!r}; put the tokenizer there that was saved with the model."
         )
     return tokenizer
 

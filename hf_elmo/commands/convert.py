@@ -32,16 +32,20 @@ class ConversionArguments(CuttingArguments):
     """The files of both sides."""
 
     source: str | None = flag(
-        "What to convert: the directory or file that holds the other program's model.", positional=True, default=None
+        "What to convert: the directory, archive or file that holds the other program's model.",
+        positional=True,
+        default=None,
     )
     output: str | None = flag("The directory to write, as --output_dir.", positional=True, default=None)
-    format: Literal["bilm-tf"] | None = flag(
+    format: Literal["efml", "bilm-tf"] | None = flag(
         "The other program's format; told by the files where it is left out. bilm-tf: an hdf5 of weights and its "
-        "options.json, the released models' and AllenNLP's.",
+        "options.json, the released models' and AllenNLP's. efml: a directory or zip of ELMoForManyLangs.",
         default=None,
     )
     options_file: str | None = flag(
-        "options.json of bilm-tf: read, where SOURCE does not say which it is, or written with --reverse.", default=None
+        "JSON of the model's sizes (bilm-tf's options.json): read, where SOURCE does not say which it is, or written "
+        "with --reverse.",
+        default=None,
     )
     weight_file: str | None = flag("hdf5 of bilm-tf's weights: read, or written with --reverse.", default=None)
     softmax_file: str | None = flag(
@@ -161,7 +165,7 @@ def _describe_conversion(
 
     tokenizer = json.loads((Path(directory) / TOKENIZER_FILE).read_text(encoding="utf-8"))
     lines = [
-        f"Wrote a {format_name} model of {model.num_parameters():,} parameters and its tokenizer to {directory}",
+        f"Wrote a model of {model.num_parameters():,} parameters ({format_name}) and its tokenizer to {directory}",
         "Load them with (after `import hf_elmo` and `from transformers import AutoModel, AutoTokenizer`):",
         f"    model = AutoModel.from_pretrained({directory!r})",
         f"    tokenizer = AutoTokenizer.from_pretrained({directory!r})",

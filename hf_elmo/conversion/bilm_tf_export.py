@@ -183,10 +183,10 @@ def _check_exportable(config: ElmoConfig) -> None:
             f"forget_bias is {config.forget_bias}; bilm-tf always adds {FORGET_BIAS}, and folding the difference into "
             "the learned bias would round it. Only models with forget_bias=1.0 can be exported."
         )
-    if config.vocab_size != INFERENCE_CHARACTERS:
+    if config.character_scheme != "bytes" or config.vocab_size != INFERENCE_CHARACTERS:
         raise ConversionError(
-            f"vocab_size is {config.vocab_size}; bilm-tf's byte scheme has {INFERENCE_CHARACTERS} character ids. Only "
-            "models with these can be exported."
+            f"vocab_size is {config.vocab_size} and character_scheme {config.character_scheme!r}; bilm-tf has bytes, "
+            f"with {INFERENCE_CHARACTERS} ids. Only models with these can be exported."
         )
 
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedTokenizer
 
+from ..given.archives import is_archive, unpacked
 from ..model.modeling_elmo import ElmoPreTrainedModel
 from .bilm_tf import BILM_TF
 from .checked_files import ConversionError
+from .efml import EFML
 from .foreign import ForeignFormat, ForeignModel, check_output, save_foreign
 
 # In this order: the first that recognises a source reads it, so that what is told by more files comes before.
-FORMATS: tuple[ForeignFormat, ...] = (BILM_TF,)
+FORMATS: tuple[ForeignFormat, ...] = (EFML, BILM_TF)
 
 
 def load_foreign(
@@ -25,7 +28,7 @@ def load_foreign(
     """Read an ELMo checkpoint of another program, without writing anything.
 
     Args:
-        source: A directory or a file of a format that `FORMATS` lists.
+        source: A directory, a zip or tar archive, or a file of a format that `FORMATS` lists.
         format: The name of the format; None tells it by the files.
         options: What that format's reader takes besides: `vocab_file` or `tokenizer_options` for example.
     Returns: The model, in evaluation mode, and its tokenizer.
@@ -62,7 +65,9 @@ def convert_foreign(
     with _opened(source) as path:
         found = find_format(path, format)
         foreign = read_foreign(path, found, options)
-    save_foreign(foreign, found, output_dir, overwrite)
+        if path != Path(source):
+            foreign = replace(foreign, files={"source": Path(source), **foreign.files})
+        save_foreign(foreign, found, output_dir, overwrite)
     return found, foreign
 
 
@@ -104,8 +109,21 @@ def read_foreign(path: Path, origin: ForeignFormat, options: dict[str, Any]) -> 
 
 @contextmanager
 def _opened(source: str | os.PathLike) -> Iterator[Path]:
-    """The directory or file that a source is."""
+    """The directory or file that a source is, or what is in an archive."""
     path = Path(source)
     if not path.exists():
         raise FileNotFoundError(f"source {str(source)!r} is not there; name an existing directory or file.")
-    yield path
+    if not is_archive(path):
+        yield path
+        return
+    try:
+        with unpacked(path, f"source {str(source)!r}") as directory:
+            try:
+                yield directory
+            except ConversionError as error:
+                # Where it was unpacked to is nowhere when the error is read.
+                raise ConversionError(str(error).replace(str(directory), str(path))) from error
+    except ConversionError:
+        raise
+    except ValueError as error:
+        raise ConversionError(str(error)) from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # Ids after the shift by one that frees 0 for "no word here": a byte b has the id b + 1.
 NO_WORD = 0
 BEGIN_SENTENCE = 257
@@ -20,6 +22,10 @@ PAD_TOKEN = "<PAD>"
 
 _MARKERS = {BOS_TOKEN: BEGIN_SENTENCE, EOS_TOKEN: END_SENTENCE}
 _MARKER_WORDS = {character: word for word, character in _MARKERS.items()}
+
+# The marks of ELMoForManyLangs's dictionaries: around sentences, around words, behind words, and for all else.
+DICTIONARY_MARKS = ("<bos>", "<eos>", "<bow>", "<eow>", "<pad>", "<oov>")
+_DICTIONARY_MARKERS = {"<bos>": BOS_TOKEN, "<eos>": EOS_TOKEN}
 
 
 def encode_word(word: str, max_characters: int = 50) -> list[int]:
@@ -82,3 +88,98 @@ def character_vocabulary() -> dict[str, int]:
     names.update(_MARKERS)
     names.update({"<W>": BEGIN_WORD, "</W>": END_WORD, "<CHARACTER_PAD>": PAD_CHARACTER})
     return names
+
+
+class ByteCharacters:
+    """The byte scheme of bilm-tf, whose ids are those above."""
+
+    size = NUM_CHARACTERS
+    begin_sentence, end_sentence, padding = BEGIN_SENTENCE, END_SENTENCE, PAD_CHARACTER
+
+    def word_as_read(self, word: str, width: int) -> str:
+        """A word as a vocabulary has it, which is as it was given."""
+        return word
+
+    def word_characters(self, word: str, width: int) -> list[int]:
+        """As the function of this name."""
+        return word_characters(word, width)
+
+    def decode_row(self, row: Sequence[int]) -> str:
+        """As the function of this name."""
+        return decode_row(list(row))
+
+    def is_marker_row(self, row: Sequence[int]) -> bool:
+        """As the function of this name."""
+        return is_marker_row(list(row))
+
+    def vocabulary(self) -> dict[str, int]:
+        """As `character_vocabulary`."""
+        return character_vocabulary()
+
+
+class DictionaryCharacters:
+    """The scheme of ELMoForManyLangs (Che et al. 2018): a word is its code points, with ids from a dictionary.
+
+    A row is `<eow>`, the word's characters, `<bow>`, then `<pad>` up to the width: that program swaps the marks of
+    begin and end, and its models have learned it so. A character that the dictionary lacks is `<oov>`. The words
+    `<bos>` and `<eos>` are the sentence markers, rows of one character; here `<S>` and `</S>` are other
+    names of them.
+
+    Args:
+        characters: The entries by id, from 1 on: code points, and the six marks.
+    Raises: ValueError naming a mark that is missing or an entry that stands twice; TypeError for no list of strings.
+    """
+
+    def __init__(self, characters: Sequence[str]):
+        if isinstance(characters, str) or not all(isinstance(character, str) for character in characters):
+            raise TypeError(f"characters is {repr(characters)[:80]}; wanted a list of strings.")
+        self.characters = tuple(characters)
+        self._ids = {character: index for index, character in enumerate(self.characters, start=1)}
+        missing = [mark for mark in DICTIONARY_MARKS if mark not in self._ids]
+        if missing:
+            raise ValueError(f"characters lacks the mark {missing[0]!r}; it must hold {', '.join(DICTIONARY_MARKS)}.")
+        if len(self._ids) < len(self.characters):
+            twice = next(each for place, each in enumerate(self.characters, start=1) if self._ids[each] != place)
+            raise ValueError(f"characters holds {twice!r} twice; each entry has one id.")
+        begin, end, self._word_end, self._word_begin, self.padding, self._unknown = (
+            self._ids[mark] for mark in DICTIONARY_MARKS
+        )
+        self.begin_sentence, self.end_sentence = begin, end
+        self.size = len(self.characters) + 1
+        self._marker_characters = {BOS_TOKEN: begin, EOS_TOKEN: end}
+        self._marker_words = {begin: BOS_TOKEN, end: EOS_TOKEN}
+
+    def word_as_read(self, word: str, width: int) -> str:
+        """A word as a vocabulary has it: cut to what a row holds of it, and sentence markers by their names here."""
+        return _DICTIONARY_MARKERS.get(word, word if word in self._marker_characters else word[: width - 2])
+
+    def word_characters(self, word: str, width: int) -> list[int]:
+        """The row of a word up to its padding."""
+        word = self.word_as_read(word, width)
+        marker = self._marker_characters.get(word)
+        get, unknown = self._ids.get, self._unknown
+        kept = [get(character, unknown) for character in word] if marker is None else [marker]
+        return [self._word_begin, *kept, self._word_end]
+
+    def decode_row(self, row: Sequence[int]) -> str:
+        """The word of a row; `<oov>` stands for characters that the dictionary lacks."""
+        kept = []
+        for character in row[1:]:
+            if character in (self._word_end, self.padding, NO_WORD):
+                break
+            kept.append(character)
+        if len(kept) == 1 and kept[0] in self._marker_words:
+            return self._marker_words[kept[0]]
+        return "".join(self.characters[character - 1] for character in kept if character <= len(self.characters))
+
+    def is_marker_row(self, row: Sequence[int]) -> bool:
+        """Whether a row is that of a sentence marker."""
+        return len(row) > 2 and row[0] == self._word_begin and row[1] in self._marker_words
+
+    def vocabulary(self) -> dict[str, int]:
+        """The names of the ids; those of the sentence markers are `<S>` and `</S>`."""
+        names = {_DICTIONARY_MARKERS.get(character, character): index for character, index in self._ids.items()}
+        return {PAD_TOKEN: NO_WORD, **names}
+
+
+CharacterScheme = ByteCharacters | DictionaryCharacters

@@ -15,7 +15,7 @@ from huggingface_hub.errors import (
 )
 from transformers import PreTrainedConfig
 
-from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE, MAX_CHARACTERS_PER_WORD, NUM_CHARACTERS
+from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE, MAX_CHARACTERS_PER_WORD, NUM_CHARACTERS, PAD_CHARACTER
 from .head_settings_elmo import (
     HEAD_TYPES,
     MAX_LAYERS,
@@ -147,6 +147,9 @@ class ElmoConfig(PreTrainedConfig):
 
     Args:
         vocab_size: Number of character ids, the padding id 0 included. 262 for the byte scheme of the released models.
+        character_scheme: What the characters of a word are: "bytes", those of its UTF-8 (bilm-tf), or "dictionary",
+            code points that the tokenizer has a dictionary of (ELMoForManyLangs); see `characters_elmo`.
+        padding_character_id: The character that fills a row behind its word; derived for the byte scheme.
         character_embedding_size: Size of a character embedding.
         max_characters_per_word: Length of a row of character ids, the begin- and end-of-word marks included.
         filters: (width, count) of each character convolution.
@@ -207,6 +210,8 @@ class ElmoConfig(PreTrainedConfig):
     keys_to_ignore_at_inference = ["hidden_states", "elmo_representations", "state"]
 
     vocab_size: int = 262
+    character_scheme: Literal["bytes", "dictionary"] = "bytes"
+    padding_character_id: int | None = None
     character_embedding_size: int = 16
     max_characters_per_word: int = 50
     filters: list | tuple = _PUBLISHED_FILTERS
@@ -261,7 +266,9 @@ class ElmoConfig(PreTrainedConfig):
             self.adaptive_softmax_cutoffs = list(self.adaptive_softmax_cutoffs)
         if self.hidden_size is None:
             self.hidden_size = 2 * self.projection_size
-        if self.vocab_size == NUM_CHARACTERS:
+        if self.character_scheme == "bytes" and self.padding_character_id is None:
+            self.padding_character_id = PAD_CHARACTER
+        if self.character_scheme == "bytes" and self.vocab_size == NUM_CHARACTERS:
             # The ids of the tokenizer: where a config lacks them, Trainer writes them into it with a warning.
             self.bos_token_id = BEGIN_SENTENCE if self.bos_token_id is None else self.bos_token_id
             self.eos_token_id = END_SENTENCE if self.eos_token_id is None else self.eos_token_id
@@ -345,6 +352,19 @@ class ElmoConfig(PreTrainedConfig):
     def validate_character_encoder(self) -> None:
         """Check the sizes of the characters and of the convolutions over them."""
         require_at_least("vocab_size", self.vocab_size, 2)
+        if self.character_scheme == "dictionary":
+            for name in ("padding_character_id", "bos_token_id", "eos_token_id"):
+                value = getattr(self, name)
+                if value is None or not 1 <= value < self.vocab_size:
+                    raise ValueError(
+                        f"{name} is {value} but character_scheme is 'dictionary'; it must be an id of the tokenizer's, "
+                        f"from 1 to vocab_size - 1 (vocab_size is {self.vocab_size})."
+                    )
+        elif self.padding_character_id != PAD_CHARACTER:
+            raise ValueError(
+                f"padding_character_id is {self.padding_character_id}, but that of the byte scheme is {PAD_CHARACTER}; "
+                "leave it out, or set character_scheme='dictionary'."
+            )
         require_at_least("character_embedding_size", self.character_embedding_size, 1)
         require_at_least("max_characters_per_word", self.max_characters_per_word, 3, MAX_CHARACTERS_PER_WORD)
         require_at_least("num_highway_layers", self.num_highway_layers, 0, MAX_LAYERS)

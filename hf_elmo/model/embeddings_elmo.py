@@ -17,7 +17,6 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .base_elmo import ElmoModel, ElmoPreTrainedModel
-from .characters_elmo import PAD_CHARACTER
 from .configuration_elmo import ElmoConfig
 from .head_settings_elmo import EmbeddingsHead, WordInputsHead
 from .inputs_elmo import check_inputs, check_token_types, takes_usual_arguments
@@ -63,6 +62,12 @@ class ElmoWordFeatures(nn.Module):
 
     def __init__(self, config: ElmoConfig, head: WordInputsHead):
         super().__init__()
+        if head.lower_case_words and config.character_scheme != "bytes":
+            raise ValueError(
+                f"lower_case_words is True but character_scheme is {config.character_scheme!r}, in which A to Z "
+                "are no row of ids; leave it out, and fill the table with the words as they stand in text."
+            )
+        self.padding = cast("int", config.padding_character_id)
         self.lower_case_words = head.lower_case_words
         self.train_word_vectors = head.train_word_vectors
         self.size = 0
@@ -104,7 +109,7 @@ class ElmoWordFeatures(nn.Module):
             if not is_traced() and len(rows):
                 # All windows that hold nothing but padding are alike: the first of them stands for the rest.
                 places = torch.arange(1, longest + 1, device=rows.device)
-                longest = int(((rows != PAD_CHARACTER) * places).max())
+                longest = int(((rows != self.padding) * places).max())
             vectors = self.characters(rows)
             for filters in cast("Iterable[ElmoCharacterFilters]", self.filters):
                 parts.append(torch.relu(filters(vectors[:, : longest + filters.kernel_size[0]])))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .characters_elmo import NO_WORD, PAD_CHARACTER, word_characters
+from .characters_elmo import NO_WORD, CharacterScheme
 
 
 class RowTable(dict[str | tuple[int, ...] | None, int]):
@@ -15,6 +15,10 @@ class RowTable(dict[str | tuple[int, ...] | None, int]):
 
     A word that is too long for a row is kept by what its row has of it: text without spaces has words of millions of
     letters.
+
+    Args:
+        width: Characters C of a row.
+        scheme: What a word's characters are.
     """
 
     max_words = 100_000
@@ -23,14 +27,15 @@ class RowTable(dict[str | tuple[int, ...] | None, int]):
 
     _rows: np.ndarray
 
-    def __init__(self, width: int):
+    def __init__(self, width: int, scheme: CharacterScheme):
         self.width = width
+        self.scheme = scheme
         self._lock = threading.Lock()  # threads of a server may share a tokenizer
         self._forget()
 
-    def __reduce__(self) -> tuple[type[RowTable], tuple[int]]:
+    def __reduce__(self) -> tuple[type[RowTable], tuple[int, CharacterScheme]]:
         # What it holds can be made again, and datasets takes the pickle of a tokenizer for its fingerprint.
-        return type(self), (self.width,)
+        return type(self), (self.width, self.scheme)
 
     def look_up(self, words: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
         """All rows, (N, C), and the place of each word among them; None stands for no word, the row of zeros."""
@@ -45,20 +50,20 @@ class RowTable(dict[str | tuple[int, ...] | None, int]):
     def __missing__(self, word: str | None) -> int:
         if word is None:
             return 0
-        # `encode_word` without its padding, which is there already.
-        characters = word_characters(word, self.width)
+        # Without its padding, which is there already.
+        characters = self.scheme.word_characters(word, self.width)
         key = word if len(word) <= self.width else tuple(characters)
         known = self.get(key)
         if known is not None:
             return known
         place = len(self) + 1
         if place == len(self._rows):
-            self._rows = np.concatenate([self._rows, np.full_like(self._rows, PAD_CHARACTER)])
+            self._rows = np.concatenate([self._rows, np.full_like(self._rows, self.scheme.padding)])
         self._rows[place, : len(characters)] = characters
         self[key] = place
         return place
 
     def _forget(self) -> None:
         self.clear()
-        self._rows = np.full((1024, self.width), PAD_CHARACTER, dtype=np.int64)
+        self._rows = np.full((1024, self.width), self.scheme.padding, dtype=np.int64)
         self._rows[0] = NO_WORD

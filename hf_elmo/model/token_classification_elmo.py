@@ -13,7 +13,7 @@ from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from .base_elmo import mean_cross_entropy
-from .characters_elmo import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD
+from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE
 from .configuration_elmo import ElmoConfig
 from .crf_elmo import ElmoCRF
 from .embeddings_elmo import ElmoTaskModel
@@ -107,7 +107,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
     def _decode(self, scores: Tensor, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Log-probabilities of the labels, (B, T, K), the largest of each word that of the best sequence."""
         crf = cast("ElmoCRF", self.crf)
-        is_word = mask & ~_is_marker(input_ids, mask)
+        is_word = mask & ~self._is_marker(input_ids, mask)
         logits = crf.marginals(scores, is_word).clamp(min=torch.finfo(torch.float32).tiny).log()
         best, _ = crf.decode(scores, is_word)
         likeliest, first = logits.max(dim=-1)
@@ -115,11 +115,12 @@ class ElmoForTokenClassification(ElmoTaskModel):
         is_best = best.unsqueeze(-1) == torch.arange(self.num_labels, device=best.device)
         return torch.where(is_raised & is_best, likeliest.unsqueeze(-1) + _ABOVE, logits)
 
-
-def _is_marker(input_ids: Tensor, mask: Tensor) -> Tensor:
-    """Where the markers of sentences stand, (B, T): at their ends, for a word may look like one."""
-    count = mask.long().cumsum(dim=1)
-    is_end = mask & ((count == 1) | (count == count[:, -1:]))
-    first, second, third = input_ids[..., 0], input_ids[..., 1], input_ids[..., 2]
-    is_bracketed = (first == BEGIN_WORD) & (third == END_WORD)
-    return is_end & is_bracketed & ((second == BEGIN_SENTENCE) | (second == END_SENTENCE))
+    def _is_marker(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """Where the markers of sentences stand, (B, T): at their ends, for a word may look like one."""
+        count = mask.long().cumsum(dim=1)
+        is_end = mask & ((count == 1) | (count == count[:, -1:]))
+        # In no scheme does any other word hold these characters.
+        config = self.config
+        begin = BEGIN_SENTENCE if config.bos_token_id is None else config.bos_token_id
+        end = END_SENTENCE if config.eos_token_id is None else config.eos_token_id
+        return is_end & ((input_ids[..., 1] == begin) | (input_ids[..., 1] == end))

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .characters_elmo import PAD_CHARACTER
 from .configuration_elmo import ElmoConfig
 from .recurrence_elmo import kernels
 from .tracing_elmo import is_traced
@@ -96,6 +95,7 @@ class ElmoTokenEncoder(nn.Module):
             self.character_embedding = nn.Embedding(
                 config.vocab_size, config.character_embedding_size, padding_idx=config.pad_token_id
             )
+        self.padding = cast("int", config.padding_character_id)
         self.convolutions = nn.ModuleList(
             ElmoCharacterFilters(config.character_embedding_size, count, width) for width, count in filters
         )
@@ -123,7 +123,7 @@ class ElmoTokenEncoder(nn.Module):
         if kernels is None or is_traced():
             return self._encode(rows)
         # Padding costs a word's first windows only, and nobody reads the vectors of words that are nothing else.
-        padded = kernels.pad_rows(rows, self.dtype, PAD_CHARACTER)
+        padded = kernels.pad_rows(rows, self.dtype, self.padding)
         return self._encode(padded)[: len(rows)]
 
     def encode_distinct(self, rows: Tensor) -> Tensor:
@@ -187,12 +187,12 @@ class ElmoTokenEncoder(nn.Module):
         if kernels is None or not _are_untouched(kinds):
             return None
         weights, biases = zip(*((filters.weight, filters.bias) for filters in self.convolutions), strict=True)
-        return kernels.filter_maxima(rows, PAD_CHARACTER, embedding.weight, weights, biases, embedding.padding_idx)
+        return kernels.filter_maxima(rows, self.padding, embedding.weight, weights, biases, embedding.padding_idx)
 
     def _lengths(self, rows: Tensor) -> Tensor:
         """How many characters each word has before its padding, (N,)."""
         places = torch.arange(1, rows.shape[1] + 1, device=rows.device)
-        return ((rows != PAD_CHARACTER) * places).amax(dim=1)
+        return ((rows != self.padding) * places).amax(dim=1)
 
     def _groups(self, lengths: Tensor, device: torch.device) -> Iterator[tuple[Tensor, int]]:
         """Words of about one length, as places in the batch, and how many characters the longest has."""

@@ -12,17 +12,14 @@ from transformers.tokenization_utils_base import TruncationStrategy
 from transformers.utils import PaddingStrategy, is_torch_tensor, to_py_obj
 
 from .characters_elmo import (
-    BEGIN_SENTENCE,
     BOS_TOKEN,
-    END_SENTENCE,
     EOS_TOKEN,
     MAX_CHARACTERS_PER_WORD,
     NO_WORD,
-    NUM_CHARACTERS,
     PAD_TOKEN,
-    character_vocabulary,
-    decode_row,
-    is_marker_row,
+    ByteCharacters,
+    CharacterScheme,
+    DictionaryCharacters,
 )
 from .cutting_elmo import NORMALIZATIONS, PRE_TOKENIZERS, TextCutter
 from .encodings_elmo import Sentence, WordEncoding
@@ -68,6 +65,8 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             zero width space ends a word. What joins emoji and what parts the letters of a Persian word is kept.
         ascii_marks: Whether typographic quotes, dashes and ellipses are read as the marks of a keyboard, as they stand
             in most tokenised English.
+        characters: The characters that a row is made of where they are code points and not bytes, in the order of their
+            ids from 1 on; see `characters_elmo.DictionaryCharacters`, which models of ELMoForManyLangs are read with.
 
     Offsets point into the text as it was given, whatever is composed or left out.
 
@@ -86,6 +85,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         normalization: Literal["NFC"] | None = None,
         drop_invisible: bool = False,
         ascii_marks: bool = False,
+        characters: Sequence[str] | None = None,
         bos_token: str = BOS_TOKEN,
         eos_token: str = EOS_TOKEN,
         pad_token: str = PAD_TOKEN,
@@ -105,14 +105,18 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         for name, value in switches.items():
             if not isinstance(value, bool):
                 raise TypeError(f"{name} is {value!r}; it must be True or False.")
-        _check_special_tokens({"bos_token": bos_token, "eos_token": eos_token, "pad_token": pad_token, **kwargs})
+        # Before all else, for the checks that setting anything makes.
+        self._scheme: CharacterScheme = ByteCharacters() if characters is None else DictionaryCharacters(characters)
+        if characters is not None:
+            kwargs["characters"] = list(characters)
+        self._check_special_tokens({"bos_token": bos_token, "eos_token": eos_token, "pad_token": pad_token, **kwargs})
         self.pre_tokenizer = pre_tokenizer
         self.normalization = normalization
         self.drop_invisible = drop_invisible
         self.ascii_marks = ascii_marks
         self.max_characters_per_word = max_characters_per_word
         self.do_lower_case = do_lower_case
-        self._table = RowTable(max_characters_per_word)
+        self._table = RowTable(max_characters_per_word, self._scheme)
         super().__init__(
             pre_tokenizer=pre_tokenizer,
             max_characters_per_word=max_characters_per_word,
@@ -136,11 +140,16 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     @property
     def vocab_size(self) -> int:
         """Number of character ids, the padding id 0 included."""
-        return NUM_CHARACTERS
+        return self._scheme.size
+
+    @property
+    def characters(self) -> tuple[str, ...] | None:
+        """The characters of a row by their ids, from 1 on; None for bytes."""
+        return self._scheme.characters if isinstance(self._scheme, DictionaryCharacters) else None
 
     def get_vocab(self) -> dict[str, int]:
         """The names of the character ids."""
-        return character_vocabulary()
+        return self._scheme.vocabulary()
 
     @property
     def pad_token_id(self) -> int:
@@ -150,22 +159,22 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     @property
     def bos_token_id(self) -> int:
         """The character id inside the row of `<S>`."""
-        return BEGIN_SENTENCE
+        return self._scheme.begin_sentence
 
     @property
     def eos_token_id(self) -> int:
         """The character id inside the row of `</S>`."""
-        return END_SENTENCE
+        return self._scheme.end_sentence
 
     @property
     def all_special_ids(self) -> list[int]:
-        return [BEGIN_SENTENCE, END_SENTENCE, NO_WORD]
+        return [self._scheme.begin_sentence, self._scheme.end_sentence, NO_WORD]
 
     def __setattr__(self, key: str, value: Any) -> None:
         name = key.removesuffix("_id")
         if name in self.SPECIAL_TOKENS_ATTRIBUTES:
             key, value = name, value if name == key or value is None else self.convert_ids_to_tokens(value)
-            _check_special_tokens({name: value})
+            self._check_special_tokens({name: value})
         super().__setattr__(key, value)
 
     def add_special_tokens(self, special_tokens_dict: dict[str, Any], replace_extra_special_tokens: bool = True) -> int:
@@ -173,12 +182,34 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
 
         Raises: ValueError naming the token that is neither a marker nor a character.
         """
-        _check_special_tokens(special_tokens_dict or {})
+        self._check_special_tokens(special_tokens_dict or {})
         return super().add_special_tokens(special_tokens_dict, replace_extra_special_tokens)
 
     def _add_tokens(self, new_tokens: list[str] | list[AddedToken], special_tokens: bool = False) -> int:
-        _check_known("new_tokens", new_tokens or [])
+        self._check_known("new_tokens", new_tokens or [])
         return super()._add_tokens(new_tokens, special_tokens=special_tokens)
+
+    def _check_special_tokens(self, tokens: Mapping[str, Any]) -> None:
+        """Check special tokens by name: those of the sentence are fixed, others must be among the characters."""
+        for name, token in tokens.items():
+            if name in _FIXED_TOKENS:
+                if str(token) != _FIXED_TOKENS[name]:
+                    raise ValueError(
+                        f"{name} is {str(token)!r}; the character scheme fixes it to {_FIXED_TOKENS[name]!r}."
+                    )
+            elif name in ("extra_special_tokens", "additional_special_tokens"):
+                self._check_known(name, token.values() if isinstance(token, Mapping) else token or [])
+            elif name in self.SPECIAL_TOKENS_ATTRIBUTES and token is not None:
+                self._check_known(name, [token])
+
+    def _check_known(self, name: str, tokens: Iterable[str | AddedToken]) -> None:
+        known = self._scheme.vocabulary()
+        unknown = [str(token) for token in tokens if str(token) not in known]
+        if unknown:
+            raise ValueError(
+                f"{name} holds {unknown[:3]}; ElmoCharTokenizer has no word vocabulary to add to, and needs none: "
+                "every string already has its row of characters."
+            )
 
     # Text to words, words to rows
 
@@ -205,12 +236,15 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         """The word of a row, or the words of a list of rows (without padding); of a single id, its character's name."""
         values: Any = to_py_obj(ids)
         if isinstance(values, int):
-            if not 0 <= values < NUM_CHARACTERS:
-                raise ValueError(f"ids is {values}; character ids are 0 to {NUM_CHARACTERS - 1}.")
+            if not 0 <= values < self.vocab_size:
+                raise ValueError(f"ids is {values}; character ids are 0 to {self.vocab_size - 1}.")
             return next(name for name, index in self.get_vocab().items() if index == values)
         if values and isinstance(values[0], int):
-            return decode_row(values)
-        return [decode_row(row) for row in values if any(row) and not (skip_special_tokens and is_marker_row(row))]
+            return self._scheme.decode_row(values)
+        is_marker = self._scheme.is_marker_row
+        return [
+            self._scheme.decode_row(row) for row in values if any(row) and not (skip_special_tokens and is_marker(row))
+        ]
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> str | list[str]:
         """Turn rows back into their words, joined by spaces; a batch of sentences gives a list of strings.
@@ -250,7 +284,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     ) -> list[int]:
         """1 for markers and padding, 0 for words."""
         if already_has_special_tokens:
-            return [int(is_marker_row(row) or not any(row)) for row in to_py_obj(token_ids_0)]
+            return [int(self._scheme.is_marker_row(row) or not any(row)) for row in to_py_obj(token_ids_0)]
         second = [] if token_ids_1 is None else [1, *[0] * len(token_ids_1), 1]
         return [1, *[0] * len(token_ids_0), 1, *second]
 
@@ -264,7 +298,11 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         cutter = self._cutter
         if cutter.changes_words:
             words = [None if word is None else cutter.word_as_read(word) for word in words]
-        return self._lower_cased(words)
+        words = self._lower_cased(words)
+        if isinstance(self._scheme, DictionaryCharacters):
+            width, as_read = self.max_characters_per_word, self._scheme.word_as_read
+            words = [None if word is None else as_read(word, width) for word in words]
+        return words
 
     def _lower_cased(self, words: Sequence[str | None]) -> Sequence[str | None]:
         if not self.do_lower_case:
@@ -433,28 +471,6 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         if rows.shape[1:] != (width,):
             raise ValueError(f"input_ids holds a sentence of the shape {rows.shape}; wanted (words, {width}).")
         return rows
-
-
-def _check_special_tokens(tokens: Mapping[str, Any]) -> None:
-    """Check special tokens by name: those of the character scheme are fixed, others must be among its characters."""
-    for name, token in tokens.items():
-        if name in _FIXED_TOKENS:
-            if str(token) != _FIXED_TOKENS[name]:
-                raise ValueError(f"{name} is {str(token)!r}; the character scheme fixes it to {_FIXED_TOKENS[name]!r}.")
-        elif name in ("extra_special_tokens", "additional_special_tokens"):
-            _check_known(name, token.values() if isinstance(token, Mapping) else token or [])
-        elif name in ElmoCharTokenizer.SPECIAL_TOKENS_ATTRIBUTES and token is not None:
-            _check_known(name, [token])
-
-
-def _check_known(name: str, tokens: Iterable[str | AddedToken]) -> None:
-    known = character_vocabulary()
-    unknown = [str(token) for token in tokens if str(token) not in known]
-    if unknown:
-        raise ValueError(
-            f"{name} holds {unknown[:3]}; ElmoCharTokenizer has no word vocabulary to add to, and needs none: every "
-            "string already has its row of characters."
-        )
 
 
 def _checked_side(side: str) -> str:

@@ -67,6 +67,9 @@ def test_a_tokenizer_has_to_be_there_and_to_fit(checkpoint, tmp_path):
         load_tokenizer(str(tmp_path), make_tiny_config())
     with pytest.raises(ValueError, match=r"max_characters_per_word=50.*20"):
         load_tokenizer(checkpoint, make_tiny_config(max_characters_per_word=20))
+    ids = {"padding_character_id": 4, "bos_token_id": 5, "eos_token_id": 6}
+    with pytest.raises(ValueError, match=r"'bytes'.*'dictionary'"):
+        load_tokenizer(checkpoint, make_tiny_config(character_scheme="dictionary", **ids))
 
 
 class Code:

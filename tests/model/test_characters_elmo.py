@@ -3,8 +3,16 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import assert_refused
 
-from hf_elmo.model.characters_elmo import character_vocabulary, decode_row, encode_word, is_marker_row
+from hf_elmo.model.characters_elmo import (
+    DICTIONARY_MARKS,
+    DictionaryCharacters,
+    character_vocabulary,
+    decode_row,
+    encode_word,
+    is_marker_row,
+)
 
 BEGIN, END, PAD = 259, 260, 261
 
@@ -66,3 +74,36 @@ def test_each_character_id_has_one_name():
     assert sorted(names.values()) == list(range(262))
     assert names["a"] == ord("a") + 1
     assert names["<0x00>"] == 1
+
+
+@given(word=st.text("ab나<>/Seosb", max_size=12), width=st.integers(3, 10))
+def test_rows_of_a_dictionary_give_back_what_they_hold(word, width):
+    scheme = DictionaryCharacters(["a", *DICTIONARY_MARKS, *"b나<>/Seo", "s"])
+    row = scheme.word_characters(word, width)
+    assert len(row) <= width and scheme.decode_row(row) == scheme.word_as_read(word, width)
+    assert scheme.is_marker_row(row) == (word in ("<bos>", "<eos>", "<S>", "</S>"))
+    if not scheme.is_marker_row(row):
+        assert scheme.decode_row(row) == word[: width - 2]
+
+
+def test_what_a_dictionary_lacks_is_unknown():
+    scheme = DictionaryCharacters([*"ab", *DICTIONARY_MARKS])
+    names = scheme.vocabulary()
+    assert sorted(names.values()) == list(range(9)) and scheme.size == 9
+    row = scheme.word_characters("aç", 10)
+    assert row == [names["<eow>"], names["a"], names["<oov>"], names["<bow>"]]
+    assert scheme.decode_row([*row, scheme.padding]) == "a<oov>"
+    assert scheme.decode_row([]) == scheme.decode_row([0] * 10) == ""
+
+
+@pytest.mark.parametrize(
+    ("characters", "error", "named"),
+    [
+        ("abc", TypeError, "abc"),
+        (["a", 1], TypeError, "1"),
+        (["a", *DICTIONARY_MARKS[:-1]], ValueError, "<oov>"),
+        (["a", *DICTIONARY_MARKS, "a"], ValueError, "'a'"),
+    ],
+)
+def test_a_dictionary_that_is_none_is_refused(characters, error, named):
+    assert_refused(error, ("characters", named), DictionaryCharacters, characters)

@@ -526,3 +526,20 @@ def test_keys_that_are_not_fields_can_be_asked_back(tmp_path):
     make_tiny_config().save_pretrained(tmp_path)
     config, rest = ElmoConfig.from_pretrained(tmp_path, dropout=0.4, extra=1, return_unused_kwargs=True)
     assert (config.dropout, rest) == (0.4, {"extra": 1})
+
+
+def test_characters_of_a_dictionary_want_ids_of_their_own():
+    ids = {"padding_character_id": 4, "bos_token_id": 5, "eos_token_id": 6}
+    config = make_tiny_config(vocab_size=7, character_scheme="dictionary", **ids)
+    assert ElmoModel(config).token_encoder.padding == 4
+    assert (ElmoConfig().padding_character_id, ElmoConfig(vocab_size=100).padding_character_id) == (261, 261)
+    for name in ids:
+        for value in (None, 0, 7):
+            wrong = {**ids, name: value}
+            with pytest.raises(StrictDataclassError, match=f"{name} is {value}"):
+                make_tiny_config(vocab_size=7, character_scheme="dictionary", **wrong)
+    with pytest.raises(StrictDataclassError, match="padding_character_id is 4"):
+        make_tiny_config(padding_character_id=4)
+    head = TokenClassificationHead(word_table_size=3, word_vector_size=2, lower_case_words=True)
+    with pytest.raises(ValueError, match="lower_case_words"):
+        ElmoForTokenClassification(make_tiny_config(vocab_size=7, character_scheme="dictionary", head=head, **ids))

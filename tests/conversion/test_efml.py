@@ -1,0 +1,353 @@
+"""ELMoForManyLangs models give the numbers of their own program, and whatever is wrong with them is refused by name."""
+
+import json
+import os
+
+import fresh_process
+import numpy as np
+import pytest
+import torch
+from bilm_tf_files import listing
+from conftest import shared_data
+from efml_files import SETTINGS, WORDS, make_settings, word_vector, write_model, zip_directory
+from refusals import assert_refused
+from tolerances import FOREIGN_VECTORS, REORDERED_FLOAT32
+from transformers import AutoModel, AutoModelForPreTraining, AutoModelForTokenClassification, AutoTokenizer
+
+from hf_elmo import ElmoForPreTraining, ElmoScorer, ElmoState, kernels, load_foreign
+from hf_elmo.conversion.checked_files import ConversionError
+from hf_elmo.conversion.efml import load_source
+from hf_elmo.conversion.efml_files import DEFAULT_OPTIONS, read_dictionary, read_settings
+from hf_elmo.conversion.formats import convert_foreign
+
+FIXTURES = {"char_word": "char_word.zip", "char_only": "char_only.zip", "word_only": "word_only"}
+TEXT = ["the boat", "나무 ñ ñandú q", "abcdefghij abcdef <S>", ""]
+
+
+def fixture_of(name):
+    folder = shared_data("zoo/efml")
+    return (
+        folder / FIXTURES.get(name, name),
+        np.load(folder / f"{name}.npz"),
+        json.loads((folder / "sentences.json").read_text()),
+    )
+
+
+def layers_of(model, tokenizer, sentences, state=None):
+    """The layers of a padded batch, (L + 1, B, T, 2P), without the markers of the longest row, and the states."""
+    batch = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        _, layers, state = model.base_model.run_layers(**batch, state=state)
+    return torch.stack(layers)[:, :, 1:].numpy(), state
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_every_layer_of_the_program_is_given(name):
+    source, expected, sentences = fixture_of(name)
+    model, tokenizer = load_foreign(source)
+    found, _ = layers_of(model, tokenizer, sentences)
+    for number, words in enumerate(sentences):
+        layers = found[:, number, : len(words)]
+        wanted = {-2: layers, -1: layers.mean(axis=0), **dict(enumerate(layers[:3]))}
+        for layer, values in wanted.items():
+            key = f"layer_{layer}/{number}"
+            if key in expected:  # the mean of an empty sentence is not
+                np.testing.assert_allclose(values, expected[key], rtol=0, atol=FOREIGN_VECTORS)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_its_carried_state_is_had_by_a_state_that_is_given(name):
+    source, expected, sentences = fixture_of(name)
+    model, tokenizer = load_foreign(source)
+    config, rows = model.config, 4
+    sizes = {"hidden": config.projection_size, "cell": config.cell_size}
+    carried = {each: torch.zeros(rows, config.num_hidden_layers, 2, size) for each, size in sizes.items()}
+    for call, chosen in enumerate(([0, 1, 2, 3], [4, 6, 0], [0, 1, 2, 3])):
+        # The program's rows are sentences by falling length; those that a batch lacks keep their state.
+        order = sorted(range(len(chosen)), key=lambda place: -len(sentences[chosen[place]]))
+        state = ElmoState(**{each: values[: len(chosen)] for each, values in carried.items()})
+        found, state = layers_of(model, tokenizer, [sentences[chosen[place]] for place in order], state)
+        for each, values in carried.items():
+            values[: len(chosen)] = getattr(state, each)
+        for row, place in enumerate(order):
+            wanted = expected[f"call{call}/{place}"]
+            np.testing.assert_allclose(found[:, row, : wanted.shape[1]], wanted, rtol=0, atol=FOREIGN_VECTORS)
+
+
+def test_sentences_are_scored_as_by_its_classifier(tmp_path):
+    source, expected, sentences = fixture_of("char_word")
+    convert_foreign(source, tmp_path / "ours")
+    scores = ElmoScorer(str(tmp_path / "ours")).score_sentences(sentences)
+    for number, each in enumerate(scores):
+        found = (-each.forward.sum() - each.forward_end, -each.backward.sum() - each.backward_end)
+        np.testing.assert_allclose(found, expected["nll"][number], rtol=0, atol=FOREIGN_VECTORS)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_what_is_saved_is_loaded_by_auto_classes_and_by_its_own_code(tmp_path, name):
+    source, _, sentences = fixture_of(name)
+    _, foreign = convert_foreign(source, tmp_path / "ours")
+    model, tokenizer = AutoModel.from_pretrained(tmp_path / "ours"), AutoTokenizer.from_pretrained(tmp_path / "ours")
+    assert tokenizer.characters == foreign.tokenizer.characters
+    found, _ = layers_of(model, tokenizer, sentences)
+    np.testing.assert_array_equal(found, layers_of(foreign.model, foreign.tokenizer, sentences)[0])
+    script = """
+import json, sys
+import numpy as np, torch
+from transformers import AutoModel, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
+model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True)
+batch = tokenizer(json.loads(sys.argv[2]), is_split_into_words=True, padding=True, return_tensors="pt")
+with torch.no_grad():
+    _, layers, _ = model.run_layers(**batch)
+np.save(sys.argv[3], torch.stack(layers)[:, :, 1:].numpy())
+assert "hf_elmo" not in sys.modules
+"""
+    run = fresh_process.run(
+        ["-c", fresh_process.WITHOUT_OUR_PACKAGE + script, tmp_path / "ours", json.dumps(sentences), "layers.npy"],
+        cwd=tmp_path,
+        env={**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules")},
+        modules=fresh_process.LIBRARIES,
+    )
+    assert run.returncode == 0, run.stderr[-4000:]
+    np.testing.assert_allclose(np.load(tmp_path / "layers.npy"), found, rtol=0, atol=REORDERED_FLOAT32)
+
+
+@pytest.mark.parametrize("backend", ["readable", "plain", "compiled", "auto"])
+def test_all_backends_give_the_same_numbers(tmp_path, backend):
+    if backend in kernels.why_not():
+        pytest.skip(kernels.why_not()[backend])
+    write_model(tmp_path)
+    model, tokenizer = load_foreign(tmp_path)
+    sentences = [text.split() for text in TEXT]
+    with kernels.use_backend("readable"):
+        wanted, _ = layers_of(model, tokenizer, sentences)
+    with kernels.use_backend(backend):
+        found, _ = layers_of(model, tokenizer, sentences)
+        kernels.cache_words(model.token_encoder, 100)
+        cached, _ = layers_of(model, tokenizer, sentences)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=REORDERED_FLOAT32)
+    np.testing.assert_allclose(cached, wanted, rtol=0, atol=REORDERED_FLOAT32)
+
+
+KINDS = {
+    "both": {},
+    "characters": {"token_embedder": {"word_dim": 0, "activation": "tanh", "n_highway": 3}},
+    "words": {"token_embedder": {"char_dim": 0, "name": "lstm"}},
+}
+ODD_WORDS = (*WORDS, "qqq", "abcdefghij", "", "New York", "THE", "ñandú", "<bow>", "\u3000", "x", "xyz")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_are_read_by_the_rules_of_the_program(tmp_path, kind):
+    settings = make_settings(**KINDS[kind])
+    weights = write_model(tmp_path, settings)
+    model, tokenizer = load_foreign(tmp_path)
+    # `<S>` and `</S>` are markers here, as `<bos>` and `<eos>` are.
+    words = [word for word in ODD_WORDS if word != "<S>"]
+    with torch.no_grad():
+        found = model.token_encoder(torch.from_numpy(tokenizer.encode_words(words)))
+    wanted = np.stack([word_vector(weights, word, settings) for word in words])
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=0, atol=FOREIGN_VECTORS)
+    assert model.config.token_inputs == kind and model.config.forget_bias == 0
+
+
+def test_words_that_char_dic_cannot_spell_are_still_told_apart(tmp_path):
+    words = ("<oov>", "<bos>", "<eos>", "<pad>", "茶", "酒", "茶酒", "q")
+    weights = write_model(tmp_path, words=words)
+    model, tokenizer = load_foreign(tmp_path)
+    read = ["茶", "酒", "茶酒", "q", "水", "酒茶"]
+    with torch.no_grad():
+        found = model.token_encoder(torch.from_numpy(tokenizer.encode_words(read))).numpy()
+    wanted = np.stack([word_vector(weights, word, words=words) for word in read])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=FOREIGN_VECTORS)
+
+
+def test_the_tokenizer_answers_for_its_characters(tmp_path):
+    write_model(tmp_path)
+    model, tokenizer = load_foreign(tmp_path, tokenizer_options={"pre_tokenizer": "unicode"})
+    assert tokenizer.vocab_size == model.config.vocab_size == len(tokenizer.get_vocab())
+    batch = tokenizer("the 나무q, abcdefghij", return_special_tokens_mask=True)
+    assert tokenizer.decode(batch["input_ids"]) == "<S> the 나무<oov> <oov> abcdef </S>"
+    assert tokenizer.decode(batch["input_ids"], skip_special_tokens=True) == "the 나무<oov> <oov> abcdef"
+    assert batch["special_tokens_mask"] == [1, 0, 0, 0, 0, 1]
+    marks = {name: tokenizer.get_vocab()[name] for name in ("<S>", "</S>", "<eow>", "<bow>", "<pad>")}
+    assert (marks["<S>"], marks["</S>"]) == (model.config.bos_token_id, model.config.eos_token_id)
+    row = batch["input_ids"][0]
+    assert row == [marks["<eow>"], marks["<S>"], marks["<bow>"], *[marks["<pad>"]] * 5]
+    assert tokenizer.encode_words(["<bos>"])[0].tolist() == row
+    assert tokenizer.convert_ids_to_tokens(marks["</S>"]) == "</S>"
+    assert tokenizer.words_as_read(["<bos>", "abcdefghij"]) == ["<S>", "abcdef"]
+    padded = tokenizer.pad([tokenizer("the"), tokenizer("the the")], return_tensors="pt")
+    assert not padded["input_ids"][0, -1].any()
+
+
+def test_an_archive_and_a_folder_within_are_one_model(tmp_path):
+    write_model(tmp_path / "here", softmax=True)
+    wanted, _ = load_foreign(tmp_path / "here")
+    for under in ("", "xx.model/"):
+        model, _ = load_foreign(zip_directory(tmp_path / "here", tmp_path / "model.zip", under))
+        assert isinstance(model, ElmoForPreTraining)
+        assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in wanted.state_dict().items())
+
+
+def test_the_card_and_the_files_beside_it_say_what_it_was_made_of(tmp_path):
+    write_model(tmp_path / "here", softmax=True)
+    source = zip_directory(tmp_path / "here", tmp_path / "model.zip")
+    convert_foreign(source, tmp_path / "ours")
+    facts = json.loads((tmp_path / "ours" / "conversion.json").read_text())
+    assert facts["format"] == "efml" and facts["files"]["source"]["name"] == "model.zip"
+    assert {"token_embedder.pkl", "encoder.pkl", "classifier.pkl", "char.dic"} <= facts["files"].keys()
+    assert "MIT" in facts["licence"] and any("state" in note for note in facts["notes"])
+    model = AutoModelForPreTraining.from_pretrained(tmp_path / "ours")
+    assert model.words[:3] == ("<S>", "</S>", "<UNK>") and "나무" in model.words
+
+
+def test_a_task_can_be_trained_on_it(tmp_path):
+    write_model(tmp_path / "here")
+    convert_foreign(tmp_path / "here", tmp_path / "ours")
+    model = AutoModelForTokenClassification.from_pretrained(tmp_path / "ours", num_labels=3).eval()
+    batch = AutoTokenizer.from_pretrained(tmp_path / "ours")(["the boat q"], return_tensors="pt")
+    assert model(**batch, labels=torch.tensor([[-100, 0, 1, 2, -100]])).loss.isfinite()
+
+
+def test_a_top_layer_that_was_never_trained_has_no_softmax(tmp_path):
+    write_model(tmp_path, make_settings(encoder={"n_layers": 3}), softmax=True)
+    foreign = load_source(tmp_path)
+    assert not isinstance(foreign.model, ElmoForPreTraining)
+    assert any("classifier.pkl" in note for note in foreign.notes)
+
+
+def test_settings_are_found_as_the_program_finds_them(tmp_path):
+    for name in ("sizes.json", "/home/them/configs/sizes.json", "C:\\them\\sizes.json", "../../sizes.json"):
+        write_model(tmp_path, config_path=name)
+        assert read_settings(tmp_path, None).content == SETTINGS
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "sizes.json").rename(tmp_path / "inner" / "sizes.json")
+    write_config = (tmp_path / "config.json").write_text
+    write_config(json.dumps({"config_path": "inner/sizes.json"}))
+    assert read_settings(tmp_path, None).content == SETTINGS
+    for name in ("cnn_50_100_512_4096_sample.json", "/a/cnn_0_100_512_4096_sample.json"):
+        write_config(json.dumps({"config_path": name}))
+        settings = read_settings(tmp_path, None)
+        assert settings.file is None and settings.content == DEFAULT_OPTIONS
+        # The tiny weights do not agree with the sizes of the released models.
+        assert_refused(ConversionError, ("token_embedder.pkl", "(64, 50, 3)", "cnn_50_100"), load_foreign, tmp_path)
+    write_config(json.dumps({"config_path": "/a/other.json"}))
+    assert_refused(ConversionError, ("other.json", "options_file"), load_foreign, tmp_path)
+    load_foreign(tmp_path, options_file=tmp_path / "inner" / "sizes.json")
+
+
+def test_dictionaries_are_read_as_the_program_reads_them(tmp_path):
+    path = tmp_path / "char.dic"
+    path.write_text(" \t7\n\ta\t0\r\n\u00a0\t3\nb\t12\n", encoding="utf-8")
+    assert read_dictionary(path) == {"\u3000": 3, "a": 0, "b": 12}
+    for content, named in (
+        (b"a\t1\nb\tx\n", "line 2"),
+        (b"a\tb\t1\n", "line 1"),
+        (b"\xff\t1\n", "line 1"),
+        (b"", "line 1"),
+    ):
+        path.write_bytes(content)
+        assert_refused(ConversionError, ("char.dic", named), read_dictionary, path)
+
+
+BROKEN_SETTINGS = [
+    ({"encoder": {"name": "lstm"}}, "lstm"),
+    ({"encoder": {"name": "transformer"}}, "transformer"),
+    ({"token_embedder": {"name": "lstm"}}, "token_embedder.name"),
+    ({"token_embedder": {"activation": "gelu"}}, "gelu"),
+    ({"token_embedder": {"filters": [[1, -2]]}}, "filters"),
+    ({"token_embedder": {"filters": [[9, 2]]}}, "filters"),
+    ({"token_embedder": {"max_characters_per_token": 2}}, "max_characters_per_token"),
+    ({"token_embedder": {"word_dim": 0, "char_dim": 0}}, "word_dim"),
+    ({"token_embedder": {"char_dim": "2"}}, "char_dim"),
+    ({"encoder": {"cell_clip": -1}}, "cell_clip"),
+    ({"encoder": {"dim": 10**9}}, "dim"),
+    ({"encoder": {"dim": 4}}, ("encoder.pkl", "(20, 3)", "(16, 3)")),
+    ({"encoder": {"n_layers": 1}}, ("encoder.pkl", "forward_layer_1")),
+    ({"encoder": {"n_layers": 3}}, ("encoder.pkl", "forward_layer_2")),
+    ({"token_embedder": {"n_highway": 2}}, ("token_embedder.pkl", "highways._layers.1")),
+]
+
+
+@pytest.mark.parametrize(("changes", "named"), BROKEN_SETTINGS, ids=str)
+def test_wrong_settings_are_refused_by_name(tmp_path, changes, named):
+    write_model(tmp_path / "here")
+    (tmp_path / "here" / "sizes.json").write_text(json.dumps(make_settings(**changes)))
+    before = listing(tmp_path)
+    assert_refused(ConversionError, named, convert_foreign, tmp_path / "here", tmp_path / "ours")
+    assert listing(tmp_path) == before
+
+
+def test_an_encoder_without_clips_clips_nothing(tmp_path):
+    write_model(tmp_path, make_settings(encoder={"cell_clip": 0, "proj_clip": None}))
+    config = load_foreign(tmp_path)[0].config
+    assert config.cell_clip is None and config.projection_clip is None
+
+
+def test_the_lstm_encoder_is_refused_with_the_reason():
+    message = assert_refused(
+        ConversionError, ("encoder.name", "lstm"), load_foreign, shared_data("zoo/efml/lstm_encoder")
+    )
+    assert "no ELMo" in message
+
+
+BROKEN_WEIGHTS = {
+    "cut off": lambda path, tensors: path.write_bytes(path.read_bytes()[:-200]),
+    "another kind": lambda path, tensors: path.write_bytes(b"no weights at all"),
+    "no dict": lambda path, tensors: torch.save([1, 2], path),
+    "double": lambda path, tensors: torch.save({key: value.double() for key, value in tensors.items()}, path),
+    "not finite": lambda path, tensors: torch.save({key: value / 0 for key, value in tensors.items()}, path),
+    "no tensor": lambda path, tensors: torch.save({**tensors, "epoch": 3}, path),
+    "one too many": lambda path, tensors: torch.save({**tensors, "extra": torch.zeros(2)}, path),
+    "one too few": lambda path, tensors: torch.save(dict(list(tensors.items())[1:]), path),
+    "sparse": lambda path, tensors: torch.save({key: value.to_sparse() for key, value in tensors.items()}, path),
+    "endless": lambda path, tensors: torch.save({**tensors, "huge": torch.zeros(1).expand(10**12)}, path),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN_WEIGHTS)
+@pytest.mark.parametrize("file", ["token_embedder.pkl", "encoder.pkl"])
+def test_altered_weights_are_refused_by_name(tmp_path, file, how):
+    weights = write_model(tmp_path / "here")
+    BROKEN_WEIGHTS[how](tmp_path / "here" / file, weights[file])
+    before = listing(tmp_path)
+    assert_refused(ConversionError, file, convert_foreign, tmp_path / "here", tmp_path / "ours")
+    assert listing(tmp_path) == before
+
+
+class _Runs:
+    def __reduce__(self):
+        return open, ("ran.txt", "w")
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_no_code_of_a_pickle_runs(tmp_path, monkeypatch, legacy):
+    weights = write_model(tmp_path / "here")
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "here" / "encoder.pkl"
+    torch.save({**weights["encoder.pkl"], "x": _Runs()}, path, _use_new_zipfile_serialization=not legacy)
+    assert_refused(ConversionError, "encoder.pkl", load_foreign, tmp_path / "here")
+    assert not (tmp_path / "ran.txt").exists()
+
+
+def test_errors_over_an_archive_name_its_files_and_not_where_they_were_unpacked_to(tmp_path):
+    write_model(tmp_path / "here")
+    (tmp_path / "here" / "encoder.pkl").write_bytes(b"")
+    source = zip_directory(tmp_path / "here", tmp_path / "model.zip")
+    assert_refused(ConversionError, f"{source}/encoder.pkl", load_foreign, source)
+
+
+@pytest.mark.parametrize("file", ["char.dic", "word.dic", "config.json"])
+def test_missing_files_are_named(tmp_path, file):
+    write_model(tmp_path)
+    (tmp_path / file).unlink()
+    assert_refused((ConversionError, FileNotFoundError), file, load_foreign, tmp_path)
+
+
+def test_a_dictionary_longer_than_its_embedding_is_refused(tmp_path):
+    write_model(tmp_path)
+    with (tmp_path / "word.dic").open("a", encoding="utf-8") as stream:
+        stream.write("more\t99\n")
+    assert_refused(ConversionError, ("word_emb_layer", f"({len(WORDS)}, 4)", "(100, 4)"), load_foreign, tmp_path)
