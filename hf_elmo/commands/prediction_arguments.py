@@ -16,7 +16,7 @@ from .text_input import STANDARD_INPUT, ReadingArguments, read_lines
 class PredictionArguments(ReadingArguments):
     """What is predicted, and where it is written."""
 
-    input_file: str | None = flag(
+    input_file: str | None = flag(  # type: ignore[assignment]
         "Text, one sentence per line (of classifiers of pairs both texts, a tab between them), or .jsonl or .parquet; "
         "each also as .gz, .bz2, .xz or .zst; - for text from standard input. A quoted glob names several files.",
         default=None,
@@ -47,8 +47,8 @@ class PredictionArguments(ReadingArguments):
 
         Raises: FileNotFoundError or ValueError as `read_lines`.
         """
-        if self.text is not None:
-            return iter(self.text)
+        if self.text is not None or self.input_file is None:
+            return iter(self.text or ())
         if self.input_file == STANDARD_INPUT and sys.stdin.isatty():
             print("Sentences, one a line; end with Ctrl-D:", file=sys.stderr)
         return read_lines(self.input_file, self.text_column, self.output_file)

@@ -10,7 +10,7 @@ import torch
 from ..checkpoints.loading import load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoForSequenceClassification
 from .batches import in_batches
-from .devices import usable_device
+from .devices import ready_on, usable_device
 
 Text = str | Sequence[str]
 # What is computed together: the words of a text, or of both texts of a pair.
@@ -45,7 +45,7 @@ class ElmoClassifier:
             raise ValueError(f"max_words_per_batch is {max_words_per_batch}; it must be an integer >= 1.")
         self.max_words_per_batch = max_words_per_batch
         self.device = usable_device(device)
-        self.model = load_model(ElmoForSequenceClassification, model_name_or_path).to(self.device).eval()
+        self.model = ready_on(load_model(ElmoForSequenceClassification, model_name_or_path), self.device)
         self.tokenizer = load_tokenizer(model_name_or_path, self.model.config)
         if pre_tokenizer is not None:
             self.tokenizer.pre_tokenizer = pre_tokenizer

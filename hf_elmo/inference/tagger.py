@@ -10,7 +10,7 @@ import torch
 from ..checkpoints.loading import load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoForTokenClassification
 from .batches import in_batches
-from .devices import usable_device
+from .devices import ready_on, usable_device
 
 
 class TaggedWord(NamedTuple):
@@ -46,7 +46,7 @@ class ElmoTagger:
             raise ValueError(f"max_words_per_batch is {max_words_per_batch}; it must be an integer >= 1.")
         self.max_words_per_batch = max_words_per_batch
         self.device = usable_device(device)
-        self.model = load_model(ElmoForTokenClassification, model_name_or_path).to(self.device).eval()
+        self.model = ready_on(load_model(ElmoForTokenClassification, model_name_or_path), self.device)
         self.tokenizer = load_tokenizer(model_name_or_path, self.model.config)
         if pre_tokenizer is not None:
             self.tokenizer.pre_tokenizer = pre_tokenizer
