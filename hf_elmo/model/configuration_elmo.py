@@ -178,7 +178,8 @@ class ElmoConfig(PreTrainedConfig):
         dropout: Dropout on each layer's input and on the biLM's output, while the biLM itself is being trained.
         freeze_bilm: Whether ElmoModel and the task heads keep the token encoder and the biLM fixed (no gradients, no
             dropout). ElmoForPreTraining always trains them.
-        num_mixes: Number of independent scalar mixes over the same biLM pass; 0 is not allowed.
+        num_mixes: Number of independent scalar mixes over the same biLM pass; 0 is not allowed. A task's model that
+            reads two (`mix_at_output` of its head) makes it two.
         mix_normalization: "none", "batch" (one mean and variance over all real words and dimensions of the batch, as
             the old implementations did) or "word" (over the dimensions of each word).
         mixed_layers: Which layers a mix weighs: "all", by shares that the task learns; or, for comparison, "top",

@@ -209,6 +209,7 @@ class SequenceClassificationHead(WordInputsHead):
         require_at_least("hidden_size", self.hidden_size, 1)
         require_probability("hidden_dropout", cast(float, self.hidden_dropout))
         sizes, dropouts = cast(list, self.output_sizes), cast(list, self.output_dropouts)
+        require_at_least("the number of output_sizes", len(sizes), 0, MAX_LAYERS)
         for size in sizes:
             if not isinstance(size, int) or isinstance(size, bool):
                 raise ValueError(f"output_sizes holds {repr(size)[:80]}; it must be a list of integers >= 1.")

@@ -10,12 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_cases import LAYERS, P, make_model, sentence_lists, shared_model
 from refusals import assert_refused
-from tolerances import LOSS_FLOAT32, REORDERED_FLOAT32, REORDERED_FLOAT64
+from tolerances import BFLOAT16, FLOAT16, LOSS_FLOAT32, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
-from transformers import DataCollatorWithPadding, Trainer, TrainingArguments, pipeline
+from transformers import (
+    AutoModelForSequenceClassification,
+    DataCollatorWithPadding,
+    Trainer,
+    TrainingArguments,
+    pipeline,
+)
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForSequenceClassification, SequenceClassificationHead
 from hf_elmo.model.layers_elmo import pack_layers
+from hf_elmo.text.word_vectors import build_word_table
 
 SMALL = {"hidden_size": 3, "character_filters": ((2, 3),), "character_embedding_size": 2}
 HEADS = {
@@ -268,7 +275,7 @@ def test_it_starts_from_any_checkpoint_of_a_bilm(tmp_path):
     base = make_model(ElmoForPreTraining, word_vocab_size=9)
     base.save_pretrained(tmp_path)
     head = {"type": "sequence_classification", "encoder": "esim", "hidden_size": 4, "mix_at_output": True}
-    model, report = ElmoForSequenceClassification.from_pretrained(
+    model, report = AutoModelForSequenceClassification.from_pretrained(
         tmp_path, num_labels=4, head=head, output_loading_info=True
     )
     assert {key.split(".")[0] for key in report["missing_keys"]} == {"classifier", "text_encoder", "elmo", "output"}
@@ -282,6 +289,31 @@ def test_it_starts_from_any_checkpoint_of_a_bilm(tmp_path):
     assert torch.equal(
         model.elmo.bilm.layers[0].forward_lstm.weight_hh, base.elmo.bilm.layers[0].forward_lstm.weight_hh
     )
+
+
+def test_word_vectors_stand_beside_the_mix():
+    settings = {"word_table_size": 4, "word_vector_size": 5, "train_word_vectors": False, "character_filters": ()}
+    model = make_classifier("bcn", settings=settings)
+    batch = encode_all(model, [["a", "b"]])
+    assert_refused(ValueError, "word table", model, **batch)
+    build_word_table(ElmoCharTokenizer(), ["a", "b"]).fill(model)
+    assert model.text_encoder.dense.in_features == 2 * P + 5
+    before = model(**batch).logits
+    table = model.features.word_table
+    with torch.no_grad():
+        table.weight[table.places(batch["input_ids"][0, 1:2])] += 1
+    assert not torch.equal(model(**batch).logits, before) and not table.weight.requires_grad
+
+
+@each_head
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, BFLOAT16), (torch.float16, FLOAT16)])
+def test_half_precision_gives_nearly_the_same(name, dtype, tolerance):
+    model = make_classifier(name)
+    batch = encode_all(model, [["a", "b", "c"], ["d"]], [["a"], []])
+    wanted = model(**batch, labels=labels_for(model, 2))
+    found = model.to(dtype)(**batch, labels=labels_for(model, 2))
+    assert found.logits.dtype == dtype and found.loss.dtype == torch.float32
+    assert_close(found.logits.float(), wanted.logits, tolerance)
 
 
 # Tools of transformers
@@ -408,6 +440,7 @@ def test_what_is_left_out_of_the_settings_is_as_published():
         ({"hidden_dropout": 1.0}, "hidden_dropout"),
         ({"output_sizes": [0]}, "output_sizes"),
         ({"output_sizes": [2.5]}, "output_sizes"),
+        ({"output_sizes": [1] * 1001}, "output_sizes"),
         ({"output_dropouts": [0.5, 0.5]}, "output_dropouts"),
         ({"output_dropouts": [-0.1]}, "output_dropouts"),
         ({"output_dropouts": ["no"]}, "output_dropouts"),
