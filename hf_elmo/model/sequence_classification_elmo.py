@@ -15,6 +15,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
+from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE
 from .configuration_elmo import ElmoConfig
 from .embeddings_elmo import ElmoTaskModel
 from .head_settings_elmo import SequenceClassificationHead
@@ -122,10 +123,10 @@ class ElmoForSequenceClassification(ElmoTaskModel):
 
     def _mask_markers(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """The mask without the sentence markers, whose rows have a character of their own."""
-        for marker in (self.config.bos_token_id, self.config.eos_token_id):
-            if marker is not None:
-                mask = mask & (input_ids[..., 1] != marker)
-        return mask
+        begin, end = self.config.bos_token_id, self.config.eos_token_id
+        begin = BEGIN_SENTENCE if begin is None else begin
+        end = END_SENTENCE if end is None else end
+        return mask & (input_ids[..., 1] != begin) & (input_ids[..., 1] != end)
 
     def _types_of_pairs(self, token_type_ids: Tensor | None) -> Tensor:
         if token_type_ids is None:
@@ -156,4 +157,6 @@ class ElmoForSequenceClassification(ElmoTaskModel):
             loss = F.binary_cross_entropy_with_logits(scores, labels.float())
         else:
             loss = F.cross_entropy(scores, labels.long())
-        return loss + self.penalty() if self.training and self.config.mix_l2 else loss
+        if self.training and self.config.mix_l2 and self.uses_elmo:
+            loss = loss + self.penalty()
+        return loss
