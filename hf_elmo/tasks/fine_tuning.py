@@ -231,10 +231,12 @@ class FineTuning(ABC):
     def _reads_often(self) -> bool:
         """Whether a frozen biLM would read some text more than once."""
         args = self.training_args
-        steps = args.max_steps * args.train_batch_size * args.gradient_accumulation_steps
-        epochs = args.num_train_epochs if args.max_steps <= 0 else steps / len(self.splits.get("train", [None]))
-        is_read = self.model.uses_elmo and self.model.config.freeze_bilm
-        return is_read and "train" in self.splits and epochs * args.num_seeds > 1
+        if not (self.model.uses_elmo and self.model.config.freeze_bilm and "train" in self.splits):
+            return False
+        count = len(self.splits["train"])
+        in_a_step = min(count, args.train_batch_size * args.gradient_accumulation_steps)
+        epochs = args.num_train_epochs if args.max_steps <= 0 else args.max_steps * in_a_step / count
+        return epochs * args.num_seeds > 1
 
     def _make_trainer(self, datasets: Mapping[str, Dataset | FeaturesWithLayers]) -> Trainer:
         trainer = Trainer(

@@ -1,14 +1,20 @@
 """The token classifier: its losses, its biLSTM over the real words and what of it is trained."""
 
+import functools
+
 import pytest
 import torch
+from conftest import make_tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_cases import LAYERS, assert_close, both_dtypes, encode, make_model, random_rows, sentence_lists, shared_model
+from refusals import assert_refused
 from tolerances import LOSS_FLOAT32
 from torch import nn
+from transformers import AutoModelForTokenClassification
 
-from hf_elmo import ElmoForTokenClassification
+from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
+from hf_elmo.model.tag_schemes_elmo import labels_of, read_spans
 
 
 def test_the_loss_is_the_mean_over_words_with_a_label():
@@ -103,3 +109,132 @@ def test_every_parameter_of_the_head_that_wants_a_gradient_gets_one(loaded, tmp_
         model = ElmoForTokenClassification.from_pretrained(tmp_path)
     model.train()(**encode([["a", "b"]]), labels=torch.tensor([[0, 1]])).loss.backward()
     assert all((parameter.grad is not None) == parameter.requires_grad for parameter in model.parameters())
+
+
+# With a CRF
+
+NAMES = labels_of(["x", "y"], "BIOES")
+
+
+def crf_fields(names=NAMES, scheme="BIOES", **head):
+    """Fields of a config whose labels are chosen together."""
+    settings = {"type": "token_classification", "output_layer": "crf", "scheme": scheme, **head}
+    return {
+        "head": settings,
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: index for index, name in enumerate(names)},
+    }
+
+
+@functools.cache
+def shared_crf_model():
+    """For the many examples of a property, none of which changes it; it prefers no label."""
+    model = make_model(ElmoForTokenClassification, **crf_fields())
+    with torch.no_grad():
+        model.classifier.bias.zero_()
+        model.classifier.weight *= 2
+        for scores in model.crf.parameters():
+            scores *= 0.3
+    return model
+
+
+def scores_of(model, batch):
+    """What the CRF is given: what `logits` are in training mode, without dropout."""
+    model.train()
+    model.dropout.eval()
+    scores = model(**batch).logits
+    model.eval()
+    return scores
+
+
+@pytest.mark.parametrize("lstm_layers", [0, 1])
+def test_the_loss_of_a_crf_is_the_mean_over_words_with_a_label(lstm_layers):
+    model = make_model(ElmoForTokenClassification, **crf_fields(lstm_layers=lstm_layers, lstm_size=5))
+    batch = encode([["a", "b", "c"], ["d"]])
+    labels = torch.tensor([[0, -100, 2], [4, -100, -100]])
+    wanted = -model.crf(scores_of(model, batch), labels, labels != -100).sum() / 3
+    assert model(**batch, labels=labels).loss.item() == pytest.approx(wanted.item(), rel=LOSS_FLOAT32)
+    assert model(**batch, labels=torch.full((2, 3), -100)).loss.item() == 0
+
+
+@settings(max_examples=50)
+@given(sentences=sentence_lists, side=st.sampled_from(["left", "right"]), markers=st.booleans())
+def test_the_largest_logits_are_the_best_sequence_and_most_are_its_probabilities(sentences, side, markers):
+    model = shared_crf_model()
+    tokenizer = ElmoCharTokenizer(padding_side=side)
+    batch = tokenizer(
+        sentences,
+        is_split_into_words=True,
+        padding=True,
+        return_tensors="pt",
+        add_special_tokens=markers,
+        return_special_tokens_mask=True,
+    )
+    is_word = batch.pop("special_tokens_mask") == 0
+    logits, scores = model(**batch).logits, scores_of(model, batch)
+    best, _ = model.crf.decode(scores, is_word)
+    assert torch.equal(logits.argmax(-1)[is_word], best[is_word])
+    for labels in best:
+        read_spans([NAMES[label] for label in labels.tolist() if label >= 0], "BIOES")
+    marginals = model.crf.marginals(scores, is_word)
+    agrees = is_word & (marginals.argmax(-1) == best)
+    assert_close(logits.softmax(-1)[agrees], marginals[agrees], torch.float32)
+    assert logits.isfinite().all()
+
+
+def test_raised_labels_are_met():
+    """Else the property above would only ever see words whose likeliest label is the best sequence's."""
+    model, batch = shared_crf_model(), {"input_ids": random_rows(4, 30), "attention_mask": torch.ones(4, 30).long()}
+    mask = batch["attention_mask"].bool()
+    scores = scores_of(model, batch)
+    likeliest = model.crf.marginals(scores, mask).argmax(-1)
+    assert (likeliest != model.crf.decode(scores, mask)[0]).any()
+
+
+def test_a_word_that_looks_like_a_marker_has_a_label():
+    model = make_model(ElmoForTokenClassification, **crf_fields())
+    batch = ElmoCharTokenizer()([["a", "<S>", "b"]], is_split_into_words=True, return_tensors="pt")
+    is_word = torch.tensor([[False, True, True, True, False]])
+    best, _ = model.crf.decode(scores_of(model, batch), is_word)
+    assert torch.equal(model(**batch).logits.argmax(-1)[is_word], best[is_word])
+
+
+def test_gold_labels_do_not_change_what_is_predicted():
+    model, batch = make_model(ElmoForTokenClassification, **crf_fields()), encode([["a", "b", "c"]])
+    labelled = model(**batch, labels=torch.tensor([[-100, 0, -100]])).logits
+    assert torch.equal(labelled, model(**batch).logits)
+
+
+def test_a_crf_is_saved_with_its_labels_and_trained_from_zero(tmp_path):
+    model = make_model(ElmoForTokenClassification, **crf_fields(mix_at_output=True, lstm_layers=1, lstm_size=5))
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForTokenClassification.from_pretrained(tmp_path)
+    batch = encode([["a", "b", "c"], ["d"]])
+    assert torch.equal(loaded(**batch).logits, model(**batch).logits)
+    assert loaded.config.head == model.config.head and loaded.config.num_mixes == 2
+    fresh = ElmoForTokenClassification(make_tiny_config(**crf_fields()))
+    assert not any(parameter.any() for parameter in fresh.crf.parameters())
+
+
+def test_labels_that_are_none_of_the_scheme_are_refused():
+    fields = crf_fields(names=["O", "B-x", "I-x"], scheme="BIOES")
+    ElmoForTokenClassification(make_tiny_config(**fields))
+    fields = crf_fields(names=["NN", "VB"], scheme="IOB2")
+    assert_refused(ValueError, ("'NN'", "IOB2"), ElmoForTokenClassification, make_tiny_config(**fields))
+    assert_refused(ValueError, ("output_layer", "CRF"), make_tiny_config, **crf_fields(output_layer="CRF"))
+    assert_refused(ValueError, "mix_at_output", make_tiny_config, **crf_fields(mix_at_output=True))
+
+
+def test_a_second_mix_is_read_at_the_output():
+    head = {"type": "token_classification", "mix_at_output": True, "lstm_layers": 1, "lstm_size": 5, "dropout": 0.0}
+    model, batch = make_model(ElmoForTokenClassification, head=head, num_labels=3), encode([["a", "b"]])
+    assert model.classifier.in_features == 2 * 5 + model.mix_size
+    before = model(**batch).logits
+    with torch.no_grad():
+        model.elmo.mixes[1].scale.zero_()
+    mix = model.elmo(**batch).elmo_representations
+    words = torch.cat([model.lstm(mix[0], batch["attention_mask"].bool()), mix[1]], dim=-1)
+    assert_close(model(**batch).logits, model.classifier(words), torch.float32)
+    assert not torch.equal(model(**batch).logits, before)
+    model.train()(**batch, labels=torch.tensor([[0, 1]])).loss.backward()
+    assert all(mix.scale.grad is not None for mix in model.elmo.mixes)

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 from conftest import make_tiny_config
 from datasets import Dataset
 from transformers import DataCollatorForTokenClassification
@@ -75,6 +76,75 @@ def test_a_file_gets_lines_and_no_bars(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().err
     assert "training: 2 of 2 steps" in shown and "predicting: 3 of 3 batches" in shown
     assert "2/2 [" not in shown and "\x1b" not in shown
+
+
+def make_models(config=None):
+    return ElmoForTokenClassification(config or make_tiny_config(num_labels=2))
+
+
+def test_several_seeds_are_several_runs_and_the_best_is_kept(tmp_path, capsys):
+    singles = []
+    for seed in (42, 43, 44):
+        task = make_task(tmp_path / f"single-{seed}", seed=seed)
+        torch.manual_seed(seed)
+        task.model = make_models()
+        singles.append((task.run(), task.model))
+    task = make_task(tmp_path / "out", num_seeds=3)
+    torch.manual_seed(42)
+    task.model, task.make_model = make_models(), make_models
+    capsys.readouterr()
+    results = task.run()
+    shown = capsys.readouterr().out
+    values = [run["eval_share_right"] for run, _ in singles]
+    assert [row["eval_share_right"] for row in results["seeds"]] == values
+    assert [row["eval_loss"] for row in results["seeds"]] == [run["eval_loss"] for run, _ in singles]
+    assert [row["layer_shares"] for row in results["seeds"]] == [run["layer_shares"] for run, _ in singles]
+    assert results["mean"]["eval_share_right"] == pytest.approx(np.mean(values))
+    assert results["deviation"]["eval_loss"] == pytest.approx(np.std([run["eval_loss"] for run, _ in singles], ddof=1))
+    best = int(np.argmax(values))
+    assert results["kept_seed"] == 42 + best and results["eval_share_right"] == values[best]
+    loaded = ElmoForTokenClassification.from_pretrained(tmp_path / "out")
+    assert torch.equal(loaded.classifier.weight, singles[best][1].classifier.weight)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"results.json", "README.md", "validation.txt", "model.safetensors", "layer_shares.png"} <= names
+    assert not [name for name in names if name.startswith(("seed-", "."))]
+    assert ".partial" not in (tmp_path / "out" / "trainer_state.json").read_text()
+    assert "Mean and deviation of 3 seeds, validation: share_right" in shown and shown.count("looked at") == 1
+
+
+@pytest.mark.parametrize(
+    "settings, runs",
+    [({"num_train_epochs": 3}, 2), ({"num_seeds": 2}, 2), ({"num_train_epochs": 1}, None), ({"max_steps": 1}, None)],
+)
+def test_a_frozen_bilm_reads_each_text_once(settings, runs, tmp_path, capsys):
+    task = make_task(tmp_path / "out", **{"num_train_epochs": 1, **settings})
+    task.layer_bytes = 2**30
+    task.splits["validation"] = task.splits["train"][:2]
+    torch.manual_seed(5)
+    config = make_tiny_config(num_labels=2)
+    task.model = ElmoForTokenClassification(config)
+    weights = {name: value.clone() for name, value in task.model.elmo.state_dict().items()}
+
+    def make_model():
+        model = ElmoForTokenClassification(config)
+        model.elmo.load_state_dict(weights)
+        model.elmo.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM was run for another seed"))
+        return model
+
+    task.make_model = make_model
+    calls = []
+    task.model.elmo.bilm.register_forward_hook(lambda *_: calls.append(1))
+    results = task.run()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert ".layers" not in {path.name for path in (tmp_path / "out").iterdir()}
+    if runs is None:
+        assert len(calls) == 3 and "computing" not in capsys.readouterr().out
+    else:
+        assert len(calls) == runs and capsys.readouterr().out.count("layers: computing") == runs
+    task = make_task(tmp_path / "without", **{"num_train_epochs": 1, **settings, "num_seeds": 1})
+    task.model = ElmoForTokenClassification(config)
+    task.model.elmo.load_state_dict(weights)
+    assert results.keys() >= task.run().keys()
 
 
 def test_a_failure_leaves_nothing(tmp_path, monkeypatch):

@@ -4,10 +4,12 @@ import os
 import pickle
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from fresh_process import run_together
 from model_cases import assert_close, make_model
 from refusals import assert_refused
 from transformers import DataCollatorForTokenClassification, Trainer, TrainingArguments
@@ -48,6 +50,57 @@ def names(cache):
 
 def forbid_the_bilm(model):
     model.base_model.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM was run"))
+
+
+# What several of them do to one another
+
+TWO_PROCESSES = """
+import sys, time
+from pathlib import Path
+
+import numpy as np
+
+from hf_elmo import ElmoCharTokenizer, ElmoModel
+from hf_elmo.tasks import layer_cache
+
+folder, number = Path(sys.argv[1]), int(sys.argv[2])
+write_words = layer_cache._write_words
+
+def write_when_both_do(*arguments):
+    (folder / f"writing-{number}").touch()
+    while len(list(folder.glob("writing-*"))) < 2:
+        time.sleep(0.01)
+    write_words(*arguments)
+
+layer_cache._write_words = write_when_both_do
+model = ElmoModel.from_pretrained(folder / "elmo")
+features = [dict(ElmoCharTokenizer()(text)) for text in ("a bb c", "d", "a e f")]
+layers = layer_cache.LayerCache(folder / "layers").layers_of(model, features)
+np.save(folder / f"read-{number}.npy", np.concatenate(list(layers)))
+"""
+
+
+def test_two_processes_that_need_one_file_at_once_both_read_all_of_it(tmp_path):
+    model = make_model()
+    model.save_pretrained(tmp_path / "elmo")
+    scripts = [["-c", TWO_PROCESSES, tmp_path, number] for number in range(2)]
+    for done in run_together(scripts, [{}, {}]):
+        assert done.returncode == 0, done.stderr
+        assert "layers: computing" in done.stdout
+    features = [dict(ElmoCharTokenizer()(text)) for text in ("a bb c", "d", "a e f")]
+    wanted = torch.from_numpy(np.concatenate(list(LayerCache(tmp_path / "alone").layers_of(model, features))))
+    for number in range(2):
+        assert_close(torch.from_numpy(np.load(tmp_path / f"read-{number}.npy")), wanted, torch.float32)
+    (file,) = (tmp_path / "layers").iterdir()
+    assert file.suffix == ".npy"
+
+
+def test_a_disk_that_would_be_filled_keeps_none(cache, monkeypatch):
+    lines = []
+    cache._report = lines.append
+    monkeypatch.setattr(layer_cache.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
+    assert cache.layers_of(make_model(), encode()) is None
+    assert "100 free" in lines[0] and not names(cache)
 
 
 # The same numbers

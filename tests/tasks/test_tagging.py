@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,18 @@ from conftest import make_tiny_config, shared_data
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Sequence, Value
 from model_cases import save_in_half_precision
 from refusals import assert_refused
-from transformers import AutoModelForTokenClassification, DataCollatorForTokenClassification, pipeline
+from transformers import (
+    AutoModelForTokenClassification,
+    DataCollatorForTokenClassification,
+    Trainer,
+    TrainingArguments,
+    pipeline,
+)
 
-from hf_elmo import ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
+from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.checkpoints import sharing
 from hf_elmo.checkpoints.sharing import check_checkpoint
+from hf_elmo.model.tag_schemes_elmo import read_spans
 from hf_elmo.tasks.labels import choose_labels
 from hf_elmo.tasks.layer_cache import make_layer_cache
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_columns
@@ -553,3 +561,112 @@ def test_report_is_a_table_in_percent():
         "all        100.00    50.00    66.67        4",
         "accuracy by word: 98.70",
     ]
+
+
+class TestCRF:
+    """The toy task learned in another scheme than its files', with all that can stand beside ELMo."""
+
+    @pytest.fixture(scope="class")
+    def tagger(self, toy, tmp_path_factory):
+        folder, files = toy
+        out = tmp_path_factory.mktemp("crf") / "out"
+        model = {
+            "config_name": str(folder / "architecture"),
+            "output_layer": "crf",
+            "convert_scheme": "BIOES",
+            "classifier_lstm_layers": 1,
+            "classifier_lstm_size": 8,
+            "mix_at_output": True,
+            "learn_words": True,
+            "word_vector_size": 8,
+            "character_filters": ["3:8"],
+            "classifier_dropout": 0.1,
+        }
+        training = {"output_dir": str(out), "num_train_epochs": 4, "learning_rate": 2e-2, "num_seeds": 2}
+        return out, make_task(model, files, training).run()
+
+    def test_it_learns_and_writes_the_scheme_of_the_files(self, tagger, toy):
+        out, results = tagger
+        assert results["predict_f1"] > 0.95 and results["converted"] == {"corpus": "IOB2", "model": "BIOES"}
+        assert (
+            read_columns(out / "test_predictions.conll", label_column=1).labels
+            == read_columns(toy[1]["test_file"]).labels
+        )
+        assert {label for row in read_columns(out / "test_predictions.conll").labels for label in row} <= set(
+            TOY_LABELS
+        )
+        assert len(results["seeds"]) == 2 and results["predict_f1"] in {row["predict_f1"] for row in results["seeds"]}
+        config = ElmoConfig.from_pretrained(out)
+        assert (config.head.scheme, config.head.output_layer, config.num_mixes) == ("BIOES", "crf", 2)
+        assert len(results["layer_shares"]) == 2
+
+    def test_the_card_says_seeds_shares_and_features(self, tagger):
+        card = (tagger[0] / "README.md").read_text(encoding="utf-8")
+        for part in ("## Seeds", "seed 4", "± ", "![shares of the layers](layer_shares.png)", "CRF, labels in BIOES"):
+            assert part in card, part
+        assert re.search(r"ELMo \+ trained vectors of \d+ words \+ 8 features of characters, and ELMo again", card)
+
+    def test_pipeline_predictions_and_scores_of_the_checkpoint_are_those_of_the_run(self, tagger, toy, tmp_path):
+        out, results = tagger
+        grouped = pipeline("token-classification", model=str(out), aggregation_strategy="simple")
+        found = [(one["entity_group"], one["word"]) for one in grouped("Anna Smith sees Oslo .")]
+        assert found == [("PER", "Anna Smith"), ("LOC", "Oslo")]
+        task = make_task(
+            {"model_name_or_path": str(out)}, {"test_file": toy[1]["test_file"]}, {"output_dir": str(tmp_path / "out")}
+        )
+        again = task.run()
+        assert again["predict_f1"] == results["predict_f1"] and again["converted"] == results["converted"]
+        assert (tmp_path / "out" / "test_predictions.conll").read_bytes() == (
+            out / "test_predictions.conll"
+        ).read_bytes()
+
+    def test_a_trainer_by_hand_predicts_the_best_sequences(self, tagger, toy, tmp_path):
+        model = AutoModelForTokenClassification.from_pretrained(tagger[0])
+        tokenizer = ElmoCharTokenizer.from_pretrained(tagger[0])
+        sentences = read_columns(toy[1]["test_file"]).pick(range(5))
+        rows = encode(replace(sentences, labels=[["O"] * len(row) for row in sentences.labels]), tokenizer, {"O": 0})
+        args = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to="none", disable_tqdm=True)
+        trainer = Trainer(model, args, data_collator=DataCollatorForTokenClassification(tokenizer))
+        logits = trainer.predict(rows).predictions
+        plain = pipeline("token-classification", model=str(tagger[0]), ignore_labels=[])
+        for row, words in zip(logits, sentences.words, strict=True):
+            labels = [model.config.id2label[label] for label in row.argmax(-1)[1 : len(words) + 1]]
+            assert labels == [one["entity"] for one in plain(" ".join(words))]
+            read_spans(labels, "BIOES")
+
+    def test_other_labels_get_another_crf(self, tagger, toy, tmp_path):
+        text = Path(toy[1]["train_file"]).read_text(encoding="utf-8").replace("-PER", "-HUM")
+        (tmp_path / "other.conll").write_text(text, encoding="utf-8")
+        data, training = {"train_file": str(tmp_path / "other.conll")}, {"output_dir": str(tmp_path / "out")}
+        task = make_task({"model_name_or_path": str(tagger[0])}, data, training)
+        assert "classifier, crf" in task.description and not task.model.crf.transitions.any()
+        assert "S-HUM" in task.model.config.label2id
+
+    def test_a_label_that_breaks_the_scheme_is_named_with_its_line(self, toy, tmp_path):
+        lines = Path(toy[1]["train_file"]).read_text(encoding="utf-8").splitlines()
+        place = next(number for number, line in enumerate(lines) if line.endswith("B-LOC"))
+        lines[place] = lines[place].replace("B-LOC", "I-LOC")
+        (tmp_path / "broken.conll").write_text("\n".join(lines))
+        named = (f"train_file '{tmp_path / 'broken.conll'}', line {place + 1}", "'I-LOC'", "IOB2")
+        model = {"config_name": str(toy[0] / "architecture"), "output_layer": "crf"}
+        data, training = {"train_file": str(tmp_path / "broken.conll")}, {"output_dir": str(tmp_path / "out")}
+        assert_refused(ValueError, named, make_task, model, data, training)
+        assert make_task({**model, "output_layer": "softmax"}, data, training).exchange is None
+
+
+@pytest.mark.parametrize(
+    "data, labels, sentences",
+    [
+        ({"train_file": "litbank/entities/train.tsv.gz", "label_column": "1"}, 13, 3000),
+        ({"train_file": "litbank/entities/dev.tsv.gz", "label_column": "2"}, 9, 200),
+        ({"train_file": "ud_korean_gsd/dev.conllu", "validation_share": 0.5}, 15, 400),
+        ({"train_file": "ud_english_ewt/train.conllu.gz"}, 17, 10000),
+    ],
+)
+def test_real_files_of_each_task(data, labels, sentences, tmp_path):
+    data = {**data, "train_file": str(shared_data(data["train_file"]))}
+    model = {"config_name": make_architecture(tmp_path), "output_layer": "crf"}
+    task = make_task(model, data, {"output_dir": str(tmp_path / "out")})
+    assert len(task.model.config.id2label) >= labels and len(task.splits["train"]) >= sentences
+    if "validation_share" in data:
+        assert 0.8 < len(task.splits["train"]) / len(task.splits["validation"]) < 1.25

@@ -1,5 +1,8 @@
 """Readers of CoNLL columns, CoNLL-U and datasets with a label per word."""
 
+import bz2
+import gzip
+
 import pytest
 from conftest import shared_data
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Sequence, Value
@@ -109,6 +112,15 @@ class TestColumns:
             read_tagged_file(tmp_path / "none.conll", name="test_file")
         with pytest.raises(ValueError, match=r"\.json"):
             read_tagged_file(tmp_path / "train.json")
+
+    @pytest.mark.parametrize("name, pack", [("x.tsv.gz", gzip.compress), ("x.conllu.BZ2", bz2.compress)])
+    def test_packed_files(self, name, pack, tmp_path):
+        line = "a\tO\n" if "tsv" in name else "1\ta\t_\tO\t_\t_\t_\t_\t_\t_\n"
+        (tmp_path / name).write_bytes(pack(line.encode()))
+        assert read_tagged_file(tmp_path / name).labels == [["O"]]
+        (tmp_path / name).write_bytes(pack(line.encode())[:-9])
+        with pytest.raises(ValueError, match="cannot be unpacked"):
+            read_tagged_file(tmp_path / name)
 
     def test_first_sentences_keep_their_places(self, write):
         sentences = read_columns(write("a O\n\nb O\n\nc O\n")).pick(range(2))

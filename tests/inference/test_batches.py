@@ -1,0 +1,25 @@
+"""Batches of like lengths: each item once, in its order, and no batch wider than allowed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hf_elmo.inference import batches
+from hf_elmo.inference.batches import in_batches
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 20), st.integers(1, 40))
+def test_each_item_once_in_its_order_within_the_limit(lengths, most, ahead):
+    seen = []
+
+    def compute(batch):
+        seen.append(batch)
+        return [(number, length) for number, length in batch]
+
+    items = list(enumerate(lengths))
+    read_ahead, batches._READ_AHEAD = batches._READ_AHEAD, ahead
+    try:
+        assert list(in_batches(iter(items), lambda item: item[1], compute, most)) == items
+    finally:
+        batches._READ_AHEAD = read_ahead
+    for batch in seen:
+        assert len(batch) == 1 or len(batch) * max(length for _, length in batch) <= most

@@ -1,0 +1,94 @@
+"""Shares of data: fixed by each text alone, of the size asked for, and without overlap."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import assert_refused
+from tolerances import STANDARD_ERRORS
+
+from hf_elmo.tasks.arguments import SplitArguments
+from hf_elmo.tasks.readers.columns import TaggedSentences
+from hf_elmo.tasks.splits import choose_splits, hold_out, share_of, shorten
+from hf_elmo.tasks.training_arguments import TaskTrainingArguments
+
+texts = st.lists(st.text("abc", min_size=1, max_size=4), min_size=40, max_size=80)
+shares = st.floats(0.2, 0.8)
+
+
+def examples(words):
+    return TaggedSentences("x", [[word] for word in words], [["O"] for _ in words])
+
+
+def words_of(part):
+    return [word for row in part.words for word in row]
+
+
+@given(texts, shares, st.randoms(use_true_random=False))
+def test_each_text_alone_says_where_it_belongs(words, share, random):
+    args = SplitArguments(validation_share=share, train_share=0.5)
+    try:
+        parts = hold_out({"train": examples(words)}, args)
+        kept = words_of(shorten(parts, args)["train"])
+    except ValueError as error:
+        assert "_share" in str(error)
+        return
+    train, validation = words_of(parts["train"]), words_of(parts["validation"])
+    assert sorted(train + validation) == sorted(words) and not set(train) & set(validation)
+    shuffled = list(words)
+    random.shuffle(shuffled)
+    again = hold_out({"train": examples(shuffled)}, args)
+    assert set(words_of(again["validation"])) == set(validation)
+    assert set(kept) <= set(train) and set(words_of(shorten(again, args)["train"])) == set(kept)
+
+
+def test_shares_have_their_size_lie_in_one_another_and_do_not_depend_on_each_other():
+    count = 4000
+    data = {"train": examples([f"word {number}" for number in range(count)])}
+    tenth, half = (set(words_of(shorten(data, SplitArguments(train_share=share))["train"])) for share in (0.1, 0.5))
+    held = set(words_of(hold_out(data, SplitArguments(validation_share=0.1))["validation"]))
+    for part, share in ((tenth, 0.1), (half, 0.5), (held, 0.1), (tenth & held, 0.01)):
+        spread = math.sqrt(count * share * (1 - share))
+        assert abs(len(part) - count * share) < STANDARD_ERRORS * spread
+    assert tenth < half
+
+
+def test_labels_of_the_others_stay_known_and_results_tell_the_share():
+    data = TaggedSentences("x", [["a"], ["b"]], [["B-X"], ["B-Y"]], known_labels=("O",))
+    assert data.pick([1]).known_labels == ("B-X", "B-Y", "O")
+    args = SplitArguments(train_share=0.5, validation_share=0.2)
+    assert [share_of(split, args) for split in ("train", "validation", "test")] == [{"share": 0.4}, {"share": 0.2}, {}]
+    assert share_of("train", SplitArguments()) == {}
+
+
+@pytest.mark.parametrize(
+    "settings, splits, named",
+    [
+        ({"validation_share": 1.0}, ("train",), "validation_share is 1.0"),
+        ({"validation_share": 0.1}, ("train", "validation"), "validation_share is 0.1"),
+        ({"validation_share": 0.1}, ("test",), "validation_share is 0.1"),
+        ({"validation_share": 1e-9}, ("train",), ("validation_share", "no validation data of 3")),
+        ({"train_share": 0.0}, ("train",), "train_share is 0.0"),
+        ({"train_share": 1.5}, ("test",), "train_share is 1.5"),
+        ({"train_share": 1e-9}, ("train",), ("train_share", "3 examples")),
+        ({"max_eval_samples": 0}, ("validation",), "max_eval_samples is 0"),
+    ],
+)
+def test_shares_that_leave_nothing_are_refused(settings, splits, named):
+    args = SplitArguments(**settings)
+    data = {split: examples(["a", "b", "c"]) for split in splits}
+    assert_refused(ValueError, named, lambda: shorten(hold_out(data, args), args))
+
+
+@pytest.mark.parametrize(
+    "settings, splits, named",
+    [
+        ({"num_seeds": 0}, ("train",), "num_seeds is 0"),
+        ({"num_seeds": 2}, ("test",), "num_seeds is 2"),
+        ({"num_seeds": 2, "resume_from_checkpoint": "."}, ("train",), ("num_seeds is 2", "resume_from_checkpoint")),
+    ],
+)
+def test_several_seeds_want_a_training_from_its_start(settings, splits, named, tmp_path):
+    args = TaskTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **settings)
+    assert_refused(ValueError, named, choose_splits, {split: examples(["a"]) for split in splits}, args)
