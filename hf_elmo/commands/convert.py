@@ -37,9 +37,10 @@ class ConversionArguments(CuttingArguments):
         default=None,
     )
     output: str | None = flag("The directory to write, as --output_dir.", positional=True, default=None)
-    format: Literal["efml", "bilm-tf"] | None = flag(
+    format: Literal["allennlp", "efml", "bilm-tf"] | None = flag(
         "The other program's format; told by the files where it is left out. bilm-tf: an hdf5 of weights and its "
-        "options.json, the released models' and AllenNLP's. efml: a directory or zip of ELMoForManyLangs.",
+        "options.json, the released models' and AllenNLP's. efml: a directory or zip of ELMoForManyLangs. "
+        "allennlp: an archive or its directory.",
         default=None,
     )
     options_file: str | None = flag(

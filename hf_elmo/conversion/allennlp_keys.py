@@ -61,12 +61,12 @@ def encoder_rules(config: ElmoConfig, convolution: str, prefix: str = "") -> lis
 
     Args:
         config: Says how many there are.
-        convolution: What they call a convolution, `{index}` standing for its number.
+        convolution: What they call a convolution, `#` standing for its number.
         prefix: Before the names of highway layers and projection.
     """
     has_characters = config.token_inputs != "words"
-    names = [
-        (f"{convolution.format(index=index)}.{part}", (f"token_encoder.convolutions.{index}.{part}",))
+    names: list[tuple[str, tuple[str, ...]]] = [
+        (f"{convolution.replace('#', str(index))}.{part}", (f"token_encoder.convolutions.{index}.{part}",))
         for index in range(len(config.filters) * has_characters)
         for part in ("weight", "bias")
     ]
@@ -83,7 +83,7 @@ def encoder_rules(config: ElmoConfig, convolution: str, prefix: str = "") -> lis
 def bilm_rules(config: ElmoConfig, prefix: str = "") -> list[KeyRule]:
     """The rules of the LSTM cells, whose gates stand in our order (i, f, g, o)."""
     return [
-        KeyRule(f"{prefix}{_CELL}.{theirs}".format(**names), (f"{_OURS}.{ours}".format(**names),))
+        KeyRule(f"{prefix}{_CELL.format(**names)}.{theirs}", (f"{_OURS.format(**names)}.{ours}",))
         for layer in range(config.num_hidden_layers)
         for direction in ("forward", "backward")
         for names in ({"layer": layer, "direction": direction},)

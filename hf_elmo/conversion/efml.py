@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..given.bounded_files import quoted
 from ..model.characters_elmo import BOS_TOKEN, DICTIONARY_MARKS, EOS_TOKEN
@@ -156,7 +157,7 @@ def _load_model(
     config = _config(settings, tokenizer, None if table is None else len(table.entries))
     embedder = TorchWeights("the model's", directory / "token_embedder.pkl", settings.where)
     encoder = TorchWeights("the model's", directory / "encoder.pkl", settings.where)
-    rules = encoder_rules(config, "convolutions.{index}")
+    rules = encoder_rules(config, "convolutions.#")
     shapes = parameter_shapes(config)
     wanted = wanted_shapes(rules, shapes)
     for key, size, rows in (
@@ -172,9 +173,9 @@ def _load_model(
     encoder.check(wanted_shapes(layers, shapes))
     parameters: dict[str, Tensor] = {**take(rules, embedder), **take(layers, encoder)}
     if settings.character_size:
-        rows = embedder[_CHARACTERS][characters.places]
         # The id 0, "no word here", is ours alone.
-        parameters["token_encoder.character_embedding.weight"] = torch.cat([rows.new_zeros(1, rows.shape[1]), rows])
+        vectors = F.pad(embedder[_CHARACTERS][characters.places], (0, 0, 1, 0))
+        parameters["token_encoder.character_embedding.weight"] = vectors
     model = ElmoModel(config)
     model.load_state_dict({**model.state_dict(), **parameters})
     if table is not None and model.token_encoder.word_table is not None:
@@ -186,11 +187,11 @@ def _load_model(
 
 
 def _config(settings: Settings, tokenizer: ElmoCharTokenizer, num_words: int | None) -> ElmoConfig:
-    inputs = {(False, True): "characters", (True, False): "words", (True, True): "both"}
+    inputs: Literal["characters", "words", "both"] = "both" if settings.word_size else "characters"
     fields = dict(settings.fields)
     if not settings.character_size:
         # There are none; the field alone wants some that a row has room for.
-        fields["filters"] = [[1, 1]]
+        inputs, fields["filters"] = "words", [[1, 1]]
     try:
         return ElmoConfig(
             vocab_size=tokenizer.vocab_size,
@@ -198,7 +199,7 @@ def _config(settings: Settings, tokenizer: ElmoCharTokenizer, num_words: int | N
             padding_character_id=tokenizer.get_vocab()["<pad>"],
             bos_token_id=tokenizer.bos_token_id,
             eos_token_id=tokenizer.eos_token_id,
-            token_inputs=inputs[bool(settings.word_size), bool(settings.character_size)],
+            token_inputs=inputs,
             word_table_size=num_words,
             word_vector_size=settings.word_size or None,
             forget_bias=FORGET_BIAS,

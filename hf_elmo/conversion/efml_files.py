@@ -126,13 +126,13 @@ def read_dictionary(path: Path) -> dict[str, int]:
     try:
         text = read_file(existing_file("the dictionary", path), _MOST_DICTIONARY, where).decode("utf-8")
     except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ConversionError(f"{where}, line {line} is not UTF-8; get the file again.") from error
+        place = error.object[: error.start].count(b"\n") + 1
+        raise ConversionError(f"{where}, line {place} is not UTF-8; get the file again.") from error
     except ValueError as error:
         raise ConversionError(str(error)) from error
     for number, line in enumerate(text.removeprefix("\ufeff").rstrip("\n").split("\n"), start=1):
         parts = line.strip().split("\t")
-        entry, index = parts if len(parts) == 2 else (_WHITE_SPACE, parts[0])
+        entry, index = (_WHITE_SPACE, parts[0]) if len(parts) == 1 else parts[:2]
         if len(parts) > 2 or not index.isascii() or not index.isdigit() or len(index) > 9:
             raise ConversionError(
                 f"{where}, line {number} is {quoted(line)}; wanted an entry, a tab and its id, a whole number >= 0. "

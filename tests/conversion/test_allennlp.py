@@ -1,0 +1,208 @@
+"""The ELMo of AllenNLP's archives gives the numbers of that program, and what is unknown is asked for."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from allennlp_files import OPTIONS, experiment_with, pack, weights_of, write_archive
+from bilm_tf_files import listing
+from conftest import make_tiny_config, shared_data
+from refusals import assert_refused
+from tolerances import FOREIGN_VECTORS, REORDERED_FLOAT32
+from transformers import AutoModel, AutoTokenizer
+
+from hf_elmo import ElmoEmbeddings, ElmoModel, ElmoState, load_foreign
+from hf_elmo.conversion.allennlp import load_source
+from hf_elmo.conversion.checked_files import ConversionError
+from hf_elmo.conversion.formats import convert_foreign
+
+FIXTURES = ["tagger", "layer_norm", "two_mixes", "published_tagger"]
+
+
+def fixture_of(name):
+    folder = shared_data("zoo/allennlp")
+    # The published archive is of 1.0, which holds no options.
+    options = {"options_file": shared_data("elmo_fixture") / "options.json"} if name == "published_tagger" else {}
+    batches = json.loads((folder / "batches.json").read_text())
+    return folder / f"{name}.tar.gz", options, np.load(folder / f"{name}.npz"), batches
+
+
+@pytest.fixture
+def model():
+    """A model of random weights, all parts of it."""
+    model = ElmoModel(make_tiny_config(num_mixes=2)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+        model.token_encoder.character_embedding.weight[0] = 0
+    return model
+
+
+def layers_of(model, tokenizer, sentences, state=None):
+    """The layers of a batch and its mixes without the first marker, and the states."""
+    batch = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        outputs = model.base_model(**batch, state=state, output_hidden_states=True)
+    layers = torch.stack(outputs.hidden_states)[:, :, 1:]
+    return layers.numpy(), [mix[:, 1:].numpy() for mix in outputs.elmo_representations], outputs.state
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_layers_and_mixes_are_the_programs_with_its_carried_state(name):
+    source, options, expected, batches = fixture_of(name)
+    model, tokenizer = load_foreign(source, **options)
+    config, rows = model.config, len(batches[0])
+    sizes = {"hidden": config.projection_size, "cell": config.cell_size}
+    carried = {each: torch.zeros(rows, config.num_hidden_layers, 2, size) for each, size in sizes.items()}
+    for call, sentences in enumerate(batches):
+        # A smaller batch leaves the state of the other rows as it was.
+        state = ElmoState(**{each: values[: len(sentences)] for each, values in carried.items()})
+        layers, mixes, state = layers_of(model, tokenizer, sentences, state)
+        for each, values in carried.items():
+            values[: len(sentences)] = getattr(state, each)
+        assert len(mixes) == sum(key.startswith(f"call{call}/mix") for key in expected)
+        for row, words in enumerate(sentences):
+            wanted = expected[f"call{call}/layers"][:, row, : len(words)]
+            np.testing.assert_allclose(layers[:, row, : len(words)], wanted, rtol=0, atol=FOREIGN_VECTORS)
+            for number, mix in enumerate(mixes):
+                wanted = expected[f"call{call}/mix{number}"][row, : len(words)]
+                np.testing.assert_allclose(mix[row, : len(words)], wanted, rtol=0, atol=FOREIGN_VECTORS)
+
+
+def test_weights_that_the_task_fine_tuned_win_over_those_it_began_with():
+    source, options, _, _ = fixture_of("two_mixes")
+    model, _ = load_foreign(source, **options)
+    assert not model.config.freeze_bilm and model.config.num_mixes == 2
+    untouched, _ = load_foreign(shared_data("zoo/allennlp/tagger.tar.gz"))
+    assert untouched.config.freeze_bilm
+    weights = [each.base_model.token_encoder.character_embedding.weight for each in (model, untouched)]
+    assert (weights[0] - weights[1]).abs().max() > 0.5
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_an_archive_gives_back_the_model_that_it_was_written_from(tmp_path, model, normalized):
+    experiment = experiment_with(do_layer_norm=normalized, dropout=0.2, requires_grad=True)
+    write_archive(tmp_path / "files", model, experiment, prefix="_elmo.")
+    found, tokenizer = load_foreign(pack(tmp_path / "files", tmp_path / "model.tar.gz"))
+    assert (found.config.mix_normalization, found.config.freeze_bilm) == ("batch" if normalized else "none", False)
+    assert found.config.head.dropout == 0.2 and found.config.num_mixes == 2
+    sentences = [["A", "b", "."], ["x" * 60]]
+    theirs, mixes, _ = layers_of(found, tokenizer, sentences)
+    ours, own_mixes, _ = layers_of(model, tokenizer, sentences)
+    np.testing.assert_allclose(theirs, ours, rtol=0, atol=REORDERED_FLOAT32)
+    if not normalized:
+        np.testing.assert_allclose(mixes, own_mixes, rtol=0, atol=10 * REORDERED_FLOAT32)
+
+
+def test_rows_are_of_fifty_characters_whatever_the_options_say(tmp_path, model):
+    options = json.loads(json.dumps(OPTIONS))
+    options["char_cnn"]["max_characters_per_token"] = 30
+    write_archive(tmp_path, model, options=options)
+    found, tokenizer = load_foreign(tmp_path)
+    assert tokenizer.max_characters_per_word == found.config.max_characters_per_word == 50
+
+
+def test_what_is_saved_is_loaded_and_says_what_was_left_out(tmp_path, model):
+    others = {"encoder._module.weight_ih_l0": torch.zeros(12, 12), "crf.transitions": torch.zeros(2, 2)}
+    write_archive(tmp_path / "files", model, others=others)
+    source = pack(tmp_path / "files", tmp_path / "model.tar.gz")
+    _, foreign = convert_foreign(source, tmp_path / "ours")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ours")
+    found, _, _ = layers_of(AutoModel.from_pretrained(tmp_path / "ours"), tokenizer, [["A", "b"]])
+    np.testing.assert_array_equal(found, layers_of(foreign.model, tokenizer, [["A", "b"]])[0])
+    embeddings, report = ElmoEmbeddings.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert embeddings.dropout.p == 0.5 and not any(report.values())
+    facts = json.loads((tmp_path / "ours" / "conversion.json").read_text())
+    assert facts["files"]["source"]["name"] == "model.tar.gz" and "Apache-2.0" in facts["licence"]
+    said = " ".join(facts["notes"])
+    assert "encoder" in said and "crf" in said
+
+
+def test_options_that_an_archive_lacks_are_asked_for(tmp_path, model):
+    write_archive(tmp_path / "files", model, options=None)
+    named = ("options_file", "elmo/options.json", "cell_clip")
+    assert_refused(ConversionError, named, load_foreign, tmp_path / "files")
+    (tmp_path / "options.json").write_text(json.dumps(OPTIONS))
+    found, _ = load_foreign(tmp_path / "files", options_file=tmp_path / "options.json")
+    assert found.config.cell_clip == 3
+
+
+def test_a_cache_of_words_in_the_weights_is_passed_over(tmp_path, model):
+    prefix = "text_field_embedder.token_embedder_elmo._elmo."
+    write_archive(tmp_path, model, others={f"{prefix}_elmo_lstm._word_embedding.weight": torch.zeros(9, 6)})
+    assert torch.equal(load_foreign(tmp_path)[0].mixes[1].weight, model.mixes[1].weight)
+
+
+def _change_options(directory, **changes):
+    path = next((directory / "fta").iterdir())
+    options = json.loads(path.read_text())
+    options["lstm"].update(changes)
+    path.write_text(json.dumps(options))
+
+
+def _change_weights(directory, change):
+    weights = torch.load(directory / "weights.th")
+    change(weights)
+    torch.save(weights, directory / "weights.th")
+
+
+def _only_part(weights):
+    for key in [key for key in weights if "_elmo_lstm" in key]:
+        del weights[key]
+
+
+def _second(weights):
+    for key in [key for key in weights if "_elmo." in key]:
+        weights[key.replace("_elmo.", "_other_elmo.")] = weights[key]
+
+
+LAYER = "text_field_embedder.token_embedder_elmo._elmo._elmo_lstm._elmo_lstm.forward_layer_1.state_projection.weight"
+GAMMA = "text_field_embedder.token_embedder_elmo._elmo.scalar_mix_1.gamma"
+BROKEN = {
+    "sizes": (lambda files: _change_options(files, dim=12), ("weights.th", "(40, 6)", "(48, 6)")),
+    "layers": (lambda files: _change_options(files, n_layers=3), ("weights.th", "layer_2")),
+    "a missing key": (lambda files: _change_weights(files, lambda weights: weights.pop(LAYER)), (LAYER, "(6, 10)")),
+    "a shape": (
+        lambda files: _change_weights(files, lambda w: w.update({GAMMA: torch.zeros(2)})),
+        (GAMMA, "(2,)", "(1,)"),
+    ),
+    "a key too many": (
+        lambda files: _change_weights(files, lambda w: w.update({GAMMA + "s": torch.zeros(2)})),
+        (GAMMA + "s", "(2,)"),
+    ),
+    "no ELMo": (lambda files: _change_weights(files, _only_part), ("weights.th", "_char_embedding_weights")),
+    "two": (lambda files: _change_weights(files, _second), ("weights.th", "_other_elmo.")),
+    "weights cut off": (
+        lambda files: (files / "weights.th").write_bytes((files / "weights.th").read_bytes()[:-99]),
+        "weights.th",
+    ),
+    "no JSON": (lambda files: (files / "config.json").write_text("{"), "config.json"),
+    "a list": (lambda files: (files / "config.json").write_text("[]"), "config.json"),
+    "a wrong flag": (
+        lambda files: (files / "config.json").write_text(json.dumps(experiment_with(do_layer_norm="yes"))),
+        "do_layer_norm",
+    ),
+    "a wrong dropout": (
+        lambda files: (files / "config.json").write_text(json.dumps(experiment_with(dropout=3))),
+        "dropout",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_altered_archives_are_refused_by_name(tmp_path, model, how):
+    change, named = BROKEN[how]
+    write_archive(tmp_path / "files", model)
+    change(tmp_path / "files")
+    before = listing(tmp_path)
+    assert_refused(ConversionError, named, convert_foreign, tmp_path / "files", tmp_path / "ours")
+    assert listing(tmp_path) == before
+
+
+def test_a_module_without_mixes_gets_even_ones(tmp_path, model):
+    weights = {key: value for key, value in weights_of(model).items() if "scalar_mix" not in key}
+    write_archive(tmp_path, model)
+    torch.save({f"_elmo.{key}": value for key, value in weights.items()}, tmp_path / "weights.th")
+    foreign = load_source(tmp_path)
+    assert foreign.model.config.num_mixes == 1 and not foreign.model.mixes[0].weight.any()
