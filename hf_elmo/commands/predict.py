@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..given.flags import check_choices
 from .command_line import run_command
@@ -67,8 +67,9 @@ def _predict_labels(arguments: PredictionArguments) -> None:
     if arguments.convert_scheme is not None:
         tagged = _converted(tagged, arguments.convert_scheme)
     if target is None:
+        show = _in_brackets if _has_spans(cast("dict[int, str]", tagger.model.config.id2label)) else _with_slashes
         for sentence in tagged:
-            print(_in_brackets(sentence) if _has_spans(tagger.model.config.id2label) else _with_slashes(sentence))
+            print(show(sentence))
         return
     num_sentences = num_words = 0
     with files_written_aside(target) as (aside,), open(aside, "w", encoding="utf-8", newline="\n") as file:
