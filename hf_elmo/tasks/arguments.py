@@ -36,6 +36,12 @@ class ModelArguments:
         "None leaves the config's.",
         default=None,
     )
+    mix_normalization: Literal["none", "batch", "word"] | None = flag(
+        "Whether each layer is brought to a mean of 0 and a variance of 1 before it is mixed: by word, or over all "
+        "words of a batch as the paper did for entailment. Layers of small models are small, and small numbers are "
+        "slow to learn from. None leaves the config's.",
+        default=None,
+    )
     layer_cache_dir: str | None = flag(
         "Directory in which the layers of a frozen biLM are kept for later runs, computed once for each text; without "
         "it they are kept beside the output until the run ends.",

@@ -41,6 +41,7 @@ from .weights import (
     load_source_config,
     load_tokenizer,
     load_weights,
+    set_model_fields,
     settle_learning_rate,
 )
 
@@ -215,20 +216,14 @@ def load_architecture(model_args: ClassifierArguments, default_encoder: str) -> 
     config = load_source_config(model_args)
     name = ElmoForSequenceClassification.__name__
     has_classifier = not is_random(model_args) and name in (config.architectures or [])
-    # A classifier has no word softmax, whatever it was trained from.
-    config.word_vocab_size = None
     given = {name: getattr(model_args, name) for name in _HEAD_FLAGS if getattr(model_args, name) is not None}
     try:
+        set_model_fields(config, model_args)
         if isinstance(config.head, SequenceClassificationHead):
             config.head = replace(config.head, **given)
         else:
             config.head = SequenceClassificationHead(**{"encoder": default_encoder, **given})
         config.problem_type = "single_label_classification"
-        for name in ("freeze_bilm", "mix_l2"):
-            if getattr(model_args, name) is not None:
-                setattr(config, name, getattr(model_args, name))
-        if model_args.layers is not None:
-            config.mixed_layers = model_args.layers
         config.validate()
     except StrictDataclassError as error:
         raise ValueError(str(error.__cause__ or error)) from error

@@ -42,6 +42,7 @@ from .weights import (
     load_source_config,
     load_tokenizer,
     load_weights,
+    set_model_fields,
     settle_learning_rate,
 )
 
@@ -176,17 +177,14 @@ def load_architecture(model_args: TaggerArguments) -> tuple[ElmoConfig, bool]:
     """
     config = load_source_config(model_args)
     has_classifier = not is_random(model_args) and ElmoForTokenClassification.__name__ in (config.architectures or [])
-    # A tagger has no word softmax, whatever it was trained from.
-    config.word_vocab_size = None
     try:
-        for name in ("freeze_bilm", "classifier_dropout", "classifier_lstm_layers", "classifier_lstm_size", "mix_l2"):
+        set_model_fields(config, model_args)
+        for name in ("classifier_dropout", "classifier_lstm_layers", "classifier_lstm_size"):
             value = getattr(model_args, name)
             if value is not None:
                 setattr(config, name, value)
         if model_args.output_layer is not None:
             config.require_head(TokenClassificationHead.type).output_layer = model_args.output_layer
-        if model_args.layers is not None:
-            config.mixed_layers = model_args.layers
         config.validate()
     except StrictDataclassError as error:
         raise ValueError(str(error.__cause__ or error)) from error

@@ -48,6 +48,17 @@ def load_source_config(model_args: ModelArguments) -> ElmoConfig:
     return load_config(getattr(model_args, argument), argument)
 
 
+def set_model_fields(config: ElmoConfig, model_args: ModelArguments) -> None:
+    """Set what the arguments say of the biLM and its mixes, whatever the task, and leave the word softmax behind."""
+    config.word_vocab_size = None
+    fields = {"freeze_bilm": "freeze_bilm", "layers": "mixed_layers"}
+    fields |= {name: name for name in ("mix_normalization", "mix_l2")}
+    for argument, name in fields.items():
+        value = getattr(model_args, argument)
+        if value is not None:
+            setattr(config, name, value)
+
+
 def load_tokenizer(model_args: ModelArguments, config: ElmoConfig) -> PreTrainedTokenizer:
     """The checkpoint's tokenizer, or the plain one where it has none."""
     name = model_args.model_name_or_path or model_args.config_name

@@ -117,6 +117,7 @@ def judge(folder):
         {
             "config_name": str(folder / "architecture"),
             "encoder": "esim",
+            "mix_normalization": "word",
             "hidden_size": 8,
             "dropout": 0.0,
             "hidden_dropout": 0.0,
@@ -215,7 +216,7 @@ class TestEntailment:
         tokenizer = AutoTokenizer.from_pretrained(directory)
         with torch.no_grad():
             logits = model(**tokenizer("a red hat", "it is red", return_tensors="pt")).logits
-        assert isinstance(model, ElmoForSequenceClassification)
+        assert isinstance(model, ElmoForSequenceClassification) and model.config.mix_normalization == "word"
         (answer,) = pipeline("text-classification", model=str(directory))(
             [{"text": "a red hat", "text_pair": "it is red"}]
         )
