@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import field, fields
-from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 # Commands print their help before torch and transformers are there: whatever defines flags imports neither.
@@ -31,14 +30,14 @@ def part_of(arguments: Any, group: type) -> Any:
 
 
 def check_choices(arguments: Any) -> None:
-    """Check the fields that are annotated as `Literal[...]`, or as that or None.
+    """Check the fields that are annotated as `Literal[...]`; None where that is the default.
 
     Raises: ValueError naming the flag, the value got and the choices.
     """
     for name, hint in get_type_hints(type(arguments)).items():
         options = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
         value = getattr(arguments, name)
-        if not options or (value is None and NoneType in get_args(hint)):
+        if not options or (value is None and type(arguments).__dataclass_fields__[name].default is None):
             continue
         choices = get_args(options[0])
         if value not in choices:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ..checkpoints.arguments import HubArguments, Preset, SavingArguments
 from ..checkpoints.writing import check_output_directory
@@ -66,6 +66,8 @@ class ModelArguments:
             raise ValueError("--freeze_word_vectors keeps the vectors of --word_vectors, which is not given.")
 
 
+_Arguments = TypeVar("_Arguments", bound="PretrainingArguments")
+
 # In the order in which a command shows them.
 GROUPS = (TextArguments, ModelArguments, OptimizationArguments, SavingArguments, HubArguments)
 
@@ -74,7 +76,7 @@ GROUPS = (TextArguments, ModelArguments, OptimizationArguments, SavingArguments,
 class PretrainingArguments(SavingArguments, TextArguments, ModelArguments, OptimizationArguments, HubArguments):
     """Pre-train an ELMo on text files or a dataset; the flags of `hf-elmo pretrain`."""
 
-    def with_recipe(self) -> PretrainingArguments:
+    def with_recipe(self: _Arguments) -> _Arguments:
         """The same with the recipe's values where none are given.
 
         Raises: ValueError when there is no such recipe.

@@ -6,7 +6,7 @@ Letters in shapes: V words of the softmax, P projection.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -64,7 +64,11 @@ def load_source(model_name_or_path: str) -> Source:
     # A fine-tuned checkpoint may still name the size of a softmax that was left behind.
     architectures = config.architectures or [ElmoForPreTraining.__name__]
     has_softmax = config.word_vocab_size is not None and ElmoForPreTraining.__name__ in architectures
-    model = load_model(ElmoForPreTraining if has_softmax else ElmoModel, model_name_or_path)
+    model: ElmoForPreTraining | ElmoModel
+    if has_softmax:
+        model = load_model(ElmoForPreTraining, model_name_or_path)
+    else:
+        model = load_model(ElmoModel, model_name_or_path)
     if ElmoForTokenClassification.__name__ in architectures:
         _forget_task(model.config)
     vocabulary = _load_words(model_name_or_path, model)
@@ -180,20 +184,21 @@ def _has_words(source: Source, words: WordVocabulary) -> bool:
 def _carry_softmax(source: Source, words: WordVocabulary, model: ElmoForPreTraining) -> tuple[int, str]:
     """How many words kept their rows, and what became of the softmax."""
     new = f"softmax: new, over {len(words):,} words"
-    if not _has_softmax(source):
+    if not isinstance(source.model, ElmoForPreTraining):
         return 0, f"{new}; {source.name} has none"
     if source.vocabulary is None:
         return 0, f"{new}; {source.name} holds no {VOCABULARY_FILE} that names the rows of its own"
     old, config = source.config, model.config
+    pairs: Iterable[tuple[Any, Any]] = zip(source.model.word_softmaxes, model.word_softmaxes, strict=True)
     if old.softmax_type == config.softmax_type == "full":
-        for theirs, ours in zip(source.model.word_softmaxes, model.word_softmaxes, strict=True):
+        for theirs, ours in pairs:
             num_kept = _copy_rows(theirs, source.vocabulary, ours, words)
         return num_kept, (
             f"softmax: {num_kept:,} of {len(words):,} words keep their rows from {source.name}, "
             f"{len(words) - num_kept:,} are new, {len(source.vocabulary) - num_kept:,} are left out"
         )
     if _has_words(source, words) and all(getattr(old, name) == getattr(config, name) for name in _SOFTMAX_FIELDS):
-        for theirs, ours in zip(source.model.word_softmaxes, model.word_softmaxes, strict=True):
+        for theirs, ours in pairs:
             ours.load_state_dict(theirs.state_dict())
         return len(words), f"softmax: all {len(words):,} words keep their rows from {source.name}"
     return 0, (

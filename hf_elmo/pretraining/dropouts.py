@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from torch import nn
 
 from ..model.layers_elmo import ElmoProjectedLSTM
@@ -11,8 +14,9 @@ from .recipes import OptimizationArguments
 
 def set_dropouts(model: ElmoForPreTraining, settings: OptimizationArguments) -> None:
     """Set the model's dropouts to those of a run; the config stays as it is, and a dropout of 0 costs nothing."""
-    bilm = model.base_model.bilm
-    first, *others = [layer.dropout for layer in bilm.layers]
+    bilm = model.elmo.bilm
+    layers: Iterable[Any] = bilm.layers
+    first, *others = [layer.dropout for layer in layers]
     _set(settings.input_dropout, first)
     _set(settings.layer_dropout, *others)
     _set(settings.output_dropout, bilm.output_dropout)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -115,7 +116,7 @@ class HeldOutText:
     def _windows(self, text: _TextCount, cold: bool) -> Iterator[LaneWindow]:
         by_document = self.reset_state == "document" and not cold
         read = self.corpus.documents if by_document else self.corpus.sentences
-        read_once = read(self.tokenizer.tokenize)
+        read_once: Iterator[Any] = read(self.tokenizer.tokenize)
         stream: Iterable = map(text.of_document, read_once) if by_document else text.of(read_once)
         if cold:
             # Each sentence is a document of its own.

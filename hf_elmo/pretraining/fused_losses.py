@@ -107,7 +107,8 @@ def summed_adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden
     total = summed_cross_entropy(softmax.head.weight, softmax.head.bias, hidden, places)
     for index, (start, _) in enumerate(itertools.pairwise(softmax.cutoffs)):
         rows = (cluster == index + 1).nonzero().squeeze(1)
-        projection, words = softmax.tail[index]
+        tail: Any = softmax.tail[index]
+        projection, words = tail
         vectors = projection(pad_rows(hidden[rows], hidden.dtype))[: len(rows)]
         total = total + summed_cross_entropy(words.weight, words.bias, vectors, targets[rows] - start)
     return total
@@ -138,7 +139,7 @@ class _LogSumOfNegatives(torch.autograd.Function):
             # All in one product: in halves those of few rows are slow. Their logits make room for probabilities.
             kept = torch.mm(hidden, weights.t())
         else:
-            kept = hidden.new_empty(num_targets, num_negatives) if keeps_probabilities else None
+            kept = hidden.new_empty(num_targets if keeps_probabilities else 0, num_negatives)
         # Finite: where every term of a sum is left out, infinity would put nan into the backward pass.
         lowest = torch.finfo(room.dtype).min
         for block in _blocks(num_targets, rows):
@@ -148,7 +149,7 @@ class _LogSumOfNegatives(torch.autograd.Function):
                 logits.copy_(kept[block]).add_(biases)
             else:
                 _score(hidden[block], weights, biases, logits)
-                probabilities = probabilities if kept is None else kept[block]
+                probabilities = kept[block] if keeps_probabilities else probabilities
             logits.scatter_(1, places[block], logits.gather(1, places[block]).masked_fill(hits, lowest))
             log_sums[block] = _normalize(logits, probabilities)
             if is_narrow:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any
 
 from ..checkpoints.provenance import describe_command
 
@@ -48,7 +49,7 @@ class Interruption:
         self.signal_number: int | None = None
         self._is_noting = False
         self._first = 0.0
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():

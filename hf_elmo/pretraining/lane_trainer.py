@@ -117,7 +117,8 @@ class LaneTrainer:
         self.checkpoints = checkpoints
         self.interruption = interruption or Interruption()
         optimizer = optimizer_of(model, settings)
-        self.clock, self.budget = clock or RunClock(), None
+        self.clock = clock or RunClock()
+        self.budget: TimeBudget | None = None
         if settings.max_hours is not None:
             most_steps = None if settings.max_steps < 0 else settings.max_steps
             self.budget = TimeBudget(3600 * settings.max_hours, self.clock, most_steps)
@@ -164,7 +165,8 @@ class LaneTrainer:
             self._evaluate_and_report()
         self._keep_best()
         kept = next(entry for entry in self.evaluations if entry["step"] == self.kept_step)
-        return Perplexity(**{name: kept.get(name) for name in _PERPLEXITY_FIELDS})
+        figures: dict[str, Any] = {name: kept.get(name) for name in _PERPLEXITY_FIELDS}
+        return Perplexity(**figures)
 
     def evaluate(self, cold: bool = False) -> Perplexity:
         """Perplexity on the held-out text, each word scored once; see `HeldOutText.measure`."""
@@ -181,7 +183,12 @@ class LaneTrainer:
             return text.measure(self._bare_objective, self.accelerator, cold)
 
     def save(self) -> Path:
-        """Write a checkpoint, all processes together."""
+        """Write a checkpoint, all processes together.
+
+        Raises: ValueError where the trainer has no place for them.
+        """
+        if self.checkpoints is None:
+            raise ValueError("checkpoints is None; give the trainer RunCheckpoints to save to.")
         state, started = self._run_state(), time.perf_counter()
         with self._kept_weights():
             target = self.checkpoints.save(state, self.best_step)
@@ -234,9 +241,10 @@ class LaneTrainer:
         loss = self._train_step(taken)
         self.step += 1
         self.train_seconds += time.perf_counter() - started
-        is_settled = self.budget is not None and not self._is_done and self.budget.is_due(self.step)
-        if is_settled:
-            self._decide_steps()
+        is_settled = False
+        if self.budget is not None and not self._is_done and self.budget.is_due(self.step):
+            is_settled = True
+            self._decide_steps(self.budget)
         settings, is_last = self.settings, self._is_done
         if is_last or self._is_due(settings.logging_steps, _NUM_LOGS, place):
             self._log(taken[0], reset_lanes(before, taken[0].reset_state))
@@ -247,12 +255,12 @@ class LaneTrainer:
             is_best = self._evaluate_and_report()
             self.objective.train()
         save_steps = self.checkpoints.save_steps if self.checkpoints else None
-        is_stopped = self._stop_signal is not None and not is_last
+        stop_signal = None if is_last else self._stop_signal
         is_due = is_best or is_settled or (save_steps and self.step % save_steps == 0)
-        if (save_steps and is_due) or (is_stopped and self.checkpoints):
+        if (save_steps and is_due) or (stop_signal is not None and self.checkpoints):
             self.save()
-        if is_stopped:
-            raise Stopped(self._stop_signal, self.step)
+        if stop_signal is not None:
+            raise Stopped(stop_signal, self.step)
 
     def _run_state(self) -> RunState:
         scaler = self.accelerator.scaler
@@ -286,7 +294,7 @@ class LaneTrainer:
         """One optimizer step over some windows; this process's mean loss."""
         settings, accelerator = self.settings, self.accelerator
         count, self._stop_signal, is_used_up = self._agree(sum(window.num_targets for window in windows))
-        if is_used_up and self.step + 1 != settings.max_steps:
+        if self.budget is not None and is_used_up and self.step + 1 != settings.max_steps:
             self._settle_steps(self.budget.end_after(self.step + 1, self.train_seconds).max_steps)
         # accelerate divides by the windows and DDP by the processes; what is wanted is the mean over all words.
         factor = settings.loss_scale * len(windows) * accelerator.num_processes / max(count, 1)
@@ -356,13 +364,13 @@ class LaneTrainer:
         signal = next((number for number, times in zip(SIGNALS, asked_by, strict=True) if times), None)
         return count, signal, bool(used_up)
 
-    def _decide_steps(self) -> None:
+    def _decide_steps(self, budget: TimeBudget) -> None:
         """Settle by the clock how many steps there are, all processes by that of the main one."""
         save_steps = self.checkpoints.save_steps if self.checkpoints else None
         settings = self.settings
-        self.budget.decide(self.step, self.train_seconds, settings.eval_steps, settings.num_evaluations, save_steps)
-        decisions = gather_objects(self.budget.decisions[-1], self.accelerator)
-        self.budget.decisions[-1] = decisions[0]
+        budget.decide(self.step, self.train_seconds, settings.eval_steps, settings.num_evaluations, save_steps)
+        decisions = gather_objects(budget.decisions[-1], self.accelerator)
+        budget.decisions[-1] = decisions[0]
         self._settle_steps(decisions[0].max_steps)
 
     def _settle_steps(self, max_steps: int) -> None:
@@ -377,7 +385,7 @@ class LaneTrainer:
             before: The place in the schedule before this step.
         """
         if steps is not None or self.budget is None:
-            return bool(steps) and self.step % steps == 0
+            return bool(steps and self.step % steps == 0)
         return math.floor(times * self.budget.progress(self.step)) > math.floor(times * before)
 
     def _check_text(self) -> None:
@@ -434,7 +442,8 @@ class LaneTrainer:
             self.average.put_in_place()
             self.average = None
         self.kept_step, best = self.step, self.best_step
-        if not self.settings.load_best_model_at_end or best == self.step or self.checkpoints is None:
+        wants_best = self.settings.load_best_model_at_end and best != self.step
+        if not wants_best or best is None or self.checkpoints is None:
             return
         checkpoint = self.checkpoints.find(best)
         if checkpoint is not None:
@@ -453,13 +462,13 @@ class LaneTrainer:
     def best_step(self) -> int | None:
         """The step of the best evaluation so far, None before the first step: what was not trained is not worth it."""
         trained = self._trained_evaluations
-        return min(trained, key=lambda entry: entry["mean"])["step"] if trained else None
+        return int(min(trained, key=lambda entry: entry["mean"])["step"]) if trained else None
 
     @property
     def _is_out_of_patience(self) -> bool:
         # From the evaluations alone, so that a resumed run stops where it would have.
         patience = self.settings.early_stopping_patience
-        later = [entry for entry in self._trained_evaluations if entry["step"] > self.best_step]
+        later = [entry for entry in self._trained_evaluations if entry["step"] > (self.best_step or 0)]
         return patience is not None and len(later) >= patience
 
     @property

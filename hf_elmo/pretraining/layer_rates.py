@@ -34,12 +34,12 @@ def parameter_groups(
     """
     if not 0 < layer_decay < math.inf:
         raise ValueError(f"--layer_learning_rate_decay is {layer_decay}; it must be a number > 0, and 1 for no decay.")
-    layers = model.base_model.bilm.layers
+    layers = model.elmo.bilm.layers
     modules = {
         # One softmax for both directions is in the list once.
         "word_softmax": nn.ModuleList(dict.fromkeys(model.word_softmaxes)),
         **{f"layer_{number}": layers[number - 1] for number in range(len(layers), 0, -1)},
-        "token_encoder": model.base_model.token_encoder,
+        "token_encoder": model.elmo.token_encoder,
     }
     learning_rates = dict(learning_rates or {})
     _check_learning_rates(learning_rates, list(modules))

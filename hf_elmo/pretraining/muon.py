@@ -39,7 +39,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         super().__init__([{**defaults["num_maps" in group], **group} for group in groups], {})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """One step; parameters without a gradient stay as they are."""
         loss = None
         if closure is not None:
@@ -56,7 +56,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
             for matrix in group["params"]:
                 if matrix.grad is None:
                     continue
-                ahead = self._look_ahead(matrix, group["momentum"])
+                ahead = self._look_ahead(matrix, matrix.grad, group["momentum"])
                 for part, direction in zip(*(each.chunk(group["num_maps"]) for each in (matrix, ahead)), strict=True):
                     direction = _lie_down(direction)
                     maps.setdefault(direction.shape, []).append((part, direction, group))
@@ -64,13 +64,13 @@ class MuonWithAdamW(torch.optim.Optimizer):
             self._step_alike(alike)
         return loss
 
-    def _look_ahead(self, matrix: Tensor, momentum: float) -> Tensor:
+    def _look_ahead(self, matrix: Tensor, gradient: Tensor, momentum: float) -> Tensor:
         """The momentum that a matrix will have after one more gradient like this."""
         state = self.state[matrix]
         if not state:
             state["momentum_buffer"] = torch.zeros_like(matrix)
-        state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum)
-        return matrix.grad.lerp(state["momentum_buffer"], momentum)
+        state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        return gradient.lerp(state["momentum_buffer"], momentum)
 
     def _step_alike(self, maps: list[tuple[Tensor, Tensor, dict[str, Any]]]) -> None:
         dtype = product_dtype(torch.bfloat16, maps[0][0].device.type)

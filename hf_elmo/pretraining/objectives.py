@@ -58,12 +58,12 @@ class Direction(NamedTuple):
     """What one direction has to predict, and from what.
 
     Args:
-        softmax: The softmax of the direction.
+        softmax: The softmax of the direction, a linear layer or an adaptive one.
         hidden: The biLM's vectors at the positions that have a target, (N, P).
         targets: Word ids, (N,).
     """
 
-    softmax: nn.Module
+    softmax: Any
     hidden: Tensor
     targets: Tensor
 
@@ -121,7 +121,7 @@ class LaneObjective(nn.Module):
         ):
             has_target = targets != NO_TARGET
             directions.append(Direction(softmax, hidden[has_target], targets[has_target]))
-        return tuple(directions), state
+        return (directions[0], directions[1]), state
 
     def sum_losses(self, directions: tuple[Direction, Direction]) -> tuple[Tensor, Tensor]:
         """Sum of -log p over the targets of each direction, in nats."""
@@ -161,14 +161,14 @@ class FullSoftmaxObjective(LaneObjective):
         self.block_size = block_size
 
     def sum_losses(self, directions: tuple[Direction, Direction]) -> tuple[Tensor, Tensor]:
+        forward, backward = map(self._sum_direction, directions)
+        return forward, backward
+
+    def _sum_direction(self, direction: Direction) -> Tensor:
+        softmax, hidden, targets = direction
         if torch.is_grad_enabled():
-            return tuple(
-                summed_cross_entropy(softmax.weight, softmax.bias, hidden, targets)
-                for softmax, hidden, targets in directions
-            )
-        return tuple(
-            full_cross_entropy_in_blocks(*direction, self.chunk_size, self.block_size).sum() for direction in directions
-        )
+            return summed_cross_entropy(softmax.weight, softmax.bias, hidden, targets)
+        return full_cross_entropy_in_blocks(softmax, hidden, targets, self.chunk_size, self.block_size).sum()
 
 
 @dataclass
@@ -215,7 +215,7 @@ class SampledSoftmaxObjective(FullSoftmaxObjective):
         block_size: int = 1024,
     ):
         super().__init__(model, chunk_size, block_size)
-        self.sampler = LogUniformSampler(model.config.word_vocab_size, num_negative_samples, seed)
+        self.sampler = LogUniformSampler(model.config.word_vocab_size or 0, num_negative_samples, seed)
         self.correct_targets = correct_targets
         self.sparse_gradients = sparse_gradients
 
@@ -238,7 +238,7 @@ class SampledSoftmaxObjective(FullSoftmaxObjective):
         return self.sampler.state_dict()
 
     def load_run_state(self, state: dict[str, Any] | None) -> None:
-        self.sampler.load_state_dict(state)
+        self.sampler.load_state_dict(state or {})
 
     @torch.no_grad()
     def measure_gap(self, window: LaneWindow, state: ElmoState | None = None) -> SampledGap:
@@ -263,7 +263,7 @@ class SampledSoftmaxObjective(FullSoftmaxObjective):
             rows = self._look_up(forward, forward_ids + backward_ids)
         else:
             rows = self._look_up(forward, forward_ids) + self._look_up(backward, backward_ids)
-        return tuple(
+        forward_sum, backward_sum = (
             fused_sampled_cross_entropy(
                 direction.hidden, direction.targets, target_rows, sample, sample_rows, self.correct_targets
             ).sum()
@@ -271,6 +271,7 @@ class SampledSoftmaxObjective(FullSoftmaxObjective):
                 directions, samples, rows[::2], rows[1::2], strict=True
             )
         )
+        return forward_sum, backward_sum
 
     def _look_up(self, softmax: nn.Linear, ids: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
         """Weights (M, P) and biases (M,) of each list of M words."""
@@ -293,14 +294,16 @@ class AdaptiveSoftmaxObjective(LaneObjective):
 
     def __init__(self, model: ElmoForPreTraining, max_logits: int = MAX_LOGITS):
         super().__init__(model)
-        softmax = model.word_softmax
+        softmax: Any = model.word_softmax
         widths = [end - start for start, end in itertools.pairwise(softmax.cutoffs)]
         self.chunk_size = max(1, max_logits // max(softmax.head_size, *widths))
 
     def sum_losses(self, directions: tuple[Direction, Direction]) -> tuple[Tensor, Tensor]:
-        return tuple(self._sum_direction(*direction) for direction in directions)
+        forward, backward = map(self._sum_direction, directions)
+        return forward, backward
 
-    def _sum_direction(self, softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tensor, targets: Tensor) -> Tensor:
+    def _sum_direction(self, direction: Direction) -> Tensor:
+        softmax, hidden, targets = direction
         if torch.is_grad_enabled() or not len(targets):
             return summed_adaptive_cross_entropy(softmax, hidden, targets)
         parts = zip(hidden.split(self.chunk_size), targets.split(self.chunk_size), strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..model.layers_elmo import ElmoProjectedLSTM
 from ..model.modeling_elmo import ElmoForPreTraining
@@ -14,14 +14,15 @@ from ..model.modeling_elmo import ElmoForPreTraining
 _NUM_GATES = 4
 
 
-def matrices_of(model: ElmoForPreTraining) -> dict[nn.Parameter, int]:
+def matrices_of(model: ElmoForPreTraining) -> dict[Tensor, int]:
     """The matrices between the layers, each with the number of maps that stand on top of one another in it.
 
     They are those of the biLM, of the highway layers and of the projection to word vectors. Convolutions, tables of
     embeddings and the softmax, whose rows are words, are none of them.
     """
-    token_encoder, matrices = model.base_model.token_encoder, {}
-    for module in model.base_model.bilm.modules():
+    token_encoder = model.elmo.token_encoder
+    matrices: dict[Tensor, int] = {}
+    for module in model.elmo.bilm.modules():
         if isinstance(module, ElmoProjectedLSTM):
             matrices |= {module.weight_ih: _NUM_GATES, module.weight_hh: _NUM_GATES}
             if module.weight_hr is not None:

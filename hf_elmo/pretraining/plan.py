@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,6 +48,11 @@ class TrainingPlan:
     num_processes: int = 1
 
     @property
+    def num_words(self) -> int:
+        """Words of the softmax."""
+        return self.config.word_vocab_size or 0
+
+    @property
     def entries_per_window(self) -> int:
         """Entries of each direction that one process reads in a window."""
         return self.settings.per_device_train_batch_size * self.settings.unroll_steps
@@ -75,7 +81,7 @@ class TrainingPlan:
     def training_bytes(self) -> dict[str, int]:
         """What training holds beside a window in one process, by part; equal rows of sparse gradients stand apart."""
         config, settings = self.config, self.settings
-        weights = list(self._model.parameters())
+        weights: list[Any] = list(self._model.parameters())
         trained = [weight for weight in weights if weight.requires_grad]
         # An optimizer makes the states of weights without memory that it makes of any.
         with weights[0].fake_mode:
@@ -86,7 +92,7 @@ class TrainingPlan:
         gradients = all_gradients = sum(weight.nbytes for weight in trained)
         if settings.has_sparse_gradients(self.num_processes):
             rows = 2 * (self.entries_per_window + settings.num_negative_samples)
-            gradients -= (2 - config.share_word_softmax) * _FLOAT * config.word_vocab_size * config.projection_size
+            gradients -= (2 - config.share_word_softmax) * _FLOAT * self.num_words * config.projection_size
             gradients += rows * (_FLOAT * config.projection_size + _LONG)
         return {
             "weights": sum(weight.nbytes for weight in weights),
@@ -112,7 +118,7 @@ class TrainingPlan:
         rare, entries = self.expected_cluster_targets(), self.entries_per_window
         if self.settings.objective == "sampled":
             return min(MOST_BLOCK_LOGITS, entries * self.settings.num_negative_samples)
-        ends = [*(self.config.adaptive_softmax_cutoffs or ()), self.config.word_vocab_size]
+        ends = [*(self.config.adaptive_softmax_cutoffs or ()), self.num_words]
         clusters = (count // 2 * (end - start) for count, (start, end) in zip(rare, pairwise(ends), strict=True))
         # All targets meet the first words and a logit for each cluster.
         return min(MOST_BLOCK_LOGITS, max([entries * (ends[0] + len(rare)), *clusters]))
@@ -144,8 +150,7 @@ class TrainingPlan:
 
     @property
     def _word_probabilities(self) -> Tensor:
-        size = self.config.word_vocab_size
-        return log_uniform_probabilities(torch.arange(size), size, torch.float64)
+        return log_uniform_probabilities(torch.arange(self.num_words), self.num_words, torch.float64)
 
     def kept_bytes(self, num_distinct_words: int | None = None, cluster_targets: Sequence[int] | None = None) -> int:
         """What a window with full rows and a target per entry keeps for its backward pass, beside weights and itself.
@@ -181,7 +186,7 @@ class TrainingPlan:
         settings, cutoffs = self.settings, self.config.adaptive_softmax_cutoffs or ()
         few = {
             # More than there are negatives.
-            "word_vocab_size": min(self.config.word_vocab_size, settings.num_negative_samples + 2),
+            "word_vocab_size": min(self.num_words, settings.num_negative_samples + 2),
             "adaptive_softmax_cutoffs": list(range(1, len(cutoffs) + 1)) or None,
         }
         with torch.device("meta"):

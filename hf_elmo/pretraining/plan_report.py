@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ..checkpoints.tables import markdown_table
 from ..given.flags import part_of
@@ -75,7 +76,7 @@ def describe(arguments: PlanArguments) -> dict[str, str]:
         "processes": f"{plan.num_processes:,}",
         "lanes of each process": f"{settings.per_device_train_batch_size:,}",
         "words of a window": f"{settings.unroll_steps:,}",
-        "words of the softmax": f"{plan.config.word_vocab_size:,}",
+        "words of the softmax": f"{plan.num_words:,}",
         "words of the text": f"{text.num_words:,}",
         "entries per step": f"{plan.entries_per_step:,}",
         "steps": f"{steps:,}",
@@ -118,7 +119,7 @@ def render_document() -> str:
         optim="adamw",
         words_per_second=PAPER_WORDS_PER_SECOND,
     )
-    columns = {
+    columns: dict[str, dict[str, Any]] = {
         "full": {},
         "full, Adagrad": {"optim": "adagrad"},
         "full, bf16": {"bf16": True},

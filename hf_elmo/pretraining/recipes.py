@@ -22,6 +22,7 @@ _Arguments = TypeVar("_Arguments", bound="OptimizationArguments")
 
 
 def _by_recipe(text: str) -> Any:
+    # None until `with_recipe`, and `with_objective` and `with_lanes` where the recipe leaves it to them.
     return flag(text, default=None)
 
 
@@ -34,48 +35,46 @@ class OptimizationArguments:
         "modern (lower perplexity in the same time).",
         default="modern",
     )
-    objective: Objective | None = _by_recipe(
+    objective: Objective = _by_recipe(
         "What is trained: full softmax, sampled (the full one in evaluation) or adaptive (evaluated by that one); left "
         "out with modern, sampled where the vocabulary is four times --num_negative_samples or more, and else full."
     )
-    num_negative_samples: int | None = _by_recipe(
-        "Words that the sampled softmax draws for each direction of a window."
-    )
-    per_device_train_batch_size: int | None = _by_recipe(
+    num_negative_samples: int = _by_recipe("Words that the sampled softmax draws for each direction of a window.")
+    per_device_train_batch_size: int = _by_recipe(
         "Lanes of each process; left out with modern, 128, or fewer where a pass would not have a hundred windows."
     )
-    unroll_steps: int | None = _by_recipe(
+    unroll_steps: int = _by_recipe(
         "Words of a window; gradients stop at its start, states are carried from window to window."
     )
-    optim: Optimizer | None = _by_recipe(
+    optim: Optimizer = _by_recipe(
         "Optimizer; muon is for the matrices of the biLM, of the highway layers and of the projection, and adamw then "
         "for the rest."
     )
-    learning_rate: float | None = _by_recipe("Highest learning rate.")
+    learning_rate: float = _by_recipe("Highest learning rate.")
     muon_learning_rate: float | None = flag(
         "Highest learning rate of the matrices that --optim muon is for; left out, --learning_rate, which suits both.",
         default=None,
     )
-    weight_decay: float | None = _by_recipe(
+    weight_decay: float = _by_recipe(
         "Weight decay of matrices, filters and the softmax, not of biases and tables of embeddings."
     )
-    ema_decay: float | None = _by_recipe(
+    ema_decay: float = _by_recipe(
         "Evaluate and keep an exponential moving average of the weights, of which so much stays at each step (0.999 "
         "for one over the last thousand); 0 for none."
     )
-    adam_beta2: float | None = _by_recipe("Decay of AdamW's second moments.")
-    adagrad_initial_accumulator: float | None = _by_recipe("What Adagrad's sums of squares start from.")
-    warmup_ratio: float | None = _by_recipe("Share of the steps in which the learning rate rises.")
-    lr_scheduler_type: str | None = _by_recipe("Schedule after that, as transformers names them.")
-    decay_ratio: float | None = _by_recipe(
+    adam_beta2: float = _by_recipe("Decay of AdamW's second moments.")
+    adagrad_initial_accumulator: float = _by_recipe("What Adagrad's sums of squares start from.")
+    warmup_ratio: float = _by_recipe("Share of the steps in which the learning rate rises.")
+    lr_scheduler_type: str = _by_recipe("Schedule after that, as transformers names them.")
+    decay_ratio: float = _by_recipe(
         "Share of the steps, the last ones, in which the rate falls with --lr_scheduler_type warmup_stable_decay."
     )
     lr_scheduler_kwargs: str | None = flag(
         'What else transformers takes for the schedule, as JSON: \'{"decay_type": "1-sqrt", "min_lr_ratio": 0.1}\'.',
         default=None,
     )
-    max_grad_norm: float | None = _by_recipe("Bound on the norm of all gradients together.")
-    scales_loss_by_unroll: bool | None = _by_recipe(
+    max_grad_norm: float = _by_recipe("Bound on the norm of all gradients together.")
+    scales_loss_by_unroll: bool = _by_recipe(
         "Multiply the loss by unroll_steps before it is differentiated, so that the bound meets the gradient of a "
         "window's sum of losses per lane rather than of their mean."
     )
@@ -87,10 +86,10 @@ class OptimizationArguments:
     )
     layer_dropout: float | None = _by_recipe("Dropout of what the other layers read, where it differs.")
     output_dropout: float | None = _by_recipe("Dropout of what the softmax reads, where it differs.")
-    recurrent_dropout: float | None = _by_recipe(
+    recurrent_dropout: float = _by_recipe(
         "Share of the recurrent weights that is dropped, drawn anew for each window (DropConnect)."
     )
-    starts_from_frequencies: bool | None = _by_recipe(
+    starts_from_frequencies: bool = _by_recipe(
         "Start the biases of a full softmax from the words' log frequencies instead of zeros."
     )
     layer_learning_rate_decay: float = flag(
@@ -326,12 +325,10 @@ RECIPES = {
         recurrent_dropout=0.0,
         starts_from_frequencies=False,
     ),
-    # What was best in equal minutes: model_cards/speedrun.
+    # What was best in equal minutes: model_cards/speedrun. The objective goes by the vocabulary, lanes by the text.
     "modern": OptimizationArguments(
         recipe="modern",
-        objective=None,  # by the size of the vocabulary
         num_negative_samples=4096,
-        per_device_train_batch_size=None,  # by the length of the text
         unroll_steps=20,
         optim="muon",
         learning_rate=8e-3,

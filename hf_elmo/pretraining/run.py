@@ -185,10 +185,10 @@ def _read_text(
             facts = TextFacts.from_dict(read_state_file(checkpoint)["facts"])
         words = WordVocabulary.load(checkpoint)
     else:
-        words = start.given_words(arguments)
+        given = start.given_words(arguments)
         for warning in look_at_text(arguments, corpora, start.tokenizer):
             report(f"warning: {warning}")
-        facts, words, counts = read_training_text(arguments, corpora, start.tokenizer, words, shown)
+        facts, words, counts = read_training_text(arguments, corpora, start.tokenizer, given, shown)
     report(
         f"training text: {facts.num_words:,} words in {facts.num_sentences:,} sentences, {facts.num_distinct:,} "
         f"distinct; softmax over {len(words):,} words"
@@ -226,6 +226,7 @@ def _train(trainer: LaneTrainer, facts: TextFacts, report: Callable[[str], None]
         + ("no bits per character: too many words are unknown" if bits is None else f"{bits:.3f} bits per character")
     )
     caveats = facts.caveats(perplexity.unknown_share)
+    save_steps = None if trainer.checkpoints is None else trainer.checkpoints.save_steps
     for caveat in caveats:
         report(f"warning: {caveat}")
     return {
@@ -240,7 +241,7 @@ def _train(trainer: LaneTrainer, facts: TextFacts, report: Callable[[str], None]
         "words_per_second": round(trainer.num_words / trainer.train_seconds, 1),
         "hours": round(trainer.clock.seconds / 3600, 4),
         "num_processes": trainer.accelerator.num_processes,
-        "settings": _record(trainer.settings, trainer.checkpoints.save_steps),
+        "settings": _record(trainer.settings, save_steps),
         "resumed_from_steps": trainer.resumed_from_steps,
         "num_legs": len(trainer.resumed_from_steps) + 1,
         **({"settled_by_the_clock": trainer.budget.state_dict()["decisions"]} if trainer.budget else {}),
@@ -283,12 +284,12 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
 def open_corpora(arguments: PretrainingArguments) -> tuple[Corpus, Corpus]:
     """The training and the held-out corpus, the second cut from the first where none is named."""
     by_document = arguments.reset_state == "document"
-    if arguments.train_file is not None:
-        train = corpus_from_files(arguments.train_file, "--train_file", arguments.text_column, by_document)
-    else:
+    if arguments.dataset_name is not None:
         train = corpus_from_dataset(
             arguments.dataset_name, arguments.dataset_config_name, arguments.train_split, arguments.text_column
         )
+    else:
+        train = corpus_from_files(arguments.train_file or (), "--train_file", arguments.text_column, by_document)
     if arguments.validation_file is not None:
         return train, corpus_from_files(
             arguments.validation_file, "--validation_file", arguments.text_column, by_document
@@ -301,7 +302,7 @@ def open_corpora(arguments: PretrainingArguments) -> tuple[Corpus, Corpus]:
 
 
 def _check_inputs(arguments: PretrainingArguments, *corpora: Corpus) -> None:
-    inputs = [(corpus.name, file) for corpus in corpora for file in corpus.files]
+    inputs: list[tuple[str, str | Path]] = [(corpus.name, file) for corpus in corpora for file in corpus.files]
     for name in ("vocab_file", "word_vectors"):
         if getattr(arguments, name) is not None:
             inputs.append((f"--{name}", getattr(arguments, name)))

@@ -116,16 +116,16 @@ def check_sorted(vocabulary: WordVocabulary, counts: Mapping[str, int]) -> None:
     """
     words = vocabulary.words[len(SPECIAL_WORDS) :]
     seen = torch.tensor([counts.get(word, 0) for word in words], dtype=torch.float64)
-    total = seen.sum()
+    total = float(seen.sum())
     if not total:
         raise ValueError(
             "no word of the vocabulary occurs in the training text; check --vocab_file, and --do_lower_case and "
             "--pre_tokenizer with it."
         )
     nats = torch.arange(len(SPECIAL_WORDS), len(vocabulary), dtype=torch.float64).log1p()
-    found = (seen * nats).sum() / total
-    best = (seen.sort(descending=True).values * nats).sum() / total
-    if found - best > max(_HARMLESS_NATS, (nats.mean() - best) / 2):
+    found = float((seen * nats).sum()) / total
+    best = float((seen.sort(descending=True).values * nats).sum()) / total
+    if found - best > max(_HARMLESS_NATS, (float(nats.mean()) - best) / 2):
         rises = (seen[1:] > seen[:-1]).nonzero().squeeze(1)[:_WORDS_IN_MESSAGE].tolist()
         pairs = "; ".join(
             f"{words[place]!r} (seen {int(seen[place]):,} times) before {words[place + 1]!r} "

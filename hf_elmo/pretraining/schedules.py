@@ -48,5 +48,5 @@ def check_schedule(settings: OptimizationArguments) -> None:
 def move_schedule(scheduler: LRScheduler, place: float) -> None:
     """Set the learning rates to those of a place in the schedule, which may lie between two steps."""
     # It steps by one before it looks.
-    scheduler.last_epoch = place - 1
+    scheduler.last_epoch = place - 1  # type: ignore[assignment]
     scheduler.step()

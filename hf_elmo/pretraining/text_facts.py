@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
@@ -224,5 +225,6 @@ def start_from_frequencies(
     # A word written "<UNK>" and all that the vocabulary lacks.
     occurrences[words.unk_id] = facts.num_words - sum(counts.values()) + counts.get(words.words[words.unk_id], 0)
     log_frequencies = (occurrences + 1).log() - math.log(facts.num_targets + len(words))
-    for softmax in {id(softmax): softmax for softmax in model.word_softmaxes}.values():
-        softmax.bias.copy_(log_frequencies)
+    for softmax in {*model.word_softmaxes}:
+        if isinstance(softmax, nn.Linear):
+            softmax.bias.copy_(log_frequencies)
