@@ -27,9 +27,9 @@ def matrices_of(model: ElmoForPreTraining) -> dict[Tensor, int]:
             matrices |= {module.weight_ih: _NUM_GATES, module.weight_hh: _NUM_GATES}
             if module.weight_hr is not None:
                 matrices[module.weight_hr] = 1
-    for module in (*token_encoder.highways.modules(), token_encoder.projection):
-        if isinstance(module, nn.Linear):
-            matrices[module.weight] = 1
+    for layer in (*token_encoder.highways.modules(), token_encoder.projection):
+        if isinstance(layer, nn.Linear):
+            matrices[layer.weight] = 1
     return matrices
 
 
