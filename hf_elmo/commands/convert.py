@@ -37,10 +37,11 @@ class ConversionArguments(CuttingArguments):
         default=None,
     )
     output: str | None = flag("The directory to write, as --output_dir.", positional=True, default=None)
-    format: Literal["allennlp", "efml", "bilm-tf"] | None = flag(
+    format: Literal["allennlp", "efml", "bilm-tf-training", "simple-elmo", "bilm-tf"] | None = flag(
         "The other program's format; told by the files where it is left out. bilm-tf: an hdf5 of weights and its "
-        "options.json, the released models' and AllenNLP's. efml: a directory or zip of ELMoForManyLangs. "
-        "allennlp: an archive or its directory.",
+        "options.json, the released models' and AllenNLP's. bilm-tf-training: its checkpoint while training, .index "
+        "and .data, with options.json and vocab.txt. simple-elmo: the NLPL repository's, options.json, model.hdf5 and "
+        "vocab.txt. efml: a directory or zip of ELMoForManyLangs. allennlp: an archive or its directory.",
         default=None,
     )
     options_file: str | None = flag(
@@ -55,7 +56,8 @@ class ConversionArguments(CuttingArguments):
         default=None,
     )
     vocab_file: str | None = flag(
-        "Words of that softmax, one per line: read, or written with --reverse; goes with it.", default=None
+        "Words of that softmax, or of a model that reads words, one per line: read, or written with --reverse.",
+        default=None,
     )
     output_dir: str | None = flag(
         "Directory to write for AutoModel and AutoTokenizer (without --reverse).", default=None

@@ -35,6 +35,11 @@ _KINDS = {
         ("weights.hdf5", "model.hdf5"),
         lambda name: name.endswith(HDF5_SUFFIXES) and "softmax" not in name,
     ),
+    "vocab_file": _Kind(
+        "a list of words",
+        ("vocab.txt.gz", "vocab.txt"),
+        lambda name: name.startswith("vocab") and name.endswith((".txt", ".txt.gz")),
+    ),
 }
 
 
@@ -43,7 +48,7 @@ def candidates(source: Path, name: str) -> list[Path]:
 
     Args:
         source: A directory, or an hdf5 of weights.
-        name: The argument, "options_file" or "weight_file".
+        name: The argument, "options_file", "weight_file" or "vocab_file".
     """
     kind = _KINDS[name]
     if not source.is_dir():
@@ -53,7 +58,7 @@ def candidates(source: Path, name: str) -> list[Path]:
             return [source]
         # The released models' pairs lie side by side: ..._weights.hdf5 and ..._options.json.
         paired = source.with_name(f"{source.stem.replace('weights', 'options')}.json")
-        if "options" in paired.name and paired.is_file():
+        if name == "options_file" and "options" in paired.name and paired.is_file():
             return [paired]
         source = source.parent
     found = sorted(path for path in source.iterdir() if path.is_file() and kind.fits(path.name))

@@ -6,7 +6,7 @@ of the layouts and kinds are explained where they are carried out, in `bilm_tf`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,6 @@ INFERENCE_CHARACTERS = 262
 
 # The only one there is: bilm-tf leaves it at the default of TensorFlow's LSTMCell, so the hdf5 holds the learned bias.
 FORGET_BIAS = 1.0
-
-# What the keys of each projection begin or end with.
-_TOKEN_PROJECTION, _CELL_PROJECTION = "CNN_proj/", "/W_P_0"
 
 # Marks an option that must be given.
 REQUIRED = object()
@@ -195,12 +192,60 @@ SINGLE_CELL = "RNN_{number}/RNN"
 DIRECTIONS = {0: "forward", 1: "backward"}
 
 
-def expand_weight_rules(config: ElmoConfig, stacked: bool) -> list[WeightRule]:
+@dataclass(frozen=True)
+class Names:
+    """What arrays are called in one kind of file.
+
+    Args:
+        of_key: The name of what stands under a key of the hdf5.
+        one_direction: What names begin with in models that read forwards only; both directions' have RNN_0 and RNN_1.
+        is_apart: Whether a name, of all those in the file, is of something that a model is read without.
+    """
+
+    of_key: Callable[[str], str]
+    one_direction: str
+    is_apart: Callable[[str, Collection[str]], bool]
+
+
+def _is_apart_from_weights(key: str, keys: Collection[str]) -> bool:
+    return key in ("softmax/W", "softmax/b")
+
+
+HDF5_NAMES = Names(lambda key: key, "rnn/", _is_apart_from_weights)
+
+
+def _variable(key: str) -> str:
+    """The variable of a training checkpoint that `dump_weights` writes under a key of the hdf5."""
+    for theirs, variable in _RENAMED:
+        key = key.replace(theirs, variable)
+    return f"{_SCOPE}{key}"
+
+
+def _is_apart_from_variables(name: str, names: Collection[str]) -> bool:
+    """Whether a variable is of the training alone: counters, sums that an optimizer keeps of another, the softmax."""
+    of_model = name.startswith(_SCOPE) and name.rpartition("/")[0] not in names
+    return not of_model or _is_apart_from_weights(name.removeprefix(_SCOPE), names)
+
+
+# In the order in which they are replaced.
+_SCOPE = "lm/"
+_RENAMED = (
+    ("/RNN/MultiRNNCell/Cell", "/rnn/multi_rnn_cell/cell_"),
+    ("/RNN/", "/rnn/"),
+    ("/LSTMCell/W_P_0", "/lstm_cell/projection/kernel"),
+    ("/LSTMCell/W_0", "/lstm_cell/kernel"),
+    ("/LSTMCell/B", "/lstm_cell/bias"),
+)
+VARIABLE_NAMES = Names(_variable, f"{_SCOPE}rnn/", _is_apart_from_variables)
+
+
+def expand_weight_rules(config: ElmoConfig, stacked: bool, names: Names = HDF5_NAMES) -> list[WeightRule]:
     """The rules of one model, the repetitions written out.
 
     Args:
         config: Says how many filters, highway layers and biLM layers there are.
         stacked: Whether the LSTM cells stand below a MultiRNNCell.
+        names: What the arrays are called.
     """
     cell = STACKED_CELL if stacked else SINGLE_CELL
     cells = [
@@ -220,32 +265,46 @@ def expand_weight_rules(config: ElmoConfig, stacked: bool) -> list[WeightRule]:
     }
     return [
         WeightRule(
-            key=rule.key.format(**names),
-            parameters=tuple(parameter.format(**names) for parameter in rule.parameters),
+            key=names.of_key(rule.key.format(**numbers)),
+            parameters=tuple(parameter.format(**numbers) for parameter in rule.parameters),
             layout=rule.layout,
             repeat=rule.repeat,
             options=rule.options,
             absent=rule.absent,
         )
         for rule in WEIGHT_RULES
-        for names in repetitions[rule.repeat]
+        for numbers in repetitions[rule.repeat]
     ]
 
 
-def without_missing_projections(config: ElmoConfig, keys: Iterable[str]) -> ElmoConfig:
+def is_stacked(config: ElmoConfig, keys: Iterable[str], names: Names = HDF5_NAMES) -> bool:
+    """Whether LSTM cells stand below a MultiRNNCell: always where there are several layers, and at times a single one.
+
+    Args:
+        config: Says how many layers there are.
+        keys: The names of all arrays of the file.
+        names: How they are made.
+    """
+    stack = names.of_key(f"{STACK.format(number=0)}/Cell")
+    return config.num_hidden_layers > 1 or any(key.startswith(stack) for key in keys)
+
+
+def without_missing_projections(config: ElmoConfig, keys: Collection[str], names: Names = HDF5_NAMES) -> ElmoConfig:
     """The config of weights that lack a projection where bilm-tf makes none: where sizes are equal before and after it.
 
     Such sizes alone do not tell: this package writes projections of these sizes too.
 
     Args:
-        config: As the options describe the model, with both projections.
-        keys: All keys of the weights.
+        config: As the options describe the model.
+        keys: The names of all arrays of the file.
+        names: How they are made.
     """
-    keys, changes = list(keys), {}
-    if config.token_inputs == "characters":
-        num_filters = sum(count for _, count in config.filters)
-        has_key = any(key.startswith(_TOKEN_PROJECTION) for key in keys)
-        changes["project_tokens"] = has_key or num_filters != config.projection_size
-    has_key = any(key.endswith(_CELL_PROJECTION) for key in keys)
-    changes["project_hidden"] = has_key or config.cell_size != config.projection_size
+    rules = expand_weight_rules(config, is_stacked(config, keys, names), names)
+    there = {rule.repeat for rule in rules if rule.key in keys}
+    num_filters = sum(count for _, count in config.filters)
+    changes = {}
+    if config.project_tokens and num_filters == config.projection_size:
+        changes["project_tokens"] = "token projection" in there
+    if config.cell_size == config.projection_size:
+        changes["project_hidden"] = "projected cell" in there
     return ElmoConfig.from_dict({**config.to_dict(), **changes})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
@@ -76,7 +77,9 @@ def reads_words(options: Mapping[str, Any]) -> bool:
     return "char_cnn" not in options and "lstm" in options
 
 
-def read_config(options_file: str | os.PathLike, words: WordVocabulary | None = None) -> ElmoConfig:
+def read_config(
+    options_file: str | os.PathLike, words: WordVocabulary | None = None, in_training: bool = False
+) -> ElmoConfig:
     """Turn bilm-tf's options.json into a config.
 
     Settings of the training run (batch size, learning rate and so on) say nothing about the weights and are left out.
@@ -84,6 +87,8 @@ def read_config(options_file: str | os.PathLike, words: WordVocabulary | None = 
     Args:
         options_file: options.json, in its training or its inference form.
         words: Those of a model that reads words; one that reads characters has no use for them.
+        in_training: Whether the options are read as bilm-tf's trainer does, for which a missing
+            `use_skip_connections` is false; its inference wants the key.
     Returns: The config of a model with both projections; see `without_missing_projections`.
     Raises: ConversionError naming the option, its value and the value wanted; FileNotFoundError.
     """
@@ -108,8 +113,12 @@ def read_config(options_file: str | os.PathLike, words: WordVocabulary | None = 
         )
     else:
         _check_characters(where, _find_option(where, options, CHARACTERS_OPTION))
-    rules = [rule for rule in OPTION_RULES if "token_inputs" not in fields or not rule.path.startswith("char_cnn.")]
-    fields |= {rule.field: _read_option(where, options, rule) for rule in rules}
+    for rule in OPTION_RULES:
+        if "token_inputs" in fields and rule.path.startswith("char_cnn."):
+            continue
+        if in_training and rule.field == "use_skip_connections":
+            rule = replace(rule, default=False)
+        fields[rule.field] = _read_option(where, options, rule)
     try:
         return ElmoConfig(vocab_size=INFERENCE_CHARACTERS, forget_bias=FORGET_BIAS, **fields)
     except (ValueError, StrictDataclassError) as error:

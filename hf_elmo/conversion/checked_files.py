@@ -216,7 +216,18 @@ def read_finite(where: str, key: str, dataset: Any) -> np.ndarray:
         dataset: The array.
     Raises: ConversionError where some are infinite or not a number.
     """
-    array = dataset[()].astype(np.float32, copy=False)
+    return check_finite(where, key, dataset[()].astype(np.float32, copy=False))
+
+
+def check_finite(where: str, key: str, array: np.ndarray) -> np.ndarray:
+    """An array as it is, where it holds numbers alone.
+
+    Args:
+        where: The file, for the message.
+        key: The array's name.
+        array: Its values.
+    Raises: ConversionError where some are infinite or not a number.
+    """
     broken = array.size - int(np.isfinite(array).sum())
     if broken:
         raise ConversionError(

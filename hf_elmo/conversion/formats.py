@@ -15,12 +15,14 @@ from ..given.archives import is_archive, unpacked
 from ..model.modeling_elmo import ElmoPreTrainedModel
 from .allennlp import ALLENNLP
 from .bilm_tf import BILM_TF
+from .bilm_tf_training import BILM_TF_TRAINING
 from .checked_files import ConversionError
 from .efml import EFML
 from .foreign import ForeignFormat, ForeignModel, check_output, save_foreign
+from .simple_elmo import SIMPLE_ELMO
 
 # In this order: the first that recognises a source reads it, so that what is told by more files comes before.
-FORMATS: tuple[ForeignFormat, ...] = (ALLENNLP, EFML, BILM_TF)
+FORMATS: tuple[ForeignFormat, ...] = (ALLENNLP, EFML, BILM_TF_TRAINING, SIMPLE_ELMO, BILM_TF)
 
 
 def load_foreign(

@@ -1,0 +1,69 @@
+"""Models as simple_elmo and the NLPL repository have them: bilm-tf's files under fixed names, in a directory or zip.
+
+What that program does otherwise while it runs is no part of the files, and is not done here: see the notes.
+
+Source: simple_elmo 0.9 (which files are read); the vectors that it computes are in the tests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import bilm_tf
+from .bilm_tf_files import HDF5_SUFFIXES, candidates
+from .foreign import ForeignFormat, ForeignModel
+
+_OPTIONS, _WEIGHTS = "options.json", "model.hdf5"
+_NOTES = (
+    "simple_elmo carries its LSTM state from batch to batch of a call, and first runs the first batch for its state "
+    "alone (warmup); here every sentence starts from zeros, and `state=output.state` carries it on where one wants it.",
+    "simple_elmo gives padding the vector of no word, and takes it into its means of sentences; here padding is zero "
+    "and left out.",
+)
+_VOCABULARY = (
+    "The vocabulary beside the weights was not read: simple_elmo keeps the characters of its first words at hand, and "
+    "the model reads every word by its characters."
+)
+
+
+def recognises(source: Path) -> bool:
+    """Whether a directory has the names that simple_elmo reads, and not only those of any bilm-tf model."""
+    if not source.is_dir() or not (source / _OPTIONS).is_file():
+        return False
+    return (source / _WEIGHTS).is_file() or bool(_other_weights(source) and candidates(source, "vocab_file"))
+
+
+def load_source(source: Path, *, tokenizer_options: Mapping[str, Any] | None = None) -> ForeignModel:
+    """Read a directory of simple_elmo's.
+
+    Args:
+        source: The directory.
+        tokenizer_options: Arguments of `ElmoCharTokenizer`.
+    Raises: As `bilm_tf.load_source`.
+    """
+    weights: os.PathLike | None = source / _WEIGHTS
+    if not (source / _WEIGHTS).is_file():
+        # As that program does: the first by name, whatever it is called.
+        weights = next(iter(_other_weights(source)), None)
+    foreign = bilm_tf.load_source(source, weight_file=weights, tokenizer_options=tokenizer_options)
+    notes = [*_NOTES]
+    if "vocab_file" not in foreign.files and candidates(source, "vocab_file"):
+        notes.append(_VOCABULARY)
+    return ForeignModel(foreign.model, foreign.tokenizer, foreign.files, foreign.options, tuple(notes), foreign.words)
+
+
+def _other_weights(source: Path) -> list[Path]:
+    return sorted(path for path in source.iterdir() if path.name.endswith(HDF5_SUFFIXES))
+
+
+SIMPLE_ELMO = ForeignFormat(
+    name="simple-elmo",
+    files="a directory or zip of simple_elmo's and the NLPL repository's, options.json, model.hdf5 and vocab.txt",
+    licence="simple_elmo is under GPL-3.0 and the weights are not its: models of the NLPL repository are mostly under "
+    "CC-BY-4.0; its page of the model says.",
+    recognises=recognises,
+    load=load_source,
+)
