@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from pyarrow import ArrowException
 from ...given.bounded_files import quoted
 from ...given.reasons import UNREADABLE, reason
 from ...text.json_records import check_records
-from ...text.packed_lines import numbered_lines
 from .rows import ending_of
+from .text_lines import text_lines
 
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
@@ -131,7 +131,7 @@ def read_columns(
     header_wanted = any(isinstance(column, str) for column in columns.values())
     separator = width = None
     builder = _SentenceBuilder(source)
-    for number, line in _numbered_lines(path, name):
+    for number, line in text_lines(path, name):
         if not line.strip(" \t") or line.startswith("-DOCSTART-"):
             builder.end_sentence()
             continue
@@ -165,7 +165,7 @@ def read_conllu(
     word_index = _find_column("word_column", _as_number(word_column), CONLLU_COLUMNS, source)
     label_index = _find_column("label_column", _as_number(label_column), CONLLU_COLUMNS, source)
     builder = _SentenceBuilder(source)
-    for number, line in _numbered_lines(path, name):
+    for number, line in text_lines(path, name):
         if not line.strip(" \t"):
             builder.end_sentence()
             continue
@@ -281,26 +281,6 @@ class _SentenceBuilder:
                 "and headers. Give a file with sentences, or leave it out."
             )
         return self.sentences
-
-
-def _numbered_lines(path: str | os.PathLike, name: str) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file, packed or not, without their ends, and their numbers from 1."""
-    source = f"{name} {str(path)!r}"
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"{source} is not a file; check the path.")
-    data = b"".join(line for _, line in numbered_lines(path, name))
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{source}, line {line} is not UTF-8 (byte 0x{data[error.start]:02x}); convert the file, for example with "
-            "iconv -f LATIN1 -t UTF-8."
-        ) from error
-    # str.splitlines would also cut at characters that tweets hold inside a word, such as U+2028 and U+0085.
-    # Carriage returns alone end the lines of files from old Macs; beside line feeds they may be anything.
-    for number, line in enumerate(text.split("\n" if "\n" in text else "\r"), start=1):
-        yield number, line.removesuffix("\r")
 
 
 def _as_number(column: int | str) -> int | str:
