@@ -59,6 +59,11 @@ class ConversionArguments(CuttingArguments):
         "Words of that softmax, or of a model that reads words, one per line: read, or written with --reverse.",
         default=None,
     )
+    alignment_files: list[str] | None = flag(
+        "Matrices that align SOURCE's layers with another language's before they are mixed: a file for each layer "
+        "(text, npy, npz, hdf5, pth), the token encoder's first and - for a layer without one; or one file for all.",
+        default=None,
+    )
     output_dir: str | None = flag(
         "Directory to write for AutoModel and AutoTokenizer (without --reverse).", default=None
     )
@@ -90,6 +95,8 @@ class ConversionArguments(CuttingArguments):
         if values[unwanted] is not None:
             raise ValueError(f"--{unwanted} has no meaning {direction} --reverse; did you mean --{wanted}?")
         check_choices(self)
+        if self.alignment_files and self.source is None:
+            raise ValueError("--alignment_files has no meaning without SOURCE, the directory or file that is converted")
         if self.source is None:
             self._check_files()
         elif self.reverse:
@@ -143,6 +150,7 @@ def run_conversion(arguments: ConversionArguments) -> None:
         from ..conversion.formats import convert_foreign
 
         options |= {"format": arguments.format, "tokenizer_options": cutting}
+        options["alignment_files"] = arguments.alignment_files
         origin, foreign = convert_foreign(arguments.source, directory, **options)
         print(_describe_conversion(directory, origin.name, foreign.model, foreign.notes))
 

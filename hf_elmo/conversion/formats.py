@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizer
 
 from ..given.archives import is_archive, unpacked
 from ..model.modeling_elmo import ElmoPreTrainedModel
+from .alignment import NO_MATRIX, align_layers
 from .allennlp import ALLENNLP
 from .bilm_tf import BILM_TF
 from .bilm_tf_training import BILM_TF_TRAINING
@@ -33,7 +34,8 @@ def load_foreign(
     Args:
         source: A directory, a zip or tar archive, or a file of a format that `FORMATS` lists.
         format: The name of the format; None tells it by the files.
-        options: What that format's reader takes besides: `vocab_file` or `tokenizer_options` for example.
+        options: What that format's reader takes besides: `vocab_file` or `tokenizer_options` for example. Of every
+            format, `alignment_files`: see `alignment.align_layers`.
     Returns: The model, in evaluation mode, and its tokenizer.
     Raises:
         ConversionError: The source is of no known format, or damaged, or no model that can be held here; or the
@@ -64,6 +66,7 @@ def convert_foreign(
     """
     # Whatever else is read, files that options name among it.
     named = {name: value for name, value in options.items() if name.endswith("_file") and value is not None}
+    named |= _numbered(options.get("alignment_files"))
     check_output(output_dir, overwrite, {"source": source, **named})
     with _opened(source) as path:
         found = find_format(path, format)
@@ -102,12 +105,24 @@ def read_foreign(path: Path, origin: ForeignFormat, options: dict[str, Any]) -> 
 
     Raises: As `load_foreign`.
     """
+    options = dict(options)
+    alignment_files = options.pop("alignment_files", None)
     unknown = [name for name, value in options.items() if name not in origin.options and value is not None]
     if unknown:
         raise ConversionError(
             f"{unknown[0]} has no meaning for the format {origin.name}, which knows {', '.join(origin.options)}."
         )
-    return origin.load(path, **{name: value for name, value in options.items() if value is not None})
+    foreign = origin.load(path, **{name: value for name, value in options.items() if value is not None})
+    if not alignment_files:
+        return foreign
+    align_layers(foreign.model, alignment_files)
+    return replace(foreign, files={**foreign.files, **_numbered(alignment_files)})
+
+
+def _numbered(alignment_files: Sequence[str | os.PathLike] | None) -> dict[str, Path]:
+    """The files of matrices by names that tell them apart."""
+    files = enumerate(alignment_files or ())
+    return {f"alignment_files {place}": Path(file) for place, file in files if file != NO_MATRIX}
 
 
 @contextmanager

@@ -116,6 +116,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
         for mix in cast("Iterable[ElmoScalarMix]", self._base.mixes):
             if mix.fixed_shares is not None:
                 mix.weight.requires_grad_(False)
+            if mix.alignment is not None:
+                mix.alignment.requires_grad_(False)
 
     def train(self: Model, mode: bool = True) -> Model:
         """As torch.nn.Module.train, but a frozen biLM stays in evaluation mode."""
@@ -145,6 +147,9 @@ class ElmoPreTrainedModel(PreTrainedModel):
         elif isinstance(module, ElmoScalarMix):
             init.zeros_(module.weight)
             init.ones_(module.scale)
+            if module.alignment is not None:
+                count, size, _ = module.alignment.shape
+                init.copy_(module.alignment, torch.eye(size).expand(count, size, size))
         elif isinstance(module, ElmoCRF):
             for parameter in module.parameters():
                 init.zeros_(parameter)

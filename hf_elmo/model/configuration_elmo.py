@@ -184,6 +184,8 @@ class ElmoConfig(PreTrainedConfig):
             the old implementations did) or "word" (over the dimensions of each word).
         mixed_layers: Which layers a mix weighs: "all", by shares that the task learns; or, for comparison, "top",
             "token" (the token encoder's) or "average" (all of them alike). Their scale is learned in each case.
+        align_layers: Whether each layer goes through a matrix before it is mixed, which aligns it with another
+            language's (Schuster et al. 2019). The matrices are the mixes' and are not trained.
         mix_l2: Coefficient of the squared L2 norm of the mix weights, added to a task's loss in training.
         word_vocab_size: Words known to the pre-training softmax; None for a checkpoint without one.
         share_word_softmax: Whether both directions predict by one softmax, or each by its own.
@@ -237,6 +239,7 @@ class ElmoConfig(PreTrainedConfig):
     num_mixes: int = 1
     mix_normalization: Literal["none", "batch", "word"] = "none"
     mixed_layers: Literal["all", "top", "token", "average"] = "all"
+    align_layers: bool = False
     mix_l2: float | int = 0.0
     word_vocab_size: int | None = None
     share_word_softmax: bool = True

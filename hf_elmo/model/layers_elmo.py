@@ -203,7 +203,15 @@ class ElmoScalarMix(nn.Module):
     """gamma * sum_j s_j h_j (Peters et al. 2018, sec. 3.2, equation 1).
 
     The shares s are softmax(w), or where the config's mixed_layers says so fixed ones; gamma is learned in each case.
+
+    Where the config says align_layers, each layer first goes through a matrix of its own, h_j A_j^T, that turns it into
+    the space of another language (Schuster et al. 2019). The matrices are given, not learned.
+
+    Attributes:
+        alignment: Those matrices, (L + 1, 2P, 2P), the token encoder's first; None without them.
     """
+
+    alignment: nn.Parameter | None
 
     # Keeps the old implementations' numbers where a layer has no variance.
     variance_floor = 1e-12
@@ -214,9 +222,14 @@ class ElmoScalarMix(nn.Module):
         self.scale = nn.Parameter(torch.empty(1))
         self.fixed_shares = _fixed_shares(config.mixed_layers, len(self.weight))
         self.normalization = config.mix_normalization
+        size = 2 * config.projection_size
+        alignment = nn.Parameter(torch.empty(len(self.weight), size, size), requires_grad=False)
+        self.register_parameter("alignment", alignment if config.align_layers else None)
 
     def forward(self, layers: list[Tensor], mask: Tensor) -> Tensor:
         """Mix L + 1 layers, each (B, T, D), with mask (B, T) into (B, T, D); zero where masked."""
+        if self.alignment is not None:
+            layers = [F.linear(layer, matrix) for layer, matrix in zip(layers, self.alignment, strict=True)]
         if self.fixed_shares is None:
             pairs = list(zip(self.shares(), layers, strict=True))
         else:
