@@ -137,7 +137,7 @@ def prepare(
     model_args: ClassifierArguments,
     data_args: LabelledDataArguments,
     training_args: TaskTrainingArguments,
-    default_encoder: str,
+    encoders: Sequence[str],
 ) -> ClassificationTask:
     """Check the splits of a task, and build its model.
 
@@ -145,11 +145,11 @@ def prepare(
         task: The class of the task.
         splits: What was read.
         model_args, data_args, training_args: Checked by `check_arguments`.
-        default_encoder: The encoder where neither the flags nor the checkpoint name one.
+        encoders: Those that read what the task has, texts or pairs; the first one where nobody names one.
     Raises: ValueError or FileNotFoundError naming the argument, the value got and what to do.
     """
     splits = choose_splits(hold_out(splits, data_args), training_args)
-    config, has_classifier = load_architecture(model_args, default_encoder)
+    config, has_classifier = load_architecture(model_args, encoders)
     layer_cache = make_layer_cache(model_args, config)
     known = [config.id2label[index] for index in range(config.num_labels)] if has_classifier else None
     labels = choose_labels(splits, data_args.labels or [], known)
@@ -208,7 +208,7 @@ def prepare(
     )
 
 
-def load_architecture(model_args: ClassifierArguments, default_encoder: str) -> tuple[ElmoConfig, bool]:
+def load_architecture(model_args: ClassifierArguments, encoders: Sequence[str]) -> tuple[ElmoConfig, bool]:
     """The config that the arguments name, with the task's own head, and whether a classifier comes along.
 
     Raises: FileNotFoundError or ValueError naming the argument.
@@ -222,11 +222,17 @@ def load_architecture(model_args: ClassifierArguments, default_encoder: str) -> 
         if isinstance(config.head, SequenceClassificationHead):
             config.head = replace(config.head, **given)
         else:
-            config.head = SequenceClassificationHead(**{"encoder": default_encoder, **given})
+            config.head = SequenceClassificationHead(**{"encoder": encoders[0], **given})
         config.problem_type = "single_label_classification"
         config.validate()
     except StrictDataclassError as error:
         raise ValueError(str(error.__cause__ or error)) from error
+    encoder = config.head.encoder
+    if encoder not in encoders:
+        raise ValueError(
+            f"encoder is {encoder!r}, that of model_name_or_path {model_args.model_name_or_path!r}; this task has "
+            f"{' and '.join(encoders)}. Name it with --encoder, or name another checkpoint."
+        )
     return config, has_classifier
 
 
@@ -294,15 +300,18 @@ def _check_number_of_labels(labels: Sequence[str], splits: Mapping[str, Labelled
 
     Raises: ValueError naming the data where there is only one, or where the column must be another one.
     """
-    texts = next(iter(splits.values()))
+    if "train" not in splits:
+        return
+    texts = splits["train"]
     if len(labels) < 2:
         raise ValueError(
             f"{texts.source} has the label {labels[0]!r} alone, and a classifier wants two; name the right column with "
             "--label_column, or the other labels with --labels."
         )
-    if len(labels) > max(_FEW_LABELS, len(texts) / 2):
+    number = len(set(texts.labels))
+    if number > max(_FEW_LABELS, len(texts) / 2):
         raise ValueError(
-            f"{texts.source} has {len(labels):,} different labels for {len(texts):,} texts, {quoted(labels[0])} among "
+            f"{texts.source} has {number:,} different labels for {len(texts):,} texts, {quoted(texts.labels[0])} among "
             "them; name the right column with --label_column."
         )
 

@@ -15,7 +15,8 @@ from .data_sources import read_splits
 from .readers.pairs import pairs_of_dataset, read_pairs
 from .training_arguments import TaskTrainingArguments
 
-_ENCODER = "esim"
+# Those of pairs, the default first.
+_ENCODERS = ("esim", "pooled_pairs")
 
 
 @dataclass
@@ -45,4 +46,4 @@ def prepare_task(
         lambda file, argument: read_pairs(file, *columns, name=argument),
         lambda split, source: pairs_of_dataset(split, source, *columns),
     )
-    return prepare(EntailmentTask, splits, model_args, data_args, training_args, _ENCODER)
+    return prepare(EntailmentTask, splits, model_args, data_args, training_args, _ENCODERS)

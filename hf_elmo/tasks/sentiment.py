@@ -12,7 +12,8 @@ from .readers.labelled_texts import LabelledTexts
 from .readers.sentences import read_sentences, sentences_of_dataset
 from .training_arguments import TaskTrainingArguments
 
-_ENCODER = "bcn"
+# Those of texts, the default first.
+_ENCODERS = ("bcn", "pooled")
 
 
 @dataclass
@@ -50,4 +51,4 @@ def prepare_task(
         read_file,
         lambda split, source: sentences_of_dataset(split, source, data_args.text_column, data_args.label_column),
     )
-    return prepare(SentimentTask, splits, model_args, data_args, training_args, _ENCODER)
+    return prepare(SentimentTask, splits, model_args, data_args, training_args, _ENCODERS)

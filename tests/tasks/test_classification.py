@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_tiny_config
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from refusals import assert_refused
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
@@ -186,6 +187,20 @@ class TestSentiment:
         )
         assert len(task.splits["train"]) == 9 and len(task.splits["validation"]) == 6
 
+    def test_a_dataset_with_named_labels(self, folder, tmp_path):
+        features = Features({"body": Value("string"), "label": ClassLabel(names=["neg", "pos", "odd"])})
+        rows = Dataset.from_dict({"body": ["good", "bad", "dull", "fine"], "label": [1, 0, 0, 1]}, features=features)
+        DatasetDict({"train": rows, "test": rows}).save_to_disk(tmp_path / "reviews")
+        task = make_task(
+            "sentiment",
+            {"config_name": str(folder / "architecture"), "encoder": "pooled", "no_use_elmo": True, "learn_words": True}
+            | {"min_word_count": 1},
+            {"dataset_name": str(tmp_path / "reviews"), "text_column": "body", "train_share": 0.9},
+            {"output_dir": str(tmp_path / "out")},
+        )
+        assert task.labels == ["neg", "odd", "pos"] and task.data["test"]["source"] == "reviews, test"
+        assert not task.model.uses_elmo and task.model.features.word_table is not None
+
 
 class TestEntailment:
     def test_it_learns_and_writes_snlis_lines(self, judge, folder):
@@ -292,6 +307,15 @@ def test_bad_arguments_and_data(folder, tmp_path):
     ):
         assert_refused((ValueError, FileNotFoundError), named, make_task, name, given, data, out)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_classifier_of_pairs_is_none_of_texts(judge, folder, tmp_path):
+    directory, _ = judge
+    given, data = {"model_name_or_path": str(directory)}, {"train_file": str(folder / "train.tsv")}
+    out = {"output_dir": str(tmp_path / "out")}
+    assert_refused(ValueError, ("'esim'", str(directory), "--encoder"), make_task, "sentiment", given, data, out)
+    task = make_task("sentiment", {**given, "encoder": "pooled"}, data, out)
+    assert task.model.encoder_name == "pooled" and task.labels == ["0", "1"]
 
 
 def test_raw_text_for_a_tokenizer_that_cuts_at_white_space_is_told(folder, tmp_path, capsys):
