@@ -153,7 +153,8 @@ class FineTuning(ABC):
         seeds = range(args.seed, args.seed + args.num_seeds)
         if len(seeds) == 1:
             results, lines = self._run_once(self._with_layers(encoded, aside), aside)
-            self._say(lines)
+            if lines:
+                self._say(lines)
             return results
         runs: dict[int, dict[str, Any]] = {}
         tables: dict[int, str] = {}
@@ -184,8 +185,9 @@ class FineTuning(ABC):
             kept.rmdir()
         scores = [f"{prefix}_{name}" for prefix in RESULT_PREFIXES.values() for name in (*self.shown_scores, "loss")]
         summary = summarize(runs, [score for score in scores if score in runs[best]])
-        self._say(f"\nKept the model of seed {best}:\n{tables[best]}\n")
-        self._say(describe_seeds(summary, RESULT_PREFIXES, self.shown_scores))
+        self._say(f"\nKept the model of seed {best}.")
+        if tables[best]:
+            self._say(f"{tables[best]}\n\n{describe_seeds(summary, RESULT_PREFIXES, self.shown_scores)}")
         return {**runs[best], "kept_seed": best, **summary}
 
     def _new_model(self) -> ElmoTaskModel:
