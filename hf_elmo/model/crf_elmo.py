@@ -124,19 +124,21 @@ class ElmoCRF(nn.Module):
         # Half precision cannot hold the sums.
         return _left_aligned(emissions.to(torch.promote_types(emissions.dtype, torch.float32)), mask)
 
-    def _ends(self) -> tuple[Tensor, Tensor]:
+    def _all_scores(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The scores of transitions, starts and ends, in float32 or wider: half precision cannot hold their sums."""
+        transitions = self.transitions.to(torch.promote_types(self.transitions.dtype, torch.float32))
         if self.start is None or self.end is None:
-            zeros = self.transitions.new_zeros(self.num_labels)
-            return zeros, zeros
-        return self.start, self.end
+            zeros = transitions.new_zeros(self.num_labels)
+            return transitions, zeros, zeros
+        return transitions, self.start.to(transitions), self.end.to(transitions)
 
     def _score(self, words: _Words, labels: Tensor) -> Tensor:
         """The score of labels, (B, W), of each sentence, (B,)."""
-        start, end = self._ends()
+        transitions, start, end = self._all_scores()
         scores = words.emissions.gather(2, labels.unsqueeze(-1)).squeeze(-1)
         # By embedding, whose gradients are added up in one order, as those of an indexed tensor are not.
         pairs = labels[:, :-1] * self.num_labels + labels[:, 1:]
-        steps = F.embedding(pairs, self.transitions.reshape(-1, 1)).squeeze(-1)
+        steps = F.embedding(pairs, transitions.reshape(-1, 1)).squeeze(-1)
         total = torch.where(words.mask, scores, 0.0).sum(1) + torch.where(words.mask[:, 1:], steps, 0.0).sum(1)
         first, last = labels[:, 0], labels.gather(1, words.last.unsqueeze(1)).squeeze(1)
         edges = F.embedding(first, start.unsqueeze(-1)) + F.embedding(last, end.unsqueeze(-1))
@@ -147,24 +149,24 @@ class ElmoCRF(nn.Module):
             expected = self._expectations(words)
         # The gradients of the log-partition are the expectations: they are given to it, instead of going back through
         # each step. The differences are zero.
-        start, end = self._ends()
+        transitions, start, end = self._all_scores()
         first = expected.labels[:, 0]
         last = expected.labels.take_along_dim(words.last.view(-1, 1, 1), dim=1).squeeze(1)
         terms = (
             (expected.labels * (words.emissions - words.emissions.detach())).sum(dim=(1, 2)),
-            (expected.pairs * (self.transitions - self.transitions.detach())).sum(dim=(1, 2)),
+            (expected.pairs * (transitions - transitions.detach())).sum(dim=(1, 2)),
             first @ (start - start.detach()) + last @ (end - end.detach()),
         )
         return expected.log_partition + sum(terms)
 
     def _expectations(self, words: _Words) -> _Expectations:
         """What is expected of each sentence under the model, by sums from both of its ends at once."""
-        start, end = self._ends()
+        transitions, start, end = self._all_scores()
         count = words.emissions.shape[1]
         # Backwards the last word is the first, and a step goes from the label behind to the one before.
         places = (words.last.unsqueeze(1) - torch.arange(count, device=words.last.device)).clamp(min=0)
         both = torch.stack([words.emissions, words.emissions.take_along_dim(places.unsqueeze(-1), dim=1)])
-        arriving = torch.stack([self.transitions.t(), self.transitions]).unsqueeze(1)
+        arriving = torch.stack([transitions.t(), transitions]).unsqueeze(1)
         state = torch.stack([start, end]).unsqueeze(1) + both[:, :, 0]
         states = [state]
         for step in range(1, count):
@@ -176,7 +178,7 @@ class ElmoCRF(nn.Module):
         behind = behind.take_along_dim(places.unsqueeze(-1), dim=1)
         # Both hold the word's own score.
         labels = torch.exp(before + behind - words.emissions - log_partition.view(-1, 1, 1))
-        pairs = before[:, :-1].unsqueeze(3) + self.transitions + behind[:, 1:].unsqueeze(2)
+        pairs = before[:, :-1].unsqueeze(3) + transitions + behind[:, 1:].unsqueeze(2)
         pairs = torch.exp(pairs - log_partition.view(-1, 1, 1, 1)) * words.mask[:, 1:, None, None]
         return _Expectations(
             torch.where(words.mask[:, 0], log_partition, 0.0),
@@ -186,14 +188,14 @@ class ElmoCRF(nn.Module):
 
     def _scores_with_rules(self, words: _Words) -> tuple[Tensor, Tensor, Tensor]:
         """The scores of transitions, starts and ends; forbidden ones cost more than any words can win."""
-        start, end = self._ends()
+        transitions, start, end = self._all_scores()
         if self._forbidden is None:
-            return self.transitions, start, end
+            return transitions, start, end
         scores = words.emissions
-        width = sum(spread.amax() - spread.amin() for spread in (self.transitions, start, end))
+        width = sum(spread.amax() - spread.amin() for spread in (transitions, start, end))
         won = (scores.amax(dim=2) - scores.amin(dim=2)).sum(dim=1).amax() + scores.shape[1] * width
         lowered = torch.tensor(self._forbidden, device=scores.device) * (1 + won)
-        return self.transitions - lowered[1:, 1:], start - lowered[0, 1:], end - lowered[1:, 0]
+        return transitions - lowered[1:, 1:], start - lowered[0, 1:], end - lowered[1:, 0]
 
 
 class _Words(NamedTuple):

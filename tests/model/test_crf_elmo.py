@@ -172,3 +172,22 @@ def test_bad_input_is_refused_by_name(change, named):
 def test_labels_that_are_none_of_the_scheme_are_refused():
     assert_refused(ValueError, ("E-x", "IOB2"), ElmoCRF, ["O", "E-x"], "IOB2")
     assert_refused(ValueError, "IOB3", ElmoCRF, ["O"], "IOB3")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_crf_in_half_precision_sums_in_float32(dtype):
+    """Its weights are rounded, and nothing else: all is as with the rounded weights in float32."""
+    half = make_crf(LABELS["IOB2"], "IOB2", dtype=dtype)
+    full = make_crf(LABELS["IOB2"], "IOB2", dtype=torch.float32)
+    full.load_state_dict({name: value.float() for name, value in half.state_dict().items()})
+    mask = torch.ones(3, 40, dtype=torch.bool)
+    emissions, labels = 3 * torch.randn(3, 40, len(LABELS["IOB2"])), torch.randint(len(LABELS["IOB2"]), (3, 40))
+    emissions = emissions.to(dtype)
+    torch.testing.assert_close(half(emissions, labels, mask), full(emissions.float(), labels, mask))
+    assert torch.equal(half.decode(emissions, mask)[0], full.decode(emissions.float(), mask)[0])
+    half(emissions, labels, mask).sum().backward()
+    full(emissions.float(), labels, mask).sum().backward()
+    # Of the two places that use them the gradients are rounded each.
+    unit = 2 * torch.finfo(dtype).eps * float(full.transitions.grad.abs().max())
+    torch.testing.assert_close(half.transitions.grad.float(), full.transitions.grad, rtol=0, atol=unit)
+    assert half.transitions.grad.dtype == half.start.grad.dtype == dtype
