@@ -1,0 +1,120 @@
+"""Questions with answers: SQuAD's JSON is read whole, and what is wrong in it is named by its place."""
+
+import copy
+import gzip
+import json
+
+import pytest
+from conftest import shared_data
+from refusals import assert_refused
+
+from hf_elmo.tasks.readers.questions import Answer, read_questions
+
+CONTENT = {
+    "version": "1.1",
+    "data": [
+        {
+            "title": "Cats",
+            "paragraphs": [
+                {
+                    "context": "The cat\u2019s name is Tom Tom.",
+                    "qas": [
+                        {
+                            "id": "a",
+                            "question": "Who?",
+                            "answers": [
+                                {"text": "Tom", "answer_start": 18},
+                                {"text": "Tom Tom", "answer_start": 18},
+                            ],
+                        },
+                        {"id": "b", "question": "Why?", "answers": [], "is_impossible": True},
+                    ],
+                }
+            ],
+        },
+        {
+            "paragraphs": [
+                {
+                    "context": "It sat.",
+                    "qas": [{"id": 7, "question": "Who?", "answers": [{"text": "It", "answer_start": 0}]}],
+                }
+            ]
+        },
+    ],
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to_file(content):
+        path = tmp_path / "x.json.gz"
+        path.write_bytes(gzip.compress(json.dumps(content).encode()))
+        return path
+
+    return to_file
+
+
+def test_questions_contexts_and_answers_are_read(write):
+    questions = read_questions(write(CONTENT))
+    first, second = questions.questions
+    assert (first.id, first.text, first.context) == ("a", "Who?", 0)
+    assert first.answers == (Answer("Tom", 18), Answer("Tom Tom", 18))
+    assert (second.id, second.context, questions.contexts[1]) == ("7", 1, "It sat.")
+    assert questions.num_unanswerable == 1 and len(questions) == 2
+    assert [questions.text(place) for place in (0, 1)] == ["Cats", "It sat."]
+    picked = questions.pick([1])
+    assert picked[0] == second and picked.contexts == questions.contexts
+    assert questions.answers() == {"a": ["Tom", "Tom Tom"], "7": ["It"]}
+
+
+def change(path, value):
+    content = copy.deepcopy(CONTENT)
+    *owners, key = path
+    owner = content
+    for step in owners:
+        owner = owner[step]
+    owner[key] = value
+    return content
+
+
+QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ([], ("data", "[]")),
+        ({"data": {}}, ("data", "{}")),
+        (change(("data", 0, "paragraphs"), None), ("data[0]", "paragraphs", "None")),
+        (change(("data", 1, "paragraphs", 0, "context"), 3), ("data[1], paragraphs[0]", "context", "3")),
+        (change((*QUESTION, "question"), None), ("qas[0]", "question", "None")),
+        (change((*QUESTION, "id"), None), ("qas[0]", "id", "None")),
+        (change((*QUESTION, "id"), "7"), ("data[1]", "'7'", "twice")),
+        (change((*QUESTION, "answers"), "Tom"), ("qas[0]", "answers", "'Tom'")),
+        (change((*QUESTION, "answers", 1, "answer_start"), "18"), ("answers[1]", "answer_start", "'18'")),
+        (change((*QUESTION, "answers", 1, "answer_start"), True), ("answers[1]", "answer_start", "True")),
+        (change((*QUESTION, "answers", 0, "answer_start"), 19), ("answers[0]", "'a'", "'Tom'", "19", "'om '")),
+        (change((*QUESTION, "answers", 0, "answer_start"), -7), ("answers[0]", "-7")),
+        (change((*QUESTION, "answers", 0, "text"), ""), ("answers[0]", "''")),
+        ({"data": []}, ("no questions",)),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_place(write, content, parts):
+    assert_refused(ValueError, ("test_file", "x.json.gz", *parts), read_questions, write(content), name="test_file")
+
+
+def test_a_file_that_is_not_json_or_not_there(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"data":\n oh}')
+    assert_refused(ValueError, ("x.json", "line 2"), read_questions, path)
+    assert_refused(FileNotFoundError, "y.json", read_questions, tmp_path / "y.json")
+
+
+@pytest.mark.parametrize(
+    ("file", "number", "contexts"),
+    [("policyqa/dev.json.gz", 3809, 2), ("policyqa/test.json.gz", 4152, 2), ("xquad/xquad.en.json.gz", 1190, 240)],
+)
+def test_the_real_files_are_read_whole(file, number, contexts):
+    questions = read_questions(shared_data(file))
+    assert len(questions) == number and questions.num_unanswerable == 0
+    assert len(questions.contexts) >= contexts
