@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from datasets import Dataset
 
-from .readers.columns import load_tagged_dataset
+from .readers.named_datasets import load_named_dataset
 
 AnyExamples = TypeVar("AnyExamples")
 
@@ -56,7 +56,7 @@ def read_splits(
     """
     if data_args.files:
         return {split: read_file(file, f"{split}_file") for split, file in data_args.files.items()}
-    dataset = load_tagged_dataset(data_args.dataset_name, data_args.dataset_config_name)
+    dataset = load_named_dataset(data_args.dataset_name, data_args.dataset_config_name)
     splits = {
         split: read_split(dataset[split], f"dataset_name {data_args.dataset_name!r}, split {split!r}")
         for split in ("train", "validation", "test")

@@ -33,7 +33,8 @@ from hf_elmo.pretraining.digests import DIGESTS_FILE
 from hf_elmo.pretraining.lane_trainer import LaneTrainer
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.pretraining.run_directory import checkpoints_in
-from hf_elmo.tasks.readers.columns import load_tagged_dataset, read_tagged_file, tagged_from_dataset
+from hf_elmo.tasks.readers.columns import read_tagged_file, tagged_from_dataset
+from hf_elmo.tasks.readers.named_datasets import load_named_dataset
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary
 from hf_elmo.text.word_vectors import read_word_vectors
@@ -301,7 +302,7 @@ def write_table(folder):
 
 
 def read_dataset(path, folder):
-    for part in load_tagged_dataset(str(folder)).values():
+    for part in load_named_dataset(str(folder)).values():
         tagged_from_dataset(part, f"dataset_name {str(folder)!r}")
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo.tasks.readers.columns import (
-    load_tagged_dataset,
     read_columns,
     read_conllu,
     read_tagged_file,
     tagged_from_dataset,
 )
+from hf_elmo.tasks.readers.named_datasets import load_named_dataset
 from hf_elmo.tasks.tagging import write_predictions
 
 CONLLU = """\
@@ -215,12 +215,12 @@ class TestDatasets:
         (tmp_path / "parquet").mkdir()
         dataset.to_parquet(tmp_path / "parquet" / "train.parquet")
         for name in ("saved", "parquet"):
-            loaded = load_tagged_dataset(str(tmp_path / name))
+            loaded = load_named_dataset(str(tmp_path / name))
             assert tagged_from_dataset(loaded["train"], "x").words == [["a"]]
 
     def test_unknown_name(self):
         with pytest.raises(ValueError, match="dataset_name 'nobody/nothing'"):
-            load_tagged_dataset("nobody/nothing")
+            load_named_dataset("nobody/nothing")
 
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n"), min_size=1, max_size=5).map(
@@ -253,11 +253,11 @@ def test_nested_records_in_a_directory_are_refused_before_they_are_parsed(tmp_pa
     # pyarrow recurses until the process ends with signal 11.
     record = b'{"tokens": ["a"], "ner_tags": ["O"], "x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}\n"
     (tmp_path / "train.jsonl").write_bytes(b'{"tokens": ["a"], "ner_tags": ["O"]}\n' + record)
-    assert_refused(ValueError, ("train.jsonl", "line 2"), load_tagged_dataset, str(tmp_path))
+    assert_refused(ValueError, ("train.jsonl", "line 2"), load_named_dataset, str(tmp_path))
 
 
 @pytest.mark.parametrize("content", [b'{"tokens": ["a"]\n', b"", b"\xff\xfe"])
 def test_a_directory_of_bad_records_is_refused_by_its_name(tmp_path, content):
     (tmp_path / "train.jsonl").write_bytes(content)
-    message = assert_refused(ValueError, str(tmp_path), load_tagged_dataset, str(tmp_path))
+    message = assert_refused(ValueError, str(tmp_path), load_named_dataset, str(tmp_path))
     assert len(message) < 800 and "\n" not in message

@@ -1,0 +1,30 @@
+"""Datasets by the name that a user gives: of the Hub, or of a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from datasets import DatasetDict, load_dataset, load_from_disk
+from datasets.exceptions import DatasetsError
+from pyarrow import ArrowException
+
+from ...given.reasons import UNREADABLE, reason
+from ...text.json_records import check_records
+
+
+def load_named_dataset(dataset_name: str, config_name: str | None = None) -> DatasetDict:
+    """All splits of a dataset: a name on the Hub, a directory that `load_dataset` reads or one of `save_to_disk`.
+
+    Raises: ValueError naming the dataset where it cannot be loaded or has no splits.
+    """
+    check_records(dataset_name, "dataset_name")
+    try:
+        if (Path(dataset_name) / "dataset_dict.json").is_file():
+            return load_from_disk(dataset_name)
+        return load_dataset(dataset_name, config_name)
+    except (ArrowException, DatasetsError, OSError, *UNREADABLE) as error:
+        raise ValueError(
+            f"dataset_name {dataset_name!r} (dataset_config_name {config_name!r}) cannot be loaded: "
+            f"{reason(error.__cause__ or error)}. Check the name; offline, give a directory or a dataset that was "
+            "loaded before."
+        ) from error
