@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .checked_files import ConversionError
 
-HDF5_SUFFIXES = (".hdf5", ".h5")
+_HDF5_SUFFIXES = (".hdf5", ".h5")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ _KINDS = {
     "weight_file": _Kind(
         "an hdf5 of weights",
         ("weights.hdf5", "model.hdf5"),
-        lambda name: name.endswith(HDF5_SUFFIXES) and "softmax" not in name,
+        lambda name: name.endswith(_HDF5_SUFFIXES) and "softmax" not in name,
     ),
     "vocab_file": _Kind(
         "a list of words",
@@ -52,7 +52,7 @@ def candidates(source: Path, name: str) -> list[Path]:
     """
     kind = _KINDS[name]
     if not source.is_dir():
-        if not source.is_file() or not source.name.endswith(HDF5_SUFFIXES):
+        if not source.is_file() or not source.name.endswith(_HDF5_SUFFIXES):
             return []
         if name == "weight_file":
             return [source]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from . import bilm_tf
-from .bilm_tf_files import HDF5_SUFFIXES, candidates
+from .bilm_tf_files import candidates
 from .foreign import ForeignFormat, ForeignModel
 
 _OPTIONS, _WEIGHTS = "options.json", "model.hdf5"
@@ -33,30 +34,36 @@ def recognises(source: Path) -> bool:
     """Whether a directory has the names that simple_elmo reads, and not only those of any bilm-tf model."""
     if not source.is_dir() or not (source / _OPTIONS).is_file():
         return False
-    return (source / _WEIGHTS).is_file() or bool(_other_weights(source) and candidates(source, "vocab_file"))
+    return (source / _WEIGHTS).is_file() or bool(candidates(source, "weight_file") and candidates(source, "vocab_file"))
 
 
-def load_source(source: Path, *, tokenizer_options: Mapping[str, Any] | None = None) -> ForeignModel:
-    """Read a directory of simple_elmo's.
-
-    Args:
-        source: The directory.
-        tokenizer_options: Arguments of `ElmoCharTokenizer`.
-    Raises: As `bilm_tf.load_source`.
-    """
-    weights: os.PathLike | None = source / _WEIGHTS
-    if not (source / _WEIGHTS).is_file():
+def load_source(
+    source: Path,
+    *,
+    options_file: str | os.PathLike | None = None,
+    weight_file: str | os.PathLike | None = None,
+    softmax_file: str | os.PathLike | None = None,
+    vocab_file: str | os.PathLike | None = None,
+    tokenizer_options: Mapping[str, Any] | None = None,
+) -> ForeignModel:
+    """Read a directory of simple_elmo's; arguments and errors are those of `bilm_tf.load_source`."""
+    if weight_file is None and (source / _WEIGHTS).is_file():
+        weight_file = source / _WEIGHTS
+    elif weight_file is None:
         # As that program does: the first by name, whatever it is called.
-        weights = next(iter(_other_weights(source)), None)
-    foreign = bilm_tf.load_source(source, weight_file=weights, tokenizer_options=tokenizer_options)
+        weight_file = next(iter(candidates(source, "weight_file")), None)
+    foreign = bilm_tf.load_source(
+        source,
+        options_file=options_file,
+        weight_file=weight_file,
+        softmax_file=softmax_file,
+        vocab_file=vocab_file,
+        tokenizer_options=tokenizer_options,
+    )
     notes = [*_NOTES]
     if "vocab_file" not in foreign.files and candidates(source, "vocab_file"):
         notes.append(_VOCABULARY)
-    return ForeignModel(foreign.model, foreign.tokenizer, foreign.files, foreign.options, tuple(notes), foreign.words)
-
-
-def _other_weights(source: Path) -> list[Path]:
-    return sorted(path for path in source.iterdir() if path.name.endswith(HDF5_SUFFIXES))
+    return replace(foreign, notes=tuple(notes))
 
 
 SIMPLE_ELMO = ForeignFormat(

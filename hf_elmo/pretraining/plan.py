@@ -238,7 +238,7 @@ def _measure(objective: LaneObjective, bf16: bool, distinct: int, lanes: int, st
 
     with (
         torch.autocast("cpu", torch.bfloat16, enabled=bf16),
-        use_backend("plain"),
+        use_backend("plain" if config.project_hidden else "readable"),
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
     ):
         objective(window)

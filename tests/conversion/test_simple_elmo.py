@@ -93,6 +93,7 @@ def test_files_are_found_under_the_names_that_simple_elmo_reads(source):
             lambda: (source / "vocab.txt.gz").write_bytes(gzip.compress(b"the\ncat\n")),
             lambda: (source / "model.hdf5").unlink(),
             lambda: (source / "zz.hdf5").write_bytes(b"not read: it is not the first"),
+            lambda: (source / "a_softmax.hdf5").write_bytes(b"not read: it is no biLM"),
         )
     ):
         change()

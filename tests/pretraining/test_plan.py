@@ -168,6 +168,17 @@ def test_a_graph_keeps_what_few_words_of_it_let_expect(objective, shape, bf16):
     assert found == plan.kept_bytes(len(window.rows), clusters_of(plan, window))
 
 
+def test_a_graph_without_projections_is_measured_by_the_readable_scan():
+    plan = make_plan("full")
+    sizes = {"projection_size": 8, "cell_size": 8, "filters": [[1, 4], [2, 4]], "hidden_size": None}
+    config = {**plan.config.to_dict(), **sizes, "project_hidden": False, "project_tokens": False}
+    plan = replace(plan, config=ElmoConfig.from_dict(config))
+    window = fill(make_window(plan))
+    with kernels.use_backend("readable"):
+        found = kept_by_graph(make_objective(plan), window, bf16=False)
+    assert found == plan.kept_bytes(len(window.rows), clusters_of(plan, window))
+
+
 @pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
 def test_a_window_as_it_comes_keeps_less_than_a_full_one(objective):
     plan = make_plan(objective)
