@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,10 +17,11 @@ from torch import Tensor
 from ..given.bounded_files import MEBIBYTE, quoted
 from ..given.bounded_json import read_json
 from ..model.configuration_elmo import ElmoConfig
-from ..model.head_settings_elmo import EmbeddingsHead
-from ..model.modeling_elmo import ElmoModel
+from ..model.head_settings_elmo import EmbeddingsHead, TokenClassificationHead
+from ..model.modeling_elmo import ElmoForTokenClassification, ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .allennlp_keys import FORGET_BIAS, KeyRule, bilm_rules, encoder_rules, parameter_shapes, take, wanted_shapes
+from .allennlp_tagger import NotHeld, load_tagger
 from .bilm_tf_options import read_config, read_options
 from .checked_files import ConversionError
 from .foreign import ForeignFormat, ForeignModel
@@ -59,12 +60,18 @@ def load_source(
     prefix = _find_elmo(weights)
     settings = _elmo_settings(experiment)
     config = _config(options_path, settings, weights, prefix)
-    model = _load_elmo(config, weights, prefix)
+    model: ElmoPreTrainedModel
+    elmo = model = _load_elmo(config, weights, prefix)
+    notes = _notes(settings)
+    try:
+        model = load_tagger(source, experiment, weights, prefix, elmo)
+        notes += _tagger_notes(model)
+    except NotHeld as reason:
+        notes += _left_out(weights, prefix, settings, str(reason))
     tokenizer = ElmoCharTokenizer(
         **{"pre_tokenizer": "whitespace", **(tokenizer_options or {})}, max_characters_per_word=_CHARACTERS_PER_WORD
     )
     files = {path.name: path, _CONFIG: source / _CONFIG, _OPTIONS: options_path}
-    notes = _notes(weights, prefix, settings)
     return ForeignModel(model, tokenizer, files, read_options(options_path), tuple(notes))
 
 
@@ -189,20 +196,41 @@ def _mix_keys(config: ElmoConfig, weights: TorchWeights, prefix: str) -> list[li
     ]
 
 
-def _notes(weights: TorchWeights, prefix: str, settings: dict[str, Any]) -> list[str]:
+def _notes(settings: dict[str, Any]) -> list[str]:
     notes = [
         "Its program carries the LSTMs' states from batch to batch, so that a sentence's vectors depended on what was "
         "read before; here they start from zeros unless a state is given.",
     ]
     if settings["requires_grad"]:
         notes.append("The task fine-tuned the biLM: its vectors are not those of the model that the task began with.")
-    left = dict.fromkeys(_part_of(key) for key in weights.keys if not key.startswith(prefix))
-    if left:
+    return notes
+
+
+def _tagger_notes(model: ElmoForTokenClassification) -> list[str]:
+    head = cast("TokenClassificationHead", model.config.head)
+    notes = [
+        f"It is the task's whole tagger, of {model.num_labels} labels: AutoModelForTokenClassification loads it, and "
+        "hf-elmo predict labels the words of a text."
+    ]
+    if head.lower_case_words:
         notes.append(
-            f"Of the task's model the ELMo alone is here. Left out: {', '.join(left)}. "
-            f"`ElmoEmbeddings` gives its mixes with their dropout, {settings['dropout']}."
+            "Words are looked up with their letters A to Z lowered; its program lowers those of all alphabets."
+        )
+    if head.scheme == "BIOES":
+        notes.append(
+            "Labels of BIOUL have the letters of BIOES: E for L, the end of a span, and S for U, a single word."
         )
     return notes
+
+
+def _left_out(weights: TorchWeights, prefix: str, settings: dict[str, Any], reason: str) -> list[str]:
+    left = dict.fromkeys(_part_of(key) for key in weights.keys if not key.startswith(prefix))
+    if not left:
+        return []
+    return [
+        f"Of the task's model the ELMo alone is here, because {reason}. Left out: {', '.join(left)}. "
+        f"`ElmoEmbeddings` gives its mixes with their dropout, {settings['dropout']}."
+    ]
 
 
 def _part_of(key: str) -> str:

@@ -43,6 +43,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         super().__init__(config, head, 2 if head.mix_at_output else 1)
         self.num_labels = cast("int", config.num_labels)
         self.mix_at_output = head.mix_at_output
+        self.lstm_reads_markers = head.lstm_reads_markers
         size = self.input_size
         self.lstm: ElmoTaskLSTM | None = None
         if head.lstm_layers:
@@ -82,7 +83,8 @@ class ElmoForTokenClassification(ElmoTaskModel):
         words = self.embed(input_ids, attention_mask, state, output_hidden_states, packed_layers=packed_layers)
         vectors, mask = cast("Tensor", words.last_hidden_state), cast("Tensor", words.mask)
         if self.lstm is not None:
-            vectors = self.dropout(self.lstm(vectors, mask))
+            is_read = mask if self.lstm_reads_markers else mask & ~self._is_marker(input_ids, mask)
+            vectors = self.dropout(self.lstm(vectors, is_read))
             if self.mix_at_output:
                 mixes = cast("tuple[Tensor, ...]", words.elmo_representations)
                 vectors = torch.cat([vectors, mixes[1]], dim=-1)
