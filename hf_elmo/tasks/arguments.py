@@ -141,6 +141,9 @@ class TrainingFlags:
     do_eval: bool = flag("Score the validation data at the end.", default=False)
     do_predict: bool = flag("Predict and score the test data at the end.", default=False)
     load_best_model_at_end: bool = flag("Keep the model of the best evaluation instead of the last one.", default=False)
+    early_stopping_patience: int | None = flag(
+        "With load_best_model_at_end: stop after so many evaluations in a row that are not better.", default=None
+    )
     max_steps: int = flag("Optimizer steps; where > 0, instead of num_train_epochs.", default=-1)
     gradient_accumulation_steps: int = flag("Batches to an optimizer step.", default=1)
     weight_decay: float = flag("Weight decay of AdamW.", default=0.0)

@@ -15,7 +15,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from torch import Tensor
-from transformers import PreTrainedTokenizer, Trainer, set_seed
+from transformers import EarlyStoppingCallback, PreTrainedTokenizer, Trainer, set_seed
 
 from ..checkpoints.file_names import LAYER_SHARES_FILE, RESULTS_FILE
 from ..checkpoints.layer_shares_plot import layer_names, plot_layer_shares
@@ -251,6 +251,8 @@ class FineTuning(ABC):
             compute_metrics=self.score,
             preprocess_logits_for_metrics=self.keep,
         )
+        if self.training_args.early_stopping_patience is not None:
+            trainer.add_callback(EarlyStoppingCallback(self.training_args.early_stopping_patience))
         show_in_lines(trainer, self.shown_scores)
         return trainer
 

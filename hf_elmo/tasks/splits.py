@@ -56,6 +56,12 @@ def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -
         args.eval_strategy = IntervalStrategy.NO
     if args.load_best_model_at_end and args.eval_strategy == IntervalStrategy.NO:
         raise ValueError("load_best_model_at_end is set, but eval_strategy is 'no'; leave --eval_strategy out.")
+    patience = args.early_stopping_patience
+    if patience is not None and (patience < 1 or not args.load_best_model_at_end):
+        raise ValueError(
+            f"early_stopping_patience is {patience}, load_best_model_at_end {args.load_best_model_at_end}; it must "
+            "be an integer >= 1, and wants that flag."
+        )
     resumed = args.resume_from_checkpoint
     if resumed is not None and not Path(resumed).is_dir():
         raise FileNotFoundError(f"resume_from_checkpoint {resumed!r} is not a directory; check the path.")

@@ -181,6 +181,7 @@ def test_the_taggers_short_help_tells_transformers_defaults():
         "save_strategy",
         "metric_for_best_model",
         "num_seeds",
+        "early_stopping_patience",
     }
     for name, flag in TrainingFlags.__dataclass_fields__.items():
         if name not in own:

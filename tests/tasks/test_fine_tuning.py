@@ -70,6 +70,13 @@ def test_a_task_of_another_kind_is_trained_scored_and_written(tmp_path, capsys):
     assert "share_right" in shown and "looked at validation" in shown
 
 
+def test_it_stops_where_nothing_gets_better(tmp_path, monkeypatch):
+    monkeypatch.setattr(Capitals, "score", lambda self, output: {"share_right": 0.5})
+    chosen = {"metric_for_best_model": "share_right", "load_best_model_at_end": True}
+    results = make_task(tmp_path / "out", num_train_epochs=9, early_stopping_patience=2, **chosen).run()
+    assert results["epoch"] == 3 and results["kept_step"] == 1
+
+
 def test_a_file_gets_lines_and_no_bars(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(trainer_lines, "SECONDS_BETWEEN_LINES", 0)
     make_task(tmp_path / "out", disable_tqdm=False, per_device_eval_batch_size=1).run()

@@ -87,8 +87,10 @@ def test_shares_that_leave_nothing_are_refused(settings, splits, named):
         ({"num_seeds": 0}, ("train",), "num_seeds is 0"),
         ({"num_seeds": 2}, ("test",), "num_seeds is 2"),
         ({"num_seeds": 2, "resume_from_checkpoint": "."}, ("train",), ("num_seeds is 2", "resume_from_checkpoint")),
+        ({"early_stopping_patience": 2}, ("train", "validation"), ("early_stopping_patience is 2", "load_best_model")),
+        ({"early_stopping_patience": 0, "load_best_model_at_end": True}, ("train", "validation"), "patience is 0"),
     ],
 )
-def test_several_seeds_want_a_training_from_its_start(settings, splits, named, tmp_path):
+def test_seeds_and_patience_that_make_no_sense_are_refused(settings, splits, named, tmp_path):
     args = TaskTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **settings)
     assert_refused(ValueError, named, choose_splits, {split: examples(["a"]) for split in splits}, args)
