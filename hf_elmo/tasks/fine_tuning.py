@@ -174,6 +174,7 @@ class FineTuning(ABC):
             best = list(runs)[best_of(list(runs.values()), args.metric_for_best_model, args.greater_is_better)]
             if best == seed:
                 best_model = self.model
+            PartialState().wait_for_everyone()
             if number > 1 and args.process_index == 0:
                 shutil.rmtree(aside / f"seed-{last_best if best == seed else seed}")
         self.model, args.seed = best_model, seeds[0]
@@ -259,11 +260,13 @@ class FineTuning(ABC):
     def _train(self, trainer: Trainer) -> dict[str, Any]:
         args = self.training_args
         output = trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
-        if args.load_best_model_at_end and not args.checkpoints_asked and trainer.is_world_process_zero():
-            # The best one has been loaded; it was saved for nothing else.
-            for checkpoint in Path(args.output_dir).glob("checkpoint-*"):
-                shutil.rmtree(checkpoint)
-            trainer.state.best_model_checkpoint = None
+        if args.load_best_model_at_end and not args.checkpoints_asked:
+            # All processes have loaded the best one by then; it was saved for nothing else.
+            PartialState().wait_for_everyone()
+            if trainer.is_world_process_zero():
+                for checkpoint in Path(args.output_dir).glob("checkpoint-*"):
+                    shutil.rmtree(checkpoint)
+                trainer.state.best_model_checkpoint = None
         kept: dict[str, Any] = {}
         if args.load_best_model_at_end and trainer.state.best_metric is not None:
             name, score = args.metric_for_best_model.removeprefix("eval_"), trainer.state.best_metric
