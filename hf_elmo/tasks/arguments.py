@@ -65,6 +65,10 @@ class FeatureArguments:
         "of the words of all data given are read.",
         default=None,
     )
+    more_word_vectors: int = flag(
+        "Keep so many of the file's first vectors too, of its most frequent words, for text that comes later.",
+        default=0,
+    )
     learn_words: bool = flag("Learn a vector for each word of the training data.", default=False)
     min_word_count: int | None = flag(
         "Learn a vector only for words that stand there so often; the others share one (default: 2).", default=None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 from huggingface_hub.errors import StrictDataclassError
 
 from ..model.configuration_elmo import ElmoConfig
@@ -95,6 +97,11 @@ def check_features(args: FeatureArguments) -> None:
         raise ValueError("learn_words and no_train_word_vectors are both on; leave one of them out.")
     if args.min_word_count is not None and not args.learn_words:
         raise ValueError(f"min_word_count is {args.min_word_count}, but learn_words is off; leave it out.")
+    if args.more_word_vectors < 0 or (args.more_word_vectors and args.word_vectors is None):
+        raise ValueError(
+            f"more_word_vectors is {args.more_word_vectors} and word_vectors {args.word_vectors!r}; wanted a number "
+            ">= 0 of vectors of a file."
+        )
     for name in ("min_word_count", "word_vector_size", "character_embedding_size"):
         value = getattr(args, name)
         if value is not None and value < 1:
@@ -127,7 +134,14 @@ def _make_table(
     if args.word_vectors is not None:
         wanted = {*counts, *(_as_looked_up(word, args, tokenizer) for word in other_words)}
         read = read_word_vectors(args.word_vectors, wanted, vector_size=args.word_vector_size)
-        return build_word_table(tokenizer, read.words, read.vectors), read.vectors.shape[1]
+        words, vectors = read.words, read.vectors
+        if args.more_word_vectors:
+            size = vectors.shape[1]
+            more = read_word_vectors(args.word_vectors, max_words=args.more_word_vectors, vector_size=size)
+            is_new = [word not in wanted for word in more.words]
+            words = [*words, *itertools.compress(more.words, is_new)]
+            vectors = np.concatenate([vectors, more.vectors[is_new]])
+        return build_word_table(tokenizer, words, vectors), vectors.shape[1]
     least = _LEARNED_COUNT if args.min_word_count is None else args.min_word_count
     words = [word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count >= least]
     if not words:

@@ -33,8 +33,11 @@ def test_vectors_of_a_file_for_the_words_of_all_data(tmp_path):
     # Not in the data, or not in this case: the mean.
     assert vector("other") == vector("Cat") == [3, 4]
     assert not model.features.word_table.weight.requires_grad and model.config.head.word_vector_size == 2
-    model, _ = build({"word_vectors": str(tmp_path / "vectors.txt")})
+    model, vector = build({"word_vectors": str(tmp_path / "vectors.txt"), "more_word_vectors": 4})
     assert model.features.word_table.weight.requires_grad
+    assert [vector(word) for word in ("the", "cat", "sat", "other")] == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    model, vector = build({"word_vectors": str(tmp_path / "vectors.txt"), "more_word_vectors": 3}, other=())
+    assert vector("sat") == [5, 6] and vector("other") == vector("never")
 
 
 @pytest.mark.parametrize("by", ["flag", "tokenizer"])
@@ -86,6 +89,8 @@ def test_new_words_replace_those_of_a_checkpoint(tmp_path):
         ({"learn_words": True, "no_train_word_vectors": True}, ("learn_words", "no_train_word_vectors")),
         ({"min_word_count": 2}, ("min_word_count", "learn_words")),
         ({"word_vector_size": 2}, "word_vector_size"),
+        ({"more_word_vectors": 2}, "more_word_vectors is 2"),
+        ({"more_word_vectors": -1, "word_vectors": "x"}, "more_word_vectors is -1"),
         ({"lower_case_words": True}, "lower_case_words"),
         ({"learn_words": True, "word_vector_size": 0}, "word_vector_size is 0"),
         ({"no_use_elmo": True, "mix_at_output": True}, ("no_use_elmo", "mix_at_output")),
