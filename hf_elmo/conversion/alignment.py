@@ -139,7 +139,7 @@ def _read_arrays(file: str | os.PathLike, where: str, most_numbers: int) -> dict
             return dict(_torch_arrays(content))
         if not content.strip():
             raise ConversionError(f"{where} is empty, wanted a matrix; get it again.")
-        return {"": np.loadtxt(io.StringIO(content.decode("utf-8")), dtype=np.float64, ndmin=2)}
+        return {"": np.loadtxt(io.StringIO(content.decode("utf-8")), dtype=np.float64, comments=None, ndmin=2)}
     except ConversionError:
         raise
     except (OSError, zipfile.BadZipFile, *UNREADABLE) as error:

@@ -15,16 +15,20 @@ import zipfile
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from allennlp_files import pack, write_archive
 from bilm_tf_files import make_options, write_checkpoint
 from conftest import make_tiny_config
 from datasets import Dataset
+from efml_files import write_model as write_efml
+from efml_files import zip_directory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refusals import assert_own_error
 from run_cases import make_arguments, write_lines
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel, load_foreign
 from hf_elmo.checkpoints.loading import load_config, load_model, load_tokenizer
+from hf_elmo.conversion.alignment import read_matrices
 from hf_elmo.conversion.bilm_tf import load_bilm_tf
 from hf_elmo.conversion.bilm_tf_options import read_config
 from hf_elmo.conversion.bilm_tf_softmax import read_word_softmax
@@ -280,6 +284,32 @@ def read_model(path, folder):
     load_model(ElmoModel, str(folder))
 
 
+def write_many_langs(folder):
+    write_efml(folder, softmax=True)
+
+
+def write_many_langs_zip(folder):
+    write_efml(folder / "inner", softmax=True)
+    zip_directory(folder / "inner", folder / "model.zip")
+
+
+def write_allennlp(folder):
+    write_archive(folder, ElmoModel(make_tiny_config()))
+
+
+def write_allennlp_archive(folder):
+    write_allennlp(folder / "inner")
+    pack(folder / "inner", folder / "model.tar.gz")
+
+
+def read_foreign(path, folder):
+    load_foreign(path if path.suffix in (".zip", ".gz") else folder)
+
+
+def write_matrices(folder):
+    torch.save(torch.eye(12), folder / "matrix.pth")
+
+
 def read_tokenizer(path, folder):
     load_tokenizer(str(folder), load_config(str(folder)))(["the cat", "é"], padding=True)
 
@@ -319,6 +349,16 @@ KINDS = [
     Kind("options.json", write_bilm_tf, read_bilm_tf, 60),
     Kind("softmax.hdf5", write_bilm_tf, read_softmax, 30),
     Kind("vocab.txt", write_bilm_tf, read_softmax, 40, named="folder"),
+    Kind("encoder.pkl", write_many_langs, read_foreign, 25, inside=pickle_of),
+    Kind("sizes.json", write_many_langs, read_foreign, 25),
+    Kind("word.dic", write_many_langs, read_foreign, 25, named="folder"),
+    Kind("model.zip", write_many_langs_zip, read_foreign, 40),
+    Kind("weights.th", write_allennlp, read_foreign, 25, named="folder"),
+    Kind("config.json", write_allennlp, read_foreign, 25, named="config.json"),
+    Kind("model.tar.gz", write_allennlp_archive, read_foreign, 40, inside=unpacked),
+    Kind(
+        "matrix.pth", write_matrices, lambda path, folder: read_matrices(["-", path, "-"], 3, 12), 25, inside=pickle_of
+    ),
     Kind("config.json", write_model, read_model, 40, named="folder"),
     Kind("model.safetensors", write_model, read_model, 25, named="folder", inside=header_of),
     Kind("pytorch_model.bin", write_pickled, read_model, 25, named="folder", inside=pickle_of),
