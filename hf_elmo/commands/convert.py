@@ -118,7 +118,8 @@ class ConversionArguments(CuttingArguments):
         pairs = [("softmax_file", "vocab_file"), *([] if self.reverse else [("vocab_file", "softmax_file")])]
         for name, other in pairs:
             if getattr(self, name) is not None and getattr(self, other) is None:
-                raise ValueError(f"--{other} is missing: it is needed with --{name}")
+                hint = "; a model that reads words is named by SOURCE" if name == "vocab_file" else ""
+                raise ValueError(f"--{other} is missing: it is needed with --{name}{hint}")
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import torch
 from bilm_tf_files import read_datasets
-from conftest import shared_data
+from conftest import make_tiny_config, shared_data
 from refusals import assert_refused
 from tolerances import FOREIGN_VECTORS, REORDERED_FLOAT32
 
-from hf_elmo import kernels, load_foreign
+from hf_elmo import ElmoCharTokenizer, ElmoModel, kernels, load_foreign
 from hf_elmo.conversion.bilm_tf_export import export_bilm_tf, save_bilm_tf
 from hf_elmo.conversion.checked_files import ConversionError
 from hf_elmo.conversion.formats import convert_foreign
+from hf_elmo.text.vocabulary import WordVocabulary
+from hf_elmo.text.word_vectors import build_word_table
 
 BY_CHARACTERS = (
     "layers1",
@@ -124,6 +126,44 @@ def test_words_are_needed_by_what_reads_them_and_must_be_as_many(tmp_path):
     files["vocab_file"] = tmp_path / "v"
     assert_refused(ConversionError, "vocabulary", save_bilm_tf, model, **files)
     assert not any(path.exists() for path in files.values())
+
+
+SAME_SIZES = {"projection_size": 14, "cell_size": 14}
+WITHOUT = {
+    "no projection of words": {"projection_size": 14, "project_tokens": False},
+    "no projection of cells": {**SAME_SIZES, "project_hidden": False, "projection_clip": None},
+    "no projections": {**SAME_SIZES, "project_tokens": False, "project_hidden": False, "num_hidden_layers": 1},
+    "projections of equal sizes": SAME_SIZES,
+    "words": {"token_inputs": "words", "word_table_size": 5, "word_vector_size": 6, "project_tokens": False},
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_a_model_of_our_own_comes_back_as_it_went_out(name, tmp_path):
+    pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
+    vocabulary = WordVocabulary(["<S>", "</S>", "<UNK>", "the", "cat", "sat"])
+    model = ElmoModel(make_tiny_config(**WITHOUT[name]))
+    table = model.token_encoder.word_table
+    files = {"options_file": tmp_path / "options.json", "weight_file": tmp_path / "weights.hdf5"}
+    if table is not None:
+        words = [word for word in vocabulary.words if word != "<UNK>"]
+        build_word_table(ElmoCharTokenizer(), words).fill(model)
+        files["vocab_file"] = tmp_path / "vocab.txt"
+    save_bilm_tf(model, **files, vocabulary=vocabulary)
+    back, tokenizer = load_foreign(tmp_path, **({} if table is None else {"vocab_file": tmp_path / "vocab.txt"}))
+    # Which a model without characters has no use for, and options no place.
+    unused = () if table is None else ("filters", "num_highway_layers", "character_embedding_size")
+    assert all(
+        getattr(back.config, field) == value for field, value in model.config.to_dict().items() if field not in unused
+    )
+    wanted = model.state_dict()
+    assert all(torch.equal(tensor, wanted[key]) for key, tensor in back.state_dict().items())
+    if table is not None:
+        rows = torch.from_numpy(tokenizer.encode_words([*vocabulary.words, "zebra"]))
+        assert table.places(rows)[[2, 6]].tolist() == [0, 0] and table.places(rows).unique().tolist() == list(range(6))
+        other = WordVocabulary([*vocabulary.words[:-1], "dog"])
+        files = {name: path.with_suffix(".new") for name, path in files.items()}
+        assert_refused(ConversionError, "vocabulary", save_bilm_tf, model, **files, vocabulary=other)
 
 
 @pytest.mark.parametrize("variant", ["no_cnn_projection", "no_lstm_projection", "word_inputs", "uneven"])
