@@ -14,8 +14,8 @@ from datasets import ClassLabel, Dataset
 
 from ...given.bounded_files import quoted
 from ...text.json_records import JSON_ENDINGS, json_records
-from ...text.packed_lines import numbered_lines
 from ...text.parquet_tables import open_table
+from .text_lines import text_lines
 
 TABLE_ENDINGS = (".tsv", ".txt", ".csv")
 ROW_ENDINGS = (*TABLE_ENDINGS, *JSON_ENDINGS, ".parquet")
@@ -99,7 +99,7 @@ def read_rows(path: str | os.PathLike, columns: Mapping[str, Column], name: str)
         yield from _parquet_rows(path, columns, name, source)
     elif ending in TABLE_ENDINGS:
         cut = _cut_at_commas if ending == ".csv" else _cut_at_tabs
-        yield from _table_rows(cut(numbered_text(path, name), source), columns, source)
+        yield from _table_rows(cut(text_lines(path, name), source), columns, source)
     else:
         raise ValueError(
             f"{source} ends in {ending!r}; wanted one of {', '.join(ROW_ENDINGS)}, packed or not. Rename the file "
@@ -136,22 +136,6 @@ def class_label_of(dataset: Dataset, column: str) -> ClassLabel | None:
     """The ClassLabel of a column, if it is one."""
     feature = dataset.features[column]
     return feature if isinstance(feature, ClassLabel) else None
-
-
-def numbered_text(path: str | os.PathLike, name: str) -> Iterator[tuple[int, str]]:
-    """The lines of a file of text, packed or not, with their numbers from 1 and without their ends.
-
-    Raises: ValueError naming the file and the line that is not UTF-8.
-    """
-    for number, line in numbered_lines(path, name):
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{name} {str(path)!r}, line {number} is not UTF-8 (byte 0x{line[error.start]:02x}); convert the file, "
-                "for example with iconv -f LATIN1 -t UTF-8."
-            ) from error
-        yield number, text.removesuffix("\n").removesuffix("\r")
 
 
 def _cut_at_tabs(lines: Iterator[tuple[int, str]], source: str) -> Iterator[tuple[int, list[str]]]:

@@ -11,7 +11,8 @@ from datasets import Dataset
 
 from ...given.bounded_files import quoted
 from .labelled_texts import LabelledTexts, gather, gather_dataset
-from .rows import Column, ending_of, numbered_text, read_rows
+from .rows import Column, ending_of, read_rows
+from .text_lines import text_lines
 
 TREE_ENDINGS = (".trees", ".tree", ".ptb", ".mrg")
 
@@ -78,7 +79,7 @@ def read_trees(path: str | os.PathLike, min_phrase_words: int | None = None, nam
     """
     source = f"{name} {str(path)!r}"
     sentences = LabelledTexts(source, is_tokenized=True)
-    for line, nodes in _trees(numbered_text(path, name), source):
+    for line, nodes in _trees(text_lines(path, name), source):
         whole = len(nodes) - 1
         for index, (label, words) in enumerate(nodes):
             if index == whole or (min_phrase_words is not None and len(words) >= min_phrase_words):
@@ -102,7 +103,7 @@ def _holds_trees(path: str | os.PathLike, name: str) -> bool:
     ending = ending_of(path)
     if ending != ".txt" or not os.path.isfile(path):
         return ending in TREE_ENDINGS
-    first = next((line for _, line in numbered_text(path, name) if line.strip()), "")
+    first = next((line for _, line in text_lines(path, name) if line.strip()), "")
     return bool(_TREE.match(first.strip()))
 
 
