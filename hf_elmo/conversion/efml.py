@@ -73,12 +73,12 @@ def load_source(
             "name the directory or the zip of one model."
         )
     settings = read_settings(directory, None if options_file is None else Path(options_file))
-    words = read_dictionary(directory / "word.dic") if settings.word_size else {}
+    words = _read_words(directory) if settings.word_size else {}
     characters = _characters(directory, settings, words)
     tokenizer = _make_tokenizer(directory, settings, characters.entries, tokenizer_options)
     table = _table_words(words, tokenizer)
     model: ElmoPreTrainedModel
-    base = model = _load_model(directory, settings, tokenizer, characters, table, words.get(_UNKNOWN, 0))
+    base = model = _load_model(directory, settings, tokenizer, characters, table)
     names = ("token_embedder.pkl", "encoder.pkl", "config.json", "char.dic", "word.dic")
     files = {name: directory / name for name in names if (directory / name).is_file()}
     if settings.file is not None:
@@ -132,18 +132,28 @@ def _make_tokenizer(
     )
 
 
+def _read_words(directory: Path) -> dict[str, int]:
+    words = read_dictionary(directory / "word.dic")
+    if _UNKNOWN not in words:
+        raise ConversionError(
+            f"the dictionary {str(directory / 'word.dic')!r} lacks the entry {_UNKNOWN!r}, which stands for all words "
+            "that it does not hold. Get the file again."
+        )
+    return words
+
+
 def _table_words(words: Mapping[str, int], tokenizer: ElmoCharTokenizer) -> _Rows | None:
-    """The words that can be looked up, which are those that a row holds to their end; None without words."""
+    """`<oov>`, and the words that can be looked up: those that a row holds to their end; None without words."""
     if not words:
         return None
     longest = tokenizer.max_characters_per_word - 2
-    # `<S>` and `</S>`, where they are words, are markers here; `<oov>` is whatever is not found.
+    # `<S>` and `</S>`, where they are words, are markers here.
     found = [
         word
         for word in words
         if word != _UNKNOWN and (word in _SPECIAL_WORDS or (len(word) <= longest and word not in SPECIAL_WORDS[:2]))
     ]
-    return _Rows(found, [words[word] for word in found])
+    return _Rows([_UNKNOWN, *found], [words[word] for word in (_UNKNOWN, *found)])
 
 
 def _load_model(
@@ -152,9 +162,8 @@ def _load_model(
     tokenizer: ElmoCharTokenizer,
     characters: _Rows,
     table: _Rows | None,
-    unknown: int,
 ) -> ElmoModel:
-    config = _config(settings, tokenizer, None if table is None else len(table.entries))
+    config = _config(settings, tokenizer, None if table is None else len(table.entries) - 1)
     embedder = TorchWeights("the model's", directory / "token_embedder.pkl", settings.where)
     encoder = TorchWeights("the model's", directory / "encoder.pkl", settings.where)
     rules = encoder_rules(config, "convolutions.#")
@@ -166,7 +175,7 @@ def _load_model(
     ):
         if size and rows is not None:
             # How many rows there are the settings do not say; the dictionary must not lead beyond them.
-            count = max(embedder.shape(key)[0], *(place + 1 for place in rows.places), unknown + 1)
+            count = max(embedder.shape(key)[0], *(place + 1 for place in rows.places))
             wanted[key] = (count, size)
     embedder.check(wanted)
     layers = bilm_rules(config)
@@ -179,10 +188,9 @@ def _load_model(
     model = ElmoModel(config)
     model.load_state_dict({**model.state_dict(), **parameters})
     if table is not None and model.token_encoder.word_table is not None:
-        vectors = embedder[_WORDS]
-        model.token_encoder.word_table.fill(
-            torch.from_numpy(tokenizer.encode_words(table.entries)), vectors[table.places], vectors[unknown]
-        )
+        unknown, known = embedder[_WORDS][table.places].split([1, len(table.places) - 1])
+        spelt = torch.from_numpy(tokenizer.encode_words(table.entries[1:]))
+        model.token_encoder.word_table.fill(spelt, known, unknown[0])
     return model.eval()
 
 
@@ -217,7 +225,7 @@ def _with_softmax(model: ElmoModel, directory: Path) -> tuple[ElmoPreTrainedMode
             f"model's {model.config.num_hidden_layers} the last is the top. So no text can be scored."
         ]
     path = directory / "classifier.pkl"
-    words = read_dictionary(directory / "word.dic")
+    words = _read_words(directory)
     weights = TorchWeights("the model's", path, f"{str(directory / 'word.dic')!r}")
     if _SOFTMAX not in weights:
         return model, [

@@ -83,34 +83,51 @@ def test_sentences_are_scored_as_by_its_classifier(tmp_path):
         np.testing.assert_allclose(found, expected["nll"][number], rtol=0, atol=FOREIGN_VECTORS)
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """For each fixture the directory that it was converted to, its sentences and the layers as they were converted."""
+    found = {}
+    for name in FIXTURES:
+        source, _, sentences = fixture_of(name)
+        directory = tmp_path_factory.mktemp("saved") / name
+        _, foreign = convert_foreign(source, directory)
+        found[name] = directory, sentences, layers_of(foreign.model, foreign.tokenizer, sentences)[0]
+    return found
+
+
 @pytest.mark.parametrize("name", FIXTURES)
-def test_what_is_saved_is_loaded_by_auto_classes_and_by_its_own_code(tmp_path, name):
-    source, _, sentences = fixture_of(name)
-    _, foreign = convert_foreign(source, tmp_path / "ours")
-    model, tokenizer = AutoModel.from_pretrained(tmp_path / "ours"), AutoTokenizer.from_pretrained(tmp_path / "ours")
-    assert tokenizer.characters == foreign.tokenizer.characters
-    found, _ = layers_of(model, tokenizer, sentences)
-    np.testing.assert_array_equal(found, layers_of(foreign.model, foreign.tokenizer, sentences)[0])
-    script = """
+def test_what_is_saved_is_loaded_by_auto_classes(saved, name):
+    directory, sentences, wanted = saved[name]
+    model, tokenizer = AutoModel.from_pretrained(directory), AutoTokenizer.from_pretrained(directory)
+    np.testing.assert_array_equal(layers_of(model, tokenizer, sentences)[0], wanted)
+
+
+REMOTE_SCRIPT = """
 import json, sys
 import numpy as np, torch
 from transformers import AutoModel, AutoTokenizer
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
-model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True)
-batch = tokenizer(json.loads(sys.argv[2]), is_split_into_words=True, padding=True, return_tensors="pt")
-with torch.no_grad():
-    _, layers, _ = model.run_layers(**batch)
-np.save(sys.argv[3], torch.stack(layers)[:, :, 1:].numpy())
+for directory, sentences, layers in json.loads(sys.argv[1]):
+    tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
+    model = AutoModel.from_pretrained(directory, trust_remote_code=True)
+    batch = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        _, found, _ = model.run_layers(**batch)
+    np.save(layers, torch.stack(found)[:, :, 1:].numpy())
 assert "hf_elmo" not in sys.modules
 """
+
+
+def test_what_is_saved_is_loaded_by_its_own_code(saved, tmp_path):
+    tasks = [(str(directory), sentences, f"{name}.npy") for name, (directory, sentences, _) in saved.items()]
     run = fresh_process.run(
-        ["-c", fresh_process.WITHOUT_OUR_PACKAGE + script, tmp_path / "ours", json.dumps(sentences), "layers.npy"],
+        ["-c", fresh_process.WITHOUT_OUR_PACKAGE + REMOTE_SCRIPT, json.dumps(tasks)],
         cwd=tmp_path,
         env={**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules")},
         modules=fresh_process.LIBRARIES,
     )
     assert run.returncode == 0, run.stderr[-4000:]
-    np.testing.assert_allclose(np.load(tmp_path / "layers.npy"), found, rtol=0, atol=REORDERED_FLOAT32)
+    for name, (_, _, wanted) in saved.items():
+        np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), wanted, rtol=0, atol=REORDERED_FLOAT32)
 
 
 @pytest.mark.parametrize("backend", ["readable", "plain", "compiled", "auto"])
@@ -161,6 +178,21 @@ def test_words_that_char_dic_cannot_spell_are_still_told_apart(tmp_path):
         found = model.token_encoder(torch.from_numpy(tokenizer.encode_words(read))).numpy()
     wanted = np.stack([word_vector(weights, word, words=words) for word in read])
     np.testing.assert_allclose(found, wanted, rtol=0, atol=FOREIGN_VECTORS)
+
+
+def test_the_marks_of_a_dictionary_may_stand_anywhere_in_it(tmp_path):
+    words = (*(f"w{number}" for number in range(40)), "<pad>", "<eos>", "<oov>", "<bos>")
+    weights = write_model(tmp_path, words=words, softmax=True)
+    model, tokenizer = load_foreign(tmp_path)
+    read = ["w3", "w39", "the", "<bos>", "<eos>", "<pad>", "<oov>"]
+    with torch.no_grad():
+        found = model.base_model.token_encoder(torch.from_numpy(tokenizer.encode_words(read))).numpy()
+    wanted = np.stack([word_vector(weights, word, words=words) for word in read])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=FOREIGN_VECTORS)
+    theirs = weights["classifier.pkl"]["column_emb.weight"]
+    assert torch.equal(model.word_softmax.weight[:3], theirs[[43, 41, 42]])
+    write_model(tmp_path, words=words[:-2])
+    assert_refused(ConversionError, ("word.dic", "<oov>"), load_foreign, tmp_path)
 
 
 def test_the_tokenizer_answers_for_its_characters(tmp_path):
