@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from ..checkpoints.hdf5 import require_h5py
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
@@ -23,7 +21,7 @@ from .bilm_tf_files import candidates, find
 from .bilm_tf_options import read_config, read_options, reads_words
 from .bilm_tf_softmax import check_files_together, read_word_softmax
 from .bilm_tf_vocabulary import ForeignWords, read_vocabulary
-from .bilm_tf_weights import add_word_softmax, build_model, weights_of
+from .bilm_tf_weights import add_word_softmax, build_model
 from .foreign import ForeignFormat, ForeignModel, check_output, save_foreign
 
 
@@ -88,7 +86,7 @@ def convert_bilm_tf(
         output_dir: The directory to write; on any error it is left as it was.
         overwrite: Whether a full output_dir may be replaced.
         softmax_file, vocab_file: The hdf5 of the word softmax and its words, one per line; both or neither. A model
-            that reads words in place of characters always wants them.
+            that reads words in place of characters wants its words in each case.
         tokenizer_options: How the tokenizer cuts text and reads words: arguments of `ElmoCharTokenizer` such as
             `pre_tokenizer` and `do_lower_case`.
     Returns: The model that was saved.
@@ -176,19 +174,3 @@ def _load_model(
     config = read_config(options_file, None if words is None else words.vocabulary)
     with open_hdf5_arrays("weight_file", weight_file) as arrays:
         return build_model(arrays, config, f"options_file {str(options_file)!r}", words)
-
-
-def read_weights(
-    weight_file: str | os.PathLike, config: ElmoConfig, options_file: str | os.PathLike
-) -> dict[str, Tensor]:
-    """Read the token encoder and the biLM out of bilm-tf's hdf5.
-
-    Args:
-        weight_file: The hdf5.
-        config: The model that the options describe; every key is checked against it.
-        options_file: Where they stand, for the messages.
-    Returns: Parameters by their names in ElmoModel, float32.
-    Raises: ConversionError naming the key, what was found and what is wanted; FileNotFoundError; ImportError.
-    """
-    with open_hdf5_arrays("weight_file", weight_file) as arrays:
-        return weights_of(arrays, config, f"options_file {str(options_file)!r}")

@@ -1,7 +1,7 @@
 """What a bilm-tf checkpoint is made of: each hdf5 key and each option beside its name here, for both directions.
 
 Source: bilm-tf, bilm/training.py (`dump_weights` writes the hdf5) and bilm/model.py (reads it for inference). The names
-of the layouts and kinds are explained where they are carried out, in `bilm_tf`.
+of the layouts and kinds are explained where they are carried out, in `bilm_tf_layouts` and `bilm_tf_options`.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def load_source(
 SIMPLE_ELMO = ForeignFormat(
     name="simple-elmo",
     files="a directory or zip of simple_elmo's and the NLPL repository's, options.json, model.hdf5 and vocab.txt",
-    licence="simple_elmo is under GPL-3.0 and the weights are not its: models of the NLPL repository are mostly under "
-    "CC-BY-4.0; its page of the model says.",
+    licence="bilm-tf, which makes such files, is under Apache-2.0, simple_elmo, which reads them, under GPL-3.0; the "
+    "weights have the licence of whoever published them, which the repository tells with each model.",
     recognises=recognises,
     load=load_source,
 )

@@ -1,4 +1,4 @@
-"""The variables of a TensorFlow checkpoint, read without TensorFlow: every sum that is stored is checked.
+"""The variables of a TensorFlow checkpoint, read without TensorFlow; the sums of all of them are checked first.
 
 Source: TensorFlow, core/util/tensor_bundle (the two files) and core/lib/io/table_format.txt (the index, a table as
 LevelDB writes them); their messages are protocol buffers.
@@ -25,8 +25,11 @@ _MOST_INDEX_BYTES, _MOST_VARIABLES = 64 * MEBIBYTE, 1_000_000
 # What follows a block: a byte for its kind of compression, and a sum.
 _TRAILER_SIZE = 5
 _FLOAT32 = 1
-# TensorFlow's names of types, by number, for messages.
+# Of the data, read at a time.
+_BLOCK_BYTES = 16 * MEBIBYTE
+# TensorFlow's types by their numbers: names, for messages, and bytes, where they are fixed.
 _TYPES = {1: "float32", 2: "float64", 3: "int32", 7: "string", 9: "int64", 10: "bool", 14: "bfloat16", 19: "float16"}
+_BYTES = {1: 4, 2: 8, 3: 4, 9: 8, 10: 1, 14: 2, 19: 2}
 
 
 class _Damaged(Exception):
@@ -69,15 +72,9 @@ class TensorBundle:
         stem = path.name.removesuffix(INDEX_SUFFIX)
         self.data_file = existing_file("the data of " + self.where, path.with_name(f"{stem}.data-00000-of-00001"))
         self.most_bytes = self.data_file.stat().st_size
-        for key, variable in self._variables.items():
-            end = variable.offset + variable.size
-            if end > self.most_bytes:
-                raise ConversionError(
-                    f"{str(self.data_file)!r} has {self.most_bytes:,} bytes, but {self.where} has the variable "
-                    f"{quoted(key)} of shape {variable.shape} up to byte {end:,}: it is truncated, or of another "
-                    "checkpoint. Get both files again."
-                )
         self.keys = list(self._variables)
+        self._check_sizes()
+        self._check_sums()
 
     def shape(self, key: str) -> tuple[int, ...] | None:
         variable = self._variables.get(key)
@@ -91,27 +88,48 @@ class TensorBundle:
                 f"{self.where}: the variable {key!r} is of the type {found}, wanted float32: values are copied bit by "
                 "bit."
             )
-        wanted = 4 * math.prod(variable.shape)
-        if variable.size != wanted:
-            raise ConversionError(
-                f"{self.where}: the variable {key!r} of shape {variable.shape} has {variable.size} bytes, wanted "
-                f"{wanted}. The file is damaged; get it again."
-            )
 
     def read(self, key: str) -> np.ndarray:
         variable = self._variables[key]
+        array = np.fromfile(self.data_file, "<f4", math.prod(variable.shape), offset=variable.offset)
+        return check_finite(self.where, key, array.astype(np.float32, copy=False).reshape(variable.shape))
+
+    def _check_sizes(self) -> None:
+        data, total = str(self.data_file), 0
+        for key, variable in self._variables.items():
+            where = f"{self.where}: the variable {quoted(key)} of shape {variable.shape}"
+            bytes_each = _BYTES.get(variable.type)
+            if bytes_each is not None and variable.size != bytes_each * math.prod(variable.shape):
+                raise ConversionError(
+                    f"{where} has {variable.size} bytes, wanted {bytes_each * math.prod(variable.shape)}. The file is "
+                    "damaged; get it again."
+                )
+            end, total = variable.offset + variable.size, total + variable.size
+            if max(end, total) > self.most_bytes:
+                raise ConversionError(
+                    f"{where} ends at byte {end:,}, and those up to it have {total:,}, but {data!r} has "
+                    f"{self.most_bytes:,}: it is truncated, or of another checkpoint. Get both files again."
+                )
+
+    def _check_sums(self) -> None:
+        import google_crc32c
+
         with self.data_file.open("rb") as file:
-            file.seek(variable.offset)
-            content = file.read(variable.size)
-        found = _masked_crc32c(content)
-        if found != variable.checksum:
-            raise ConversionError(
-                f"{str(self.data_file)!r}: the variable {key!r} of shape {variable.shape} has the CRC-32C "
-                f"{found:#010x}, wanted {variable.checksum:#010x}, as the index has it. It is damaged; get it again."
-            )
-        # Not a view of the bytes, which nobody may write to.
-        array = np.frombuffer(content, dtype="<f4").astype(np.float32).reshape(variable.shape)
-        return check_finite(self.where, key, array)
+            for key, variable in self._variables.items():
+                crc, left = 0, variable.size
+                file.seek(variable.offset)
+                while left:
+                    block = file.read(min(left, _BLOCK_BYTES))
+                    if not block:
+                        raise ConversionError(f"{str(self.data_file)!r} was cut off while it was read; get it again.")
+                    crc, left = google_crc32c.extend(crc, block), left - len(block)
+                found = _masked(crc)
+                if found != variable.checksum:
+                    raise ConversionError(
+                        f"{str(self.data_file)!r}: the variable {quoted(key)} of shape {variable.shape} has the "
+                        f"CRC-32C {found:#010x}, wanted {variable.checksum:#010x}, as the index has it. It is damaged; "
+                        "get it again."
+                    )
 
 
 def _require_crc32c() -> None:
@@ -124,11 +142,8 @@ def _require_crc32c() -> None:
         ) from error
 
 
-def _masked_crc32c(content: bytes) -> int:
-    """The sum of some bytes as TensorFlow stores it: turned, so that sums of what holds sums differ too."""
-    import google_crc32c
-
-    crc = google_crc32c.value(content)
+def _masked(crc: int) -> int:
+    """A sum as it is stored: turned, so that sums of what holds sums differ too."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -165,7 +180,9 @@ def _block(index: bytes, handle: bytes) -> bytes:
     if end + _TRAILER_SIZE > len(index) - _FOOTER_SIZE:
         raise _Damaged(f"a block ends at byte {end:,}, behind its end")
     kind, (checksum,) = index[end], struct.unpack("<I", index[end + 1 : end + _TRAILER_SIZE])
-    found = _masked_crc32c(index[offset : end + 1])
+    import google_crc32c
+
+    found = _masked(google_crc32c.value(index[offset : end + 1]))
     if found != checksum:
         raise _Damaged(f"the block at byte {offset:,} has the CRC-32C {found:#010x}, wanted {checksum:#010x}")
     if kind:

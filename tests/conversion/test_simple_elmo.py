@@ -113,7 +113,7 @@ def test_a_zip_is_read_and_the_card_names_it_and_what_is_done_otherwise(source, 
     wanted, found = weights(source), foreign.model.state_dict()
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
     card = (tmp_path / "ours" / "README.md").read_text()
-    assert "160.zip" in card and "warmup" in card and "vocabulary" in card and "CC-BY" in card
+    assert "160.zip" in card and "warmup" in card and "vocabulary" in card and "GPL-3.0" in card
     assert not (tmp_path / "ours" / "word_vocabulary.txt").exists()
 
 
