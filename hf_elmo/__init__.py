@@ -16,11 +16,18 @@ if TYPE_CHECKING:
     from .inference.scorer import ElmoScorer
     from .model.configuration_elmo import ElmoConfig
     from .model.crf_elmo import ElmoCRF
-    from .model.head_settings_elmo import EmbeddingsHead, SequenceClassificationHead, TokenClassificationHead
+    from .model.head_settings_elmo import (
+        CoreferenceHead,
+        EmbeddingsHead,
+        SequenceClassificationHead,
+        TokenClassificationHead,
+    )
     from .model.layers_elmo import ElmoState
     from .model.modeling_elmo import (
+        ElmoCoreferenceOutput,
         ElmoEmbeddings,
         ElmoEmbeddingsOutput,
+        ElmoForCoreferenceResolution,
         ElmoForPreTraining,
         ElmoForPreTrainingOutput,
         ElmoForSequenceClassification,
@@ -34,12 +41,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CoreferenceHead",
     "ElmoCRF",
     "ElmoCharTokenizer",
     "ElmoConfig",
+    "ElmoCoreferenceOutput",
     "ElmoEmbedder",
     "ElmoEmbeddings",
     "ElmoEmbeddingsOutput",
+    "ElmoForCoreferenceResolution",
     "ElmoForPreTraining",
     "ElmoForPreTrainingOutput",
     "ElmoForSequenceClassification",
@@ -57,12 +67,15 @@ __all__ = [
 
 # The module of each public name.
 _MODULES = {
+    "CoreferenceHead": "model.head_settings_elmo",
     "ElmoCRF": "model.crf_elmo",
     "ElmoCharTokenizer": "model.tokenization_elmo",
     "ElmoConfig": "model.configuration_elmo",
+    "ElmoCoreferenceOutput": "model.modeling_elmo",
     "ElmoEmbedder": "inference.embedder",
     "ElmoEmbeddings": "model.modeling_elmo",
     "ElmoEmbeddingsOutput": "model.modeling_elmo",
+    "ElmoForCoreferenceResolution": "model.modeling_elmo",
     "ElmoForPreTraining": "model.modeling_elmo",
     "ElmoForPreTrainingOutput": "model.modeling_elmo",
     "ElmoForSequenceClassification": "model.modeling_elmo",

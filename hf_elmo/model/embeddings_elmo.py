@@ -17,6 +17,7 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .base_elmo import ElmoModel, ElmoPreTrainedModel
+from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE
 from .configuration_elmo import ElmoConfig
 from .head_settings_elmo import EmbeddingsHead, WordInputsHead
 from .inputs_elmo import check_inputs, check_token_types, takes_usual_arguments
@@ -194,6 +195,16 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """
         mixes = cast("Iterable[ElmoScalarMix]", self.elmo.mixes[: self.num_read_mixes])
         return self.config.mix_l2 * torch.stack([mix.squared_norm() for mix in mixes]).sum()
+
+    def is_marker(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """Where the markers of sentences stand, (B, T): at their ends, for a word may look like one."""
+        count = mask.long().cumsum(dim=1)
+        is_end = mask & ((count == 1) | (count == count[:, -1:]))
+        # In no scheme does any other word hold these characters.
+        config = self.config
+        begin = BEGIN_SENTENCE if config.bos_token_id is None else config.bos_token_id
+        end = END_SENTENCE if config.eos_token_id is None else config.eos_token_id
+        return is_end & ((input_ids[..., 1] == begin) | (input_ids[..., 1] == end))
 
     def _apply_freezing(self) -> None:
         super()._apply_freezing()

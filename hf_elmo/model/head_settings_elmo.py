@@ -232,8 +232,73 @@ class SequenceClassificationHead(WordInputsHead):
             )
 
 
+@strict
+@dataclass
+class CoreferenceHead(WordInputsHead):
+    """The head of `ElmoForCoreferenceResolution`: which spans of a document name the same (Lee et al. 2017).
+
+    The sizes are those of Lee et al.; smaller ones learn faster, and from less.
+
+    Args:
+        lstm_size: Size of each direction of the biLSTM.
+        hidden_size: Size of the two dense layers of each of the two scorers, of mentions and of antecedents.
+        hidden_dropout: Dropout on the biLSTM's output, on the features and in the scorers.
+        feature_size: Size of the vector of a width, of a distance and of whether the speakers are one.
+        max_span_width: Words of the widest span.
+        spans_per_word: So many spans for each word of the document are kept, those with the best scores as mentions.
+        max_antecedents: Each kept span is compared with so many kept ones before it, the nearest.
+        allow_crossing: Whether spans that cross each other can be kept together.
+        read_across_sentences: Whether the biLSTM reads the words of the document in one go; else each sentence on its
+            own. The biLM reads each sentence on its own in both cases.
+        use_speakers: Whether a scorer knows if the same speaker says both spans.
+        mention_loss: Weight of the loss that teaches the scores of mentions to be above zero for those of the data,
+            whether they have an antecedent or not, and below it for all other spans.
+        keep_singletons: Whether a span that no other one is linked to stays, as a cluster of its own, where its score
+            as a mention is above zero. It wants a mention_loss.
+
+    The other fields say what is read for each word; see `WordInputsHead`.
+
+    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range.
+    """
+
+    type: ClassVar[str] = "coreference"
+
+    lstm_size: int = 200
+    hidden_size: int = 150
+    hidden_dropout: float | int = 0.2
+    feature_size: int = 20
+    max_span_width: int = 10
+    spans_per_word: float | int = 0.4
+    max_antecedents: int = 250
+    allow_crossing: bool = False
+    read_across_sentences: bool = False
+    use_speakers: bool = False
+    mention_loss: float | int = 0.0
+    keep_singletons: bool = False
+
+    def validate_ranges(self) -> None:
+        """Check that each value lies in its range, and that none contradicts another."""
+        for name in ("lstm_size", "hidden_size", "feature_size", "max_antecedents"):
+            require_at_least(name, getattr(self, name), 1)
+        require_at_least("max_span_width", self.max_span_width, 1, MAX_LAYERS)
+        require_probability("hidden_dropout", self.hidden_dropout)
+        if not 0 < self.spans_per_word <= self.max_span_width:
+            raise ValueError(
+                f"spans_per_word is {self.spans_per_word}; it must lie above 0, and there are no more than "
+                f"{self.max_span_width} (max_span_width)."
+            )
+        if not 0 <= self.mention_loss < float("inf"):
+            raise ValueError(f"mention_loss is {self.mention_loss}; it must be >= 0 (0 turns it off).")
+        if self.keep_singletons and not self.mention_loss:
+            raise ValueError(
+                "keep_singletons is True with mention_loss=0.0, which leaves the scores of mentions without a zero of "
+                "their own; set mention_loss, 1.0 for example."
+            )
+
+
 HEAD_TYPES: dict[str, type[HeadSettings]] = {
-    settings.type: settings for settings in (TokenClassificationHead, SequenceClassificationHead, EmbeddingsHead)
+    settings.type: settings
+    for settings in (TokenClassificationHead, SequenceClassificationHead, CoreferenceHead, EmbeddingsHead)
 }
 
 

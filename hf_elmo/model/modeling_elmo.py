@@ -6,9 +6,10 @@ from __future__ import annotations
 from .base_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
 from .characters_elmo import PAD_CHARACTER  # noqa: F401
 from .configuration_elmo import ElmoConfig
+from .coreference_elmo import ElmoCoreferenceOutput, ElmoForCoreferenceResolution
 from .crf_elmo import ElmoCRF
 from .embeddings_elmo import ElmoEmbeddings, ElmoEmbeddingsOutput
-from .head_settings_elmo import EmbeddingsHead, SequenceClassificationHead, TokenClassificationHead
+from .head_settings_elmo import CoreferenceHead, EmbeddingsHead, SequenceClassificationHead, TokenClassificationHead
 from .inputs_elmo import IGNORED_LABEL
 from .layers_elmo import ElmoState
 from .pairs_elmo import ElmoPairs  # noqa: F401
@@ -17,6 +18,7 @@ from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput
 from .recurrence_elmo import scan_projected_lstm  # noqa: F401
 from .sequence_classification_elmo import ElmoForSequenceClassification
 from .sequence_encoders_elmo import ElmoDense  # noqa: F401
+from .spans_elmo import ElmoSpans  # noqa: F401
 from .tag_schemes_elmo import SCHEMES  # noqa: F401
 from .task_encoders_elmo import ElmoTaskLSTM  # noqa: F401
 from .token_classification_elmo import ElmoForTokenClassification
@@ -27,10 +29,13 @@ from .word_table_elmo import ElmoWordTable  # noqa: F401
 
 __all__ = [
     "IGNORED_LABEL",
+    "CoreferenceHead",
     "ElmoCRF",
     "ElmoConfig",
+    "ElmoCoreferenceOutput",
     "ElmoEmbeddings",
     "ElmoEmbeddingsOutput",
+    "ElmoForCoreferenceResolution",
     "ElmoForPreTraining",
     "ElmoForPreTrainingOutput",
     "ElmoForSequenceClassification",
@@ -50,6 +55,7 @@ for model_class in (
     ElmoPreTrainedModel,
     ElmoModel,
     ElmoEmbeddings,
+    ElmoForCoreferenceResolution,
     ElmoForPreTraining,
     ElmoForSequenceClassification,
     ElmoForTokenClassification,

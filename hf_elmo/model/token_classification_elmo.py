@@ -13,7 +13,6 @@ from transformers.modeling_outputs import TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from .base_elmo import mean_cross_entropy
-from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE
 from .configuration_elmo import ElmoConfig
 from .crf_elmo import ElmoCRF
 from .embeddings_elmo import ElmoTaskModel
@@ -83,7 +82,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         words = self.embed(input_ids, attention_mask, state, output_hidden_states, packed_layers=packed_layers)
         vectors, mask = cast("Tensor", words.last_hidden_state), cast("Tensor", words.mask)
         if self.lstm is not None:
-            is_read = mask if self.lstm_reads_markers else mask & ~self._is_marker(input_ids, mask)
+            is_read = mask if self.lstm_reads_markers else mask & ~self.is_marker(input_ids, mask)
             vectors = self.dropout(self.lstm(vectors, is_read))
             if self.mix_at_output:
                 mixes = cast("tuple[Tensor, ...]", words.elmo_representations)
@@ -109,20 +108,10 @@ class ElmoForTokenClassification(ElmoTaskModel):
     def _decode(self, scores: Tensor, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Log-probabilities of the labels, (B, T, K), the largest of each word that of the best sequence."""
         crf = cast("ElmoCRF", self.crf)
-        is_word = mask & ~self._is_marker(input_ids, mask)
+        is_word = mask & ~self.is_marker(input_ids, mask)
         logits = crf.marginals(scores, is_word).clamp(min=torch.finfo(torch.float32).tiny).log()
         best, _ = crf.decode(scores, is_word)
         likeliest, first = logits.max(dim=-1)
         is_raised = (is_word & (best != first)).unsqueeze(-1)
         is_best = best.unsqueeze(-1) == torch.arange(self.num_labels, device=best.device)
         return torch.where(is_raised & is_best, likeliest.unsqueeze(-1) + _ABOVE, logits)
-
-    def _is_marker(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Where the markers of sentences stand, (B, T): at their ends, for a word may look like one."""
-        count = mask.long().cumsum(dim=1)
-        is_end = mask & ((count == 1) | (count == count[:, -1:]))
-        # In no scheme does any other word hold these characters.
-        config = self.config
-        begin = BEGIN_SENTENCE if config.bos_token_id is None else config.bos_token_id
-        end = END_SENTENCE if config.eos_token_id is None else config.eos_token_id
-        return is_end & ((input_ids[..., 1] == begin) | (input_ids[..., 1] == end))

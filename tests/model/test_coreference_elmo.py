@@ -1,0 +1,368 @@
+"""The coreference model: a slow twin by its definition, what its scores depend on, its clusters, loss and memory."""
+
+import math
+import sys
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model_cases import make_model, sentence_lists
+from refusals import assert_refused
+from tolerances import REORDERED_FLOAT64
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution, ElmoModel
+from hf_elmo.model import spans_elmo
+from hf_elmo.model.coreference_elmo import read_clusters
+from hf_elmo.model.layers_elmo import pack_layers
+
+SMALL = {"lstm_size": 3, "hidden_size": 4, "feature_size": 2, "max_span_width": 3}
+HEADS = {
+    "plain": {},
+    "of the document, few antecedents": {"read_across_sentences": True, "max_antecedents": 3, "spans_per_word": 1.0},
+    "crossing, speakers, mentions": {"allow_crossing": True, "use_speakers": True, "mention_loss": 0.5},
+    "singletons, no ELMo": {
+        **{"mention_loss": 1.0, "keep_singletons": True, "use_elmo": False},
+        **{"character_filters": [[2, 3]], "character_embedding_size": 2},
+    },
+}
+DOCUMENT = [["a", "bc", "a", "d"], ["bc"], ["e", "a", "b", "c", "d", "bc", "é"], ["a", "a"]]
+LABELS = torch.tensor([[0, 1, 0], [2, 3, 0], [1, 3, 1], [5, 7, 0], [9, 11, 1], [12, 14, 2], [3, 6, 3], [5, 10, 4]])
+each_head = pytest.mark.parametrize("name", HEADS)
+
+
+def make_resolver(name="plain", dtype=torch.float64, head=None, **fields) -> ElmoForCoreferenceResolution:
+    """In evaluation mode, with weights that show any mistake."""
+    settings = CoreferenceHead(**{**SMALL, **HEADS[name], **(head or {})})
+    return make_model(ElmoForCoreferenceResolution, dtype, head=settings, **fields)
+
+
+@pytest.fixture(scope="module")
+def resolvers() -> dict[str, ElmoForCoreferenceResolution]:
+    """One of each head in float64, for tests that change none."""
+    return {name: make_resolver(name) for name in HEADS}
+
+
+def encode_document(sentences, **arguments) -> dict:
+    batch = ElmoCharTokenizer()(sentences, is_split_into_words=True, padding=True, return_tensors="pt", **arguments)
+    return dict(batch)
+
+
+def speakers_of(batch: dict) -> torch.Tensor:
+    """Who says each row of words: nobody known, then two of them in turn."""
+    return torch.arange(len(batch["input_ids"])).unsqueeze(1).expand(batch["attention_mask"].shape) % 3
+
+
+def assert_close(found, wanted):
+    torch.testing.assert_close(found, wanted, rtol=REORDERED_FLOAT64, atol=REORDERED_FLOAT64)
+
+
+def assert_same_output(found, wanted):
+    for name in ("spans", "antecedents", "clusters"):
+        assert torch.equal(found[name], wanted[name]), name
+    for name in ("mention_scores", "antecedent_scores"):
+        assert_close(found[name], wanted[name])
+
+
+# The slow twin
+
+
+def by_definition(model, sentences, gold, speaker_of_sentence) -> tuple:
+    """Spans, scores of their pairs and the loss, each span and each pair by itself (Lee et al. 2017)."""
+    head = model.config.head
+    encoder = model.lstm
+    rows = [encode_document([sentence]) for sentence in sentences]
+    words = [row for batch in rows for row in model.embed(**batch).last_hidden_state[0, 1:-1]]
+    lengths = [sum(map(len, sentences))] if head.read_across_sentences else list(map(len, sentences))
+    encoded, done = [], 0
+    for length in lengths:
+        part = torch.stack(words[done : done + length])[None]
+        encoded += encoder(part, torch.ones(1, length, dtype=torch.bool))[0]
+        done += length
+    sentence_of = [number for number, sentence in enumerate(sentences) for _ in sentence]
+
+    def run(scorer, inputs):
+        hidden = torch.relu(scorer.first(inputs))
+        return scorer.output(torch.relu(scorer.second(hidden)))[0]
+
+    vectors, scores = {}, {}
+    for start in range(len(words)):
+        for end in range(start, min(start + head.max_span_width, len(words))):
+            if sentence_of[start] == sentence_of[end]:
+                places = range(start, end + 1)
+                shares = torch.stack([model.spans.attention(encoded[place])[0] for place in places]).softmax(0)
+                attended = sum(share * words[place] for share, place in zip(shares, places, strict=True))
+                width = model.spans.widths.weight[end - start]
+                vectors[start, end] = torch.cat([encoded[start], encoded[end], width, attended])
+                scores[start, end] = run(model.spans.scorer, vectors[start, end])
+    kept = []
+    for start, end in sorted(scores, key=lambda span: -scores[span].item()):
+        crosses = any(s < start <= e < end or start < s <= end < e for s, e in kept)
+        if len(kept) < max(1, int(head.spans_per_word * len(words))) and (head.allow_crossing or not crosses):
+            kept.append((start, end))
+    kept.sort()
+    cluster_of = {(start, stop - 1): cluster for start, stop, cluster in gold.tolist()}
+    loss, table = 0.0, []
+    for number, span in enumerate(kept):
+        row, right = [torch.tensor(0.0, dtype=torch.float64)], []
+        for other in range(number - 1, max(-1, number - 1 - head.max_antecedents), -1):
+            distance = number - other
+            bin_of_distance = sum(distance >= edge for edge in (1, 2, 3, 4, 5, 8, 16, 32, 64)) - 1
+            g, h = vectors[span], vectors[kept[other]]
+            parts = [g, h, g * h, model.antecedents.distances.weight[bin_of_distance]]
+            if head.use_speakers:
+                one, two = (speaker_of_sentence[sentence_of[start]] for start, _ in (span, kept[other]))
+                kind = 0 if 0 in (one, two) else 2 if one == two else 1
+                parts.append(model.antecedents.speakers.weight[kind])
+            pair = run(model.antecedents.scorer, torch.cat(parts))
+            row.append(scores[span] + scores[kept[other]] + pair)
+            if span in cluster_of and cluster_of[span] == cluster_of.get(kept[other]):
+                right.append(len(row) - 1)
+        row = torch.stack(row)
+        loss = loss - row.softmax(0)[right or [0]].sum().log()
+        table.append(row)
+    if head.mention_loss:
+        for span, score in scores.items():
+            probability = torch.sigmoid(score if span in cluster_of else -score)
+            loss = loss - head.mention_loss * probability.log()
+    return kept, table, loss
+
+
+@each_head
+def test_scores_loss_and_gradients_are_those_of_the_definition(name, resolvers):
+    model = resolvers[name]
+    batch = encode_document(DOCUMENT)
+    speakers = speakers_of(batch)
+    found = model(**batch, labels=LABELS, speaker_ids=speakers)
+    kept, table, loss = by_definition(model, DOCUMENT, LABELS, speakers[:, 0].tolist())
+    assert found.spans.tolist() == [[start, end + 1] for start, end in kept]
+    for row, wanted in zip(found.antecedent_scores, table, strict=True):
+        # The loss is in float32, as of every head; the scores are not.
+        assert_close(row[: len(wanted)], wanted)
+        assert (row[len(wanted) :] == -math.inf).all()
+    torch.testing.assert_close(found.loss.double(), loss, rtol=1e-6, atol=1e-6)
+    parameters = {key: value for key, value in model.named_parameters() if value.requires_grad}
+    gradients = [torch.autograd.grad(each, list(parameters.values()), allow_unused=True) for each in (found.loss, loss)]
+    for key, one, two in zip(parameters, *gradients, strict=True):
+        assert one is not None and two is not None, key
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-6, msg=lambda text, key=key: f"{key}: {text}")
+
+
+@each_head
+def test_pairs_are_the_same_in_blocks_of_any_size(name, resolvers, monkeypatch):
+    model, batch = resolvers[name], encode_document(DOCUMENT)
+    outputs, gradients = [], []
+    for size in (10**6, 7, 1):
+        monkeypatch.setattr(spans_elmo, "_PAIRS_AT_A_TIME", size)
+        output = model(**batch, labels=LABELS)
+        parameters = [value for value in model.parameters() if value.requires_grad]
+        outputs.append(output)
+        gradients.append(torch.autograd.grad(output.loss, parameters, allow_unused=True))
+    for output, its in zip(outputs[1:], gradients[1:], strict=True):
+        assert_same_output(output, outputs[0])
+        for one, two in zip(its, gradients[0], strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-7)
+
+
+# What the scores depend on
+
+
+@each_head
+@settings(max_examples=10)
+@given(sentences=sentence_lists, extra=st.integers(0, 3))
+def test_padding_changes_nothing(name, resolvers, sentences, extra):
+    model, batch = resolvers[name], encode_document(sentences)
+    wanted = model(**batch)
+    longer = {key: torch.nn.functional.pad(value, [0] * (2 * value.ndim - 3) + [extra]) for key, value in batch.items()}
+    assert_same_output(model(**longer), wanted)
+    assert_same_output(model(**encode_document(sentences, padding_side="left")), wanted)
+    # A row without words is no sentence.
+    empty = {key: torch.cat([torch.zeros_like(value[:1]), value]) for key, value in batch.items()}
+    assert_same_output(model(**empty), wanted)
+
+
+def test_sentences_are_read_on_their_own_unless_the_head_reads_across_them(resolvers):
+    changed = [*DOCUMENT[:-1], ["b", "b"]]
+    for name, is_alike in (("plain", True), ("of the document, few antecedents", False)):
+        model = resolvers[name]
+        encoded = []
+        model.spans.register_forward_pre_hook(lambda _, inputs, to=encoded: to.append(inputs[0]))
+        for document in (DOCUMENT, changed):
+            model(**encode_document(document))
+        model.spans._forward_pre_hooks.clear()
+        assert torch.equal(encoded[0][:11], encoded[1][:11]) is is_alike
+        assert not torch.equal(encoded[0][11:], encoded[1][11:])
+
+
+def test_kept_layers_give_the_same_clusters(resolvers):
+    model, batch = resolvers["plain"], encode_document(DOCUMENT)
+    _, layers, _ = model.elmo.run_layers(**batch)
+    assert_same_output(model(**batch, packed_layers=pack_layers(layers)), model(**batch))
+
+
+def test_a_word_that_looks_like_a_marker_is_counted(resolvers):
+    output = resolvers["plain"](**encode_document([["a", "<S>", "b"]]), labels=torch.tensor([[0, 3, 0]]))
+    assert output.loss.isfinite()
+    one = resolvers["plain"](**encode_document([["a"]]), labels=torch.zeros(1, 0, 3, dtype=torch.long))
+    assert one.spans.tolist() == [[0, 1]] and one.antecedents.shape == (1, 0) and one.loss == 0
+
+
+# Clusters
+
+
+def linked(model, scores, mention_scores, antecedents=None):
+    """The clusters that these scores make of spans of one word each."""
+    count = len(scores)
+    spans = spans_elmo.Spans(
+        torch.arange(count), torch.arange(count), torch.zeros(count, 1), torch.tensor(mention_scores)
+    )
+    if antecedents is None:
+        antecedents = [[number - 1 - place for place in range(count - 1)] for number in range(count)]
+    rows = model._link(spans, torch.tensor(antecedents).clamp(min=-1), torch.tensor(scores))
+    assert rows.shape[0] == 1
+    return read_clusters(rows[0])
+
+
+def test_best_antecedents_make_clusters_and_singletons_stay_where_they_are_wanted(resolvers):
+    no = -math.inf
+    scores = [[0, no, no, no], [0, -1.0, no, no], [0, -1.0, 2.0, no], [0, 1.0, 0.5, 0.2]]
+    assert linked(resolvers["plain"], scores, [1.0, 1.0, -1.0, -1.0]) == [[(0, 1), (2, 3), (3, 4)]]
+    keeps = resolvers["singletons, no ELMo"]
+    assert linked(keeps, scores, [1.0, 1.0, -1.0, -1.0]) == [[(0, 1), (2, 3), (3, 4)], [(1, 2)]]
+    assert linked(keeps, scores, [1.0, -1.0, -1.0, -1.0]) == [[(0, 1), (2, 3), (3, 4)]]
+    assert linked(resolvers["plain"], [[0.0]], [5.0], [[]]) == []
+    assert linked(keeps, [[0.0]], [5.0], [[]]) == [[(0, 1)]]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.lists(st.integers(-9, 9), min_size=3, max_size=3), min_size=1, max_size=12), st.integers(1, 12))
+def test_the_best_spans_are_kept_and_none_crosses(rows, count):
+    scores = torch.tensor(rows).double()
+    exists = torch.arange(len(rows)).unsqueeze(1) + torch.arange(3) < len(rows)
+    for allow in (True, False):
+        starts, places = spans_elmo.choose_spans(scores, exists, count / len(rows), allow)
+        spans = list(zip(starts.tolist(), (starts + places).tolist(), strict=True))
+        assert spans == sorted(set(spans)) and exists[starts, places].all()
+        limit = max(1, int(count / len(rows) * len(rows)))
+        left_out = scores.masked_fill(~exists, -math.inf).clone()
+        left_out[starts, places] = -math.inf
+        if allow:
+            assert len(spans) == min(limit, int(exists.sum()))
+            assert left_out.max() <= scores[starts, places].min()
+        else:
+            assert not any(s < start <= e < end for start, end in spans for s, e in spans)
+            assert len(spans) == limit or len(spans) >= min(limit, len(rows))
+
+
+def test_a_small_document_is_learned_by_heart():
+    sizes = {"lstm_size": 8, "hidden_size": 16, "spans_per_word": 1.0, "dropout": 0.0, "hidden_dropout": 0.0}
+    config = make_resolver("singletons, no ELMo", head={**sizes, "use_elmo": True}).config
+    torch.manual_seed(0)
+    model = ElmoForCoreferenceResolution(config)
+    batch, gold = encode_document(DOCUMENT), LABELS[:6]
+    optimizer = torch.optim.Adam((p for p in model.parameters() if p.requires_grad), lr=0.02)
+    model.train()
+    for _ in range(140):
+        optimizer.zero_grad()
+        output = model(**batch, labels=gold)
+        output.loss.backward()
+        optimizer.step()
+    assert output.clusters is None
+    found = model.eval()(**batch).clusters[0].tolist()
+    assert sorted(map(sorted, read_clusters(found))) == sorted(map(sorted, read_clusters(gold.tolist())))
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "names"),
+    [
+        (torch.tensor([[0, 1, 0.5]]), TypeError, ("labels",)),
+        (torch.tensor([[0, 1]]), ValueError, ("labels", "(1, 2)")),
+        (torch.zeros(2, 1, 3, dtype=torch.long), ValueError, ("labels", "(2, 1, 3)")),
+        (torch.tensor([[3, 15, 0]]), ValueError, ("labels", "15", "14")),
+        (torch.tensor([[3, 3, 0]]), ValueError, ("labels", "3")),
+    ],
+)
+def test_labels_that_are_no_mentions_are_refused(resolvers, labels, error, names):
+    assert_refused(error, names, resolvers["plain"], **encode_document(DOCUMENT), labels=labels)
+
+
+def test_documents_without_words_and_speakers_of_other_words_are_refused(resolvers):
+    model, speakers = resolvers["plain"], torch.zeros(4, 1, dtype=torch.long)
+    assert_refused(ValueError, "input_ids", model, **encode_document([[]]))
+    assert_refused(ValueError, ("speaker_ids", "(4, 1)"), model, **encode_document(DOCUMENT), speaker_ids=speakers)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_span_width": 0},
+        {"spans_per_word": 0.0},
+        {"spans_per_word": 11},
+        {"mention_loss": -1.0},
+        {"keep_singletons": True},
+        {"hidden_dropout": 1.0},
+        {"max_antecedents": 0},
+    ],
+    ids=str,
+)
+def test_settings_out_of_their_range_are_refused(settings):
+    assert_refused(StrictDataclassError, next(iter(settings)), CoreferenceHead, **settings)
+
+
+# Checkpoints
+
+
+def test_a_checkpoint_is_loaded_by_class_and_by_its_own_code(tmp_path, resolvers, monkeypatch):
+    model = make_resolver("crossing, speakers, mentions", torch.float32)
+    model.save_pretrained(tmp_path / "saved")
+    ElmoCharTokenizer().save_pretrained(tmp_path / "saved")
+    batch = encode_document(DOCUMENT)
+    wanted = model(**batch, speaker_ids=speakers_of(batch))
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    remote = get_class_from_dynamic_module(
+        "modeling_elmo.ElmoForCoreferenceResolution", str(tmp_path / "saved"), code_revision=None
+    )
+    assert remote.__module__.startswith("transformers_modules")
+    for cls in (ElmoForCoreferenceResolution, remote):
+        loaded, report = cls.from_pretrained(tmp_path / "saved", output_loading_info=True)
+        assert not any(report.values())
+        again = loaded(**batch, speaker_ids=speakers_of(batch))
+        assert torch.equal(again.clusters, wanted.clusters)
+        torch.testing.assert_close(again.antecedent_scores, wanted.antecedent_scores)
+    # Its biLM serves other models.
+    assert type(ElmoModel.from_pretrained(tmp_path / "saved")) is ElmoModel
+    for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+# Memory
+
+
+def highest_memory(model, num_sentences: int) -> int:
+    """The most bytes that a training step on a document takes at once beside what stood before."""
+    batch = encode_document([["a", "bc", "d", "e", "c"]] * num_sentences)
+    labels = torch.tensor([[5 * number, 5 * number + 1, 0] for number in range(num_sentences)])
+    with torch.profiler.profile(profile_memory=True) as profile:
+        model(**batch, labels=labels).loss.backward()
+    model.zero_grad()
+    held = highest = 0
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        highest = max(highest, held)
+    return highest
+
+
+def test_memory_grows_with_the_words_and_not_with_their_square(monkeypatch):
+    monkeypatch.setattr(spans_elmo, "_PAIRS_AT_A_TIME", 64)
+    model = make_resolver(dtype=torch.float32, head={"max_antecedents": 8, "hidden_size": 16, "lstm_size": 16}).train()
+    highest_memory(model, 10)
+    short, middle, long = (highest_memory(model, count) for count in (40, 80, 160))
+    assert short > 0
+    assert (long - middle) / (middle - short) == pytest.approx(2, rel=0.15)
