@@ -33,7 +33,7 @@ _BYTES_A_NUMBER = 40
 _LAST_NUMBER = re.compile(r"(\d+)\D*$")
 
 
-def align_layers(model: ElmoPreTrainedModel, files: Sequence[str | os.PathLike]) -> None:
+def align_layers(model: ElmoPreTrainedModel, files: str | os.PathLike | Sequence[str | os.PathLike]) -> None:
     """Give a model's mixes a matrix for each layer, which its vectors h go through as h A^T before they are mixed.
 
     They are saved with the model, whose config then says `align_layers`.
@@ -47,10 +47,15 @@ def align_layers(model: ElmoPreTrainedModel, files: Sequence[str | os.PathLike])
     Raises: ConversionError naming the file, the shape found and the shape wanted; FileNotFoundError.
     """
     config = model.config
-    matrices = read_matrices(files, config.num_hidden_layers + 1, 2 * config.projection_size)
+    matrices = read_matrices(listed(files), config.num_hidden_layers + 1, 2 * config.projection_size)
     config.align_layers = True
     for mix in cast("Iterable[ElmoScalarMix]", cast("ElmoModel", model.base_model).mixes):
         mix.alignment = nn.Parameter(matrices.clone().to(mix.weight), requires_grad=False)
+
+
+def listed(files: str | os.PathLike | Sequence[str | os.PathLike]) -> list[str | os.PathLike]:
+    """The files where one may be named by itself."""
+    return [files] if isinstance(files, (str, os.PathLike)) else list(files)
 
 
 def read_matrices(files: Sequence[str | os.PathLike], num_layers: int, size: int) -> Tensor:

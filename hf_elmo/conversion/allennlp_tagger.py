@@ -84,7 +84,7 @@ def load_tagger(
     if words is not None and (_UNKNOWN not in vocabulary or not listed):
         raise NotHeld(f"its words have no entry {_UNKNOWN}")
     num_layers = sum(bool(re.fullmatch(re.escape(_ENCODER) + r"weight_ih_l\d+", key)) for key in weights.keys)
-    size = weights.shape(f"{_ENCODER}weight_hh_l0")[-1]
+    size = weights.size(f"{_ENCODER}weight_hh_l0", -1)
     scheme, labels = _scheme(labels, weights)
     head = {
         "dropout": elmo.config.head.dropout,  # type: ignore[union-attr]
@@ -100,7 +100,7 @@ def load_tagger(
             "lower_case_words": words.lower_case,
             "train_word_vectors": words.train,
         }
-        head["word_vector_size"] = weights.shape(f"{_EMBEDDERS}{words.name}.weight")[-1]
+        head["word_vector_size"] = weights.size(f"{_EMBEDDERS}{words.name}.weight", -1)
     try:
         config = ElmoConfig.from_dict(
             elmo.config.to_dict()

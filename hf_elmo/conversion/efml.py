@@ -175,7 +175,7 @@ def _load_model(
     ):
         if size and rows is not None:
             # How many rows there are the settings do not say; the dictionary must not lead beyond them.
-            count = max(embedder.shape(key)[0], *(place + 1 for place in rows.places))
+            count = max(embedder.size(key, 0), *(place + 1 for place in rows.places))
             wanted[key] = (count, size)
     embedder.check(wanted)
     layers = bilm_rules(config)
@@ -232,7 +232,7 @@ def _with_softmax(model: ElmoModel, directory: Path) -> tuple[ElmoPreTrainedMode
             f"classifier.pkl is left out: it has no {_SOFTMAX!r}, the softmax of the settings 'sampled_softmax', but "
             f"{quoted(weights.keys[:1])}. So no text can be scored."
         ]
-    count = max(weights.shape(_SOFTMAX)[0], *(index + 1 for index in words.values()))
+    count = max(weights.size(_SOFTMAX, 0), *(index + 1 for index in words.values()))
     size = model.config.projection_size
     weights.check({_SOFTMAX: (count, size), _SOFTMAX_BIAS: (count, 1)}, ignored=["oov_column"])
     # What would be taken for another word has none here: no text leads to it.

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizer
 
 from ..given.archives import is_archive, unpacked
 from ..model.modeling_elmo import ElmoPreTrainedModel
-from .alignment import NO_MATRIX, align_layers
+from .alignment import NO_MATRIX, align_layers, listed
 from .allennlp import ALLENNLP
 from .bilm_tf import BILM_TF
 from .bilm_tf_training import BILM_TF_TRAINING
@@ -119,9 +119,9 @@ def read_foreign(path: Path, origin: ForeignFormat, options: dict[str, Any]) -> 
     return replace(foreign, files={**foreign.files, **_numbered(alignment_files)})
 
 
-def _numbered(alignment_files: Sequence[str | os.PathLike] | None) -> dict[str, Path]:
+def _numbered(alignment_files: str | os.PathLike | Sequence[str | os.PathLike] | None) -> dict[str, Path]:
     """The files of matrices by names that tell them apart."""
-    files = enumerate(alignment_files or ())
+    files = enumerate(listed(alignment_files or ()))
     return {f"alignment_files {place}": Path(file) for place, file in files if file != NO_MATRIX}
 
 
@@ -138,9 +138,9 @@ def _opened(source: str | os.PathLike) -> Iterator[Path]:
         with unpacked(path, f"source {str(source)!r}") as directory:
             try:
                 yield directory
-            except ConversionError as error:
+            except (ConversionError, FileNotFoundError) as error:
                 # Where it was unpacked to is nowhere when the error is read.
-                raise ConversionError(str(error).replace(str(directory), str(path))) from error
+                raise type(error)(str(error).replace(str(directory), str(path))) from error
     except ConversionError:
         raise
     except ValueError as error:

@@ -32,7 +32,7 @@ class TorchWeights:
     def __init__(self, name: str, file: str | os.PathLike, options: str):
         self.where = f"{name} {str(file)!r}"
         self._options = options
-        self._tensors = _read(self.where, file)
+        self._tensors = _read(name, file, self.where)
         self.keys = tuple(self._tensors)
 
     def __contains__(self, key: str) -> bool:
@@ -46,6 +46,16 @@ class TorchWeights:
         if key not in self._tensors:
             raise ConversionError(f"{self.where} lacks the key {key!r}; it is half-written, or of another model.")
         return tuple(self._tensors[key].shape)
+
+    def size(self, key: str, axis: int) -> int:
+        """How many rows, axis 0, or columns, axis -1, the tensor under a key has.
+
+        Raises: ConversionError where there is none, or a single number.
+        """
+        shape = self.shape(key)
+        if not shape:
+            raise ConversionError(f"{self.where}: the key {key!r} has the shape (), wanted rows; get it again.")
+        return shape[axis]
 
     def check(self, wanted: Mapping[str, Sequence[int]], ignored: Iterable[str] = ()) -> None:
         """Check that there are exactly the keys wanted, in their shapes, with finite numbers.
@@ -94,8 +104,8 @@ class TorchWeights:
         return self._tensors[key]
 
 
-def _read(where: str, file: str | os.PathLike) -> dict[str, Tensor]:
-    path = existing_file(where.split(" ")[0], file)
+def _read(name: str, file: str | os.PathLike, where: str) -> dict[str, Tensor]:
+    path = existing_file(name, file)
     advice = "It is truncated or damaged, or of another kind; compare its size with the published one and get it again."
     try:
         size = path.stat().st_size

@@ -119,6 +119,9 @@ def test_what_is_converted_can_be_aligned_by_the_command(tmp_path, matrices, cap
     assert "es_best_mapping.pth" in (tmp_path / "ours" / "README.md").read_text()
     again, _ = load_foreign(tmp_path / "theirs", alignment_files=["-", path, "-"])
     assert torch.equal(again.mixes[0].alignment, loaded.mixes[0].alignment)
+    np.savez(tmp_path / "all.npz", layer_1=matrix)
+    again, _ = load_foreign(tmp_path / "theirs", alignment_files=tmp_path / "all.npz")
+    assert torch.equal(again.mixes[0].alignment, loaded.mixes[0].alignment)
 
 
 class _Runs:

@@ -335,6 +335,7 @@ BROKEN_WEIGHTS = {
     "one too many": lambda path, tensors: torch.save({**tensors, "extra": torch.zeros(2)}, path),
     "one too few": lambda path, tensors: torch.save(dict(list(tensors.items())[1:]), path),
     "sparse": lambda path, tensors: torch.save({key: value.to_sparse() for key, value in tensors.items()}, path),
+    "numbers": lambda path, tensors: torch.save({key: torch.tensor(1.0) for key in tensors}, path),
     "endless": lambda path, tensors: torch.save({**tensors, "huge": torch.zeros(1).expand(10**12)}, path),
 }
 
@@ -369,6 +370,9 @@ def test_errors_over_an_archive_name_its_files_and_not_where_they_were_unpacked_
     (tmp_path / "here" / "encoder.pkl").write_bytes(b"")
     source = zip_directory(tmp_path / "here", tmp_path / "model.zip")
     assert_refused(ConversionError, f"{source}/encoder.pkl", load_foreign, source)
+    (tmp_path / "here" / "word.dic").unlink()
+    source = zip_directory(tmp_path / "here", tmp_path / "model.zip")
+    assert_refused(FileNotFoundError, f"{source}/word.dic", load_foreign, source)
 
 
 @pytest.mark.parametrize("file", ["char.dic", "word.dic", "config.json"])
