@@ -45,12 +45,14 @@ def _register_models() -> None:
     # Its import registers the pipelines.
     from .model.modeling_elmo import (
         ElmoForPreTraining,
+        ElmoForSemanticRoleLabeling,
         ElmoForSequenceClassification,
         ElmoForTokenClassification,
         ElmoModel,
     )
 
-    AutoModel.register(ElmoConfig, ElmoModel, exist_ok=True)
+    # Of several the Auto class takes the one that a checkpoint's config names, and else the first.
+    AutoModel.register(ElmoConfig, (ElmoModel, ElmoForSemanticRoleLabeling), exist_ok=True)
     AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining, exist_ok=True)
     AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassification, exist_ok=True)
     AutoModelForTokenClassification.register(ElmoConfig, ElmoForTokenClassification, exist_ok=True)

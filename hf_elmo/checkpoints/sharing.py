@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from transformers.dynamic_module_utils import get_relative_imports
 
 from ..given.bounded_json import read_json
-from ..model.configuration_elmo import AUTO_MAP, ElmoConfig
+from ..model.configuration_elmo import ElmoConfig, auto_map_of
 from ..model.word_list_elmo import WORD_LIST_FILE
 from .cards import render_recipe
 from .file_names import (
@@ -198,15 +198,16 @@ def _find_problems(directory: Path, sent: set[str]) -> list[str]:
     config = _read_object(directory / CONFIG_FILE, problems)
     if config and config.get("model_type") != ElmoConfig.model_type:
         problems.append(f"{CONFIG_FILE} has the model_type {config.get('model_type')!r}, not {ElmoConfig.model_type!r}")
+    auto_map = auto_map_of(config.get("architectures"))
     tokenizer_config = _read_object(directory / TOKENIZER_FILE, problems)
     for name, fields, wanted in (
-        (CONFIG_FILE, config, AUTO_MAP),
+        (CONFIG_FILE, config, auto_map),
         (TOKENIZER_FILE, tokenizer_config, _TOKENIZER_AUTO_MAP),
     ):
         if fields:
             problems += _find_auto_map_problems(name, fields.get("auto_map") or {}, wanted)
     problems += _find_weights_problems(directory, sent)
-    problems += _find_code_problems(directory, {*AUTO_MAP.values(), *_TOKENIZER_AUTO_MAP.values()})
+    problems += _find_code_problems(directory, {*auto_map.values(), *_TOKENIZER_AUTO_MAP.values()})
     if _HAS_WORDS in (config.get("architectures") or []) and _WORDS not in sent:
         problems.append(f"{_WORDS}, the words of the softmax, is missing")
     card = (directory / CARD_FILE).read_text(encoding="utf-8", errors="replace") if CARD_FILE in sent else ""

@@ -4,6 +4,7 @@
 import itertools
 import math
 import os
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any, Literal, cast
 
@@ -36,6 +37,9 @@ AUTO_MAP = {
     "AutoModelForSequenceClassification": "modeling_elmo.ElmoForSequenceClassification",
     "AutoModelForTokenClassification": "modeling_elmo.ElmoForTokenClassification",
 }
+
+# Heads of tasks that no Auto class is made for: AutoModel takes them where a checkpoint is one's.
+_TAKEN_BY_AUTO_MODEL = ("ElmoForSemanticRoleLabeling",)
 
 # What every PreTrainedConfig has or once had, and what transformers writes into one, beside the dataclass fields.
 _TRANSFORMERS_KEYS = frozenset(
@@ -95,6 +99,12 @@ _DERIVED_FIELDS = (
 
 # The character n-gram widths of the released models and the number of filters of each (Peters et al. 2018).
 _PUBLISHED_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+
+
+def auto_map_of(architectures: Iterable[str] | None) -> dict[str, str]:
+    """The auto_map of a checkpoint of these classes."""
+    taken = [name for name in architectures or () if name in _TAKEN_BY_AUTO_MODEL]
+    return {**AUTO_MAP, **({"AutoModel": f"modeling_elmo.{taken[0]}"} if taken else {})}
 
 
 def _flat_setting(name: str) -> property:
@@ -280,6 +290,9 @@ class ElmoConfig(PreTrainedConfig):
         if self.id2label is None and self.label2id is not None:
             self.id2label = _swapped(self.label2id)
         super().__post_init__(**kwargs)
+        if self.architectures is None:
+            # AutoModel, which has several classes to choose from, looks through them.
+            self.architectures = []
         if self.id2label is not None and (self.label2id is None or len(self.label2id) != len(self.id2label)):
             self.label2id = _swapped(self.id2label)
 
@@ -350,7 +363,7 @@ class ElmoConfig(PreTrainedConfig):
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
         # The code files are written beside the weights, so the references must be to them, not to wherever
         # this config was loaded from.
-        self.auto_map = dict(AUTO_MAP)
+        self.auto_map = auto_map_of(self.architectures)
         super().save_pretrained(save_directory, push_to_hub=push_to_hub, **kwargs)
 
     def validate_character_encoder(self) -> None:

@@ -43,10 +43,7 @@ class ElmoCRF(nn.Module):
         for name in ("start", "end"):
             self.register_parameter(name, nn.Parameter(torch.zeros(self.num_labels)) if has_ends else None)
         # Lists, not buffers: they follow from the names of the labels, and are no states.
-        self._forbidden: list[list[bool]] | None = None
-        if scheme is not None:
-            marks = [None, *labels]
-            self._forbidden = [[not can_follow(first, second, scheme) for second in marks] for first in marks]
+        self._forbidden = None if scheme is None else forbidden_by(scheme, labels)
 
     def forward(self, emissions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """The log-likelihood of the labels of each sentence, in nats, (B,); 0 for a sentence without words.
@@ -90,39 +87,11 @@ class ElmoCRF(nn.Module):
         Returns: Label ids, (B, T), -100 where masked; and the score of each sequence, (B,).
         """
         words = self._words(emissions, mask)
-        scores = words.emissions
-        transitions, start, end = self._scores_with_rules(words)
-        # From the label that comes to those before it, which the maximum is taken over.
-        arriving = transitions.t()
-        best = start + scores[:, 0]
-        pointers = []
-        for step in range(1, scores.shape[1]):
-            found, origin = (best.unsqueeze(1) + arriving).max(dim=2)
-            is_word = words.mask[:, step].unsqueeze(-1)
-            # Behind the last word each label leads back to itself.
-            pointers.append(torch.where(is_word, origin, torch.arange(self.num_labels, device=origin.device)))
-            best = torch.where(is_word, found + scores[:, step], best)
-        _, label = (best + end).max(dim=1)
-        path = [label]
-        for origin in reversed(pointers):
-            label = origin.gather(1, label.unsqueeze(1)).squeeze(1)
-            path.append(label)
-        labels = torch.stack(path[::-1], dim=1)
+        labels = _best_path(words, self._all_scores(), self._forbidden)
         return words.scatter(labels.unsqueeze(-1), IGNORED).squeeze(-1), self._score(words, labels)
 
     def _words(self, emissions: Tensor, mask: Tensor) -> _Words:
-        if emissions.ndim != 3 or emissions.shape[-1] != self.num_labels:
-            raise ValueError(
-                f"emissions has the shape {tuple(emissions.shape)}; wanted (sentences, words, {self.num_labels}), a "
-                "score per label of each word."
-            )
-        if mask.shape != emissions.shape[:2] or mask.dtype != torch.bool:
-            raise ValueError(
-                f"mask has the shape {tuple(mask.shape)} and the dtype {mask.dtype}; emissions of the shape "
-                f"{tuple(emissions.shape)} want {tuple(emissions.shape[:2])} and torch.bool."
-            )
-        # Half precision cannot hold the sums.
-        return _left_aligned(emissions.to(torch.promote_types(emissions.dtype, torch.float32)), mask)
+        return _checked_words(emissions, mask, self.num_labels)
 
     def _all_scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """The scores of transitions, starts and ends, in float32 or wider: half precision cannot hold their sums."""
@@ -186,16 +155,32 @@ class ElmoCRF(nn.Module):
             pairs.sum(dim=1),
         )
 
-    def _scores_with_rules(self, words: _Words) -> tuple[Tensor, Tensor, Tensor]:
-        """The scores of transitions, starts and ends; forbidden ones cost more than any words can win."""
-        transitions, start, end = self._all_scores()
-        if self._forbidden is None:
-            return transitions, start, end
-        scores = words.emissions
-        width = sum(spread.amax() - spread.amin() for spread in (transitions, start, end))
-        won = (scores.amax(dim=2) - scores.amin(dim=2)).sum(dim=1).amax() + scores.shape[1] * width
-        lowered = torch.tensor(self._forbidden, device=scores.device) * (1 + won)
-        return transitions - lowered[1:, 1:], start - lowered[0, 1:], end - lowered[1:, 0]
+
+def forbidden_by(scheme: str, labels: Sequence[str]) -> list[list[bool]]:
+    """Which label may not stand behind which other one, the end of a sentence before all of them, (1 + K, 1 + K).
+
+    Raises: ValueError naming the scheme, or a label that is none of it.
+    """
+    marks = [None, *labels]
+    return [[not can_follow(first, second, scheme) for second in marks] for first in marks]
+
+
+@torch.no_grad()
+def decode_by_rules(emissions: Tensor, mask: Tensor, forbidden: list[list[bool]]) -> Tensor:
+    """The labels of each sentence whose scores are largest together, of those that rules allow (Viterbi 1967).
+
+    Args:
+        emissions: Scores of each word's labels, logarithms of their probabilities up to a constant, (B, T, K).
+        mask: True for words that have a label, (B, T).
+        forbidden: As `forbidden_by` gives it.
+    Returns: Label ids, (B, T), -100 where masked.
+    Raises: ValueError naming the argument whose shape does not fit.
+    """
+    num_labels = len(forbidden) - 1
+    words = _checked_words(emissions, mask, num_labels)
+    none = words.emissions.new_zeros(num_labels)
+    labels = _best_path(words, (none.new_zeros(num_labels, num_labels), none, none), forbidden)
+    return words.scatter(labels.unsqueeze(-1), IGNORED).squeeze(-1)
 
 
 class _Words(NamedTuple):
@@ -224,6 +209,51 @@ class _Expectations(NamedTuple):
     log_partition: Tensor  # (B,)
     labels: Tensor  # of each word, (B, W, K)
     pairs: Tensor  # of all words and the ones behind them, (B, K, K)
+
+
+def _checked_words(emissions: Tensor, mask: Tensor, num_labels: int) -> _Words:
+    if emissions.ndim != 3 or emissions.shape[-1] != num_labels:
+        raise ValueError(
+            f"emissions has the shape {tuple(emissions.shape)}; wanted (sentences, words, {num_labels}), a score per "
+            "label of each word."
+        )
+    if mask.shape != emissions.shape[:2] or mask.dtype != torch.bool:
+        raise ValueError(
+            f"mask has the shape {tuple(mask.shape)} and the dtype {mask.dtype}; emissions of the shape "
+            f"{tuple(emissions.shape)} want {tuple(emissions.shape[:2])} and torch.bool."
+        )
+    # Half precision cannot hold the sums.
+    return _left_aligned(emissions.to(torch.promote_types(emissions.dtype, torch.float32)), mask)
+
+
+def _best_path(
+    words: _Words, scores_of_labels: tuple[Tensor, Tensor, Tensor], forbidden: list[list[bool]] | None
+) -> Tensor:
+    """The best labels, (B, W), by the words' scores and those of transitions (K, K), starts and ends (K,)."""
+    scores = words.emissions
+    transitions, start, end = scores_of_labels
+    if forbidden is not None:
+        # Forbidden ones cost more than any words can win.
+        width = sum(spread.amax() - spread.amin() for spread in scores_of_labels)
+        won = (scores.amax(dim=2) - scores.amin(dim=2)).sum(dim=1).amax() + scores.shape[1] * width
+        lowered = torch.tensor(forbidden, device=scores.device) * (1 + won)
+        transitions, start, end = transitions - lowered[1:, 1:], start - lowered[0, 1:], end - lowered[1:, 0]
+    # From the label that comes to those before it, which the maximum is taken over.
+    arriving = transitions.t()
+    best = start + scores[:, 0]
+    pointers = []
+    for step in range(1, scores.shape[1]):
+        found, origin = (best.unsqueeze(1) + arriving).max(dim=2)
+        is_word = words.mask[:, step].unsqueeze(-1)
+        # Behind the last word each label leads back to itself.
+        pointers.append(torch.where(is_word, origin, torch.arange(len(start), device=origin.device)))
+        best = torch.where(is_word, found + scores[:, step], best)
+    _, label = (best + end).max(dim=1)
+    path = [label]
+    for origin in reversed(pointers):
+        label = origin.gather(1, label.unsqueeze(1)).squeeze(1)
+        path.append(label)
+    return torch.stack(path[::-1], dim=1)
 
 
 def _left_aligned(emissions: Tensor, mask: Tensor) -> _Words:

@@ -296,9 +296,58 @@ class CoreferenceHead(WordInputsHead):
             )
 
 
+@strict
+@dataclass
+class SemanticRoleLabelingHead(WordInputsHead):
+    """The head of `ElmoForSemanticRoleLabeling`: the mark of a predicate, highway LSTMs and a softmax for each word.
+
+    What is left out is as He et al. (2017) and Peters et al. (2018, A.5) have it.
+
+    Args:
+        dropout: Dropout on what is read of each word.
+        predicate_size: Size of the vector that stands beside each word and says whether it is the predicate.
+        hidden_size: Size of the cell and the output of each highway LSTM.
+        num_layers: How many of them there are; they read forward and backward in turns.
+        recurrent_dropout: Dropout on what comes back in each of them, the same for all words of a sentence.
+        mix_at_output: Whether the last layer reads a second mix beside what comes out of the uppermost LSTM.
+        find_predicates: Whether a small classifier says which words are predicates, by what is read of each word.
+        finder_size: Size of that classifier's hidden layer.
+
+    The other fields say what is read for each word; see `WordInputsHead`.
+
+    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range.
+    """
+
+    type: ClassVar[str] = "semantic_role_labeling"
+
+    dropout: float | int = 0.1
+    predicate_size: int = 100
+    hidden_size: int = 300
+    num_layers: int = 8
+    recurrent_dropout: float | int = 0.1
+    mix_at_output: bool = False
+    find_predicates: bool = False
+    finder_size: int = 100
+
+    def validate_ranges(self) -> None:
+        """Check that each value lies in its range, and that none contradicts another."""
+        for name in ("predicate_size", "hidden_size", "finder_size"):
+            require_at_least(name, getattr(self, name), 1)
+        require_at_least("num_layers", self.num_layers, 1, MAX_LAYERS)
+        require_probability("recurrent_dropout", self.recurrent_dropout)
+        if self.mix_at_output and not self.use_elmo:
+            raise ValueError("mix_at_output is True and use_elmo is False; a second mix wants ELMo.")
+
+
 HEAD_TYPES: dict[str, type[HeadSettings]] = {
     settings.type: settings
-    for settings in (TokenClassificationHead, SequenceClassificationHead, CoreferenceHead, EmbeddingsHead)
+    for settings in (
+        TokenClassificationHead,
+        SequenceClassificationHead,
+        SemanticRoleLabelingHead,
+        CoreferenceHead,
+        EmbeddingsHead,
+    )
 }
 
 

@@ -184,6 +184,13 @@ def check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:
             )
 
 
+def check_marks(name: str, marks: Tensor, input_ids: Tensor) -> None:
+    """Check an argument that marks words, (B, T); raises TypeError or ValueError saying what is wrong with it."""
+    _check_per_word(name, marks, input_ids, "an integer or boolean tensor, 1 for the words that it marks")
+    if _values_can_be_read(marks) and not 0 <= int(marks.min()) <= int(marks.max()) <= 1:
+        raise ValueError(f"{name} holds values from {int(marks.min())} to {int(marks.max())}; wanted 0 and 1.")
+
+
 def guess_problem_type(labels: Tensor, num_labels: int) -> str:
     """What the labels of texts are labels of, as transformers guesses it where a config's problem_type is None."""
     if num_labels == 1:

@@ -9,13 +9,21 @@ from .configuration_elmo import ElmoConfig
 from .coreference_elmo import ElmoCoreferenceOutput, ElmoForCoreferenceResolution
 from .crf_elmo import ElmoCRF
 from .embeddings_elmo import ElmoEmbeddings, ElmoEmbeddingsOutput
-from .head_settings_elmo import CoreferenceHead, EmbeddingsHead, SequenceClassificationHead, TokenClassificationHead
+from .head_settings_elmo import (
+    CoreferenceHead,
+    EmbeddingsHead,
+    SemanticRoleLabelingHead,
+    SequenceClassificationHead,
+    TokenClassificationHead,
+)
+from .highway_lstm_elmo import ElmoHighwayLSTM  # noqa: F401
 from .inputs_elmo import IGNORED_LABEL
 from .layers_elmo import ElmoState
 from .pairs_elmo import ElmoPairs  # noqa: F401
 from .pipeline_elmo import register_pipelines
 from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput
 from .recurrence_elmo import scan_projected_lstm  # noqa: F401
+from .semantic_roles_elmo import ElmoForSemanticRoleLabeling, ElmoSemanticRolesOutput
 from .sequence_classification_elmo import ElmoForSequenceClassification
 from .sequence_encoders_elmo import ElmoDense  # noqa: F401
 from .spans_elmo import ElmoSpans  # noqa: F401
@@ -38,13 +46,16 @@ __all__ = [
     "ElmoForCoreferenceResolution",
     "ElmoForPreTraining",
     "ElmoForPreTrainingOutput",
+    "ElmoForSemanticRoleLabeling",
     "ElmoForSequenceClassification",
     "ElmoForTokenClassification",
     "ElmoModel",
     "ElmoModelOutput",
     "ElmoPreTrainedModel",
+    "ElmoSemanticRolesOutput",
     "ElmoState",
     "EmbeddingsHead",
+    "SemanticRoleLabelingHead",
     "SequenceClassificationHead",
     "TokenClassificationHead",
 ]
@@ -57,6 +68,7 @@ for model_class in (
     ElmoEmbeddings,
     ElmoForCoreferenceResolution,
     ElmoForPreTraining,
+    ElmoForSemanticRoleLabeling,
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
 ):

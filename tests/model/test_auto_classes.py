@@ -26,9 +26,11 @@ from hf_elmo import (
     ElmoCharTokenizer,
     ElmoConfig,
     ElmoForPreTraining,
+    ElmoForSemanticRoleLabeling,
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
     ElmoModel,
+    SemanticRoleLabelingHead,
     SequenceClassificationHead,
 )
 
@@ -52,6 +54,7 @@ CODE_FILES = {
     "embeddings_elmo.py",
     "encodings_elmo.py",
     "head_settings_elmo.py",
+    "highway_lstm_elmo.py",
     "inputs_elmo.py",
     "layers_elmo.py",
     "modeling_elmo.py",
@@ -60,6 +63,7 @@ CODE_FILES = {
     "pretraining_elmo.py",
     "recurrence_elmo.py",
     "row_table_elmo.py",
+    "semantic_roles_elmo.py",
     "sequence_classification_elmo.py",
     "sequence_encoders_elmo.py",
     "spans_elmo.py",
@@ -246,11 +250,14 @@ import transformers
 from transformers.pipelines import PIPELINE_REGISTRY
 
 config = hf_elmo.ElmoConfig()
+tiny = hf_elmo.ElmoConfig(
+    filters=[[1, 2]], projection_size=2, cell_size=2, num_highway_layers=0, num_hidden_layers=1, word_vocab_size=3
+)
 print(json.dumps({
-    "actions": own_actions,
+    "actions": list(own_actions),
     "config": transformers.AutoConfig.for_model("elmo").__class__.__name__,
     "classes": {
-        name: getattr(transformers, name)._model_mapping[type(config)].__name__
+        name: type(getattr(transformers, name).from_config(tiny)).__name__
         for name in (
             "AutoModel", "AutoModelForPreTraining", "AutoModelForSequenceClassification",
             "AutoModelForTokenClassification",
@@ -403,6 +410,49 @@ def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path)
     for found, wanted in zip(answer["labels"], classifier(SENTENCES, top_k=None), strict=True):
         assert [row["label"] for row in found] == [row["label"] for row in wanted]
         assert [row["score"] for row in found] == pytest.approx([row["score"] for row in wanted], abs=1e-4)
+
+
+ROLES_SCRIPT = (
+    fresh_process.WITHOUT_OUR_PACKAGE
+    + """
+import json, sys
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
+batch = tokenizer(["a cat sat"], return_tensors="pt")
+batch["predicate_mask"] = torch.tensor([[0, 0, 0, 1, 0]])
+with torch.no_grad():
+    logits = model(**batch).logits
+answer = {
+    "class": type(model).__name__,
+    "logits": logits.tolist(),
+    "labels": model.decode(logits, batch["input_ids"]).tolist(),
+}
+model.save_pretrained(sys.argv[2])
+assert "hf_elmo" not in sys.modules
+print(json.dumps(answer))
+"""
+)
+
+
+def test_semantic_roles_work_by_their_own_code_without_the_package(tmp_path):
+    head = SemanticRoleLabelingHead(hidden_size=4, predicate_size=2, num_layers=2)
+    config = make_tiny_config(head=head, id2label={0: "O", 1: "B-V", 2: "B-ARG0", 3: "I-ARG0"})
+    model = ElmoForSemanticRoleLabeling(config).eval()
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer = ElmoCharTokenizer()
+    tokenizer.save_pretrained(tmp_path / "saved")
+    answer = run_fresh(ROLES_SCRIPT, tmp_path / "saved", tmp_path / "again", home=tmp_path)
+    assert answer["class"] == "ElmoForSemanticRoleLabeling"
+    batch = tokenizer(["a cat sat"], return_tensors="pt")
+    batch["predicate_mask"] = torch.tensor([[0, 0, 0, 1, 0]])
+    with torch.no_grad(), hf_elmo.kernels.use_backend("readable"):
+        logits = model(**batch).logits
+    assert_same(np.array(answer["logits"], dtype=np.float32), logits.numpy())
+    assert answer["labels"] == model.decode(logits, batch["input_ids"]).tolist()
+    assert type(AutoModel.from_pretrained(tmp_path / "again")) is ElmoForSemanticRoleLabeling
 
 
 TABLE_SCRIPT = (
