@@ -125,6 +125,13 @@ def _numbered(alignment_files: str | os.PathLike | Sequence[str | os.PathLike] |
     return {f"alignment_files {place}": Path(file) for place, file in files if file != NO_MATRIX}
 
 
+def _innermost(directory: Path) -> Path:
+    """The directory itself, or the one that is all there is in it: archives are often made of a folder."""
+    # macOS adds a folder of its own.
+    inside = [path for path in directory.iterdir() if path.name != "__MACOSX"]
+    return _innermost(inside[0]) if len(inside) == 1 and inside[0].is_dir() else directory
+
+
 @contextmanager
 def _opened(source: str | os.PathLike) -> Iterator[Path]:
     """The directory or file that a source is, or what is in an archive."""
@@ -137,7 +144,7 @@ def _opened(source: str | os.PathLike) -> Iterator[Path]:
     try:
         with unpacked(path, f"source {str(source)!r}") as directory:
             try:
-                yield directory
+                yield _innermost(directory)
             except (ConversionError, FileNotFoundError) as error:
                 # Where it was unpacked to is nowhere when the error is read.
                 raise type(error)(str(error).replace(str(directory), str(path))) from error

@@ -1,5 +1,6 @@
 """Other programs' formats, told by their files and read in one way."""
 
+import shutil
 import typing
 
 import pytest
@@ -56,6 +57,23 @@ def test_a_conversion_writes_a_directory_and_says_what_it_is_made_from(tmp_path,
     assert AutoTokenizer.from_pretrained(tmp_path / "ours").max_characters_per_word == 50
     card = (tmp_path / "ours" / "README.md").read_text()
     assert "weights.hdf5" in card and "Apache-2.0" in card
+
+
+@pytest.mark.parametrize("kind", ["zip", "gztar"])
+def test_an_archive_may_hold_the_files_or_the_folder_that_they_lie_in(kind, tmp_path, source):
+    wanted = load_foreign(source)[0]
+    (tmp_path / "around" / "__MACOSX").mkdir(parents=True)
+    shutil.copytree(source, tmp_path / "around" / "elmo" / "theirs")
+    for folder in (source, tmp_path / "around"):
+        archive = shutil.make_archive(tmp_path / f"of-{folder.name}", kind, folder)
+        _, foreign = convert_foreign(archive, tmp_path / f"ours-{folder.name}")
+        assert are_equal(foreign.model, wanted)
+        assert archive.rpartition("/")[2] in (tmp_path / f"ours-{folder.name}" / "README.md").read_text()
+    (tmp_path / "around" / "elmo" / "theirs" / "options.json").unlink()
+    archive = shutil.make_archive(tmp_path / "half", kind, tmp_path / "around")
+    named = (archive, "options_file")
+    assert_refused(ConversionError, named, convert_foreign, archive, tmp_path / "new", "bilm-tf")
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_cannot_be_read_is_refused_by_name_and_leaves_nothing(tmp_path, source):
