@@ -30,7 +30,7 @@ NO_MATRIX = "-"
 
 # A number written in digits takes no more.
 _BYTES_A_NUMBER = 40
-_LAST_NUMBER = re.compile(r"(\d+)\D*$")
+_LAST_NUMBER = re.compile(r"(?<!\d)(\d{1,9})\D*$")
 
 
 def align_layers(model: ElmoPreTrainedModel, files: str | os.PathLike | Sequence[str | os.PathLike]) -> None:

@@ -1,7 +1,8 @@
 """AllenNLP's archives of trained models, 0.x to 2.x: the biLM inside them with its learned mixes, or a whole tagger.
 
 What is read is `weights.th`: where a task fine-tuned the biLM, the hdf5 that lies in the archive beside it is the one
-from before. Numbers are copied; only the gates of the highway layers, which say the opposite here, change their sign.
+from before. Numbers are copied; only the gates of the highway layers, which say the opposite here, change their sign,
+and a linear map between a tagger's mix and its LSTM is multiplied into the LSTM's weights.
 """
 
 from __future__ import annotations

@@ -30,6 +30,8 @@ _EMBEDDERS, _ENCODER, _OUTPUT = (
 )
 _CRF = {"crf.transitions": "transitions", "crf.start": "start_transitions", "crf.end": "end_transitions"}
 _RULES = "crf._constraint_mask"
+# What ends the names of a biLSTM's parameters.
+_DIRECTIONS = ("", "_reverse")
 _PADDING, _UNKNOWN, _NEWLINE = "@@PADDING@@", "@@UNKNOWN@@", "@@NEWLINE@@"
 _MOST_VOCABULARY = 256 * MEBIBYTE
 # Its letters for the ends of spans and for spans of one word, and ours.
@@ -77,7 +79,7 @@ def load_tagger(
     encoder = _object(node, "encoder")
     if encoder.get("type") != "lstm" or encoder.get("bidirectional") is not True or encoder.get("stateful"):
         raise NotHeld(f"its encoder is a {quoted(encoder.get('type'))}, wanted a bidirectional 'lstm'")
-    name, words = _inputs(experiment, node, weights, prefix)
+    name, words = _inputs(experiment, node, prefix)
     labels = _read_namespace(source, str(node.get("label_namespace", "labels")))
     vocabulary = _read_namespace(source, words.namespace) if words is not None else []
     listed = _table_words(vocabulary)
@@ -110,6 +112,13 @@ def load_tagger(
         raise ConversionError(f"{weights.where} is no tagger that can be: {one_line(error)}") from error
     keys = _keys(config)
     wanted = {theirs: shape for theirs, (_, shape) in keys.items()}
+    projection = [f"{_EMBEDDERS}{name}._projection.{part}" for part in ("weight", "bias")]
+    if projection[0] in weights:
+        mix_size, projected = 2 * config.projection_size, weights.size(projection[0], 0)
+        wanted |= dict(zip(projection, ((projected, mix_size), (projected,)), strict=True))
+        for suffix in _DIRECTIONS:
+            key = f"{_ENCODER}weight_ih_l0{suffix}"
+            wanted[key] = (wanted[key][0], wanted[key][1] - mix_size + projected)
     if words is not None:
         wanted[f"{_EMBEDDERS}{words.name}.weight"] = (len(vocabulary), head["word_vector_size"])
     others = [key for key in weights.keys if key not in wanted and key != _RULES and not key.startswith(prefix)]
@@ -119,6 +128,8 @@ def load_tagger(
     parameters = {ours: weights[theirs] for theirs, (ours, _) in keys.items()}
     if words is not None and words.name < name:
         _put_elmo_first(parameters, head["word_vector_size"])
+    if projection[0] in weights:
+        _multiply_in(parameters, *(weights[key] for key in projection))
     model = ElmoForTokenClassification(config)
     parameters |= {f"elmo.{each}": tensor for each, tensor in elmo.state_dict().items()}
     model.load_state_dict({**model.state_dict(), **parameters})
@@ -135,17 +146,13 @@ def _object(node: Mapping[str, Any], key: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _inputs(
-    experiment: Mapping[str, Any], node: Mapping[str, Any], weights: TorchWeights, prefix: str
-) -> tuple[str, _Words | None]:
+def _inputs(experiment: Mapping[str, Any], node: Mapping[str, Any], prefix: str) -> tuple[str, _Words | None]:
     """The name of the ELMo among what words are read by, and the vectors of words beside it."""
     embedders = _object(node, "text_field_embedder")
     embedders = _object(embedders, "token_embedders") or embedders
     name = prefix.removeprefix(_EMBEDDERS).removesuffix("._elmo.")
     if prefix != f"{_EMBEDDERS}{name}._elmo." or not isinstance(embedders.get(name), dict):
         raise NotHeld("its ELMo is not among what its text field embedder reads")
-    if f"{_EMBEDDERS}{name}._projection.weight" in weights:
-        raise NotHeld("its ELMo goes through a projection (projection_dim)")
     others = [each for each, value in embedders.items() if each != name and isinstance(value, dict)]
     if not others:
         return name, None
@@ -236,5 +243,16 @@ def _keys(config: ElmoConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 def _put_elmo_first(parameters: dict[str, Tensor], vector_size: int) -> None:
     """Turn the columns of the first layer, which read what stands in the order of names there, and here ELMo first."""
-    for name in ("lstm.weight_ih_l0", "lstm.weight_ih_l0_reverse"):
+    for suffix in _DIRECTIONS:
+        name = f"lstm.weight_ih_l0{suffix}"
         parameters[name] = parameters[name].roll(-vector_size, dims=1)
+
+
+def _multiply_in(parameters: dict[str, Tensor], weight: Tensor, bias: Tensor) -> None:
+    """Have the first layer read ELMo's mix, and not what a linear map made of it: the product of two maps is one."""
+    for suffix in _DIRECTIONS:
+        names = f"lstm.weight_ih_l0{suffix}", f"lstm.bias_ih_l0{suffix}"
+        rows, offsets = (parameters[name].double() for name in names)
+        elmo, words = rows[:, : len(bias)], rows[:, len(bias) :]
+        parameters[names[0]] = torch.cat([elmo @ weight.double(), words], dim=1).float()
+        parameters[names[1]] = (offsets + elmo @ bias.double()).float()

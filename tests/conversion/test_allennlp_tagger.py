@@ -132,11 +132,33 @@ def test_the_fixtures_tagger_scores_what_its_parts_score():
     assert len({word for words in sentences for word in words} & ids.keys()) > 3
 
 
+def test_the_fixtures_tagger_with_a_projection_scores_what_its_parts_score():
+    folder = shared_data("zoo/allennlp")
+    model, tokenizer = load_foreign(folder / "layer_norm.tar.gz")
+    with tarfile.open(folder / "layer_norm.tar.gz") as archive:
+        weights = torch.load(archive.extractfile("weights.th"), weights_only=True)
+    lstm = nn.LSTM(5, 6, bidirectional=True, batch_first=True)
+    lstm.load_state_dict({name: weights[f"encoder._module.{name}"] for name, _ in lstm.named_parameters()})
+    projected, batches = np.load(folder / "layer_norm.npz"), json.loads((folder / "batches.json").read_text())
+    # The other calls go on from the states that the first left.
+    vectors, sentences = torch.from_numpy(projected["call0/projected"]), batches[0]
+    for row, (sentence, found) in enumerate(zip(sentences, logits_of(model, tokenizer, sentences), strict=True)):
+        with torch.no_grad():
+            hidden, _ = lstm(vectors[row : row + 1, : len(sentence)])
+        wanted = nn.functional.linear(hidden[0], *output_weights_of(weights))
+        torch.testing.assert_close(found, wanted, rtol=0, atol=FOREIGN_VECTORS)
+
+
+@pytest.mark.parametrize("projected", [0, 4])
 @pytest.mark.parametrize("name", ["tokens", "a_name_before_elmo"])
-def test_words_beside_elmo_stand_where_their_name_puts_them(tmp_path, elmo, name):
-    lstm, weights = lstm_weights(12 + VECTOR, layers=2)
+def test_words_beside_elmo_stand_where_their_name_puts_them(tmp_path, elmo, name, projected):
+    lstm, weights = lstm_weights((projected or 12) + VECTOR, layers=2)
     vectors = draw(len(WORDS) + 1, VECTOR)
     others = weights | output_weights(2) | {f"{EMBEDDER}{name}.weight": vectors}
+    projection = draw(projected, 12), draw(projected)
+    if projected:
+        names = (f"{EMBEDDER}elmo._projection.{part}" for part in ("weight", "bias"))
+        others |= dict(zip(names, projection, strict=True))
     write_archive(tmp_path, elmo, make_experiment("simple_tagger", name, layers=2), others=others)
     write_namespace(tmp_path, "tokens", WORDS)
     model, tokenizer = load_foreign(tmp_path)
@@ -149,7 +171,7 @@ def test_words_beside_elmo_stand_where_their_name_puts_them(tmp_path, elmo, name
             continue
         # Words of more than 48 bytes are unknown here.
         places = [1 + WORDS.index(word) if word in WORDS and len(word) < 48 else 1 for word in sentence]
-        parts = [mix, vectors[places]]
+        parts = [nn.functional.linear(mix, *projection) if projected else mix, vectors[places]]
         read = torch.cat(parts if name == "tokens" else parts[::-1], dim=-1)
         with torch.no_grad():
             hidden, _ = lstm(read.unsqueeze(0))
@@ -212,10 +234,6 @@ def _feedforward(experiment, others):
     others["feedforward._linear_layers.0.weight"] = torch.zeros(3, 3)
 
 
-def _projection(experiment, others):
-    others[f"{EMBEDDER}elmo._projection.weight"] = torch.zeros(5, 12)
-
-
 def _characters(experiment, others):
     embedders = experiment["model"]["text_field_embedder"]["token_embedders"]
     embedders["token_characters"] = {"type": "character_encoding"}
@@ -236,7 +254,6 @@ def _odd_rules(experiment, others):
         (_gru, "gru"),
         (_one_way, "lstm"),
         (_feedforward, "feedforward"),
-        (_projection, "projection_dim"),
         (_characters, "token_characters"),
         (_classifier, "biattentive"),
         (_odd_rules, "rules"),
