@@ -36,6 +36,7 @@ def _register_models() -> None:
     from transformers import (
         AutoModel,
         AutoModelForPreTraining,
+        AutoModelForQuestionAnswering,
         AutoModelForSequenceClassification,
         AutoModelForTokenClassification,
     )
@@ -45,6 +46,7 @@ def _register_models() -> None:
     # Its import registers the pipelines.
     from .model.modeling_elmo import (
         ElmoForPreTraining,
+        ElmoForQuestionAnswering,
         ElmoForSemanticRoleLabeling,
         ElmoForSequenceClassification,
         ElmoForTokenClassification,
@@ -54,6 +56,7 @@ def _register_models() -> None:
     # Of several the Auto class takes the one that a checkpoint's config names, and else the first.
     AutoModel.register(ElmoConfig, (ElmoModel, ElmoForSemanticRoleLabeling), exist_ok=True)
     AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining, exist_ok=True)
+    AutoModelForQuestionAnswering.register(ElmoConfig, ElmoForQuestionAnswering, exist_ok=True)
     AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassification, exist_ok=True)
     AutoModelForTokenClassification.register(ElmoConfig, ElmoForTokenClassification, exist_ok=True)
 

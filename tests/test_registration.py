@@ -21,8 +21,8 @@ from transformers.pipelines import PIPELINE_REGISTRY
 config = transformers.AutoConfig.for_model("elmo")
 print(json.dumps({
     "classes": [getattr(transformers, name)._model_mapping[type(config)].__name__
-                for name in ("AutoModel", "AutoModelForPreTraining", "AutoModelForSequenceClassification",
-                             "AutoModelForTokenClassification")],
+                for name in ("AutoModel", "AutoModelForPreTraining", "AutoModelForQuestionAnswering",
+                             "AutoModelForSequenceClassification", "AutoModelForTokenClassification")],
     "tokenizer": transformers.TOKENIZER_MAPPING[type(config)].__name__,
     "pipeline": PIPELINE_REGISTRY.supported_tasks["token-classification"]["impl"].__name__,
     "is_hf_elmos": type(config) is hf_elmo.ElmoConfig,
@@ -53,6 +53,7 @@ def test_everything_is_registered_whatever_is_imported_first(first):
     assert answer["classes"] == [
         "ElmoModel",
         "ElmoForPreTraining",
+        "ElmoForQuestionAnswering",
         "ElmoForSequenceClassification",
         "ElmoForTokenClassification",
     ]

@@ -339,11 +339,72 @@ class SemanticRoleLabelingHead(WordInputsHead):
             raise ValueError("mix_at_output is True and use_elmo is False; a second mix wants ELMo.")
 
 
+# By AllenNLP's configuration of BiDAF, and by Clark and Gardner's code: sizes of a direction of a reader's recurrences.
+_READER_SIZES = {"self_attention": 90, "bidaf": 100}
+
+
+@strict
+@dataclass
+class QuestionAnsweringHead(WordInputsHead):
+    """The head of `ElmoForQuestionAnswering`: a reader of a question and its context.
+
+    What is left out is as published for the reader, and stands in the settings after that.
+
+    Args:
+        reader: "self_attention", attention between question and context, then of the context to itself, by GRUs (Clark
+            and Gardner 2017; the reader of Peters et al. 2018, sec. A.4); or "bidaf", the bidirectional attention flow
+            of AllenNLP (Seo et al. 2016), by highway layers and LSTMs.
+        hidden_size: Size of each direction of the reader's recurrences.
+        hidden_dropout: Dropout between the reader's layers; in "self_attention" the same for all words of a text.
+        highway_layers: Highway layers before the reader's first recurrence; "bidaf" alone has any.
+        modeling_layers: Layers of the biLSTM behind the attention of "bidaf".
+        mix_at_output: Whether a second mix of the layers is joined to the output of the lowest recurrence (Peters
+            et al. 2018, sec. 3.3).
+        max_answer_words: Words of the longest answer that is given; None for no bound.
+
+    The other fields say what is read for each word; see `WordInputsHead`.
+
+    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range, or the
+        reader has no use for it.
+    """
+
+    type: ClassVar[str] = "question_answering"
+
+    reader: Literal["self_attention", "bidaf"] = "self_attention"
+    hidden_size: int | None = None
+    hidden_dropout: float | int = 0.2
+    highway_layers: int | None = None
+    modeling_layers: int = 2
+    mix_at_output: bool = False
+    max_answer_words: int | None = 17
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden_size is None:
+            self.hidden_size = _READER_SIZES[self.reader]
+        if self.highway_layers is None:
+            self.highway_layers = 2 if self.reader == "bidaf" else 0
+
+    def validate_ranges(self) -> None:
+        """Check that each value lies in its range, and fits the reader."""
+        require_at_least("hidden_size", cast(int, self.hidden_size), 1)
+        require_probability("hidden_dropout", self.hidden_dropout)
+        require_at_least("highway_layers", cast(int, self.highway_layers), 0, MAX_LAYERS)
+        require_at_least("modeling_layers", self.modeling_layers, 1, MAX_LAYERS)
+        if self.max_answer_words is not None:
+            require_at_least("max_answer_words", self.max_answer_words, 1)
+        if self.highway_layers and self.reader != "bidaf":
+            raise ValueError(f"highway_layers is {self.highway_layers}, but the reader {self.reader!r} has none.")
+        if self.mix_at_output and not self.use_elmo:
+            raise ValueError("mix_at_output is True, but use_elmo is False; a second mix wants ELMo.")
+
+
 HEAD_TYPES: dict[str, type[HeadSettings]] = {
     settings.type: settings
     for settings in (
         TokenClassificationHead,
         SequenceClassificationHead,
+        QuestionAnsweringHead,
         SemanticRoleLabelingHead,
         CoreferenceHead,
         EmbeddingsHead,

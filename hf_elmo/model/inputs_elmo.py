@@ -230,6 +230,32 @@ def check_text_labels(labels: Tensor, logits: Tensor, problem_type: str) -> None
             )
 
 
+def check_positions(name: str, positions: Tensor, is_answer: Tensor) -> None:
+    """Check where answers begin, or end; raises TypeError or ValueError saying what is wrong with it.
+
+    Args:
+        name: Of the argument.
+        positions: What was given.
+        is_answer: True for words that may be an answer's, (B, T).
+    """
+    wanted = "integers, for each row that of a word of its context, or -100 where it has no answer"
+    if not isinstance(positions, Tensor) or positions.is_floating_point() or positions.dtype == torch.bool:
+        raise TypeError(f"{name} is {getattr(positions, 'dtype', type(positions).__name__)}; wanted {wanted}.")
+    if positions.shape != is_answer.shape[:1]:
+        raise ValueError(
+            f"{name} has the shape {tuple(positions.shape)}; {is_answer.shape[0]} rows want ({is_answer.shape[0]},), "
+            f"{wanted}."
+        )
+    if _values_can_be_read(positions):
+        for row, position in enumerate(positions.tolist()):
+            if position == IGNORED_LABEL:
+                continue
+            if not 0 <= position < is_answer.shape[1] or not is_answer[row, position]:
+                raise ValueError(
+                    f"{name} is {position} in row {row}, where no word of the context is; wanted {wanted}."
+                )
+
+
 def _values_can_be_read(tensor: Tensor) -> bool:
     """Whether a check of values costs little: elsewhere than on a CPU it would wait for the device."""
     return tensor.device.type == "cpu" and not is_traced()

@@ -12,6 +12,7 @@ from .embeddings_elmo import ElmoEmbeddings, ElmoEmbeddingsOutput
 from .head_settings_elmo import (
     CoreferenceHead,
     EmbeddingsHead,
+    QuestionAnsweringHead,
     SemanticRoleLabelingHead,
     SequenceClassificationHead,
     TokenClassificationHead,
@@ -22,6 +23,8 @@ from .layers_elmo import ElmoState
 from .pairs_elmo import ElmoPairs  # noqa: F401
 from .pipeline_elmo import register_pipelines
 from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput
+from .question_answering_elmo import ElmoForQuestionAnswering
+from .question_readers_elmo import ElmoReader  # noqa: F401
 from .recurrence_elmo import scan_projected_lstm  # noqa: F401
 from .semantic_roles_elmo import ElmoForSemanticRoleLabeling, ElmoSemanticRolesOutput
 from .sequence_classification_elmo import ElmoForSequenceClassification
@@ -46,6 +49,7 @@ __all__ = [
     "ElmoForCoreferenceResolution",
     "ElmoForPreTraining",
     "ElmoForPreTrainingOutput",
+    "ElmoForQuestionAnswering",
     "ElmoForSemanticRoleLabeling",
     "ElmoForSequenceClassification",
     "ElmoForTokenClassification",
@@ -55,6 +59,7 @@ __all__ = [
     "ElmoSemanticRolesOutput",
     "ElmoState",
     "EmbeddingsHead",
+    "QuestionAnsweringHead",
     "SemanticRoleLabelingHead",
     "SequenceClassificationHead",
     "TokenClassificationHead",
@@ -68,6 +73,7 @@ for model_class in (
     ElmoEmbeddings,
     ElmoForCoreferenceResolution,
     ElmoForPreTraining,
+    ElmoForQuestionAnswering,
     ElmoForSemanticRoleLabeling,
     ElmoForSequenceClassification,
     ElmoForTokenClassification,

@@ -22,7 +22,7 @@ from .head_settings_elmo import SequenceClassificationHead
 from .inputs_elmo import check_text_labels, check_token_types, guess_problem_type, takes_usual_arguments
 from .pairs_elmo import ElmoPairs
 from .sequence_encoders_elmo import TEXT_ENCODERS, ElmoDense, ElmoVariationalDropout
-from .task_encoders_elmo import ElmoTaskLSTM
+from .task_encoders_elmo import ElmoTaskLSTM, initialize_recurrence
 from .tracing_elmo import is_traced
 
 
@@ -61,17 +61,12 @@ class ElmoForSequenceClassification(ElmoTaskModel):
             init.xavier_uniform_(module.weight)
             init.zeros_(module.bias)
         elif isinstance(module, ElmoTaskLSTM):
+            initialize_recurrence(module)
             for name, parameter in module.named_parameters():
-                if name.startswith("weight_hh"):
-                    init.orthogonal_(parameter)
-                elif name.startswith("weight_ih"):
-                    init.xavier_uniform_(parameter)
-                else:
-                    init.zeros_(parameter)
-                    # One of the two biases that are added; a part of one that was loaded does not say so itself.
-                    is_loaded = getattr(parameter, "_is_hf_initialized", False)
-                    if self.encoder_name == "esim" and name.startswith("bias_hh") and not is_loaded:
-                        init.ones_(parameter[module.hidden_size : 2 * module.hidden_size])
+                # One of the two biases that are added; a part of one that was loaded does not say so itself.
+                is_loaded = getattr(parameter, "_is_hf_initialized", False)
+                if self.encoder_name == "esim" and name.startswith("bias_hh") and not is_loaded:
+                    init.ones_(parameter[module.hidden_size : 2 * module.hidden_size])
         else:
             super()._init_weights(module)
 

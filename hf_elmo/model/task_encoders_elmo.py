@@ -1,22 +1,26 @@
-"""What a task puts between the scalar mix and its own layer: a biLSTM over the real words.
+"""What a task puts between the scalar mix and its own layer: a biLSTM, or a biGRU, over the real words.
 
 Letters in shapes: B sentences, T words, D vector, H cell, L layers.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from transformers import initialization as init
 
 from .tracing_elmo import is_traced
 
 
-class ElmoTaskLSTM(nn.RNNBase):
-    """A biLSTM over the real words only, wherever the padding lies; its numbers and parameters are torch.nn.LSTM's.
+class ElmoTaskRNN(nn.RNNBase):
+    """A bidirectional recurrence over the real words only, wherever the padding lies.
 
-    It is not a torch.nn.LSTM, which torch.compile refuses to look into.
+    Its numbers and parameters are those of torch.nn.LSTM and torch.nn.GRU; it is neither, for torch.compile refuses to
+    look into them.
 
     Args:
         input_size: Size D of a vector.
@@ -25,9 +29,11 @@ class ElmoTaskLSTM(nn.RNNBase):
         dropout: Dropout between layers.
     """
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int, dropout: float):
+    kind: ClassVar[str]
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, dropout: float = 0.0):
         super().__init__(
-            "LSTM",
+            self.kind,
             input_size,
             hidden_size,
             num_layers=num_layers,
@@ -52,18 +58,8 @@ class ElmoTaskLSTM(nn.RNNBase):
     def _run_packed(self, packed: PackedSequence) -> PackedSequence:
         zeros = packed.data.new_zeros(2 * self.num_layers, int(packed.batch_sizes[0]), self.hidden_size)
         weights: list[Tensor] = [weight for layer in self.all_weights for weight in layer]
-        outputs, _, _ = torch.lstm(
-            packed.data,
-            packed.batch_sizes,
-            (zeros, zeros),
-            weights,
-            self.bias,
-            self.num_layers,
-            self.dropout,
-            self.training,
-            self.bidirectional,
-        )
-        return packed._replace(data=outputs)
+        options = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+        return packed._replace(data=self._run_fast(packed.data, packed.batch_sizes, zeros, weights, options))
 
     def _run_by_steps(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """As `forward`, without reading from the mask how many words there are; each step stands in the trace."""
@@ -73,8 +69,28 @@ class ElmoTaskLSTM(nn.RNNBase):
             outputs = torch.cat([self._scan(f"l{layer}{way}", inputs, mask) for way in ("", "_reverse")], dim=-1)
         return outputs
 
+    def _run_fast(
+        self, data: Tensor, batch_sizes: Tensor, zeros: Tensor, weights: list[Tensor], options: tuple
+    ) -> Tensor:
+        """The outputs for packed words by PyTorch's own function for this kind of recurrence."""
+        raise NotImplementedError
+
     def _scan(self, suffix: str, inputs: Tensor, mask: Tensor) -> Tensor:
         """One direction of one layer by its definition, (B, T, D) to (B, T, H); zero where masked."""
+        raise NotImplementedError
+
+
+class ElmoTaskLSTM(ElmoTaskRNN):
+    """A biLSTM over the real words."""
+
+    kind = "LSTM"
+
+    def _run_fast(
+        self, data: Tensor, batch_sizes: Tensor, zeros: Tensor, weights: list[Tensor], options: tuple
+    ) -> Tensor:
+        return torch.lstm(data, batch_sizes, (zeros, zeros), weights, *options)[0]
+
+    def _scan(self, suffix: str, inputs: Tensor, mask: Tensor) -> Tensor:
         bias = getattr(self, f"bias_ih_{suffix}") + getattr(self, f"bias_hh_{suffix}")
         input_gates = F.linear(inputs, getattr(self, f"weight_ih_{suffix}"), bias)
         hidden = cell = inputs.new_zeros(inputs.shape[0], self.hidden_size)
@@ -89,3 +105,41 @@ class ElmoTaskLSTM(nn.RNNBase):
             outputs[step] = torch.where(is_real, new_hidden, 0.0)
             hidden, cell = torch.where(is_real, new_hidden, hidden), torch.where(is_real, new_cell, cell)
         return torch.stack(outputs, dim=1)
+
+
+class ElmoTaskGRU(ElmoTaskRNN):
+    """A biGRU over the real words (Cho et al. 2014)."""
+
+    kind = "GRU"
+
+    def _run_fast(
+        self, data: Tensor, batch_sizes: Tensor, zeros: Tensor, weights: list[Tensor], options: tuple
+    ) -> Tensor:
+        return torch.gru(data, batch_sizes, zeros, weights, *options)[0]
+
+    def _scan(self, suffix: str, inputs: Tensor, mask: Tensor) -> Tensor:
+        input_gates = F.linear(inputs, getattr(self, f"weight_ih_{suffix}"), getattr(self, f"bias_ih_{suffix}"))
+        hidden = inputs.new_zeros(inputs.shape[0], self.hidden_size)
+        steps = range(inputs.shape[1])
+        outputs = [hidden] * len(steps)
+        for step in reversed(steps) if suffix.endswith("_reverse") else steps:
+            hidden_gates = F.linear(hidden, getattr(self, f"weight_hh_{suffix}"), getattr(self, f"bias_hh_{suffix}"))
+            of_input, of_hidden = (gates.chunk(3, dim=-1) for gates in (input_gates[:, step], hidden_gates))
+            reset, keep = (torch.sigmoid(of_input[gate] + of_hidden[gate]) for gate in (0, 1))
+            new_hidden = (1 - keep) * torch.tanh(of_input[2] + reset * of_hidden[2]) + keep * hidden
+            is_real = mask[:, step].unsqueeze(-1)
+            outputs[step] = torch.where(is_real, new_hidden, 0.0)
+            hidden = torch.where(is_real, new_hidden, hidden)
+        return torch.stack(outputs, dim=1)
+
+
+@torch.no_grad()
+def initialize_recurrence(recurrence: ElmoTaskRNN) -> None:
+    """Draw its weights: those of inputs by Glorot's rule, recurrent ones orthogonal, no biases."""
+    for name, parameter in recurrence.named_parameters():
+        if name.startswith("weight_hh"):
+            init.orthogonal_(parameter)
+        elif name.startswith("weight_ih"):
+            init.xavier_uniform_(parameter)
+        else:
+            init.zeros_(parameter)

@@ -15,6 +15,7 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForPreTraining,
+    AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
@@ -26,10 +27,12 @@ from hf_elmo import (
     ElmoCharTokenizer,
     ElmoConfig,
     ElmoForPreTraining,
+    ElmoForQuestionAnswering,
     ElmoForSemanticRoleLabeling,
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
     ElmoModel,
+    QuestionAnsweringHead,
     SemanticRoleLabelingHead,
     SequenceClassificationHead,
 )
@@ -39,8 +42,12 @@ AUTO_CLASSES = {
     "pretraining": (AutoModelForPreTraining, ElmoForPreTraining),
     "tokens": (AutoModelForTokenClassification, ElmoForTokenClassification),
     "texts": (AutoModelForSequenceClassification, ElmoForSequenceClassification),
+    "answers": (AutoModelForQuestionAnswering, ElmoForQuestionAnswering),
 }
-HEADS = {"texts": {"head": SequenceClassificationHead(encoder="bcn", hidden_size=3, mix_at_output=True)}}
+HEADS = {
+    "texts": {"head": SequenceClassificationHead(encoder="bcn", hidden_size=3, mix_at_output=True)},
+    "answers": {"head": QuestionAnsweringHead(hidden_size=3)},
+}
 TAGGERS_HEAD = {"classifier_lstm_layers": 1}
 WORDS = ("<S>", "</S>", "<UNK>", "a", "cat", "sat", "on", "the", "日本")
 SENTENCES = ["A cat sat on the mat .", "Ünïcode 日本 \U0001f600", ""]
@@ -61,6 +68,8 @@ CODE_FILES = {
     "pairs_elmo.py",
     "pipeline_elmo.py",
     "pretraining_elmo.py",
+    "question_answering_elmo.py",
+    "question_readers_elmo.py",
     "recurrence_elmo.py",
     "row_table_elmo.py",
     "semantic_roles_elmo.py",
@@ -103,7 +112,8 @@ def saved(tmp_path_factory) -> dict[str, Path]:
 
 def outputs_of(model, tokenizer) -> dict[str, np.ndarray]:
     """The numbers of a model on the same few sentences."""
-    batch = tokenizer(SENTENCES, padding=True, return_tensors="pt")
+    texts = [SENTENCES, SENTENCES[::-1]] if isinstance(model, ElmoForQuestionAnswering) else [SENTENCES]
+    batch = tokenizer(*texts, padding=True, return_tensors="pt")
     # As a checkpoint's own code computes them where the package is not there.
     with torch.no_grad(), hf_elmo.kernels.use_backend("readable"):
         outputs = model.eval()(**batch)
@@ -133,6 +143,7 @@ def test_each_class_is_saved_complete(saved, name):
         "AutoConfig": "configuration_elmo.ElmoConfig",
         "AutoModel": "modeling_elmo.ElmoModel",
         "AutoModelForPreTraining": "modeling_elmo.ElmoForPreTraining",
+        "AutoModelForQuestionAnswering": "modeling_elmo.ElmoForQuestionAnswering",
         "AutoModelForSequenceClassification": "modeling_elmo.ElmoForSequenceClassification",
         "AutoModelForTokenClassification": "modeling_elmo.ElmoForTokenClassification",
     }
@@ -259,14 +270,14 @@ print(json.dumps({
     "classes": {
         name: type(getattr(transformers, name).from_config(tiny)).__name__
         for name in (
-            "AutoModel", "AutoModelForPreTraining", "AutoModelForSequenceClassification",
-            "AutoModelForTokenClassification",
+            "AutoModel", "AutoModelForPreTraining", "AutoModelForQuestionAnswering",
+            "AutoModelForSequenceClassification", "AutoModelForTokenClassification",
         )
     },
     "tokenizer": transformers.TOKENIZER_MAPPING[type(config)].__name__,
     "pipelines": {
         task: PIPELINE_REGISTRY.supported_tasks[task]["impl"].__name__
-        for task in ("token-classification", "feature-extraction")
+        for task in ("token-classification", "feature-extraction", "extractive-question-answering")
     },
     "missing": [name for name in hf_elmo.__all__ if not hasattr(hf_elmo, name)],
     "heavy": sorted({"datasets", "h5py", "evaluate", "accelerate.test_utils"} & set(sys.modules)),
@@ -283,6 +294,7 @@ def test_importing_the_package_registers_everything_and_touches_nothing(tmp_path
     assert answer["classes"] == {
         "AutoModel": "ElmoModel",
         "AutoModelForPreTraining": "ElmoForPreTraining",
+        "AutoModelForQuestionAnswering": "ElmoForQuestionAnswering",
         "AutoModelForSequenceClassification": "ElmoForSequenceClassification",
         "AutoModelForTokenClassification": "ElmoForTokenClassification",
     }
@@ -290,6 +302,7 @@ def test_importing_the_package_registers_everything_and_touches_nothing(tmp_path
     assert answer["pipelines"] == {
         "token-classification": "ElmoTokenClassificationPipeline",
         "feature-extraction": "ElmoFeatureExtractionPipeline",
+        "extractive-question-answering": "ElmoQuestionAnsweringPipeline",
     }
     assert not any(tmp_path.iterdir())
 
@@ -307,19 +320,20 @@ except ModuleNotFoundError:
 import numpy as np
 import torch
 from transformers import (
-    AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForSequenceClassification,
-    AutoModelForTokenClassification, AutoTokenizer, pipeline
+    AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification, AutoModelForTokenClassification, AutoTokenizer, pipeline
 )
 
 directories, sentences, out = json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
 classes = {
     "model": AutoModel, "pretraining": AutoModelForPreTraining, "tokens": AutoModelForTokenClassification,
-    "texts": AutoModelForSequenceClassification,
+    "texts": AutoModelForSequenceClassification, "answers": AutoModelForQuestionAnswering,
 }
 answer, arrays = {"modules": {}}, {}
 
 def numbers(model, tokenizer):
-    batch = tokenizer(sentences, padding=True, return_tensors="pt")
+    texts = [sentences, sentences[::-1]] if "QuestionAnswering" in type(model).__name__ else [sentences]
+    batch = tokenizer(*texts, padding=True, return_tensors="pt")
     with torch.no_grad():
         outputs = model.eval()(**batch)
     return {name: value.numpy() for name, value in outputs.items() if isinstance(value, torch.Tensor)}
@@ -353,6 +367,9 @@ arrays["features"] = np.array(features(sentences[0]))
 _, tokenizer, model = load("tokens", directories["tokens"])
 tagger = pipeline("token-classification", model=model, tokenizer=tokenizer, aggregation_strategy="simple")
 classifier = pipeline("text-classification", model=directories["texts"], trust_remote_code=True, device="cpu")
+_, tokenizer, model = load("answers", directories["answers"])
+reader = pipeline("extractive-question-answering", model=model, tokenizer=tokenizer)
+answer["answer"] = reader(question=sentences[1], context=sentences[0])
 answer["labels"] = classifier(sentences, top_k=None)
 answer["entities"] = [[e["entity_group"], e["start"], e["end"], e["word"]] for e in tagger(sentences[0])]
 np.savez(f"{out}/numbers.npz", **arrays)
@@ -406,6 +423,9 @@ def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path)
     )
     wanted = [[e["entity_group"], e["start"], e["end"], e["word"]] for e in tagger(SENTENCES[0])]
     assert wanted and answer["entities"] == wanted
+    reader = pipeline("extractive-question-answering", model=str(saved["answers"]), device="cpu")
+    wanted = reader(question=SENTENCES[1], context=SENTENCES[0])
+    assert answer["answer"] == {**wanted, "score": pytest.approx(wanted["score"], abs=1e-4)}
     classifier = pipeline("text-classification", model=str(saved["texts"]), device="cpu")
     for found, wanted in zip(answer["labels"], classifier(SENTENCES, top_k=None), strict=True):
         assert [row["label"] for row in found] == [row["label"] for row in wanted]

@@ -22,6 +22,7 @@ AUTO_CLASSES = {
     "AutoConfig",
     "AutoModel",
     "AutoModelForPreTraining",
+    "AutoModelForQuestionAnswering",
     "AutoModelForSequenceClassification",
     "AutoModelForTokenClassification",
 }

@@ -8,9 +8,11 @@ from tolerances import REORDERED_FLOAT32
 from hf_elmo import (
     ElmoCharTokenizer,
     ElmoForPreTraining,
+    ElmoForQuestionAnswering,
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
     ElmoModel,
+    QuestionAnsweringHead,
     SequenceClassificationHead,
 )
 
@@ -49,8 +51,17 @@ MODELS = {
         ElmoForSequenceClassification,
         {"num_labels": 4, "head": SequenceClassificationHead(encoder="esim", **SILENT)},
     ),
+    "reader of pairs": (
+        ElmoForQuestionAnswering,
+        {"head": QuestionAnsweringHead(dropout=0.0, hidden_dropout=0.0, hidden_size=3, mix_at_output=True)},
+    ),
+    "BiDAF of pairs": (
+        ElmoForQuestionAnswering,
+        {"head": QuestionAnsweringHead(reader="bidaf", dropout=0.0, hidden_dropout=0.0, hidden_size=3)},
+    ),
 }
 EXPORTED = ["base", "word table", "pretraining", "tagger with a biLSTM", "classifier of texts", "classifier of pairs"]
+EXPORTED += ["reader of pairs", "BiDAF of pairs"]
 each_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -98,7 +109,9 @@ def assert_same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor])
 @each_model
 def test_a_compiled_model_is_one_graph_with_the_same_numbers_and_gradients(name):
     model, batch = make_model(name).train(), make_batch(side="left", pairs="pairs" in name)
-    if name not in ("base", "word table"):
+    if "reader" in name or "BiDAF" in name:
+        batch |= {side: torch.tensor([2, -100]) for side in ("start_positions", "end_positions")}
+    elif name not in ("base", "word table"):
         labels = [1, 3] if "classifier" in name else [[1, 3, 0], [-100, -100, 2]]
         batch["labels"] = torch.tensor(labels)
     torch._dynamo.reset()
