@@ -78,14 +78,14 @@ def describe_cutting(tokenizer: Mapping[str, Any] | None) -> str:
 
 
 def front_matter(
-    name: str, facts: Facts | None, pipeline_tag: str, tags: Sequence[str], measured: Sequence[EvalResult] = ()
+    name: str, facts: Facts | None, pipeline_tag: str | None, tags: Sequence[str], measured: Sequence[EvalResult] = ()
 ) -> str:
     """The YAML at the head of a card, as the Hub reads it.
 
     Args:
         name: The name of a checkpoint that no facts name.
         facts: What else is known.
-        pipeline_tag: The Hub's name of what the model does.
+        pipeline_tag: The Hub's name of what the model does; None where it has none.
         tags: Words to find it by.
         measured: Its figures.
     """

@@ -13,6 +13,8 @@ from ..given.bounded_json import read_json
 from ..model.word_list_elmo import WORD_LIST_FILE
 from .classifier_card import CLASSIFIERS, render_classifier_card
 from .conversion_card import render_conversion_card
+from .coreference_card import TASK as COREFERENCE
+from .coreference_card import render_coreference_card
 from .facts import FACTS_FILE, read_facts
 from .file_names import (
     CARD_FILE,
@@ -185,6 +187,8 @@ def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: 
         return render_tagger_card(name, fields, results, facts, tokenizer, shares_plot)
     if results.get("task") in CLASSIFIERS:
         return render_classifier_card(name, fields, results, facts, tokenizer, shares_plot)
+    if results.get("task") == COREFERENCE:
+        return render_coreference_card(name, fields, results, facts, tokenizer, shares_plot)
     if "format" in results:
         return render_conversion_card(name, fields, results, facts, tokenizer)
     plot = PLOT_FILE if (folder / PLOT_FILE).is_file() else None

@@ -24,6 +24,7 @@ COMMANDS = {
     "train-tagger": ("train_tagger", "train, evaluate and apply a token classifier"),
     "train-sentiment": ("train_sentiment", "train, evaluate and apply a classifier of texts"),
     "train-entailment": ("train_entailment", "train, evaluate and apply a classifier of pairs of texts"),
+    "train-coreference": ("train_coreference", "train, evaluate and apply coreference resolution in documents"),
     "predict": ("predict", "apply a checkpoint of a task to text of one's own"),
     "card": ("render_card", "render model cards and plots from their files"),
     "push": ("push", "upload a finished checkpoint to the Hub"),

@@ -34,7 +34,8 @@ class PredictionArguments(ReadingArguments):
     output_file: str | None = flag(
         "File to write in the task's own form, in one rename at the end: of taggers CoNLL columns, word and label; of "
         "classifiers the number of each line, from 0, its label and all probabilities between tabs, or where the name "
-        "ends in .jsonl an object per line. Without it the predictions are shown.",
+        "ends in .jsonl an object per line; of coreference models JSON with character offsets, or where the name ends "
+        "in .conll CoNLL-2012's columns. Without it the predictions are shown.",
         default=None,
     )
     overwrite_output_file: bool = flag("Replace an existing output file when the run has ended well.", default=False)

@@ -19,8 +19,8 @@ from .sequence_encoders_elmo import masked_softmax
 
 # The distances at which a new bin begins (Lee et al. 2017).
 _DISTANCES = (1, 2, 3, 4, 5, 8, 16, 32, 64)
-# Pairs of spans whose vectors are in memory at once: the product of two vectors of 1,500 numbers takes 50 MB.
-_PAIRS_AT_A_TIME = 2**13
+# Pairs of spans whose vectors are in memory at once: the products of vectors of 1,500 numbers then take 100 MB.
+_PAIRS_AT_A_TIME = 2**14
 
 
 class Spans(NamedTuple):
@@ -169,12 +169,16 @@ class ElmoAntecedents(nn.Module):
         speakers = torch.zeros_like(spans.starts) if speakers is None else speakers
         inputs = (spans.vectors, own, other, of_product, of_features, speakers)
         is_computed_again = torch.is_grad_enabled() and len(blocks) > 1
-        scored = []
+        scored, end = [], 0
         for rows in blocks:
+            # The first spans of a document have few before them.
+            end += len(rows)
+            compared = others[rows, :end]
             if is_computed_again:
-                scored.append(checkpoint(self._score_block, rows, others[rows], *inputs, use_reentrant=False))
+                block = checkpoint(self._score_block, rows, compared, *inputs, use_reentrant=False)
             else:
-                scored.append(self._score_block(rows, others[rows], *inputs))
+                block = self._score_block(rows, compared, *inputs)
+            scored.append(F.pad(block, (0, width - compared.shape[1])))
         scores = torch.cat(scored) + spans.scores.unsqueeze(1) + spans.scores[others.clamp(min=0)]
         scores = scores.masked_fill(others < 0, -torch.inf)
         return others.clamp(min=-1), F.pad(scores, (1, 0))

@@ -101,6 +101,11 @@ class FineTuning(ABC):
         """What is kept as predictions of a batch's scores, those of the best label unless a task wants more."""
         return logits.argmax(dim=-1)
 
+    def keep_layers(self, cache: LayerCache, dataset: Dataset) -> Dataset | FeaturesWithLayers:
+        """The examples with the layers that a cache has of them, without them where it keeps none."""
+        layers = cache.layers_of(self.model, dataset)
+        return dataset if layers is None else FeaturesWithLayers(dataset, layers)
+
     def describe(self) -> dict[str, Any]:
         """What results.json says of the task itself."""
         return {}
@@ -227,8 +232,7 @@ class FineTuning(ABC):
             cache = LayerCache(aside / _LAYERS_OF_THIS_RUN, self.layer_bytes, self._say)
         kept: dict[str, Dataset | FeaturesWithLayers] = {}
         for split, dataset in encoded.items():
-            layers = None if cache is None else cache.layers_of(self.model, dataset)
-            kept[split] = dataset if layers is None else FeaturesWithLayers(dataset, layers)
+            kept[split] = dataset if cache is None else self.keep_layers(cache, dataset)
         return kept
 
     def _reads_often(self) -> bool:

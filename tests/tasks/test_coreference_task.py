@@ -1,0 +1,198 @@
+"""Coreference: from documents in columns to a model that finds the clusters of other documents."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_tiny_config
+from refusals import assert_refused
+
+from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution
+from hf_elmo.tasks.coreference import clusters_of, flat_scores, format_report, prepare_task
+from hf_elmo.tasks.coreference_arguments import CoreferenceArguments, CoreferenceDataArguments
+from hf_elmo.tasks.coreference_data import (
+    EncodedDocuments,
+    count_mentions,
+    drop_singletons,
+    encode_document,
+    has_singletons,
+    make_document_collator,
+)
+from hf_elmo.tasks.readers.documents import Document, Documents, Mention, read_documents
+from hf_elmo.tasks.training_arguments import TaskTrainingArguments
+
+TOY_CONFIG = {"projection_size": 8, "cell_size": 12, "filters": [[1, 8], [2, 8]], "character_embedding_size": 8}
+SMALL = {"lstm_size": 8, "hidden_size": 24, "feature_size": 4, "max_span_width": 2, "character_filters": ["2:12"]}
+SETTINGS = {"use_cpu": True, "disable_tqdm": True, "num_train_epochs": 1, "seed": 1}
+
+
+def write_documents(path, count, seed, num_sentences=4):
+    """Sentences such as `Al met Bo .`, in which the same name is the same person."""
+    draw = random.Random(seed)
+    lines = []
+    for number in range(count):
+        lines.append(f"#begin document (toy/{number}); part 000")
+        for _ in range(num_sentences):
+            one, two = draw.sample(["Al", "Bo", "Cy", "Di", "Ed"], 2)
+            for place, word in enumerate([one, draw.choice(["met", "saw"]), two, "."]):
+                mention = f"({'ABCDE'.index(word[0])})" if word in (one, two) else "-"
+                lines.append(f"toy/{number}\t0\t{place}\t{word}\t{mention}")
+            lines.append("")
+        lines.append("#end document")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("coreference")
+    make_tiny_config(**TOY_CONFIG).save_pretrained(folder / "architecture")
+    for seed, (split, count) in enumerate({"train": 12, "dev": 3, "test": 4}.items()):
+        write_documents(folder / f"{split}.conll", count, seed)
+    return folder
+
+
+def prepare(folder, output, model=None, data=None, **training):
+    model = {"config_name": str(folder / "architecture"), **SMALL, **(model or {})}
+    if data is None:
+        names = {"train_file": "train", "validation_file": "dev", "test_file": "test"}
+        data = {argument: str(folder / f"{name}.conll") for argument, name in names.items()}
+    return prepare_task(
+        CoreferenceArguments(**model),
+        CoreferenceDataArguments(**data),
+        TaskTrainingArguments(output_dir=str(output), **{**SETTINGS, **training}),
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    model = {"max_train_sentences": 3, "dropout": 0.0, "hidden_dropout": 0.0, "spans_per_word": 0.6}
+    task = prepare(folder, folder / "out", model, num_train_epochs=16, learning_rate=0.01, load_best_model_at_end=True)
+    return task.run()
+
+
+def test_names_are_linked_after_training(folder, trained):
+    assert trained["predict_mean_f1"] > 0.8 and trained["predict_mention_f1"] > 0.9
+    assert trained["task"] == "coreference" and trained["singletons"] == "keep"
+    assert trained["data"]["test"] == {
+        **{"source": "test.conll", "documents": 4, "words": 64, "mentions": 32, "out_of_reach": 0},
+        "clusters": trained["data"]["test"]["clusters"],
+    }
+    written = json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))
+    assert written["predict_mean_f1"] == trained["predict_mean_f1"]
+
+
+def test_the_predictions_are_read_back_with_the_same_scores(folder, trained):
+    predicted = read_documents(folder / "out" / "test_predictions.conll")
+    gold = read_documents(folder / "test.conll")
+    assert [document.sentences for document in predicted.documents] == [each.sentences for each in gold.documents]
+    scores = flat_scores(*([document.clusters for document in each.documents] for each in (predicted, gold)))
+    assert scores == {name: pytest.approx(trained[f"predict_{name}"]) for name in scores}
+
+
+def test_the_card_shows_the_scores(folder, trained):
+    card = (folder / "out" / "README.md").read_text(encoding="utf-8")
+    assert f"{100 * trained['predict_mean_f1']:.2f}" in card and "ElmoCoreference(" in card
+    assert "a cluster of its own" in card and "pipeline_tag" not in card
+
+
+def test_a_trained_model_is_scored_on_another_file(folder, trained, tmp_path):
+    model = {"config_name": None, "model_name_or_path": str(folder / "out"), "character_filters": None}
+    model |= dict.fromkeys(("lstm_size", "hidden_size", "feature_size", "max_span_width"))
+    task = prepare(folder, tmp_path / "scored", model, {"test_file": str(folder / "test.conll")})
+    assert task.model.keep_singletons
+    assert task.run()["predict_mean_f1"] == pytest.approx(trained["predict_mean_f1"])
+
+
+def test_kept_layers_and_whole_documents_of_another_seed(folder, tmp_path):
+    model = {"layer_cache_dir": str(tmp_path / "layers"), "max_train_sentences": 0, "singletons": "drop"}
+    results = prepare(folder, tmp_path / "out", model, num_train_epochs=2, num_seeds=2).run()
+    # Random biLMs, one of each seed, for three splits.
+    assert len(list((tmp_path / "layers").glob("*.npy"))) == 6
+    assert len(results["seeds"]) == 2 and results["singletons"] == "drop"
+    assert results["data"]["test"]["mentions"] < 32
+
+
+def test_without_elmo_no_layers_are_kept(folder, tmp_path):
+    model = {"no_use_elmo": True, "layer_cache_dir": str(tmp_path / "layers"), "learn_words": True}
+    results = prepare(folder, tmp_path / "out", model).run()
+    assert results["layer_shares"] == [] and not (tmp_path / "layers").exists()
+
+
+# Rows
+
+
+def make_document(**changes):
+    sentences = [["a", "b", "c"], ["d"], ["e", "f"]]
+    clusters = [[Mention(0, 1), Mention(4, 6)], [Mention(3, 4)], [Mention(2, 4)]]
+    return Document("x", 0, sentences, **{"clusters": clusters, **changes})
+
+
+def test_a_document_is_a_batch_of_its_sentences():
+    tokenizer = ElmoCharTokenizer()
+    document = make_document(speakers=["B", "B", "", "A", "A", "B"])
+    encoded = EncodedDocuments([encode_document(document, tokenizer, use_speakers=True)])
+    batch = make_document_collator(tokenizer)([encoded[0]])
+    assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0]]
+    assert batch["speaker_ids"].tolist() == [[0, 2, 2, 0, 0], [0, 1, 0, 0, 0], [0, 1, 2, 0, 0]]
+    assert batch["labels"].tolist() == [[[0, 1, 0], [4, 6, 0], [3, 4, 1], [2, 4, 2]]]
+    head = CoreferenceHead(lstm_size=2, hidden_size=2, feature_size=2, use_speakers=True)
+    assert ElmoForCoreferenceResolution(make_tiny_config(head=head))(**batch).loss.isfinite()
+    assert_refused(ValueError, "2 documents", make_document_collator(tokenizer), [encoded[0], encoded[0]])
+
+
+def test_windows_hold_the_mentions_of_their_sentences():
+    encoded = encode_document(make_document(), ElmoCharTokenizer(), use_speakers=False)
+    documents = EncodedDocuments([encoded], max_sentences=2)
+    torch.manual_seed(0)
+    seen = {}
+    for _ in range(20):
+        item = documents[0]
+        seen[tuple(len(sentence["input_ids"]) - 2 for sentence in item["sentences"])] = item["labels"].tolist()
+    assert seen == {(3, 1): [[0, 1, 0], [3, 4, 1], [2, 4, 2]], (1, 2): [[1, 3, 0], [0, 1, 1]]}
+    assert len(EncodedDocuments([encoded], max_sentences=3)[0]["sentences"]) == 3
+
+
+def test_singletons_are_told_and_dropped_and_mentions_out_of_reach_counted():
+    documents = Documents("x", [make_document()])
+    assert has_singletons(documents) and not has_singletons(drop_singletons(documents))
+    assert drop_singletons(documents)[0].clusters == [[(0, 1), (4, 6)]]
+    # One in two sentences; one of two words.
+    assert count_mentions(documents, 2) == (4, 1) and count_mentions(documents, 1) == (4, 2)
+
+
+def test_scores_leave_padding_out():
+    rows = np.array([[[0, 1, 0], [1, 2, 0], [-100, -100, -100]], [[0, 1, 0], [1, 2, 1], [2, 3, 0]]])
+    clusters = clusters_of(rows)
+    assert clusters == [[[(0, 1), (1, 2)]], [[(0, 1), (2, 3)], [(1, 2)]]]
+    assert set(flat_scores(clusters, clusters).values()) == {1.0}
+    scores = flat_scores([[], []], clusters)
+    assert scores["mean_f1"] == scores["mention_f1"] == 0 and "MUC" in format_report("x", scores)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("model", "training", "named"),
+    [
+        ({"mix_at_output": True}, {}, "mix_at_output"),
+        ({"max_train_sentences": -1}, {}, "max_train_sentences"),
+        ({"spans_per_word": 0.0}, {}, "spans_per_word"),
+        ({"mention_loss": 0.0, "singletons": "keep"}, {}, "mention_loss"),
+        ({}, {"per_device_train_batch_size": 4}, "per_device_train_batch_size"),
+    ],
+    ids=str,
+)
+def test_wrong_settings_are_refused(folder, tmp_path, model, training, named):
+    assert_refused(ValueError, named, prepare, folder, tmp_path / "out", model, **training)
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_data_are_refused(folder, tmp_path):
+    assert_refused(ValueError, "--train_file", prepare, folder, tmp_path / "out", data={})
+    (tmp_path / "bad.conll").write_text("#begin document (x); part 000\nx 0 0 a (1\n#end document\n")
+    data = {"train_file": str(tmp_path / "bad.conll")}
+    assert_refused(ValueError, ("train_file", "line 2"), prepare, folder, tmp_path / "out", data=data)
