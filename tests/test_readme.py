@@ -16,7 +16,9 @@ from conftest import ROOT, make_tiny_config
 
 import hf_elmo
 from hf_elmo import (
+    CoreferenceHead,
     ElmoCharTokenizer,
+    ElmoForCoreferenceResolution,
     ElmoForPreTraining,
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
@@ -76,6 +78,11 @@ def examples(tmp_path_factory):
                     head=SequenceClassificationHead(encoder="pooled_pairs", hidden_size=4),
                 )
             ),
+            "penn",
+        ),
+        (
+            "my-coreference",
+            ElmoForCoreferenceResolution(make_tiny_config(head=CoreferenceHead(lstm_size=3, hidden_size=4))),
             "penn",
         ),
     ):
