@@ -28,6 +28,8 @@ from .file_names import (
 )
 from .pretraining_card import render_model_card
 from .provenance import describe_file, describe_run, write_json
+from .semantic_roles_card import TASK as SEMANTIC_ROLES
+from .semantic_roles_card import render_semantic_roles_card
 from .tagger_card import render_tagger_card
 from .writing import written_aside
 
@@ -189,6 +191,8 @@ def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: 
         return render_classifier_card(name, fields, results, facts, tokenizer, shares_plot)
     if results.get("task") == COREFERENCE:
         return render_coreference_card(name, fields, results, facts, tokenizer, shares_plot)
+    if results.get("task") == SEMANTIC_ROLES:
+        return render_semantic_roles_card(name, fields, results, facts, tokenizer, shares_plot)
     if "format" in results:
         return render_conversion_card(name, fields, results, facts, tokenizer)
     plot = PLOT_FILE if (folder / PLOT_FILE).is_file() else None

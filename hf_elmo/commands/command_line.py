@@ -25,6 +25,7 @@ COMMANDS = {
     "train-sentiment": ("train_sentiment", "train, evaluate and apply a classifier of texts"),
     "train-entailment": ("train_entailment", "train, evaluate and apply a classifier of pairs of texts"),
     "train-coreference": ("train_coreference", "train, evaluate and apply coreference resolution in documents"),
+    "train-semantic-roles": ("train_semantic_roles", "train, evaluate and apply a labeller of semantic roles"),
     "predict": ("predict", "apply a checkpoint of a task to text of one's own"),
     "card": ("render_card", "render model cards and plots from their files"),
     "push": ("push", "upload a finished checkpoint to the Hub"),

@@ -96,10 +96,18 @@ def _predict_clusters(arguments: PredictionArguments) -> None:
     predict_clusters(arguments)
 
 
+def _predict_roles(arguments: PredictionArguments) -> None:
+    """Label the arguments of the predicates of a text by a labeller of semantic roles."""
+    from .predict_roles import predict_roles
+
+    predict_roles(arguments)
+
+
 _PREDICTORS = {
     "ElmoForTokenClassification": _predict_labels,
     "ElmoForSequenceClassification": _predict_classes,
     "ElmoForCoreferenceResolution": _predict_clusters,
+    "ElmoForSemanticRoleLabeling": _predict_roles,
 }
 
 

@@ -78,7 +78,7 @@ class FineTuning(ABC):
             self.training_args.dataloader_pin_memory = False
 
     @abstractmethod
-    def encode(self, split: str) -> Dataset:
+    def encode(self, split: str) -> Any:
         """The examples of a split as rows for the model."""
 
     @abstractmethod
@@ -109,6 +109,16 @@ class FineTuning(ABC):
     def describe(self) -> dict[str, Any]:
         """What results.json says of the task itself."""
         return {}
+
+    def reads_often(self) -> bool:
+        """Whether a frozen biLM would read some text more than once."""
+        args = self.training_args
+        if not (self.model.uses_elmo and self.model.config.freeze_bilm and "train" in self.splits):
+            return False
+        count = len(self.splits["train"])
+        in_a_step = min(count, args.train_batch_size * args.gradient_accumulation_steps)
+        epochs = args.num_train_epochs if args.max_steps <= 0 else args.max_steps * in_a_step / count
+        return epochs * args.num_seeds > 1
 
     def run(self) -> dict[str, Any]:
         """Train, evaluate and predict, as far as there are splits for it, and write the output directory.
@@ -228,22 +238,12 @@ class FineTuning(ABC):
     def _with_layers(self, encoded: Mapping[str, Dataset], aside: Path) -> dict[str, Dataset | FeaturesWithLayers]:
         """The examples with the layers of a frozen biLM, where those are kept."""
         cache = self.layer_cache if self.model.uses_elmo else None
-        if cache is None and self.layer_bytes and self._reads_often():
+        if cache is None and self.layer_bytes and self.reads_often():
             cache = LayerCache(aside / _LAYERS_OF_THIS_RUN, self.layer_bytes, self._say)
         kept: dict[str, Dataset | FeaturesWithLayers] = {}
         for split, dataset in encoded.items():
             kept[split] = dataset if cache is None else self.keep_layers(cache, dataset)
         return kept
-
-    def _reads_often(self) -> bool:
-        """Whether a frozen biLM would read some text more than once."""
-        args = self.training_args
-        if not (self.model.uses_elmo and self.model.config.freeze_bilm and "train" in self.splits):
-            return False
-        count = len(self.splits["train"])
-        in_a_step = min(count, args.train_batch_size * args.gradient_accumulation_steps)
-        epochs = args.num_train_epochs if args.max_steps <= 0 else args.max_steps * in_a_step / count
-        return epochs * args.num_seeds > 1
 
     def _make_trainer(self, datasets: Mapping[str, Dataset | FeaturesWithLayers]) -> Trainer:
         trainer = Trainer(

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,7 +23,7 @@ from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .arguments import ModelArguments
 
 # Enters the key of a file: another form of the files, or of the keys, is another number.
-_FORM = 2
+_FORM = 3
 # What the layers depend on beside the weights.
 _FIELDS = (
     "filters",
@@ -80,7 +80,19 @@ class LayerCache:
         elmo: ElmoModel = model.base_model  # type: ignore[assignment]
         if not elmo.config.freeze_bilm or elmo.is_pretraining:
             raise ValueError("freeze_bilm is False: the layers of a biLM that is trained change; set it, or keep none.")
-        lengths = [_length(index, feature) for index, feature in enumerate(features)]
+        # The same sentence may be there many times, once for each of its predicates for example.
+        places: list[int] = []
+        numbers: dict[bytes, int] = {}
+        first: list[int] = []
+        for index, feature in enumerate(features):
+            _length(index, feature)
+            digest = _digest(feature)
+            if digest not in numbers:
+                numbers[digest] = len(first)
+                first.append(index)
+            places.append(numbers[digest])
+        features = [features[index] for index in first]
+        lengths = [len(feature["input_ids"]) for feature in features]
         size = elmo.config.projection_size * (1 + 2 * elmo.config.num_hidden_layers)
         num_bytes = 4 * sum(lengths) * size
         if num_bytes > self.max_bytes:
@@ -89,7 +101,7 @@ class LayerCache:
                 "is run in each epoch"
             )
             return None
-        path = self.directory / f"{_key(elmo, features)}.npy"
+        path = self.directory / f"{_key(elmo, numbers)}.npy"
         shape = (sum(lengths), size)
         if not _is_whole(path, shape):
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -104,7 +116,7 @@ class LayerCache:
             self._report(f"layers: computing those of {len(lengths):,} sentences, {num_bytes:,} bytes")
             _write(path, shape, elmo, features, lengths)
         os.utime(path)
-        return CachedLayers(path, lengths)
+        return CachedLayers(path, lengths, places)
 
     def _make_room(self, num_bytes: int) -> None:
         """Remove what was used longest ago until so many bytes more are allowed, and what dead writers left."""
@@ -155,21 +167,23 @@ class CachedLayers(Sequence):
 
     Args:
         path: The file, a float32 array (words of all sentences, P + 2PL).
-        lengths: How many rows each sentence has.
+        lengths: How many rows each sentence of the file has.
+        places: Which of them each sentence of the data set is.
     """
 
-    def __init__(self, path: Path, lengths: Sequence[int]):
+    def __init__(self, path: Path, lengths: Sequence[int], places: Sequence[int]):
         self.path = path
+        self._places = places
         self._ends = np.cumsum([0, *lengths])
         self._words = np.load(path, mmap_mode="r")
 
     def __len__(self) -> int:
-        return len(self._ends) - 1
+        return len(self._places)
 
     def __getitem__(self, index: Any) -> np.ndarray:
         if not -len(self) <= index < len(self):
             raise IndexError(f"index is {index}; there are {len(self)} sentences.")
-        place = int(index) % len(self)
+        place = self._places[int(index)]
         return self._words[self._ends[place] : self._ends[place + 1]]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -239,15 +253,20 @@ def digest_of_bilm(model: ElmoPreTrainedModel) -> str:
     return digest.hexdigest()
 
 
-def _key(elmo: ElmoModel, features: Sequence[Mapping[str, Any]]) -> str:
+def _key(elmo: ElmoModel, digests: Iterable[bytes]) -> str:
     digest = hashlib.blake2b(digest_of_bilm(elmo).encode(), digest_size=20)
-    for feature in features:
-        rows = np.ascontiguousarray(feature["input_ids"], dtype=np.int64)
-        types = np.ascontiguousarray(_types(feature, len(rows)))
-        digest.update(f"{rows.shape}\n".encode())
-        digest.update(rows)
-        digest.update(types)
+    for each in digests:
+        digest.update(each)
     return digest.hexdigest()
+
+
+def _digest(feature: Mapping[str, Any]) -> bytes:
+    """What tells one encoded sentence from another."""
+    rows = np.ascontiguousarray(feature["input_ids"], dtype=np.int64)
+    digest = hashlib.blake2b(f"{rows.shape}\n".encode(), digest_size=20)
+    digest.update(rows)
+    digest.update(np.ascontiguousarray(_types(feature, len(rows))))
+    return digest.digest()
 
 
 def _types(feature: Mapping[str, Any], length: int) -> np.ndarray:

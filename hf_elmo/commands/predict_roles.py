@@ -1,0 +1,82 @@
+"""What `hf-elmo predict` does with a labeller of semantic roles: the arguments of each predicate of each line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .prediction_arguments import PredictionArguments
+from .text_input import warn_of_raw_text
+
+if TYPE_CHECKING:
+    from ..inference.role_labeller import Frame
+
+
+def predict_roles(arguments: PredictionArguments) -> None:
+    """Show the arguments of each predicate that is found, or write them in the columns of CoNLL-2005.
+
+    Raises: ValueError or OSError naming the argument, what it was and what to do.
+    """
+    from ..checkpoints.writing import check_output_file, files_written_aside
+    from ..inference.role_labeller import ElmoRoleLabeller
+    from ..text.progress import track
+
+    for name in ("convert_scheme", "text_pair"):
+        if getattr(arguments, name) is not None:
+            raise ValueError(
+                f"{name} is {getattr(arguments, name)!r}, but the checkpoint labels semantic roles; leave it out."
+            )
+    target = None
+    if arguments.output_file is not None:
+        target = check_output_file(arguments.output_file, arguments.overwrite_output_file)
+    lines = arguments.lines()
+    labeller = ElmoRoleLabeller(
+        arguments.model_name_or_path, arguments.device, arguments.max_words_per_batch, arguments.pre_tokenizer
+    )
+    if not labeller.finds_predicates:
+        raise ValueError(
+            f"model_name_or_path {arguments.model_name_or_path!r} does not find predicates, which text has no marks "
+            "of; name one that was trained with --find_predicates, or score a file that has them by "
+            "hf-elmo train-semantic-roles --test_file."
+        )
+    if arguments.input_file is not None:
+        warn_of_raw_text(arguments, labeller.tokenizer.pre_tokenizer)
+    tokenizer = labeller.tokenizer
+    sentences = [line.split() if arguments.text_is_tokenized else tokenizer.tokenize(line) for line in lines]
+    labelled = zip(sentences, labeller.label(sentences), strict=True)
+    if target is None:
+        for words, frames in labelled:
+            print(" ".join(words))
+            for frame in frames:
+                print(f"  {in_brackets(frame)}")
+        return
+    num_frames = 0
+    with files_written_aside(target) as (aside,), open(aside, "w", encoding="utf-8", newline="\n") as file:
+        for words, frames in track(labelled, "predicting", "sentences"):
+            if words:
+                file.writelines(f"{line}\n" for line in columns(words, frames))
+            num_frames += len(frames)
+    print(f"Wrote {arguments.output_file}: {len(sentences):,} sentences with {num_frames:,} predicates.")
+
+
+def in_brackets(frame: Frame) -> str:
+    """A sentence with the arguments of a predicate in brackets: `[ARG0 Alice] [V sleeps] .`"""
+    from ..model.tag_schemes_elmo import read_spans
+
+    words = list(frame.words)
+    for span in read_spans(frame.tags, "IOB2"):
+        words[span.start] = f"[{span.type} {words[span.start]}"
+        words[span.stop - 1] += "]"
+    return " ".join(words)
+
+
+def columns(words: list[str], frames: list[Frame]) -> list[str]:
+    """The lines of a sentence: word, itself again where it is a predicate, and the brackets of each predicate."""
+    from ..tasks.readers.propositions import write_brackets
+
+    places = {frame.place for frame in frames}
+    brackets = [write_brackets(frame.tags) for frame in frames]
+    lines = [
+        "\t".join([word, word if place in places else "-", *(column[place] for column in brackets)])
+        for place, word in enumerate(words)
+    ]
+    return [*lines, ""]
