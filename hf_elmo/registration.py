@@ -45,6 +45,7 @@ def _register_models() -> None:
 
     # Its import registers the pipelines.
     from .model.modeling_elmo import (
+        ElmoForCoreferenceResolution,
         ElmoForPreTraining,
         ElmoForQuestionAnswering,
         ElmoForSemanticRoleLabeling,
@@ -54,7 +55,8 @@ def _register_models() -> None:
     )
 
     # Of several the Auto class takes the one that a checkpoint's config names, and else the first.
-    AutoModel.register(ElmoConfig, (ElmoModel, ElmoForSemanticRoleLabeling), exist_ok=True)
+    several = (ElmoModel, ElmoForSemanticRoleLabeling, ElmoForCoreferenceResolution)
+    AutoModel.register(ElmoConfig, several, exist_ok=True)
     AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining, exist_ok=True)
     AutoModelForQuestionAnswering.register(ElmoConfig, ElmoForQuestionAnswering, exist_ok=True)
     AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassification, exist_ok=True)

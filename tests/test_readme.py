@@ -20,8 +20,10 @@ from hf_elmo import (
     ElmoCharTokenizer,
     ElmoForCoreferenceResolution,
     ElmoForPreTraining,
+    ElmoForSemanticRoleLabeling,
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
+    SemanticRoleLabelingHead,
     SequenceClassificationHead,
 )
 from hf_elmo.checkpoints.tables import markdown_table
@@ -68,6 +70,16 @@ def examples(tmp_path_factory):
             "my-tagger",
             ElmoForTokenClassification(make_tiny_config(**plain, id2label={0: "O", 1: "B-PER", 2: "I-PER"})),
             "punctuation",
+        ),
+        (
+            "my-roles",
+            ElmoForSemanticRoleLabeling(
+                make_tiny_config(
+                    id2label=dict(enumerate(["O", "B-V", "I-V", "B-ARG0", "I-ARG0"])),
+                    head=SemanticRoleLabelingHead(hidden_size=4, num_layers=2, find_predicates=True),
+                )
+            ),
+            "penn",
         ),
         (
             "my-entailment",

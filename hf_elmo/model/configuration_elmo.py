@@ -40,7 +40,7 @@ AUTO_MAP = {
 }
 
 # Heads of tasks that no Auto class is made for: AutoModel takes them where a checkpoint is one's.
-_TAKEN_BY_AUTO_MODEL = ("ElmoForSemanticRoleLabeling",)
+_TAKEN_BY_AUTO_MODEL = ("ElmoForSemanticRoleLabeling", "ElmoForCoreferenceResolution")
 
 # What every PreTrainedConfig has or once had, and what transformers writes into one, beside the dataclass fields.
 _TRANSFORMERS_KEYS = frozenset(

@@ -310,3 +310,14 @@ def test_layers_of_other_words_are_refused(cache):
     assert_refused(ValueError, "layers", FeaturesWithLayers, encode()[1:], layers)
     assert_refused(IndexError, "4", layers.__getitem__, 4)
     assert_refused(ValueError, "max_bytes", LayerCache, cache.directory, 0)
+
+
+def test_a_sentence_that_is_there_many_times_is_kept_once(tmp_path):
+    lines = []
+    model, cache = make_model(), LayerCache(tmp_path, report=lines.append)
+    once, many = encode(), encode([SENTENCES[place] for place in (2, 0, 2, 1, 3, 0)])
+    layers = cache.layers_of(model, many)
+    assert len(layers) == 6 and "4 sentences" in lines[0]
+    for place, wanted in zip((2, 0, 2, 1, 3, 0), layers, strict=True):
+        assert np.array_equal(cache.layers_of(model, once)[place], wanted)
+    assert np.array_equal(pickle.loads(pickle.dumps(layers))[2], layers[0])

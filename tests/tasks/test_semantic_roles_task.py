@@ -1,0 +1,167 @@
+"""The semantic role task: its rows, and a run from files of brackets to scores, predictions and a card."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import make_tiny_config
+from refusals import assert_refused
+
+from hf_elmo import ElmoCharTokenizer, ElmoForSemanticRoleLabeling
+from hf_elmo.commands.command_line import main
+from hf_elmo.inference.role_labeller import ElmoRoleLabeller
+from hf_elmo.tasks.proposition_rows import PropositionRows, make_row_collator
+from hf_elmo.tasks.readers.propositions import read_propositions
+
+SENTENCES = """\
+Alice	-	(ARG0*)	*
+told	tell	(V*)	*
+Bob	-	(ARG2*)	(ARG0*)
+to	-	(ARG1*	*
+leave	leave	*)	(V*)
+
+Ann	-	(ARG0*)
+slept	sleep	(V*)
+
+Well	-
+
+"""
+SMALL = ["--hidden_size", 8, "--num_layers", 2, "--predicate_size", 4, "--use_cpu"]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "roles.tsv"
+    path.write_text(SENTENCES)
+    return path
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    make_tiny_config().save_pretrained(tmp_path / "architecture")
+
+    def run_command(command, *flags):
+        code = 0
+        try:
+            main([command, *map(str, flags)])
+        except SystemExit as ended:
+            code = ended.code
+        return code, *capsys.readouterr()
+
+    return run_command
+
+
+@pytest.mark.parametrize("with_all", [False, True])
+def test_rows_are_predicates_with_their_sentence(file, with_all):
+    propositions = read_propositions(file)
+    label2id = {"O": 0} | {
+        f"{letter}-{role}": 1 + 2 * number + (letter == "I")
+        for number, role in enumerate(propositions.roles)
+        for letter in "BI"
+    }
+    rows = PropositionRows(propositions, ElmoCharTokenizer(), label2id, with_all)
+    assert rows.places == [(0, 0), (0, 1), (1, 0), *([(2, None)] if with_all else [])]
+    assert np.shares_memory(rows[0]["input_ids"], rows[1]["input_ids"])
+    names = {index: label for label, index in label2id.items()}
+    found = [names.get(index, index) for index in rows[0]["labels"].tolist()]
+    assert found == [-100, "B-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1", -100]
+    assert rows[1]["predicate_mask"].tolist() == [0, 0, 0, 0, 0, 1, 0]
+    if with_all:
+        assert rows[1]["all_predicates"].tolist() == [0, 0, 1, 0, 0, 1, 0]
+        assert set(rows[3]["labels"].tolist()) == {-100} and not rows[3]["all_predicates"].any()
+    for side, words in (("right", slice(0, 4)), ("left", slice(3, 7))):
+        batch = make_row_collator(side)([rows[0], rows[2]])
+        for name, tensor in batch.items():
+            assert np.array_equal(tensor[1, words].numpy(), rows[2][name])
+        assert batch["attention_mask"][1].sum() == 4 and (batch["labels"][1] == -100).sum() == 5
+
+
+def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file, run, tmp_path):
+    out = tmp_path / "out"
+    training = ["--learning_rate", 0.03, "--num_train_epochs", 40, "--recurrent_dropout", 0, "--dropout", 0]
+    data = ["--train_file", file, "--test_file", file, "--find_predicates", "--character_filters", "3:16"]
+    code, shown, errors = run(
+        "train-semantic-roles", "--config_name", tmp_path / "architecture", *data, *SMALL, *training,
+        "--output_dir", out,
+    )  # fmt: skip
+    assert code == 0, errors
+    assert "3 sentences" in shown, "the biLM reads each sentence once"
+    results = json.loads((out / "results.json").read_text())
+    assert results["predict_f1"] == results["predict_predicates"]["f1"] == 1.0
+    assert results["predict_roles"]["ARG0"]["number"] == 3 and "V" not in results["predict_roles"]
+    assert (out / "test_predictions.conll").read_text() == SENTENCES
+    card = (out / "README.md").read_text()
+    assert "| `ARG0` | 100.00 | 100.00 | 100.00 | 3 |" in card and "ElmoRoleLabeller" in card
+
+    code, shown, errors = run(
+        "predict", "Alice told Bob to leave", "Well", "--model_name_or_path", out, "--device", "cpu"
+    )
+    assert code == 0, errors
+    assert shown.splitlines() == [
+        "Alice told Bob to leave",
+        "  [ARG0 Alice] [V told] [ARG2 Bob] [ARG1 to leave]",
+        "  Alice told [ARG0 Bob] to [V leave]",
+        "Well",
+    ]
+    (tmp_path / "text.txt").write_text("Ann slept\n\nAlice told Bob to leave\n")
+    predicted = tmp_path / "predicted.conll"
+    code, shown, errors = run(
+        "predict", "--input_file", tmp_path / "text.txt", "--output_file", predicted, "--model_name_or_path", out,
+        "--device", "cpu",
+    )  # fmt: skip
+    assert code == 0 and "3 predicates" in shown, errors
+    again = read_propositions(predicted)
+    assert [predicate.tags for sentence in again.sentences for predicate in sentence.predicates] == [
+        ["B-ARG0", "B-V"],
+        ["B-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1"],
+        ["O", "O", "B-ARG0", "O", "B-V"],
+    ]
+
+    labeller = ElmoRoleLabeller(str(out), "cpu", max_words_per_batch=7)
+    sentences = [["Ann", "slept"], [], ["Alice", "told", "Bob", "to", "leave"]]
+    found = list(labeller.label(sentences))
+    assert [[frame.place for frame in frames] for frames in found] == [[1], [], [1, 4]]
+    assert list(labeller.label(sentences, [[1], [], [1, 4]])) == found
+    assert_refused(ValueError, "predicates", list, labeller.label(sentences, [[2], [], []]))
+
+    # Scored anew from the checkpoint.
+    code, shown, errors = run(
+        "train-semantic-roles", "--model_name_or_path", out, "--test_file", file, "--use_cpu",
+        "--output_dir", tmp_path / "again",
+    )  # fmt: skip
+    assert code == 0, errors
+    assert json.loads((tmp_path / "again" / "results.json").read_text())["predict_f1"] == 1.0
+
+
+def test_predicates_have_to_be_given_where_the_model_finds_none(tmp_path, run):
+    config = make_tiny_config(id2label={0: "O", 1: "B-V"})
+    ElmoForSemanticRoleLabeling(config).save_pretrained(tmp_path / "model")
+    ElmoCharTokenizer().save_pretrained(tmp_path / "model")
+    code, shown, errors = run("predict", "a b", "--model_name_or_path", tmp_path / "model", "--device", "cpu")
+    assert code == 2 and "find_predicates" in errors and not shown
+    labeller = ElmoRoleLabeller(str(tmp_path / "model"), "cpu")
+    assert_refused(ValueError, "predicates", labeller.label, [["a"]])
+    (frames,) = labeller.label([["a", "b"]], [[1, 0]])
+    assert [frame.place for frame in frames] == [1, 0]
+
+
+def test_wrong_data_is_one_line(file, run, tmp_path):
+    model = ["--config_name", tmp_path / "architecture", *SMALL, "--output_dir", tmp_path / "out"]
+    wrong = tmp_path / "wrong.tsv"
+    for content, named in (
+        (SENTENCES.replace("leave	*)", "leave	*"), "line 5"),
+        ("Well	-\n", "no predicates"),
+    ):
+        wrong.write_text(content)
+        code, shown, errors = run("train-semantic-roles", "--train_file", wrong, *model)
+        assert code == 2 and not shown and errors.count("\n") == 1 and named in errors, errors
+    code, _, errors = run("train-semantic-roles", *model)
+    assert code == 2 and "--train_file" in errors
+    code, _, errors = run("train-semantic-roles", "--test_file", file, *model)
+    assert code == 2 and "do_train" in errors
+    ElmoForSemanticRoleLabeling(make_tiny_config(id2label={0: "O", 1: "B-V"})).save_pretrained(tmp_path / "model")
+    code, _, errors = run(
+        "train-semantic-roles", "--model_name_or_path", tmp_path / "model", "--test_file", file, "--use_cpu",
+        "--output_dir", tmp_path / "out",
+    )  # fmt: skip
+    assert code == 2 and "ARG0" in errors
