@@ -20,9 +20,11 @@ from hf_elmo import (
     ElmoCharTokenizer,
     ElmoForCoreferenceResolution,
     ElmoForPreTraining,
+    ElmoForQuestionAnswering,
     ElmoForSemanticRoleLabeling,
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
+    QuestionAnsweringHead,
     SemanticRoleLabelingHead,
     SequenceClassificationHead,
 )
@@ -70,6 +72,11 @@ def examples(tmp_path_factory):
             "my-tagger",
             ElmoForTokenClassification(make_tiny_config(**plain, id2label={0: "O", 1: "B-PER", 2: "I-PER"})),
             "punctuation",
+        ),
+        (
+            "my-reader",
+            ElmoForQuestionAnswering(make_tiny_config(head=QuestionAnsweringHead(hidden_size=4))),
+            "penn",
         ),
         (
             "my-roles",

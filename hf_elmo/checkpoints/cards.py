@@ -28,6 +28,8 @@ from .file_names import (
 )
 from .pretraining_card import render_model_card
 from .provenance import describe_file, describe_run, write_json
+from .reader_card import TASK as QUESTION_ANSWERING
+from .reader_card import render_reader_card
 from .semantic_roles_card import TASK as SEMANTIC_ROLES
 from .semantic_roles_card import render_semantic_roles_card
 from .tagger_card import render_tagger_card
@@ -189,6 +191,8 @@ def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: 
         return render_tagger_card(name, fields, results, facts, tokenizer, shares_plot)
     if results.get("task") in CLASSIFIERS:
         return render_classifier_card(name, fields, results, facts, tokenizer, shares_plot)
+    if results.get("task") == QUESTION_ANSWERING:
+        return render_reader_card(name, fields, results, facts, tokenizer, shares_plot)
     if results.get("task") == COREFERENCE:
         return render_coreference_card(name, fields, results, facts, tokenizer, shares_plot)
     if results.get("task") == SEMANTIC_ROLES:

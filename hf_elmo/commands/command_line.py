@@ -24,6 +24,10 @@ COMMANDS = {
     "train-tagger": ("train_tagger", "train, evaluate and apply a token classifier"),
     "train-sentiment": ("train_sentiment", "train, evaluate and apply a classifier of texts"),
     "train-entailment": ("train_entailment", "train, evaluate and apply a classifier of pairs of texts"),
+    "train-question-answering": (
+        "train_question_answering",
+        "train, evaluate and apply a reader that answers questions by pieces of a context",
+    ),
     "train-coreference": ("train_coreference", "train, evaluate and apply coreference resolution in documents"),
     "train-semantic-roles": ("train_semantic_roles", "train, evaluate and apply a labeller of semantic roles"),
     "predict": ("predict", "apply a checkpoint of a task to text of one's own"),

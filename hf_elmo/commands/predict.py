@@ -18,6 +18,7 @@ examples:
   hf-elmo predict "Alice flew to New York ." --model_name_or_path output/my-tagger
   hf-elmo predict --model_name_or_path output/my-tagger --input_file text.txt --output_file tagged.conll
   hf-elmo predict "A man sleeps ." --text_pair "Nobody is awake ." --model_name_or_path output/my-entailment
+  hf-elmo predict "Who sat ?" --text_pair "The cat sat ." --model_name_or_path output/my-reader
   hf-elmo predict --model_name_or_path output/my-coreference --input_file chapter.txt --output_file clusters.json
   cat text.txt | hf-elmo predict --model_name_or_path output/my-tagger --input_file -
 """
@@ -89,6 +90,13 @@ def _predict_classes(arguments: PredictionArguments) -> None:
     predict_classes(arguments)
 
 
+def _predict_answers(arguments: PredictionArguments) -> None:
+    """Answer questions by a reader."""
+    from .predict_answers import predict_answers
+
+    predict_answers(arguments)
+
+
 def _predict_clusters(arguments: PredictionArguments) -> None:
     """Find the clusters of a document by a coreference model."""
     from .predict_clusters import predict_clusters
@@ -106,6 +114,7 @@ def _predict_roles(arguments: PredictionArguments) -> None:
 _PREDICTORS = {
     "ElmoForTokenClassification": _predict_labels,
     "ElmoForSequenceClassification": _predict_classes,
+    "ElmoForQuestionAnswering": _predict_answers,
     "ElmoForCoreferenceResolution": _predict_clusters,
     "ElmoForSemanticRoleLabeling": _predict_roles,
 }

@@ -17,7 +17,8 @@ class PredictionArguments(ReadingArguments):
     """What is predicted, and where it is written."""
 
     input_file: str | None = flag(  # type: ignore[assignment]
-        "Text, one sentence per line (of classifiers of pairs both texts, a tab between them), or .jsonl or .parquet; "
+        "Text, one sentence per line (of classifiers of pairs both texts, of readers a question and its context, "
+        "a tab between them), or .jsonl or .parquet; "
         "each also as .gz, .bz2, .xz or .zst; - for text from standard input. A quoted glob names several files.",
         default=None,
     )
@@ -28,14 +29,16 @@ class PredictionArguments(ReadingArguments):
         default=None,
     )
     text_pair: str | None = flag(
-        "The second text of all pairs, for classifiers of pairs; without it a tab parts the texts of each.",
+        "The second text of all pairs, for classifiers of pairs, or the context of all questions, for readers; without "
+        "it a tab parts the texts of each.",
         default=None,
     )
     output_file: str | None = flag(
         "File to write in the task's own form, in one rename at the end: of taggers CoNLL columns, word and label; of "
         "classifiers the number of each line, from 0, its label and all probabilities between tabs, or where the name "
-        "ends in .jsonl an object per line; of coreference models JSON with character offsets, or where the name ends "
-        "in .conll CoNLL-2012's columns. Without it the predictions are shown.",
+        "ends in .jsonl an object per line; of readers SQuAD's JSON of answers, or .jsonl; of coreference models JSON "
+        "with character offsets, or where the name ends in .conll CoNLL-2012's columns. Without it the predictions are "
+        "shown.",
         default=None,
     )
     overwrite_output_file: bool = flag("Replace an existing output file when the run has ended well.", default=False)

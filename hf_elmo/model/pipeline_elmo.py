@@ -99,10 +99,10 @@ class ElmoQuestionAnsweringPipeline(ChunkPipeline):
     - stride: Words that two windows share (default: half of the words of the context that fit).
     """
 
-    _load_tokenizer = True
-    _load_processor = False
-    _load_image_processor = False
-    _load_feature_extractor = False
+    _load_tokenizer = True  # type: ignore[assignment]
+    _load_processor = False  # type: ignore[assignment]
+    _load_image_processor = False  # type: ignore[assignment]
+    _load_feature_extractor = False  # type: ignore[assignment]
 
     def _sanitize_parameters(
         self,
@@ -133,10 +133,10 @@ class ElmoQuestionAnsweringPipeline(ChunkPipeline):
         self, inputs: Mapping[str, str], max_length: int | None = None, stride: int | None = None
     ) -> Iterator[dict[str, Any]]:
         """The windows of a context, one where it is read whole, each beside the question."""
-        texts = [inputs.get(name) if isinstance(inputs, Mapping) else None for name in ("question", "context")]
+        texts = [str(inputs.get(name) or "") if isinstance(inputs, Mapping) else "" for name in ("question", "context")]
         for name, text in zip(("question", "context"), texts, strict=True):
-            if not isinstance(text, str) or not text.strip():
-                raise ValueError(f"{name} is {str(text)[:80]!r}; wanted a text with words, for each question.")
+            if not text.strip():
+                raise ValueError(f"{name} is {text[:80]!r}; wanted a text with words, for each question.")
         tokenizer = cast("Any", self.tokenizer)
         windows: dict[str, Any] = {}
         if max_length is not None:
@@ -166,7 +166,9 @@ class ElmoQuestionAnsweringPipeline(ChunkPipeline):
         mask = model_inputs["attention_mask"]
         return {"start": outputs.start_logits, "end": outputs.end_logits, "mask": mask, **kept}
 
-    def postprocess(self, model_outputs: list[Any], max_answer_words: int | None = None) -> dict[str, Any]:
+    def postprocess(  # type: ignore[override]
+        self, model_outputs: list[Any], max_answer_words: int | None = None
+    ) -> dict[str, Any]:
         """The best answer of all windows."""
         bound = cast("Any", self.model).max_answer_words if max_answer_words is None else max_answer_words
         best, best_sum = None, -float("inf")

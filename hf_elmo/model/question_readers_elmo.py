@@ -40,7 +40,7 @@ class ElmoTrilinear(nn.Linear):
     def __init__(self, size: int):
         super().__init__(3 * size, 1, bias=False)
 
-    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:  # type: ignore[override]
         """Scores of all words of two texts, (B, V, D) and (B, W, D) to (B, V, W)."""
         of_first, of_second, of_both = self.weight.view(3, -1)
         one_by_one = (first @ of_first).unsqueeze(2) + (second @ of_second).unsqueeze(1)

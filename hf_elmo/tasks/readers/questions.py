@@ -75,12 +75,13 @@ class Questions:
         return {question.id: [answer.text for answer in question.answers] for question in self.questions}
 
 
-def read_questions(path: str | os.PathLike, name: str = "file") -> Questions:
+def read_questions(path: str | os.PathLike, name: str = "file", keeps_unanswered: bool = False) -> Questions:
     """Read SQuAD's JSON, `data[].paragraphs[].{context, qas[].{id, question, answers[].{text, answer_start}}}`.
 
     Args:
         path: The file; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
         name: The argument that named the file, for errors.
+        keeps_unanswered: Whether questions without answers, or without a list of them, are kept: to answer them.
     Raises: FileNotFoundError; ValueError naming the argument, the file and the place in it of whatever is not as it
         should be, an answer that does not stand where it is said to stand among it.
     """
@@ -96,11 +97,11 @@ def read_questions(path: str | os.PathLike, name: str = "file") -> Questions:
             read.contexts.append(_value(paragraph, "context", str, paragraph_place))
             read.titles.append(title if isinstance(title, str) else "")
             for place, entry in _entries(paragraph, "qas", paragraph_place):
-                question = _read_question(entry, place, len(read.contexts) - 1, read.contexts[-1])
+                question = _read_question(entry, place, len(read.contexts) - 1, read.contexts[-1], keeps_unanswered)
                 if question.id in ids:
                     raise ValueError(f"{place}: the id {question.id!r} stands twice in the file; each wants its own.")
                 ids.add(question.id)
-                if question.answers:
+                if question.answers or keeps_unanswered:
                     read.questions.append(question)
                 else:
                     read.num_unanswerable += 1
@@ -109,7 +110,9 @@ def read_questions(path: str | os.PathLike, name: str = "file") -> Questions:
     return read
 
 
-def _read_question(entry: dict[str, Any], place: str, number: int, context: str) -> Question:
+def _read_question(entry: dict[str, Any], place: str, number: int, context: str, keeps_unanswered: bool) -> Question:
+    if keeps_unanswered and "answers" not in entry:
+        entry = {**entry, "answers": []}
     id_ = entry.get("id")
     if not isinstance(id_, (str, int)) or isinstance(id_, bool):
         raise ValueError(f"{place}: id is {quoted(id_)}; wanted a string.")

@@ -1,0 +1,153 @@
+"""Question answering: from SQuAD's JSON to readers that the pipeline loads, their scores and their answers."""
+
+import json
+import random
+
+import pytest
+from conftest import make_tiny_config
+from refusals import assert_refused
+from transformers import AutoModelForQuestionAnswering, pipeline
+
+from hf_elmo import ElmoForQuestionAnswering
+from hf_elmo.tasks.metrics.answers import score_answers
+from hf_elmo.tasks.question_answering import prepare_task
+from hf_elmo.tasks.question_answering_arguments import QuestionAnsweringArguments, QuestionDataArguments
+from hf_elmo.tasks.readers.questions import read_questions
+from hf_elmo.tasks.training_arguments import TaskTrainingArguments
+
+# Small enough to be quick, large enough to learn the toy task.
+TOY_CONFIG = {
+    "projection_size": 16,
+    "cell_size": 32,
+    "filters": [[1, 8], [2, 16], [3, 32]],
+    "character_embedding_size": 8,
+}
+
+
+def write_questions(path, count, seed):
+    """Contexts such as `They say the hat is red.` and questions for its thing or for its colour."""
+    draw = random.Random(seed)
+    data = []
+    for number in range(count):
+        words = {"thing": draw.choice(["hat", "coat", "shoe", "sock"]), "colour": draw.choice(["red", "blue", "green"])}
+        context = (
+            f"{draw.choice(['They say the', 'The'])} {words['thing']} is {draw.choice(['', 'so '])}{words['colour']}."
+        )
+        asked = draw.choice(list(words))
+        start = context.index(words[asked])
+        # One answer ends inside a word.
+        text = words[asked][:-1] if number == 0 else words[asked]
+        qas = [
+            {
+                "id": f"{seed}-{number}",
+                "question": f"Which {asked}?",
+                "answers": [{"text": text, "answer_start": start}] * 2,
+            }
+        ]
+        data.append({"title": f"article {number}", "paragraphs": [{"context": context, "qas": qas}]})
+    path.write_text(json.dumps({"version": "1.1", "data": data}))
+    return str(path)
+
+
+def make_task(model, data, training):
+    settings = {"use_cpu": True, "disable_tqdm": True, **training}
+    return prepare_task(
+        QuestionAnsweringArguments(**model), QuestionDataArguments(**data), TaskTrainingArguments(**settings)
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("questions")
+    make_tiny_config(**TOY_CONFIG).save_pretrained(folder / "architecture")
+    for seed, (split, count) in enumerate({"train": 150, "dev": 20, "test": 20}.items()):
+        write_questions(folder / f"{split}.json", count, seed)
+    return folder
+
+
+@pytest.fixture
+def flags(folder):
+    model = {"config_name": str(folder / "architecture"), "pre_tokenizer": "penn", "hidden_size": 16, "dropout": 0.0}
+    data = {"train_file": str(folder / "train.json"), "test_file": str(folder / "test.json")}
+    return model, data
+
+
+def test_a_reader_learns_and_its_answers_are_those_of_the_pipeline(folder, flags, tmp_path, capsys):
+    model, data = flags
+    training = {
+        "output_dir": str(tmp_path / "out"),
+        "num_train_epochs": 10,
+        "per_device_train_batch_size": 8,
+        "learning_rate": 0.01,
+        "load_best_model_at_end": True,
+    }
+    task = make_task(
+        {**model, "mix_normalization": "word", "hidden_dropout": 0.0},
+        {**data, "validation_file": str(folder / "dev.json")},
+        training,
+    )
+    results = task.run()
+    shown = capsys.readouterr()
+    assert "1 of 150 answers begin or end inside a word" in shown.err
+    assert results["predict_f1"] > 0.8 and results["eval_f1"] > 0.8, shown.out
+    assert results["data"]["train"]["widened_answers"] == 1 and results["data"]["test"]["questions"] == 20
+    assert results["max_answer_words"] == 1
+    predictions = json.loads((tmp_path / "out" / "test_predictions.json").read_text())
+    questions = read_questions(data["test_file"])
+    scores = score_answers(predictions, questions.answers())
+    assert scores == {name: pytest.approx(results[f"predict_{name}"]) for name in ("exact_match", "f1")}
+    assert isinstance(AutoModelForQuestionAnswering.from_pretrained(tmp_path / "out"), ElmoForQuestionAnswering)
+    answer = pipeline("extractive-question-answering", model=str(tmp_path / "out"))
+    for question in questions.questions:
+        context = questions.contexts[question.context]
+        found = answer(question=question.text, context=context)
+        assert found["answer"] == predictions[question.id] == context[found["start"] : found["end"]]
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"{100 * results['predict_f1']:.2f}" in card and "extractive-question-answering" in card
+
+    # Evaluated alone, in windows and whole, by the trained checkpoint.
+    evaluate = {"model_name_or_path": str(tmp_path / "out")}
+    for number, more in enumerate(({}, {"max_length": 11, "stride": 2})):
+        again = make_task(
+            {**evaluate, **more}, {"test_file": data["test_file"]}, {"output_dir": str(tmp_path / f"{number}")}
+        )
+        found = again.run()
+        assert found["predict_f1"] == pytest.approx(results["predict_f1"]) or (more and found["predict_f1"] > 0.3)
+
+
+def test_folds_are_of_whole_articles_and_cover_the_file(flags, tmp_path):
+    model, data = flags
+    tested = []
+    for fold in range(3):
+        task = make_task(
+            {**model, "reader": "bidaf"},
+            {"train_file": data["train_file"], "num_folds": 3, "fold": fold, "validation_share": 0.2},
+            {"output_dir": str(tmp_path / "out")},
+        )
+        parts = {split: {question.id for question in task.splits[split].questions} for split in task.splits}
+        assert set(parts) == {"train", "validation", "test"}
+        assert sum(map(len, parts.values())) == len(set.union(*parts.values())) == 150
+        tested.append(parts["test"])
+        assert f"fold {fold} of 3" in task.data["test"]["source"]
+    assert len(set.union(*tested)) == sum(map(len, tested)) == 150
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "names"),
+    [
+        ({}, {"train_file": None, "test_file": None}, ("--train_file",)),
+        ({}, {"num_folds": 3}, ("num_folds", "test_file")),
+        ({}, {"num_folds": 3, "fold": 3, "test_file": None}, ("num_folds", "fold")),
+        ({}, {"num_folds": 900, "test_file": None}, ("num_folds", "150 articles")),
+        ({}, {"fold": 1}, ("fold", "num_folds")),
+        ({"stride": 3}, {}, ("stride", "max_length")),
+        ({"max_length": 7}, {}, ("max_length", "7")),
+        ({"max_answer_words": -1}, {}, ("max_answer_words", "-1")),
+        ({"hidden_size": 0}, {}, ("hidden_size", "0")),
+        ({}, {"train_file": None}, ("do_train", "no reader")),
+    ],
+)
+def test_flags_that_make_no_sense_are_refused_before_anything_is_written(flags, tmp_path, model, data, names):
+    given = {**flags[0], **model}, {**flags[1], **data}, {"output_dir": str(tmp_path / "out")}
+    assert_refused(ValueError, names, make_task, *given)
+    assert not (tmp_path / "out").exists()
