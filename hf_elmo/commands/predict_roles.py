@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from .prediction_arguments import PredictionArguments
@@ -41,21 +42,23 @@ def predict_roles(arguments: PredictionArguments) -> None:
     if arguments.input_file is not None:
         warn_of_raw_text(arguments, labeller.tokenizer.pre_tokenizer)
     tokenizer = labeller.tokenizer
-    sentences = [line.split() if arguments.text_is_tokenized else tokenizer.tokenize(line) for line in lines]
-    labelled = zip(sentences, labeller.label(sentences), strict=True)
+    sentences = (line.split() if arguments.text_is_tokenized else tokenizer.tokenize(line) for line in lines)
+    kept, read = itertools.tee(sentences)
+    # The frames first: the sentences are those that have been computed.
+    labelled = ((words, frames) for frames, words in zip(labeller.label(read), kept, strict=False))
     if target is None:
         for words, frames in labelled:
             print(" ".join(words))
             for frame in frames:
                 print(f"  {in_brackets(frame)}")
         return
-    num_frames = 0
+    num_sentences = num_frames = 0
     with files_written_aside(target) as (aside,), open(aside, "w", encoding="utf-8", newline="\n") as file:
         for words, frames in track(labelled, "predicting", "sentences"):
             if words:
                 file.writelines(f"{line}\n" for line in columns(words, frames))
-            num_frames += len(frames)
-    print(f"Wrote {arguments.output_file}: {len(sentences):,} sentences with {num_frames:,} predicates.")
+            num_sentences, num_frames = num_sentences + bool(words), num_frames + len(frames)
+    print(f"Wrote {arguments.output_file}: {num_sentences:,} sentences with {num_frames:,} predicates.")
 
 
 def in_brackets(frame: Frame) -> str:

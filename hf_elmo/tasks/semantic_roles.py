@@ -27,7 +27,7 @@ from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .layer_cache import make_layer_cache
 from .metrics.semantic_roles import SemanticRoleMetric
 from .proposition_rows import PropositionRows, make_row_collator
-from .readers.propositions import Propositions, proposition_lines, read_propositions
+from .readers.propositions import Predicate, Propositions, proposition_lines, read_propositions
 from .semantic_roles_arguments import PropositionArguments, RoleArguments
 from .splits import choose_splits, hold_out, share_of, shorten
 from .training_arguments import TaskTrainingArguments
@@ -274,8 +274,18 @@ def write_predictions(path: Path, propositions: Propositions, predicted: Sequenc
     tags: Iterator[Sequence[str]] = iter(predicted)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for sentence in propositions.sentences:
-            own = [next(tags) for _ in sentence.predicates]
+            own = [_with_predicate(next(tags), predicate) for predicate in sentence.predicates]
             file.writelines(f"{line}\n" for line in proposition_lines(sentence, own))
+
+
+def _with_predicate(tags: Sequence[str], predicate: Predicate) -> list[str]:
+    """Tags with the V of a predicate that is given, without which a file of CoNLL-2012 cannot be read again."""
+    kept, place = list(tags), predicate.place
+    if predicate.tags[place] == "B-V" != kept[place]:
+        kept[place] = "B-V"
+        if kept[place + 1 : place + 2] and kept[place + 1].startswith("I-"):
+            kept[place + 1] = f"B{kept[place + 1][1:]}"
+    return kept
 
 
 def format_report(title: str, report: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from hf_elmo.commands.command_line import main
 from hf_elmo.inference.role_labeller import ElmoRoleLabeller
 from hf_elmo.tasks.proposition_rows import PropositionRows, make_row_collator
 from hf_elmo.tasks.readers.propositions import read_propositions
+from hf_elmo.tasks.semantic_roles import write_predictions
 
 SENTENCES = """\
 Alice	-	(ARG0*)	*
@@ -131,6 +132,22 @@ def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file
     )  # fmt: skip
     assert code == 0, errors
     assert json.loads((tmp_path / "again" / "results.json").read_text())["predict_f1"] == 1.0
+
+
+@pytest.mark.parametrize("row", [["O"] * 5, ["B-ARG0", "I-ARG0", "I-ARG0", "O", "O"], ["O", "B-V", "I-V", "O", "O"]])
+def test_what_is_predicted_can_be_read_again_with_its_predicates(row, file, tmp_path):
+    propositions = read_propositions(file)
+    tags = [row, ["O"] * 5, ["O"] * 2]
+    write_predictions(tmp_path / "written.conll", propositions, tags)
+    again = read_propositions(tmp_path / "written.conll")
+    found = [predicate for sentence in again.sentences for predicate in sentence.predicates]
+    assert [(predicate.place, predicate.tags[predicate.place]) for predicate in found] == [
+        (1, "B-V"),
+        (4, "B-V"),
+        (1, "B-V"),
+    ]
+    assert [tag for place, tag in enumerate(found[0].tags) if place > 2] == row[3:]
+    assert found[0].tags[0] == row[0]
 
 
 def test_predicates_have_to_be_given_where_the_model_finds_none(tmp_path, run):
