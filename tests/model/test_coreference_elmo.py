@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_cases import make_model, sentence_lists
 from refusals import assert_refused
-from tolerances import REORDERED_FLOAT64
+from tolerances import BFLOAT16, REORDERED_FLOAT64
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution, ElmoModel
@@ -207,6 +207,22 @@ def test_a_word_that_looks_like_a_marker_is_counted(resolvers):
     assert output.loss.isfinite()
     one = resolvers["plain"](**encode_document([["a"]]), labels=torch.zeros(1, 0, 3, dtype=torch.long))
     assert one.spans.tolist() == [[0, 1]] and one.antecedents.shape == (1, 0) and one.loss == 0
+
+
+@each_head
+def test_half_precision_trains_and_finds_clusters(name):
+    # All spans are kept, so that rounding changes none of them for another.
+    model = make_resolver(name, torch.float32, {"allow_crossing": True, "spans_per_word": 3.0})
+    batch = encode_document(DOCUMENT)
+    wanted = model(**batch, labels=LABELS).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = model(**batch, labels=LABELS)
+    half = model.to(torch.bfloat16)(**batch, labels=LABELS)
+    for output in (mixed, half):
+        assert output.loss.dtype == torch.float32 and output.clusters.shape[2] == 3
+        torch.testing.assert_close(output.loss, wanted, rtol=BFLOAT16, atol=0)
+    half.loss.backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
 
 # Clusters
