@@ -19,10 +19,12 @@ ANSWER = """
 import json, sys, transformers, hf_elmo
 from transformers.pipelines import PIPELINE_REGISTRY
 config = transformers.AutoConfig.for_model("elmo")
+names = ("AutoModel", "AutoModelForPreTraining", "AutoModelForQuestionAnswering",
+         "AutoModelForSequenceClassification", "AutoModelForTokenClassification")
+found = [getattr(transformers, name)._model_mapping[type(config)] for name in names]
 print(json.dumps({
-    "classes": [getattr(transformers, name)._model_mapping[type(config)].__name__
-                for name in ("AutoModel", "AutoModelForPreTraining", "AutoModelForQuestionAnswering",
-                             "AutoModelForSequenceClassification", "AutoModelForTokenClassification")],
+    # Of several classes the first is that of a checkpoint that names none.
+    "classes": [(each[0] if isinstance(each, tuple) else each).__name__ for each in found],
     "tokenizer": transformers.TOKENIZER_MAPPING[type(config)].__name__,
     "pipeline": PIPELINE_REGISTRY.supported_tasks["token-classification"]["impl"].__name__,
     "is_hf_elmos": type(config) is hf_elmo.ElmoConfig,

@@ -63,7 +63,7 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
     binary cross entropy of the scores of all spans as mentions.
     """
 
-    # There is no Auto class for clusters; without one here transformers would save no code with the weights.
+    # There is no Auto class for clusters: AutoModel takes this one where a checkpoint is its.
     _auto_class = "AutoModel"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):

@@ -1,5 +1,6 @@
 """The coreference model: a slow twin by its definition, what its scores depend on, its clusters, loss and memory."""
 
+import json
 import math
 import sys
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from model_cases import make_model, sentence_lists
 from refusals import assert_refused
 from tolerances import BFLOAT16, REORDERED_FLOAT64
+from transformers import AutoModel
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution, ElmoModel
@@ -333,7 +335,7 @@ def test_settings_out_of_their_range_are_refused(settings):
 # Checkpoints
 
 
-def test_a_checkpoint_is_loaded_by_class_and_by_its_own_code(tmp_path, resolvers, monkeypatch):
+def test_a_checkpoint_is_loaded_by_class_by_auto_model_and_by_its_own_code(tmp_path, monkeypatch):
     model = make_resolver("crossing, speakers, mentions", torch.float32)
     model.save_pretrained(tmp_path / "saved")
     ElmoCharTokenizer().save_pretrained(tmp_path / "saved")
@@ -341,13 +343,12 @@ def test_a_checkpoint_is_loaded_by_class_and_by_its_own_code(tmp_path, resolvers
     wanted = model(**batch, speaker_ids=speakers_of(batch))
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.syspath_prepend(tmp_path / "modules")
-    remote = get_class_from_dynamic_module(
-        "modeling_elmo.ElmoForCoreferenceResolution", str(tmp_path / "saved"), code_revision=None
-    )
+    auto_map = json.loads((tmp_path / "saved" / "config.json").read_text())["auto_map"]
+    remote = get_class_from_dynamic_module(auto_map["AutoModel"], str(tmp_path / "saved"), code_revision=None)
     assert remote.__module__.startswith("transformers_modules")
-    for cls in (ElmoForCoreferenceResolution, remote):
+    for cls in (ElmoForCoreferenceResolution, AutoModel, remote):
         loaded, report = cls.from_pretrained(tmp_path / "saved", output_loading_info=True)
-        assert not any(report.values())
+        assert type(loaded).__name__ == "ElmoForCoreferenceResolution" and not any(report.values())
         again = loaded(**batch, speaker_ids=speakers_of(batch))
         assert torch.equal(again.clusters, wanted.clusters)
         torch.testing.assert_close(again.antecedent_scores, wanted.antecedent_scores)
