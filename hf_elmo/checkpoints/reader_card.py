@@ -56,7 +56,7 @@ def render_reader_card(
             *_scores(results),
             *task_card_parts.seeds(results, _SCORES),
             *task_card_parts.layers(results, shares_plot),
-            task_card_parts.data_and_settings(fields, results, _COUNTED, _reader(fields)),
+            task_card_parts.data_and_settings(fields, results, _COUNTED, _reader(fields, results)),
             card_parts.origin(results, "All figures are in `results.json`."),
             *card_parts.citation(facts),
         ]
@@ -74,10 +74,12 @@ def _scores(results: Mapping[str, Any]) -> Iterator[str]:
         yield f"## Scores\n\nAs SQuAD 1.1 counts them, the best of several right answers.{notes}\n\n{table}"
 
 
-def _reader(fields: Mapping[str, Any]) -> dict[str, str | None]:
+def _reader(fields: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, str | None]:
     head = fields.get("head") or {}
     bound = head.get("max_answer_words")
+    widened = (f"{text['widened_answers']:,} of {split}" for split, text in results.get("data", {}).items())
     return {
         "reader": f"{head.get('reader')} of {head.get('hidden_size')}",
         "longest answer": f"{bound} words" if bound else None,
+        "answers widened to whole words": ", ".join(widened),
     }

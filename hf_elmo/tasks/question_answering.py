@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -351,8 +351,7 @@ def _name_source(data_args: QuestionDataArguments, split: str) -> str:
 def _warnings(splits: dict[str, Questions], rows: dict[str, AnswerRows], tokenizer: ElmoCharTokenizer) -> Iterator[str]:
     """What a user should know of the data before the model is trained on them."""
     for split, questions in splits.items():
-        lines: Sequence[str] = questions.contexts
-        for warning in look_at_lines(text.split() for text in lines).warnings(
+        for warning in look_at_lines(text.split() for text in questions.contexts).warnings(
             questions.source, tokenizer.pre_tokenizer, can_choose=True
         ):
             yield f"warning: {warning}"

@@ -92,6 +92,8 @@ def test_a_reader_learns_and_its_answers_are_those_of_the_pipeline(folder, flags
     assert results["predict_f1"] > 0.8 and results["eval_f1"] > 0.8, shown.out
     assert results["data"]["train"]["widened_answers"] == 1 and results["data"]["test"]["questions"] == 20
     assert results["max_answer_words"] == 1
+    # Scored in the order of the rows during training too, whose batches are of one length.
+    assert f"validation f1 {results['eval_f1']:.4f}" in shown.out
     predictions = json.loads((tmp_path / "out" / "test_predictions.json").read_text())
     questions = read_questions(data["test_file"])
     scores = score_answers(predictions, questions.answers())
@@ -104,6 +106,7 @@ def test_a_reader_learns_and_its_answers_are_those_of_the_pipeline(folder, flags
         assert found["answer"] == predictions[question.id] == context[found["start"] : found["end"]]
     card = (tmp_path / "out" / "README.md").read_text()
     assert f"{100 * results['predict_f1']:.2f}" in card and "extractive-question-answering" in card
+    assert "1 of train" in card
 
     # Evaluated alone, in windows and whole, by the trained checkpoint.
     evaluate = {"model_name_or_path": str(tmp_path / "out")}
