@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Subset
 
 from ..checkpoints.writing import files_written_aside
 from ..model.configuration_elmo import ElmoConfig
@@ -80,19 +80,8 @@ class LayerCache:
         elmo: ElmoModel = model.base_model  # type: ignore[assignment]
         if not elmo.config.freeze_bilm or elmo.is_pretraining:
             raise ValueError("freeze_bilm is False: the layers of a biLM that is trained change; set it, or keep none.")
-        # The same sentence may be there many times, once for each of its predicates for example.
-        places: list[int] = []
-        numbers: dict[bytes, int] = {}
-        first: list[int] = []
-        for index, feature in enumerate(features):
-            _length(index, feature)
-            digest = _digest(feature)
-            if digest not in numbers:
-                numbers[digest] = len(first)
-                first.append(index)
-            places.append(numbers[digest])
-        features = [features[index] for index in first]
-        lengths = [len(feature["input_ids"]) for feature in features]
+        distinct = _find_distinct(features)
+        lengths = distinct.lengths
         size = elmo.config.projection_size * (1 + 2 * elmo.config.num_hidden_layers)
         num_bytes = 4 * sum(lengths) * size
         if num_bytes > self.max_bytes:
@@ -101,7 +90,7 @@ class LayerCache:
                 "is run in each epoch"
             )
             return None
-        path = self.directory / f"{_key(elmo, numbers)}.npy"
+        path = self.directory / f"{_key(elmo, distinct.numbers)}.npy"
         shape = (sum(lengths), size)
         if not _is_whole(path, shape):
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -114,9 +103,10 @@ class LayerCache:
                 )
                 return None
             self._report(f"layers: computing those of {len(lengths):,} sentences, {num_bytes:,} bytes")
-            _write(path, shape, elmo, features, lengths)
+            # Read one by one when they are wanted: together they may be larger than the memory.
+            _write(path, shape, elmo, Subset(features, distinct.first), lengths)
         os.utime(path)
-        return CachedLayers(path, lengths, places)
+        return CachedLayers(path, lengths, distinct.places)
 
     def _make_room(self, num_bytes: int) -> None:
         """Remove what was used longest ago until so many bytes more are allowed, and what dead writers left."""
@@ -230,6 +220,28 @@ def collate_with_layers(collator: Callable[[list[dict[str, Any]]], Any]) -> Call
         return batch
 
     return collate
+
+
+class _Distinct(NamedTuple):
+    """The sentences of a data set, each counted once, in the order in which they come first."""
+
+    numbers: dict[bytes, int]  # of each, by its digest
+    first: list[int]  # where each stands first
+    lengths: list[int]  # of each
+    places: list[int]  # which of them each sentence of the data set is
+
+
+def _find_distinct(features: Sequence[Mapping[str, Any]]) -> _Distinct:
+    """The same sentence may be there many times, once for each of its predicates for example."""
+    distinct = _Distinct({}, [], [], [])
+    for index, feature in enumerate(features):
+        length = _length(index, feature)
+        number = distinct.numbers.setdefault(_digest(feature), len(distinct.first))
+        if number == len(distinct.first):
+            distinct.first.append(index)
+            distinct.lengths.append(length)
+        distinct.places.append(number)
+    return distinct
 
 
 def _length(index: int, feature: Mapping[str, Any]) -> int:
