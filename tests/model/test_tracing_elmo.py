@@ -62,7 +62,15 @@ MODELS = {
 }
 EXPORTED = ["base", "word table", "pretraining", "tagger with a biLSTM", "classifier of texts", "classifier of pairs"]
 EXPORTED += ["reader of pairs", "BiDAF of pairs"]
-each_model = pytest.mark.parametrize("name", MODELS)
+# Of the tasks' models the quick tests trace one with an encoder of its own, and the slow ones all.
+SLOW = ("classifier of texts", "reader of pairs", "BiDAF of pairs")
+
+
+def marked(names):
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+
+
+each_model = pytest.mark.parametrize("name", marked(MODELS))
 
 
 def make_model(name: str) -> torch.nn.Module:
@@ -135,7 +143,7 @@ def test_a_compiled_model_carries_its_state():
 
 
 @pytest.mark.skipif(torch.__version__.startswith("2.6"), reason="torch 2.6 exports no open number of sentences")
-@pytest.mark.parametrize("name", EXPORTED)
+@pytest.mark.parametrize("name", marked(EXPORTED))
 def test_an_exported_model_takes_batches_of_any_number_of_sentences(name):
     pairs = "pairs" in name
     model, batch = make_model(name), make_batch(pairs=pairs)
