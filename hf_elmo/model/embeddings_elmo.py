@@ -206,6 +206,13 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         end = END_SENTENCE if config.eos_token_id is None else config.eos_token_id
         return is_end & ((input_ids[..., 1] == begin) | (input_ids[..., 1] == end))
 
+    def without_markers(self, input_ids: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> Tensor:
+        """The mask without the markers of each text, or of both texts of each pair, (B, T)."""
+        is_second = torch.zeros_like(mask) if token_type_ids is None else token_type_ids.bool()
+        for of_text in (mask & ~is_second, mask & is_second):
+            mask = mask & ~self.is_marker(input_ids, of_text)
+        return mask
+
     def _apply_freezing(self) -> None:
         super()._apply_freezing()
         self.features.apply_freezing()

@@ -97,9 +97,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
             token_type_ids=token_type_ids,
             packed_layers=packed_layers,
         )
-        mask, is_second = cast("Tensor", words.mask), token_type_ids.bool()
-        for of_text in (mask & ~is_second, mask & is_second):
-            mask = mask & ~self.is_marker(input_ids, of_text)
+        mask = self.without_markers(input_ids, cast("Tensor", words.mask), token_type_ids)
         pairs = ElmoPairs(mask, token_type_ids)
         mix = cast("tuple[Tensor, ...]", words.elmo_representations)[1] if self.mix_at_output else None
         question, context = self._apart(pairs, cast("Tensor", words.last_hidden_state), mix)
@@ -107,7 +105,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         # As many words as the longer of the two texts has; the questions' have no scores.
         scores = F.pad(scores, (0, 0, 0, pairs.mask.shape[1] - scores.shape[1]))
         logits = pairs.together(torch.cat([torch.zeros_like(scores), scores]))
-        is_answer = mask & is_second
+        is_answer = mask & token_type_ids.bool()
         start, end = logits.masked_fill(~is_answer.unsqueeze(-1), torch.finfo(logits.dtype).min).unbind(-1)
         loss = None
         if start_positions is not None and end_positions is not None:

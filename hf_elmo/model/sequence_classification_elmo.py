@@ -15,7 +15,6 @@ from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
-from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE
 from .configuration_elmo import ElmoConfig
 from .embeddings_elmo import ElmoTaskModel
 from .head_settings_elmo import SequenceClassificationHead
@@ -103,7 +102,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
             token_type_ids=token_type_ids,
             packed_layers=packed_layers,
         )
-        mask = self._mask_markers(input_ids, cast("Tensor", words.mask))
+        mask = self.without_markers(input_ids, cast("Tensor", words.mask), token_type_ids)
         vectors, mix = cast("Tensor", words.last_hidden_state), None
         if self.mix_at_output:
             mix = cast("tuple[Tensor, ...]", words.elmo_representations)[1]
@@ -115,13 +114,6 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         logits = self.classifier(self.output(self.text_encoder(vectors, mask, mix)))
         loss = None if labels is None else self._compute_loss(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=words.hidden_states)
-
-    def _mask_markers(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """The mask without the sentence markers, whose rows have a character of their own."""
-        begin, end = self.config.bos_token_id, self.config.eos_token_id
-        begin = BEGIN_SENTENCE if begin is None else begin
-        end = END_SENTENCE if end is None else end
-        return mask & (input_ids[..., 1] != begin) & (input_ids[..., 1] != end)
 
     def _types_of_pairs(self, token_type_ids: Tensor | None) -> Tensor:
         if token_type_ids is None:
