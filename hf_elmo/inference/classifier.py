@@ -7,17 +7,16 @@ from typing import cast
 
 import torch
 
-from ..checkpoints.loading import load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoForSequenceClassification
+from .applied import AppliedModel
 from .batches import in_batches
-from .devices import ready_on, usable_device
 
 Text = str | Sequence[str]
 # What is computed together: the words of a text, or of both texts of a pair.
 _Words = tuple[list[str], ...]
 
 
-class ElmoClassifier:
+class ElmoClassifier(AppliedModel):
     """Texts or pairs of texts in, the probabilities of their labels out.
 
     A text is a list of words, taken as they are, or a string, which the checkpoint's tokenizer cuts.
@@ -27,31 +26,22 @@ class ElmoClassifier:
         device: "cpu", "cuda", "cuda:1" and so on; None takes a GPU where there is one.
         max_words_per_batch: Words computed at once, markers and padding included.
         pre_tokenizer: How strings are cut; None as the checkpoint's tokenizer says.
-
-    Attributes:
-        reads_pairs: Whether it classifies pairs; else it classifies single texts.
-        labels: The labels in the order of their ids.
     Raises: FileNotFoundError or ValueError naming the checkpoint and what it lacks, or the device.
     """
 
-    def __init__(
-        self,
-        model_name_or_path: str,
-        device: str | None = None,
-        max_words_per_batch: int = 2048,
-        pre_tokenizer: str | None = None,
-    ):
-        if max_words_per_batch < 1:
-            raise ValueError(f"max_words_per_batch is {max_words_per_batch}; it must be an integer >= 1.")
-        self.max_words_per_batch = max_words_per_batch
-        self.device = usable_device(device)
-        self.model = ready_on(load_model(ElmoForSequenceClassification, model_name_or_path), self.device)
-        self.tokenizer = load_tokenizer(model_name_or_path, self.model.config)
-        if pre_tokenizer is not None:
-            self.tokenizer.pre_tokenizer = pre_tokenizer
-        self.reads_pairs = self.model.text_encoder.reads_pairs
+    model_class = ElmoForSequenceClassification
+    model: ElmoForSequenceClassification
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether it classifies pairs; else it classifies single texts."""
+        return self.model.text_encoder.reads_pairs
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels in the order of their ids."""
         names = cast("dict[int, str]", self.model.config.id2label)
-        self.labels = [names[index] for index in range(len(names))]
+        return [names[index] for index in range(len(names))]
 
     def classify(self, texts: Iterable[Text]) -> Iterator[dict[str, float]]:
         """The probability of each label for each text, one text after another.

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import torch
 
-from ..checkpoints.loading import load_model, load_tokenizer
 from ..model.coreference_elmo import read_clusters
 from ..model.modeling_elmo import ElmoForCoreferenceResolution
 from ..text.sentence_ends import cut_sentences
-from .devices import ready_on, usable_device
+from .applied import load_applied
 from .word_places import place_words
 
 
@@ -62,11 +61,10 @@ class ElmoCoreference:
     """
 
     def __init__(self, model_name_or_path: str, device: str | None = None, pre_tokenizer: str | None = None):
-        self.device = usable_device(device)
-        self.model = ready_on(load_model(ElmoForCoreferenceResolution, model_name_or_path), self.device)
-        self.tokenizer = load_tokenizer(model_name_or_path, self.model.config)
-        if pre_tokenizer is not None:
-            self.tokenizer.pre_tokenizer = pre_tokenizer
+        self.model, self.tokenizer = load_applied(
+            ElmoForCoreferenceResolution, model_name_or_path, device, pre_tokenizer
+        )
+        self.device = self.model.device
 
     def resolve(self, text: str, is_tokenized: bool = False) -> ResolvedText:
         """The clusters of a text, which is one document.

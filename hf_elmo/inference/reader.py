@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import torch
 
-from ..checkpoints.loading import load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoForQuestionAnswering
+from .applied import AppliedModel
 from .batches import in_batches
-from .devices import ready_on, usable_device
 
 
 class FoundAnswer(NamedTuple):
@@ -29,7 +28,7 @@ class FoundAnswer(NamedTuple):
     score: float
 
 
-class ElmoQuestionReader:
+class ElmoQuestionReader(AppliedModel):
     """Questions and their contexts in, answers out; each context is read whole.
 
     Args:
@@ -41,21 +40,8 @@ class ElmoQuestionReader:
     Raises: FileNotFoundError or ValueError naming the checkpoint and what it lacks, or the device.
     """
 
-    def __init__(
-        self,
-        model_name_or_path: str,
-        device: str | None = None,
-        max_words_per_batch: int = 2048,
-        pre_tokenizer: str | None = None,
-    ):
-        if max_words_per_batch < 1:
-            raise ValueError(f"max_words_per_batch is {max_words_per_batch}; it must be an integer >= 1.")
-        self.max_words_per_batch = max_words_per_batch
-        self.device = usable_device(device)
-        self.model = ready_on(load_model(ElmoForQuestionAnswering, model_name_or_path), self.device)
-        self.tokenizer = load_tokenizer(model_name_or_path, self.model.config)
-        if pre_tokenizer is not None:
-            self.tokenizer.pre_tokenizer = pre_tokenizer
+    model_class = ElmoForQuestionAnswering
+    model: ElmoForQuestionAnswering
 
     def answer(self, pairs: Iterable[tuple[str, str]]) -> Iterator[FoundAnswer]:
         """The best answer to each question in its context, one after another."""

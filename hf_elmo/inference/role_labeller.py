@@ -8,11 +8,10 @@ from typing import NamedTuple, cast
 
 import torch
 
-from ..checkpoints.loading import load_model, load_tokenizer
 from ..model.layers_elmo import pack_layers
 from ..model.modeling_elmo import ElmoForSemanticRoleLabeling
+from .applied import AppliedModel
 from .batches import in_batches
-from .devices import ready_on, usable_device
 
 
 class Frame(NamedTuple):
@@ -23,7 +22,7 @@ class Frame(NamedTuple):
     tags: list[str]  # of each word, by IOB2
 
 
-class ElmoRoleLabeller:
+class ElmoRoleLabeller(AppliedModel):
     """Sentences in, their predicates with their arguments out.
 
     A sentence is a list of words, taken as they are, or a string, which the checkpoint's tokenizer cuts. The biLM reads
@@ -34,28 +33,16 @@ class ElmoRoleLabeller:
         device: "cpu", "cuda", "cuda:1" and so on; None takes a GPU where there is one.
         max_words_per_batch: Words computed at once, markers and padding included.
         pre_tokenizer: How strings are cut; None as the checkpoint's tokenizer says.
-
-    Attributes:
-        finds_predicates: Whether the checkpoint finds predicates itself; else they have to be given.
     Raises: FileNotFoundError or ValueError naming the checkpoint and what it lacks, or the device.
     """
 
-    def __init__(
-        self,
-        model_name_or_path: str,
-        device: str | None = None,
-        max_words_per_batch: int = 2048,
-        pre_tokenizer: str | None = None,
-    ):
-        if max_words_per_batch < 1:
-            raise ValueError(f"max_words_per_batch is {max_words_per_batch}; it must be an integer >= 1.")
-        self.max_words_per_batch = max_words_per_batch
-        self.device = usable_device(device)
-        self.model = ready_on(load_model(ElmoForSemanticRoleLabeling, model_name_or_path), self.device)
-        self.tokenizer = load_tokenizer(model_name_or_path, self.model.config)
-        if pre_tokenizer is not None:
-            self.tokenizer.pre_tokenizer = pre_tokenizer
-        self.finds_predicates = self.model.finder is not None
+    model_class = ElmoForSemanticRoleLabeling
+    model: ElmoForSemanticRoleLabeling
+
+    @property
+    def finds_predicates(self) -> bool:
+        """Whether the checkpoint finds predicates itself; else they have to be given."""
+        return self.model.finder is not None
 
     def label(
         self, sentences: Iterable[str | Sequence[str]], predicates: Iterable[Sequence[int]] | None = None

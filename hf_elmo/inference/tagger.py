@@ -7,10 +7,9 @@ from typing import NamedTuple, cast
 
 import torch
 
-from ..checkpoints.loading import load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoForTokenClassification
+from .applied import AppliedModel
 from .batches import in_batches
-from .devices import ready_on, usable_device
 
 
 class TaggedWord(NamedTuple):
@@ -21,7 +20,7 @@ class TaggedWord(NamedTuple):
     probability: float
 
 
-class ElmoTagger:
+class ElmoTagger(AppliedModel):
     """Sentences in, labels of their words out.
 
     A sentence is a list of words, taken as they are, or a string, which the checkpoint's tokenizer cuts. Of a model
@@ -35,21 +34,8 @@ class ElmoTagger:
     Raises: FileNotFoundError or ValueError naming the checkpoint and what it lacks, or the device.
     """
 
-    def __init__(
-        self,
-        model_name_or_path: str,
-        device: str | None = None,
-        max_words_per_batch: int = 2048,
-        pre_tokenizer: str | None = None,
-    ):
-        if max_words_per_batch < 1:
-            raise ValueError(f"max_words_per_batch is {max_words_per_batch}; it must be an integer >= 1.")
-        self.max_words_per_batch = max_words_per_batch
-        self.device = usable_device(device)
-        self.model = ready_on(load_model(ElmoForTokenClassification, model_name_or_path), self.device)
-        self.tokenizer = load_tokenizer(model_name_or_path, self.model.config)
-        if pre_tokenizer is not None:
-            self.tokenizer.pre_tokenizer = pre_tokenizer
+    model_class = ElmoForTokenClassification
+    model: ElmoForTokenClassification
 
     def tag(self, sentences: Iterable[str | Sequence[str]]) -> Iterator[list[TaggedWord]]:
         """The words of each sentence with their labels, one sentence after another."""
