@@ -40,9 +40,9 @@ from .weights import (
     is_random,
     load_source_config,
     load_tokenizer,
-    load_weights,
     set_model_fields,
     settle_learning_rate,
+    start_model,
 )
 
 # Settings of the head that have flags of their own.
@@ -250,17 +250,14 @@ def build_model(
     """
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: index for index, label in enumerate(labels)}
-    if is_random(model_args):
-        model, origin = ElmoForSequenceClassification(config), "all weights random"
-    else:
-        model, new = load_weights(ElmoForSequenceClassification, model_args.model_name_or_path, config)
-        if not keep_classifier:
-            old = model.classifier
-            model.classifier = type(old)(old.in_features, len(labels), old.activation)
-            model._init_weights(model.classifier)
-            new.add("classifier")
-        origin = f"weights from {model_args.model_name_or_path}"
-        origin += f", except new ones for {', '.join(sorted(new))}" if new else ""
+
+    def redraw(model: ElmoForSequenceClassification) -> set[str]:
+        old = model.classifier
+        model.classifier = type(old)(old.in_features, len(labels), old.activation)
+        model._init_weights(model.classifier)
+        return {"classifier"}
+
+    model, origin = start_model(ElmoForSequenceClassification, model_args, config, None if keep_classifier else redraw)
     head = config.head
     reads = f"{head.encoder} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}; {len(labels)} labels."
     return model, f"{describe_model(model, config, origin)}; {reads}"

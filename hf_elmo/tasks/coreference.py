@@ -44,9 +44,9 @@ from .weights import (
     is_random,
     load_source_config,
     load_tokenizer,
-    load_weights,
     set_model_fields,
     settle_learning_rate,
+    start_model,
 )
 
 # Settings of the head that have flags of their own.
@@ -230,12 +230,7 @@ def build_model(model_args: CoreferenceArguments, config: ElmoConfig) -> tuple[E
         config: Its architecture.
     Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
     """
-    if is_random(model_args):
-        model, origin = ElmoForCoreferenceResolution(config), "all weights random"
-    else:
-        model, new = load_weights(ElmoForCoreferenceResolution, model_args.model_name_or_path, config)
-        origin = f"weights from {model_args.model_name_or_path}"
-        origin += f", except new ones for {', '.join(sorted(new))}" if new else ""
+    model, origin = start_model(ElmoForCoreferenceResolution, model_args, config)
     head = config.require_head(CoreferenceHead.type)
     singletons = "kept" if head.keep_singletons else "dropped"
     parts = [

@@ -41,9 +41,9 @@ from .weights import (
     is_random,
     load_source_config,
     load_tokenizer,
-    load_weights,
     set_model_fields,
     settle_learning_rate,
+    start_model,
 )
 
 # Settings of the head that have flags of their own.
@@ -254,12 +254,7 @@ def build_model(model_args: QuestionAnsweringArguments, config: ElmoConfig) -> t
 
     Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
     """
-    if is_random(model_args):
-        model, origin = ElmoForQuestionAnswering(config), "all weights random"
-    else:
-        model, new = load_weights(ElmoForQuestionAnswering, model_args.model_name_or_path, config)
-        origin = f"weights from {model_args.model_name_or_path}"
-        origin += f", except new ones for {', '.join(sorted(new))}" if new else ""
+    model, origin = start_model(ElmoForQuestionAnswering, model_args, config)
     head = config.head
     bound = f"answers of at most {head.max_answer_words} words" if head.max_answer_words else "answers of any length"
     reads = f"{head.reader} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}; {bound}."

@@ -37,9 +37,9 @@ from .weights import (
     is_random,
     load_source_config,
     load_tokenizer,
-    load_weights,
     set_model_fields,
     settle_learning_rate,
+    start_model,
 )
 
 # What results.json calls the task.
@@ -246,16 +246,13 @@ def build_model(
     """
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: index for index, label in enumerate(labels)}
-    if is_random(model_args):
-        model, origin = ElmoForSemanticRoleLabeling(config), "all weights random"
-    else:
-        model, new = load_weights(ElmoForSemanticRoleLabeling, model_args.model_name_or_path, config)
-        if not keep_classifier:
-            model.classifier = torch.nn.Linear(model.classifier.in_features, len(labels))
-            model._init_weights(model.classifier)
-            new.add("classifier")
-        origin = f"weights from {model_args.model_name_or_path}"
-        origin += f", except new ones for {', '.join(sorted(new))}" if new else ""
+
+    def redraw(model: ElmoForSemanticRoleLabeling) -> set[str]:
+        model.classifier = torch.nn.Linear(model.classifier.in_features, len(labels))
+        model._init_weights(model.classifier)
+        return {"classifier"}
+
+    model, origin = start_model(ElmoForSemanticRoleLabeling, model_args, config, None if keep_classifier else redraw)
     fill_word_table(model, table)
     head = config.require_head(SemanticRoleLabelingHead.type)
     finds = "; finds predicates" if head.find_predicates else ""

@@ -41,9 +41,9 @@ from .weights import (
     is_random,
     load_source_config,
     load_tokenizer,
-    load_weights,
     set_model_fields,
     settle_learning_rate,
+    start_model,
 )
 
 
@@ -210,22 +210,18 @@ def build_model(
     """
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: index for index, label in enumerate(labels)}
-    if is_random(model_args):
-        model = ElmoForTokenClassification(config)
-        origin = "all weights random"
-    else:
-        model, new = load_weights(ElmoForTokenClassification, model_args.model_name_or_path, config)
-        if not keep_classifier:
-            classifier = nn.Linear(model.classifier.in_features, len(labels))
-            model._init_weights(classifier)
-            model.classifier = classifier
-            new.add("classifier")
-            if model.crf is not None:
-                for scores in model.crf.parameters():
-                    nn.init.zeros_(scores)
-                new.add("crf")
-        origin = f"weights from {model_args.model_name_or_path}"
-        origin += f", except new ones for {', '.join(sorted(new))}" if new else ""
+
+    def redraw(model: ElmoForTokenClassification) -> set[str]:
+        classifier = nn.Linear(model.classifier.in_features, len(labels))
+        model._init_weights(classifier)
+        model.classifier = classifier
+        if model.crf is None:
+            return {"classifier"}
+        for scores in model.crf.parameters():
+            nn.init.zeros_(scores)
+        return {"classifier", "crf"}
+
+    model, origin = start_model(ElmoForTokenClassification, model_args, config, None if keep_classifier else redraw)
     fill_word_table(model, table)
     head = config.require_head(TokenClassificationHead.type)
     parts = [describe_model(model, config, origin)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import cast
+
 import torch
 from transformers import PreTrainedTokenizer
 
@@ -89,6 +92,30 @@ def load_weights(model_class: type[Model], name: str, config: ElmoConfig) -> tup
             f"{len(lost) - 1} more of the biLM; name a complete ELMo checkpoint."
         )
     return model, {key.split(".")[0] if not key.startswith("elmo.mixes") else "scalar mix" for key in new}
+
+
+def start_model(
+    model_class: type[Model],
+    model_args: ModelArguments,
+    config: ElmoConfig,
+    redraw: Callable[[Model], set[str]] | None = None,
+) -> tuple[Model, str]:
+    """A model with a task's head, in float32, and where its weights come from, in some words.
+
+    Args:
+        model_class: The class of the model.
+        model_args: Where its weights come from.
+        config: Its architecture.
+        redraw: Draws parts anew that the checkpoint has for other labels, and names them.
+    Raises: FileNotFoundError or ValueError as `load_weights`.
+    """
+    if is_random(model_args):
+        return model_class(config), "all weights random"
+    model, new = load_weights(model_class, cast("str", model_args.model_name_or_path), config)
+    if redraw is not None:
+        new |= redraw(model)
+    origin = f"weights from {model_args.model_name_or_path}"
+    return model, origin + (f", except new ones for {', '.join(sorted(new))}" if new else "")
 
 
 def describe_model(model: torch.nn.Module, config: ElmoConfig, origin: str) -> str:
