@@ -16,7 +16,6 @@ from transformers import DataCollatorWithPadding, set_seed
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
-from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..given.bounded_files import quoted
 from ..model.configuration_elmo import ElmoConfig
 from ..model.head_settings_elmo import SequenceClassificationHead
@@ -32,10 +31,10 @@ from .labels import choose_labels
 from .layer_cache import make_layer_cache
 from .metrics.accuracy import ClassificationMetric
 from .readers.labelled_texts import LabelledTexts
+from .run_checks import check_run
 from .splits import choose_splits, hold_out, share_of, shorten
 from .training_arguments import TaskTrainingArguments
 from .weights import (
-    check_model_source,
     describe_model,
     is_random,
     load_source_config,
@@ -119,14 +118,8 @@ def check_arguments(
 
     Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
     """
-    output_dir = check_output_directory(training_args.output_dir, training_args.overwrite_output_dir)
-    check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
-    check_model_source(model_args)
+    check_run(model_args, data_args, training_args)
     check_data_source(data_args)
-    if training_args.push_to_hub:
-        raise ValueError(
-            "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with hf-elmo push."
-        )
     if model_args.max_length is not None and model_args.max_length < 1:
         raise ValueError(f"max_length is {model_args.max_length}; it must be an integer >= 1, or left out.")
 
@@ -179,8 +172,7 @@ def prepare(
     set_seed(training_args.seed)
     model, description = make_model()
     settle_learning_rate(training_args, model_args)
-    if model_args.group_by_length and training_args.train_sampling_strategy == "random":
-        training_args.train_sampling_strategy = "group_by_length"
+    training_args.settle_sampling(model_args.group_by_length)
     data = {
         split: {
             "source": name_source(data_args, split),

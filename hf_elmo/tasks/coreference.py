@@ -15,7 +15,6 @@ from transformers import set_seed
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
-from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..model.configuration_elmo import ElmoConfig
 from ..model.coreference_elmo import read_clusters
 from ..model.head_settings_elmo import CoreferenceHead
@@ -36,10 +35,10 @@ from .fine_tuning import FineTuning
 from .layer_cache import LayerCache, make_layer_cache
 from .metrics.coreference import score_clusters
 from .readers.documents import Documents, Mention, document_lines, read_documents
+from .run_checks import check_files, check_run
 from .splits import choose_splits, hold_out, share_of, shorten
 from .training_arguments import TaskTrainingArguments
 from .weights import (
-    check_model_source,
     describe_model,
     is_random,
     load_source_config,
@@ -164,16 +163,9 @@ def prepare_task(
 def _check_arguments(
     model_args: CoreferenceArguments, data_args: CoreferenceDataArguments, training_args: TaskTrainingArguments
 ) -> None:
-    output_dir = check_output_directory(training_args.output_dir, training_args.overwrite_output_dir)
-    check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
-    check_model_source(model_args)
+    check_run(model_args, data_args, training_args)
     check_features(model_args)
-    if not data_args.files:
-        raise ValueError("No data given; wanted --train_file, --validation_file or --test_file.")
-    if training_args.push_to_hub:
-        raise ValueError(
-            "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with hf-elmo push."
-        )
+    check_files(data_args)
     if model_args.mix_at_output:
         raise ValueError("mix_at_output is on, but this task reads ELMo at its input alone; leave it out.")
     if model_args.max_train_sentences < 0:

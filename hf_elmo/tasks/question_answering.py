@@ -20,7 +20,6 @@ from transformers import Trainer, set_seed
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
-from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..model.configuration_elmo import ElmoConfig
 from ..model.head_settings_elmo import QuestionAnsweringHead
 from ..model.modeling_elmo import ElmoForQuestionAnswering
@@ -33,10 +32,10 @@ from .layer_cache import FeaturesWithLayers, make_layer_cache
 from .metrics.answers import score_answers
 from .question_answering_arguments import QuestionAnsweringArguments, QuestionDataArguments
 from .readers.questions import Questions, read_questions
+from .run_checks import check_files, check_run
 from .splits import choose_splits, hold_out, share_of, shorten
 from .training_arguments import TaskTrainingArguments
 from .weights import (
-    check_model_source,
     describe_model,
     is_random,
     load_source_config,
@@ -196,8 +195,7 @@ def prepare_task(
     set_seed(training_args.seed)
     model, description = make_model()
     settle_learning_rate(training_args, model_args)
-    if model_args.group_by_length and training_args.train_sampling_strategy == "random":
-        training_args.train_sampling_strategy = "group_by_length"
+    training_args.settle_sampling(model_args.group_by_length)
     data = {
         split: {
             "source": _name_source(data_args, split),
@@ -265,15 +263,8 @@ def _check_arguments(
     model_args: QuestionAnsweringArguments, data_args: QuestionDataArguments, training_args: TaskTrainingArguments
 ) -> None:
     """Check what can be checked before any data is read."""
-    output_dir = check_output_directory(training_args.output_dir, training_args.overwrite_output_dir)
-    check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
-    check_model_source(model_args)
-    if not data_args.files:
-        raise ValueError("No data given; wanted --train_file, --validation_file or --test_file.")
-    if training_args.push_to_hub:
-        raise ValueError(
-            "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with hf-elmo push."
-        )
+    check_run(model_args, data_args, training_args)
+    check_files(data_args)
     if model_args.max_answer_words is not None and model_args.max_answer_words < 0:
         raise ValueError(
             f"max_answer_words is {model_args.max_answer_words}; it must be an integer >= 1, or 0 for no bound."

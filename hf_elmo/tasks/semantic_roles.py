@@ -15,7 +15,6 @@ from transformers import set_seed
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
-from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..model.configuration_elmo import ElmoConfig
 from ..model.head_settings_elmo import SemanticRoleLabelingHead
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoForSemanticRoleLabeling
@@ -28,11 +27,11 @@ from .layer_cache import make_layer_cache
 from .metrics.semantic_roles import SemanticRoleMetric
 from .proposition_rows import PropositionRows, make_row_collator
 from .readers.propositions import Predicate, Propositions, proposition_lines, read_propositions
+from .run_checks import check_files, check_run
 from .semantic_roles_arguments import PropositionArguments, RoleArguments
 from .splits import choose_splits, hold_out, share_of, shorten
 from .training_arguments import TaskTrainingArguments
 from .weights import (
-    check_model_source,
     describe_model,
     is_random,
     load_source_config,
@@ -151,16 +150,9 @@ def prepare_task(
 
     Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
     """
-    output_dir = check_output_directory(training_args.output_dir, training_args.overwrite_output_dir)
-    check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
-    check_model_source(model_args)
+    check_run(model_args, data_args, training_args)
     check_features(model_args)
-    if not data_args.files:
-        raise ValueError("No data given; wanted --train_file, --validation_file or --test_file.")
-    if training_args.push_to_hub:
-        raise ValueError(
-            "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with hf-elmo push."
-        )
+    check_files(data_args)
     splits = {split: read_propositions(file, f"{split}_file") for split, file in data_args.files.items()}
     splits = choose_splits(hold_out(splits, data_args), training_args)
     config, has_classifier = load_architecture(model_args)
@@ -182,8 +174,7 @@ def prepare_task(
     set_seed(training_args.seed)
     model, description = make_model()
     settle_learning_rate(training_args, model_args)
-    if model_args.group_by_length and training_args.train_sampling_strategy == "random":
-        training_args.train_sampling_strategy = "group_by_length"
+    training_args.settle_sampling(model_args.group_by_length)
     data = {
         split: {
             "source": name_source(data_args, split),

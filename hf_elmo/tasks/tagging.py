@@ -18,7 +18,6 @@ from transformers import DataCollatorForTokenClassification, set_seed
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
-from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from ..model.configuration_elmo import ElmoConfig
 from ..model.head_settings_elmo import TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoForTokenClassification
@@ -30,13 +29,13 @@ from .labels import choose_labels
 from .layer_cache import make_layer_cache
 from .metrics.entities import EntityMetric
 from .readers.columns import TaggedSentences
+from .run_checks import check_run
 from .schemes import SchemeExchange, settle_scheme
 from .splits import choose_splits, hold_out, share_of, shorten
 from .tagging_arguments import TaggedDataArguments, TaggerArguments
 from .tagging_data import check_columns, encode, find_tag_scheme, read_sentences, words_of
 from .training_arguments import TaskTrainingArguments
 from .weights import (
-    check_model_source,
     describe_model,
     is_random,
     load_source_config,
@@ -115,15 +114,9 @@ def prepare_task(
 
     Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
     """
-    output_dir = check_output_directory(training_args.output_dir, training_args.overwrite_output_dir)
-    check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
-    check_model_source(model_args)
+    check_run(model_args, data_args, training_args)
     check_data_source(data_args)
     check_columns(data_args)
-    if training_args.push_to_hub:
-        raise ValueError(
-            "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with hf-elmo push."
-        )
     check_features(model_args)
     splits = choose_splits(hold_out(read_sentences(data_args), data_args), training_args)
     config, has_classifier = load_architecture(model_args)

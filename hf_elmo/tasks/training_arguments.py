@@ -36,3 +36,8 @@ class TaskTrainingArguments(TrainingFlags, TrainingArguments):
             self.metric_for_best_model = score
             if not self.order_asked:
                 self.greater_is_better = True
+
+    def settle_sampling(self, group_by_length: bool) -> None:
+        """Have batches of like lengths where they are wanted, unless a flag names another way."""
+        if group_by_length and self.train_sampling_strategy == "random":
+            self.train_sampling_strategy = "group_by_length"

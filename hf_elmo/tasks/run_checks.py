@@ -1,0 +1,41 @@
+"""What is checked of every task's arguments before any data is read."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..checkpoints.writing import check_keeps_inputs, check_output_directory
+from .arguments import ModelArguments
+from .training_arguments import TaskTrainingArguments
+from .weights import check_model_source
+
+
+class FileArguments(Protocol):
+    """The arguments that name files."""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files given, by split."""
+
+
+def check_run(model_args: ModelArguments, data_args: FileArguments, training_args: TaskTrainingArguments) -> None:
+    """Check where the model comes from and where the output goes.
+
+    Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
+    """
+    output_dir = check_output_directory(training_args.output_dir, training_args.overwrite_output_dir)
+    check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
+    check_model_source(model_args)
+    if training_args.push_to_hub:
+        raise ValueError(
+            "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with hf-elmo push."
+        )
+
+
+def check_files(data_args: FileArguments) -> None:
+    """Check that there is a file; for tasks that read no dataset by its name.
+
+    Raises: ValueError naming the flags.
+    """
+    if not data_args.files:
+        raise ValueError("No data given; wanted --train_file, --validation_file or --test_file.")
