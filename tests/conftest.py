@@ -27,8 +27,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("HF_ELMO_DATA", ROOT.parent / "shared" / "data"))
 
-# The same examples every time: a test that fails now and then helps nobody.
-settings.register_profile("hf_elmo", derandomize=True, deadline=None)
+# The same examples every time: a test that fails now and then helps nobody. `make test-slow` takes more of them.
+settings.register_profile("hf_elmo", derandomize=True, deadline=None, max_examples=40)
+settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=200)
 settings.load_profile("hf_elmo")
 
 

@@ -1,5 +1,6 @@
 """The plan of a run is the run's: same flags, same lanes, words, steps and bytes; the committed document is printed."""
 
+import itertools
 import re
 from typing import get_args
 
@@ -130,8 +131,14 @@ def test_the_script_prints_a_plan(tmp_path):
     assert found["share of the text that each process reads"] == "25.0%"
 
 
-@pytest.mark.parametrize("objective", ["full", "sampled", "adaptive"])
-@pytest.mark.parametrize("preset", get_args(Preset))
+def each_preset_and_objective():
+    """All of them among the slow tests, each at least once among the quick ones."""
+    quick = {("small", "full"), ("fast", "sampled"), ("medium", "adaptive"), ("original", "sampled")}
+    for case in itertools.product(get_args(Preset), ["full", "sampled", "adaptive"]):
+        yield pytest.param(*case, marks=[] if case in quick else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("preset", "objective"), each_preset_and_objective())
 def test_every_preset_has_a_plan_whose_sums_are_right(preset, objective):
     arguments = PlanArguments(preset=preset, objective=objective, vocab_size=50_000)
     (plan, _), report = make_plan(arguments), render_plan(arguments)

@@ -1,26 +1,19 @@
-"""A run that was killed and goes on ends with the very same weights, in one process and in two."""
+"""A run that was interrupted and goes on ends with the very same weights and figures."""
 
 import json
-import os
-import random
 import signal
-import time
 from itertools import count
 
 import pytest
 import torch
 from accelerate.state import AcceleratorState
-from conftest import ROOT
-from fresh_process import environments_of_ranks, run, run_together, start
+from fresh_process import run
 from refusals import assert_refused
-from safetensors.torch import load_file
+from resuming_cases import TINY, assert_same_run, command, flags, train, weights, write_corpus
 from transformers import AutoModel, AutoTokenizer
 
 from hf_elmo.pretraining.lane_trainer import LaneTrainer
 from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
-
-TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.2}'
-WORDS = "the a cat dog sat ran on to from mat park it was not very big small and back there".split()
 
 
 @pytest.fixture(autouse=True)
@@ -33,57 +26,7 @@ def _accelerate_anew():
 
 @pytest.fixture
 def corpus(tmp_path):
-    """Three shards of uneven lengths with uneven sentences, so that no two processes are ever at one place."""
-    choose = random.Random(1)
-    for shard, num_sentences in enumerate((70, 40, 15)):
-        lines = (" ".join(choose.choices(WORDS, k=choose.randint(1, 14))) for _ in range(num_sentences))
-        (tmp_path / f"train-{shard}.txt").write_text("".join(f"{line}\n" for line in lines))
-    (tmp_path / "heldout.txt").write_text("the cat sat on the mat\na dog ran\n" * 3)
-    return tmp_path
-
-
-def flags(corpus, output_dir, **changes):
-    return {
-        "output_dir": str(corpus / output_dir),
-        "train_file": [str(corpus / "train-*.txt")],
-        "validation_file": [str(corpus / "heldout.txt")],
-        "config_overrides": TINY,
-        "per_device_train_batch_size": 3,
-        "unroll_steps": 5,
-        "max_steps": 40,
-        "eval_steps": 15,
-        "logging_steps": 4,
-        "save_steps": 7,
-        "skip_baselines": True,
-        **changes,
-    }
-
-
-def train(corpus, output_dir, **changes):
-    return run_pretraining(PretrainingArguments(**flags(corpus, output_dir, **changes)), report=lambda line: None)
-
-
-def weights(directory):
-    return load_file(directory / "model.safetensors")
-
-
-def assert_same_run(corpus, expected, found):
-    """The same bits in each weight, and the same figures but for the times."""
-    first, second = weights(corpus / expected), weights(corpus / found)
-    assert first.keys() == second.keys()
-    assert [name for name in first if not torch.equal(first[name], second[name])] == []
-    results = [json.loads((corpus / name / "results.json").read_text()) for name in (expected, found)]
-    for key in ("perplexity", "perplexity_cold", "words_trained", "training_text"):
-        assert results[0][key] == results[1][key]
-    for key in ("evaluations", "history"):
-        figures = [
-            [
-                {name: value for name, value in entry.items() if name not in ("seconds", "words_per_second")}
-                for entry in result[key]
-            ]
-            for result in results
-        ]
-        assert figures[0] == figures[1]
+    return write_corpus(tmp_path)
 
 
 class Interruption(Exception):
@@ -373,84 +316,6 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(corpus, monkey
         ):
             train(corpus, "out")
     assert [path.name for path in (corpus / "out").iterdir()] == ["checkpoint-7"]
-
-
-def command(corpus, output_dir, **changes):
-    words = []
-    for name, value in flags(corpus, output_dir, **changes).items():
-        if isinstance(value, bool):
-            words += [f"--{name}"] if value else []
-        else:
-            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
-    return [str(ROOT / "scripts" / "run_pretraining.py"), *words]
-
-
-def run_to_the_end(corpus, output_dir, num_processes, **changes):
-    words = command(corpus, output_dir, **changes)
-    for done in run_together([words] * num_processes, environments_of_ranks(num_processes)):
-        assert done.returncode == 0, done.stderr
-
-
-def signal_at_a_random_moment(corpus, output_dir, num_processes, moment, numbers, **changes):
-    """Start or go on, wait for the first sign of training and `moment` seconds more, and send each process its signal.
-
-    Returns: The exit codes, and what was printed.
-    """
-    words = command(corpus, output_dir, resume_from_checkpoint="auto", **changes)
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    output, said = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), "rw", strict=True))
-    with output, open(os.devnull, "w") as nowhere:
-        with said:
-            ranks = environments_of_ranks(num_processes)
-            processes = [start(words, said, nowhere, env=environment | rank) for rank in ranks]
-        lines = []
-        for line in output:
-            lines.append(line)
-            if line.startswith(("step ", "going on")):
-                break
-        time.sleep(moment)
-        for process, number in zip(processes, numbers, strict=True):
-            if number is not None:
-                os.kill(process.pid, number)
-        return [process.wait() for process in processes], lines + list(output)
-
-
-def kill_at_a_random_moment(corpus, output_dir, num_processes, moment, **changes):
-    killed = [signal.SIGKILL] * num_processes
-    signal_at_a_random_moment(corpus, output_dir, num_processes, moment, killed, **changes)
-
-
-def test_a_signal_to_one_of_two_processes_stops_both_after_the_same_step(corpus):
-    changes = {"max_steps": 120, "eval_steps": 500, "save_steps": 500}
-    run_to_the_end(corpus, "whole", 2, **changes)
-    codes, lines = signal_at_a_random_moment(corpus, "parts", 2, 0.3, [None, signal.SIGTERM], **changes)
-    assert codes == [143, 143]
-    said = [line for line in lines if line.startswith("stopped at step ")]
-    (checkpoint,) = (corpus / "parts").glob("checkpoint-*")
-    assert len(said) == 1 and f"{checkpoint.name} " in said[0]
-    assert "--resume_from_checkpoint auto" in said[0] and "torchrun --nproc_per_node 2" in said[0]
-    run_to_the_end(corpus, "parts", 2, resume_from_checkpoint="auto", **changes)
-    assert_same_run(corpus, "whole", "parts")
-
-
-@pytest.mark.parametrize(
-    ("num_processes", "kills"),
-    [
-        (1, 2),
-        (2, 1),
-        pytest.param(1, 10, marks=pytest.mark.slow),
-        pytest.param(2, 10, marks=pytest.mark.slow),
-    ],
-)
-def test_killed_runs_end_with_the_same_weights(corpus, num_processes, kills):
-    changes = {"max_steps": 60 * kills, "shuffle_buffer_size": 10, "save_total_limit": 3}
-    run_to_the_end(corpus, "whole", num_processes, **changes)
-    choose = random.Random(kills + num_processes)
-    for _ in range(kills):
-        kill_at_a_random_moment(corpus, "parts", num_processes, choose.uniform(0, 0.8), **changes)
-    run_to_the_end(corpus, "parts", num_processes, resume_from_checkpoint="auto", **changes)
-    assert_same_run(corpus, "whole", "parts")
-    assert list(corpus.glob(".*")) == [] and list((corpus / "parts").glob(".*")) == []
 
 
 @pytest.fixture
