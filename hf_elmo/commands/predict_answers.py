@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import IO, TYPE_CHECKING, NamedTuple
 
+from .delivery import deliver
 from .prediction_arguments import PredictionArguments
+
+if TYPE_CHECKING:
+    from ..inference.html_pages import Drawing
+    from ..inference.reader import FoundAnswer
 
 # Endings of SQuAD's JSON; other files are lines of a question and its context.
 _SQUAD_FILES = tuple(f".json{packed}" for packed in ("", ".gz", ".bz2", ".xz", ".zst"))
@@ -20,44 +26,53 @@ class _Asked(NamedTuple):
     context: str
 
 
+_Answered = tuple["FoundAnswer", _Asked]
+
+
 def predict_answers(arguments: PredictionArguments) -> None:
     """Show or write the answer to each question.
 
     Raises: ValueError or OSError naming the argument, what it was and what to do.
     """
-    from ..checkpoints.writing import check_output_file, files_written_aside
     from ..inference.reader import ElmoQuestionReader
-    from ..text.progress import track
 
     for name in ("convert_scheme", "text_is_tokenized"):
         if getattr(arguments, name):
             raise ValueError(f"{name} is set, but the checkpoint answers questions from raw text; leave it out.")
-    target = None
-    if arguments.output_file is not None:
-        target = check_output_file(arguments.output_file, arguments.overwrite_output_file)
     asked = _questions(arguments)
     reader = ElmoQuestionReader(
         arguments.model_name_or_path, arguments.device, arguments.max_words_per_batch, arguments.pre_tokenizer
     )
     kept, read = itertools.tee(asked)
+    # The answers first: the questions are those that have been answered.
     found = zip(reader.answer((one.question, one.context) for one in read), kept, strict=False)
-    if target is None:
-        for answer, one in found:
-            print(f"{answer.text!r} {answer.score:.3f} [{answer.start}:{answer.end}]  {one.question[:_LONGEST_SHOWN]}")
-        return
+    deliver(arguments, found, "questions", _show, partial(_write, arguments), _draw)
+
+
+def _show(answered: _Answered) -> list[str]:
+    answer, one = answered
+    return [f"{answer.text!r} {answer.score:.3f} [{answer.start}:{answer.end}]  {one.question[:_LONGEST_SHOWN]}"]
+
+
+def _write(arguments: PredictionArguments, file: IO[str], found: Iterable[_Answered]) -> str:
     answers, lines = {}, []
-    for answer, one in track(found, "predicting", "questions"):
+    for answer, one in found:
         answers[one.id] = answer.text
         record = {"id": one.id, "question": one.question, "answer": answer.text}
         lines.append({**record, "start": answer.start, "end": answer.end, "score": round(answer.score, 6)})
     if not answers:
         raise ValueError(f"input_file {arguments.input_file!r} holds no questions; give one with questions in it.")
-    with files_written_aside(target) as (aside,), open(aside, "w", encoding="utf-8", newline="\n") as file:
-        if target.suffix == ".jsonl":
-            file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        else:
-            file.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
-    print(f"Wrote {arguments.output_file}: {len(answers):,} questions with their answers.")
+    if arguments.output_ending == ".jsonl":
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    else:
+        file.write(json.dumps(answers, ensure_ascii=False, indent=1) + "\n")
+    return f"{len(answers):,} questions with their answers"
+
+
+def _draw(found: Sequence[_Answered]) -> Drawing:
+    from ..inference.html_pages import draw_answers
+
+    return draw_answers([(one.question, one.context, answer) for answer, one in found])
 
 
 def _questions(arguments: PredictionArguments) -> Iterator[_Asked]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import IO, TYPE_CHECKING
 
+from .delivery import deliver
 from .prediction_arguments import PredictionArguments
 from .text_input import warn_of_raw_text
 
 if TYPE_CHECKING:
     from ..inference.classifier import ElmoClassifier
+    from ..inference.html_pages import Drawing
 
 # A line's number, from 0, its text or its two texts, and the probability of each label.
 Prediction = tuple[int, tuple[str, ...], dict[str, float]]
@@ -25,17 +26,12 @@ def predict_classes(arguments: PredictionArguments) -> None:
 
     Raises: ValueError or OSError naming the argument, what it was and what to do.
     """
-    from ..checkpoints.writing import check_output_file
     from ..inference.classifier import ElmoClassifier
-    from ..text.progress import track
 
     if arguments.convert_scheme is not None:
         raise ValueError(
             f"convert_scheme is {arguments.convert_scheme!r}, but the checkpoint labels whole texts; leave it out."
         )
-    target = None
-    if arguments.output_file is not None:
-        target = check_output_file(arguments.output_file, arguments.overwrite_output_file)
     lines = arguments.lines()
     classifier = ElmoClassifier(
         arguments.model_name_or_path, arguments.device, arguments.max_words_per_batch, arguments.pre_tokenizer
@@ -43,21 +39,40 @@ def predict_classes(arguments: PredictionArguments) -> None:
     if arguments.input_file is not None:
         warn_of_raw_text(arguments, classifier.tokenizer.pre_tokenizer)
     predictions = _predictions(arguments, classifier, lines)
-    if target is None:
-        for _, texts, probabilities in predictions:
-            label = max(probabilities, key=probabilities.__getitem__)
-            shown = " | ".join(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..." for text in texts)
-            print(f"{label} {probabilities[label]:.3f}  {shown}")
-        return
+    unit = "pairs" if classifier.reads_pairs else "texts"
+    deliver(arguments, predictions, unit, _show, partial(_write, arguments, classifier.labels, unit), _draw)
+
+
+def _show(prediction: Prediction) -> list[str]:
+    _, texts, probabilities = prediction
+    label = max(probabilities, key=probabilities.__getitem__)
+    shown = " | ".join(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..." for text in texts)
+    return [f"{label} {probabilities[label]:.3f}  {shown}"]
+
+
+def _write(
+    arguments: PredictionArguments,
+    labels: Sequence[str],
+    unit: str,
+    file: IO[str],
+    predictions: Iterable[Prediction],
+) -> str:
+    """Write SNLI's lines where the name of the output file ends in .jsonl, else columns between tabs."""
+    write = _write_record if arguments.output_ending == ".jsonl" else _write_row
+    if write is _write_row:
+        file.write("\t".join(["id", "predicted", *(f"p({label})" for label in labels)]) + "\n")
     count = 0
-    with _opened(target, classifier) as write:
-        for prediction in track(predictions, "predicting", "texts"):
-            write(prediction)
-            count += 1
-        if not count:
-            raise ValueError(f"input_file {arguments.input_file!r} holds no text; give one with text in it.")
-    what = "pairs" if classifier.reads_pairs else "texts"
-    print(f"Wrote {arguments.output_file}: {count:,} {what} with their labels.")
+    for count, prediction in enumerate(predictions, start=1):  # noqa: B007
+        write(file, prediction)
+    if not count:
+        raise ValueError(f"input_file {arguments.input_file!r} holds no text; give one with text in it.")
+    return f"{count:,} {unit} with their labels"
+
+
+def _draw(predictions: Sequence[Prediction]) -> Drawing:
+    from ..inference.html_pages import draw_classes
+
+    return draw_classes((texts, probabilities) for _, texts, probabilities in predictions)
 
 
 def _predictions(
@@ -100,18 +115,6 @@ def _texts(
                 "texts with a tab between them, or --text_pair for the second one."
             )
         yield number, texts
-
-
-@contextmanager
-def _opened(target: Path, classifier: ElmoClassifier) -> Iterator[Callable[[Prediction], None]]:
-    """What writes a prediction to the file: SNLI's lines where its name ends in .jsonl, else columns between tabs."""
-    from ..checkpoints.writing import files_written_aside
-
-    write = _write_record if target.suffix == ".jsonl" else _write_row
-    with files_written_aside(target) as (aside,), open(aside, "w", encoding="utf-8", newline="\n") as file:
-        if write is _write_row:
-            file.write("\t".join(["id", "predicted", *(f"p({label})" for label in classifier.labels)]) + "\n")
-        yield lambda prediction: write(file, prediction)
 
 
 def _write_row(file: IO[str], prediction: Prediction) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
+from .delivery import deliver
 from .prediction_arguments import PredictionArguments
 from .text_input import warn_of_raw_text
 
 if TYPE_CHECKING:
     from ..inference.coreference import ResolvedText
+    from ..inference.html_pages import Drawing
 
 _COLUMNS = ".conll"
 
@@ -20,7 +24,6 @@ def predict_clusters(arguments: PredictionArguments) -> None:
 
     Raises: ValueError or OSError naming the argument, what it was and what to do.
     """
-    from ..checkpoints.writing import check_output_file, files_written_aside
     from ..inference.coreference import ElmoCoreference
 
     for name in ("convert_scheme", "text_pair"):
@@ -28,9 +31,6 @@ def predict_clusters(arguments: PredictionArguments) -> None:
             raise ValueError(
                 f"{name} is {getattr(arguments, name)!r}, but the checkpoint finds clusters of mentions; leave it out."
             )
-    target = None
-    if arguments.output_file is not None:
-        target = check_output_file(arguments.output_file, arguments.overwrite_output_file)
     text = "\n".join(arguments.lines())
     if not text.strip():
         raise ValueError(f"input_file {arguments.input_file!r} holds no text; give one with text in it.")
@@ -38,19 +38,30 @@ def predict_clusters(arguments: PredictionArguments) -> None:
     if arguments.input_file is not None:
         warn_of_raw_text(arguments, resolver.tokenizer.pre_tokenizer)
     resolved = resolver.resolve(text, arguments.text_is_tokenized)
-    if target is None:
-        for cluster in resolved.clusters:
-            print(
-                " | ".join(f"{' '.join(mention.text.split())} [{mention.start}:{mention.stop}]" for mention in cluster)
-            )
-        if not resolved.clusters:
-            print("no clusters")
-        return
-    name = target.stem
-    with files_written_aside(target) as (aside,), open(aside, "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(_columns(name, resolved) if target.suffix == _COLUMNS else [_record(resolved)])
+    deliver(arguments, [resolved], "documents", _show, partial(_write, arguments), _draw)
+
+
+def _show(resolved: ResolvedText) -> list[str]:
+    return [
+        " | ".join(f"{' '.join(mention.text.split())} [{mention.start}:{mention.stop}]" for mention in cluster)
+        for cluster in resolved.clusters
+    ] or ["no clusters"]
+
+
+def _write(arguments: PredictionArguments, file: IO[str], documents: Iterable[ResolvedText]) -> str:
+    (resolved,) = documents
+    if arguments.output_file is not None and arguments.output_ending == _COLUMNS:
+        file.writelines(_columns(Path(arguments.output_file).stem, resolved))
+    else:
+        file.write(_record(resolved))
     count = sum(map(len, resolved.word_clusters))
-    print(f"Wrote {arguments.output_file}: {count:,} mentions in {len(resolved.word_clusters):,} clusters.")
+    return f"{count:,} mentions in {len(resolved.word_clusters):,} clusters"
+
+
+def _draw(documents: Sequence[ResolvedText]) -> Drawing:
+    from ..inference.html_pages import draw_clusters
+
+    return draw_clusters(documents[0])
 
 
 def _columns(name: str, resolved: ResolvedText) -> Iterator[str]:

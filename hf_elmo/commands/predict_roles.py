@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import IO, TYPE_CHECKING
 
+from .delivery import deliver
 from .prediction_arguments import PredictionArguments
 from .text_input import warn_of_raw_text
 
 if TYPE_CHECKING:
+    from ..inference.html_pages import Drawing
     from ..inference.role_labeller import Frame
+
+# The words of a sentence and its predicates.
+_Labelled = tuple[list[str], list["Frame"]]
 
 
 def predict_roles(arguments: PredictionArguments) -> None:
@@ -17,18 +23,13 @@ def predict_roles(arguments: PredictionArguments) -> None:
 
     Raises: ValueError or OSError naming the argument, what it was and what to do.
     """
-    from ..checkpoints.writing import check_output_file, files_written_aside
     from ..inference.role_labeller import ElmoRoleLabeller
-    from ..text.progress import track
 
     for name in ("convert_scheme", "text_pair"):
         if getattr(arguments, name) is not None:
             raise ValueError(
                 f"{name} is {getattr(arguments, name)!r}, but the checkpoint labels semantic roles; leave it out."
             )
-    target = None
-    if arguments.output_file is not None:
-        target = check_output_file(arguments.output_file, arguments.overwrite_output_file)
     lines = arguments.lines()
     labeller = ElmoRoleLabeller(
         arguments.model_name_or_path, arguments.device, arguments.max_words_per_batch, arguments.pre_tokenizer
@@ -46,19 +47,27 @@ def predict_roles(arguments: PredictionArguments) -> None:
     kept, read = itertools.tee(sentences)
     # The frames first: the sentences are those that have been computed.
     labelled = ((words, frames) for frames, words in zip(labeller.label(read), kept, strict=False))
-    if target is None:
-        for words, frames in labelled:
-            print(" ".join(words))
-            for frame in frames:
-                print(f"  {in_brackets(frame)}")
-        return
+    deliver(arguments, labelled, "sentences", _show, _write, _draw)
+
+
+def _show(labelled: _Labelled) -> list[str]:
+    words, frames = labelled
+    return [" ".join(words), *(f"  {in_brackets(frame)}" for frame in frames)]
+
+
+def _write(file: IO[str], labelled: Iterable[_Labelled]) -> str:
     num_sentences = num_frames = 0
-    with files_written_aside(target) as (aside,), open(aside, "w", encoding="utf-8", newline="\n") as file:
-        for words, frames in track(labelled, "predicting", "sentences"):
-            if words:
-                file.writelines(f"{line}\n" for line in columns(words, frames))
-            num_sentences, num_frames = num_sentences + bool(words), num_frames + len(frames)
-    print(f"Wrote {arguments.output_file}: {num_sentences:,} sentences with {num_frames:,} predicates.")
+    for words, frames in labelled:
+        if words:
+            file.writelines(f"{line}\n" for line in columns(words, frames))
+        num_sentences, num_frames = num_sentences + bool(words), num_frames + len(frames)
+    return f"{num_sentences:,} sentences with {num_frames:,} predicates"
+
+
+def _draw(labelled: Sequence[_Labelled]) -> Drawing:
+    from ..inference.html_pages import draw_roles
+
+    return draw_roles(labelled)
 
 
 def in_brackets(frame: Frame) -> str:

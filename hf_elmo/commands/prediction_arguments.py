@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from ..given.flags import flag
@@ -41,10 +42,23 @@ class PredictionArguments(ReadingArguments):
         "shown.",
         default=None,
     )
-    overwrite_output_file: bool = flag("Replace an existing output file when the run has ended well.", default=False)
+    html: str | None = flag(
+        "Page to write, with or without an output_file: one .html file to open in a browser, which needs no network "
+        "and runs no scripts, with answers marked in their contexts, roles above their predicates, and clusters, "
+        "entities and labels in colours.",
+        default=None,
+    )
+    overwrite_output_file: bool = flag(
+        "Replace an existing output file or page when the run has ended well.", default=False
+    )
     convert_scheme: Literal["IOB1", "IOB2", "BIOES"] | None = flag(
         "Write the labels of spans in this scheme, whatever the model's.", default=None
     )
+
+    @property
+    def output_ending(self) -> str:
+        """What the name of the output file ends in, ".jsonl" for example; "" where there is none."""
+        return "" if self.output_file is None else Path(self.output_file).suffix
 
     def lines(self) -> Iterator[str]:
         """The lines of the input, those of the command line or of the file, also without words.

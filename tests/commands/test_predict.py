@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 from conftest import make_tiny_config
+from html_reading import read_page
 from transformers import pipeline
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification
@@ -87,6 +88,23 @@ def test_a_file_of_columns_is_what_the_pipeline_says(scheme, predict, checkpoint
         assert [[one["entity"] for one in plain(" ".join(words))] for words in written.words] == written.labels
     code, _, errors = predict("spans", "--input_file", tmp_path / "text.txt", "--output_file", out)
     assert code == 2 and "--overwrite_output_file" in errors
+
+
+def test_a_page_alone_shows_what_the_screen_would(predict, tmp_path, monkeypatch):
+    (tmp_path / "text.txt").write_text(TEXT)
+    for kind, shown_as in (("spans", "mark"), ("words", "cell")):
+        page = tmp_path / f"{kind}.html"
+        code, shown, errors = predict(kind, "--input_file", tmp_path / "text.txt", "--html", page)
+        assert code == 0 and f"{page}: 3 sentences of 8 words" in shown, errors
+        root, _ = read_page(page.read_text(encoding="utf-8"))
+        _, shown, _ = predict(kind, "--input_file", tmp_path / "text.txt")
+        assert len(root.of_class("column")) == (8 if kind == "words" else 0)
+        labels = [element.text for element in root.of_class(shown_as) if "title" in element.attributes]
+        assert len(labels) == shown.count("[" if kind == "spans" else "/") > 0
+    monkeypatch.setattr("hf_elmo.commands.delivery._MOST_DRAWN", 1)
+    predict("words", "a b", "c", "d", "--html", tmp_path / "first.html")
+    root, _ = read_page((tmp_path / "first.html").read_text(encoding="utf-8"))
+    assert len(root.of_class("column")) == 2 and root.of_class("note")[0].text == "The first 1 of 3 sentences."
 
 
 def test_standard_input_and_another_cut(predict, monkeypatch):

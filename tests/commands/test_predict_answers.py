@@ -1,10 +1,12 @@
 """`hf-elmo predict` with a reader of questions: on the screen, into files, and what it refuses."""
 
 import json
+import re
 
 import pytest
 import torch
 from conftest import make_tiny_config
+from html_reading import read_page
 from transformers import pipeline
 
 from hf_elmo import ElmoCharTokenizer, ElmoForQuestionAnswering, QuestionAnsweringHead
@@ -58,6 +60,20 @@ def test_answers_are_those_of_the_pipeline(predict, folder, tmp_path):
     assert all(record["answer"] == CONTEXT[record["start"] : record["end"]] for record in records)
 
 
+def test_a_page_has_the_answers_in_their_contexts(predict, folder, tmp_path):
+    page, found = tmp_path / "found.html", tmp_path / "found.json"
+    code, shown, errors = predict("--input_file", folder / "asked.json", "--output_file", found, "--html", page)
+    assert code == 0 and f"{found} and {page}: 2 questions" in shown, errors
+    root, _ = read_page(page.read_text(encoding="utf-8"))
+    answers = list(json.loads(found.read_text()).values())
+    assert [answer.text for answer in root.of_class("answer")] == answers
+    (context,) = root.of_class("text")
+    assert context.own_text == CONTEXT and {mark.own_text for mark in context.of_class("mark")} == set(answers)
+    assert {folder.name, "asked.json"} <= set(re.split(" · |model ", root.of_class("facts")[0].text))
+    code, _, errors = predict("--input_file", folder / "asked.json", "--html", page)
+    assert code == 2 and "--overwrite_output_file" in errors
+
+
 def test_what_it_refuses(predict, folder):
     for flags, named in (
         (["Who sat?"], ("--text_pair", "Who sat?")),
@@ -65,6 +81,9 @@ def test_what_it_refuses(predict, folder):
         (["--input_file", folder / "asked.json", "--text_pair", CONTEXT], ("text_pair",)),
         (["Who?", "--text_pair", CONTEXT, "--convert_scheme", "BIOES"], ("convert_scheme",)),
         (["--input_file", folder / "none.json"], ("input_file", "none.json")),
+        (["--input_file", folder / "asked.tsv", "--html", folder / "asked.txt"], ("html", "asked.txt", ".html")),
+        (["Who?", "--html", folder / "a.html", "--output_file", folder / "a.html"], ("html", "output_file")),
+        (["--input_file", folder / "asked.json", "--output_file", folder / "asked.json"], ("input_file", "asked")),
     ):
         code, shown, errors = predict(*flags)
         assert code == 2 and not shown and errors.startswith("error: ") and errors.count("\n") == 1, errors

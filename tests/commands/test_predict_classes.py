@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from conftest import make_tiny_config
+from html_reading import read_page
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSequenceClassification, SequenceClassificationHead
 from hf_elmo.commands.command_line import main
@@ -63,6 +64,17 @@ def test_into_files(predict, folder, tmp_path):
         (2, "It's fun.", "No."),
     ]
     assert all(max(each["probabilities"], key=each["probabilities"].get) == each["predicted_label"] for each in records)
+
+
+def test_a_page_has_a_bar_for_each_label(predict, folder, tmp_path):
+    out, page = tmp_path / "out.tsv", tmp_path / "out.html"
+    code, shown, errors = predict("esim", "--input_file", folder / "pairs.tsv", "--output_file", out, "--html", page)
+    assert code == 0 and "2 pairs" in shown, errors
+    root, _ = read_page(page.read_text(encoding="utf-8"))
+    assert [text.text for text in root.of_class("text")] == ["A man sleeps.", "He dreams.", "It's fun.", "No."]
+    chosen = [line.split("\t")[1] for line in out.read_text().splitlines()[1:]]
+    assert [bar.text.split()[0] for bar in root.of_class("chosen")] == chosen
+    assert len(root.of_class("bar")) == 4
 
 
 def test_tokenized_text_is_not_cut(predict, tmp_path):

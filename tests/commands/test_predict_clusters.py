@@ -6,6 +6,7 @@ from itertools import chain
 import pytest
 import torch
 from conftest import make_tiny_config
+from html_reading import read_page
 
 from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution
 from hf_elmo.commands.command_line import main
@@ -88,6 +89,19 @@ def test_clusters_in_files(predict, folder, tmp_path):
     assert list(map(len, document.clusters)) == list(map(len, record["clusters"]))
     count = sum(map(len, document.clusters))
     assert f"{count} mentions in {len(document.clusters)} clusters" in shown["found.conll"]
+
+
+def test_a_page_has_all_mentions(predict, folder, tmp_path):
+    files = ["--output_file", tmp_path / "found.json", "--html", tmp_path / "found.html"]
+    code, _, errors = predict("--input_file", folder / "text.txt", *files)
+    assert code == 0, errors
+    record = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    root, _ = read_page((tmp_path / "found.html").read_text(encoding="utf-8"))
+    (shown,) = root.of_class("text")
+    assert shown.own_text == record["text"]
+    wanted = [len(cluster) for cluster in record["clusters"] if len(cluster) > 1]
+    tags = [tag.text for tag in shown.of_class("tag")]
+    assert [tags.count(str(number)) for number in range(1, len(wanted) + 1)] == wanted and len(tags) == sum(wanted)
 
 
 def test_what_does_not_fit_is_one_line(predict, tmp_path):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from conftest import make_tiny_config
+from html_reading import read_page
 from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSemanticRoleLabeling
@@ -108,9 +109,12 @@ def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file
     predicted = tmp_path / "predicted.conll"
     code, shown, errors = run(
         "predict", "--input_file", tmp_path / "text.txt", "--output_file", predicted, "--model_name_or_path", out,
-        "--device", "cpu",
+        "--device", "cpu", "--html", tmp_path / "predicted.html",
     )  # fmt: skip
     assert code == 0 and "3 predicates" in shown, errors
+    root, _ = read_page((tmp_path / "predicted.html").read_text(encoding="utf-8"))
+    cells = [[cell.text.strip() for cell in column.of_class("cell")] for column in root.of_class("column")]
+    assert cells == [["ARG0"], ["V"], ["ARG0", ""], ["V", ""], ["ARG2", "ARG0"], ["ARG1", ""], ["", "V"]]
     again = read_propositions(predicted)
     assert [predicate.tags for sentence in again.sentences for predicate in sentence.predicates] == [
         ["B-ARG0", "B-V"],
