@@ -78,10 +78,15 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
 
 
 class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
-    """Feature extraction that keeps only what it returns: a batch can then be taken apart sentence by sentence."""
+    """Feature extraction that keeps only what it returns: a batch can then be taken apart sentence by sentence.
+
+    Of a checkpoint of a task the vectors are those of the ELMo below its head, also where AutoModel loads the head too.
+    """
 
     def _forward(self, model_inputs: dict[str, Any]) -> ModelOutput:  # type: ignore[override]
-        return ModelOutput(features=super()._forward(model_inputs)[0])
+        is_ours = self.model.config.model_type == ElmoConfig.model_type
+        model = self.model.base_model if is_ours else self.model
+        return ModelOutput(features=model(**model_inputs)[0])
 
 
 class ElmoQuestionAnsweringPipeline(ChunkPipeline):

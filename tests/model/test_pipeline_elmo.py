@@ -7,10 +7,18 @@ from conftest import make_tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import REORDERED_FLOAT32
-from transformers import BertConfig, BertForTokenClassification, BertModel, BertTokenizer, pipeline
+from transformers import AutoModel, BertConfig, BertForTokenClassification, BertModel, BertTokenizer, pipeline
 from transformers.pipelines.token_classification import TokenClassificationPipeline
 
-from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel
+from hf_elmo import (
+    CoreferenceHead,
+    ElmoCharTokenizer,
+    ElmoForCoreferenceResolution,
+    ElmoForSemanticRoleLabeling,
+    ElmoForTokenClassification,
+    ElmoModel,
+    SemanticRoleLabelingHead,
+)
 from hf_elmo.model.cutting_elmo import PRE_TOKENIZERS
 from hf_elmo.model.pipeline_elmo import ElmoFeatureExtractionPipeline, ElmoTokenClassificationPipeline
 
@@ -151,6 +159,28 @@ def test_features_are_the_vectors_of_each_sentence():
             # Padding of a batch may follow the words; what is the words' own is the same.
             found = torch.tensor(found)[:, : vectors.shape[1]]
             torch.testing.assert_close(found, vectors, rtol=0, atol=REORDERED_FLOAT32)
+
+
+@pytest.mark.parametrize("cls", [ElmoForSemanticRoleLabeling, ElmoForCoreferenceResolution])
+def test_tasks_without_an_auto_class_of_their_own_load_by_auto_model_and_give_the_features_of_their_elmo(cls, tmp_path):
+    heads = {
+        ElmoForSemanticRoleLabeling: SemanticRoleLabelingHead(hidden_size=4, predicate_size=2, num_layers=2),
+        ElmoForCoreferenceResolution: CoreferenceHead(lstm_size=3, hidden_size=4, feature_size=2),
+    }
+    model = cls(make_tiny_config(head=heads[cls]))
+    with torch.no_grad():
+        for parameter in model.elmo.mixes.parameters():
+            parameter.normal_()
+    model.save_pretrained(tmp_path)
+    tokenizer = ElmoCharTokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    assert type(AutoModel.from_pretrained(tmp_path)) is cls
+    bare = ElmoModel.from_pretrained(tmp_path).eval()
+    with torch.no_grad():
+        wanted = bare(**tokenizer("A cat sat", return_tensors="pt")).last_hidden_state
+    for named in (str(tmp_path), model.eval()):
+        extractor = pipeline("feature-extraction", model=named, tokenizer=tokenizer, device="cpu")
+        assert torch.equal(torch.as_tensor(extractor("A cat sat", return_tensors=True)), wanted)
 
 
 # Other models
