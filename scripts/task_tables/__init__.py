@@ -1,7 +1,7 @@
 """Train every row of the tables of tasks that is not there yet, and write the tables from the results files.
 
-python scripts/task_tables.py --models_dir model_cards --data_dir data --tables sst5 snli
-python scripts/task_tables.py --render
+python scripts/task_tables --models_dir model_cards --data_dir data --tables sst5 snli
+python scripts/task_tables --render
 
 A row is one command of `hf-elmo` over all of its seeds; its results.json is kept in model_cards/tasks, the models are
 not. What was interrupted is trained again, what is there is not: any number of calls come to the same tables.
@@ -23,7 +23,7 @@ from pathlib import Path
 from hf_elmo.checkpoints.tables import markdown_table
 from hf_elmo.commands.command_line import readable_errors
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "model_cards" / "tasks"
 
 # What each row adds to the flags of its table. Layers of small models are small; normalised, a task's first layer can
@@ -331,7 +331,3 @@ def _train_all(arguments: argparse.Namespace) -> None:
             errors += [error] if error else []
     if errors:
         raise ChildProcessError(f"{len(errors)} of {len(runs)} rows failed; the first one: {errors[0]}")
-
-
-if __name__ == "__main__":
-    main()
