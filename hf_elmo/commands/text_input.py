@@ -47,7 +47,7 @@ def read_lines(input_file: str, text_column: str, output_file: str | None = None
         output_file too, and (when its turn comes) for a line that is not UTF-8.
     """
     if input_file == STANDARD_INPUT:
-        return _lines_of_standard_input()
+        return lines_of_standard_input()
     from ..text.corpora import corpus_from_files, lines_of
 
     corpus = corpus_from_files([input_file], "input_file", text_column)
@@ -74,7 +74,11 @@ def warn_of_raw_text(arguments: ReadingArguments, pre_tokenizer: str) -> None:
         print(f"warning: {warning}", file=sys.stderr)
 
 
-def _lines_of_standard_input() -> Iterator[str]:
+def lines_of_standard_input() -> Iterator[str]:
+    """The lines of standard input, which must be UTF-8, as they come.
+
+    Raises: ValueError naming the line that is not UTF-8.
+    """
     for number in itertools.count(1):
         line = sys.stdin.buffer.readline()
         if not line:

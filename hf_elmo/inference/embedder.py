@@ -137,10 +137,27 @@ class ElmoEmbedder:
         return np.stack(means) if means else np.zeros(shape, np.float32)
 
     def stream(
-        self, sentences: Iterable[Sentence], layers: str | int = "mix", carry_state: bool = False
+        self,
+        sentences: Iterable[Sentence],
+        layers: str | int = "mix",
+        carry_state: bool = False,
+        keep_markers: bool = False,
     ) -> Iterator[np.ndarray]:
-        """The arrays of `embed_sentences` one after another, for more sentences than fit into memory."""
-        return embed(self.model, self.tokenizer, sentences, layers=layers, carry_state=carry_state, **self._limits)
+        """The arrays of `embed_sentences` one after another, for more sentences than fit into memory.
+
+        Args:
+            sentences, layers, carry_state: As in `embed_sentences`.
+            keep_markers: Whether the arrays have the vectors of `<S>` and `</S>` too, first and last.
+        """
+        return embed(
+            self.model,
+            self.tokenizer,
+            sentences,
+            layers=layers,
+            carry_state=carry_state,
+            keep_markers=keep_markers,
+            **self._limits,
+        )
 
 
 def check_sentence(sentence: Sentence, name_of_many: str) -> None:

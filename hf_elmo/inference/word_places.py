@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from ..model.cutting_elmo import TextCutter
 from ..model.tokenization_elmo import ElmoCharTokenizer
 
 
@@ -31,14 +32,27 @@ def place_words(line: str, tokenizer: ElmoCharTokenizer, is_tokenized: bool = Fa
         tokenizer: Cuts it.
         is_tokenized: Whether words stand between white space instead.
     """
-    between_spaces = _offsets_between_spaces(line)
-    if is_tokenized:
-        words, offsets = line.split(), between_spaces
-    else:
-        encoding = tokenizer(line, add_special_tokens=False, return_offsets_mapping=True)
-        words, offsets = tokenizer.tokenize(line), [tuple(span) for span in encoding["offset_mapping"]]
-    starts = [start for start, _ in between_spaces]
+    words, offsets = words_with_offsets(line, tokenizer, is_tokenized)
+    starts = [start for start, _ in _offsets_between_spaces(line)]
     return PlacedWords(words, offsets, [bisect_right(starts, start) - 1 for start, _ in offsets])
+
+
+def words_with_offsets(
+    line: str, tokenizer: ElmoCharTokenizer, is_tokenized: bool = False
+) -> tuple[list[str], list[tuple[int, int]]]:
+    """The words of a line and, for each, its first character in the line and the character behind its last one.
+
+    Args:
+        line, tokenizer, is_tokenized: As in `place_words`.
+    """
+    if is_tokenized:
+        return line.split(), _offsets_between_spaces(line)
+    return tokenizer.tokenize(line), text_cutter(tokenizer).spans(line)
+
+
+def text_cutter(tokenizer: ElmoCharTokenizer) -> TextCutter:
+    """How a tokenizer cuts raw text."""
+    return TextCutter(tokenizer.pre_tokenizer, tokenizer.normalization, tokenizer.drop_invisible, tokenizer.ascii_marks)
 
 
 def _offsets_between_spaces(line: str) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from datasets import IterableDataset, concatenate_datasets, load_dataset
+from datasets import IterableDataset, concatenate_datasets, load_dataset, load_from_disk
 from datasets.distributed import split_dataset_by_node
 from datasets.exceptions import DatasetsError
 from pyarrow import ArrowException
@@ -160,13 +160,26 @@ def corpus_from_dataset(
 
     Raises: ValueError when the split or the column is missing.
     """
+    stream = stream_dataset(dataset_name, config_name, split)
+    return Corpus(_only_text(stream, text_column, "dataset_name", dataset_name, ()), "dataset_name")
+
+
+def stream_dataset(dataset_name: str, config_name: str | None = None, split: str = "train") -> IterableDataset:
+    """The records of one split of a dataset: a name on the Hub, a directory of files or one of `save_to_disk`.
+
+    Raises: ValueError when the split is missing.
+    """
     check_records(dataset_name, "dataset_name")
     try:
-        stream = load_dataset(dataset_name, config_name, split=split, streaming=True)
+        if (Path(dataset_name) / "dataset_dict.json").is_file():
+            return load_from_disk(dataset_name)[split].to_iterable_dataset()
+        if (Path(dataset_name) / "state.json").is_file():
+            # A single split has no name.
+            return load_from_disk(dataset_name).to_iterable_dataset()
+        return load_dataset(dataset_name, config_name, split=split, streaming=True)
     except (ArrowException, DatasetsError, *UNREADABLE) as error:
         said = reason(error)
         raise ValueError(f"dataset_name {dataset_name!r} has no split {split!r} to stream: {said}") from error
-    return Corpus(_only_text(stream, text_column, "dataset_name", dataset_name, ()), "dataset_name")
 
 
 def _has_text(record: dict[str, str | None]) -> bool:

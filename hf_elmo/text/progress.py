@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -15,28 +15,51 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 def track(
-    iterable: Iterable[Item], description: str, unit: str, total: int | None = None, shown: bool = True
+    iterable: Iterable[Item],
+    description: str,
+    unit: str,
+    total: int | None = None,
+    shown: bool = True,
+    size: Callable[[Item], int] | None = None,
 ) -> Iterator[Item]:
     """The items of an iterable, while stderr shows how many have gone by.
 
     Args:
         iterable: What is passed on, one by one.
         description: What is being done, "counting words" for example.
-        unit: What an item is called, in the plural.
-        total: Number of items; None where it is not known.
+        unit: What is counted, in the plural: what an item is called, or what `size` counts.
+        total: How many there are; None where it is not known.
         shown: False passes the items on in silence, as the other processes of a run do.
+        size: How many units an item is, its words for example; None for one.
     """
     if not shown:
         return iter(iterable)
     if sys.stderr.isatty():
-        return iter(tqdm(iterable, desc=description, unit=f" {unit}", total=total, dynamic_ncols=True, leave=False))
-    return _with_lines(iterable, description, unit, total)
+        return _with_bar(iterable, description, unit, total, size)
+    return _with_lines(iterable, description, unit, total, size)
 
 
-def _with_lines(iterable: Iterable[Item], description: str, unit: str, total: int | None) -> Iterator[Item]:
+def _with_bar(
+    iterable: Iterable[Item], description: str, unit: str, total: int | None, size: Callable[[Item], int] | None
+) -> Iterator[Item]:
+    options = {"desc": description, "unit": f" {unit}", "total": total, "dynamic_ncols": True, "leave": False}
+    if size is None:
+        yield from tqdm(iterable, **options)
+        return
+    with tqdm(**options, unit_scale=True) as bar:
+        for item in iterable:
+            yield item
+            bar.update(size(item))
+
+
+def _with_lines(
+    iterable: Iterable[Item], description: str, unit: str, total: int | None, size: Callable[[Item], int] | None
+) -> Iterator[Item]:
     started = printed = time.monotonic()
-    for number, item in enumerate(iterable, start=1):
+    number = 0
+    for item in iterable:
         yield item
+        number += 1 if size is None else size(item)
         now = time.monotonic()
         if now - printed >= SECONDS_BETWEEN_LINES:
             printed = now
@@ -49,4 +72,4 @@ def progress_line(description: str, unit: str, number: int, total: int | None, s
     line = f"{description}: {number:,}{share} {unit}, {number / max(seconds, 1e-9):,.0f} {unit}/s"
     if total is None:
         return f"{line}, {tqdm.format_interval(seconds)} so far"
-    return f"{line}, {tqdm.format_interval(seconds * max(total - number, 0) / number)} left"
+    return f"{line}, {tqdm.format_interval(seconds * max(total - number, 0) / max(number, 1))} left"

@@ -43,6 +43,20 @@ def test_a_terminal_gets_a_bar_that_names_what_is_done(monkeypatch):
     assert "counting words" in sys.stderr.getvalue() and "\n" not in sys.stderr.getvalue()
 
 
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_items_of_many_words_count_as_many(stream, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream())
+    seconds = iter(range(0, 1000, 20))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(seconds))
+    sentences = ["a b c", "", "d e"]
+    assert list(track(sentences, "embedding", "words", total=5, size=lambda line: len(line.split()))) == sentences
+    shown = sys.stderr.getvalue()
+    if stream is io.StringIO:
+        assert shown == "embedding: 3 of 5 words, 0 words/s, 00:26 left\n"
+    else:
+        assert "embedding" in shown and "/5.00" in shown
+
+
 def test_without_a_total_the_line_says_how_long_it_has_taken():
     assert (
         progress_line("counting", "words", 120_000, None, 60) == "counting: 120,000 words, 2,000 words/s, 01:00 so far"
