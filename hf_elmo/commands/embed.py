@@ -22,6 +22,7 @@ examples:
   hf-elmo embed --model_name_or_path output/my-elmo --input_file train.conllu --output_dir vectors --layers all
   hf-elmo embed --model_name_or_path output/my-elmo --dataset_name my-data --output_dir vectors --pooling mean
   hf-elmo embed --model_name_or_path output/my-elmo --input_file corpus.txt.gz --output_file vectors.hdf5 --layers all
+  hf-elmo embed --model_name_or_path output/my-elmo --vocabulary words.txt --output_file words.bin
   hf-elmo embed --model_name_or_path output/my-elmo --input_file - --output_file vectors.npz --storage_dtype float16
   torchrun --nproc_per_node 2 -m hf_elmo embed --model_name_or_path output/my-elmo --input_file a.txt --output_dir v
 """
@@ -49,10 +50,36 @@ def run_embedding(arguments: EmbeddingArguments) -> EmbeddingSummary | CorpusSum
     from .embed_corpus import embed_corpus
 
     arguments.check()
+    if arguments.vocabulary is not None:
+        return _embed_words(arguments)
     return embed_corpus(arguments) if arguments.output_file is None else _embed_to_file(arguments)
 
 
+def _embed_words(arguments: EmbeddingArguments) -> EmbeddingSummary:
+    """Write the vectors of words without context."""
+    from ..inference.embedder import ElmoEmbedder
+    from ..inference.word_vector_files import check_word_vector_file, read_words, write_word_vectors
+
+    assert arguments.vocabulary is not None and arguments.output_file is not None, "check() asks for them"
+    target = check_word_vector_file(arguments.output_file, arguments.overwrite_output_file)
+    words, num_repeated = read_words(arguments.vocabulary)
+    embedder = ElmoEmbedder(arguments.model_name_or_path, arguments.device, arguments.dtype)
+    started = time.perf_counter()
+    write_word_vectors(embedder, words, target, arguments.overwrite_output_file)
+    seconds = time.perf_counter() - started
+    summary = EmbeddingSummary(0, len(words), target.stat().st_size, seconds)
+    repeated = f"; {num_repeated:,} lines that repeat a word were left out" if num_repeated else ""
+    print(
+        f"Embedded {len(words):,} words without context{repeated}.\n"
+        f"Wrote {arguments.output_file}, {summary.num_bytes / 1e6:,.1f} MB: {embedder.vector_size // 2} numbers per "
+        "word, for gensim.models.KeyedVectors.load_word2vec_format(file"
+        f"{', binary=True' if target.suffix == '.bin' else ''})."
+    )
+    return summary
+
+
 def _embed_to_file(arguments: EmbeddingArguments) -> EmbeddingSummary:
+    """Write an array per sentence into one file."""
     from ..inference.embedder import ElmoEmbedder
     from ..inference.embedding_file import check_embedding_file, write_embeddings
     from ..text.progress import track

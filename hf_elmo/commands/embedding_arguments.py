@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 # Sentences that are looked at to see whether they are lines, to be cut, or words.
 _FIRST_SENTENCES = 1000
-_INPUTS = ("input_file", "dataset_name")
+_INPUTS = ("input_file", "dataset_name", "vocabulary")
 _OUTPUTS = ("output_dir", "output_file")
+_WITHOUT_CONTEXT = ("token", "0")
 # What only shards have, or only single files.
 _OF_SHARDS = ("pooling", "keep_markers", "max_words_per_shard", "format", "overwrite_output_dir")
 _OF_FILES = ("carry_state", "store_sentences", "overwrite_output_file")
@@ -39,6 +40,11 @@ class EmbeddingArguments(ReadingArguments):
     dataset_name: str | None = flag("Data set, a directory or a name on the Hub, in place of a file.", default=None)
     dataset_config_name: str | None = flag("Its configuration.", default=None)
     dataset_split: str = flag("Its split.", default="train")
+    vocabulary: str | None = flag(
+        "Words, one per line, in place of text: --output_file gets their vectors of layer 0 in word2vec's format, "
+        "which gensim's KeyedVectors loads, .bin or .txt.",
+        default=None,
+    )
     output_dir: str | None = flag(
         "Directory of shards to write, a row per sentence with its number, words, their places in the line and "
         "vectors. A run that was killed is gone on with by the same command.",
@@ -98,14 +104,18 @@ class EmbeddingArguments(ReadingArguments):
         from ..inference.embedding import check_limits
 
         check_choices(self)
-        for names, wanted in ((_INPUTS, "text"), (_OUTPUTS, "output")):
+        for names, wanted in ((_INPUTS, "input"), (_OUTPUTS, "output")):
             given = [f"--{name}" for name in names if getattr(self, name) is not None]
             if len(given) != 1:
                 found = " and ".join(given) or f"no {wanted}"
-                raise ValueError(f"{found} given; wanted one of {' and '.join(f'--{name}' for name in names)}.")
+                raise ValueError(f"{found} given; wanted one of {', '.join(f'--{name}' for name in names)}.")
+        if self.vocabulary is not None and self.output_file is None:
+            raise ValueError(f"output_dir is {self.output_dir!r}; words of --vocabulary go into an --output_file.")
+        if self.vocabulary is not None and self.layers not in (*_WITHOUT_CONTEXT, _default_of("layers")):
+            raise ValueError(f"layers is {self.layers!r}; words of --vocabulary have no context, which is layer 0.")
         other, left_out = ("output_file", _OF_SHARDS) if self.output_dir is None else ("output_dir", _OF_FILES)
         for name in left_out:
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+            if getattr(self, name) != _default_of(name):
                 wanted = next(output for output in _OUTPUTS if output != other)
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}, which --{other} does not have; leave it out, or write to "
@@ -148,3 +158,7 @@ class EmbeddingArguments(ReadingArguments):
             return
         if all(isinstance(sentence, str) for sentence in islice(source, _FIRST_SENTENCES)):
             warn_of_raw_text(self, pre_tokenizer)
+
+
+def _default_of(name: str) -> object:
+    return EmbeddingArguments.__dataclass_fields__[name].default
