@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -37,7 +38,46 @@ class Use:
         return f"{left} [{self.word}] {right}".strip()
 
 
-class UseIndex:
+class UseFinder(ABC):
+    """What finds uses of words that are near to others, wherever their vectors lie.
+
+    Args:
+        tokenizer: The checkpoint's; it cuts the sentences that are strings.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizer):
+        self.tokenizer = tokenizer
+
+    @abstractmethod
+    def nearest_to_each(
+        self, sentence: str | Sequence[str], places: Sequence[int], count: int = 1, same_word: bool = False
+    ) -> list[list[tuple[float, Use]]]:
+        """For each of some words of a sentence the uses that are most similar to it as it is used there.
+
+        Args:
+            sentence: A string or a list of words.
+            places: The words' places in it, from 0.
+            count: How many uses.
+            same_word: Whether only uses of the same word, in upper or lower case, are looked at.
+        """
+
+    def nearest_to(
+        self, sentence: str | Sequence[str], place: int, count: int = 1, same_word: bool = False
+    ) -> list[tuple[float, Use]]:
+        """`nearest_to_each` for one place."""
+        return self.nearest_to_each(sentence, [place], count, same_word)[0]
+
+    def cut(self, sentence: str | Sequence[str]) -> tuple[str, ...]:
+        """The words of a sentence; a string is cut by the tokenizer."""
+        return tuple(self.tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence)
+
+    def as_read(self, word: str) -> str:
+        """A word as the tokenizer gives it, lower-cased for example; one that it would cut stays as it is."""
+        read = self.cut(word)
+        return read[0] if len(read) == 1 else word
+
+
+class UseIndex(UseFinder):
     """All uses of all words of some sentences, by one layer of the biLM; all distinct words, by the token encoder.
 
     It holds the vectors of all uses: 4 x D bytes per word of the text, 4 GB for a million words of the original model.
@@ -60,7 +100,8 @@ class UseIndex:
         layer: int = -1,
         max_words_per_batch: int = 2048,
     ):
-        self.model, self.tokenizer, self.layer = model, tokenizer, layer
+        super().__init__(tokenizer)
+        self.model, self.layer = model, layer
         self.num_sentences = 0
         self.uses: list[Use] = []
         contextual: list[np.ndarray] = []
@@ -70,7 +111,7 @@ class UseIndex:
         read, kept = itertools.tee(map(self.cut, sentences))
         arrays = embed(model, tokenizer, read, layers="all", max_words_per_batch=max_words_per_batch)
         for layers, words in zip(arrays, kept, strict=False):
-            contextual.append(_unit(layers[layer]))
+            contextual.append(unit(layers[layer]))
             for place, word in enumerate(words):
                 self.uses.append(Use(self.num_sentences, place, words))
                 # Both halves of layer 0 are the token encoder's vector.
@@ -80,7 +121,7 @@ class UseIndex:
             raise ValueError(f"sentences holds no words in {self.num_sentences} sentences; give text to look into.")
         self.words = list(static)
         self._contextual = np.concatenate(contextual)
-        self._static = _unit(np.stack(list(static.values())))
+        self._static = unit(np.stack(list(static.values())))
         self._word_numbers = {word: number for number, word in enumerate(self.words)}
         self._use_numbers = {(use.sentence, use.place): number for number, use in enumerate(self.uses)}
 
@@ -108,20 +149,16 @@ class UseIndex:
         vector = self._contextual[self._use_numbers[use.sentence, use.place]]
         return list(itertools.islice(self._ranked(vector, use, same_word), count))
 
-    def nearest_to(
-        self, sentence: str | Sequence[str], place: int, count: int = 1, same_word: bool = False
-    ) -> list[tuple[float, Use]]:
-        """The uses that are most similar to a word of any sentence, as it is used there; see `nearest_uses`.
-
-        Args:
-            sentence: A string or a list of words.
-            place: The word's place in it, from 0.
-            count, same_word: As in `nearest_uses`.
-        """
+    def nearest_to_each(
+        self, sentence: str | Sequence[str], places: Sequence[int], count: int = 1, same_word: bool = False
+    ) -> list[list[tuple[float, Use]]]:
+        """See `UseFinder` and `nearest_uses`."""
         words = self.cut(sentence)
         (vectors,) = embed(self.model, self.tokenizer, [words], layers=self.layer)
-        query = Use(-1, place, words)
-        return list(itertools.islice(self._ranked(_unit(vectors[place]), query, same_word), count))
+        return [
+            list(itertools.islice(self._ranked(unit(vectors[place]), Use(-1, place, words), same_word), count))
+            for place in places
+        ]
 
     def nearest_words(self, word: str, count: int = 6) -> list[str]:
         """The most similar other words by the static vector of layer 0, by cosine."""
@@ -136,7 +173,7 @@ class UseIndex:
             return []
         vectors = self._contextual[numbers]
         # From the most typical use on: the one nearest to the mean of all.
-        chosen = [int((vectors @ _unit(vectors.mean(axis=0))).argmax())]
+        chosen = [int((vectors @ unit(vectors.mean(axis=0))).argmax())]
         while len(chosen) < min(count, len(numbers)):
             chosen.append(int((vectors @ vectors[chosen].T).max(axis=1).argmin()))
         return [self.uses[numbers[place]] for place in chosen]
@@ -145,29 +182,26 @@ class UseIndex:
         """The words of the text that differ from a word by upper and lower case alone, the word itself left out."""
         return [other for other in self.words if other.casefold() == word.casefold() and other != word]
 
-    def cut(self, sentence: str | Sequence[str]) -> tuple[str, ...]:
-        """The words of a sentence; a string is cut by the tokenizer."""
-        return tuple(self.tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence)
-
-    def as_read(self, word: str) -> str:
-        """A word as the tokenizer gives it, lower-cased for example; one that it would cut stays as it is."""
-        read = self.cut(word)
-        return read[0] if len(read) == 1 else word
-
     def _ranked(self, vector: np.ndarray, query: Use, same_word: bool) -> Iterator[tuple[float, Use]]:
         similarities = self._contextual @ vector
-        seen = [_lowered(query.words)]
-        for number in np.argsort(-similarities, kind="stable"):
-            use = self.uses[number]
-            if same_word and use.word.casefold() != query.word.casefold():
-                continue
-            words = _lowered(use.words)
-            if not any(_nearly_the_same(words, others) for others in seen):
-                seen.append(words)
-                yield float(similarities[number]), use
+        uses = ((float(similarities[number]), self.uses[number]) for number in np.argsort(-similarities, kind="stable"))
+        word = query.word.casefold()
+        return distinct_sentences(
+            ((similarity, use) for similarity, use in uses if not same_word or use.word.casefold() == word), query
+        )
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def distinct_sentences(uses: Iterable[tuple[float, Use]], query: Use) -> Iterator[tuple[float, Use]]:
+    """The uses, the nearest first, without those in sentences nearly the same as an earlier one's or the query's."""
+    seen = [_lowered(query.words)]
+    for similarity, use in uses:
+        words = _lowered(use.words)
+        if not any(_nearly_the_same(words, others) for others in seen):
+            seen.append(words)
+            yield similarity, use
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
     """Vectors scaled to the length 1, in float32, so that products are cosines; zeros stay zeros."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
@@ -213,7 +247,7 @@ def describe_neighbours(
 
 
 def describe_query(
-    index: UseIndex, sentence: str | Sequence[str], word: str | None = None, count: int = 5, same_word: bool = False
+    index: UseFinder, sentence: str | Sequence[str], word: str | None = None, count: int = 5, same_word: bool = False
 ) -> str:
     """A table for the eye: the uses nearest to a word of a sentence, as it is used there.
 
@@ -233,9 +267,8 @@ def describe_query(
             f"word is {word!r}, which is none of the words of the sentence: {', '.join(map(repr, words))}."
         )
     lines = []
-    for place in places:
+    for place, nearest in zip(places, index.nearest_to_each(words, places, count, same_word), strict=True):
         lines.append(Use(-1, place, words).snippet())
-        nearest = index.nearest_to(words, place, count, same_word)
         lines += [f"    {similarity:5.2f}  {use.snippet()}" for similarity, use in nearest]
         if not nearest:
             lines.append(f"    no other use{f' of {words[place]!r}' if same_word else ''} in the text")
