@@ -12,6 +12,7 @@ from .registration import register_when_ready
 
 if TYPE_CHECKING:
     from .conversion.formats import load_foreign
+    from .inference.elmo_transformer import ElmoTransformer
     from .inference.embedder import ElmoEmbedder
     from .inference.scorer import ElmoScorer
     from .model.configuration_elmo import ElmoConfig
@@ -67,6 +68,7 @@ __all__ = [
     "ElmoScorer",
     "ElmoSemanticRolesOutput",
     "ElmoState",
+    "ElmoTransformer",
     "EmbeddingsHead",
     "QuestionAnsweringHead",
     "SemanticRoleLabelingHead",
@@ -98,6 +100,7 @@ _MODULES = {
     "ElmoScorer": "inference.scorer",
     "ElmoSemanticRolesOutput": "model.modeling_elmo",
     "ElmoState": "model.layers_elmo",
+    "ElmoTransformer": "inference.elmo_transformer",
     "EmbeddingsHead": "model.head_settings_elmo",
     "QuestionAnsweringHead": "model.head_settings_elmo",
     "SemanticRoleLabelingHead": "model.head_settings_elmo",

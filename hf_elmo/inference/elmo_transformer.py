@@ -1,0 +1,140 @@
+"""ELMo as the first module of a SentenceTransformer: texts in, a vector per word out, for any pooling behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from ..checkpoints.loading import load_model, load_tokenizer
+from ..checkpoints.provenance import write_json
+from ..model.modeling_elmo import ElmoModel
+from ..model.tokenization_elmo import ElmoCharTokenizer
+
+try:
+    from sentence_transformers.base.modules import InputModule
+except ImportError as error:
+    raise ImportError(
+        "ElmoTransformer wants sentence-transformers from 6.0 on; pip install 'hf_elmo[sentences]'"
+    ) from error
+
+_OF_THE_HUB = ("token", "cache_folder", "revision", "local_files_only")
+_NAMED_LAYERS = ("mix", "top", "average")
+
+
+class ElmoTransformer(InputModule):
+    """A checkpoint's biLM with the tokenizer that cuts texts for it.
+
+    >>> from hf_elmo import ElmoTransformer
+    >>> from sentence_transformers import SentenceTransformer
+    >>> from sentence_transformers.sentence_transformer.modules import Pooling
+    >>> elmo = ElmoTransformer("output/elmo-tiny-pydoc")
+    >>> model = SentenceTransformer(modules=[elmo, Pooling(elmo.get_embedding_dimension())], device="cpu")
+    >>> model.encode(["A call returns a value.", "Call it!"]).shape
+    (2, 128)
+
+    `SentenceTransformer.save` writes a directory that is a checkpoint of `ElmoModel`, too;
+    `SentenceTransformer(path, trust_remote_code=True)` reads it, as it has to import this class.
+
+    Args:
+        model_name_or_path: The checkpoint, a directory or a name on the Hub; of one with a task's head, the base.
+        layers: Which vector a word has: "mix" for the scalar mix, "top" for the last layer, "average" for the layers'
+            mean, or a layer's number, from 0 or, backwards, from -1.
+        pool_markers: Whether the markers `<S>` and `</S>` are pooled with the words; they are where there is no word.
+        max_seq_length: Longer texts are cut to so many words, markers included; None reads them whole.
+        freeze_bilm: Whether of all weights the mix's alone are trained.
+    Raises: FileNotFoundError or ValueError naming the checkpoint and what it lacks, or the argument.
+    """
+
+    config_file_name = "sentence_elmo_config.json"
+    config_keys = ["layers", "pool_markers", "max_seq_length", "freeze_bilm"]
+    save_in_root = True
+    tokenizer: ElmoCharTokenizer
+
+    def __init__(
+        self,
+        model_name_or_path: str,
+        layers: str | int = "mix",
+        pool_markers: bool = False,
+        max_seq_length: int | None = None,
+        freeze_bilm: bool = False,
+    ):
+        super().__init__()
+        self.model = load_model(ElmoModel, model_name_or_path)
+        self.tokenizer = load_tokenizer(model_name_or_path, self.model.config)
+        num_layers = self.model.config.num_hidden_layers + 1
+        is_number = isinstance(layers, int) and not isinstance(layers, bool) and -num_layers <= layers < num_layers
+        if layers not in _NAMED_LAYERS and not is_number:
+            raise ValueError(
+                f"layers is {layers!r}; it must be one of {list(_NAMED_LAYERS)}, or a layer's number from 0 to "
+                f"{num_layers - 1}."
+            )
+        self.layers, self.pool_markers, self.max_seq_length = layers, pool_markers, max_seq_length
+        self.freeze_bilm = freeze_bilm
+        self.model.freeze_bilm(freeze_bilm)
+
+    def get_embedding_dimension(self) -> int:
+        """Numbers of a word's vector, for the module behind this one."""
+        return 2 * self.model.config.projection_size
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Tensor]:
+        """Cut texts into words and make tensors of them: input_ids (B, T, C), attention_mask and marker_mask (B, T).
+
+        Args:
+            inputs: Texts.
+            prompt: What is put in front of each.
+            kwargs: Of other modules.
+        """
+        texts = list(inputs) if not prompt else self._prepend_prompt(list(inputs), prompt)
+        batch = self.tokenizer(
+            texts,
+            padding=True,
+            truncation=self.max_seq_length is not None,
+            max_length=self.max_seq_length,
+            return_special_tokens_mask=True,
+            return_tensors="pt",
+        )
+        # Padding is special, too.
+        is_marker = batch.pop("special_tokens_mask") * batch["attention_mask"]
+        return {**batch, "marker_mask": is_marker}
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Add token_embeddings, (B, T, 2P), and leave in attention_mask, (B, T), what is to be pooled."""
+        mask = features["attention_mask"]
+        output = self.model(features["input_ids"], attention_mask=mask, output_hidden_states=self.layers != "mix")
+        features["token_embeddings"] = self._select(output)
+        if not self.pool_markers and "marker_mask" in features:
+            words = mask * (1 - features["marker_mask"])
+            # Of a text without words there would be nothing to pool.
+            features["attention_mask"] = torch.where(words.any(dim=1, keepdim=True), words, mask)
+        return features
+
+    # Parameters as the library names and passes them.
+    def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
+        """Write checkpoint, tokenizer and settings into a directory."""
+        self.model.save_pretrained(output_path)
+        self.tokenizer.save_pretrained(output_path)
+        write_json(Path(output_path) / self.config_file_name, self.get_config_dict())
+
+    @classmethod
+    def load(  # type: ignore[override]
+        cls, model_name_or_path: str, *, subfolder: str = "", **kwargs: Any
+    ) -> ElmoTransformer:
+        """Read what `save` wrote, as `SentenceTransformer(path)` asks for it."""
+        hub = {name: value for name, value in kwargs.items() if name in _OF_THE_HUB}
+        directory = cls.load_dir_path(model_name_or_path, subfolder, **hub)
+        if directory is None:
+            raise FileNotFoundError(f"model_name_or_path {model_name_or_path!r} has no directory {subfolder!r}.")
+        return cls(directory, **cls.load_config(model_name_or_path, subfolder, **hub))
+
+    def _select(self, output: Any) -> Tensor:
+        """What was asked for of the layers, (B, T, 2P)."""
+        if self.layers == "mix":
+            return output.last_hidden_state
+        layers = cast("tuple[Tensor, ...]", output.hidden_states)
+        if self.layers == "average":
+            return torch.stack(layers).mean(dim=0)
+        return layers[-1 if self.layers == "top" else int(self.layers)]
