@@ -12,7 +12,7 @@ from .registration import register_when_ready
 
 if TYPE_CHECKING:
     from .conversion.formats import load_foreign
-    from .inference.elmo_transformer import ElmoTransformer
+    from .inference.elmo_transformer import ElmoTransformer as ElmoTransformer
     from .inference.embedder import ElmoEmbedder
     from .inference.scorer import ElmoScorer
     from .model.configuration_elmo import ElmoConfig
@@ -68,7 +68,6 @@ __all__ = [
     "ElmoScorer",
     "ElmoSemanticRolesOutput",
     "ElmoState",
-    "ElmoTransformer",
     "EmbeddingsHead",
     "QuestionAnsweringHead",
     "SemanticRoleLabelingHead",
@@ -77,7 +76,7 @@ __all__ = [
     "load_foreign",
 ]
 
-# The module of each public name.
+# The module of each public name. ElmoTransformer, which wants an extra, is not among those of `import *`.
 _MODULES = {
     "CoreferenceHead": "model.head_settings_elmo",
     "ElmoCRF": "model.crf_elmo",
