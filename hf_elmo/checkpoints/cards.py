@@ -11,10 +11,10 @@ from typing import Any
 
 from ..given.bounded_json import read_json
 from ..model.word_list_elmo import WORD_LIST_FILE
-from .classifier_card import CLASSIFIERS, render_classifier_card
+from .classifier_card import CLASSIFIERS, describe_classifier
 from .conversion_card import render_conversion_card
 from .coreference_card import TASK as COREFERENCE
-from .coreference_card import render_coreference_card
+from .coreference_card import describe_coreference
 from .facts import FACTS_FILE, read_facts
 from .file_names import (
     CARD_FILE,
@@ -29,14 +29,22 @@ from .file_names import (
 from .pretraining_card import render_model_card
 from .provenance import describe_file, describe_run, write_json
 from .reader_card import TASK as QUESTION_ANSWERING
-from .reader_card import render_reader_card
+from .reader_card import describe_reader
 from .semantic_roles_card import TASK as SEMANTIC_ROLES
-from .semantic_roles_card import render_semantic_roles_card
-from .tagger_card import render_tagger_card
+from .semantic_roles_card import describe_semantic_roles
+from .tagger_card import describe_tagger
+from .task_card_parts import render_task_card
 from .writing import written_aside
 
 # What a recipe folder keeps of a checkpoint; its card is rendered from them.
 KEPT_FILES = (CONFIG_FILE, RESULTS_FILE, CONVERSION_FILE, PLOT_FILE, LAYER_SHARES_FILE, TOKENIZER_FILE, FACTS_FILE)
+# What the card of a task says of its own, by what results.json calls the task.
+_TASKS = {
+    **dict.fromkeys(CLASSIFIERS, describe_classifier),
+    QUESTION_ANSWERING: describe_reader,
+    COREFERENCE: describe_coreference,
+    SEMANTIC_ROLES: describe_semantic_roles,
+}
 # What of an earlier run must not stand beside the figures of this one: its plots, weights, code and words.
 _REPLACED_FILES = (PLOT_FILE, LAYER_SHARES_FILE, "*.safetensors", WEIGHTS_INDEX_FILE, "*_elmo.py", WORD_LIST_FILE)
 
@@ -187,16 +195,9 @@ def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: 
         facts = read_facts(folder / FACTS_FILE, figures | {"config": fields, "results": results})
     tokenizer = _read_json(folder, TOKENIZER_FILE) if (folder / TOKENIZER_FILE).is_file() else None
     shares_plot = LAYER_SHARES_FILE if (folder / LAYER_SHARES_FILE).is_file() else None
-    if "tag_scheme" in results:
-        return render_tagger_card(name, fields, results, facts, tokenizer, shares_plot)
-    if results.get("task") in CLASSIFIERS:
-        return render_classifier_card(name, fields, results, facts, tokenizer, shares_plot)
-    if results.get("task") == QUESTION_ANSWERING:
-        return render_reader_card(name, fields, results, facts, tokenizer, shares_plot)
-    if results.get("task") == COREFERENCE:
-        return render_coreference_card(name, fields, results, facts, tokenizer, shares_plot)
-    if results.get("task") == SEMANTIC_ROLES:
-        return render_semantic_roles_card(name, fields, results, facts, tokenizer, shares_plot)
+    describe = describe_tagger if "tag_scheme" in results else _TASKS.get(results.get("task", ""))
+    if describe is not None:
+        return render_task_card(describe, name, fields, results, facts, tokenizer, shares_plot)
     if "format" in results:
         return render_conversion_card(name, fields, results, facts, tokenizer)
     plot = PLOT_FILE if (folder / PLOT_FILE).is_file() else None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import card_parts, task_card_parts
-from .facts import Facts
 from .tables import markdown_table
+from .task_card_parts import SPLITS, TaskCard, chosen_by
 
 # What results.json calls this task; the Hub has no name for it.
 TASK = "coreference"
@@ -29,51 +28,26 @@ _MEASURES = {"muc": "MUC", "b_cubed": "B-cubed", "ceafe": "CEAFe", "mention": "m
 _SCORES = ("precision", "recall", "f1")
 
 
-def render_coreference_card(
-    name: str,
-    fields: Mapping[str, Any],
-    results: Mapping[str, Any],
-    facts: Facts | None = None,
-    tokenizer: Mapping[str, Any] | None = None,
-    shares_plot: str | None = None,
-) -> str:
-    """The card of a coreference model, in Markdown.
-
-    Args:
-        name: The name under which the card's code loads the checkpoint.
-        fields: Fields of the config.
-        results: What training, evaluation and prediction gave, as in results.json.
-        facts: What else is known.
-        tokenizer: Fields of tokenizer_config.json, for how text is cut.
-        shares_plot: Name of the picture of the layers' shares, beside the card.
-    Raises: ValueError naming the figure that the results lack.
-    """
-    with card_parts.only_what_was_measured(name, "Make the results anew with hf-elmo train-coreference."):
-        measured = task_card_parts.measured(
-            results, TASK, "Coreference resolution", ("muc_f1", "b_cubed_f1", "ceafe_f1", "mean_f1")
-        )
-        parts = [
-            card_parts.front_matter(name, facts, None, [TASK], list(measured)),
-            f"# {facts.name if facts else name}",
-            *([facts.description] if facts else []),
-            f"A coreference model on ELMo, made with hf_elmo: {results['model']}",
-            f"## Use\n\n{_SNIPPET.format(name=name)}\n\n{card_parts.describe_cutting(tokenizer)}",
-            card_parts.uses_and_limits(facts, (_USE,), (_LIMIT, card_parts.NO_FACTS_YET)),
-            *([card_parts.training_data(facts)] if facts else []),
-            *_scores(fields, results),
-            *task_card_parts.seeds(results, ("mean_f1", "muc_f1", "b_cubed_f1", "ceafe_f1")),
-            *task_card_parts.layers(results, shares_plot),
-            task_card_parts.data_and_settings(
-                fields, results, ("documents", "words", "mentions", "clusters"), _head(fields)
-            ),
-            card_parts.origin(results, "All figures are in `results.json`."),
-            *card_parts.citation(facts),
-        ]
-    return "\n\n".join(parts) + "\n"
+def describe_coreference(name: str, fields: Mapping[str, Any], results: Mapping[str, Any]) -> TaskCard:
+    """What the card of a coreference model says of its own; arguments as of `render_task_card`."""
+    return TaskCard(
+        tags=[TASK],
+        task_name="Coreference resolution",
+        measured=("muc_f1", "b_cubed_f1", "ceafe_f1", "mean_f1"),
+        what="A coreference model",
+        snippet=_SNIPPET.format(name=name),
+        intended_use=_USE,
+        limits=[_LIMIT],
+        sections=[*_scores(fields, results)],
+        seed_scores=("mean_f1", "muc_f1", "b_cubed_f1", "ceafe_f1"),
+        counted=("documents", "words", "mentions", "clusters"),
+        settings=_head(fields),
+        is_on_the_hub=False,
+    )
 
 
 def _scores(fields: Mapping[str, Any], results: Mapping[str, Any]) -> Iterator[str]:
-    for split, prefix in task_card_parts.SPLITS.items():
+    for split, prefix in SPLITS.items():
         if f"{prefix}_mean_f1" in results:
             rows = [
                 [title, *(f"{100 * results[f'{prefix}_{measure}_{score}']:.2f}" for score in _SCORES)]
@@ -93,7 +67,7 @@ def _scores(fields: Mapping[str, Any], results: Mapping[str, Any]) -> Iterator[s
             )
             yield (
                 f"## Scores, {split}\n\nMean F1 of MUC, B-cubed and CEAFe: {100 * results[f'{prefix}_mean_f1']:.2f}."
-                f"{task_card_parts.chosen_by(results, split)}\n\n{table}\n\n{singletons}{reach if wide else ''}"
+                f"{chosen_by(results, split)}\n\n{table}\n\n{singletons}{reach if wide else ''}"
             )
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from . import card_parts, task_card_parts
-from .facts import Facts
-from .tables import markdown_table
+from .task_card_parts import SPLITS, TaskCard, chosen_by, list_names, table_by_type
 
 # The name that results.json gives to this task.
 TASK = "token-classification"
@@ -25,65 +23,32 @@ _USE = "To mark the words of sentences with the labels below, in text like that 
 _LIMIT = "It knows the labels, the language, the domain and the biases of its training sentences and no others."
 # What a config leaves out.
 _UNNAMED_LABELS = {"0": "LABEL_0", "1": "LABEL_1"}
-_SCORES = ("precision", "recall", "f1")
 
 
-def render_tagger_card(
-    name: str,
-    fields: Mapping[str, Any],
-    results: Mapping[str, Any],
-    facts: Facts | None = None,
-    tokenizer: Mapping[str, Any] | None = None,
-    shares_plot: str | None = None,
-) -> str:
-    """The card of a token classifier, in Markdown.
-
-    Args:
-        name: The name under which the card's code loads the checkpoint.
-        fields: Fields of the config, `id2label` among them.
-        results: What training, evaluation and prediction gave, as in results.json.
-        facts: What else is known.
-        tokenizer: Fields of tokenizer_config.json, for how text is cut.
-        shares_plot: Name of the picture of the layers' shares, beside the card.
-    Raises: ValueError naming the figure that the results or the config lack.
-    """
-    with card_parts.only_what_was_measured(name, "Make the results anew with hf-elmo train-tagger."):
-        id2label = fields.get("id2label") or _UNNAMED_LABELS
-        labels = [label for _, label in sorted(id2label.items(), key=lambda item: int(item[0]))]
-        strategy = "simple" if results["tag_scheme"] == "spans" else "none"
-        measured = task_card_parts.measured(results, TASK, "Token classification", (*_SCORES, "accuracy"))
-        parts = [
-            card_parts.front_matter(name, facts, TASK, [TASK], list(measured)),
-            f"# {facts.name if facts else name}",
-            *([facts.description] if facts else []),
-            f"A token classifier on ELMo, made with hf_elmo: {results['model']}",
-            f"## Use\n\n{_SNIPPET.format(name=name, strategy=strategy)}\n\n{card_parts.describe_cutting(tokenizer)}",
-            card_parts.uses_and_limits(facts, (_USE,), (_LIMIT, card_parts.NO_FACTS_YET)),
-            *([card_parts.training_data(facts)] if facts else []),
-            "## Labels\n\n" + ", ".join(f"`{label}`" for label in labels),
-            *_scores(results),
-            *task_card_parts.seeds(results, ("f1", "accuracy")),
-            *task_card_parts.layers(results, shares_plot),
-            task_card_parts.data_and_settings(fields, results, ("sentences", "words"), _head(fields)),
-            card_parts.origin(results, "All figures are in `results.json`."),
-            *card_parts.citation(facts),
-        ]
-    return "\n\n".join(parts) + "\n"
+def describe_tagger(name: str, fields: Mapping[str, Any], results: Mapping[str, Any]) -> TaskCard:
+    """What the card of a token classifier says of its own; arguments as of `render_task_card`."""
+    id2label = fields.get("id2label") or _UNNAMED_LABELS
+    labels = [label for _, label in sorted(id2label.items(), key=lambda item: int(item[0]))]
+    return TaskCard(
+        tags=[TASK],
+        task_name="Token classification",
+        measured=("precision", "recall", "f1", "accuracy"),
+        what="A token classifier",
+        snippet=_SNIPPET.format(name=name, strategy="simple" if results["tag_scheme"] == "spans" else "none"),
+        intended_use=_USE,
+        limits=[_LIMIT],
+        sections=[list_names("Labels", labels), *_scores(results)],
+        seed_scores=("f1", "accuracy"),
+        counted=("sentences", "words"),
+        settings=_head(fields),
+    )
 
 
 def _scores(results: Mapping[str, Any]) -> Iterator[str]:
-    for split, prefix in task_card_parts.SPLITS.items():
+    for split, prefix in SPLITS.items():
         if f"{prefix}_f1" in results:
-            entities = results[f"{prefix}_entities"]
-            rows = [
-                [f"`{kind}`", *(f"{100 * row[score]:.2f}" for score in _SCORES), f"{row['number']:,}"]
-                for kind, row in entities.items()
-            ]
-            total = sum(row["number"] for row in entities.values())
-            overall = (f"{100 * results[f'{prefix}_{score}']:.2f}" for score in _SCORES)
-            rows.append(["all", *overall, f"{total:,}"])
-            table = markdown_table([f"{split}, in percent", "precision", "recall", "F1", "number"], rows)
-            chosen = task_card_parts.chosen_by(results, split)
+            table = table_by_type(split, results[f"{prefix}_entities"], results, prefix)
+            chosen = chosen_by(results, split)
             accuracy = f"Accuracy by word: {100 * results[f'{prefix}_accuracy']:.2f}. "
             yield f"## Scores, {split}\n\n{table}\n\n{accuracy}{_of_what(results['tag_scheme'])}{chosen}"
 

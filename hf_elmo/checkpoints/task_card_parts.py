@@ -1,13 +1,15 @@
-"""The parts that the cards of fine-tuned models share: measured scores, seeds, layers, data and settings."""
+"""The card of a task's model: what all of them have, around what the card of each task says of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from huggingface_hub import EvalResult
 
 from . import card_parts
+from .facts import Facts
 from .layer_shares_plot import layer_names, mean_shares
 from .tables import markdown_table
 
@@ -15,27 +17,106 @@ from .tables import markdown_table
 SPLITS = {"test": "predict", "validation": "eval"}
 
 
-def measured(results: Mapping[str, Any], task: str, task_name: str, scores: Sequence[str]) -> Iterator[EvalResult]:
-    """The scores as the Hub reads them in the head of a card.
+@dataclass(frozen=True)
+class TaskCard:
+    """What the card of a task's model says that those of other tasks do not.
 
     Args:
-        results: As in results.json.
-        task: The Hub's name of the task.
+        tags: Words to find it by, the first of them what the Hub, or where it has no name for the task results.json,
+            calls the task.
         task_name: What people call it.
-        scores: The names of the scores; those that were not measured are left out.
+        measured: The names of the scores that stand in the head of the card, where they were measured.
+        what: What the model is, before "on ELMo".
+        snippet: How it is used, in Markdown.
+        intended_use: What it is for, in a sentence.
+        limits: What it cannot do, a sentence each.
+        sections: Its labels and scores.
+        seed_scores: The names of the scores whose mean and deviation over seeds are shown.
+        counted: What is counted of each split, the key of its number and what people call it.
+        settings: What else is said of the head.
+        is_on_the_hub: Whether the Hub has a name for the task.
     """
-    for split, prefix in SPLITS.items():
-        for score in scores:
-            if f"{prefix}_{score}" in results:
-                yield EvalResult(
-                    task_type=task,
-                    task_name=task_name,
-                    dataset_type=split,
-                    dataset_name=results["data"][split]["source"] if "data" in results else f"the {split} data",
-                    metric_type=score,
-                    metric_name=f"{score}, {split}",
-                    metric_value=round(results[f"{prefix}_{score}"], 4),
-                )
+
+    tags: Sequence[str]
+    task_name: str
+    measured: Sequence[str]
+    what: str
+    snippet: str
+    intended_use: str
+    limits: Sequence[str]
+    sections: Sequence[str]
+    seed_scores: Sequence[str]
+    counted: Sequence[str]
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+    is_on_the_hub: bool = True
+
+
+def render_task_card(
+    describe: Callable[[str, Mapping[str, Any], Mapping[str, Any]], TaskCard],
+    name: str,
+    fields: Mapping[str, Any],
+    results: Mapping[str, Any],
+    facts: Facts | None = None,
+    tokenizer: Mapping[str, Any] | None = None,
+    shares_plot: str | None = None,
+) -> str:
+    """The card of a task's model, in Markdown.
+
+    Args:
+        describe: Makes the task's part of it from the name, the fields and the results.
+        name: The name under which the card's code loads the checkpoint.
+        fields: Fields of the config.
+        results: What training, evaluation and prediction gave, as in results.json.
+        facts: What else is known.
+        tokenizer: Fields of tokenizer_config.json, for how text is cut.
+        shares_plot: Name of the picture of the layers' shares, beside the card.
+    Raises: ValueError naming the figure that the results or the config lack.
+    """
+    # The oldest task is the one that results.json does not name.
+    command = f"hf-elmo train-{results.get('task', 'tagger')}"
+    with card_parts.only_what_was_measured(name, f"Make the results anew with {command}."):
+        card = describe(name, fields, results)
+        pipeline_tag = card.tags[0] if card.is_on_the_hub else None
+        parts = [
+            card_parts.front_matter(name, facts, pipeline_tag, card.tags, list(_measured(results, card))),
+            f"# {facts.name if facts else name}",
+            *([facts.description] if facts else []),
+            f"{card.what} on ELMo, made with hf_elmo: {results['model']}",
+            f"## Use\n\n{card.snippet}\n\n{card_parts.describe_cutting(tokenizer)}",
+            card_parts.uses_and_limits(facts, (card.intended_use,), (*card.limits, card_parts.NO_FACTS_YET)),
+            *([card_parts.training_data(facts)] if facts else []),
+            *card.sections,
+            *_seeds(results, card.seed_scores),
+            *_layers(results, shares_plot),
+            _data_and_settings(fields, results, card),
+            card_parts.origin(results, "All figures are in `results.json`."),
+            *card_parts.citation(facts),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def list_names(title: str, names: Sequence[str]) -> str:
+    """The section that lists the labels that a model knows."""
+    return f"## {title}\n\n" + ", ".join(f"`{name}`" for name in names)
+
+
+def table_by_type(split: str, rows: Mapping[str, Mapping[str, float]], results: Mapping[str, Any], prefix: str) -> str:
+    """Precision, recall and F1 of each type of span, its number, and those of all of them.
+
+    Args:
+        split: What the table is called.
+        rows: The scores of each type.
+        results: As in results.json, with the scores of all of them.
+        prefix: What their names there begin with.
+    """
+    scores = ("precision", "recall", "f1")
+    lines = [
+        [f"`{type_}`", *(f"{100 * row[score]:.2f}" for score in scores), f"{row['number']:,}"]
+        for type_, row in rows.items()
+    ]
+    overall = (f"{100 * results[f'{prefix}_{score}']:.2f}" for score in scores)
+    lines.append(["all", *overall, f"{sum(row['number'] for row in rows.values()):,}"])
+    return markdown_table([f"{split}, in percent", "precision", "recall", "F1", "number"], lines)
 
 
 def chosen_by(results: Mapping[str, Any], split: str) -> str:
@@ -43,7 +124,7 @@ def chosen_by(results: Mapping[str, Any], split: str) -> str:
     return " The step that was kept is the best of these." if split == "validation" and _kept(results) else ""
 
 
-def seeds(results: Mapping[str, Any], scores: Sequence[str]) -> Iterator[str]:
+def _seeds(results: Mapping[str, Any], scores: Sequence[str]) -> Iterator[str]:
     """The section on several seeds, where there were several."""
     if "mean" not in results:
         return
@@ -61,13 +142,8 @@ def seeds(results: Mapping[str, Any], scores: Sequence[str]) -> Iterator[str]:
         )
 
 
-def layers(results: Mapping[str, Any], plot: str | None = None) -> Iterator[str]:
-    """The section on the layers that the task reads, where the results tell them.
-
-    Args:
-        results: As in results.json.
-        plot: Name of their picture, beside the card.
-    """
+def _layers(results: Mapping[str, Any], plot: str | None = None) -> Iterator[str]:
+    """The section on the layers that the task reads, where the results tell them."""
     if not results.get("layer_shares"):
         return
     mean, deviation = mean_shares(results)
@@ -99,26 +175,33 @@ def describe_inputs(head: Mapping[str, Any]) -> str:
     return " + ".join(parts) + at_output
 
 
-def data_and_settings(
-    fields: Mapping[str, Any], results: Mapping[str, Any], counted: Sequence[str], more: Mapping[str, str | None]
-) -> str:
-    """The section on the data, the head and the settings.
+def _measured(results: Mapping[str, Any], card: TaskCard) -> Iterator[EvalResult]:
+    """The scores as the Hub reads them in the head of a card."""
+    for split, prefix in SPLITS.items():
+        for score in card.measured:
+            if f"{prefix}_{score}" in results:
+                yield EvalResult(
+                    task_type=card.tags[0],
+                    task_name=card.task_name,
+                    dataset_type=split,
+                    dataset_name=results["data"][split]["source"] if "data" in results else f"the {split} data",
+                    metric_type=score,
+                    metric_name=f"{score}, {split}",
+                    metric_value=round(results[f"{prefix}_{score}"], 4),
+                )
 
-    Args:
-        fields: Fields of the config.
-        results: As in results.json.
-        counted: What is counted of each split, the key of its number and what people call it.
-        more: What else is said of the head.
-    """
-    data = {
-        f"{split} data": f"{text['source']}{_share(text)}: {', '.join(f'{text[what]:,} {what}' for what in counted)}"
-        for split, text in results.get("data", {}).items()
-    }
+
+def _data_and_settings(fields: Mapping[str, Any], results: Mapping[str, Any], card: TaskCard) -> str:
+    """The section on the data, the head and the settings."""
+    data = {}
+    for split, text in results.get("data", {}).items():
+        numbers = ", ".join(f"{text[what]:,} {what}" for what in card.counted)
+        data[f"{split} data"] = f"{text['source']}{_share(text)}: {numbers}"
     table = card_parts.key_value_table(
         {
             **data,
             "reads of each word": describe_inputs(fields.get("head") or {}),
-            **more,
+            **card.settings,
             "settings": card_parts.list_settings(results.get("settings", {})),
             "step that was kept": f"{_kept(results):,}" if _kept(results) else None,
         }

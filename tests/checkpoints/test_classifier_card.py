@@ -6,7 +6,8 @@ import pytest
 from huggingface_hub import ModelCard
 
 from hf_elmo.checkpoints.cards import write_card
-from hf_elmo.checkpoints.classifier_card import render_classifier_card
+from hf_elmo.checkpoints.classifier_card import describe_classifier
+from hf_elmo.checkpoints.task_card_parts import render_task_card
 
 ROW = {"precision": 0.5, "recall": 0.25, "f1": 1 / 3, "number": 1234}
 RESULTS = {
@@ -30,7 +31,7 @@ RESULTS = {
 
 
 def test_labels_scores_layers_data_and_settings_are_in_the_card():
-    card = render_classifier_card("my-classifier", {}, RESULTS, tokenizer={"pre_tokenizer": "penn"})
+    card = render_task_card(describe_classifier, "my-classifier", {}, RESULTS, tokenizer={"pre_tokenizer": "penn"})
     for text in (
         "`bad`, `a|b`",
         "| `bad` | 50.00 | 25.00 | 33.33 | 1,234 | 1,000 | 234 |",
@@ -53,7 +54,7 @@ def test_pairs_and_seeds():
     entailment["predict_by_class"] = {"entailment": ROW, "a|b": ROW}
     scores = {"predict_accuracy": 0.5, "predict_macro_f1": 0.25}
     seeds = {"seeds": [{"seed": 1}, {"seed": 2}], "mean": scores, "deviation": scores, "kept_seed": 2}
-    card = render_classifier_card("x", {}, {**entailment, **seeds})
+    card = render_task_card(describe_classifier, "x", {}, {**entailment, **seeds})
     assert '"text_pair"' in card and 'pipeline("zero-shot-classification", model="x")' in card
     assert "| test | 50.00 ± 50.00 | 25.00 ± 25.00 |" in card and "2 trainings" in card
 
@@ -68,4 +69,4 @@ def test_the_folders_card_is_that_of_its_task(tmp_path):
 def test_a_figure_without_results_cannot_be_rendered():
     results = {key: value for key, value in RESULTS.items() if key != "predict_macro_f1"}
     with pytest.raises(ValueError, match=r"my-classifier.*'predict_macro_f1'"):
-        render_classifier_card("my-classifier", {}, results)
+        render_task_card(describe_classifier, "my-classifier", {}, results)

@@ -6,7 +6,8 @@ import pytest
 from huggingface_hub import ModelCard
 
 from hf_elmo.checkpoints.cards import write_card
-from hf_elmo.checkpoints.tagger_card import render_tagger_card
+from hf_elmo.checkpoints.tagger_card import describe_tagger
+from hf_elmo.checkpoints.task_card_parts import render_task_card
 
 FIELDS = {"id2label": {"0": "O", "10": "I-a|b", "2": "B-PER"}}
 ROW = {"precision": 0.5, "recall": 0.25, "f1": 1 / 3, "number": 1234}
@@ -28,7 +29,7 @@ RESULTS = {
 
 
 def test_labels_scores_data_and_settings_are_in_the_card():
-    card = render_tagger_card("my-tagger", FIELDS, RESULTS, tokenizer={"pre_tokenizer": "punctuation"})
+    card = render_task_card(describe_tagger, "my-tagger", FIELDS, RESULTS, tokenizer={"pre_tokenizer": "punctuation"})
     assert "`O`, `B-PER`, `I-a|b`" in card
     assert "| `PER` | 50.00 | 25.00 | 33.33 | 1,234 |" in card and "| `a\\|b` |" in card
     assert "| all | 50.00 | 25.00 | 33.33 | 1,235 |" in card and "Accuracy by word: 98.76" in card
@@ -41,13 +42,13 @@ def test_labels_scores_data_and_settings_are_in_the_card():
 
 
 def test_words_are_not_joined_where_each_has_a_tag_of_its_own():
-    card = render_tagger_card("my-tagger", FIELDS, {**RESULTS, "tag_scheme": "words"})
+    card = render_task_card(describe_tagger, "my-tagger", FIELDS, {**RESULTS, "tag_scheme": "words"})
     assert 'aggregation_strategy="none"' in card and "Each word counts by itself" in card
 
 
 def test_a_run_that_only_trained_has_no_scores():
     results = {key: value for key, value in RESULTS.items() if not key.startswith("predict_")}
-    card = render_tagger_card("my-tagger", FIELDS, results)
+    card = render_task_card(describe_tagger, "my-tagger", FIELDS, results)
     assert "## Scores" not in card and not ModelCard(card).data.eval_results
 
 
@@ -63,4 +64,4 @@ def test_results_of_earlier_runs_still_render(tmp_path):
 def test_a_figure_without_results_cannot_be_rendered():
     results = {key: value for key, value in RESULTS.items() if key != "predict_accuracy"}
     with pytest.raises(ValueError, match=r"my-tagger.*'predict_accuracy'"):
-        render_tagger_card("my-tagger", FIELDS, results)
+        render_task_card(describe_tagger, "my-tagger", FIELDS, results)
