@@ -31,6 +31,7 @@ COMMANDS = {
     "train-coreference": ("train_coreference", "train, evaluate and apply coreference resolution in documents"),
     "train-semantic-roles": ("train_semantic_roles", "train, evaluate and apply a labeller of semantic roles"),
     "predict": ("predict", "apply a checkpoint of a task to text of one's own"),
+    "export": ("export", "write a checkpoint as an ONNX file, for onnxruntime"),
     "card": ("render_card", "render model cards and plots from their files"),
     "push": ("push", "upload a finished checkpoint to the Hub"),
     "plan": ("plan_run", "compute the memory, communication, steps and text of a pre-training run"),

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from .tag_schemes_elmo import can_follow
 from .tracing_elmo import is_traced
+from .word_steps_elmo import scan_words
 
 IGNORED = -100
 
@@ -120,7 +121,7 @@ class ElmoCRF(nn.Module):
         # each step. The differences are zero.
         transitions, start, end = self._all_scores()
         first = expected.labels[:, 0]
-        last = expected.labels.take_along_dim(words.last.view(-1, 1, 1), dim=1).squeeze(1)
+        last = _take(expected.labels, words.last.unsqueeze(1)).squeeze(1)
         terms = (
             (expected.labels * (words.emissions - words.emissions.detach())).sum(dim=(1, 2)),
             (expected.pairs * (transitions - transitions.detach())).sum(dim=(1, 2)),
@@ -134,17 +135,20 @@ class ElmoCRF(nn.Module):
         count = words.emissions.shape[1]
         # Backwards the last word is the first, and a step goes from the label behind to the one before.
         places = (words.last.unsqueeze(1) - torch.arange(count, device=words.last.device)).clamp(min=0)
-        both = torch.stack([words.emissions, words.emissions.take_along_dim(places.unsqueeze(-1), dim=1)])
-        arriving = torch.stack([transitions.t(), transitions]).unsqueeze(1)
-        state = torch.stack([start, end]).unsqueeze(1) + both[:, :, 0]
-        states = [state]
-        for step in range(1, count):
-            found = torch.logsumexp(state.unsqueeze(2) + arriving, dim=3) + both[:, :, step]
-            state = torch.where(words.mask[:, step].unsqueeze(-1), found, state)
-            states.append(state)
-        log_partition = torch.logsumexp(state[0] + end, dim=-1)
-        before, behind = torch.stack(states, dim=2)
-        behind = behind.take_along_dim(places.unsqueeze(-1), dim=1)
+        both = torch.stack([words.emissions, _take(words.emissions, places)], dim=2)
+        arriving = torch.stack([transitions.t(), transitions])
+
+        def arrive(before: tuple[Tensor], read: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor], Tensor]:
+            (state,), (of_word, comes_next) = before, read
+            found = torch.logsumexp(state.unsqueeze(2) + arriving, dim=3) + of_word
+            state = torch.where(comes_next, found, state)
+            return (state,), state
+
+        first = torch.stack([start, end]) + both[:, 0]
+        states, (state,) = scan_words(arrive, (first,), (both, words.comes_next().unsqueeze(2)))
+        log_partition = torch.logsumexp(state[:, 0] + end, dim=-1)
+        before, behind = states.unbind(dim=2)
+        behind = _take(behind, places)
         # Both hold the word's own score.
         labels = torch.exp(before + behind - words.emissions - log_partition.view(-1, 1, 1))
         pairs = before[:, :-1].unsqueeze(3) + transitions + behind[:, 1:].unsqueeze(2)
@@ -192,6 +196,11 @@ class _Words(NamedTuple):
     order: Tensor  # where in the batch each stood, (B, W)
     length: int  # T
 
+    def comes_next(self) -> Tensor:
+        """True for words that another one stands before, (B, W, 1)."""
+        is_first = torch.arange(self.mask.shape[1], device=self.mask.device) == 0
+        return (self.mask & ~is_first).unsqueeze(-1)
+
     def gather(self, values: Tensor) -> Tensor:
         """Values of the batch, (B, T), as those of the words, (B, W)."""
         return values.gather(1, self.order)
@@ -234,39 +243,48 @@ def _best_path(
     transitions, start, end = scores_of_labels
     if forbidden is not None:
         # Forbidden ones cost more than any words can win.
-        width = sum(spread.amax() - spread.amin() for spread in scores_of_labels)
-        won = (scores.amax(dim=2) - scores.amin(dim=2)).sum(dim=1).amax() + scores.shape[1] * width
+        width = sum(spread.max() - spread.min() for spread in scores_of_labels)
+        won = (scores.amax(dim=2) - scores.amin(dim=2)).sum(dim=1).max() + scores.shape[1] * width
         lowered = torch.tensor(forbidden, device=scores.device) * (1 + won)
         transitions, start, end = transitions - lowered[1:, 1:], start - lowered[0, 1:], end - lowered[1:, 0]
     # From the label that comes to those before it, which the maximum is taken over.
     arriving = transitions.t()
-    best = start + scores[:, 0]
-    pointers = []
-    for step in range(1, scores.shape[1]):
+
+    def arrive(before: tuple[Tensor], read: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor], Tensor]:
+        (best,), (of_word, comes_next) = before, read
         found, origin = (best.unsqueeze(1) + arriving).max(dim=2)
-        is_word = words.mask[:, step].unsqueeze(-1)
-        # Behind the last word each label leads back to itself.
-        pointers.append(torch.where(is_word, origin, torch.arange(len(start), device=origin.device)))
-        best = torch.where(is_word, found + scores[:, step], best)
-    _, label = (best + end).max(dim=1)
-    path = [label]
-    for origin in reversed(pointers):
-        label = origin.gather(1, label.unsqueeze(1)).squeeze(1)
-        path.append(label)
-    return torch.stack(path[::-1], dim=1)
+        # At the first word and behind the last one each label leads back to itself.
+        origin = torch.where(comes_next, origin, torch.arange(len(start), device=origin.device))
+        return (torch.where(comes_next, found + of_word, best),), origin
+
+    def go_back(behind: tuple[Tensor], read: tuple[Tensor]) -> tuple[tuple[Tensor], Tensor]:
+        (label,), (origin,) = behind, read
+        return (origin.gather(1, label.unsqueeze(1)).squeeze(1),), label
+
+    pointers, (best,) = scan_words(arrive, (start + scores[:, 0],), (scores, words.comes_next()))
+    _, last = (best + end).max(dim=1)
+    return scan_words(go_back, (last,), (pointers,), reverse=True)[0]
 
 
 def _left_aligned(emissions: Tensor, mask: Tensor) -> _Words:
-    order = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True)
+    # Words first, each in its order. ONNX knows no stable sorting, by which this would be shorter.
+    places = torch.arange(mask.shape[1], device=mask.device)
+    order = torch.argsort(torch.where(mask, places, places + mask.shape[1]), dim=1)
     lengths = mask.sum(dim=1)
     # In a trace the longest sentence is not known.
     count = mask.shape[1] if is_traced() else max(1, int(lengths.max()))
     order = order[:, :count]
     is_word = torch.arange(count, device=mask.device) < lengths.unsqueeze(1)
     return _Words(
-        torch.where(is_word.unsqueeze(-1), emissions.take_along_dim(order.unsqueeze(-1), dim=1), 0.0),
+        torch.where(is_word.unsqueeze(-1), _take(emissions, order), 0.0),
         is_word,
         (lengths - 1).clamp(min=0),
         order,
         mask.shape[1],
     )
+
+
+def _take(values: Tensor, places: Tensor) -> Tensor:
+    """The vectors (B, P, K) of values (B, W, K) at places (B, P)."""
+    # Not by take_along_dim, which torch.export takes for one of a fixed size.
+    return values.gather(1, places.unsqueeze(-1).expand(-1, -1, values.shape[2]))

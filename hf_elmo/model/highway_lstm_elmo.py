@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from .tracing_elmo import is_traced
+from .word_steps_elmo import scan_words
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
@@ -54,19 +55,21 @@ def scan_highway_lstm(
     """
     input_gates = F.linear(inputs, weights.input, weights.bias)
     carried = F.linear(inputs, weights.carry)
-    hidden = cell = inputs.new_zeros(inputs.shape[0], weights.carry.shape[0])
-    outputs = [hidden] * inputs.shape[1]
-    for step in reversed(range(inputs.shape[1])) if reverse else range(inputs.shape[1]):
-        gates = input_gates[:, step] + F.linear(hidden if kept is None else hidden * kept, weights.recurrent)
+
+    def step(before: tuple[Tensor, Tensor], read: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        hidden, cell = before
+        of_word, around, is_real = read
+        gates = of_word + F.linear(hidden if kept is None else hidden * kept, weights.recurrent)
         input_gate, forget_gate, output_gate, transform_gate, candidate = gates.chunk(5, dim=-1)
         new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
         remembered = torch.sigmoid(output_gate) * torch.tanh(new_cell)
         transform = torch.sigmoid(transform_gate)
-        new_hidden = transform * remembered + (1 - transform) * carried[:, step]
-        is_real = mask[:, step].unsqueeze(-1)
-        outputs[step] = torch.where(is_real, new_hidden, 0.0)
-        hidden, cell = torch.where(is_real, new_hidden, hidden), torch.where(is_real, new_cell, cell)
-    return torch.stack(outputs, dim=1)
+        new_hidden = transform * remembered + (1 - transform) * around
+        after = (torch.where(is_real, new_hidden, hidden), torch.where(is_real, new_cell, cell))
+        return after, torch.where(is_real, new_hidden, 0.0)
+
+    zeros = inputs.new_zeros(inputs.shape[0], weights.carry.shape[0])
+    return scan_words(step, (zeros, zeros), (input_gates, carried, mask.unsqueeze(-1)), reverse=reverse)[0]
 
 
 def run_highway_lstm(
@@ -257,7 +260,7 @@ class ElmoHighwayLSTM(nn.Module):
     def run_readable(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """As `forward`, by the definition of each step."""
         return self._run(
-            vectors, len(vectors), lambda outputs, *rest, **way: scan_highway_lstm(outputs, mask, *rest, **way)
+            vectors, vectors.shape[0], lambda outputs, *rest, **way: scan_highway_lstm(outputs, mask, *rest, **way)
         )
 
     def _run_packed(self, vectors: Tensor, mask: Tensor) -> Tensor:
@@ -272,7 +275,7 @@ class ElmoHighwayLSTM(nn.Module):
         def run(words: Tensor, weights: HighwayLSTMWeights, kept: Tensor | None, *, reverse: bool) -> Tensor:
             return run_highway_lstm(words, sizes, weights, None if kept is None else kept[rows], reverse=reverse)
 
-        words = self._run(packed.data, len(vectors), run)
+        words = self._run(packed.data, vectors.shape[0], run)
         outputs, _ = nn.utils.rnn.pad_packed_sequence(
             packed._replace(data=words), batch_first=True, total_length=mask.shape[1]
         )

@@ -36,6 +36,7 @@ from .token_classification_elmo import ElmoForTokenClassification
 from .token_encoder_elmo import ElmoTokenEncoder  # noqa: F401
 from .tracing_elmo import is_traced  # noqa: F401
 from .word_list_elmo import WORD_LIST_FILE  # noqa: F401
+from .word_steps_elmo import scan_words  # noqa: F401
 from .word_table_elmo import ElmoWordTable  # noqa: F401
 
 __all__ = [

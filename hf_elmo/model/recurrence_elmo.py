@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .word_steps_elmo import scan_words
+
 # A checkpoint's code also runs without the package; where it is installed, its kernels give the same numbers faster.
 try:
     from hf_elmo import kernels
@@ -55,7 +57,7 @@ def scan_projected_lstm(
     Raises: ValueError naming the axis and both sizes when shapes disagree.
     """
     _check_shapes(inputs, mask, weights, state)
-    batch_size, length, projection_size = inputs.shape
+    batch_size, _, projection_size = inputs.shape
     cell_size = len(weights.bias) // 4
     # The inputs of all steps go through one matrix product; only the recurrent one has to wait for its step.
     input_gates = F.linear(inputs, weights.input, weights.bias)
@@ -64,10 +66,10 @@ def scan_projected_lstm(
         cell = inputs.new_zeros(batch_size, cell_size)
     else:
         hidden, cell = state
-    steps = mask.unsqueeze(-1).unbind(1) if mask is not None else None
-    outputs: list[Tensor] = [hidden] * length
-    for step in reversed(range(length)) if reverse else range(length):
-        gates = input_gates[:, step] + F.linear(hidden, weights.recurrent)
+
+    def step(before: tuple[Tensor, Tensor], read: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        hidden, cell = before
+        gates = read[0] + F.linear(hidden, weights.recurrent)
         input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
         new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
         if cell_clip is not None:
@@ -78,14 +80,14 @@ def scan_projected_lstm(
             # As bilm-tf and AllenNLP do it: what is not projected is not clipped either.
             if projection_clip is not None:
                 new_hidden = new_hidden.clamp(-projection_clip, projection_clip)
-        if steps is None:
-            outputs[step] = hidden = new_hidden
-            cell = new_cell
-        else:
-            outputs[step] = torch.where(steps[step], new_hidden, 0.0)
-            hidden = torch.where(steps[step], new_hidden, hidden)
-            cell = torch.where(steps[step], new_cell, cell)
-    return torch.stack(outputs, dim=1), (hidden, cell)
+        if len(read) == 1:
+            return (new_hidden, new_cell), new_hidden
+        is_real = read[1]
+        after = (torch.where(is_real, new_hidden, hidden), torch.where(is_real, new_cell, cell))
+        return after, torch.where(is_real, new_hidden, 0.0)
+
+    read = (input_gates,) if mask is None else (input_gates, mask.unsqueeze(-1))
+    return scan_words(step, (hidden, cell), read, reverse=reverse)
 
 
 def run_projected_lstm(

@@ -14,6 +14,9 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from transformers import initialization as init
 
 from .tracing_elmo import is_traced
+from .word_steps_elmo import scan_words
+
+_State = tuple[Tensor, ...]
 
 
 class ElmoTaskRNN(nn.RNNBase):
@@ -62,7 +65,7 @@ class ElmoTaskRNN(nn.RNNBase):
         return packed._replace(data=self._run_fast(packed.data, packed.batch_sizes, zeros, weights, options))
 
     def _run_by_steps(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        """As `forward`, without reading from the mask how many words there are; each step stands in the trace."""
+        """As `forward`, without reading from the mask how many words there are."""
         outputs = vectors
         for layer in range(self.num_layers):
             inputs = F.dropout(outputs, self.dropout, self.training) if layer else outputs
@@ -93,18 +96,20 @@ class ElmoTaskLSTM(ElmoTaskRNN):
     def _scan(self, suffix: str, inputs: Tensor, mask: Tensor) -> Tensor:
         bias = getattr(self, f"bias_ih_{suffix}") + getattr(self, f"bias_hh_{suffix}")
         input_gates = F.linear(inputs, getattr(self, f"weight_ih_{suffix}"), bias)
-        hidden = cell = inputs.new_zeros(inputs.shape[0], self.hidden_size)
-        steps = range(inputs.shape[1])
-        outputs = [hidden] * len(steps)
-        for step in reversed(steps) if suffix.endswith("_reverse") else steps:
-            gates = input_gates[:, step] + F.linear(hidden, getattr(self, f"weight_hh_{suffix}"))
-            input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
+        recurrent = getattr(self, f"weight_hh_{suffix}")
+
+        def step(before: _State, read: tuple[Tensor, Tensor]) -> tuple[_State, Tensor]:
+            hidden, cell = before
+            of_word, is_real = read
+            input_gate, forget_gate, candidate, output_gate = (of_word + F.linear(hidden, recurrent)).chunk(4, dim=-1)
             new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
             new_hidden = torch.sigmoid(output_gate) * torch.tanh(new_cell)
-            is_real = mask[:, step].unsqueeze(-1)
-            outputs[step] = torch.where(is_real, new_hidden, 0.0)
-            hidden, cell = torch.where(is_real, new_hidden, hidden), torch.where(is_real, new_cell, cell)
-        return torch.stack(outputs, dim=1)
+            after = (torch.where(is_real, new_hidden, hidden), torch.where(is_real, new_cell, cell))
+            return after, torch.where(is_real, new_hidden, 0.0)
+
+        zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
+        read = (input_gates, mask.unsqueeze(-1))
+        return scan_words(step, (zeros, zeros), read, reverse=suffix.endswith("_reverse"))[0]
 
 
 class ElmoTaskGRU(ElmoTaskRNN):
@@ -119,18 +124,18 @@ class ElmoTaskGRU(ElmoTaskRNN):
 
     def _scan(self, suffix: str, inputs: Tensor, mask: Tensor) -> Tensor:
         input_gates = F.linear(inputs, getattr(self, f"weight_ih_{suffix}"), getattr(self, f"bias_ih_{suffix}"))
-        hidden = inputs.new_zeros(inputs.shape[0], self.hidden_size)
-        steps = range(inputs.shape[1])
-        outputs = [hidden] * len(steps)
-        for step in reversed(steps) if suffix.endswith("_reverse") else steps:
-            hidden_gates = F.linear(hidden, getattr(self, f"weight_hh_{suffix}"), getattr(self, f"bias_hh_{suffix}"))
-            of_input, of_hidden = (gates.chunk(3, dim=-1) for gates in (input_gates[:, step], hidden_gates))
+        weight, bias = getattr(self, f"weight_hh_{suffix}"), getattr(self, f"bias_hh_{suffix}")
+
+        def step(before: _State, read: tuple[Tensor, Tensor]) -> tuple[_State, Tensor]:
+            (hidden,), (of_word, is_real) = before, read
+            of_input, of_hidden = (gates.chunk(3, dim=-1) for gates in (of_word, F.linear(hidden, weight, bias)))
             reset, keep = (torch.sigmoid(of_input[gate] + of_hidden[gate]) for gate in (0, 1))
             new_hidden = (1 - keep) * torch.tanh(of_input[2] + reset * of_hidden[2]) + keep * hidden
-            is_real = mask[:, step].unsqueeze(-1)
-            outputs[step] = torch.where(is_real, new_hidden, 0.0)
-            hidden = torch.where(is_real, new_hidden, hidden)
-        return torch.stack(outputs, dim=1)
+            return (torch.where(is_real, new_hidden, hidden),), torch.where(is_real, new_hidden, 0.0)
+
+        zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
+        read = (input_gates, mask.unsqueeze(-1))
+        return scan_words(step, (zeros,), read, reverse=suffix.endswith("_reverse"))[0]
 
 
 @torch.no_grad()

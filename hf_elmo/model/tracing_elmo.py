@@ -12,3 +12,9 @@ def is_traced() -> bool:
     """
     recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()
     return recorded or torch._C._are_functorch_transforms_active()
+
+
+def is_exported() -> bool:
+    """True while torch.export records the model, whose sentences may then be of any length; never before torch 2.7."""
+    is_exporting = getattr(torch.compiler, "is_exporting", None)
+    return is_exporting is not None and is_exporting()

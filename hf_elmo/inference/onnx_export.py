@@ -1,0 +1,250 @@
+"""Export a checkpoint to ONNX: one file that runs without PyTorch, on batches of any number of sentences and words.
+
+Letters in shapes: B sentences, T words, C characters per word.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..checkpoints.loading import load_config, load_model, load_tokenizer
+from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
+from ..model import modeling_elmo
+from ..model.base_elmo import ElmoPreTrainedModel
+from ..model.modeling_elmo import ElmoForSequenceClassification
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..model.word_steps_elmo import CAN_RECORD_STEPS
+from .devices import ready_on
+
+if TYPE_CHECKING:
+    from torch.onnx import ONNXProgram
+
+ONNX_FILE = "model.onnx"
+# What is exported of a checkpoint, by the class that wrote it: of a pre-trained one the vectors, not the two softmaxes
+# over all words. Coreference prunes spans by their scores, of which no graph knows the number.
+_EXPORTED = {
+    "ElmoModel": "ElmoModel",
+    "ElmoForPreTraining": "ElmoModel",
+    **{
+        name: name
+        for name in (
+            "ElmoForTokenClassification",
+            "ElmoForSequenceClassification",
+            "ElmoForQuestionAnswering",
+            "ElmoForSemanticRoleLabeling",
+        )
+    },
+}
+# How far the exported model's numbers may be from the model's own, where those are no larger than 1.
+TOLERANCE = 1e-4
+# Sentences, and the words of the longest one, that the exported model is compared on; it is recorded on others.
+_COMPARED_ON = ((1, 1), (3, 12), (2, 40))
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """What was written.
+
+    Args:
+        path: The ONNX file.
+        model_class: The class that was exported.
+        inputs: Names of its inputs, (B, T, C) the first and (B, T) the others.
+        outputs: Names of its outputs.
+        largest_difference: How far its numbers are from the model's at most, relative where those are larger than 1;
+            None where onnxruntime is not there to compute them.
+    """
+
+    path: Path
+    model_class: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    largest_difference: float | None
+
+
+class _Outputs(nn.Module):
+    """A model whose outputs come as a tuple of tensors, in the order of their names.
+
+    Args:
+        model: The model.
+        input_names: Its arguments.
+        has_layers: Whether the layers below the mix are among them.
+    """
+
+    def __init__(self, model: ElmoPreTrainedModel, input_names: tuple[str, ...], has_layers: bool):
+        super().__init__()
+        self.model = model
+        self.input_names = input_names
+        self.has_layers = has_layers
+
+    def named(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The outputs by their names; layers are `hidden_states.0` and so on, the token encoder's first."""
+        output = self.model(**inputs, **({"output_hidden_states": True} if self.has_layers else {}))
+        found = {}
+        for name, value in output.items():
+            if isinstance(value, Tensor):
+                found[name] = value
+            elif name == "hidden_states":
+                found |= {f"{name}.{number}": layer for number, layer in enumerate(value)}
+        return found
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.named(dict(zip(self.input_names, inputs, strict=True))).values())
+
+
+def export_onnx(
+    model_name_or_path: str,
+    output_dir: str | os.PathLike,
+    output_hidden_states: bool = False,
+    overwrite: bool = False,
+) -> ExportedModel:
+    """Write a checkpoint as `model.onnx`, with its config and its tokenizer beside it.
+
+    The recurrences become ONNX's Scan, which takes as many steps as a batch has words. Where onnxruntime is installed
+    the file is run on batches of other sizes than it was recorded on, and compared with the model.
+
+    Args:
+        model_name_or_path: The checkpoint, a directory or a name on the Hub.
+        output_dir: The directory to write.
+        output_hidden_states: Whether the layers below the mix are outputs too.
+        overwrite: Whether a full directory may be replaced.
+    Raises: FileNotFoundError, FileExistsError or ValueError naming the argument; ImportError naming the packages that
+        lack; ArithmeticError where the exported model gives other numbers.
+    """
+    _check_packages()
+    target = check_output_directory(output_dir, overwrite)
+    check_keeps_inputs(target, [("model_name_or_path", model_name_or_path)])
+    config = load_config(model_name_or_path)
+    name = (config.architectures or ["ElmoModel"])[0]
+    if name not in _EXPORTED:
+        raise ValueError(
+            f"model_name_or_path {model_name_or_path!r} is a checkpoint of {name}, which has no fixed graph; wanted "
+            f"one of {', '.join(_EXPORTED)}."
+        )
+    model_class = cast("type[ElmoPreTrainedModel]", getattr(modeling_elmo, _EXPORTED[name]))
+    model = ready_on(load_model(model_class, model_name_or_path), torch.device("cpu"))
+    tokenizer = load_tokenizer(model_name_or_path, model.config)
+    batch = _make_batch(model, tokenizer, 2, 5)
+    outputs = _Outputs(model, tuple(batch), output_hidden_states)
+    with torch.no_grad():
+        names = tuple(outputs.named(batch))
+        program = _record(outputs, batch, names)
+    with written_aside(target, overwrite) as aside:
+        program.save(str(aside / ONNX_FILE))
+        model.config.save_pretrained(aside)
+        tokenizer.save_pretrained(aside)
+        difference = _compare(aside / ONNX_FILE, outputs, tokenizer)
+    return ExportedModel(target / ONNX_FILE, _EXPORTED[name], tuple(batch), names, difference)
+
+
+def _check_packages() -> None:
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "onnx and onnxscript are not both installed, which PyTorch exports with; pip install 'hf_elmo[export]'."
+        ) from error
+    if not CAN_RECORD_STEPS:
+        raise ImportError(
+            f"torch {torch.__version__} cannot export a recurrence over any number of words; install a newer one."
+        )
+
+
+def _record(outputs: _Outputs, batch: Mapping[str, Tensor], names: tuple[str, ...]) -> ONNXProgram:
+    # A sentence has two markers and a word at least; from smaller sizes torch would conclude that they never vary.
+    sizes = {0: torch.export.Dim("sentences"), 1: torch.export.Dim("words", min=3)}
+    with _quiet():
+        program = torch.onnx.export(
+            outputs,
+            tuple(batch.values()),
+            input_names=list(batch),
+            output_names=list(names),
+            dynamic_shapes=((sizes,) * len(batch),),
+            dynamo=True,
+            verbose=False,
+        )
+    return cast("ONNXProgram", program)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the exporter says of itself: packages that it could know, and constants that it does not fold."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
+
+
+def _make_batch(
+    model: ElmoPreTrainedModel, tokenizer: ElmoCharTokenizer, num_sentences: int, num_words: int
+) -> dict[str, Tensor]:
+    """What the model reads, for sentences of which each is a word shorter than the one before."""
+    sentences = [[f"{'abcdefgh'[: 1 + word % 8]}{word}" for word in range(num_words)]]
+    sentences += [sentences[0][: max(1, num_words - number)] for number in range(1, num_sentences)]
+    pairs = {"text_pair": sentences[::-1]} if _reads_pairs(model) else {}
+    batch = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt", **pairs)
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    if pairs:
+        inputs["token_type_ids"] = batch["token_type_ids"]
+    if type(model).__name__ == "ElmoForSemanticRoleLabeling":
+        predicates = torch.zeros_like(inputs["attention_mask"])
+        predicates[:, 1] = 1
+        inputs["predicate_mask"] = predicates
+    return inputs
+
+
+def _reads_pairs(model: ElmoPreTrainedModel) -> bool:
+    if isinstance(model, ElmoForSequenceClassification):
+        return bool(model.text_encoder.reads_pairs)
+    return type(model).__name__ == "ElmoForQuestionAnswering"
+
+
+def _compare(path: Path, outputs: _Outputs, tokenizer: ElmoCharTokenizer) -> float | None:
+    """How far the file's numbers are from the model's at most; None where there is no onnxruntime.
+
+    Raises: ArithmeticError where that is more than TOLERANCE.
+    """
+    try:
+        import onnxruntime  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    largest = 0.0
+    for num_sentences, num_words in _COMPARED_ON:
+        batch = _make_batch(outputs.model, tokenizer, num_sentences, num_words)
+        found = session.run(None, {name: value.numpy() for name, value in batch.items()})
+        with torch.no_grad():
+            wanted = outputs.named(batch)
+        for (name, own), value in zip(wanted.items(), found, strict=True):
+            difference = _difference(own.numpy(), value)
+            if not difference <= TOLERANCE:
+                raise ArithmeticError(
+                    f"{name} of the exported model differs from the model's by {difference:.1e} on {num_sentences} "
+                    f"sentences of up to {num_words} words; wanted {TOLERANCE:.0e} at most. Nothing was written."
+                )
+            largest = max(largest, difference)
+    return largest
+
+
+def _difference(own: np.ndarray, other: Any) -> float:
+    """The largest difference, relative where numbers are larger than 1; what is infinite in both is equal."""
+    own, other = (np.asarray(values, dtype=np.float64) for values in (own, other))
+    if own.shape != other.shape:
+        return float("inf")
+    differences = np.where(own == other, 0.0, np.abs(own - other) / np.maximum(1.0, np.abs(own)))
+    return float(differences.max(initial=0.0))

@@ -1,0 +1,107 @@
+"""What is exported to ONNX gives the model's own numbers in onnxruntime, on batches of any size."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_tiny_config
+from refusals import assert_refused
+from tolerances import REORDERED_FLOAT32
+from transformers import AutoConfig, AutoTokenizer
+
+from hf_elmo import (
+    CoreferenceHead,
+    ElmoCharTokenizer,
+    ElmoForCoreferenceResolution,
+    ElmoForPreTraining,
+    ElmoForQuestionAnswering,
+    ElmoForSemanticRoleLabeling,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    ElmoModel,
+    QuestionAnsweringHead,
+    SemanticRoleLabelingHead,
+    SequenceClassificationHead,
+    TokenClassificationHead,
+)
+from hf_elmo.commands import command_line
+from hf_elmo.inference import onnx_export
+from hf_elmo.inference.onnx_export import export_onnx
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxscript")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.skipif(not onnx_export.CAN_RECORD_STEPS, reason="this torch records no steps")
+
+SPANS = {"id2label": {0: "O", 1: "B-X", 2: "I-X"}}
+TASKS = {
+    "tagger": (
+        ElmoForTokenClassification,
+        {**SPANS, "head": TokenClassificationHead(output_layer="crf", scheme="IOB2", lstm_layers=1, lstm_size=3)},
+    ),
+    "classifier of texts": (ElmoForSequenceClassification, {"head": SequenceClassificationHead(hidden_size=3)}),
+    "classifier of pairs": (
+        ElmoForSequenceClassification,
+        {"head": SequenceClassificationHead(encoder="esim", hidden_size=3)},
+    ),
+    "reader": (ElmoForQuestionAnswering, {"head": QuestionAnsweringHead(hidden_size=3)}),
+    "labeller": (ElmoForSemanticRoleLabeling, {**SPANS, "head": SemanticRoleLabelingHead(hidden_size=4, num_layers=2)}),
+}
+
+
+def save(model, directory):
+    model.save_pretrained(directory)
+    ElmoCharTokenizer().save_pretrained(directory)
+    return model.eval()
+
+
+def test_vectors_and_layers_are_those_of_the_model(tmp_path, capsys):
+    model = save(ElmoForPreTraining(make_tiny_config(word_vocab_size=9)), tmp_path / "elmo")
+    argv = ["export", "--model_name_or_path", str(tmp_path / "elmo"), "--output_dir", str(tmp_path / "onnx")]
+    command_line.main([*argv, "--output_hidden_states"])
+    said = capsys.readouterr().out
+    assert "model.onnx" in said and "last_hidden_state, hidden_states.0, hidden_states.1" in said
+    assert AutoConfig.from_pretrained(tmp_path / "onnx").model_type == "elmo"
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "onnx" / "model.onnx"))
+    for texts in (["a"], ["a bb ccc d e", "f"], ["g h"] * 4):
+        batch = tokenizer(texts, padding=True, return_tensors="pt")
+        found = session.run(None, {name: value.numpy() for name, value in batch.items()})
+        with torch.no_grad():
+            own = model.elmo(**batch, output_hidden_states=True)
+        for values, wanted in zip(found, (own.last_hidden_state, *own.hidden_states), strict=True):
+            np.testing.assert_allclose(values, wanted.numpy(), rtol=0, atol=REORDERED_FLOAT32)
+    with pytest.raises(SystemExit):
+        command_line.main(argv)
+    assert "is not empty" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TASKS)
+def test_every_tasks_model_is_exported_and_compared(name, tmp_path):
+    model_class, fields = TASKS[name]
+    save(model_class(make_tiny_config(**fields)), tmp_path / "model")
+    exported = export_onnx(str(tmp_path / "model"), tmp_path / "onnx")
+    assert exported.model_class == model_class.__name__
+    assert exported.largest_difference < REORDERED_FLOAT32
+    assert any("logits" in output for output in exported.outputs)
+
+
+def test_numbers_that_differ_leave_nothing_behind(tmp_path, monkeypatch):
+    save(ElmoModel(make_tiny_config()), tmp_path / "elmo")
+    named = onnx_export._Outputs.named
+
+    def other(outputs, inputs):
+        length = inputs["input_ids"].shape[1]
+        found = named(outputs, inputs)
+        return {name: value + 0.01 for name, value in found.items()} if length == 14 else found
+
+    monkeypatch.setattr(onnx_export._Outputs, "named", other)
+    with pytest.raises(ArithmeticError, match=r"last_hidden_state.* 3 sentences of up to 12 words"):
+        export_onnx(str(tmp_path / "elmo"), tmp_path / "onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["elmo"]
+
+
+def test_a_model_without_a_fixed_graph_is_refused(tmp_path):
+    save(ElmoForCoreferenceResolution(make_tiny_config(head=CoreferenceHead())), tmp_path / "elmo")
+    named = ("ElmoForCoreferenceResolution", "ElmoModel")
+    assert_refused(ValueError, named, export_onnx, str(tmp_path / "elmo"), tmp_path / "onnx")
