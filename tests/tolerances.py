@@ -30,3 +30,5 @@ EXPECTED_COUNT_BIAS = 0.03
 # some fall to the other side; gradients of gates, rounded on their way back, are among them.
 FUSED_FLOAT32 = 1e-5
 FUSED_BFLOAT16 = 2e-2
+# Scores of a task's model by onnxruntime: a CRF adds logarithms over all words.
+ONNX_SCORES = 1e-5
