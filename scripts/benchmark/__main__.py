@@ -4,13 +4,14 @@ python scripts/benchmark --output_dir output/benchmark
 pip download --no-deps allennlp==2.10.1 -d peer && unzip -q peer/allennlp-2.10.1-py3-none-any.whl -d peer
 python scripts/benchmark --output_dir output/benchmark --allennlp peer
 
-Three parts have flags of their own (--part training --help): the training loop beside its model's forward and backward
-pass, where the time of a training step goes and how fast a plain one is, and the memory that reading a corpus without
-end takes.
+Four parts have flags of their own (--part training --help): the training loop beside its model's forward and backward
+pass, where the time of a training step goes and how fast a plain one is, the memory that reading a corpus without
+end takes, and how fast a corpus becomes files of vectors.
 
 python scripts/benchmark --part training --sizes small --text_file sentences.txt
 python scripts/benchmark --part training_profile --text_file sentences.txt --config_overrides '{"cell_size": 2048}'
 python scripts/benchmark --part memory --num_words 50000000
+python scripts/benchmark --part embedding --text_file sentences.txt --allennlp peer
 """
 
 import argparse
@@ -23,6 +24,7 @@ from transformers import HfArgumentParser
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmark.cases import BACKENDS
+from benchmark.embedded_corpus import EmbeddingBenchmarkSettings, run_embedding_benchmark
 from benchmark.memory import MemorySettings, run_memory_benchmark
 from benchmark.run import HALF_PRODUCTS, BenchmarkSettings, run_benchmark
 from benchmark.sizes import SIZES
@@ -35,18 +37,26 @@ RUNS = {
     TrainingBenchmarkSettings: run_training_benchmark,
     TrainingProfileSettings: run_training_profile,
     MemorySettings: run_memory_benchmark,
+    EmbeddingBenchmarkSettings: run_embedding_benchmark,
 }
 PARTS = {
     "kernels": BenchmarkSettings,
     "training": TrainingBenchmarkSettings,
     "training_profile": TrainingProfileSettings,
     "memory": MemorySettings,
+    "embedding": EmbeddingBenchmarkSettings,
 }
 
 
 def parse_arguments(
     arguments: list[str] | None = None,
-) -> BenchmarkSettings | TrainingBenchmarkSettings | TrainingProfileSettings | MemorySettings:
+) -> (
+    BenchmarkSettings
+    | TrainingBenchmarkSettings
+    | TrainingProfileSettings
+    | MemorySettings
+    | EmbeddingBenchmarkSettings
+):
     chooser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     chooser.add_argument("--part", choices=PARTS, default="kernels", help="what is measured (default: %(default)s)")
     chosen, rest = chooser.parse_known_args(arguments)

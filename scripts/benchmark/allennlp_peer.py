@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -96,7 +98,7 @@ class AllenNLPPeer:
             model: Whose token encoder and biLM to take; its scalar mix must be at its starting values.
         Raises: FileNotFoundError where the folder is another one; ImportError where h5py is missing.
         """
-        module = _import_elmo(Path(folder))
+        module = self._module = _import_elmo(Path(folder))
         with tempfile.TemporaryDirectory() as directory:
             files = Path(directory, "options.json"), Path(directory, "weights.hdf5")
             save_bilm_tf(model, *files)
@@ -111,6 +113,30 @@ class AllenNLPPeer:
         """Mixed vectors, (B, T + 2, 2P), of character ids without sentence markers, (B, T, C); it adds the markers."""
         self._lstm.reset_states()
         return self._elmo(input_ids)["elmo_representations"][0]
+
+    @torch.no_grad()
+    def embed_batches(self, sentences: Iterable[list[str]], batch_size: int = 64) -> Iterator[np.ndarray]:
+        """The arrays of AllenNLP 0.9's `ElmoEmbedder.embed_sentences`, (3, words, 2P), which `embed_file` writes.
+
+        As there, batches are cut in the order of the text, and the states are carried from one to the next.
+
+        Args:
+            sentences: Lists of words, none of them empty.
+            batch_size: Its default is theirs.
+        """
+        self._lstm.reset_states()
+        rest = iter(sentences)
+        bilm, mapper = self._elmo._elmo_lstm, self._module.ELMoCharacterMapper()
+        while batch := list(itertools.islice(rest, batch_size)):
+            rows = [torch.tensor([mapper.convert_word_to_char_ids(word) for word in words]) for words in batch]
+            output = bilm(nn.utils.rnn.pad_sequence(rows, batch_first=True))
+            layers = [
+                self._module.remove_sentence_boundaries(layer, output["mask"])[0].unsqueeze(1)
+                for layer in output["activations"]
+            ]
+            together = torch.cat(layers, dim=1)
+            for number, words in enumerate(batch):
+                yield together[number, :, : len(words)].cpu().numpy()
 
     def run_bilm(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """The top layer, (B, T, 2P), of token vectors (B, T, P) under a mask (B, T)."""

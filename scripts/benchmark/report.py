@@ -210,6 +210,36 @@ def render_training_profile(results: dict[str, Any]) -> str:
     return "\n\n".join([*parts, text, _render_machine(results)]) + "\n"
 
 
+def render_embedding_report(results: dict[str, Any]) -> str:
+    """How fast a corpus becomes files of vectors.
+
+    Args:
+        results: As in embedding.json.
+    """
+    parts = []
+    for case in results["cases"]:
+        rows = [
+            [name, f"{timing['words']:,}", f"{timing['median']:,.2f} s", f"{timing['words_per_second']:,.0f}"]
+            for name, timing in case["functions"].items()
+        ]
+        verdicts = [f"Embedding into Parquet reaches {_verdict(case['share_of_the_model'])} of the model's own speed."]
+        if "times_allennlp" in case:
+            verdicts.append(
+                f"It is {_verdict(case['times_allennlp'])} times as fast as AllenNLP's embed_file, whose first batch "
+                f"deviates from ours by {case['deviation']:.1e}."
+            )
+        table = markdown_table(["", "words", "a round", "words per second"], rows, align="lrrr")
+        parts += [f"## {case['size']}", " ".join(verdicts), table]
+    text = (
+        f"Text: {results['text']}. All functions take turns in one process, {results['settings']['rounds']} rounds; "
+        "ratios are medians of the rounds' own, on words without markers. The model alone reads rows made before, in "
+        "the batches that `embed` makes, each distinct word encoded once; `embed` goes from a file of text to shards, "
+        "the counting of the words included, with empty tables of words at its start as the model alone. AllenNLP "
+        "embeds batches of 64 sentences in the order of the text, all layers, into an hdf5."
+    )
+    return "\n\n".join([*parts, text, _render_machine(results)]) + "\n"
+
+
 def _render_profiled_case(case: Mapping[str, Any]) -> str:
     speeds = [
         [name, f"{1000 * timing['median']:,.0f} ms", f"{timing['words_per_second']:,.0f}"]
