@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
-from transformers import DataCollatorWithPadding, set_seed
+from transformers import DataCollatorWithPadding
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
@@ -25,7 +26,7 @@ from ..text.first_look import look_at_lines
 from .class_reports import format_report, write_table
 from .classification_arguments import ClassifierArguments, LabelledDataArguments
 from .data_sources import check_data_source, name_source
-from .features import check_table, fill_word_table, set_word_inputs
+from .features import check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .labels import choose_labels
 from .layer_cache import make_layer_cache
@@ -40,7 +41,6 @@ from .weights import (
     load_source_config,
     load_tokenizer,
     set_model_fields,
-    settle_learning_rate,
     start_model,
 )
 
@@ -164,14 +164,6 @@ def prepare(
     )
     check_table(config, table, is_random(model_args))
 
-    def make_model() -> tuple[ElmoForSequenceClassification, str]:
-        model, description = build_model(model_args, config, labels, keep_classifier=labels == known)
-        fill_word_table(model, table)
-        return model, description
-
-    set_seed(training_args.seed)
-    model, description = make_model()
-    settle_learning_rate(training_args, model_args)
     training_args.settle_sampling(model_args.group_by_length)
     data = {
         split: {
@@ -186,17 +178,10 @@ def prepare(
     if training_args.process_index == 0:
         for line in _warnings(splits, tokenizer):
             print(line, file=sys.stderr)
-    return task(
-        model,
-        tokenizer,
-        splits,
-        training_args,
-        description,
-        data,
-        model_args.max_length,
-        make_model=lambda: make_model()[0],
-        layer_cache=layer_cache,
-        layer_bytes=int(model_args.layer_cache_gigabytes * 2**30),
+    build = partial(build_model, model_args, config, labels, labels == known)
+    return task.start(
+        *(build, table, model_args, training_args, tokenizer, splits, data, layer_cache),
+        max_length=model_args.max_length,
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
-from transformers import set_seed
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
@@ -30,7 +30,7 @@ from .coreference_data import (
     make_document_collator,
 )
 from .data_sources import name_source
-from .features import check_features, check_table, fill_word_table, set_word_inputs
+from .features import check_features, check_table, set_word_inputs
 from .fine_tuning import FineTuning
 from .layer_cache import LayerCache, make_layer_cache
 from .metrics.coreference import score_clusters
@@ -44,7 +44,6 @@ from .weights import (
     load_source_config,
     load_tokenizer,
     set_model_fields,
-    settle_learning_rate,
     start_model,
 )
 
@@ -129,14 +128,6 @@ def prepare_task(
     table = set_word_inputs(config, CoreferenceHead.type, model_args, tokenizer, *texts)
     check_table(config, table, is_random(model_args))
 
-    def make_model() -> tuple[ElmoForCoreferenceResolution, str]:
-        model, description = build_model(model_args, config)
-        fill_word_table(model, table)
-        return model, description
-
-    set_seed(training_args.seed)
-    model, description = make_model()
-    settle_learning_rate(training_args, model_args)
     data = {split: _describe_data(split, documents, data_args, head) for split, documents in splits.items()}
     if training_args.process_index == 0:
         for split, facts in data.items():
@@ -146,17 +137,10 @@ def prepare_task(
                     f"are wider than {head.max_span_width} words (max_span_width), or stand in several sentences",
                     file=sys.stderr,
                 )
-    return CoreferenceTask(
-        model,
-        tokenizer,
-        splits,
-        training_args,
-        description,
-        data,
-        model_args.max_train_sentences or None,
-        make_model=lambda: make_model()[0],
-        layer_cache=layer_cache,
-        layer_bytes=int(model_args.layer_cache_gigabytes * 2**30),
+    build = partial(build_model, model_args, config)
+    return CoreferenceTask.start(
+        *(build, table, model_args, training_args, tokenizer, splits, data, layer_cache),
+        max_train_sentences=model_args.max_train_sentences or None,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
@@ -22,12 +22,18 @@ from ..checkpoints.layer_shares_plot import layer_names, plot_layer_shares
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.writing import written_aside
 from ..model.embeddings_elmo import ElmoTaskModel
+from .features import fill_word_table
 from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers, digest_of_bilm
 from .seeds import best_of, describe_seeds, summarize
 from .trainer_lines import show_in_lines
+from .weights import settle_learning_rate
 
 if TYPE_CHECKING:
+    from ..text.word_vectors import WordTable
+    from .arguments import ModelArguments
     from .training_arguments import TaskTrainingArguments
+
+Task = TypeVar("Task", bound="FineTuning")
 
 # What the Trainer calls the results on each split.
 RESULT_PREFIXES = {"validation": "eval", "test": "predict"}
@@ -76,6 +82,51 @@ class FineTuning(ABC):
         self.training_args.choose_by(self.best_score)
         if self.training_args.device.type == "cpu":
             self.training_args.dataloader_pin_memory = False
+
+    @classmethod
+    def start(
+        cls: type[Task],
+        build_model: Callable[[], tuple[ElmoTaskModel, str]],
+        table: WordTable | None,
+        model_args: ModelArguments,
+        training_args: TaskTrainingArguments,
+        tokenizer: PreTrainedTokenizer,
+        splits: dict[str, Any],
+        data: dict[str, dict[str, Any]],
+        layer_cache: LayerCache | None,
+        **own: Any,
+    ) -> Task:
+        """Build the model of the first seed, and the task around it.
+
+        Args:
+            build_model: Makes a model, and a line about it.
+            table: The words that its own table is filled with.
+            model_args: Where its weights come from, and what their layers may take.
+            training_args, tokenizer, splits, data, layer_cache: As of the class.
+            own: What the task has beside them.
+        Raises: FileNotFoundError or ValueError as `build_model`.
+        """
+
+        def make_model() -> tuple[ElmoTaskModel, str]:
+            model, description = build_model()
+            fill_word_table(model, table)
+            return model, description
+
+        set_seed(training_args.seed)
+        model, description = make_model()
+        settle_learning_rate(training_args, model_args)
+        return cls(
+            model,
+            tokenizer,
+            splits,
+            training_args,
+            description,
+            data,
+            make_model=lambda: make_model()[0],
+            layer_cache=layer_cache,
+            layer_bytes=int(model_args.layer_cache_gigabytes * 2**30),
+            **own,
+        )
 
     @abstractmethod
     def encode(self, split: str) -> Any:

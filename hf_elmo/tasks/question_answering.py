@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from torch.utils.data import SequentialSampler
-from transformers import Trainer, set_seed
+from transformers import Trainer
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
@@ -26,7 +27,7 @@ from ..model.modeling_elmo import ElmoForQuestionAnswering
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.first_look import look_at_lines
 from .answer_rows import AnswerRows
-from .features import check_table, fill_word_table, set_word_inputs
+from .features import check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .layer_cache import FeaturesWithLayers, make_layer_cache
 from .metrics.answers import score_answers
@@ -41,7 +42,6 @@ from .weights import (
     load_source_config,
     load_tokenizer,
     set_model_fields,
-    settle_learning_rate,
     start_model,
 )
 
@@ -187,14 +187,6 @@ def prepare_task(
         )
     _bound_answers(config, model_args, rows, has_reader)
 
-    def make_model() -> tuple[ElmoForQuestionAnswering, str]:
-        model, description = build_model(model_args, config)
-        fill_word_table(model, table)
-        return model, description
-
-    set_seed(training_args.seed)
-    model, description = make_model()
-    settle_learning_rate(training_args, model_args)
     training_args.settle_sampling(model_args.group_by_length)
     data = {
         split: {
@@ -212,17 +204,9 @@ def prepare_task(
     if training_args.process_index == 0:
         for line in _warnings(splits, rows, tokenizer):
             print(line, file=sys.stderr)
-    return QuestionAnsweringTask(
-        model,
-        tokenizer,
-        splits,
-        training_args,
-        description,
-        data,
-        rows=rows,
-        make_model=lambda: make_model()[0],
-        layer_cache=layer_cache,
-        layer_bytes=int(model_args.layer_cache_gigabytes * 2**30),
+    build = partial(build_model, model_args, config)
+    return QuestionAnsweringTask.start(
+        build, table, model_args, training_args, tokenizer, splits, data, layer_cache, rows=rows
     )
 
 

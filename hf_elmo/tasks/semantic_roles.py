@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import set_seed
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
@@ -19,9 +18,8 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.head_settings_elmo import SemanticRoleLabelingHead
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoForSemanticRoleLabeling
 from ..model.tag_schemes_elmo import labels_of
-from ..text.word_vectors import WordTable
 from .data_sources import name_source
-from .features import check_features, check_table, fill_word_table, set_word_inputs
+from .features import check_features, check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .layer_cache import make_layer_cache
 from .metrics.semantic_roles import SemanticRoleMetric
@@ -37,7 +35,6 @@ from .weights import (
     load_source_config,
     load_tokenizer,
     set_model_fields,
-    settle_learning_rate,
     start_model,
 )
 
@@ -170,10 +167,6 @@ def prepare_task(
         config, SemanticRoleLabelingHead.type, model_args, tokenizer, words.get("train", []), others
     )
     check_table(config, table, is_random(model_args))
-    make_model = partial(build_model, model_args, config, labels, labels == known, table)
-    set_seed(training_args.seed)
-    model, description = make_model()
-    settle_learning_rate(training_args, model_args)
     training_args.settle_sampling(model_args.group_by_length)
     data = {
         split: {
@@ -185,17 +178,8 @@ def prepare_task(
         }
         for split, propositions in splits.items()
     }
-    return SemanticRolesTask(
-        model,
-        tokenizer,
-        splits,
-        training_args,
-        description,
-        data,
-        make_model=lambda: make_model()[0],
-        layer_cache=layer_cache,
-        layer_bytes=int(model_args.layer_cache_gigabytes * 2**30),
-    )
+    build = partial(build_model, model_args, config, labels, labels == known)
+    return SemanticRolesTask.start(build, table, model_args, training_args, tokenizer, splits, data, layer_cache)
 
 
 def load_architecture(model_args: RoleArguments) -> tuple[ElmoConfig, bool]:
@@ -223,7 +207,6 @@ def build_model(
     config: ElmoConfig,
     labels: Sequence[str],
     keep_classifier: bool = False,
-    table: WordTable | None = None,
 ) -> tuple[ElmoForSemanticRoleLabeling, str]:
     """Make the labeller, in float32, and describe it in one line.
 
@@ -232,7 +215,6 @@ def build_model(
         config: Its architecture.
         labels: Its tags, in the order of their ids.
         keep_classifier: Whether the checkpoint's classifier has just these tags; else a new one is drawn.
-        table: The words that its own table is filled with.
     Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
     """
     config.id2label = dict(enumerate(labels))
@@ -244,7 +226,6 @@ def build_model(
         return {"classifier"}
 
     model, origin = start_model(ElmoForSemanticRoleLabeling, model_args, config, None if keep_classifier else redraw)
-    fill_word_table(model, table)
     head = config.require_head(SemanticRoleLabelingHead.type)
     finds = "; finds predicates" if head.find_predicates else ""
     reads = f"{head.num_layers} highway LSTMs of {head.hidden_size}, reads {describe_inputs(head.to_dict())}{finds}"

@@ -14,16 +14,15 @@ import numpy as np
 from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
-from transformers import DataCollatorForTokenClassification, set_seed
+from transformers import DataCollatorForTokenClassification
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
 from ..model.configuration_elmo import ElmoConfig
 from ..model.head_settings_elmo import TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoForTokenClassification
-from ..text.word_vectors import WordTable
 from .data_sources import check_data_source, name_source
-from .features import check_features, check_table, fill_word_table, set_word_inputs
+from .features import check_features, check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .labels import choose_labels
 from .layer_cache import make_layer_cache
@@ -41,7 +40,6 @@ from .weights import (
     load_source_config,
     load_tokenizer,
     set_model_fields,
-    settle_learning_rate,
     start_model,
 )
 
@@ -135,10 +133,6 @@ def prepare_task(
     texts = [words_of(splits, is_train=is_train) for is_train in (True, False)]
     table = set_word_inputs(config, head.type, model_args, tokenizer, *texts)
     check_table(config, table, is_random(model_args))
-    make_model = partial(build_model, model_args, config, labels, labels == known, table)
-    set_seed(training_args.seed)
-    model, description = make_model()
-    settle_learning_rate(training_args, model_args)
     data = {
         split: {
             "source": name_source(data_args, split),
@@ -148,18 +142,11 @@ def prepare_task(
         }
         for split, sentences in splits.items()
     }
-    return TokenClassificationTask(
-        model,
-        tokenizer,
-        splits,
-        training_args,
-        description,
-        data,
-        tag_scheme,
-        exchange,
-        make_model=lambda: make_model()[0],
-        layer_cache=layer_cache,
-        layer_bytes=int(model_args.layer_cache_gigabytes * 2**30),
+    build = partial(build_model, model_args, config, labels, labels == known)
+    return TokenClassificationTask.start(
+        *(build, table, model_args, training_args, tokenizer, splits, data, layer_cache),
+        tag_scheme=tag_scheme,
+        exchange=exchange,
     )
 
 
@@ -189,7 +176,6 @@ def build_model(
     config: ElmoConfig,
     labels: Sequence[str],
     keep_classifier: bool = False,
-    table: WordTable | None = None,
 ) -> tuple[ElmoForTokenClassification, str]:
     """Make the tagger, in float32, and describe it in one line.
 
@@ -198,7 +184,6 @@ def build_model(
         config: Its architecture.
         labels: Its labels, in the order of their ids.
         keep_classifier: Whether the checkpoint's classifier has just these labels; else a new one is drawn.
-        table: The words that its own table is filled with.
     Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
     """
     config.id2label = dict(enumerate(labels))
@@ -215,7 +200,6 @@ def build_model(
         return {"classifier", "crf"}
 
     model, origin = start_model(ElmoForTokenClassification, model_args, config, None if keep_classifier else redraw)
-    fill_word_table(model, table)
     head = config.require_head(TokenClassificationHead.type)
     parts = [describe_model(model, config, origin)]
     if not head.use_elmo or model.features.size or head.mix_at_output:
