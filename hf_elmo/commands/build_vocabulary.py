@@ -123,6 +123,7 @@ def _facts(counts: VocabularyCounts, arguments: VocabularyArguments) -> dict[str
         "vocabulary_size": len(counts.vocabulary),
         "unknown_share": counts.unknown_share,
         "unknown_share_at_size": dict(_smaller_sizes(counts)),
+        "cut_share_at_width": {width: num_cut / counts.num_words for width, num_cut in counts.num_cut.items()},
         "training_text": {
             "words": counts.num_words,
             "sentences": counts.num_sentences,
@@ -149,6 +150,16 @@ def _describe(counts: VocabularyCounts, arguments: VocabularyArguments, seconds:
         f"{counts.num_words / seconds:,.0f} words/s.\n"
         f"Kept {len(counts.vocabulary):,} words, the three special ones included: {counts.unknown_share:.2%} of the "
         f"running words will be <UNK>{f' (with {smaller})' if smaller else ''}.\n"
+        f"{_describe_cut(counts)}"
         f"Wrote {arguments.output_dir}; go on with hf-elmo pretrain --vocab_file "
         f"{Path(arguments.output_dir) / VOCABULARY_FILE} {flags}".rstrip()
     )
+
+
+def _describe_cut(counts: VocabularyCounts) -> str:
+    """A line on words that are longer than a row, where that is one in ten thousand or more."""
+    (width, num_cut), *wider = counts.num_cut.items()
+    if num_cut < counts.num_words / 10_000:
+        return ""
+    shares = "".join(f", {its / counts.num_words:.2%} with {ids}" for ids, its in wider)
+    return f"{num_cut / counts.num_words:.2%} of the running words lose letters with {width} character ids{shares}.\n"

@@ -15,6 +15,8 @@ from typing import BinaryIO
 from .vocabulary import SPECIAL_WORDS, UNK_TOKEN, WordVocabulary, most_frequent
 
 MAX_WORDS_IN_MEMORY = 2_000_000
+# Character ids of a word, its two markers among them: the published models', and twice as many.
+WIDTHS = (50, 100)
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class VocabularyCounts:
         word_counts: How often each word behind the special ones was seen, in the order of their ids.
         num_words, num_sentences, num_distinct: The text: running words, sentences and distinct words.
         num_unknown: Running words that the vocabulary lacks.
+        num_cut: Running words whose last letters a row of so many character ids does not hold, for each of `WIDTHS`.
     """
 
     vocabulary: WordVocabulary
@@ -34,6 +37,7 @@ class VocabularyCounts:
     num_sentences: int
     num_distinct: int
     num_unknown: int
+    num_cut: dict[int, int]
 
     @property
     def unknown_share(self) -> float:
@@ -132,6 +136,7 @@ def choose_vocabulary(counter: WordCounter, max_size: int | None = None, min_cou
     Raises: ValueError as `most_frequent`.
     """
     num_distinct = num_special = 0
+    num_cut = dict.fromkeys(WIDTHS, 0)
 
     def watched() -> Iterator[tuple[str, int]]:
         nonlocal num_distinct, num_special
@@ -139,6 +144,11 @@ def choose_vocabulary(counter: WordCounter, max_size: int | None = None, min_cou
             num_distinct += 1
             if word in SPECIAL_WORDS and word != UNK_TOKEN:
                 num_special += count
+            # Most words are too short for any character to matter.
+            if 4 * len(word) > WIDTHS[0] - 2:
+                num_bytes = len(word.encode("utf-8", errors="surrogatepass"))
+                for width in WIDTHS:
+                    num_cut[width] += count * (num_bytes > width - 2)
             yield word, count
 
     kept = most_frequent(watched(), max_size, min_count)
@@ -150,4 +160,5 @@ def choose_vocabulary(counter: WordCounter, max_size: int | None = None, min_cou
         num_sentences=counter.num_sentences,
         num_distinct=num_distinct,
         num_unknown=counter.num_words - sum(word_counts) - num_special,
+        num_cut=num_cut,
     )

@@ -12,6 +12,7 @@ import pytest
 from conftest import ROOT, shared_data
 from refusals import assert_refused
 
+from hf_elmo import ElmoCharTokenizer
 from hf_elmo.commands.build_vocabulary import VocabularyArguments, run_vocabulary_building
 from hf_elmo.text.vocabulary import WordVocabulary, count_words
 
@@ -152,3 +153,16 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path):
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(timeout=60) != 0
     assert [path.name for path in tmp_path.iterdir()] == ["text.jsonl"]
+
+
+def test_words_that_are_longer_than_a_row_are_told(build, tmp_path, capsys):
+    """Of 48 bytes in UTF-8 a row of 50 ids holds all, of 51 not; what it loses, the tokenizer loses."""
+    (tmp_path / "long.txt").write_text(
+        f"{'가' * 16} {'가' * 17} b\n{'가' * 17} {'a' * 98} {'a' * 99}\n", encoding="utf-8"
+    )
+    build(train_file=[str(tmp_path / "long.txt")])
+    facts = json.loads((tmp_path / "out" / "vocabulary.json").read_text())
+    assert facts["cut_share_at_width"] == {"50": 4 / 6, "100": 1 / 6}
+    assert "66.67% of the running words lose letters with 50 character ids, 16.67% with 100." in capsys.readouterr().out
+    rows = ElmoCharTokenizer().encode_words(["가" * 16, "가" * 15 + "나", "가" * 17, "가" * 18])
+    assert (rows[0] != rows[1]).any() and (rows[2] == rows[3]).all()
