@@ -1,4 +1,4 @@
-"""Write the vectors of a text's words to a file."""
+"""Write the vectors of a corpus's words, of its sentences or of a list of words."""
 
 from __future__ import annotations
 

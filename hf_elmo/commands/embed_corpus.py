@@ -50,8 +50,7 @@ def embed_corpus(arguments: EmbeddingArguments) -> CorpusSummary:
             arguments.warn_of_raw_text(source, embedder.tokenizer.pre_tokenizer)
         with processes.first_goes_first():
             corpus_embedder.prepare(arguments.overwrite_output_dir and not processes.rank)
-        can_repeat = arguments.input_file != STANDARD_INPUT
-        total = corpus_embedder.words_to_embed(source) if can_repeat else None
+        total = corpus_embedder.words_to_embed(source) if arguments.is_near_at_hand() else None
 
         def shown(items: Iterator[Any], size: Callable[[Any], int]) -> Iterator[Any]:
             return track(items, "embedding", "words", total, shown=processes.rank == 0, size=size)

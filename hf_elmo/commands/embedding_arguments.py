@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..given.flags import check_choices, flag
@@ -151,6 +152,10 @@ class EmbeddingArguments(ReadingArguments):
             return SentenceSource(lines_of_standard_input)
         column_format = None if self.input_format == "auto" else self.input_format
         return sentences_of_files([self.input_file], self.text_column, column_format, self.word_column)
+
+    def is_near_at_hand(self) -> bool:
+        """Whether the text can be read twice, and without a network."""
+        return self.input_file != STANDARD_INPUT and (self.dataset_name is None or Path(self.dataset_name).is_dir())
 
     def warn_of_raw_text(self, source: SentenceSource, pre_tokenizer: str) -> None:
         """Say, on stderr, where lines do not look as the checkpoint will read them; nothing of words that are cut."""

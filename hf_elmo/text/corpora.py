@@ -177,7 +177,7 @@ def stream_dataset(dataset_name: str, config_name: str | None = None, split: str
             # A single split has no name.
             return load_from_disk(dataset_name).to_iterable_dataset()
         return load_dataset(dataset_name, config_name, split=split, streaming=True)
-    except (ArrowException, DatasetsError, *UNREADABLE) as error:
+    except (ArrowException, ConnectionError, DatasetsError, *UNREADABLE) as error:
         said = reason(error)
         raise ValueError(f"dataset_name {dataset_name!r} has no split {split!r} to stream: {said}") from error
 

@@ -76,6 +76,7 @@ def test_data_sets_by_their_directory_however_they_were_written(tmp_path):
         assert list(sentences_of_dataset(str(tmp_path / name), split="test", column="tokens")) == rows["tokens"]
     assert_refused(ValueError, "'words'", sentences_of_dataset, str(tmp_path / "one"), None, "test", "words")
     assert_refused(ValueError, ("dataset_name", "'dev'"), sentences_of_dataset, str(tmp_path / "splits"), None, "dev")
+    assert_refused(ValueError, ("dataset_name", "nothing/here"), sentences_of_dataset, "nothing/here")
 
 
 def test_mistakes_are_named(tmp_path):
