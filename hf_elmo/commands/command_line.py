@@ -21,6 +21,7 @@ COMMANDS = {
     "embed": ("embed", "write the vectors of a text's words to a file"),
     "score": ("score", "score a text's words by the language models inside ELMo"),
     "neighbours": ("show_neighbours", "print the nearest uses and the nearest words of some words"),
+    "look uses": ("look_uses", "draw the uses of words in every layer, as a page to click and a picture"),
     "train-tagger": ("train_tagger", "train, evaluate and apply a token classifier"),
     "train-sentiment": ("train_sentiment", "train, evaluate and apply a classifier of texts"),
     "train-entailment": ("train_entailment", "train, evaluate and apply a classifier of pairs of texts"),
@@ -48,11 +49,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(_list_commands(), file=sys.stdout if argv else sys.stderr)
         sys.exit(0 if argv else 2)
     name, *rest = argv
+    if rest and f"{name} {rest[0]}" in COMMANDS:
+        name, rest = f"{name} {rest[0]}", rest[1:]
     if name == "--version":
         # The package above this one, whose name commands may not import.
         print(sys.modules[__package__.partition(".")[0]].__version__)
     elif name in COMMANDS:
         importlib.import_module(f".{COMMANDS[name][0]}", __package__).main(rest, prog=f"hf-elmo {name}")
+    elif any(command.startswith(f"{name} ") for command in COMMANDS):
+        is_asked = rest[:1] in (["-h"], ["--help"])
+        print(_list_commands(f"{name} "), file=sys.stdout if is_asked else sys.stderr)
+        sys.exit(0 if is_asked else 2)
     else:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         meant = f"did you mean {near[0]}?" if near else "hf-elmo --help lists them."
@@ -129,16 +136,18 @@ def readable_errors() -> Iterator[None]:
         sys.exit(2)
 
 
-def _list_commands() -> str:
-    width = max(map(len, COMMANDS))
+def _list_commands(start: str = "") -> str:
+    """The commands that begin so, with a line each."""
+    listed = {name: line for name, (_, line) in COMMANDS.items() if name.startswith(start)}
+    width = max(map(len, listed))
     return "\n".join(
         [
-            "usage: hf-elmo COMMAND [--FLAG VALUE ...]",
+            f"usage: hf-elmo {start}COMMAND [--FLAG VALUE ...]",
             "",
             "ELMo (Peters et al. 2018) for transformers.",
             "",
             "commands:",
-            *(f"  {name:<{width}}  {line}" for name, (_, line) in COMMANDS.items()),
+            *(f"  {name:<{width}}  {line}" for name, line in listed.items()),
             "",
             "`hf-elmo COMMAND --help` lists the flags of a command, `hf-elmo --version` says which version this is.",
         ]

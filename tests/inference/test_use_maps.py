@@ -1,0 +1,125 @@
+"""Maps of uses: projections keep distances, clusters are found, neighbours are the nearest, and words are legible."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_tiny_config
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import assert_refused
+
+from hf_elmo import ElmoCharTokenizer, ElmoModel
+from hf_elmo.inference.neighbours import Use
+from hf_elmo.inference.use_layout import FORM_FONT_SIZE, HEIGHT, WIDTH, place_dots, place_words
+from hf_elmo.inference.use_maps import MAX_GROUPS, OTHERS, cluster, map_uses, nearest_of, project
+from hf_elmo.inference.word_uses import StaticWords, UseFinder
+
+SENTENCES = [f"they play {what} here".split() for what in "chess cards ball harp flute drums piano tennis".split()]
+
+
+def map_of(labels=None, sentences=SENTENCES, **options):
+    torch.manual_seed(0)
+    model, tokenizer = ElmoModel(make_tiny_config()).eval(), ElmoCharTokenizer()
+    finder = UseFinder([["play"]])
+    tags = [None if labels is None else [labels[row]] * len(words) for row, words in enumerate(sentences)]
+    finder.read(zip(sentences, tags, strict=True))
+    (found,) = finder.found(100)
+    return map_uses(model, tokenizer, found, StaticWords(model, tokenizer, finder.counts), **options)
+
+
+@given(st.integers(1, 6), st.integers(2, 5), st.integers(0, 100))
+def test_what_lies_in_a_plane_keeps_its_distances(count, dims, seed):
+    rng = np.random.default_rng(seed)
+    flat = rng.normal(size=(count, 2))
+    turned = flat @ np.linalg.qr(rng.normal(size=(dims, 2)))[0].T + rng.normal(size=dims)
+    places, shown = project(turned)
+
+    def distances(points):
+        return np.linalg.norm(points[:, None] - points, axis=-1)
+
+    np.testing.assert_allclose(distances(places), distances(flat), atol=1e-6)
+    assert shown == pytest.approx(1)
+
+
+def test_which_way_an_axis_points_is_no_accident_of_the_computation():
+    vectors = np.random.default_rng(0).normal(size=(20, 4))
+    np.testing.assert_allclose(project(vectors[:, ::-1])[0], project(vectors)[0], atol=1e-6)
+
+
+def test_clusters_are_found_and_counted():
+    rng = np.random.default_rng(0)
+    middles = rng.normal(size=(3, 5)) * 10
+    vectors = np.repeat(middles, 8, axis=0) + rng.normal(size=(24, 5)) * 0.1
+    numbers = cluster(vectors)
+    assert len(set(numbers)) == 3
+    assert all(len(set(numbers[start : start + 8])) == 1 for start in (0, 8, 16))
+    assert len(set(cluster(vectors, 5))) == 5
+    assert cluster(vectors[:2]).tolist() == [0, 0]
+    assert_refused(ValueError, ("--clusters", "9"), cluster, vectors[:8], 9)
+
+
+def test_the_nearest_have_the_largest_cosines():
+    unit = np.eye(4)[[0, 0, 1, 2]] + 0.1
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    numbers, cosines = nearest_of(unit, 2)
+    assert numbers[:2, 0].tolist() == [1, 0]
+    np.testing.assert_allclose(cosines, np.take_along_axis(unit @ unit.T, numbers, axis=1))
+    assert nearest_of(unit, 9)[0].shape == (4, 3)
+
+
+def test_labels_make_the_groups_one_behind_the_other():
+    drawn = map_of([*"bacbabca"], grouped_by="sense")
+    assert [(group.name, group.size) for group in drawn.groups] == [("a", 3), ("b", 3), ("c", 2)]
+    assert drawn.group_of.tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert drawn.found.labels == [*"aaabbbcc"]
+    # A use keeps its vector when it moves: the one place in layer 0, and its own in each other one.
+    assert drawn.places.shape == (2, 8, 2) and drawn.nearest.shape == (2, 8, 5)
+    again = map_of([*"abcdefgh"], grouped_by="sense")
+    for one, other in itertools.product(range(8), repeat=2):
+        if drawn.uses[one].words == again.uses[other].words:
+            np.testing.assert_allclose(drawn.places[:, one], again.places[:, other], atol=1e-6)
+    chance = (3 * 2 + 3 * 2 + 2) / (8 * 7)
+    assert drawn.chance() == pytest.approx(chance)
+    groups = drawn.group_of
+    same = [[groups[rows[use][0]] == groups[use] for use in range(8)] for rows in drawn.nearest]
+    np.testing.assert_allclose(drawn.agreement(), np.mean(same, axis=1))
+    assert f"{chance:.0%}" in drawn.caption(1) and "sense" in drawn.caption(1)
+
+
+def test_many_labels_share_the_last_group():
+    sentences = [["play", f"w{number}"] for number in range(20)]
+    drawn = map_of([f"s{min(number, 11):02}" for number in range(20)], sentences, grouped_by="sense")
+    assert len(drawn.groups) == MAX_GROUPS and drawn.groups[-1].name == OTHERS
+    assert sum(group.size for group in drawn.groups) == 20
+
+
+def test_the_words_around_a_group_are_its_own():
+    sentences = [["play", tool, "now", str(number)] for number, tool in enumerate(["harp"] * 4 + ["ball"] * 3)]
+    drawn = map_of([*"aaaabbb"], sentences, grouped_by="sense")
+    assert [group.words_around for group in drawn.groups] == [["harp"], ["ball"]]
+
+
+def test_a_single_use_can_be_drawn():
+    drawn = map_of(sentences=SENTENCES[:1])
+    assert drawn.nearest.shape == (2, 1, 0) and np.isnan(drawn.agreement()).all()
+    assert np.isfinite(place_dots(drawn.places[0])).all() and len(drawn.groups) == 1
+
+
+def test_a_layer_that_is_not_there_is_named():
+    assert_refused(ValueError, ("--cluster_layer", "3"), map_of, cluster_layer=3)
+
+
+def test_dots_and_words_are_on_the_drawing_and_the_spelling_comes_first():
+    drawn = map_of()
+    for places in drawn.places:
+        dots = place_dots(places)
+        assert (dots >= 0).all() and (dots <= [WIDTH, HEIGHT]).all()
+    words = place_words(drawn)
+    assert words[0].word == "play" and words[0].is_form and not any(word.is_form for word in words[1:])
+    assert {word.word for word in words} == {"play", *(word for word, _ in drawn.forms[0].nearest)}
+    assert isinstance(drawn.uses[0], Use)
+    for one, other in itertools.combinations(words, 2):
+        # Two that begin at one height do not begin at one place.
+        assert abs(one.base - other.base) > 1 or abs(one.left - other.left) > FORM_FONT_SIZE / 2

@@ -1,0 +1,94 @@
+"""The page of uses holds every use as text and as dots, runs nothing of the text, and shows neighbours when clicked."""
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+import torch
+from browser import dump_page, photograph
+from conftest import make_tiny_config
+
+from hf_elmo import ElmoCharTokenizer, ElmoModel
+from hf_elmo.inference.use_maps import COLOURS, map_uses
+from hf_elmo.inference.use_page import render_page
+from hf_elmo.inference.use_picture import build_uses_figure, plot_uses
+from hf_elmo.inference.word_uses import StaticWords, UseFinder
+
+EVIL = "</script><script>alert(1)</script>"
+SENTENCES = [f"they {form} {what} & {EVIL} $x$".split() for what in "abcde" for form in ("play", "Play")]
+
+
+@pytest.fixture(scope="module")
+def maps():
+    torch.manual_seed(0)
+    model, tokenizer = ElmoModel(make_tiny_config()).eval(), ElmoCharTokenizer()
+    finder = UseFinder([["play", "Play"], ["they"]])
+    finder.read((words, None) for words in SENTENCES)
+    static = StaticWords(model, tokenizer, finder.counts)
+    return [map_uses(model, tokenizer, found, static, clusters=2) for found in finder.found(100)]
+
+
+@pytest.fixture(scope="module")
+def page(maps):
+    return render_page(maps, ["model <a>", "text b"])
+
+
+def test_every_use_is_a_line_and_a_dot_in_each_layer(page, maps):
+    for number, drawn in enumerate(maps):
+        for use in range(len(drawn.uses)):
+            assert page.count(f'<li id="use-{number}-{use}">') == 1
+            assert page.count(f'<a href="#use-{number}-{use}"><circle') == 2
+    for drawing in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
+        ElementTree.fromstring(drawing)
+    data = [json.loads(each) for each in re.findall(r'<script type="application/json">(.*?)</script>', page)]
+    assert [len(each["nearest"]) for each in data] == [2, 2]
+    assert data[0]["nearest"][1][3] == [
+        [int(other), round(float(cosine), 3)]
+        for other, cosine in zip(maps[0].nearest[1, 3], maps[0].similarities[1, 3], strict=True)
+    ]
+    forms = [form.form for form in maps[0].forms]
+    assert [forms[number] for number in data[0]["form_of"]] == [use.word for use in maps[0].uses]
+
+
+def test_the_page_needs_nothing_beside_it_and_runs_nothing_of_the_text(page):
+    assert "alert(1)" in page and EVIL not in page and "model &lt;a&gt;" in page
+    assert page.count("<script") == 3 and "default-src 'none'" in page
+    assert set(re.findall(r"https?://[^\"' ]+", page)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"\b(src|import)\s*[=(]", page)
+
+
+def test_a_use_that_is_chosen_shows_its_nearest_ones_in_each_layer(page, maps, tmp_path):
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    shown = dump_page(tmp_path / "page.html", "#use-0-3")
+    lists = re.findall(r"<h3>layer (\d): nearest uses</h3><ol>(.*?)</ol>", shown)
+    assert [int(layer) for layer, _ in lists] == [1, 2]
+    for (_, items), numbers, cosines in zip(lists, maps[0].nearest[:, 3], maps[0].similarities[:, 3], strict=True):
+        assert re.findall(r'href="#use-0-(\d+)"', items) == [str(number) for number in numbers]
+        assert re.findall(r'class="cosine">([\d.-]+)<', items) == [f"{round(float(x), 3):.2f}" for x in cosines]
+    assert "layer 0: nearest words" in shown and maps[0].forms[0].nearest[0][0] in shown
+    # Untouched, the page says none of it.
+    assert "nearest uses</h3>" not in dump_page(tmp_path / "page.html")
+
+
+def test_the_photograph_has_the_colours(page, tmp_path):
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    photograph(tmp_path / "page.html", tmp_path / "page.png")
+    image = pytest.importorskip("matplotlib.image").imread(tmp_path / "page.png")
+    assert image.shape[:2] == (1400, 1400)
+    pixels = {tuple(row) for row in (image[..., :3] * 255).round().astype(int).reshape(-1, 3)}
+    for colour in COLOURS[:2]:
+        # Of the legend; those of the dots shine through one another.
+        assert tuple(bytes.fromhex(colour[1:])) in pixels, colour
+
+
+def test_the_picture_has_a_row_for_each_word_and_a_panel_for_each_layer(maps, tmp_path):
+    figure = build_uses_figure(maps)
+    assert [len(row.axes) for row in figure.subfigs] == [3, 3]
+    for drawn, row in zip(maps, figure.subfigs, strict=True):
+        static, *layers = row.axes
+        assert {text.get_text() for text in static.texts} == set(drawn.static_places)
+        for axes in layers:
+            assert sum(len(line.get_xdata()) for line in axes.lines) == len(drawn.uses)
+    plot_uses(maps, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

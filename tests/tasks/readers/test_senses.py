@@ -1,0 +1,61 @@
+"""Files of senses are read whole, and what is no use with its sense is refused by its line."""
+
+import gzip
+import json
+
+import pytest
+from conftest import shared_data
+from refusals import assert_refused
+
+from hf_elmo.tasks.readers.senses import SenseUse, holds_senses, read_senses
+
+USE = {"id": "1", "sense": "S", "index": 1, "tokens": ["a", "word"], "pos": ["DT", "NN"]}
+
+
+def test_uses_are_read_packed_or_not(tmp_path):
+    text = "\n".join([json.dumps(USE), "", json.dumps({**USE, "index": 0, "sense": "T"})])
+    (tmp_path / "a.jsonl").write_text(text)
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.write(text)
+    for name in ("a.jsonl", "a.jsonl.gz"):
+        assert holds_senses(str(tmp_path / name))
+        assert read_senses(str(tmp_path / name)) == [
+            SenseUse(("a", "word"), 1, "S"),
+            SenseUse(("a", "word"), 0, "T"),
+        ]
+
+
+def test_other_files_hold_none(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a word"}')
+    (tmp_path / "a.txt").write_text(json.dumps(USE))
+    (tmp_path / "empty.jsonl").write_text("")
+    assert not any(holds_senses(str(tmp_path / name)) for name in ("a.jsonl", "a.txt", "empty.jsonl"))
+    assert_refused(ValueError, ("file", "empty.jsonl"), read_senses, str(tmp_path / "empty.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"tokens": "a word"}, "tokens"),
+        ({"tokens": []}, "tokens"),
+        ({"tokens": ["a", 1]}, "tokens"),
+        ({"tokens": ["a", ""]}, "tokens"),
+        ({"index": 2}, "index"),
+        ({"index": -1}, "index"),
+        ({"index": True}, "index"),
+        ({"index": "1"}, "index"),
+        ({"sense": ""}, "sense"),
+        ({"sense": 3}, "sense"),
+    ],
+)
+def test_a_wrong_record_is_named_by_its_line(tmp_path, change, named):
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [USE, {**USE, **change}])))
+    assert_refused(ValueError, ("line 2", named, "a.jsonl"), read_senses, str(tmp_path / "a.jsonl"))
+    (tmp_path / "a.jsonl").write_text(json.dumps({key: USE[key] for key in USE if key not in change}))
+    assert_refused(ValueError, ("line 1", f"no {named}"), read_senses, str(tmp_path / "a.jsonl"))
+
+
+def test_the_real_files_are_read_whole():
+    uses = read_senses(str(shared_data("senseval/interest.jsonl")))
+    assert len(uses) == 2368
+    assert {use.words[use.place] for use in uses} <= {"interest", "interests", "interest-", "interest's"}
