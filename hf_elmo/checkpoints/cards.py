@@ -11,6 +11,7 @@ from typing import Any
 
 from ..given.bounded_json import read_json
 from ..model.word_list_elmo import WORD_LIST_FILE
+from .card_parts import only_what_was_measured
 from .classifier_card import CLASSIFIERS, describe_classifier
 from .conversion_card import render_conversion_card
 from .coreference_card import TASK as COREFERENCE
@@ -23,9 +24,14 @@ from .file_names import (
     LAYER_SHARES_FILE,
     PLOT_FILE,
     RESULTS_FILE,
+    SENSES_FILE,
+    SENSES_PLOT_FILE,
+    TAGS_FILE,
+    TAGS_PLOT_FILE,
     TOKENIZER_FILE,
     WEIGHTS_INDEX_FILE,
 )
+from .layer_scores import layers_section
 from .pretraining_card import render_model_card
 from .provenance import describe_file, describe_run, write_json
 from .reader_card import TASK as QUESTION_ANSWERING
@@ -37,7 +43,10 @@ from .task_card_parts import render_task_card
 from .writing import written_aside
 
 # What a recipe folder keeps of a checkpoint; its card is rendered from them.
-KEPT_FILES = (CONFIG_FILE, RESULTS_FILE, CONVERSION_FILE, PLOT_FILE, LAYER_SHARES_FILE, TOKENIZER_FILE, FACTS_FILE)
+KEPT_FILES = (
+    *(CONFIG_FILE, RESULTS_FILE, CONVERSION_FILE, PLOT_FILE, LAYER_SHARES_FILE, TOKENIZER_FILE, FACTS_FILE),
+    *(SENSES_FILE, SENSES_PLOT_FILE, TAGS_FILE, TAGS_PLOT_FILE),
+)
 # What the card of a task says of its own, by what results.json calls the task.
 _TASKS = {
     **dict.fromkeys(CLASSIFIERS, describe_classifier),
@@ -45,8 +54,13 @@ _TASKS = {
     COREFERENCE: describe_coreference,
     SEMANTIC_ROLES: describe_semantic_roles,
 }
-# What of an earlier run must not stand beside the figures of this one: its plots, weights, code and words.
-_REPLACED_FILES = (PLOT_FILE, LAYER_SHARES_FILE, "*.safetensors", WEIGHTS_INDEX_FILE, "*_elmo.py", WORD_LIST_FILE)
+# Figures of what the layers know, with their pictures.
+_LAYER_SCORES = {SENSES_FILE: SENSES_PLOT_FILE, TAGS_FILE: TAGS_PLOT_FILE}
+# What of an earlier run must not stand beside the figures of this one: its plots, weights, code, words and layers.
+_REPLACED_FILES = (
+    *(PLOT_FILE, LAYER_SHARES_FILE, "*.safetensors", WEIGHTS_INDEX_FILE, "*_elmo.py", WORD_LIST_FILE),
+    *(SENSES_FILE, SENSES_PLOT_FILE, TAGS_FILE, TAGS_PLOT_FILE),
+)
 
 
 def write_card(directory: str | os.PathLike, name: str | None = None) -> None:
@@ -199,9 +213,22 @@ def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: 
     if describe is not None:
         return render_task_card(describe, name, fields, results, facts, tokenizer, shares_plot)
     if "format" in results:
-        return render_conversion_card(name, fields, results, facts, tokenizer)
+        return render_conversion_card(name, fields, results, facts, tokenizer, _known_layers(folder))
     plot = PLOT_FILE if (folder / PLOT_FILE).is_file() else None
-    return render_model_card(name, fields, results, facts, plot, tokenizer)
+    return render_model_card(name, fields, results, facts, plot, tokenizer, _known_layers(folder))
+
+
+def layer_scores(folder: str | os.PathLike) -> Iterator[tuple[dict[str, Any], Path]]:
+    """The figures in a folder of what the layers know, and where the picture of each is or would be."""
+    for file, plot in _LAYER_SCORES.items():
+        if (Path(folder) / file).is_file():
+            yield _read_json(Path(folder), file), Path(folder) / plot
+
+
+def _known_layers(folder: Path) -> str | None:
+    """The section on what the layers know, where that was measured."""
+    with only_what_was_measured(folder.resolve().name, "Measure it anew with hf-elmo look."):
+        return layers_section([(each, plot.name if plot.is_file() else None) for each, plot in layer_scores(folder)])
 
 
 def _read_json(folder: Path, file: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ def render_conversion_card(
     conversion: Mapping[str, Any],
     facts: Facts | None = None,
     tokenizer: Mapping[str, Any] | None = None,
+    layers: str | None = None,
 ) -> str:
     """The card of a converted checkpoint, in Markdown.
 
@@ -32,6 +33,7 @@ def render_conversion_card(
         conversion: What it was made from, as in conversion.json.
         facts: What else is known.
         tokenizer: Fields of tokenizer_config.json, for how text is cut.
+        layers: The section on what each layer knows.
     Raises: ValueError naming what conversion.json or the config lack.
     """
     with card_parts.only_what_was_measured(name, "Convert the files anew with hf-elmo convert."):
@@ -54,6 +56,7 @@ def render_conversion_card(
             *([conversion["licence"]] if "licence" in conversion else []),
             *(["\n".join(f"- {note}" for note in conversion["notes"])] if "notes" in conversion else []),
             *_options(conversion),
+            *([layers] if layers else []),
             card_parts.origin(conversion, "All of this is in `conversion.json`."),
             *card_parts.citation(facts),
         ]

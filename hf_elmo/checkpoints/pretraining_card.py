@@ -32,6 +32,7 @@ def render_model_card(
     facts: Facts | None = None,
     plot: str | None = None,
     tokenizer: Mapping[str, Any] | None = None,
+    layers: str | None = None,
 ) -> str:
     """The card of a pre-trained checkpoint, in Markdown.
 
@@ -42,6 +43,7 @@ def render_model_card(
         facts: What else is known; None leaves the card with what the results say.
         plot: Name of the run's plot, beside the card.
         tokenizer: Fields of tokenizer_config.json, for how text is cut.
+        layers: The section on what each layer knows.
     Raises: ValueError naming the figure that the results or the config lack.
     """
     with card_parts.only_what_was_measured(name, "Make the results anew with hf-elmo pretrain."):
@@ -62,6 +64,7 @@ def render_model_card(
             f"## What it is\n\n{_sizes(fields, results)}",
             f"## Held-out perplexity\n\n{_perplexities(results)}",
             *([f"![perplexity, learning rate and speed over the words trained on]({plot})"] if plot else []),
+            *([layers] if layers else []),
             card_parts.origin(results, "The figures and the whole history are in `results.json`."),
             *card_parts.citation(facts),
         ]

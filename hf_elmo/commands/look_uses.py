@@ -160,12 +160,8 @@ def _open_texts(arguments: UsesArguments, tokenizer: ElmoCharTokenizer) -> tuple
     name = "input_file"
     files = [] if arguments.input_file == STANDARD_INPUT else expand_patterns([arguments.input_file], name)
     if files and all(holds_senses(file, name) for file in files):
-
-        def labelled(file: str) -> Iterator[Sentence]:
-            for use in read_senses(file, name):
-                yield use.words, [use.sense if place == use.place else None for place in range(len(use.words))]
-
-        return "sense", map(labelled, files)
+        labelled = (((use.words, use.labels) for use in read_senses(file, name)) for file in files)
+        return "sense", labelled
     if arguments.words is None:
         raise ValueError("--words is missing; only files of senses say themselves which words are meant.")
     if files and all(ending_of(file) == ".conllu" for file in files):

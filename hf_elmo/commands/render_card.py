@@ -39,8 +39,17 @@ def render_cards(arguments: CardArguments) -> None:
 
     Raises: ValueError or OSError naming what is missing.
     """
-    from ..checkpoints.cards import find_recipes, has_layer_shares, has_plot, read_results, write_card, write_recipe
+    from ..checkpoints.cards import (
+        find_recipes,
+        has_layer_shares,
+        has_plot,
+        layer_scores,
+        read_results,
+        write_card,
+        write_recipe,
+    )
     from ..checkpoints.file_names import CARD_FILE, LAYER_SHARES_FILE, PLOT_FILE
+    from ..checkpoints.layer_scores_plot import plot_layer_scores
     from ..checkpoints.layer_shares_plot import plot_layer_shares
     from ..checkpoints.plots import plot_run
 
@@ -65,5 +74,7 @@ def render_cards(arguments: CardArguments) -> None:
             plot_run(read_results(recipe), recipe / PLOT_FILE)
         if not arguments.skip_plots and has_layer_shares(recipe):
             plot_layer_shares(read_results(recipe), recipe / LAYER_SHARES_FILE)
+        for scores, plot in [] if arguments.skip_plots else layer_scores(recipe):
+            plot_layer_scores(scores, plot)
         write_card(recipe)
         print(recipe / CARD_FILE)

@@ -19,6 +19,11 @@ class SenseUse:
     place: int
     sense: str
 
+    @property
+    def labels(self) -> list[str | None]:
+        """The sense at its place, and None for the other words."""
+        return [self.sense if place == self.place else None for place in range(len(self.words))]
+
 
 def holds_senses(file: str, name: str = "file") -> bool:
     """Whether a file's first record is a use with its sense.
