@@ -82,7 +82,8 @@ def layers_section(known: Sequence[tuple[Mapping[str, Any], str | None]]) -> str
         return None
     parts = ["## Which layer knows what"]
     for results, plot in known:
-        data = "; ".join(f"{name}: {text['source']}, {text['words']:,} words" for name, text in results["data"].items())
+        unit = "uses" if results["kind"] == SENSES else "words"
+        data = "; ".join(f"{name}: {text['source']}, {text[unit]:,} {unit}" for name, text in results["data"].items())
         parts.append(f"{_ABOUT[results['kind']].format(repeats=results['repeats'])} Data: {data}.")
         parts.append(scores_table(results))
         parts.append(best_layer(results))

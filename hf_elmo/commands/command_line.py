@@ -24,6 +24,7 @@ COMMANDS = {
     "look uses": ("look_uses", "draw the uses of words in every layer, as a page to click and a picture"),
     "look senses": ("look_senses", "measure how well each layer tells the senses of words apart"),
     "look tags": ("look_tags", "measure how well each layer tells the parts of speech of words"),
+    "look surprisal": ("look_surprisal", "draw how surprising the words of a text are, and write a row for each"),
     "train-tagger": ("train_tagger", "train, evaluate and apply a token classifier"),
     "train-sentiment": ("train_sentiment", "train, evaluate and apply a classifier of texts"),
     "train-entailment": ("train_entailment", "train, evaluate and apply a classifier of pairs of texts"),

@@ -64,7 +64,7 @@ def look_at_senses(arguments: SensesArguments) -> dict[str, Any]:
         if word.word in data:
             raise ValueError(f"input_file has the word {word.word!r} in two files; put its uses into one.")
         senses = dict(Counter(word.labels).most_common())
-        data[word.word] = {"source": Path(file).name, "words": len(word.uses), "senses": senses}
+        data[word.word] = {"source": Path(file).name, "uses": len(word.uses), "senses": senses}
         found.append((word, deal(word, arguments.splits)))
     embedder = ElmoEmbedder(
         arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch

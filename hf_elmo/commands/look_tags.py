@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,5 +117,7 @@ def _shortened(train: TaggedSentences, count: int | None) -> TaggedSentences:
     """As many of the sentences as are wanted, the same ones each time."""
     if count is None or count >= len(train):
         return train
-    keys = [hashlib.blake2b(train.text(place).encode("utf-8", "surrogatepass")).digest() for place in range(len(train))]
-    return train.pick(sorted(sorted(range(len(train)), key=keys.__getitem__)[:count]))
+    from ..inference.word_uses import sentence_digest
+
+    chosen = sorted(range(len(train)), key=lambda place: sentence_digest(train.words[place]))[:count]
+    return train.pick(sorted(chosen))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .word_uses import WordUses
+from .word_uses import WordUses, sentence_digest
 
 MOST_FREQUENT, BAG_OF_WORDS = "most frequent sense", "bag of words"
 # Similarities that differ by less are equal: without context all uses of a spelling have one vector.
@@ -30,8 +29,7 @@ def deal(found: WordUses, splits: int = 5) -> np.ndarray:
     assert found.labels is not None
     sentences: defaultdict[str, defaultdict[bytes, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number, (use, sense) in enumerate(zip(found.uses, found.labels, strict=True)):
-        text = " ".join(use.words).casefold()
-        sentences[sense][hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()].append(number)
+        sentences[sense][sentence_digest(use.words)].append(number)
     numbers = [uses for sense in sorted(sentences) for _, uses in sorted(sentences[sense].items())]
     if not 2 <= splits <= len(numbers):
         raise ValueError(
@@ -65,6 +63,7 @@ def right_by_layer(found: WordUses, layers: np.ndarray, split_of: np.ndarray) ->
         raise ImportError("the bag of words needs scikit-learn: pip install 'hf_elmo[look]'.") from error
     senses = np.array(found.labels)
     bags = [[word.casefold() for place, word in enumerate(use.words) if place != use.place] for use in found.uses]
+    unit = layers / np.maximum(np.linalg.norm(layers, axis=-1, keepdims=True), 1e-12)
     right = {way: np.zeros(len(senses), dtype=bool) for way in ways(len(layers))}
     for split in range(split_of.max() + 1):
         test = np.flatnonzero(split_of == split)
@@ -72,7 +71,7 @@ def right_by_layer(found: WordUses, layers: np.ndarray, split_of: np.ndarray) ->
         vectorizer = TfidfVectorizer(analyzer=list)
         trained = vectorizer.fit_transform([bags[number] for number in train])
         features = [(trained, vectorizer.transform([bags[number] for number in test]))]
-        features += [(vectors[train], vectors[test]) for vectors in layers]
+        features += [(vectors[train], own[test]) for vectors, own in zip(layers, unit, strict=True)]
         known = [sense for sense, _ in Counter(senses[train]).most_common()]
         guesses = [np.full(len(test), known[0])]
         guesses += [nearest_sense(before, senses[train], known, now) for before, now in features]
@@ -93,16 +92,12 @@ def nearest_sense(train: Any, senses: np.ndarray, known: Sequence[str], test: An
         train: Features of uses, (N, F), an array or sparse.
         senses: Their senses, (N,).
         known: The senses, by falling preference among equally near ones.
-        test: Features of other uses, (M, F).
+        test: Features of other uses, of length 1, (M, F).
     """
     belongs = (senses[:, None] == np.array(known)).astype(np.float64)
     means = (train.T @ belongs) / belongs.sum(axis=0)
     means /= np.maximum(np.linalg.norm(means, axis=0), 1e-12)
-    products = np.asarray(test @ means)
-    lengths = np.sqrt(
-        np.asarray(test.multiply(test).sum(axis=1)).ravel() if hasattr(test, "multiply") else (test**2).sum(axis=1)
-    )
-    cosines = products / np.maximum(lengths, 1e-12)[:, None]
+    cosines = np.asarray(test @ means)
     return np.array(known)[(cosines >= cosines.max(axis=1, keepdims=True) - _EQUAL).argmax(axis=1)]
 
 

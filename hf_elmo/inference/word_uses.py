@@ -93,7 +93,7 @@ class UseFinder:
                     f"--words has {','.join(forms)!r}, which is none of the {self.counts.total():,} words of the text; "
                     f"{hint}."
                 )
-            kept = sorted(found, key=lambda each: _digest(each[0].words))[:max_uses]
+            kept = sorted(found, key=lambda each: sentence_digest(each[0].words))[:max_uses]
             kept.sort(key=lambda each: (each[0].sentence, each[0].place))
             labels = [label for _, label in kept]
             with_labels = all(label is not None for label in labels)
@@ -168,5 +168,7 @@ def embed_uses(
     return np.stack([array[:, use.place] for array, use in zip(arrays, uses, strict=True)], axis=1)
 
 
-def _digest(words: Sequence[str]) -> bytes:
-    return hashlib.blake2b(" ".join(words).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+def sentence_digest(words: Sequence[str]) -> bytes:
+    """A hash of a sentence, in upper or lower case, by which sentences are chosen the same way each time."""
+    text = " ".join(words).casefold()
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
