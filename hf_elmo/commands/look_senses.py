@@ -48,7 +48,7 @@ def look_at_senses(arguments: SensesArguments) -> dict[str, Any]:
     from ..checkpoints.layer_scores import SENSES, averaged
     from ..inference.embedder import ElmoEmbedder
     from ..inference.sense_scores import deal, right_by_layer, score_senses
-    from ..inference.word_uses import UseFinder, embed_uses
+    from ..inference.word_uses import UseGatherer, embed_uses
     from ..tasks.readers.senses import read_senses
     from ..text.corpora import expand_patterns
     from ..text.progress import track
@@ -58,12 +58,12 @@ def look_at_senses(arguments: SensesArguments) -> dict[str, Any]:
     arguments.check_output(names)
     data, found = {}, []
     for file in expand_patterns(arguments.input_file, "input_file"):
-        finder, uses = UseFinder(), read_senses(file, "input_file")
-        finder.read((use.words, use.labels) for use in uses)
-        (word,) = finder.found(arguments.max_uses or len(uses))
+        gatherer, uses = UseGatherer(), read_senses(file, "input_file")
+        gatherer.read((use.words, use.labels) for use in uses)
+        (word,) = gatherer.found(arguments.max_uses or len(uses))
         if word.word in data:
             raise ValueError(f"input_file has the word {word.word!r} in two files; put its uses into one.")
-        senses = dict(Counter(word.labels).most_common())
+        senses = dict(Counter(word.labels or ()).most_common())
         data[word.word] = {"source": Path(file).name, "uses": len(word.uses), "senses": senses}
         found.append((word, deal(word, arguments.splits)))
     embedder = ElmoEmbedder(

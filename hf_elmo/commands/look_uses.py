@@ -96,7 +96,7 @@ def look_at_uses(arguments: UsesArguments) -> None:
     from ..inference.use_maps import CLUSTER, map_uses
     from ..inference.use_page import render_page
     from ..inference.use_picture import plot_uses
-    from ..inference.word_uses import StaticWords, UseFinder
+    from ..inference.word_uses import StaticWords, UseGatherer
     from ..text.progress import track
 
     arguments.check()
@@ -106,16 +106,16 @@ def look_at_uses(arguments: UsesArguments) -> None:
     label, texts = _open_texts(arguments, embedder.tokenizer)
     found, counts = [], None
     asked = arguments.forms()
-    finder = UseFinder(asked)
+    gatherer = UseGatherer(asked)
     for sentences in texts:
-        finder.read(track(sentences, "reading", "sentences"))
+        gatherer.read(track(sentences, "reading", "sentences"))
         if asked is None:
             # Each file of senses has a word of its own.
-            found += finder.found(arguments.max_uses)
-            counts = finder.counts if counts is None else counts + finder.counts
-            finder = UseFinder()
+            found += gatherer.found(arguments.max_uses)
+            counts = gatherer.counts if counts is None else counts + gatherer.counts
+            gatherer = UseGatherer()
     if asked is not None:
-        found, counts = finder.found(arguments.max_uses), finder.counts
+        found, counts = gatherer.found(arguments.max_uses), gatherer.counts
     assert counts is not None
     static = StaticWords(embedder.model, embedder.tokenizer, counts)
     grouped_by = CLUSTER if arguments.colour_by == "cluster" else label

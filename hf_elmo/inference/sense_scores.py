@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .neighbours import unit
 from .word_uses import WordUses, sentence_digest
 
 MOST_FREQUENT, BAG_OF_WORDS = "most frequent sense", "bag of words"
@@ -63,7 +64,6 @@ def right_by_layer(found: WordUses, layers: np.ndarray, split_of: np.ndarray) ->
         raise ImportError("the bag of words needs scikit-learn: pip install 'hf_elmo[look]'.") from error
     senses = np.array(found.labels)
     bags = [[word.casefold() for place, word in enumerate(use.words) if place != use.place] for use in found.uses]
-    unit = layers / np.maximum(np.linalg.norm(layers, axis=-1, keepdims=True), 1e-12)
     right = {way: np.zeros(len(senses), dtype=bool) for way in ways(len(layers))}
     for split in range(split_of.max() + 1):
         test = np.flatnonzero(split_of == split)
@@ -71,7 +71,7 @@ def right_by_layer(found: WordUses, layers: np.ndarray, split_of: np.ndarray) ->
         vectorizer = TfidfVectorizer(analyzer=list)
         trained = vectorizer.fit_transform([bags[number] for number in train])
         features = [(trained, vectorizer.transform([bags[number] for number in test]))]
-        features += [(vectors[train], own[test]) for vectors, own in zip(layers, unit, strict=True)]
+        features += [(vectors[train], unit(vectors[test])) for vectors in layers]
         known = [sense for sense, _ in Counter(senses[train]).most_common()]
         guesses = [np.full(len(test), known[0])]
         guesses += [nearest_sense(before, senses[train], known, now) for before, now in features]

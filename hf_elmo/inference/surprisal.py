@@ -41,14 +41,16 @@ def sum_by_spaces(line: str, placed: PlacedWords, scores: SentenceScores) -> lis
         scores: Theirs.
     """
     words, numbers = line.split(), np.array(placed.spaced_words, dtype=int)
-    bits = [
+    forward, backward, both = (
         np.bincount(numbers, values, len(words)) + 0.0
         for values in (scores.forward_surprisal, scores.backward_surprisal, scores.joint_surprisal)
-    ]
+    )
     pieces = np.bincount(numbers, minlength=len(words))
     unknown = np.bincount(numbers, scores.is_unknown, len(words))
     return [
-        SpacedWord(word, *(float(each[number]) for each in bits), int(pieces[number]), int(unknown[number]))
-        for number, word in enumerate(words)
-        if pieces[number]
+        SpacedWord(word, float(left), float(right), float(sides), int(count), int(without))
+        for word, left, right, sides, count, without in zip(
+            words, forward, backward, both, pieces, unknown, strict=True
+        )
+        if count
     ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..model.modeling_elmo import ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from .neighbours import Use
+from .neighbours import Use, unit
 from .word_uses import StaticWords, WordUses, embed_uses, static_vectors
 
 CLUSTER = "cluster"
@@ -145,18 +145,17 @@ def map_uses(
     if not -num_layers <= cluster_layer < num_layers:
         raise ValueError(f"--cluster_layer is {cluster_layer}; this model has the layers 0 to {num_layers - 1}.")
     layers = embed_uses(model, tokenizer, found.uses, max_words_per_batch)
-    unit = layers / np.maximum(np.linalg.norm(layers, axis=-1, keepdims=True), 1e-12)
     if grouped_by == CLUSTER or found.labels is None:
         grouped_by = CLUSTER
-        _, group_of = _number_groups([str(number) for number in cluster(unit[cluster_layer], clusters)])
+        _, group_of = _number_groups([str(number) for number in cluster(unit(layers[cluster_layer]), clusters)])
         names = [f"cluster {number + 1}" for number in range(group_of.max() + 1)]
     else:
         names, group_of = _number_groups(found.labels)
     order = np.argsort(group_of, kind="stable")
-    found, group_of, layers, unit = found.pick(order), group_of[order], layers[:, order], unit[:, order]
+    found, group_of, layers = found.pick(order), group_of[order], layers[:, order]
     sizes, around = np.bincount(group_of), _words_around(found.uses, group_of)
     laid_out = [project(vectors) for vectors in layers[1:]]
-    ranked = [nearest_of(vectors, count) for vectors in unit[1:]]
+    ranked = [nearest_of(vectors, count) for vectors in unit(layers[1:])]
     forms, static_places = _static_forms(model, tokenizer, found.uses, static)
     return UseMap(
         found,
@@ -233,16 +232,16 @@ def cluster(vectors: np.ndarray, clusters: int | None = None) -> np.ndarray:
     return np.zeros(len(vectors), dtype=int) if best is None else best
 
 
-def nearest_of(unit: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+def nearest_of(vectors: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The numbers and the cosines of the vectors most similar to each, itself left out, (N, K) both.
 
     Args:
-        unit: Vectors of length 1, (N, D).
+        vectors: Of length 1, (N, D).
         count: How many, K; fewer where there are not so many others.
     """
-    similarities = unit @ unit.T
+    similarities = vectors @ vectors.T
     np.fill_diagonal(similarities, -np.inf)
-    numbers = np.argsort(-similarities, axis=1, kind="stable")[:, : min(count, len(unit) - 1)]
+    numbers = np.argsort(-similarities, axis=1, kind="stable")[:, : min(count, len(vectors) - 1)]
     return numbers, np.take_along_axis(similarities, numbers, axis=1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .use_layout import FONT_SIZE, FORM_FONT_SIZE, HEIGHT, RADIUS, WIDTH, WORD_RADIUS, place_dots, place_words
 from .use_maps import COLOURS, UseMap
@@ -76,6 +76,11 @@ def _draw_layer(axes: Axes, drawn: UseMap, layer: int) -> None:
     dots = place_dots(drawn.places[layer - 1])
     for number, (group, colour) in enumerate(zip(drawn.groups, COLOURS, strict=False)):
         x, y = dots[drawn.group_of == number].T
-        style = {"markersize": RADIUS * 2 * _POINTS, "alpha": 0.75, "markeredgecolor": "white", "markeredgewidth": 0.4}
+        style: dict[str, Any] = {
+            "markersize": RADIUS * 2 * _POINTS,
+            "alpha": 0.75,
+            "markeredgecolor": "white",
+            "markeredgewidth": 0.4,
+        }
         around = f"; around it: {', '.join(group.words_around)}" if group.words_around else ""
         axes.plot(x, y, "o", color=colour, label=f"{group.name} ({group.size:,}){around}".replace("$", r"\$"), **style)

@@ -12,7 +12,7 @@ import numpy as np
 from ..model.modeling_elmo import ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .embedding import embed
-from .neighbours import Use
+from .neighbours import Use, unit
 
 # The words of a sentence; and a label for each of them, None for a word that has none, where the text has labels.
 Sentence = tuple[Sequence[str], Sequence[str | None] | None]
@@ -41,7 +41,7 @@ class WordUses:
         return replace(self, uses=[self.uses[number] for number in numbers], labels=labels)
 
 
-class UseFinder:
+class UseGatherer:
     """Gathers the uses of some words, and counts all words, while a text goes by.
 
     Args:
@@ -53,7 +53,7 @@ class UseFinder:
         self.asked = asked
         self.counts: Counter[str] = Counter()
         self._number_of = {form: number for number, forms in enumerate(asked or ()) for form in forms}
-        self._found: list[list[tuple[Use, str | None]]] = [[] for _ in asked or [None]]
+        self._found: list[list[tuple[Use, str | None]]] = [[] for _ in asked] if asked else [[]]
         self._seen: set[tuple[str, ...]] = set()
         self._num_sentences = 0
 
@@ -139,7 +139,7 @@ class StaticWords:
             but: Words that are left out, in upper or lower case.
             count: How many.
         """
-        similarities = self._vectors @ (vector / max(float(np.linalg.norm(vector)), 1e-12))
+        similarities = self._vectors @ unit(vector)
         seen, nearest = {word.casefold() for word in but}, []
         for number in np.argsort(-similarities, kind="stable"):
             word = self.words[number]
@@ -155,8 +155,7 @@ def static_vectors(model: ElmoPreTrainedModel, tokenizer: ElmoCharTokenizer, wor
     """The token encoder's vectors of words, of length 1, (words, P)."""
     arrays = embed(model, tokenizer, ([word] for word in words), layers="token")
     # Both halves are the same.
-    vectors = np.stack([np.split(array[0], 2)[0] for array in arrays])
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return unit(np.stack([np.split(array[0], 2)[0] for array in arrays]))
 
 
 def embed_uses(

@@ -14,7 +14,7 @@ from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.inference.neighbours import Use
 from hf_elmo.inference.use_layout import FORM_FONT_SIZE, HEIGHT, WIDTH, place_dots, place_words
 from hf_elmo.inference.use_maps import MAX_GROUPS, OTHERS, cluster, map_uses, nearest_of, project
-from hf_elmo.inference.word_uses import StaticWords, UseFinder
+from hf_elmo.inference.word_uses import StaticWords, UseGatherer
 
 SENTENCES = [f"they play {what} here".split() for what in "chess cards ball harp flute drums piano tennis".split()]
 
@@ -22,11 +22,11 @@ SENTENCES = [f"they play {what} here".split() for what in "chess cards ball harp
 def map_of(labels=None, sentences=SENTENCES, **options):
     torch.manual_seed(0)
     model, tokenizer = ElmoModel(make_tiny_config()).eval(), ElmoCharTokenizer()
-    finder = UseFinder([["play"]])
+    gatherer = UseGatherer([["play"]])
     tags = [None if labels is None else [labels[row]] * len(words) for row, words in enumerate(sentences)]
-    finder.read(zip(sentences, tags, strict=True))
-    (found,) = finder.found(100)
-    return map_uses(model, tokenizer, found, StaticWords(model, tokenizer, finder.counts), **options)
+    gatherer.read(zip(sentences, tags, strict=True))
+    (found,) = gatherer.found(100)
+    return map_uses(model, tokenizer, found, StaticWords(model, tokenizer, gatherer.counts), **options)
 
 
 @given(st.integers(1, 6), st.integers(2, 5), st.integers(0, 100))

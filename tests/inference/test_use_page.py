@@ -13,7 +13,7 @@ from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.inference.use_maps import COLOURS, map_uses
 from hf_elmo.inference.use_page import render_page
 from hf_elmo.inference.use_picture import build_uses_figure, plot_uses
-from hf_elmo.inference.word_uses import StaticWords, UseFinder
+from hf_elmo.inference.word_uses import StaticWords, UseGatherer
 
 EVIL = "</script><script>alert(1)</script>"
 SENTENCES = [f"they {form} {what} & {EVIL} $x$".split() for what in "abcde" for form in ("play", "Play")]
@@ -23,10 +23,10 @@ SENTENCES = [f"they {form} {what} & {EVIL} $x$".split() for what in "abcde" for 
 def maps():
     torch.manual_seed(0)
     model, tokenizer = ElmoModel(make_tiny_config()).eval(), ElmoCharTokenizer()
-    finder = UseFinder([["play", "Play"], ["they"]])
-    finder.read((words, None) for words in SENTENCES)
-    static = StaticWords(model, tokenizer, finder.counts)
-    return [map_uses(model, tokenizer, found, static, clusters=2) for found in finder.found(100)]
+    gatherer = UseGatherer([["play", "Play"], ["they"]])
+    gatherer.read((words, None) for words in SENTENCES)
+    static = StaticWords(model, tokenizer, gatherer.counts)
+    return [map_uses(model, tokenizer, found, static, clusters=2) for found in gatherer.found(100)]
 
 
 @pytest.fixture(scope="module")

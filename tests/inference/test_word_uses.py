@@ -9,7 +9,7 @@ from refusals import assert_refused
 
 from hf_elmo import ElmoModel
 from hf_elmo.inference.embedding import embed
-from hf_elmo.inference.word_uses import StaticWords, UseFinder, embed_uses, static_vectors
+from hf_elmo.inference.word_uses import StaticWords, UseGatherer, embed_uses, static_vectors
 
 SENTENCES = [line.split() for line in ("they play chess", "a good play", "they play chess", "Play on , play !", "no")]
 
@@ -21,9 +21,9 @@ def model():
 
 
 def found_in(sentences, asked, max_uses=100, labels=None):
-    finder = UseFinder(asked)
-    finder.read(zip(sentences, labels or [None] * len(sentences), strict=True))
-    return finder.found(max_uses)
+    gatherer = UseGatherer(asked)
+    gatherer.read(zip(sentences, labels or [None] * len(sentences), strict=True))
+    return gatherer.found(max_uses)
 
 
 def places(uses):
@@ -77,9 +77,9 @@ def test_vectors_are_those_of_the_sentences(model, tokenizer):
 
 
 def test_nearest_words_without_context_are_those_with_the_largest_cosines(model, tokenizer):
-    finder = UseFinder([["play"]])
-    finder.read((sentence, None) for sentence in SENTENCES)
-    static = StaticWords(model, tokenizer, finder.counts)
+    gatherer = UseGatherer([["play"]])
+    gatherer.read((sentence, None) for sentence in SENTENCES)
+    static = StaticWords(model, tokenizer, gatherer.counts)
     assert "," not in static.words and "!" not in static.words
     (vector,) = static_vectors(model, tokenizer, ["play"])
     nearest = static.nearest(7 * vector, ["play"], 3)
