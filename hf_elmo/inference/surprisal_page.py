@@ -75,7 +75,7 @@ def plot_surprisals(
     with matplotlib.style.context("default"):
         figure = Figure(figsize=(_COLUMNS * _LETTER, (len(rows) + 2) * _LINE))
         axes = figure.add_axes((0.01, 0, 0.98, 1))
-        axes.set(xlim=(0, _COLUMNS), ylim=(len(rows) + 1.5, -0.5))
+        axes.set(xlim=(-0.5, _COLUMNS), ylim=(len(rows) + 1.5, -0.5))
         axes.axis("off")
         for row, words in enumerate(rows):
             for column, word in words:
@@ -83,7 +83,7 @@ def plot_surprisals(
                 axes.add_patch(Rectangle((column - 0.3, row + 0.1), len(word.word) + 0.6, 0.8, color=colour))
                 # What has dollars in it is no formula.
                 place = (column, row + 0.5)
-                axes.text(*place, word.word, family="monospace", fontsize=9, va="center", parse_math=False)
+                axes.text(*place, word.word, family="monospace", fontsize=10, va="center", parse_math=False)
         told = f"surprisal, {direction}: white 0 bits, full colour {MOST_BITS:g} bits and more"
         axes.text(0, len(rows) + 0.8, told, fontsize=8, va="center", color="#62676e")
         figure.savefig(file, format="png", dpi=120, metadata={"Software": None})
