@@ -126,7 +126,9 @@ def draw_roles(sentences: Iterable[tuple[Sequence[str], Sequence[Frame]]]) -> Dr
         columns: list[list[Markup]] = [[] for _ in words]
         for frame, spans in zip(frames, rows, strict=True):
             for column, cell in zip(columns, _role_cells(words, frame, spans, hues), strict=True):
-                column.append(cell)
+                # What would be empty above all else of a column is left out, so that a line is no higher than it must.
+                if cell is not None or column:
+                    column.append(cell or _element("span", class_="cell"))
         places = {frame.place for frame in frames}
         for place, (word, column) in enumerate(zip(words, columns, strict=True)):
             column.append(_element("span", word, class_="word predicate" if place in places else "word"))
@@ -190,9 +192,11 @@ def draw_classes(classified: Iterable[tuple[Sequence[str], Mapping[str, float]]]
     return Drawing("Labels of texts", Markup(), _lines(sections))
 
 
-def _role_cells(words: Sequence[str], frame: Frame, spans: Sequence[Span], hues: Mapping[str, int]) -> list[Markup]:
-    """The cells of a predicate's row, one for each word."""
-    cells = [_element("span", class_="cell") for _ in words]
+def _role_cells(
+    words: Sequence[str], frame: Frame, spans: Sequence[Span], hues: Mapping[str, int]
+) -> list[Markup | None]:
+    """The cells of a predicate's row, one for each word, None where it is nothing to the predicate."""
+    cells: list[Markup | None] = [None] * len(words)
     predicate = words[frame.place]
     for span in spans:
         text = " ".join(words[span.start : span.stop])
