@@ -300,7 +300,7 @@ class LaneTrainer:
         factor = settings.loss_scale * len(windows) * accelerator.num_processes / max(count, 1)
         losses = []
         for window in windows:
-            self.state = reset_lanes(self.state, window.reset_state)
+            self.state = reset_lanes(self.state, self._resets(window))
             with accelerator.accumulate(self.objective):
                 loss = self.objective(window.to(accelerator.device), self.state)
                 accelerator.backward((loss.forward_sum + loss.backward_sum) / 2 * factor)
@@ -322,6 +322,13 @@ class LaneTrainer:
         self._logged.words += words
         self.num_words += count
         return total / max(words, 1)
+
+    def _resets(self, window: LaneWindow) -> torch.Tensor:
+        """Which lanes start from zeros, (B,): those that the window names, and some by chance."""
+        probability = self.settings.reset_probability
+        if not probability:
+            return window.reset_state
+        return window.reset_state | (torch.rand(len(window.reset_state)) < probability)
 
     def _check_losses(self, losses: list[LaneLoss]) -> float:
         """The losses of a step's windows together, the mean of both directions' sums."""

@@ -106,6 +106,10 @@ class OptimizationArguments:
         "other formats is one) or at each epoch.",
         default="never",
     )
+    reset_probability: float = _by_recipe(
+        "How likely a lane's state goes back to zeros before a window, besides: vectors of single sentences start from "
+        "zeros, which lanes that only go on forget."
+    )
     per_device_eval_batch_size: int = flag("Lanes that the held-out text is dealt to.", default=32)
     gradient_accumulation_steps: int = flag("Windows to an optimizer step.", default=1)
     bf16: bool = flag("Round the factors of matrix products to bfloat16; weights stay in float32.", default=False)
@@ -212,7 +216,7 @@ class OptimizationArguments:
         if self.muon_learning_rate is not None and self.optim != "muon":
             raise ValueError(f"--muon_learning_rate is for --optim muon, which is {self.optim!r}; leave it out.")
         dropouts = ("dropout", "input_dropout", "layer_dropout", "output_dropout", "recurrent_dropout")
-        for name in ("warmup_ratio", "decay_ratio", "adam_beta2", "ema_decay", *dropouts):
+        for name in ("warmup_ratio", "decay_ratio", "adam_beta2", "ema_decay", "reset_probability", *dropouts):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise ValueError(f"--{name} is {value}; it must lie in [0, 1).")
@@ -323,6 +327,7 @@ RECIPES = {
         scales_loss_by_unroll=True,
         dropout=0.1,
         recurrent_dropout=0.0,
+        reset_probability=0.0,
         starts_from_frequencies=False,
     ),
     # What was best in equal minutes: model_cards/speedrun. The objective goes by the vocabulary, lanes by the text.
@@ -343,6 +348,7 @@ RECIPES = {
         scales_loss_by_unroll=False,
         dropout=0.1,
         recurrent_dropout=0.0,
+        reset_probability=0.02,
         starts_from_frequencies=True,
     ),
 }

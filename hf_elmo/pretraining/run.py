@@ -355,6 +355,7 @@ def _record(settings: OptimizationArguments, save_steps: int | None) -> dict[str
         "logging_steps": settings.logging_steps,
         "eval_num_lanes": settings.per_device_eval_batch_size,
         "reset_state": settings.reset_state,
+        "reset_probability": settings.reset_probability,
     }
 
 

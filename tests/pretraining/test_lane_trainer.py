@@ -72,6 +72,21 @@ def test_evaluation_is_the_mean_of_two_directions_and_deterministic(make_trainer
     assert first.mean == pytest.approx((first.forward + first.backward) / 2)
 
 
+def test_some_lanes_start_from_zeros_by_chance(make_trainer, monkeypatch):
+    trainer = make_trainer(max_steps=100, reset_probability=0.25)
+    forward, starts = FullSoftmaxObjective.forward, []
+
+    def watched(objective, window, state=None):
+        if objective.training and state is not None:
+            starts.extend((state.hidden == 0).flatten(1).all(dim=1).tolist())
+        return forward(objective, window, state)
+
+    monkeypatch.setattr(FullSoftmaxObjective, "forward", watched)
+    trainer.train()
+    assert len(starts) == 4 * 99
+    assert 0.15 < sum(starts) / len(starts) < 0.35
+
+
 def test_same_seed_same_weights(make_trainer):
     runs = [make_trainer(max_steps=5) for _ in range(2)]
     for trainer in runs:
