@@ -108,6 +108,7 @@ def examples(tmp_path_factory):
         model.save_pretrained(folder / "output" / name)
         ElmoCharTokenizer(pre_tokenizer=pre_tokenizer).save_pretrained(folder / "output" / name)
         words.save(folder / "output" / name)
+    (folder / "model_cards").symlink_to(ROOT / "model_cards")
     return folder
 
 
@@ -219,7 +220,7 @@ def between(page, mark):
     return PAGES[page].split(f"<!-- {mark} -->")[1].split(f"<!-- /{mark} -->")[0].strip()
 
 
-@pytest.mark.parametrize("recipe", ["elmo-tiny-pydoc", "elmo-small-reviews"])
+@pytest.mark.parametrize("recipe", ["elmo-tiny-pydoc", "elmo-small-reviews", "elmo-small-novels"])
 def test_perplexities_are_those_of_the_results_files(recipe):
     results = figures(f"{recipe}/results.json")
     row = row_of("docs/pretraining.md", f"| `{recipe}` |")

@@ -12,16 +12,17 @@ from conftest import ROOT
 from hf_elmo.checkpoints.cards import render_recipe
 
 SCRIPT = ROOT / "scripts" / "render_model_card.py"
-RECIPES = ("elmo-small-reviews", "elmo-tiny-pydoc")
+RECIPES = ("elmo-small-novels", "elmo-small-reviews", "elmo-tiny-pydoc")
 
 
 @pytest.fixture
 def model_cards(tmp_path):
     """The committed folders, without what is rendered."""
     for name in RECIPES:
-        for file in ("config.json", "results.json", "tokenizer_config.json", "facts.yaml"):
-            (tmp_path / "model_cards" / name).mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / "model_cards" / name / file, tmp_path / "model_cards" / name / file)
+        (tmp_path / "model_cards" / name).mkdir(parents=True)
+        for file in (ROOT / "model_cards" / name).iterdir():
+            if file.suffix in (".json", ".yaml"):
+                shutil.copyfile(file, tmp_path / "model_cards" / name / file.name)
     return tmp_path / "model_cards"
 
 

@@ -1,0 +1,62 @@
+"""The checkpoints that lie in model_cards/ as they would be uploaded: they load, and keep what their cards say."""
+
+import fresh_process
+import pytest
+import torch
+from accelerate import Accelerator
+from conftest import ROOT, shared_data
+from safetensors.torch import load_file
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
+from hf_elmo.checkpoints.cards import read_results
+from hf_elmo.checkpoints.sharing import check_checkpoint
+from hf_elmo.pretraining.evaluation import HeldOutText
+from hf_elmo.pretraining.objectives import FullSoftmaxObjective
+from hf_elmo.text.corpora import corpus_from_files
+from hf_elmo.text.vocabulary import WordVocabulary
+
+NOVELS = ROOT / "model_cards" / "elmo-small-novels"
+SIZES = {NOVELS: 45e6}
+LOAD = f"""{fresh_process.WITHOUT_OUR_PACKAGE}
+import sys, torch
+from transformers import AutoModel, AutoTokenizer
+tokenizer, model = (kind.from_pretrained(sys.argv[1], trust_remote_code=True) for kind in (AutoTokenizer, AutoModel))
+batch = tokenizer("Don't look back.", return_tensors="pt")
+with torch.no_grad():
+    vectors = model(**batch).last_hidden_state
+print(model.dtype, *vectors.shape, *batch.tokens())
+"""
+
+
+@pytest.mark.parametrize("folder", SIZES, ids=lambda folder: folder.name)
+def test_an_image_is_whole_rounded_and_small(folder):
+    files = check_checkpoint(folder)
+    assert sum(path.stat().st_size for path in files) <= SIZES[folder]
+    assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float16}
+
+
+@pytest.mark.parametrize("folder", SIZES, ids=lambda folder: folder.name)
+def test_an_image_loads_without_the_package_in_single_precision(folder, tmp_path):
+    environment = {"HF_MODULES_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    run = fresh_process.run(["-c", LOAD, str(folder)], env=environment, cwd=tmp_path, modules=fresh_process.LIBRARIES)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == "torch.float32 1 7 512 <S> Do n't look back . </S>".split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("folder", "text"), [(NOVELS, "novels/heldout.txt.gz")], ids=[NOVELS.name])
+def test_an_image_has_the_perplexity_of_the_unrounded_weights(folder, text):
+    """To a thousandth of what the run measured before its weights were rounded."""
+    results, file = read_results(folder), shared_data(text)
+    model = ElmoForPreTraining.from_pretrained(folder)
+    settings = results["settings"]
+    held_out = HeldOutText(
+        ElmoCharTokenizer(),
+        WordVocabulary.load(folder),
+        corpus_from_files([str(file)]),
+        settings["eval_num_lanes"],
+        settings["unroll_steps"],
+    )
+    for cold, key in ((False, "perplexity"), (True, "perplexity_cold")):
+        measured = held_out.measure(FullSoftmaxObjective(model), Accelerator(), cold)
+        assert measured.mean == pytest.approx(results[key]["mean"], rel=1e-3)
