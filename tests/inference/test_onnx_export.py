@@ -86,6 +86,7 @@ def test_every_tasks_model_is_exported_and_compared(name, tmp_path):
     assert any("logits" in output for output in exported.outputs)
 
 
+@pytest.mark.slow
 def test_numbers_that_differ_leave_nothing_behind(tmp_path, monkeypatch):
     save(ElmoModel(make_tiny_config()), tmp_path / "elmo")
     named = onnx_export._Outputs.named

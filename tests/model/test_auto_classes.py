@@ -85,6 +85,7 @@ CODE_FILES = {
     "tracing_elmo.py",
     "truncation_elmo.py",
     "word_list_elmo.py",
+    "word_steps_elmo.py",
     "word_table_elmo.py",
 }
 

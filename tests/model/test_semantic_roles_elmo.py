@@ -173,6 +173,7 @@ def test_what_makes_no_sense_is_refused_by_name():
     assert_refused(ValueError, "PER", ElmoForSemanticRoleLabeling, config)
 
 
+@pytest.mark.slow
 def test_it_compiles_to_a_graph_of_any_batch():
     model = make_labeller(dtype=torch.float64)
     batch = encode([["a", "b"], ["c"]])

@@ -79,19 +79,12 @@ MODELS = {
         {"head": QuestionAnsweringHead(reader="bidaf", dropout=0.0, hidden_dropout=0.0, hidden_size=3)},
     ),
 }
-# Of the tasks' models the quick tests trace the one with a biLSTM, and the slow ones all.
-SLOW = (
-    "tagger",
-    "labeller of roles",
-    "classifier of texts",
-    "classifier of pairs",
-    "reader of pairs",
-    "BiDAF of pairs",
-)
+# The quick tests trace the model with a word table, the pre-training one and a tagger with a biLSTM; the slow ones all.
+QUICK = ("base", "word table", "pretraining", "tagger with a biLSTM")
 
 
 def marked(names):
-    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 each_model = pytest.mark.parametrize("name", marked(MODELS))
