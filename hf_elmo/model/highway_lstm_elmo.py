@@ -57,19 +57,17 @@ def scan_highway_lstm(
     carried = F.linear(inputs, weights.carry)
 
     def step(before: tuple[Tensor, Tensor], read: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        hidden, cell = before
-        of_word, around, is_real = read
+        (hidden, cell), (of_word, around) = before, read
         gates = of_word + F.linear(hidden if kept is None else hidden * kept, weights.recurrent)
         input_gate, forget_gate, output_gate, transform_gate, candidate = gates.chunk(5, dim=-1)
         new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
         remembered = torch.sigmoid(output_gate) * torch.tanh(new_cell)
         transform = torch.sigmoid(transform_gate)
         new_hidden = transform * remembered + (1 - transform) * around
-        after = (torch.where(is_real, new_hidden, hidden), torch.where(is_real, new_cell, cell))
-        return after, torch.where(is_real, new_hidden, 0.0)
+        return (new_hidden, new_cell), new_hidden
 
     zeros = inputs.new_zeros(inputs.shape[0], weights.carry.shape[0])
-    return scan_words(step, (zeros, zeros), (input_gates, carried, mask.unsqueeze(-1)), reverse=reverse)[0]
+    return scan_words(step, (zeros, zeros), (input_gates, carried), mask, reverse=reverse)[0]
 
 
 def run_highway_lstm(

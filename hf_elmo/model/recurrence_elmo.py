@@ -68,8 +68,8 @@ def scan_projected_lstm(
         hidden, cell = state
 
     def step(before: tuple[Tensor, Tensor], read: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        hidden, cell = before
-        gates = read[0] + F.linear(hidden, weights.recurrent)
+        (hidden, cell), (of_word,) = before, read
+        gates = of_word + F.linear(hidden, weights.recurrent)
         input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
         new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
         if cell_clip is not None:
@@ -80,14 +80,9 @@ def scan_projected_lstm(
             # As bilm-tf and AllenNLP do it: what is not projected is not clipped either.
             if projection_clip is not None:
                 new_hidden = new_hidden.clamp(-projection_clip, projection_clip)
-        if len(read) == 1:
-            return (new_hidden, new_cell), new_hidden
-        is_real = read[1]
-        after = (torch.where(is_real, new_hidden, hidden), torch.where(is_real, new_cell, cell))
-        return after, torch.where(is_real, new_hidden, 0.0)
+        return (new_hidden, new_cell), new_hidden
 
-    read = (input_gates,) if mask is None else (input_gates, mask.unsqueeze(-1))
-    return scan_words(step, (hidden, cell), read, reverse=reverse)
+    return scan_words(step, (hidden, cell), (input_gates,), mask, reverse=reverse)
 
 
 def run_projected_lstm(

@@ -98,18 +98,15 @@ class ElmoTaskLSTM(ElmoTaskRNN):
         input_gates = F.linear(inputs, getattr(self, f"weight_ih_{suffix}"), bias)
         recurrent = getattr(self, f"weight_hh_{suffix}")
 
-        def step(before: _State, read: tuple[Tensor, Tensor]) -> tuple[_State, Tensor]:
-            hidden, cell = before
-            of_word, is_real = read
+        def step(before: _State, read: tuple[Tensor]) -> tuple[_State, Tensor]:
+            (hidden, cell), (of_word,) = before, read
             input_gate, forget_gate, candidate, output_gate = (of_word + F.linear(hidden, recurrent)).chunk(4, dim=-1)
             new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
             new_hidden = torch.sigmoid(output_gate) * torch.tanh(new_cell)
-            after = (torch.where(is_real, new_hidden, hidden), torch.where(is_real, new_cell, cell))
-            return after, torch.where(is_real, new_hidden, 0.0)
+            return (new_hidden, new_cell), new_hidden
 
         zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
-        read = (input_gates, mask.unsqueeze(-1))
-        return scan_words(step, (zeros, zeros), read, reverse=suffix.endswith("_reverse"))[0]
+        return scan_words(step, (zeros, zeros), (input_gates,), mask, reverse=suffix.endswith("_reverse"))[0]
 
 
 class ElmoTaskGRU(ElmoTaskRNN):
@@ -126,16 +123,15 @@ class ElmoTaskGRU(ElmoTaskRNN):
         input_gates = F.linear(inputs, getattr(self, f"weight_ih_{suffix}"), getattr(self, f"bias_ih_{suffix}"))
         weight, bias = getattr(self, f"weight_hh_{suffix}"), getattr(self, f"bias_hh_{suffix}")
 
-        def step(before: _State, read: tuple[Tensor, Tensor]) -> tuple[_State, Tensor]:
-            (hidden,), (of_word, is_real) = before, read
+        def step(before: _State, read: tuple[Tensor]) -> tuple[_State, Tensor]:
+            (hidden,), (of_word,) = before, read
             of_input, of_hidden = (gates.chunk(3, dim=-1) for gates in (of_word, F.linear(hidden, weight, bias)))
             reset, keep = (torch.sigmoid(of_input[gate] + of_hidden[gate]) for gate in (0, 1))
             new_hidden = (1 - keep) * torch.tanh(of_input[2] + reset * of_hidden[2]) + keep * hidden
-            return (torch.where(is_real, new_hidden, hidden),), torch.where(is_real, new_hidden, 0.0)
+            return (new_hidden,), new_hidden
 
         zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
-        read = (input_gates, mask.unsqueeze(-1))
-        return scan_words(step, (zeros,), read, reverse=suffix.endswith("_reverse"))[0]
+        return scan_words(step, (zeros,), (input_gates,), mask, reverse=suffix.endswith("_reverse"))[0]
 
 
 @torch.no_grad()

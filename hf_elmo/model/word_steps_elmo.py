@@ -26,7 +26,12 @@ Step = Callable[[Any, Any], tuple[Any, Tensor]]
 
 
 def scan_words(
-    step: Step, state: Sequence[Tensor], inputs: Sequence[Tensor], *, reverse: bool = False
+    step: Step,
+    state: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    mask: Tensor | None = None,
+    *,
+    reverse: bool = False,
 ) -> tuple[Tensor, Any]:
     """Go from word to word, from the first to the last or the other way round.
 
@@ -38,9 +43,13 @@ def scan_words(
             what comes out there.
         state: The state before the first step.
         inputs: What is read of all words, (B, T, ...) each.
+        mask: True for real words, (B, T), with states (B, H) and outputs of as many axes: what it leaves out changes
+            no state and gives zeros. None where all words are real, or where a step sees to it itself.
         reverse: Go from the last word to the first.
     Returns: What came out at each word, (B, T, ...), and the state after the last step.
     """
+    if mask is not None:
+        step, inputs = _over_real_words(step), (*inputs, mask.unsqueeze(-1))
     if CAN_RECORD_STEPS and is_exported():
         # Neither what is carried nor what comes out may be a tensor that stands elsewhere too.
         def recorded(carried: Any, read: Any) -> tuple[Any, Tensor]:
@@ -55,3 +64,15 @@ def scan_words(
     for place in reversed(places) if reverse else places:
         state, found[place] = step(state, tuple(part[:, place] for part in inputs))
     return torch.stack(found, dim=1), state
+
+
+def _over_real_words(step: Step) -> Step:
+    """The step that reads whether a word is real behind all else."""
+
+    def masked(before: Any, read: Any) -> tuple[Any, Tensor]:
+        *read, is_real = read
+        after, output = step(before, tuple(read))
+        kept = tuple(torch.where(is_real, new, old) for new, old in zip(after, before, strict=True))
+        return kept, torch.where(is_real, output, 0.0)
+
+    return masked
