@@ -11,7 +11,7 @@ import torch
 
 from ..checkpoints.writing import check_output_file, files_written_aside
 from ..given.bounded_files import quoted
-from ..text.packed_lines import numbered_lines
+from ..text.packed_lines import decoded_lines
 from .embedder import ElmoEmbedder
 
 _WORDS_AT_A_TIME = 2048
@@ -28,15 +28,10 @@ def read_words(file: str | os.PathLike, name: str = "vocabulary") -> tuple[list[
     """
     words: dict[str, None] = {}
     num_read = 0
-    for number, raw in numbered_lines(file, name):
-        where = f"{name} {str(file)!r}, line {number}"
-        try:
-            word = raw.decode("utf-8").strip()
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{where} is not UTF-8 (byte 0x{raw[error.start]:02X}). Convert the file first."
-            ) from error
+    for number, line in decoded_lines(file, name):
+        word = line.strip()
         if len(word.split()) > 1:
+            where = f"{name} {str(file)!r}, line {number}"
             raise ValueError(f"{where} holds {quoted(word)}; wanted one word per line, without white space inside.")
         if word:
             words[word] = None

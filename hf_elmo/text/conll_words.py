@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ..given.bounded_files import quoted
-from .packed_lines import numbered_lines
+from .packed_lines import decoded_lines
 
 ColumnFormat = Literal["conll", "conllu"]
 # What the names of files of columns end in.
@@ -40,15 +40,9 @@ def conll_sentences(
     column = (_FORM if column_format == "conllu" else 0) if word_column is None else word_column
     has_tabs = True if column_format == "conllu" else None
     sentence: list[str] = []
-    for number, raw in numbered_lines(file, name):
+    for number, line in decoded_lines(file, name):
         where = f"{name} {str(file)!r}, line {number}"
-        try:
-            line = raw.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{where} is not UTF-8 (byte 0x{raw[error.start]:02X}); convert the file first, for example with "
-                "`iconv -f LATIN1 -t UTF-8`."
-            ) from error
+        line = line.rstrip("\r\n")
         if not line.strip(" \t") or line.startswith("-DOCSTART-"):
             if sentence:
                 yield sentence

@@ -20,7 +20,7 @@ from pyarrow import ArrowException
 from ..given.bounded_files import quoted
 from ..given.reasons import UNREADABLE, reason
 from .json_records import JSON_ENDINGS, check_columns, check_records, json_texts
-from .packed_lines import UNPACKING_ERRORS, numbered_lines
+from .packed_lines import UNPACKING_ERRORS, decoded_lines
 from .parquet_tables import check_rows, check_tables
 
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
@@ -304,14 +304,8 @@ def _read_through(file: str, name: str) -> None:
     if builder == "parquet":
         check_rows(file, name)
     elif builder == "text":
-        for number, line in numbered_lines(file, name):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{name} {file!r} is not UTF-8: line {number} holds the byte 0x{line[error.start]:02X} at "
-                    f"place {error.start + 1}. Convert the file first, for example with `iconv -f LATIN1 -t UTF-8`."
-                ) from error
+        for _ in decoded_lines(file, name):
+            pass
 
 
 def lines_of(corpus: Corpus) -> Iterator[str]:

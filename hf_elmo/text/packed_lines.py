@@ -38,3 +38,19 @@ def numbered_lines(file: str | os.PathLike, name: str, most: int = -1) -> Iterat
         raise ValueError(
             f"{name} {str(file)!r} cannot be unpacked beyond line {number} ({error}); get the file again."
         ) from error
+
+
+def decoded_lines(file: str | os.PathLike, name: str) -> Iterator[tuple[int, str]]:
+    """As `numbered_lines`, in UTF-8.
+
+    Raises: As there; ValueError naming the file, the line and the byte where it is not UTF-8.
+    """
+    for number, raw in numbered_lines(file, name):
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{name} {str(file)!r} is not UTF-8: line {number} holds the byte 0x{raw[error.start]:02X} at place "
+                f"{error.start + 1}. Convert the file first, for example with `iconv -f LATIN1 -t UTF-8`."
+            ) from error
+        yield number, line

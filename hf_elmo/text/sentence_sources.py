@@ -13,7 +13,7 @@ from ..given.bounded_files import quoted
 from .conll_words import COLUMN_FORMATS, ColumnFormat, conll_sentences
 from .corpora import expand_patterns, stream_dataset
 from .json_records import JSON_ENDINGS, json_records
-from .packed_lines import numbered_lines
+from .packed_lines import decoded_lines
 from .parquet_tables import open_table
 
 # A line to be cut into words, or words that are taken as they are.
@@ -117,14 +117,7 @@ def _ending_of(file: str) -> str:
 
 
 def _lines_of(file: str, name: str) -> Iterator[str]:
-    for number, raw in numbered_lines(file, name):
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{name} {file!r} is not UTF-8: line {number} holds the byte 0x{raw[error.start]:02X} at place "
-                f"{error.start + 1}. Convert the file first, for example with `iconv -f LATIN1 -t UTF-8`."
-            ) from error
+    for _, line in decoded_lines(file, name):
         # As `datasets` ends the lines of text: files from old Macs have carriage returns alone.
         if "\r" in line:
             line = line.replace("\r\n", "\n").replace("\r", "\n")
