@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..given.flags import check_choices, flag
+from ..given.flags import flag
 from .command_line import run_command
-from .text_input import ReadingArguments, read_lines, warn_of_raw_text
+from .look_pages import PageArguments
+from .text_input import read_lines, warn_of_raw_text
 
 _EXAMPLES = """
 examples:
@@ -21,8 +22,10 @@ _COLUMNS = ("line", "position", "word", "forward", "backward", "both", "pieces",
 
 
 @dataclass(kw_only=True)
-class SurprisalArguments(ReadingArguments):
+class SurprisalArguments(PageArguments):
     """What is drawn."""
+
+    endings = (".tsv",)
 
     output_file: str = flag(
         "Page to write, .html; beside it stand the picture, .png, and a table, .tsv, with the bits of each word as "
@@ -36,32 +39,11 @@ class SurprisalArguments(ReadingArguments):
         "Carry the state from line to line, as in one long text; without it each line is read by itself.", default=False
     )
     vocab_file: str | None = flag("Words of the softmax, one per line.", default=None)
-    skip_picture: bool = flag("Leave the picture out, without need of matplotlib.", default=False)
-    overwrite_output_file: bool = flag("Replace files that are there.", default=False)
 
     @classmethod
     def shown_defaults(cls) -> dict[str, str]:
         """What --help says of flags whose default is worked out later."""
         return super().shown_defaults() | {"vocab_file": "those of the checkpoint"}
-
-    def check(self) -> None:
-        """Check what can be checked before any file is read.
-
-        Raises: ValueError or FileExistsError naming the argument, the value got and the value wanted.
-        """
-        from ..checkpoints.writing import check_output_file
-
-        check_choices(self)
-        if Path(self.output_file).suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"--output_file is {self.output_file!r}; it must end in .html.")
-        for file in self.files():
-            check_output_file(file, self.overwrite_output_file)
-
-    def files(self) -> list[Path]:
-        """What is written."""
-        page = Path(self.output_file).resolve()
-        endings = (".tsv",) if self.skip_picture else (".tsv", ".png")
-        return [page, *(page.with_suffix(ending) for ending in endings)]
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:

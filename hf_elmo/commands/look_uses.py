@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..given.flags import check_choices, check_least, flag
+from ..given.flags import check_least, flag
 from .command_line import run_command
-from .text_input import STANDARD_INPUT, ReadingArguments, read_lines, warn_of_raw_text
+from .look_pages import PageArguments
+from .text_input import STANDARD_INPUT, read_lines, warn_of_raw_text
 
 if TYPE_CHECKING:
     from ..inference.word_uses import Sentence
@@ -25,14 +26,13 @@ examples:
 
 
 @dataclass(kw_only=True)
-class UsesArguments(ReadingArguments):
+class UsesArguments(PageArguments):
     """What is drawn.
 
     Files of senses (.jsonl with tokens, index and sense in each record) and of parts of speech (.conllu) colour the
     uses by these, other texts by clusters.
     """
 
-    output_file: str = flag("Page to write, .html; the picture, .png, stands beside it.")
     words: list[str] | None = flag(
         "Words to look at, as they stand in the text; several forms of one with commas between them, play,Play,plays.",
         default=None,
@@ -44,8 +44,6 @@ class UsesArguments(ReadingArguments):
     )
     clusters: int | None = flag("How many clusters there are.", default=None)
     cluster_layer: int = flag("Layer whose vectors are clustered, from 0, or -1, the top one.", default=-1)
-    skip_picture: bool = flag("Write the page alone, without need of matplotlib.", default=False)
-    overwrite_output_file: bool = flag("Replace files that are there.", default=False)
 
     @classmethod
     def shown_defaults(cls) -> dict[str, str]:
@@ -60,19 +58,8 @@ class UsesArguments(ReadingArguments):
 
         Raises: ValueError or FileExistsError naming the argument, the value got and the value wanted.
         """
-        from ..checkpoints.writing import check_output_file
-
-        check_choices(self)
         check_least(self, ("max_uses", "top_k", "clusters"), 1)
-        if Path(self.output_file).suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"--output_file is {self.output_file!r}; it must end in .html.")
-        for file in self.files():
-            check_output_file(file, self.overwrite_output_file)
-
-    def files(self) -> list[Path]:
-        """What is written."""
-        page = Path(self.output_file).resolve()
-        return [page] if self.skip_picture else [page, page.with_suffix(".png")]
+        super().check()
 
     def forms(self) -> list[list[str]] | None:
         """The forms of each word."""
