@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING
 
 from .delivery import deliver
 from .prediction_arguments import PredictionArguments
@@ -30,7 +30,7 @@ def predict_labels(arguments: PredictionArguments) -> None:
     tagged = tagger.tag(map(str.split, lines) if arguments.text_is_tokenized else lines)
     if arguments.convert_scheme is not None:
         tagged = _converted(tagged, arguments.convert_scheme)
-    has_spans = _has_spans(cast("dict[int, str]", tagger.model.config.id2label))
+    has_spans = _has_spans(tagger.model.config.label_names)
     show = _in_brackets if has_spans else _with_slashes
     draw = _draw_spans if has_spans else _draw_labels
     deliver(arguments, tagged, "sentences", lambda sentence: [show(sentence)], _write, draw)
@@ -61,11 +61,11 @@ def _draw_labels(tagged: Sequence[list[TaggedWord]]) -> Drawing:
     return draw_labels(tagged)
 
 
-def _has_spans(id2label: dict[int, str]) -> bool:
+def _has_spans(labels: Sequence[str]) -> bool:
     from ..tasks.metrics.entities import tag_scheme_of
 
     try:
-        return tag_scheme_of(id2label.values()) == "spans"
+        return tag_scheme_of(labels) == "spans"
     except ValueError:
         return False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
 
 import torch
 
@@ -40,8 +39,7 @@ class ElmoClassifier(AppliedModel):
     @property
     def labels(self) -> list[str]:
         """The labels in the order of their ids."""
-        names = cast("dict[int, str]", self.model.config.id2label)
-        return [names[index] for index in range(len(names))]
+        return self.model.config.label_names
 
     def classify(self, texts: Iterable[Text]) -> Iterator[dict[str, float]]:
         """The probability of each label for each text, one text after another.

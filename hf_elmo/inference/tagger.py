@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 
@@ -54,7 +54,7 @@ class ElmoTagger(AppliedModel):
         is_word = batch.pop("special_tokens_mask") == 0
         logits = self.model(**{name: tensor.to(self.device) for name, tensor in batch.items()}).logits
         best, labels = torch.softmax(logits.float(), dim=-1).cpu().max(dim=-1)
-        names = cast("dict[int, str]", self.model.config.id2label)
+        names = self.model.config.label_names
         return [
             [
                 TaggedWord(word, names[label], probability)

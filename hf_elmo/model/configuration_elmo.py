@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import fields, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import (
@@ -18,7 +18,6 @@ from transformers import PreTrainedConfig
 
 from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE, MAX_CHARACTERS_PER_WORD, NUM_CHARACTERS, PAD_CHARACTER
 from .head_settings_elmo import (
-    HEAD_TYPES,
     MAX_LAYERS,
     HeadSettings,
     TokenClassificationHead,
@@ -28,6 +27,8 @@ from .head_settings_elmo import (
     require_filters,
     require_probability,
 )
+
+_Head = TypeVar("_Head", bound=HeadSettings)
 
 # A checkpoint of any ELMo class names all of them, so that each Auto class finds its own in any checkpoint.
 AUTO_MAP = {
@@ -300,16 +301,28 @@ class ElmoConfig(PreTrainedConfig):
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, read_head(value) if name == "head" else value)
 
-    def require_head(self, kind: str) -> Any:
+    @property
+    def label_names(self) -> list[str]:
+        """The labels in the order of their ids."""
+        # transformers names those that nobody names, and makes numbers of the ids that config.json has as strings.
+        names = cast("dict[int, str]", self.id2label)
+        return [names[index] for index in range(len(names))]
+
+    @property
+    def id_of_label(self) -> dict[str, int]:
+        """The id of each label."""
+        return {label: index for index, label in enumerate(self.label_names)}
+
+    def require_head(self, kind: type[_Head]) -> _Head:
         """The settings of the head of a model that is being built; the config gets default ones where it has none.
 
         Args:
-            kind: The head's `type`. Settings of another type are another task's, which this config then forgets.
+            kind: The class of the settings. Those of another `type` are another task's, which this config then forgets.
         """
         head = _head_of(self)
-        if head is None or head.type != kind:
-            head = self.head = HEAD_TYPES[kind]()
-        return head
+        if head is None or head.type != kind.type:
+            head = self.head = kind()
+        return cast("_Head", head)
 
     @classmethod
     def small(cls, **overrides: Any) -> "ElmoConfig":

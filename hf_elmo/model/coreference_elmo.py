@@ -67,7 +67,7 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
     _auto_class = "AutoModel"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
-        head: CoreferenceHead = config.require_head(CoreferenceHead.type)
+        head = config.require_head(CoreferenceHead)
         super().__init__(config, head)
         self.read_across_sentences = head.read_across_sentences
         self.mention_loss = head.mention_loss

@@ -239,7 +239,7 @@ class ElmoEmbeddings(ElmoTaskModel):
     """
 
     def __init__(self, config: ElmoConfig):
-        super().__init__(config, config.require_head(EmbeddingsHead.type), config.num_mixes)
+        super().__init__(config, config.require_head(EmbeddingsHead), config.num_mixes)
         self.output_size = self.input_size
         self.post_init()
         self._apply_freezing()

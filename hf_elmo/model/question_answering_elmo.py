@@ -35,7 +35,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
     _auto_class = "AutoModelForQuestionAnswering"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
-        head: QuestionAnsweringHead = config.require_head(QuestionAnsweringHead.type)
+        head = config.require_head(QuestionAnsweringHead)
         super().__init__(config, head, num_read_mixes=2 if head.mix_at_output else 1)
         self.mix_at_output = head.mix_at_output
         self.max_answer_words = head.max_answer_words

@@ -58,7 +58,7 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
     _auto_class = "AutoModel"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
-        head: SemanticRoleLabelingHead = config.require_head(SemanticRoleLabelingHead.type)
+        head = config.require_head(SemanticRoleLabelingHead)
         super().__init__(config, head, num_read_mixes=2 if head.mix_at_output else 1)
         self.num_labels = cast("int", config.num_labels)
         self.mix_at_output = head.mix_at_output
@@ -71,8 +71,7 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
         if head.find_predicates:
             hidden = nn.Linear(self.input_size, head.finder_size)
             self.finder = nn.Sequential(hidden, nn.ReLU(), nn.Linear(head.finder_size, 1))
-        names = cast("dict[int, str]", config.id2label)
-        labels = [names[index] for index in range(self.num_labels)]
+        labels = config.label_names
         are_unnamed = labels == [f"LABEL_{index}" for index in range(self.num_labels)]
         self._forbidden = forbidden_by(_SCHEME, ["O"] * self.num_labels if are_unnamed else labels)
         self.post_init()

@@ -35,7 +35,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
     _auto_class = "AutoModelForSequenceClassification"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
-        head: SequenceClassificationHead = config.require_head(SequenceClassificationHead.type)
+        head = config.require_head(SequenceClassificationHead)
         super().__init__(config, head, num_read_mixes=2 if head.mix_at_output else 1)
         self.num_labels = cast("int", config.num_labels)
         if head.encoder == "esim":

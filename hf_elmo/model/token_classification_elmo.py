@@ -38,7 +38,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
     _auto_class = "AutoModelForTokenClassification"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
-        head: TokenClassificationHead = config.require_head(TokenClassificationHead.type)
+        head = config.require_head(TokenClassificationHead)
         super().__init__(config, head, 2 if head.mix_at_output else 1)
         self.num_labels = cast("int", config.num_labels)
         self.mix_at_output = head.mix_at_output
@@ -51,8 +51,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         self.classifier = nn.Linear(size, self.num_labels)
         self.crf: ElmoCRF | None = None
         if head.output_layer == "crf":
-            names = cast("dict[int, str]", config.id2label)
-            self.crf = ElmoCRF([names[index] for index in range(self.num_labels)], head.scheme)
+            self.crf = ElmoCRF(config.label_names, head.scheme)
         self.post_init()
         self._apply_freezing()
 

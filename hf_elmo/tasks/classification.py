@@ -69,7 +69,7 @@ class ClassificationTask(FineTuning):
     name: ClassVar[str]
 
     def encode(self, split: str) -> Dataset:
-        return encode(self.splits[split], self.tokenizer, self.model.config.label2id, self.max_length)
+        return encode(self.splits[split], self.tokenizer, self.model.config.id_of_label, self.max_length)
 
     def make_collator(self) -> DataCollatorWithPadding:
         return DataCollatorWithPadding(self.tokenizer)
@@ -96,7 +96,7 @@ class ClassificationTask(FineTuning):
     @property
     def labels(self) -> list[str]:
         """The labels in the order of their ids."""
-        return [self.model.config.id2label[index] for index in range(self.model.config.num_labels)]
+        return self.model.config.label_names
 
     def describe(self) -> dict[str, Any]:
         return {"task": self.name, "labels": self.labels}
@@ -144,7 +144,7 @@ def prepare(
     splits = choose_splits(hold_out(splits, data_args), training_args)
     config, has_classifier = load_architecture(model_args, encoders)
     layer_cache = make_layer_cache(model_args, config)
-    known = [config.id2label[index] for index in range(config.num_labels)] if has_classifier else None
+    known = config.label_names if has_classifier else None
     labels = choose_labels(splits, data_args.labels or [], known)
     _check_number_of_labels(labels, splits)
     splits = shorten(splits, data_args)
@@ -156,7 +156,7 @@ def prepare(
     words = {split: list(words_of(texts, tokenizer)) for split, texts in splits.items()}
     table = set_word_inputs(
         config,
-        SequenceClassificationHead.type,
+        SequenceClassificationHead,
         model_args,
         tokenizer,
         words.get("train", []),
@@ -235,7 +235,7 @@ def build_model(
         return {"classifier"}
 
     model, origin = start_model(ElmoForSequenceClassification, model_args, config, None if keep_classifier else redraw)
-    head = config.head
+    head = config.require_head(SequenceClassificationHead)
     reads = f"{head.encoder} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}; {len(labels)} labels."
     return model, f"{describe_model(model, config, origin)}; {reads}"
 

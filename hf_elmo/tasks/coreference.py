@@ -29,7 +29,7 @@ from .coreference_data import (
     has_singletons,
     make_document_collator,
 )
-from .data_sources import name_source
+from .data_sources import name_file
 from .features import check_features, check_table, set_word_inputs
 from .fine_tuning import FineTuning
 from .layer_cache import LayerCache, make_layer_cache
@@ -74,7 +74,8 @@ class CoreferenceTask(FineTuning):
     best_score: ClassVar[str] = "mean_f1"
 
     def encode(self, split: str) -> Any:
-        documents = encode_documents(self.splits[split], self.tokenizer, self.model.config.head.use_speakers)
+        head = self.model.config.require_head(CoreferenceHead)
+        documents = encode_documents(self.splits[split], self.tokenizer, head.use_speakers)
         return EncodedDocuments(documents, self.max_train_sentences if split == "train" else None)
 
     def keep_layers(self, cache: LayerCache, dataset: Any) -> Any:
@@ -119,13 +120,13 @@ def prepare_task(
     read = {split: read_documents(file, name=f"{split}_file") for split, file in data_args.files.items()}
     splits = shorten(choose_splits(hold_out(read, data_args), training_args), data_args)
     config = load_architecture(model_args, splits)
-    head: CoreferenceHead = config.require_head(CoreferenceHead.type)
+    head = config.require_head(CoreferenceHead)
     if not head.keep_singletons:
         splits = {split: drop_singletons(documents) for split, documents in splits.items()}
     layer_cache = make_layer_cache(model_args, config)
     tokenizer = load_tokenizer(model_args, config)
     texts = [_words_of(splits, is_train=is_train) for is_train in (True, False)]
-    table = set_word_inputs(config, CoreferenceHead.type, model_args, tokenizer, *texts)
+    table = set_word_inputs(config, CoreferenceHead, model_args, tokenizer, *texts)
     check_table(config, table, is_random(model_args))
 
     data = {split: _describe_data(split, documents, data_args, head) for split, documents in splits.items()}
@@ -177,8 +178,7 @@ def load_architecture(model_args: CoreferenceArguments, splits: dict[str, Docume
     """
     config = load_source_config(model_args)
     changes = {name: getattr(model_args, name) for name in _HEAD_FLAGS if getattr(model_args, name) is not None}
-    is_of_task = isinstance(config.head, CoreferenceHead)
-    if not is_of_task:
+    if not isinstance(config.head, CoreferenceHead):
         documents = splits.get("train", Documents("", []))
         changes["use_speakers"] = any(document.speakers for document in documents.documents)
         changes["keep_singletons"] = has_singletons(documents)
@@ -188,7 +188,7 @@ def load_architecture(model_args: CoreferenceArguments, splits: dict[str, Docume
         changes["keep_singletons"] = model_args.singletons == "keep"
     try:
         set_model_fields(config, model_args)
-        old = config.head if is_of_task else CoreferenceHead()
+        old = config.require_head(CoreferenceHead)
         if changes.get("keep_singletons", old.keep_singletons) and not old.mention_loss:
             changes.setdefault("mention_loss", 1.0)
         config.head = replace(old, **changes)
@@ -207,7 +207,7 @@ def build_model(model_args: CoreferenceArguments, config: ElmoConfig) -> tuple[E
     Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
     """
     model, origin = start_model(ElmoForCoreferenceResolution, model_args, config)
-    head = config.require_head(CoreferenceHead.type)
+    head = config.require_head(CoreferenceHead)
     singletons = "kept" if head.keep_singletons else "dropped"
     parts = [
         describe_model(model, config, origin),
@@ -276,8 +276,7 @@ def _describe_data(
     """What results.json says of a split."""
     mentions, out_of_reach = count_mentions(documents, head.max_span_width)
     return {
-        # A file is all that there can be.
-        "source": name_source(data_args, split),  # type: ignore[arg-type]
+        "source": name_file(data_args, split),
         **share_of(split, data_args),
         "documents": len(documents),
         "words": sum(len(document.words) for document in documents.documents),

@@ -14,17 +14,20 @@ from .readers.named_datasets import load_named_dataset
 AnyExamples = TypeVar("AnyExamples")
 
 
-class DataSource(Protocol):
-    """The arguments that name files or a dataset."""
-
-    train_file: str | None
-    validation_share: float | None
-    dataset_name: str | None
-    dataset_config_name: str | None
+class FileArguments(Protocol):
+    """The arguments that name files."""
 
     @property
     def files(self) -> dict[str, str]:
         """The files given, by split."""
+
+
+class DataSource(FileArguments, Protocol):
+    """The arguments that name files or a dataset."""
+
+    validation_share: float | None
+    dataset_name: str | None
+    dataset_config_name: str | None
 
 
 def check_data_source(data_args: DataSource) -> None:
@@ -54,7 +57,7 @@ def read_splits(
         read_split: Reads one split of a dataset; also gets what errors call it.
     Raises: ValueError naming the dataset that has none of the splits; what the two readers raise.
     """
-    if data_args.files:
+    if not data_args.dataset_name:
         return {split: read_file(file, f"{split}_file") for split, file in data_args.files.items()}
     dataset = load_named_dataset(data_args.dataset_name, data_args.dataset_config_name)
     splits = {
@@ -71,9 +74,14 @@ def read_splits(
 
 def name_source(data_args: DataSource, split: str) -> str:
     """What a split is called where others read it: no folders of this machine."""
-    if data_args.files:
-        # Where there is no validation file a share of the training file was held out.
-        return Path(data_args.files.get(split, data_args.train_file)).name
+    if not data_args.dataset_name:
+        return name_file(data_args, split)
     name = Path(data_args.dataset_name).name if os.path.exists(data_args.dataset_name) else data_args.dataset_name
     part = "train" if split == "validation" and data_args.validation_share else split
     return ", ".join([name, *filter(None, [data_args.dataset_config_name]), part])
+
+
+def name_file(data_args: FileArguments, split: str) -> str:
+    """As `name_source`, for tasks that read files alone."""
+    # Where there is no validation file a share of the training file was held out.
+    return Path(data_args.files[split if split in data_args.files else "train"]).name

@@ -28,7 +28,7 @@ _LOWERED = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
 
 def set_word_inputs(
     config: ElmoConfig,
-    kind: str,
+    kind: type[WordInputsHead],
     args: FeatureArguments,
     tokenizer: ElmoCharTokenizer,
     train_words: Iterable[str],
@@ -38,7 +38,7 @@ def set_word_inputs(
 
     Args:
         config: Its `head` is set.
-        kind: The head's `type`.
+        kind: The class of the head's settings.
         args: What the flags say; what they leave out stays as it is.
         tokenizer: Makes the rows of the words.
         train_words: All words of the training data, as often as they occur.
@@ -47,7 +47,7 @@ def set_word_inputs(
     Raises: ValueError naming the flags that contradict each other or the data; FileNotFoundError.
     """
     check_features(args)
-    head = cast("WordInputsHead", config.require_head(kind))
+    head = config.require_head(kind)
     changes: dict[str, Any] = {}
     if args.no_use_elmo:
         changes["use_elmo"] = False

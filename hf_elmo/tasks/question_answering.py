@@ -27,6 +27,7 @@ from ..model.modeling_elmo import ElmoForQuestionAnswering
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.first_look import look_at_lines
 from .answer_rows import AnswerRows
+from .data_sources import name_file
 from .features import check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .layer_cache import FeaturesWithLayers, make_layer_cache
@@ -168,7 +169,7 @@ def prepare_task(
     words = {split: list(_words_of(questions, tokenizer)) for split, questions in splits.items()}
     table = set_word_inputs(
         config,
-        QuestionAnsweringHead.type,
+        QuestionAnsweringHead,
         model_args,
         tokenizer,
         words.get("train", []),
@@ -237,7 +238,7 @@ def build_model(model_args: QuestionAnsweringArguments, config: ElmoConfig) -> t
     Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
     """
     model, origin = start_model(ElmoForQuestionAnswering, model_args, config)
-    head = config.head
+    head = config.require_head(QuestionAnsweringHead)
     bound = f"answers of at most {head.max_answer_words} words" if head.max_answer_words else "answers of any length"
     reads = f"{head.reader} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}; {bound}."
     return model, f"{describe_model(model, config, origin)}; {reads}"
@@ -292,13 +293,12 @@ def _bound_answers(
     config: ElmoConfig, model_args: QuestionAnsweringArguments, rows: dict[str, AnswerRows], has_reader: bool
 ) -> None:
     """Set how long answers may be: as the arguments say, or else as nearly all of the training data are."""
-    assert isinstance(config.head, QuestionAnsweringHead)
-    bound = model_args.max_answer_words
+    head, bound = config.require_head(QuestionAnsweringHead), model_args.max_answer_words
     if bound is not None:
-        config.head = replace(config.head, max_answer_words=bound or None)
+        config.head = replace(head, max_answer_words=bound or None)
     elif "train" in rows and not has_reader:
         longest = math.ceil(np.quantile(rows["train"].answer_words, _SHARE_WITHIN_THE_BOUND))
-        config.head = replace(config.head, max_answer_words=longest)
+        config.head = replace(head, max_answer_words=longest)
 
 
 def _words_of(questions: Questions, tokenizer: ElmoCharTokenizer) -> Iterator[str]:
@@ -311,7 +311,7 @@ def _words_of(questions: Questions, tokenizer: ElmoCharTokenizer) -> Iterator[st
 
 def _name_source(data_args: QuestionDataArguments, split: str) -> str:
     """What a split is called where others read it: no folders of this machine."""
-    name = Path(data_args.files.get(split, data_args.train_file)).name
+    name = name_file(data_args, split)
     if data_args.num_folds is None or (split in data_args.files and split != "train"):
         return name
     which = f"fold {data_args.fold}" if split == "test" else f"all but fold {data_args.fold}"

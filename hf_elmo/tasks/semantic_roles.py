@@ -18,7 +18,7 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.head_settings_elmo import SemanticRoleLabelingHead
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoForSemanticRoleLabeling
 from ..model.tag_schemes_elmo import labels_of
-from .data_sources import name_source
+from .data_sources import name_file
 from .features import check_features, check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .layer_cache import make_layer_cache
@@ -58,8 +58,8 @@ class SemanticRolesTask(FineTuning):
 
     def encode(self, split: str) -> PropositionRows:
         finds_predicates = self.model.finder is not None
-        label2id = self.model.config.label2id
-        self.rows[split] = PropositionRows(self.splits[split], self.tokenizer, label2id, finds_predicates)
+        id_of_label = self.model.config.id_of_label
+        self.rows[split] = PropositionRows(self.splits[split], self.tokenizer, id_of_label, finds_predicates)
         return self.rows[split]
 
     def make_collator(self) -> Any:
@@ -108,9 +108,9 @@ class SemanticRolesTask(FineTuning):
 
     def _tags_of(self, label_ids: np.ndarray, gold_ids: np.ndarray) -> list[list[str]]:
         """The tags of each predicate's sentence, of ids (rows, words), where there is a gold one."""
-        id2label = self.model.config.id2label
+        names = self.model.config.label_names
         return [
-            [id2label[int(index)] for index in row[gold != IGNORED_LABEL]]
+            [names[int(index)] for index in row[gold != IGNORED_LABEL]]
             for row, gold in zip(label_ids, gold_ids, strict=True)
             if (gold != IGNORED_LABEL).any()
         ]
@@ -155,7 +155,7 @@ def prepare_task(
     config, has_classifier = load_architecture(model_args)
     layer_cache = make_layer_cache(model_args, config)
     tokenizer = load_tokenizer(model_args, config)
-    known = [config.id2label[index] for index in range(config.num_labels)] if has_classifier else None
+    known = config.label_names if has_classifier else None
     labels = _choose_labels(splits, known)
     splits = shorten(splits, data_args)
     for propositions in splits.values():
@@ -163,14 +163,12 @@ def prepare_task(
             raise ValueError(f"{propositions.source} has no predicates; give a file with their columns.")
     words = {split: [word for sentence in its.sentences for word in sentence.words] for split, its in splits.items()}
     others = [word for split, its in words.items() if split != "train" for word in its]
-    table = set_word_inputs(
-        config, SemanticRoleLabelingHead.type, model_args, tokenizer, words.get("train", []), others
-    )
+    table = set_word_inputs(config, SemanticRoleLabelingHead, model_args, tokenizer, words.get("train", []), others)
     check_table(config, table, is_random(model_args))
     training_args.settle_sampling(model_args.group_by_length)
     data = {
         split: {
-            "source": name_source(data_args, split),
+            "source": name_file(data_args, split),
             **share_of(split, data_args),
             "sentences": len(propositions),
             "words": len(words[split]),
@@ -195,7 +193,7 @@ def load_architecture(model_args: RoleArguments) -> tuple[ElmoConfig, bool]:
         given["find_predicates"] = True
     try:
         set_model_fields(config, model_args)
-        config.head = replace(config.require_head(SemanticRoleLabelingHead.type), **given)
+        config.head = replace(config.require_head(SemanticRoleLabelingHead), **given)
         config.validate()
     except StrictDataclassError as error:
         raise ValueError(str(error.__cause__ or error)) from error
@@ -226,7 +224,7 @@ def build_model(
         return {"classifier"}
 
     model, origin = start_model(ElmoForSemanticRoleLabeling, model_args, config, None if keep_classifier else redraw)
-    head = config.require_head(SemanticRoleLabelingHead.type)
+    head = config.require_head(SemanticRoleLabelingHead)
     finds = "; finds predicates" if head.find_predicates else ""
     reads = f"{head.num_layers} highway LSTMs of {head.hidden_size}, reads {describe_inputs(head.to_dict())}{finds}"
     return model, f"{describe_model(model, config, origin)}; {reads}; {len(labels)} tags."

@@ -62,7 +62,7 @@ class TokenClassificationTask(FineTuning):
     best_score: ClassVar[str] = "f1"
 
     def encode(self, split: str) -> Dataset:
-        return encode(self.splits[split], self.tokenizer, self.model.config.label2id)
+        return encode(self.splits[split], self.tokenizer, self.model.config.id_of_label)
 
     def make_collator(self) -> DataCollatorForTokenClassification:
         return DataCollatorForTokenClassification(self.tokenizer, label_pad_token_id=IGNORED_LABEL)
@@ -95,9 +95,9 @@ class TokenClassificationTask(FineTuning):
 
     def _labels_of(self, label_ids: np.ndarray, gold_ids: np.ndarray) -> list[list[str]]:
         """The labels of the data for the ids (sentences, words) where there is a gold label, sentence by sentence."""
-        id2label = self.model.config.id2label
+        names = self.model.config.label_names
         labels = [
-            [id2label[int(index)] for index in row[gold != IGNORED_LABEL]]
+            [names[int(index)] for index in row[gold != IGNORED_LABEL]]
             for row, gold in zip(label_ids, gold_ids, strict=True)
         ]
         return labels if self.exchange is None else [self.exchange.to_corpus(row) for row in labels]
@@ -120,9 +120,9 @@ def prepare_task(
     config, has_classifier = load_architecture(model_args)
     layer_cache = make_layer_cache(model_args, config)
     tokenizer = load_tokenizer(model_args, config)
-    known = [config.id2label[index] for index in range(config.num_labels)] if has_classifier else None
+    known = config.label_names if has_classifier else None
     tag_scheme = find_tag_scheme(splits, data_args)
-    head = config.require_head(TokenClassificationHead.type)
+    head = config.require_head(TokenClassificationHead)
     exchange = settle_scheme(head, splits.values(), tag_scheme, model_args.convert_scheme, has_classifier)
     extra = data_args.labels or []
     if exchange is not None:
@@ -131,7 +131,7 @@ def prepare_task(
     labels = choose_labels(splits, extra, known)
     splits = shorten(splits, data_args)
     texts = [words_of(splits, is_train=is_train) for is_train in (True, False)]
-    table = set_word_inputs(config, head.type, model_args, tokenizer, *texts)
+    table = set_word_inputs(config, TokenClassificationHead, model_args, tokenizer, *texts)
     check_table(config, table, is_random(model_args))
     data = {
         split: {
@@ -164,7 +164,7 @@ def load_architecture(model_args: TaggerArguments) -> tuple[ElmoConfig, bool]:
             if value is not None:
                 setattr(config, name, value)
         if model_args.output_layer is not None:
-            config.require_head(TokenClassificationHead.type).output_layer = model_args.output_layer
+            config.require_head(TokenClassificationHead).output_layer = model_args.output_layer
         config.validate()
     except StrictDataclassError as error:
         raise ValueError(str(error.__cause__ or error)) from error
@@ -200,7 +200,7 @@ def build_model(
         return {"classifier", "crf"}
 
     model, origin = start_model(ElmoForTokenClassification, model_args, config, None if keep_classifier else redraw)
-    head = config.require_head(TokenClassificationHead.type)
+    head = config.require_head(TokenClassificationHead)
     parts = [describe_model(model, config, origin)]
     if not head.use_elmo or model.features.size or head.mix_at_output:
         parts.append(f"reads {describe_inputs(head.to_dict())}")

@@ -505,6 +505,7 @@ def test_either_label_table_gives_the_other():
     id2label, label2id = {0: "O", 1: "PER", 2: "LOC"}, {"O": 0, "PER": 1, "LOC": 2}
     for config in (ElmoConfig(id2label=id2label), ElmoConfig(label2id=label2id)):
         assert (config.id2label, config.label2id, config.num_labels) == (id2label, label2id, 3)
+        assert (config.label_names, config.id_of_label) == (["O", "PER", "LOC"], label2id)
 
 
 @pytest.mark.parametrize("labels", [{0: "O", 1: "PER"}, {0: "O", 1: "PER", 2: "LOC"}, {"0": "O", "1": "PER"}])

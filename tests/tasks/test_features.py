@@ -16,7 +16,7 @@ VECTORS = "the 1 2\ncat 3 4\nsat 5 6\nother 7 8\n"
 def build(args, train=("the", "the", "Cat", "cat"), other=("sat",), tokenizer=None, **fields):
     """A tagger with what the flags ask for, and how it reads a word."""
     config, tokenizer = make_tiny_config(**fields), tokenizer or ElmoCharTokenizer()
-    table = set_word_inputs(config, TokenClassificationHead.type, FeatureArguments(**args), tokenizer, train, other)
+    table = set_word_inputs(config, TokenClassificationHead, FeatureArguments(**args), tokenizer, train, other)
     model = ElmoForTokenClassification(config).eval()
     fill_word_table(model, table)
 
@@ -75,7 +75,7 @@ def test_new_words_replace_those_of_a_checkpoint(tmp_path):
     before = vector("old")
     loaded = ElmoForTokenClassification.from_pretrained(tmp_path)
     args = FeatureArguments(learn_words=True, min_word_count=1)
-    table = set_word_inputs(loaded.config, "token_classification", args, ElmoCharTokenizer(), ["new"])
+    table = set_word_inputs(loaded.config, TokenClassificationHead, args, ElmoCharTokenizer(), ["new"])
     fill_word_table(loaded, table)
     row = torch.from_numpy(ElmoCharTokenizer().encode_words(["new", "old"]))
     found = loaded.features.word_table(row).tolist()
