@@ -15,13 +15,14 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from torch import Tensor
-from transformers import EarlyStoppingCallback, PreTrainedTokenizer, Trainer, set_seed
+from transformers import EarlyStoppingCallback, Trainer, set_seed
 
 from ..checkpoints.file_names import LAYER_SHARES_FILE, RESULTS_FILE
 from ..checkpoints.layer_shares_plot import layer_names, plot_layer_shares
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.writing import written_aside
 from ..model.embeddings_elmo import ElmoTaskModel
+from ..model.tokenization_elmo import ElmoCharTokenizer
 from .features import fill_word_table
 from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers, digest_of_bilm
 from .seeds import best_of, describe_seeds, summarize
@@ -64,7 +65,7 @@ class FineTuning(ABC):
     """
 
     model: ElmoTaskModel
-    tokenizer: PreTrainedTokenizer
+    tokenizer: ElmoCharTokenizer
     splits: dict[str, Any]
     training_args: TaskTrainingArguments
     description: str
@@ -90,7 +91,7 @@ class FineTuning(ABC):
         table: WordTable | None,
         model_args: ModelArguments,
         training_args: TaskTrainingArguments,
-        tokenizer: PreTrainedTokenizer,
+        tokenizer: ElmoCharTokenizer,
         splits: dict[str, Any],
         data: dict[str, dict[str, Any]],
         layer_cache: LayerCache | None,
@@ -182,7 +183,7 @@ class FineTuning(ABC):
         Returns: What `results.json` holds; scores lie in [0, 1].
         """
         args = self.training_args
-        target = Path(args.output_dir)
+        target = args.directory
         results: dict[str, Any] = {
             "model": self.description,
             **self.describe(),
@@ -237,7 +238,7 @@ class FineTuning(ABC):
             # A table for each of them would bury their mean.
             runs[seed], tables[seed] = self._run_once(datasets, aside / f"seed-{seed}")
             last_best = best
-            best = list(runs)[best_of(list(runs.values()), args.metric_for_best_model, args.greater_is_better)]
+            best = list(runs)[best_of(list(runs.values()), *args.best_by)]
             if best == seed:
                 best_model = self.model
             PartialState().wait_for_everyone()
@@ -319,12 +320,12 @@ class FineTuning(ABC):
             # All processes have loaded the best one by then; it was saved for nothing else.
             PartialState().wait_for_everyone()
             if trainer.is_world_process_zero():
-                for checkpoint in Path(args.output_dir).glob("checkpoint-*"):
+                for checkpoint in args.directory.glob("checkpoint-*"):
                     shutil.rmtree(checkpoint)
                 trainer.state.best_model_checkpoint = None
         kept: dict[str, Any] = {}
         if args.load_best_model_at_end and trainer.state.best_metric is not None:
-            name, score = args.metric_for_best_model.removeprefix("eval_"), trainer.state.best_metric
+            name, score = args.best_by[0], trainer.state.best_metric
             kept["kept_step"] = trainer.state.best_global_step
             self._say(f"Kept the model of step {kept['kept_step']}: validation {name} {score:.4f}.")
         kept["layer_shares"] = self.model.layer_shares()[: self.model.num_read_mixes] if self.model.uses_elmo else []
@@ -338,15 +339,16 @@ class FineTuning(ABC):
     ) -> tuple[dict[str, Any], str, str]:
         """Score and write the predictions of a split; the results, and lines and a line about them."""
         prefix = RESULT_PREFIXES[split]
-        args = trainer.args
+        args = self.training_args
         # Where transformers groups what is trained on by length, it does so with what is predicted: out of its order.
         strategy, args.train_sampling_strategy = args.train_sampling_strategy, "random"
         output = trainer.predict(dataset, metric_key_prefix=prefix)
         args.train_sampling_strategy = strategy
-        directory = Path(trainer.args.output_dir) if trainer.is_world_process_zero() else None
+        metrics = output.metrics or {}
+        directory = args.directory if trainer.is_world_process_zero() else None
         more, lines = self.report(split, output, directory)
-        scores = (f"{name} {100 * output.metrics[f'{prefix}_{name}']:.2f}" for name in self.shown_scores)
-        results = {**output.metrics, **more, f"{prefix}_samples": len(self.splits[split])}
+        scores = (f"{name} {100 * metrics[f'{prefix}_{name}']:.2f}" for name in self.shown_scores)
+        results = {**metrics, **more, f"{prefix}_samples": len(self.splits[split])}
         return results, lines, f"{split}: {', '.join(scores)}"
 
     def _say(self, message: str) -> None:
@@ -364,7 +366,7 @@ def _written_aside_together(target: Path, overwrite: bool) -> Iterator[Path]:
             yield aside
             state.wait_for_everyone()
     else:
-        shared = [None]
+        shared = [""]
         broadcast_object_list(shared)
         yield Path(shared[0])
         state.wait_for_everyone()

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, Subset
+from torch.utils.data import Dataset
 
 from ..checkpoints.writing import files_written_aside
 from ..model.configuration_elmo import ElmoConfig
@@ -103,8 +103,7 @@ class LayerCache:
                 )
                 return None
             self._report(f"layers: computing those of {len(lengths):,} sentences, {num_bytes:,} bytes")
-            # Read one by one when they are wanted: together they may be larger than the memory.
-            _write(path, shape, elmo, Subset(features, distinct.first), lengths)
+            _write(path, shape, elmo, features, distinct)
         os.utime(path)
         return CachedLayers(path, lengths, distinct.places)
 
@@ -152,7 +151,7 @@ def make_layer_cache(model_args: ModelArguments, config: ElmoConfig) -> LayerCac
     return LayerCache(directory, int(gigabytes * 2**30), lambda line: print(line, flush=True))
 
 
-class CachedLayers(Sequence):
+class CachedLayers:
     """The layers of each sentence of a data set, (T, P + 2PL), read from the file when they are asked for.
 
     Args:
@@ -170,10 +169,10 @@ class CachedLayers(Sequence):
     def __len__(self) -> int:
         return len(self._places)
 
-    def __getitem__(self, index: Any) -> np.ndarray:
+    def __getitem__(self, index: int) -> np.ndarray:
         if not -len(self) <= index < len(self):
             raise IndexError(f"index is {index}; there are {len(self)} sentences.")
-        place = self._places[int(index)]
+        place = self._places[index]
         return self._words[self._ends[place] : self._ends[place + 1]]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -274,10 +273,10 @@ def _key(elmo: ElmoModel, digests: Iterable[bytes]) -> str:
 
 def _digest(feature: Mapping[str, Any]) -> bytes:
     """What tells one encoded sentence from another."""
-    rows = np.ascontiguousarray(feature["input_ids"], dtype=np.int64)
+    rows = np.asarray(feature["input_ids"], dtype=np.int64)
     digest = hashlib.blake2b(f"{rows.shape}\n".encode(), digest_size=20)
-    digest.update(rows)
-    digest.update(np.ascontiguousarray(_types(feature, len(rows))))
+    digest.update(rows.tobytes())
+    digest.update(_types(feature, len(rows)).tobytes())
     return digest.digest()
 
 
@@ -298,19 +297,20 @@ def _write(
     shape: tuple[int, int],
     elmo: ElmoModel,
     features: Sequence[Mapping[str, Any]],
-    lengths: Sequence[int],
+    distinct: _Distinct,
 ) -> None:
     """Compute the layers of all sentences into a file aside, which then takes the name `path`."""
     # By writes and not into a map of the file, which would kill the process where the disk is full.
     with files_written_aside(path) as (aside,), open(aside, "wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
-        _write_words(file, file.tell(), elmo, features, lengths)
+        _write_words(file, file.tell(), elmo, features, distinct)
 
 
 @torch.no_grad()
 def _write_words(
-    file: BinaryIO, start: int, elmo: ElmoModel, features: Sequence[Mapping[str, Any]], lengths: Sequence[int]
+    file: BinaryIO, start: int, elmo: ElmoModel, features: Sequence[Mapping[str, Any]], distinct: _Distinct
 ) -> None:
+    lengths = distinct.lengths
     ends = np.cumsum([0, *lengths])
     was_training = elmo.training
     elmo.eval()
@@ -321,9 +321,10 @@ def _write_words(
             types = torch.zeros(len(places), longest, dtype=torch.long)
             mask = torch.zeros(len(places), longest, dtype=torch.bool)
             for row, place in enumerate(places):
-                length = lengths[place]
-                rows[row, :length] = torch.as_tensor(np.asarray(features[place]["input_ids"], dtype=np.int64))
-                types[row, :length] = torch.from_numpy(_types(features[place], length))
+                # Read when it is wanted: all sentences together may be larger than the memory.
+                feature, length = features[distinct.first[place]], lengths[place]
+                rows[row, :length] = torch.as_tensor(np.asarray(feature["input_ids"], dtype=np.int64))
+                types[row, :length] = torch.from_numpy(_types(feature, length))
                 mask[row, :length] = True
             inputs = [tensor.to(elmo.device) for tensor in (rows, mask, types)]
             _, layers, _ = elmo.run_layers(inputs[0], inputs[1], token_type_ids=inputs[2])

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from .arguments import ModelArguments
+from .data_sources import FileArguments
 from .training_arguments import TaskTrainingArguments
 from .weights import check_model_source
-
-
-class FileArguments(Protocol):
-    """The arguments that name files."""
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The files given, by split."""
 
 
 def check_run(model_args: ModelArguments, data_args: FileArguments, training_args: TaskTrainingArguments) -> None:
@@ -23,7 +14,7 @@ def check_run(model_args: ModelArguments, data_args: FileArguments, training_arg
 
     Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
     """
-    output_dir = check_output_directory(training_args.output_dir, training_args.overwrite_output_dir)
+    output_dir = check_output_directory(training_args.directory, training_args.overwrite_output_dir)
     check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
     check_model_source(model_args)
     if training_args.push_to_hub:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ..model.head_settings_elmo import TokenClassificationHead
 from ..model.tag_schemes_elmo import OUTSIDE, SCHEMES, can_follow, labels_of, write_spans
 from .metrics.entities import read_any_spans
 from .readers.columns import TaggedSentences
+
+CorpusScheme = Literal["IOB1", "IOB2", "BIOES", "BILOU", "BMES"]
 
 # These say the same as BIOES in other letters.
 _IN_OTHER_LETTERS = {"BILOU": {"L": "E", "U": "S"}, "BMES": {"M": "I"}}
@@ -19,11 +22,11 @@ class SchemeExchange:
     """The labels of a corpus in the scheme of a model, and those of the model as the corpus has them.
 
     Args:
-        corpus: "IOB1", "IOB2", "BIOES", "BILOU" or "BMES".
+        corpus: That of the data.
         model: "IOB1", "IOB2" or "BIOES".
     """
 
-    corpus: str
+    corpus: CorpusScheme
     model: str
 
     def to_model(self, sentences: TaggedSentences) -> TaggedSentences:
@@ -46,13 +49,14 @@ class SchemeExchange:
         return write_spans(read_any_spans(labels), len(labels), scheme)
 
 
-def find_scheme(splits: Iterable[TaggedSentences]) -> str:
-    """The scheme in which all splits mark their spans: "IOB1", "IOB2", "BIOES", "BILOU" or "BMES".
+def find_scheme(splits: Iterable[TaggedSentences]) -> CorpusScheme:
+    """The scheme in which all splits mark their spans.
 
     Raises: ValueError naming the file, the line and the label that breaks the rules of the scheme that fits best.
     """
     splits = list(splits)
     letters = {label[0] for sentences in splits for row in sentences.labels for label in row if label != OUTSIDE}
+    candidates: list[CorpusScheme]
     if letters & {"L", "U"}:
         candidates = ["BILOU"]
     elif "M" in letters:
@@ -74,7 +78,7 @@ def settle_scheme(
     head: TokenClassificationHead,
     splits: Iterable[TaggedSentences],
     tag_scheme: str,
-    asked: str | None,
+    asked: Literal["IOB1", "IOB2", "BIOES"] | None,
     has_classifier: bool,
 ) -> SchemeExchange | None:
     """Set the scheme of a model's labels, and say what has to be done with those of the data.
@@ -97,7 +101,11 @@ def settle_scheme(
     if asked is None and head.output_layer != "crf" and head.scheme is None:
         return None
     corpus = find_scheme(splits)
-    wanted = asked or (head.scheme if has_classifier else None) or (corpus if corpus in SCHEMES else "BIOES")
+    wanted = (
+        asked
+        or (head.scheme if has_classifier else None)
+        or (corpus if corpus == "IOB1" or corpus == "IOB2" else "BIOES")
+    )
     head.scheme = wanted
     return None if wanted == corpus else SchemeExchange(corpus, wanted)
 

@@ -63,7 +63,7 @@ class _ProgressLines(TrainerCallback):
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._predicted = 0
 
-    def on_predict(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_predict(self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any) -> None:
         self._predicted = 0
 
     def _show(self, what: str, unit: str, number: int, total: int, seconds: float, state: Any) -> None:

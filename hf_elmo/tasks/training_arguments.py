@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
 
 from transformers import TrainingArguments
 
 from .arguments import STEPS, TrainingFlags
 
 
+# Some of transformers' fields have no None, which here stands for what is settled later.
 @dataclass
-class TaskTrainingArguments(TrainingFlags, TrainingArguments):
+class TaskTrainingArguments(TrainingFlags, TrainingArguments):  # type: ignore[misc]
     """transformers' TrainingArguments with defaults that suit a small head on a frozen biLM.
 
     None in `learning_rate`, `eval_strategy`, `save_strategy` and `metric_for_best_model` stands for what follows from
@@ -29,6 +32,17 @@ class TaskTrainingArguments(TrainingFlags, TrainingArguments):
             self.save_strategy = "best" if self.load_best_model_at_end else "no"
         super().__post_init__()
         self.metric_asked, self.order_asked = metric_asked, order_asked
+
+    @property
+    def directory(self) -> Path:
+        """`output_dir` as a path; transformers names one where nobody does."""
+        return Path(cast("str", self.output_dir))
+
+    @property
+    def best_by(self) -> tuple[str, bool]:
+        """The score that the best model is chosen by, without `eval_`, and whether a higher one is better."""
+        score, greater_is_better = cast("str", self.metric_for_best_model), cast("bool", self.greater_is_better)
+        return score.removeprefix("eval_"), greater_is_better
 
     def choose_by(self, score: str) -> None:
         """Have the best model be that of the highest `score`, unless the flags say otherwise."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import cast
 
 import torch
-from transformers import PreTrainedTokenizer
 
 from ..checkpoints.file_names import TOKENIZER_FILE
 from ..checkpoints.loading import Model, find_file, load_config, load_what_is_there
@@ -62,7 +61,7 @@ def set_model_fields(config: ElmoConfig, model_args: ModelArguments) -> None:
             setattr(config, name, value)
 
 
-def load_tokenizer(model_args: ModelArguments, config: ElmoConfig) -> PreTrainedTokenizer:
+def load_tokenizer(model_args: ModelArguments, config: ElmoConfig) -> ElmoCharTokenizer:
     """The checkpoint's tokenizer, or the plain one where it has none."""
     name = model_args.model_name_or_path or model_args.config_name
     if name is None or find_file(name, TOKENIZER_FILE) is None:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from datasets import ClassLabel, Dataset
 
@@ -90,6 +91,7 @@ def read_tagged_file(
     Raises: FileNotFoundError; ValueError naming the argument, the file and the line of whatever cannot be read.
     """
     suffix = ending_of(path)
+    defaults: tuple[int | str, int | str]
     if suffix == ".conllu":
         read, defaults = read_conllu, ("form", "upos")
     elif suffix in _COLUMN_SUFFIXES:
@@ -122,8 +124,8 @@ def read_columns(
     Raises: FileNotFoundError; ValueError naming the argument, the file and the line.
     """
     source = f"{name} {str(path)!r}"
-    columns = {"word_column": _as_number(word_column), "label_column": _as_number(label_column)}
-    header_wanted = any(isinstance(column, str) for column in columns.values())
+    asked = {"word_column": _as_number(word_column), "label_column": _as_number(label_column)}
+    columns = {key: column for key, column in asked.items() if isinstance(column, int)}
     separator = width = None
     builder = _SentenceBuilder(source)
     for number, line in text_lines(path, name):
@@ -135,8 +137,8 @@ def read_columns(
         fields = separator.split(line if separator.pattern == "\t" else line.strip(" \t"))
         if width is None:
             width = len(fields)
-            if header_wanted:
-                columns = {key: _find_column(key, column, fields, source) for key, column in columns.items()}
+            if len(columns) < len(asked):
+                columns = {key: _find_column(key, column, fields, source) for key, column in asked.items()}
                 continue
         _check_width(fields, width, columns, f"{source}, line {number}")
         builder.add(fields[columns["word_column"]], fields[columns["label_column"]], number)
@@ -229,7 +231,8 @@ class _SentenceBuilder:
     """Gathers the words of a file, line by line, into sentences."""
 
     def __init__(self, source: str):
-        self.sentences = TaggedSentences(source, [], [], [])
+        self._lines: list[list[int]] = []
+        self.sentences = TaggedSentences(source, [], [], self._lines)
         self.in_sentence = False
 
     def add(self, word: str, label: str, line: int) -> None:
@@ -241,12 +244,12 @@ class _SentenceBuilder:
                     f"{self.sentences.source}, line {line} has an empty {what}; fill it in or remove the line."
                 )
         if not self.in_sentence:
-            for column in (self.sentences.words, self.sentences.labels, self.sentences.lines):
+            for column in (self.sentences.words, self.sentences.labels, self._lines):
                 column.append([])
             self.in_sentence = True
         self.sentences.words[-1].append(word)
         self.sentences.labels[-1].append(label)
-        self.sentences.lines[-1].append(line)
+        self._lines[-1].append(line)
 
     def end_sentence(self) -> None:
         self.in_sentence = False
@@ -310,7 +313,7 @@ def _class_label(feature: object) -> ClassLabel | None:
     return inner if isinstance(inner, ClassLabel) else None
 
 
-def _check_row(words: object, labels: object, word_column: str, label_column: str, place: str) -> None:
+def _check_row(words: Any, labels: Any, word_column: str, label_column: str, place: str) -> None:
     for column, values in ((word_column, words), (label_column, labels)):
         if not isinstance(values, list):
             raise ValueError(

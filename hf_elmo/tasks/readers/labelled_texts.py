@@ -60,7 +60,7 @@ class LabelledTexts:
         """The texts at these places; labels that only others have stay known."""
         columns = ("texts", "labels", "places", "second_texts", "ids")
         chosen = {name: getattr(self, name) for name in columns if getattr(self, name) is not None}
-        kept = {name: [values[place] for place in places] for name, values in chosen.items()}
+        kept: dict[str, Any] = {name: [values[place] for place in places] for name, values in chosen.items()}
         return replace(self, **kept, known_labels=tuple(dict.fromkeys([*self.known_labels, *self.labels])))
 
 

@@ -24,10 +24,10 @@ def text_lines(path: str | os.PathLike, name: str) -> Iterator[tuple[int, str]]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        number = data.count(b"\n", 0, error.start) + 1
         raise ValueError(
-            f"{source}, line {line} is not UTF-8 (byte 0x{data[error.start]:02x}); convert the file, for example with "
-            "iconv -f LATIN1 -t UTF-8."
+            f"{source}, line {number} is not UTF-8 (byte 0x{data[error.start]:02x}); convert the file, for example "
+            "with iconv -f LATIN1 -t UTF-8."
         ) from error
     # str.splitlines would also cut at characters that tweets hold inside a word, such as U+2028 and U+0085.
     # Carriage returns alone end the lines of files from old Macs; beside line feeds they may be anything.
