@@ -89,6 +89,8 @@ def _three_files(folder: str, ending: str, train_ending: str | None = None) -> s
 
 
 _NER = {"f1": ("F1", "90.2 → 92.2 (news)")}
+_ANSWERS = {"exact_match": ("exact match", "72.1 → 78.6"), "f1": ("F1", "81.1 → 85.8")}
+_READER = "--pre_tokenizer penn --hidden_size 60"
 _KOREAN = "elmo-small-nsmc"
 
 TABLES = {
@@ -154,6 +156,50 @@ TABLES = {
         {"accuracy": ("accuracy", "")},
         _KOREAN,
         rows=(*ROWS,),
+    ),
+    "policyqa": Table(
+        "answers, of privacy policies",
+        "train-question-answering",
+        "--train_file {data}/policyqa/dev.json.gz --validation_share 0.1 --test_file {data}/policyqa/test.json.gz",
+        f"{_WORDS} {_READER}",
+        (8, 25),
+        _ANSWERS,
+        rows=(*ROWS,),
+        seeds=3,
+    ),
+    "xquad": Table(
+        "answers, of an encyclopedia, from 950 questions",
+        "train-question-answering",
+        "--train_file {data}/xquad/xquad.en.json.gz --validation_share 0.1",
+        f"{_WORDS} {_READER}",
+        (25, 60),
+        _ANSWERS,
+        rows=("none", "random", "top", "mix"),
+        folds=5,
+        seeds=3,
+    ),
+    "propbank": Table(
+        "semantic roles, of the web",
+        "train-semantic-roles",
+        _three_files("propbank_ewt", ".tsv.gz"),
+        f"{_WORDS} --num_layers 4 --hidden_size 128",
+        (6, 20),
+        {"f1": ("F1", "81.4 → 84.6")},
+        seeds=3,
+    ),
+    "coreference": Table(
+        "coreference, of novels",
+        "train-coreference",
+        _three_files("litbank/coref", ".conll.gz"),
+        f"{_WORDS} --lstm_size 100 --hidden_size 100 --max_antecedents 100",
+        (30, 60),
+        {
+            "muc_f1": ("MUC", ""),
+            "b_cubed_f1": ("B³", ""),
+            "ceafe_f1": ("CEAFe", ""),
+            "mean_f1": ("mean F1", "67.2 → 70.4"),
+        },
+        seeds=3,
     ),
 }
 
