@@ -15,7 +15,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from hf_elmo.commands.command_line import readable_errors
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "model_cards" / "tasks"
+PAGES = (RESULTS / "README.md", ROOT / "README.md")
 
 # What each row adds to the flags of its table. Layers of small models are small; normalised, a task's first layer can
 # learn from them as fast as from its own words.
@@ -60,8 +61,8 @@ class Table:
         files: Flags of the data, with {data} for its directory.
         flags: The rest, for all rows alike.
         epochs: Passes over all of the training data, and over a tenth of it.
-        scores: The names of the scores that the table shows, what they are called there, and the paper's own figures
-            on its own data, without ELMo and with it.
+        scores: The names of the scores that the table shows, the main one last, what they are called there, and the
+            paper's own figures on its own data, without ELMo and with it.
         model: The checkpoint that it starts from.
         rows: Which of ROWS it has.
         folds: Where each article is tested once: parts of the file, each with its own training.
@@ -294,7 +295,7 @@ def is_clearly_more(scores: Sequence[float], others: Sequence[float]) -> bool:
     return statistics.fmean(scores) - statistics.fmean(others) > 2 * deviation
 
 
-def render(share: str, results_dir: Path = RESULTS) -> str:
+def render(share: str, results_dir: Path = RESULTS, is_short: bool = False) -> str:
     """The table of all data sets at one share of their training data, in Markdown.
 
     The mix is in bold where it is clearly more than no ELMo and than a random one.
@@ -302,11 +303,12 @@ def render(share: str, results_dir: Path = RESULTS) -> str:
     Args:
         share: "full" or "tenth".
         results_dir: Where the results files lie.
+        is_short: Whether each data set shows its main score alone.
     """
     papers = ["the paper: without → with"] if share == "full" else []
     rows = []
     for name, table in TABLES.items():
-        for score, (title, paper) in table.scores.items():
+        for score, (title, paper) in list(table.scores.items())[-1 if is_short else 0 :]:
             found = {row: scores_of(name, row, share, score, results_dir) for row in table.rows}
             if not any(found.values()):
                 continue
@@ -324,14 +326,19 @@ def _cell(scores: Sequence[float] | None) -> str:
     return f"{statistics.fmean(scores):.1f} ± {statistics.stdev(scores):.1f}" if scores else "-"
 
 
-def write_tables(page: Path, make: Callable[[str], str] = render) -> None:
-    """Put the tables between their marks on the page, `<!-- full -->` ... `<!-- /full -->`; a mark may be missing."""
+def all_tables() -> dict[str, str]:
+    """The tables by their marks: both shares, and the short one of the README."""
+    return {**{share: render(share) for share in SHARES}, "tasks": render("full", is_short=True)}
+
+
+def write_tables(page: Path, tables: Mapping[str, str]) -> None:
+    """Put tables between their marks on the page, `<!-- full -->` ... `<!-- /full -->`; a mark may be missing."""
     text = page.read_text(encoding="utf-8")
-    for share in SHARES:
-        start, end = f"<!-- {share} -->\n", f"<!-- /{share} -->"
+    for mark, table in tables.items():
+        start, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
         before, found, rest = text.partition(start)
         if found:
-            text = f"{before}{start}{make(share)}\n{end}{rest.partition(end)[2]}"
+            text = f"{before}{start}{table}\n{end}{rest.partition(end)[2]}"
     page.write_text(text, encoding="utf-8")
 
 
@@ -352,8 +359,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     with readable_errors():
         if not arguments.render:
             _train_all(arguments)
-        for page in (RESULTS / "README.md", ROOT / "README.md"):
-            write_tables(page)
+        for page in PAGES:
+            write_tables(page, all_tables())
 
 
 def _train_all(arguments: argparse.Namespace) -> None:

@@ -16,42 +16,53 @@ from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary
 
 NOVELS = ROOT / "model_cards" / "elmo-small-novels"
-SIZES = {NOVELS: 45e6}
+REVIEWS = ROOT / "model_cards" / "elmo-small-nsmc"
+# Of each image the bytes it may have, its vectors' size, and a sentence with its words.
+IMAGES = [
+    pytest.param(NOVELS, 45e6, 512, "Don't look back.", "Do n't look back .", id=NOVELS.name),
+    pytest.param(REVIEWS, 27e6, 384, "이 영화 정말 재밌어요!", "이 영화 정말 재밌어요 !", id=REVIEWS.name),
+]
 LOAD = f"""{fresh_process.WITHOUT_OUR_PACKAGE}
 import sys, torch
 from transformers import AutoModel, AutoTokenizer
 tokenizer, model = (kind.from_pretrained(sys.argv[1], trust_remote_code=True) for kind in (AutoTokenizer, AutoModel))
-batch = tokenizer("Don't look back.", return_tensors="pt")
+batch = tokenizer(sys.argv[2], return_tensors="pt")
 with torch.no_grad():
     vectors = model(**batch).last_hidden_state
 print(model.dtype, *vectors.shape, *batch.tokens())
 """
 
 
-@pytest.mark.parametrize("folder", SIZES, ids=lambda folder: folder.name)
-def test_an_image_is_whole_rounded_and_small(folder):
+@pytest.mark.parametrize(("folder", "max_bytes", "size", "text", "words"), IMAGES)
+def test_an_image_is_whole_rounded_and_small(folder, max_bytes, size, text, words):
     files = check_checkpoint(folder)
-    assert sum(path.stat().st_size for path in files) <= SIZES[folder]
+    assert sum(path.stat().st_size for path in files) <= max_bytes
     assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float16}
 
 
-@pytest.mark.parametrize("folder", SIZES, ids=lambda folder: folder.name)
-def test_an_image_loads_without_the_package_in_single_precision(folder, tmp_path):
-    environment = {"HF_MODULES_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    run = fresh_process.run(["-c", LOAD, str(folder)], env=environment, cwd=tmp_path, modules=fresh_process.LIBRARIES)
+@pytest.mark.parametrize(("folder", "max_bytes", "size", "text", "words"), IMAGES)
+def test_an_image_loads_without_the_package_in_single_precision(folder, max_bytes, size, text, words, tmp_path):
+    environment = {"HF_MODULES_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1", "PYTHONIOENCODING": "utf-8"}
+    run = fresh_process.run(
+        ["-c", LOAD, str(folder), text], env=environment, cwd=tmp_path, modules=fresh_process.LIBRARIES
+    )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == "torch.float32 1 7 512 <S> Do n't look back . </S>".split()
+    assert run.stdout.split() == f"torch.float32 1 {2 + len(words.split())} {size} <S> {words} </S>".split()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("folder", "text"), [(NOVELS, "novels/heldout.txt.gz")], ids=[NOVELS.name])
-def test_an_image_has_the_perplexity_of_the_unrounded_weights(folder, text):
+@pytest.mark.parametrize(
+    ("folder", "text", "pre_tokenizer"),
+    [(NOVELS, "novels/heldout.txt.gz", "whitespace"), (REVIEWS, "nsmc/heldout.txt.gz", "punctuation")],
+    ids=[NOVELS.name, REVIEWS.name],
+)
+def test_an_image_has_the_perplexity_of_the_unrounded_weights(folder, text, pre_tokenizer):
     """To a thousandth of what the run measured before its weights were rounded."""
     results, file = read_results(folder), shared_data(text)
     model = ElmoForPreTraining.from_pretrained(folder)
     settings = results["settings"]
     held_out = HeldOutText(
-        ElmoCharTokenizer(),
+        ElmoCharTokenizer(pre_tokenizer=pre_tokenizer),
         WordVocabulary.load(folder),
         corpus_from_files([str(file)]),
         settings["eval_num_lanes"],

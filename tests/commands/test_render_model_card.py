@@ -12,7 +12,7 @@ from conftest import ROOT
 from hf_elmo.checkpoints.cards import render_recipe
 
 SCRIPT = ROOT / "scripts" / "render_model_card.py"
-RECIPES = ("elmo-small-novels", "elmo-small-reviews", "elmo-tiny-pydoc")
+RECIPES = ("elmo-small-novels", "elmo-small-nsmc", "elmo-small-reviews", "elmo-tiny-pydoc")
 
 
 @pytest.fixture

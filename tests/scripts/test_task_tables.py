@@ -6,8 +6,20 @@ import shlex
 
 import pytest
 import task_tables
-from conftest import ROOT, make_tiny_config
-from task_tables import ROWS, SHARES, TABLES, Table, is_clearly_more, main, render, scores_of, write_tables
+from conftest import make_tiny_config
+from task_tables import (
+    PAGES,
+    ROWS,
+    SHARES,
+    TABLES,
+    Table,
+    all_tables,
+    is_clearly_more,
+    main,
+    render,
+    scores_of,
+    write_tables,
+)
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.commands import command_line
@@ -56,6 +68,7 @@ def test_a_table_shows_means_deviations_and_what_is_clearly_more(one_table, tmp_
     assert accuracy == name + "| 41.0 ± 1.4 | 41.0 ± 0.0 | - | **51.0 ± 1.4** |  | 50.0 → 60.0 |"
     assert "**" not in f1 and "| 50.0 ± 0.0 |" in f1
     assert len(render("tenth", tmp_path).splitlines()) == 2
+    assert render("full", tmp_path, is_short=True).splitlines()[2:] == [f1]
 
 
 def test_a_score_that_is_not_above_every_baseline_is_not_bold(one_table, tmp_path):
@@ -77,21 +90,21 @@ def test_tables_are_written_between_their_marks(tmp_path):
     page = tmp_path / "README.md"
     page.write_text("a\n<!-- tenth -->\n<!-- /tenth -->\nb <!-- full --> stays\n")
     for _ in range(2):
-        write_tables(page, lambda share: f"| {share} |")
+        write_tables(page, {share: f"| {share} |" for share in SHARES})
         assert page.read_text() == "a\n<!-- tenth -->\n| tenth |\n<!-- /tenth -->\nb <!-- full --> stays\n"
 
 
 def test_the_pages_show_what_the_results_files_say(tmp_path):
-    for page in (ROOT / "model_cards" / "tasks" / "README.md", ROOT / "README.md"):
+    for page in PAGES:
         copy = tmp_path / "page.md"
         copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
-        write_tables(copy)
+        write_tables(copy, all_tables())
         assert copy.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_rows_are_trained_once_and_leave_their_results_alone(one_table, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(task_tables, "write_tables", lambda page: None)
+    monkeypatch.setattr(task_tables, "write_tables", lambda page, tables: None)
     (tmp_path / "train.tsv").write_text("label\tsentence\n" + "good\ta call\nbad\ta return\n" * 4)
     ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "elmo-tiny")
     ElmoCharTokenizer().save_pretrained(tmp_path / "elmo-tiny")
