@@ -55,7 +55,7 @@ def test_all_folders_are_rendered_in_place(model_cards):
 
 def test_a_run_is_taken_in_and_the_other_folders_stay(tmp_path, model_cards, run_script):
     checkpoint = tmp_path / "checkpoint"
-    shutil.copytree(model_cards / RECIPES[1], checkpoint)
+    shutil.copytree(model_cards / "elmo-small-reviews", checkpoint)
     folder = model_cards / "elmo-x"
     done = run_script("--model_cards", model_cards, "--checkpoint", checkpoint, "--name", "elmo-x", "--skip_plots")
     assert done == (0, f"{folder / 'README.md'}\n", "")

@@ -1,0 +1,295 @@
+"""The highway LSTM of semantic role labelling: a readable scan, its fast twin, and alternating layers of them.
+
+Letters in shapes: B sentences, T words, N real words of a batch in the order of steps, D vector of a layer's input,
+H cell. Gates lie in the order i, f, o, t, then the candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from .tracing_elmo import is_traced
+from .word_steps_elmo import scan_words
+
+_sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
+_tanh_backward = torch.ops.aten.tanh_backward.grad_input
+
+
+class HighwayLSTMWeights(NamedTuple):
+    """The weights of one layer."""
+
+    input: Tensor  # (5H, D)
+    recurrent: Tensor  # (5H, H)
+    bias: Tensor  # (5H,)
+    carry: Tensor  # (H, D), for what goes round the cell
+
+
+def scan_highway_lstm(
+    inputs: Tensor,
+    mask: Tensor,
+    weights: HighwayLSTMWeights,
+    kept: Tensor | None = None,
+    *,
+    reverse: bool = False,
+) -> Tensor:
+    """Run one layer over a padded batch by its definition (Zhang et al. 2016; He et al. 2017, sec. 2.1).
+
+    A step is c = sigmoid(f) c + sigmoid(i) tanh(g) and h = t sigmoid(o) tanh(c) + (1 - t) K x, with t a sigmoid too.
+    Recurrent dropout multiplies the h that comes back by the same `kept` in all steps (Gal and Ghahramani 2016), as
+    AllenNLP does; deep_srl drops what goes up to the next layer too.
+
+    Args:
+        inputs: Word vectors, (B, T, D).
+        mask: True for real words, (B, T). Others neither change the state nor give output.
+        weights: The layer's weights.
+        kept: What of each sentence's h comes back, 0 or 1 / (1 - dropout), (B, H); None for all of it.
+        reverse: Read from the last word to the first.
+    Returns: Outputs, (B, T, H), zero where masked.
+    """
+    input_gates = F.linear(inputs, weights.input, weights.bias)
+    carried = F.linear(inputs, weights.carry)
+
+    def step(before: tuple[Tensor, Tensor], read: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        hidden, cell = before
+        of_word, around, is_real = read
+        gates = of_word + F.linear(hidden if kept is None else hidden * kept, weights.recurrent)
+        input_gate, forget_gate, output_gate, transform_gate, candidate = gates.chunk(5, dim=-1)
+        new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
+        remembered = torch.sigmoid(output_gate) * torch.tanh(new_cell)
+        transform = torch.sigmoid(transform_gate)
+        new_hidden = transform * remembered + (1 - transform) * around
+        after = (torch.where(is_real, new_hidden, hidden), torch.where(is_real, new_cell, cell))
+        return after, torch.where(is_real, new_hidden, 0.0)
+
+    zeros = inputs.new_zeros(inputs.shape[0], weights.carry.shape[0])
+    return scan_words(step, (zeros, zeros), (input_gates, carried, mask.unsqueeze(-1)), reverse=reverse)[0]
+
+
+def run_highway_lstm(
+    words: Tensor,
+    sizes: Sequence[int],
+    weights: HighwayLSTMWeights,
+    kept: Tensor | None = None,
+    *,
+    reverse: bool = False,
+) -> Tensor:
+    """As `scan_highway_lstm`, over packed words: one product of all inputs, and one product in each step.
+
+    Gradients are written out, so that a step back is one product too, and those of the weights are one for all steps.
+
+    Args:
+        words: The vectors of all words, those of the first step first, (N, D).
+        sizes: Sentences that have a word in each step, falling; they are the first ones.
+        weights, kept, reverse: As there; the rows of `kept` are the sentences in the order of `words`.
+    Returns: Outputs, (N, H).
+    """
+    return cast("Tensor", _PackedScan.apply(words, *weights, kept, sizes, reverse))
+
+
+class _PackedScan(torch.autograd.Function):
+    """The fast twin: forward and backward steps over packed words."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        words: Tensor,
+        weight: Tensor,
+        recurrent: Tensor,
+        bias: Tensor,
+        carry: Tensor,
+        kept: Tensor | None,
+        sizes: Sequence[int],
+        reverse: bool,
+    ) -> Tensor:
+        # Under autocast a product would come out in another dtype than the buffers that it is written to.
+        with torch.autocast(words.device.type, enabled=False):
+            gates = torch.addmm(bias, words, weight.t())
+            carried = words @ carry.t()
+            cell_size = carried.shape[1]
+            # What each step finds, what it makes, and tanh of its cell.
+            hidden_before, cells_before, squashed, outputs = words.new_empty(4, len(words), cell_size)
+            hidden, cell = words.new_zeros(2, sizes[0], cell_size)
+            steps = _steps(
+                sizes, reverse, gates, *gates.split(cell_size, dim=1), carried, hidden_before, cells_before, squashed,
+                outputs,
+            )  # fmt: skip
+            back = recurrent.t()
+            for size, total, i, f, o, t, g, around, h_before, c_before, tanh_cell, output in steps:
+                if kept is None:
+                    h_before.copy_(hidden[:size])
+                else:
+                    torch.mul(hidden[:size], kept[:size], out=h_before)
+                c_before.copy_(cell[:size])
+                total.addmm_(h_before, back)
+                total[:, : 4 * cell_size].sigmoid_()
+                g.tanh_()
+                new_cell = cell[:size].mul_(f).addcmul_(i, g)
+                torch.tanh(new_cell, out=tanh_cell)
+                # t m + (1 - t) k = k + t (m - k)
+                torch.mul(o, tanh_cell, out=output).sub_(around).mul_(t).add_(around)
+                hidden[:size] = output
+        ctx.save_for_backward(
+            words, weight, recurrent, carry, kept, gates, carried, hidden_before, cells_before, squashed
+        )
+        ctx.sizes, ctx.reverse = sizes, reverse
+        return outputs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        words, weight, recurrent, carry, kept, gates, carried, hidden_before, cells_before, squashed = ctx.saved_tensors
+        sizes = ctx.sizes
+        cell_size = carried.shape[1]
+        with torch.autocast(words.device.type, enabled=False):
+            grad_gates = torch.empty_like(gates)
+            grad_carried = torch.empty_like(carried)
+            grad_hidden, grad_cell, room = carried.new_zeros(3, sizes[0], cell_size)
+            # The last step first.
+            steps = _steps(
+                sizes, not ctx.reverse, gates, *gates.split(cell_size, dim=1), carried, cells_before, squashed,
+                grad_outputs.contiguous(), grad_gates, *grad_gates.split(cell_size, dim=1), grad_carried,
+            )  # fmt: skip
+            for (
+                size, _, i, f, o, t, g, around, c_before, tanh_cell, given, grad_total, grad_i, grad_f, grad_o, grad_t,
+                grad_g, grad_around,
+            ) in steps:  # fmt: skip
+                grad_output, scratch, grad_state = grad_hidden[:size], room[:size], grad_cell[:size]
+                grad_output.add_(given)
+                torch.mul(o, tanh_cell, out=scratch).sub_(around).mul_(grad_output)
+                _sigmoid_backward(scratch, t, grad_input=grad_t)
+                torch.mul(grad_output, t, out=scratch)
+                torch.sub(grad_output, scratch, out=grad_around)
+                _sigmoid_backward(scratch * tanh_cell, o, grad_input=grad_o)
+                scratch.mul_(o)
+                grad_state.add_(_tanh_backward(scratch, tanh_cell, grad_input=scratch))
+                _sigmoid_backward(torch.mul(grad_state, g, out=scratch), i, grad_input=grad_i)
+                _sigmoid_backward(torch.mul(grad_state, c_before, out=scratch), f, grad_input=grad_f)
+                _tanh_backward(torch.mul(grad_state, i, out=scratch), g, grad_input=grad_g)
+                grad_state.mul_(f)
+                torch.mm(grad_total, recurrent, out=grad_output)
+                if kept is not None:
+                    grad_output.mul_(kept[:size])
+            wanted = ctx.needs_input_grad
+            return (
+                torch.addmm(grad_gates @ weight, grad_carried, carry) if wanted[0] else None,
+                grad_gates.t() @ words if wanted[1] else None,
+                grad_gates.t() @ hidden_before if wanted[2] else None,
+                grad_gates.sum(dim=0) if wanted[3] else None,
+                grad_carried.t() @ words if wanted[4] else None,
+                None,
+                None,
+                None,
+            )
+
+
+def _steps(sizes: Sequence[int], reverse: bool, *packed: Tensor) -> Iterable[tuple[Any, ...]]:
+    """The size of each step and its rows of each packed tensor, in the order in which they are run."""
+    rows = [tensor.split(list(sizes)) for tensor in packed]
+    order = range(len(sizes))
+    return ((sizes[step], *(parts[step] for parts in rows)) for step in (reversed(order) if reverse else order))
+
+
+class ElmoHighwayLSTMLayer(nn.Module):
+    """One layer, reading in one direction.
+
+    Args:
+        input_size: Size D of what it reads.
+        hidden_size: Size H of its cell and its output.
+        reverse: Whether it reads from the last word to the first.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, reverse: bool):
+        super().__init__()
+        self.weight_ih = nn.Parameter(torch.empty(5 * hidden_size, input_size))
+        self.weight_hh = nn.Parameter(torch.empty(5 * hidden_size, hidden_size))
+        self.bias = nn.Parameter(torch.empty(5 * hidden_size))
+        self.weight_carry = nn.Parameter(torch.empty(hidden_size, input_size))
+        self.hidden_size = hidden_size
+        self.reverse = reverse
+
+    def weights(self) -> HighwayLSTMWeights:
+        """The weights as the scans take them."""
+        return HighwayLSTMWeights(self.weight_ih, self.weight_hh, self.bias, self.weight_carry)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw an orthogonal matrix for each gate and for what goes round the cell; forget gates open, other biases 0.
+
+        Weights that were loaded stay.
+        """
+        for parameter in (self.weight_ih, self.weight_hh, self.weight_carry):
+            if not getattr(parameter, "_is_hf_initialized", False):
+                for block in parameter.split(self.hidden_size):
+                    # Half precision knows no orthogonal matrices.
+                    block.copy_(nn.init.orthogonal_(torch.empty_like(block, dtype=torch.float32)))
+        if not getattr(self.bias, "_is_hf_initialized", False):
+            self.bias.zero_()
+            self.bias[self.hidden_size : 2 * self.hidden_size] = 1.0
+
+
+class ElmoHighwayLSTM(nn.Module):
+    """Layers of highway LSTMs, each reading what the one below gives in the other direction, the first one forward.
+
+    Args:
+        input_size: Size D of a word's vector.
+        hidden_size: Size H of each layer.
+        num_layers: How many there are (He et al. 2017: 8).
+        recurrent_dropout: Dropout on what comes back in a layer, the same one for all words of a sentence.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int, recurrent_dropout: float):
+        super().__init__()
+        sizes = [input_size, *[hidden_size] * (num_layers - 1)]
+        self.layers = nn.ModuleList(
+            ElmoHighwayLSTMLayer(size, hidden_size, reverse=number % 2 == 1) for number, size in enumerate(sizes)
+        )
+        self.hidden_size = hidden_size
+        self.recurrent_dropout = recurrent_dropout
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Run over (B, T, D) vectors, with mask (B, T) True for real words, to (B, T, H); zero where masked."""
+        return (self.run_readable if is_traced() else self._run_packed)(vectors, mask)
+
+    def run_readable(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """As `forward`, by the definition of each step."""
+        return self._run(
+            vectors, vectors.shape[0], lambda outputs, *rest, **way: scan_highway_lstm(outputs, mask, *rest, **way)
+        )
+
+    def _run_packed(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        order = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True).unsqueeze(-1)
+        # Of a sentence without words one place is read; its output is not.
+        lengths = mask.sum(dim=1).clamp(min=1).cpu()
+        gathered = vectors.gather(1, order.expand_as(vectors))
+        packed = pack_padded_sequence(gathered, lengths, batch_first=True, enforce_sorted=False)
+        sizes = packed.batch_sizes.tolist()
+        rows = cast("Tensor", packed.sorted_indices)
+
+        def run(words: Tensor, weights: HighwayLSTMWeights, kept: Tensor | None, *, reverse: bool) -> Tensor:
+            return run_highway_lstm(words, sizes, weights, None if kept is None else kept[rows], reverse=reverse)
+
+        words = self._run(packed.data, vectors.shape[0], run)
+        outputs, _ = nn.utils.rnn.pad_packed_sequence(
+            packed._replace(data=words), batch_first=True, total_length=mask.shape[1]
+        )
+        restored = torch.zeros_like(outputs).scatter(1, order.expand_as(outputs), outputs)
+        return torch.where(mask.unsqueeze(-1), restored, 0.0)
+
+    def _run(self, outputs: Tensor, num_sentences: int, run: Callable[..., Tensor]) -> Tensor:
+        """All layers by one kind of scan."""
+        for layer in cast("Iterable[ElmoHighwayLSTMLayer]", self.layers):
+            weights = layer.weights()
+            # The mix may come in another precision.
+            outputs = outputs.to(weights.bias.dtype)
+            kept = None
+            if self.training and self.recurrent_dropout:
+                kept = F.dropout(outputs.new_ones(num_sentences, self.hidden_size), self.recurrent_dropout)
+            outputs = run(outputs, weights, kept, reverse=layer.reverse)
+        return outputs
