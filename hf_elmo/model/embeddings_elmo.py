@@ -238,6 +238,9 @@ class ElmoEmbeddings(ElmoTaskModel):
         mix_size: Size 2P of a mix.
     """
 
+    # So that the code is saved with it; what AutoModel finds in its checkpoints is the ElmoModel.
+    _auto_class = "AutoModel"  # type: ignore[assignment]
+
     def __init__(self, config: ElmoConfig):
         super().__init__(config, config.require_head(EmbeddingsHead), config.num_mixes)
         self.output_size = self.input_size
@@ -250,6 +253,7 @@ class ElmoEmbeddings(ElmoTaskModel):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
+        output_hidden_states: bool | None = None,
         *,
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
@@ -259,8 +263,15 @@ class ElmoEmbeddings(ElmoTaskModel):
         Args:
             input_ids: Character ids from `ElmoCharTokenizer`, (B, T, C).
             attention_mask: 1 for real words, (B, T); None takes every row of `input_ids` that is not all zeros.
+            output_hidden_states: Whether to return the biLM's layers; None takes the config's setting.
             token_type_ids: 1 for the words of the second sentence of a pair, (B, T); see `ElmoModel`.
             packed_layers: The biLM's layers where they were computed before, (B, T, P + 2PL); see `ElmoModel`.
         Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
         """
-        return self.embed(input_ids, attention_mask, token_type_ids=token_type_ids, packed_layers=packed_layers)
+        return self.embed(
+            input_ids,
+            attention_mask,
+            output_hidden_states=output_hidden_states,
+            token_type_ids=token_type_ids,
+            packed_layers=packed_layers,
+        )

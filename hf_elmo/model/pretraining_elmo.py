@@ -157,6 +157,24 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     def get_output_embeddings(self) -> nn.Linear | None:
         return self.word_softmax if isinstance(self.word_softmax, nn.Linear) else None
 
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        """Replace the forward direction's softmax, where it is a full one.
+
+        Raises: ValueError where it is not, or where the new one is for other words or vectors.
+        """
+        if self.get_output_embeddings() is None:
+            raise ValueError(
+                f"softmax_type is {self.config.softmax_type!r}, which has no single layer that could be replaced; "
+                "assign to word_softmax instead."
+            )
+        found, wanted = tuple(new_embeddings.weight.shape), (self.num_words, self.config.projection_size)
+        if found != wanted:
+            raise ValueError(
+                f"new_embeddings has weights of the shape {found}; wanted {wanted}. For other words pre-train on with "
+                "--model_name_or_path and --vocab_file."
+            )
+        self.word_softmax = new_embeddings
+
     @can_return_tuple
     @takes_usual_arguments
     def forward(

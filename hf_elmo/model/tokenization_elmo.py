@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, cast
 
@@ -101,6 +103,13 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
                 f"max_characters_per_word is {max_characters_per_word!r}; it must be an integer from 3 (two places go "
                 f"to the begin- and end-of-word marks) to {MAX_CHARACTERS_PER_WORD}, more than any word has bytes."
             )
+        for name in ("is_local", "local_files_only"):
+            # How its files were found; transformers would save that with it.
+            kwargs.pop(name, None)
+        for name in kwargs:
+            # transformers has many more settings, and keeps those of others; only slips of the pen are told.
+            if meant := _meant(name, ElmoCharTokenizer.__init__):
+                raise TypeError(f"{name!r} is no setting of ElmoCharTokenizer{meant}.")
         switches = {"do_lower_case": do_lower_case, "drop_invisible": drop_invisible, "ascii_marks": ascii_marks}
         for name, value in switches.items():
             if not isinstance(value, bool):
@@ -330,8 +339,15 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         return_special_tokens_mask: bool = False,
         return_offsets_mapping: bool = False,
         return_length: bool = False,
+        verbose: bool = True,
+        split_special_tokens: bool | None = None,
         **kwargs: Any,
     ) -> BatchEncoding:
+        if kwargs:
+            name = next(iter(kwargs))
+            raise TypeError(
+                f"{name!r} is no argument of a tokenizer's call{_meant(name, PreTrainedTokenizer.__call__)}."
+            )
         side = _checked_side(padding_side or self.padding_side)
         samples, is_batch = as_samples(text, text_pair, is_split_into_words)
         truncation = Truncation(
@@ -471,6 +487,13 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         if rows.shape[1:] != (width,):
             raise ValueError(f"input_ids holds a sentence of the shape {rows.shape}; wanted (words, {width}).")
         return rows
+
+
+def _meant(name: str, function: Callable) -> str:
+    """What to say of the argument of a function that was probably meant; nothing where none is near."""
+    known = inspect.signature(function).parameters.keys() - _FIXED_TOKENS.keys()
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    return f"; {nearest[0]!r} is near to it" if nearest else ""
 
 
 def _checked_side(side: str) -> str:

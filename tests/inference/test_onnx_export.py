@@ -3,26 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from class_cases import CASES, config_of
 from conftest import make_tiny_config
 from refusals import assert_refused
 from tolerances import ONNX_SCORES, REORDERED_FLOAT32
 from transformers import AutoConfig, AutoTokenizer
 
-from hf_elmo import (
-    CoreferenceHead,
-    ElmoCharTokenizer,
-    ElmoForCoreferenceResolution,
-    ElmoForPreTraining,
-    ElmoForQuestionAnswering,
-    ElmoForSemanticRoleLabeling,
-    ElmoForSequenceClassification,
-    ElmoForTokenClassification,
-    ElmoModel,
-    QuestionAnsweringHead,
-    SemanticRoleLabelingHead,
-    SequenceClassificationHead,
-    TokenClassificationHead,
-)
+from hf_elmo import ElmoCharTokenizer, ElmoForCoreferenceResolution, ElmoForPreTraining, ElmoModel
 from hf_elmo.commands import command_line
 from hf_elmo.inference import onnx_export
 from hf_elmo.inference.onnx_export import export_onnx
@@ -32,20 +19,8 @@ pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.skipif(not onnx_export.CAN_RECORD_STEPS, reason="this torch records no steps")
 
-SPANS = {"id2label": {0: "O", 1: "B-X", 2: "I-X"}}
-TASKS = {
-    "tagger": (
-        ElmoForTokenClassification,
-        {**SPANS, "head": TokenClassificationHead(output_layer="crf", scheme="IOB2", lstm_layers=1, lstm_size=3)},
-    ),
-    "classifier of texts": (ElmoForSequenceClassification, {"head": SequenceClassificationHead(hidden_size=3)}),
-    "classifier of pairs": (
-        ElmoForSequenceClassification,
-        {"head": SequenceClassificationHead(encoder="esim", hidden_size=3)},
-    ),
-    "reader": (ElmoForQuestionAnswering, {"head": QuestionAnsweringHead(hidden_size=3)}),
-    "labeller": (ElmoForSemanticRoleLabeling, {**SPANS, "head": SemanticRoleLabelingHead(hidden_size=4, num_layers=2)}),
-}
+# Those that have a graph.
+TASKS = ("tokens", "texts", "pairs", "answers", "roles")
 
 
 def save(model, directory):
@@ -78,8 +53,8 @@ def test_vectors_and_layers_are_those_of_the_model(tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_every_tasks_model_is_exported_and_compared(name, tmp_path):
-    model_class, fields = TASKS[name]
-    save(model_class(make_tiny_config(**fields)), tmp_path / "model")
+    model_class = CASES[name].cls
+    save(model_class(config_of(name)), tmp_path / "model")
     exported = export_onnx(str(tmp_path / "model"), tmp_path / "onnx")
     assert exported.model_class == model_class.__name__
     assert exported.largest_difference < ONNX_SCORES
@@ -103,6 +78,6 @@ def test_numbers_that_differ_leave_nothing_behind(tmp_path, monkeypatch):
 
 
 def test_a_model_without_a_fixed_graph_is_refused(tmp_path):
-    save(ElmoForCoreferenceResolution(make_tiny_config(head=CoreferenceHead())), tmp_path / "elmo")
+    save(ElmoForCoreferenceResolution(config_of("coreference")), tmp_path / "elmo")
     named = ("ElmoForCoreferenceResolution", "ElmoModel")
     assert_refused(ValueError, named, export_onnx, str(tmp_path / "elmo"), tmp_path / "onnx")

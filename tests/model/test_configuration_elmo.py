@@ -259,15 +259,6 @@ def test_a_word_table_is_there_where_words_are_looked_up():
         assert_refused(StrictDataclassError, named, ElmoConfig, **fields)
 
 
-@pytest.mark.parametrize("token_inputs", ["words", "both"])
-def test_the_fields_of_a_word_table_are_kept(token_inputs, tmp_path):
-    config = make_tiny_config(**{**WORDS, "token_inputs": token_inputs}, train_word_vectors=False)
-    config.save_pretrained(tmp_path)
-    loaded = ElmoConfig.from_pretrained(tmp_path)
-    assert loaded.to_dict() == config.to_dict()
-    assert (loaded.token_inputs, loaded.word_table_size, loaded.train_word_vectors) == (token_inputs, 10, False)
-
-
 def test_a_config_from_before_there_were_word_tables_reads_characters(tmp_path):
     make_tiny_config().save_pretrained(tmp_path)
     path = tmp_path / "config.json"

@@ -4,12 +4,22 @@ import inspect
 
 import pytest
 import torch
+from class_cases import CASES, LEARNERS, TARGETS, each_class, make_batch, make_inputs, shared
 from conftest import make_tiny_config
 from model_cases import LAYERS, H, P
 from refusals import assert_refused
 from transformers import Trainer, TrainingArguments
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, ElmoState
+from hf_elmo import (
+    ElmoCharTokenizer,
+    ElmoEmbeddings,
+    ElmoForPreTraining,
+    ElmoForQuestionAnswering,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    ElmoModel,
+    ElmoState,
+)
 
 # Bad input
 
@@ -75,40 +85,31 @@ def test_bad_labels_are_refused_by_name(cls, labels, error, named):
 # What transformers' tools pass
 
 
-each_class = pytest.mark.parametrize("cls", [ElmoModel, ElmoForPreTraining, ElmoForTokenClassification])
-
-
-def make_tiny(cls):
-    return cls(make_tiny_config(word_vocab_size=9)).eval()
-
-
-def make_batch():
-    return ElmoCharTokenizer()(["a b", "c"], padding=True, return_tensors="pt")
-
-
 @each_class
-def test_arguments_that_ask_for_nothing_change_nothing(cls):
-    model, batch = make_tiny(cls), make_batch()
-    usual = {"inputs_embeds": None, "token_type_ids": None, "output_attentions": False, "use_cache": True}
-    zeros = torch.zeros_like(batch["attention_mask"])
+def test_arguments_that_ask_for_nothing_change_nothing(name):
+    model, batch = shared(name), make_inputs(name)
+    usual = {"inputs_embeds": None, "output_attentions": False, "use_cache": True, "return_dict": None}
+    types = [] if CASES[name].reads_pairs else [None, torch.zeros_like(batch["attention_mask"])]
     wanted = model(**batch)[0]
-    for arguments in (usual, dict.fromkeys(usual), {"token_type_ids": zeros}, {"return_dict": None}):
+    for arguments in (usual, dict.fromkeys(usual), *({"token_type_ids": each} for each in types)):
         assert torch.equal(model(**batch, **arguments)[0], wanted)
-    with_types = ElmoCharTokenizer()(["a b", "c"], padding=True, return_tensors="pt", return_token_type_ids=True)
-    assert torch.equal(model(**with_types)[0], wanted)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("inputs_embeds", torch.zeros(2, 4, 12)), ("token_type_ids", torch.full((2, 4), 2)), ("output_attentions", True)],
-)
+@pytest.mark.parametrize("argument", ["inputs_embeds", "token_type_ids", "output_attentions", "attention_maks"])
 @each_class
-def test_what_cannot_be_meant_is_refused_by_name(cls, name, value):
-    batch = dict(make_batch())
-    if name == "inputs_embeds":
+def test_what_cannot_be_meant_is_refused_by_name(name, argument):
+    batch = make_inputs(name)
+    mask = batch["attention_mask"]
+    if argument == "inputs_embeds":
         del batch["input_ids"]
-    with pytest.raises(ValueError, match=name):
-        make_tiny(cls)(**batch, **{name: value})
+    wrong = {
+        "inputs_embeds": torch.zeros(*mask.shape, 2 * P),
+        "token_type_ids": torch.full_like(mask, 2),
+        "output_attentions": True,
+        "attention_maks": None,
+    }
+    error = TypeError if argument == "attention_maks" else ValueError
+    assert_refused(error, argument, shared(name), **{**batch, argument: wrong[argument]})
 
 
 @pytest.mark.parametrize(
@@ -122,30 +123,30 @@ def test_what_cannot_be_meant_is_refused_by_name(cls, name, value):
     ],
 )
 def test_bad_types_of_pairs_are_refused_by_name(types, error, named):
-    assert_refused(error, named, make_tiny(ElmoModel), **make_batch(), token_type_ids=types)
+    batch = ElmoCharTokenizer()(["a b", "c"], padding=True, return_tensors="pt")
+    assert_refused(error, named, shared("base"), **batch, token_type_ids=types)
 
 
 def test_pairs_carry_no_state():
-    model, batch = make_tiny(ElmoModel), make_batch()
-    types = torch.tensor([[0, 0, 1, 1]] * 2)
+    model, batch = shared("base"), make_inputs("base")
+    types = torch.zeros_like(batch["attention_mask"])
+    types[:, -1] = 1
     assert model(**batch, token_type_ids=types).state is None
     assert_refused(ValueError, "state", model, **batch, token_type_ids=types, state=model(**batch).state)
 
 
 @each_class
-def test_an_argument_that_nobody_knows_is_refused(cls):
-    with pytest.raises(TypeError, match="attention_maks"):
-        make_tiny(cls)(make_batch()["input_ids"], attention_maks=None)
-
-
-@each_class
-def test_a_trainer_sees_the_arguments_that_are_read_and_no_others(cls, tmp_path):
+def test_a_trainer_sees_the_arguments_that_are_read_and_no_others(name, tmp_path):
     """It gathers a data set's columns by them; where it saw **kwargs it would also hand its own loss scale over."""
-    trainer = Trainer(make_tiny(cls), TrainingArguments(str(tmp_path), report_to="none", use_cpu=True))
+    trainer = Trainer(shared(name), TrainingArguments(str(tmp_path), report_to="none", use_cpu=True))
     assert not trainer.model_accepts_loss_kwargs
-    known = set(inspect.signature(trainer.model.forward).parameters)
-    assert {"input_ids", "attention_mask"} <= known and not known & {"inputs_embeds", "kwargs"}
-    assert ("token_type_ids" in known) == (cls is ElmoModel)
+    known = list(inspect.signature(trainer.model.forward).parameters)
+    assert known[:2] == ["input_ids", "attention_mask"] and not {"inputs_embeds", "kwargs"} & set(known)
+    assert make_batch(name).keys() <= set(known)
+    reads_pairs = (ElmoModel, ElmoEmbeddings, ElmoForSequenceClassification, ElmoForQuestionAnswering)
+    assert ("token_type_ids" in known) == issubclass(CASES[name].cls, reads_pairs)
+    assert set(trainer.label_names) <= set(TARGETS) & set(known)
+    assert bool(trainer.label_names) == (name in LEARNERS)
 
 
 def test_a_trainer_has_nothing_to_say_of_the_ids_of_the_markers(tmp_path, caplog):
@@ -153,18 +154,6 @@ def test_a_trainer_has_nothing_to_say_of_the_ids_of_the_markers(tmp_path, caplog
     dataset = [{"input_ids": tokenizer("a")["input_ids"], "labels": [-100, 1, -100]}]
     arguments = TrainingArguments(str(tmp_path), report_to="none", use_cpu=True, max_steps=1, disable_tqdm=True)
     with caplog.at_level("WARNING"):
-        Trainer(
-            make_tiny(ElmoForTokenClassification), arguments, train_dataset=dataset, processing_class=tokenizer
-        ).train()
+        model = ElmoForTokenClassification(make_tiny_config())
+        Trainer(model, arguments, train_dataset=dataset, processing_class=tokenizer).train()
     assert not [record.message for record in caplog.records if "token" in record.message]
-
-
-@each_class
-def test_the_input_embeddings_cannot_be_resized(cls):
-    model = make_tiny(cls)
-    embeddings = model.get_input_embeddings()
-    for size in (None, embeddings.num_embeddings):
-        assert model.resize_token_embeddings(size) is embeddings
-    before = embeddings.weight.clone()
-    assert_refused(ValueError, ("new_num_tokens", "300"), model.resize_token_embeddings, 300)
-    assert torch.equal(model.get_input_embeddings().weight, before) and model.config.vocab_size == 262

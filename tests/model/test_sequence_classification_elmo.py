@@ -8,7 +8,7 @@ from conftest import make_tiny_config
 from huggingface_hub.errors import StrictDataclassError
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_cases import LAYERS, P, make_model, sentence_lists, shared_model
+from model_cases import P, make_model, sentence_lists, shared_model
 from refusals import assert_refused
 from tolerances import BFLOAT16, FLOAT16, LOSS_FLOAT32, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
@@ -173,14 +173,6 @@ def test_dropout_works_in_training_only(name):
     assert torch.equal(model(**batch).logits, model(**batch).logits)
     model.train()
     assert not torch.equal(model(**batch).logits, model(**batch).logits)
-
-
-def test_hidden_states_are_returned_where_they_are_asked_for():
-    model = make_classifier("esim")
-    batch = encode_all(model, [["a", "b"]])
-    output = model(**batch, output_hidden_states=True)
-    assert len(output.hidden_states) == LAYERS + 1 and model(**batch).hidden_states is None
-    assert torch.equal(model(**batch, return_dict=False)[0], output.logits)
 
 
 # Losses and training

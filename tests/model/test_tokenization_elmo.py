@@ -1,6 +1,5 @@
 """ElmoCharTokenizer: the compatible ids for every string, and transformers' contract for everything around them."""
 
-import copy
 import itertools
 import pickle
 import sys
@@ -555,39 +554,6 @@ def test_markers_can_be_added_and_found_again(tokenizer):
 
 
 # Copies, files, data sets, trainers
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"pre_tokenizer": "punctuation", "do_lower_case": True, "max_characters_per_word": 20},
-        {"padding_side": "left", "truncation_side": "left", "model_max_length": 6},
-    ],
-)
-def test_copies_pickles_and_files_keep_the_settings(settings, tmp_path):
-    tokenizer = ElmoCharTokenizer(**settings)
-    tokenizer("Words that are known already")
-    tokenizer.save_pretrained(tmp_path)
-    make_tiny_config(max_characters_per_word=tokenizer.max_characters_per_word).save_pretrained(tmp_path)
-    text = ["It's LATE, incomprehensibilities!", "x"]
-    wanted = tokenizer(text, padding=True, truncation=True)
-    for other in (
-        copy.deepcopy(tokenizer),
-        copy.copy(tokenizer),
-        pickle.loads(pickle.dumps(tokenizer)),
-        AutoTokenizer.from_pretrained(tmp_path),
-        ElmoCharTokenizer.from_pretrained(tmp_path),
-    ):
-        assert type(other) is ElmoCharTokenizer
-        for name in ("pre_tokenizer", "do_lower_case", "max_characters_per_word", "padding_side", "model_max_length"):
-            assert getattr(other, name) == getattr(tokenizer, name)
-        assert other(text, padding=True, truncation=True).data == wanted.data
-
-
-def test_a_tokenizer_directory_loads_without_a_config(tmp_path):
-    ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(tmp_path)
-    assert AutoTokenizer.from_pretrained(tmp_path).pre_tokenizer == "punctuation"
 
 
 def test_a_pickle_does_not_grow_with_the_words_seen(tokenizer):

@@ -1,0 +1,256 @@
+"""Every public model class with small settings and rows that it reads: the one list for tests that hold for all."""
+
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from conftest import make_tiny_config
+from model_cases import make_model
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
+from transformers.utils import ModelOutput
+
+from hf_elmo import (
+    ElmoCharTokenizer,
+    ElmoEmbeddings,
+    ElmoForCoreferenceResolution,
+    ElmoForPreTraining,
+    ElmoForQuestionAnswering,
+    ElmoForSemanticRoleLabeling,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    ElmoModel,
+)
+from hf_elmo.model.highway_lstm_elmo import ElmoHighwayLSTM
+
+SENTENCES = [["a", "bb", "c"], ["d"], ["é", "a"]]
+# The second texts of pairs.
+OTHERS = [["c", "a"], ["bb", "d", "e"], ["a"]]
+KNOWN = ["a", "bb", "<S>"]
+SPANS = {"id2label": {0: "O", 1: "B-X", 2: "I-X"}}
+# Of a whole document: first word, the word behind the last one, cluster.
+MENTIONS = [[0, 1, 0], [5, 6, 0], [1, 3, 1], [3, 4, 1]]
+# What padding has in the columns that have an entry for each word.
+FILLERS = {"attention_mask": 0, "token_type_ids": 0, "predicate_mask": 0, "all_predicates": 0, "speaker_ids": 0}
+TARGETS = ("labels", "start_positions", "end_positions", "all_predicates")
+
+
+class Case(NamedTuple):
+    """A class, and the fields of its config; a head as a dict, which each config reads into settings of its own."""
+
+    cls: type
+    fields: dict[str, Any]
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether a row is a pair of texts."""
+        encoder = self.fields.get("head", {}).get("encoder")
+        return self.cls is ElmoForQuestionAnswering or encoder in ("pooled_pairs", "esim")
+
+
+CASES = {
+    "base": Case(ElmoModel, {"num_mixes": 2}),
+    "word vectors": Case(
+        ElmoModel,
+        {"token_inputs": "both", "word_table_size": len(KNOWN), "word_vector_size": 5, "mix_normalization": "word"},
+    ),
+    "pretraining": Case(ElmoForPreTraining, {"word_vocab_size": 9}),
+    "adaptive softmax": Case(
+        ElmoForPreTraining,
+        {
+            "word_vocab_size": 9,
+            "softmax_type": "adaptive",
+            "adaptive_softmax_cutoffs": [4],
+            "share_word_softmax": False,
+        },
+    ),
+    "embeddings": Case(
+        ElmoEmbeddings,
+        {
+            "num_mixes": 2,
+            "head": {"type": "embeddings", "character_filters": [[2, 3]], "character_embedding_size": 2},
+        },
+    ),
+    "tokens": Case(
+        ElmoForTokenClassification,
+        {
+            **SPANS,
+            "head": {
+                "type": "token_classification",
+                "output_layer": "crf",
+                "scheme": "IOB2",
+                "lstm_layers": 1,
+                "lstm_size": 3,
+            },
+        },
+    ),
+    "texts": Case(
+        ElmoForSequenceClassification,
+        {
+            "num_labels": 3,
+            "head": {"type": "sequence_classification", "encoder": "bcn", "hidden_size": 3, "mix_at_output": True},
+        },
+    ),
+    "pairs": Case(
+        ElmoForSequenceClassification,
+        {"num_labels": 3, "head": {"type": "sequence_classification", "encoder": "esim", "hidden_size": 3}},
+    ),
+    "answers": Case(
+        ElmoForQuestionAnswering,
+        {"head": {"type": "question_answering", "hidden_size": 3, "mix_at_output": True}},
+    ),
+    "answers by BiDAF": Case(
+        ElmoForQuestionAnswering,
+        {"head": {"type": "question_answering", "reader": "bidaf", "hidden_size": 3}},
+    ),
+    "roles": Case(
+        ElmoForSemanticRoleLabeling,
+        {
+            **SPANS,
+            "head": {
+                "type": "semantic_role_labeling",
+                "predicate_size": 2,
+                "hidden_size": 3,
+                "num_layers": 2,
+                "find_predicates": True,
+                "finder_size": 4,
+            },
+        },
+    ),
+    "coreference": Case(
+        ElmoForCoreferenceResolution,
+        {
+            "head": {
+                "type": "coreference",
+                "lstm_size": 3,
+                "hidden_size": 4,
+                "feature_size": 2,
+                "max_span_width": 3,
+                "spans_per_word": 1.0,
+                "use_speakers": True,
+                "mention_loss": 0.5,
+            },
+        },
+    ),
+}
+LABELLED = [name for name, case in CASES.items() if {"num_labels", "id2label"} & set(case.fields)]
+LEARNERS = [name for name, case in CASES.items() if case.cls not in (ElmoModel, ElmoEmbeddings)]
+HEADED = [name for name, case in CASES.items() if case.cls is not ElmoModel]
+# Of a document there is one to a batch.
+ROW_BY_ROW = [name for name in CASES if name != "coreference"]
+each_class = pytest.mark.parametrize("name", CASES)
+
+
+def config_of(name: str, **changes: Any):
+    """The small config of a case."""
+    return make_tiny_config(**{**CASES[name].fields, **changes})
+
+
+def build(name: str, dtype: torch.dtype = torch.float32, **changes: Any):
+    """A model in evaluation mode with weights that show any mistake, its word table filled."""
+    model = make_model(CASES[name].cls, dtype, **{**CASES[name].fields, **changes})
+    fill_words(model)
+    return model
+
+
+# For tests that change nothing.
+shared = functools.cache(build)
+
+
+def without_dropout(model):
+    """The same model, which leaves nothing out in training."""
+    for module in model.modules():
+        if isinstance(module, _DropoutNd):
+            module.p = 0.0
+        elif isinstance(module, nn.RNNBase):
+            module.dropout = 0.0
+        elif isinstance(module, ElmoHighwayLSTM):
+            module.recurrent_dropout = 0.0
+    return model
+
+
+def fill_words(model) -> None:
+    """Say which words the table knows, where there is one."""
+    table = model.base_model.token_encoder.word_table
+    if table is not None:
+        table.fill(torch.from_numpy(ElmoCharTokenizer().encode_words(KNOWN)))
+
+
+def features_of(name: str) -> list[dict[str, Any]]:
+    """Rows as a data set has them, lists of numbers, with all that the class learns from but mentions."""
+    case = CASES[name]
+    texts = zip(SENTENCES, OTHERS, strict=True) if case.reads_pairs else ([words] for words in SENTENCES)
+    return [_feature(case.cls, number, words) for number, words in enumerate(texts)]
+
+
+def _feature(cls: type, number: int, texts) -> dict[str, Any]:
+    encoded = ElmoCharTokenizer()(*texts, is_split_into_words=True, return_special_tokens_mask=True)
+    feature = dict(encoded)
+    is_word = [not special for special in feature.pop("special_tokens_mask")]
+    if cls is ElmoForPreTraining:
+        feature["labels"] = [(3 * place + number) % 9 for place in range(len(is_word))]
+    elif cls in (ElmoForTokenClassification, ElmoForSemanticRoleLabeling):
+        feature["labels"] = [place % 3 if word else -100 for place, word in enumerate(is_word)]
+    elif cls is ElmoForSequenceClassification:
+        feature["labels"] = number % 3
+    elif cls is ElmoForQuestionAnswering:
+        places = [place for place, second in enumerate(feature["token_type_ids"]) if second and is_word[place]]
+        feature["start_positions"], feature["end_positions"] = places[0], places[-1]
+    elif cls is ElmoForCoreferenceResolution:
+        feature["speaker_ids"] = [number] * len(is_word)
+    if cls is ElmoForSemanticRoleLabeling:
+        feature["predicate_mask"] = [int(place == 1) for place in range(len(is_word))]
+        feature["all_predicates"] = [int(word) for word in is_word]
+    return feature
+
+
+def collate(features: list[dict[str, Any]], side: str = "right", extra: int = 0) -> dict[str, torch.Tensor]:
+    """Rows as a batch, padded on one side to so many words more than the longest has."""
+    width = max(len(feature["input_ids"]) for feature in features) + extra
+    padded = [_pad(feature, width - len(feature["input_ids"]), side) for feature in features]
+    return {key: torch.tensor([feature[key] for feature in padded]) for key in padded[0]}
+
+
+def _pad(feature: dict[str, Any], amount: int, side: str) -> dict[str, Any]:
+    padded = {}
+    for key, value in feature.items():
+        if isinstance(value, list):
+            filler = [[0] * len(value[0])] if key == "input_ids" else [FILLERS.get(key, -100)]
+            padded[key] = amount * filler + value if side == "left" else value + amount * filler
+        else:
+            padded[key] = value + amount * (key.endswith("_positions") and side == "left")
+    return padded
+
+
+def make_batch(name: str, **how: Any) -> dict[str, torch.Tensor]:
+    """All rows of a case as one batch, with what is learned from them; arguments as `collate`'s."""
+    batch = collate(features_of(name), **how)
+    if CASES[name].cls is ElmoForCoreferenceResolution:
+        batch["labels"] = torch.tensor([MENTIONS])
+    return batch
+
+
+def make_inputs(name: str, **how: Any) -> dict[str, torch.Tensor]:
+    """As `make_batch`, without what is learned from it."""
+    return {key: value for key, value in make_batch(name, **how).items() if key not in TARGETS}
+
+
+def tensors_of(output: Any, name: str = "output") -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of an output, of its tuples and its state, each with a name."""
+    if isinstance(output, torch.Tensor):
+        yield name, output
+    elif isinstance(output, ModelOutput):
+        for key, value in output.items():
+            yield from tensors_of(value, f"{name}.{key}")
+    elif isinstance(output, (list, tuple)):
+        for number, value in enumerate(output):
+            yield from tensors_of(value, f"{name}[{number}]")
+
+
+def loss_of(output: ModelOutput) -> torch.Tensor:
+    """An output's loss, or where the class has none a number that all of its numbers have a part in."""
+    if "loss" in output:
+        return output.loss
+    return sum(tensor.float().square().sum() for _, tensor in tensors_of(output) if tensor.requires_grad)

@@ -1,0 +1,389 @@
+"""What transformers asks of every model, asked of every public class: files, precision, starting values and outputs."""
+
+import contextlib
+import copy
+import functools
+import json
+import pickle
+import re
+
+import pytest
+import torch
+from class_cases import (
+    CASES,
+    HEADED,
+    LABELLED,
+    ROW_BY_ROW,
+    build,
+    config_of,
+    each_class,
+    make_batch,
+    make_inputs,
+    shared,
+    tensors_of,
+)
+from model_cases import LAYERS, P, assert_close
+from refusals import assert_refused
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from hf_elmo import ElmoForPreTraining, ElmoModel
+
+# Weights that start by a rule in which nothing is drawn.
+NOT_DRAWN = re.compile(r"(^|[._])bias|(^|\.)mixes\.|^crf\.|\.hashes$|\.score_of_none$")
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    """By the name of a case its saved directory and the model that was saved, made when they are first asked for."""
+
+    @functools.cache
+    def make(name):
+        path = tmp_path_factory.mktemp("saved")
+        model = build(name)
+        model.save_pretrained(path)
+        return path, model
+
+    return make
+
+
+@contextlib.contextmanager
+def unwritten_memory_is_nan():
+    """What is allocated and then not written to is not a number, and not by chance what an earlier model left there."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def start(name: str, seed: int) -> dict[str, Tensor]:
+    """The weights that a new model starts with."""
+    torch.manual_seed(seed)
+    with unwritten_memory_is_nan():
+        return CASES[name].cls(config_of(name)).state_dict()
+
+
+def outputs_of(model, batch) -> dict[str, Tensor]:
+    with torch.no_grad():
+        return dict(tensors_of(model(**batch)))
+
+
+def assert_same_outputs(found, wanted) -> None:
+    """The same numbers but for the order of sums, which depends on where a weight lies in memory."""
+    assert found.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        assert_close(found[name], tensor, tensor.dtype if tensor.is_floating_point() else torch.float32)
+
+
+def assert_same_weights(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        assert found[name].dtype == tensor.dtype and torch.equal(found[name], tensor), name
+
+
+# Saving and loading
+
+
+@each_class
+def test_what_is_saved_is_loaded_and_saved_again_as_it_was(name, checkpoints, tmp_path):
+    path, model = checkpoints(name)
+    assert_same_weights(load_file(path / "model.safetensors"), model.state_dict())
+    # With the code that its config names, for those who have no package.
+    named = {value.split(".")[0] for value in json.loads((path / "config.json").read_text())["auto_map"].values()}
+    assert all((path / f"{module}.py").exists() for module in named)
+    loaded, report = type(model).from_pretrained(path, output_loading_info=True)
+    assert not any(report.values()) and not loaded.training
+    assert_same_weights(loaded.state_dict(), model.state_dict())
+    batch = make_inputs(name)
+    assert_same_outputs(outputs_of(loaded, batch), outputs_of(model, batch))
+    loaded.save_pretrained(tmp_path)
+    files = [{file.name: file.read_bytes() for file in folder.iterdir()} for folder in (path, tmp_path)]
+    assert files[0].keys() == files[1].keys()
+    assert [file for file in files[0] if files[0][file] != files[1][file]] == []
+
+
+@each_class
+def test_every_way_of_loading_gives_the_same_model(name, checkpoints, tmp_path):
+    path, model = checkpoints(name)
+    wanted = model.state_dict()
+    # In several files, in a folder of the checkpoint's own.
+    model.save_pretrained(tmp_path / "inner", max_shard_size="4KB")
+    assert len(list((tmp_path / "inner").glob("*.safetensors"))) > 1
+    for place, settings in (
+        (tmp_path, {"subfolder": "inner"}),
+        (path, {"device_map": "cpu"}),
+        (path, {"attn_implementation": "eager"}),
+        (None, {"config": copy.deepcopy(model.config), "state_dict": model.state_dict()}),
+    ):
+        loaded = type(model).from_pretrained(place, **settings)
+        assert_same_weights(loaded.state_dict(), wanted)
+        wishes = [[parameter.requires_grad for parameter in each.parameters()] for each in (loaded, model)]
+        assert wishes[0] == wishes[1]
+
+
+@each_class
+def test_the_bilm_can_stay_on_disk_until_it_is_wanted(name, checkpoints, tmp_path):
+    path, model = checkpoints(name)
+    parts = {part: "cpu" for part, _ in model.named_children() if part != model.base_model_prefix}
+    base = "" if model.base_model is model else f"{model.base_model_prefix}."
+    parts.update({f"{base}token_encoder": "disk", f"{base}bilm": "disk", f"{base}mixes": "cpu"})
+    loaded = type(model).from_pretrained(path, device_map=parts, offload_folder=tmp_path)
+    assert {parameter.device.type for parameter in loaded.parameters()} == {"meta", "cpu"}
+    assert_same_outputs(outputs_of(loaded, make_inputs(name)), outputs_of(model, make_inputs(name)))
+
+
+@each_class
+def test_weights_come_and_go_by_torchs_own_means(name, tmp_path):
+    model = shared(name)
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    weights = torch.load(tmp_path / "weights.pt", weights_only=True)
+    plain = type(model)(copy.deepcopy(model.config))
+    plain.load_state_dict(weights)
+    with torch.device("meta"):
+        empty = type(model)(copy.deepcopy(model.config))
+    assert {tensor.device.type for tensor in empty.state_dict().values()} == {"meta"}
+    empty.load_state_dict(weights, assign=True)
+    batch, wanted = make_inputs(name), outputs_of(model, make_inputs(name))
+    for other in (plain, empty, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert type(other) is type(model)
+        assert_same_weights(other.state_dict(), model.state_dict())
+        assert_same_outputs(outputs_of(other.eval(), batch), wanted)
+
+
+@each_class
+def test_every_number_is_a_weight_or_is_saved_with_them(name):
+    """Loading fills what is saved; a tensor beside that would hold whatever the memory held."""
+    model = shared(name)
+    for module in model.modules():
+        assert not [key for key, value in vars(module).items() if isinstance(value, Tensor)]
+        assert not module._non_persistent_buffers_set
+
+
+@pytest.mark.parametrize("name", HEADED)
+def test_the_bare_model_is_in_every_checkpoint_and_takes_any_head_again(name, checkpoints, tmp_path):
+    path, model = checkpoints(name)
+    bare, report = ElmoModel.from_pretrained(path, output_loading_info=True)
+    assert not report["missing_keys"] and not report["mismatched_keys"]
+    base = model.base_model.state_dict()
+    assert_same_weights(bare.state_dict(), base)
+    bare.save_pretrained(tmp_path)
+    again, report = type(model).from_pretrained(tmp_path, output_loading_info=True)
+    whole = {f"{model.base_model_prefix}.{key}" for key in base}
+    assert set(report["missing_keys"]) == model.state_dict().keys() - whole
+    assert not report["unexpected_keys"] and not report["mismatched_keys"]
+    assert_same_weights(again.base_model.state_dict(), base)
+
+
+# Precision
+
+
+@each_class
+def test_every_precision_is_loaded_and_kept(name, checkpoints, tmp_path):
+    path, model = checkpoints(name)
+
+    def in_precision(weights, dtype):
+        return {key: value.to(dtype) if value.is_floating_point() else value for key, value in weights.items()}
+
+    for dtype in (torch.float16, torch.bfloat16):
+        half = type(model).from_pretrained(path, dtype=dtype)
+        assert_same_weights(half.state_dict(), in_precision(model.state_dict(), dtype))
+        assert half.dtype == dtype and half.config.dtype == dtype
+    half.save_pretrained(tmp_path)
+    assert type(model).from_pretrained(tmp_path, dtype="auto").dtype == torch.bfloat16
+    wide = type(model).from_pretrained(tmp_path, dtype=torch.float32)
+    assert_same_weights(wide.state_dict(), in_precision(half.state_dict(), torch.float32))
+
+
+# Starting values
+
+
+@each_class
+def test_one_seed_starts_one_model_and_every_weight_has_a_start(name):
+    first, again, other = start(name, 0), start(name, 0), start(name, 1)
+    assert_same_weights(first, again)
+    assert all(tensor.isfinite().all() for tensor in first.values() if tensor.is_floating_point())
+    alike = {key for key, tensor in first.items() if torch.equal(tensor, other[key])}
+    assert alike == {key for key in first if NOT_DRAWN.search(key)}
+
+
+@each_class
+@pytest.mark.parametrize("offset", [0, 1])
+def test_weights_that_a_checkpoint_lacks_are_told_and_started(name, offset):
+    """Every second one, then the others: beside each of them parts of the same module are loaded."""
+    stored = shared(name).state_dict()
+    kept = {key: stored[key].clone() for key in list(stored)[offset::2]}
+    found = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        with unwritten_memory_is_nan():
+            model, report = CASES[name].cls.from_pretrained(
+                None, config=config_of(name), state_dict=dict(kept), output_loading_info=True
+            )
+        found.append(model.state_dict())
+    assert set(report["missing_keys"]) == stored.keys() - kept.keys()
+    assert not report["unexpected_keys"] and not report["mismatched_keys"]
+    assert_same_weights(*found)
+    assert_started(found[0], name, kept)
+
+
+def assert_started(found: dict[str, Tensor], name: str, kept: dict[str, Tensor]) -> None:
+    """Weights that were kept are what they were, all others as in a new model."""
+    first, other = start(name, 0), start(name, 1)
+    for key, tensor in found.items():
+        if key in kept:
+            assert torch.equal(tensor, kept[key]), key
+            continue
+        is_rule = first[key] == other[key]
+        assert torch.equal(tensor[is_rule], first[key][is_rule]), key
+        assert not (~is_rule).any() or not torch.equal(tensor, first[key]), key
+        assert not tensor.is_floating_point() or tensor.abs().max() <= 2 * first[key].abs().max() + 2, key
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        *[(name, {"cell_size": 11}) for name in CASES],
+        *[(name, {"id2label": {0: "O", 1: "B-X", 2: "I-X", 3: "B-Y", 4: "I-Y"}}) for name in LABELLED],
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+)
+def test_weights_of_other_sizes_are_refused_or_told_and_started_anew(name, changes, checkpoints):
+    path, model = checkpoints(name)
+    load = functools.partial(type(model).from_pretrained, path, **changes)
+    with pytest.raises(RuntimeError, match="size"):
+        load()
+    with unwritten_memory_is_nan():
+        loaded, report = load(ignore_mismatched_sizes=True, output_loading_info=True)
+    stored, found = model.state_dict(), loaded.state_dict()
+    assert found.keys() == stored.keys()
+    other = {key for key in stored if found[key].shape != stored[key].shape}
+    assert other and {entry[0] for entry in report["mismatched_keys"]} == other
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    for key, tensor in found.items():
+        assert torch.equal(tensor, stored[key]) if key not in other else tensor.isfinite().all(), key
+        assert key not in other or bool(tensor.any()) is not bool(NOT_DRAWN.search(key)), key
+
+
+# Outputs
+
+
+@each_class
+def test_tuples_hold_what_outputs_hold_by_name(name, monkeypatch):
+    model, batch = shared(name), make_inputs(name)
+    wanted = list(tensors_of(model(**batch).to_tuple()))
+    by_argument = model(**batch, return_dict=False)
+    monkeypatch.setattr(model.config, "return_dict", False)
+    for found in (by_argument, model(**batch)):
+        assert type(found) is tuple
+        found = list(tensors_of(found))
+        assert [key for key, _ in found] == [key for key, _ in wanted]
+        assert all(torch.equal(one, other) for (_, one), (_, other) in zip(found, wanted, strict=True))
+
+
+@each_class
+def test_layers_are_returned_where_they_are_asked_for(name, monkeypatch):
+    model, batch = build(name, freeze_bilm=False), make_inputs(name)
+    assert model(**batch).hidden_states is None
+    output = model(**batch, output_hidden_states=True)
+    monkeypatch.setattr(model.config, "output_hidden_states", True)
+    for layers in (output.hidden_states, model(**batch).hidden_states):
+        assert [layer.shape for layer in layers] == [(*batch["attention_mask"].shape, 2 * P)] * (LAYERS + 1)
+    assert model(**batch, output_hidden_states=False).hidden_states is None
+    # They are those that the outputs are made of.
+    output = model(**make_batch(name), output_hidden_states=True)
+    output.hidden_states[-1].retain_grad()
+    (output.loss if "loss" in output else output.last_hidden_state.square().sum()).backward()
+    assert output.hidden_states[-1].grad.any()
+
+
+@each_class
+def test_evaluation_gives_the_same_every_time_and_training_does_not(name):
+    model, batch = build(name, freeze_bilm=False, dropout=0.5), make_inputs(name)
+    once, twice = outputs_of(model, batch), outputs_of(model, batch)
+    assert all(torch.equal(once[key], twice[key]) for key in once)
+    model.train()
+    once, twice = outputs_of(model, batch), outputs_of(model, batch)
+    assert not all(torch.equal(once[key], twice[key]) for key in once)
+
+
+def rows_of(output, mask: Tensor) -> list[dict[str, Tensor]]:
+    """Of each row of a batch the outputs for its words, and those for the whole row."""
+    return [
+        {
+            key: tensor[row][mask[row]] if tensor.shape[: mask.ndim] == mask.shape else tensor[row]
+            for key, tensor in tensors_of(output)
+        }
+        for row in range(len(mask))
+    ]
+
+
+@pytest.mark.parametrize("name", ROW_BY_ROW)
+def test_a_row_alone_is_the_row_of_a_batch_however_it_is_padded(name):
+    model = shared(name, dtype=torch.float64)
+    batches = [make_inputs(name, side=side, extra=extra) for side, extra in (("right", 0), ("left", 0), ("left", 2))]
+    batches.append(make_inputs(name, extra=3))
+    together = [rows_of(model(**batch), batch["attention_mask"].bool()) for batch in batches]
+    plain = batches[0]
+    for row, length in enumerate(plain["attention_mask"].sum(dim=1).tolist()):
+        alone = {key: value[row : row + 1, :length] for key, value in plain.items()}
+        (wanted,) = rows_of(model(**alone), alone["attention_mask"].bool())
+        for rows in together:
+            assert_same_outputs(rows[row], wanted)
+
+
+# The other parts that transformers' tools look for
+
+
+@each_class
+def test_the_usual_methods_work(name):
+    model, batch = build(name), make_inputs(name)
+    total = sum(parameter.numel() for parameter in model.parameters())
+    assert model.num_parameters() == total
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    assert model.num_parameters(only_trainable=True) == trained < total
+    assert 0 < model.num_parameters(exclude_embeddings=True) < total
+    assert model.main_input_name == "input_ids" and model.base_model is getattr(model, "elmo", model)
+    assert model.device.type == "cpu" and model.dtype == torch.float32
+    model.tie_weights()
+    wanted = outputs_of(model, batch)
+    assert_same_outputs(outputs_of(model.double().float(), batch), wanted)
+    # As peft wants it for checkpoints of activations over a frozen model.
+    is_trained = isinstance(model, ElmoForPreTraining)
+    assert model(**batch, output_hidden_states=True).hidden_states[-1].requires_grad is is_trained
+    model.enable_input_require_grads()
+    assert model(**batch, output_hidden_states=True).hidden_states[-1].requires_grad
+    model.disable_input_require_grads()
+    assert_same_outputs(outputs_of(model, batch), wanted)
+
+
+@each_class
+def test_the_input_embeddings_can_be_replaced_and_not_resized(name):
+    model = build(name)
+    embeddings = model.get_input_embeddings()
+    assert embeddings is model.base_model.get_input_embeddings()
+    before = embeddings.weight.clone()
+    for size in (None, embeddings.num_embeddings):
+        assert model.resize_token_embeddings(size) is embeddings
+    assert_refused(ValueError, ("new_num_tokens", "300"), model.resize_token_embeddings, 300)
+    assert torch.equal(model.get_input_embeddings().weight, before) and model.config.vocab_size == 262
+    wanted = outputs_of(model, make_inputs(name))
+    other = nn.Embedding(*before.shape, padding_idx=0)
+    model.set_input_embeddings(other)
+    assert model.get_input_embeddings() is other
+    other.weight.data.copy_(before)
+    assert_same_outputs(outputs_of(model, make_inputs(name)), wanted)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.cls is ElmoForPreTraining])
+def test_the_output_embeddings_are_a_full_softmax_of_as_many_words(name):
+    model = build(name)
+    if model.config.softmax_type == "adaptive":
+        assert model.get_output_embeddings() is None
+        assert_refused(ValueError, "softmax_type", model.set_output_embeddings, nn.Linear(P, 9))
+        return
+    other = nn.Linear(P, 9)
+    model.set_output_embeddings(other)
+    assert model.get_output_embeddings() is model.word_softmax is other
+    assert_refused(ValueError, ("new_embeddings", "(8, 6)"), model.set_output_embeddings, nn.Linear(P, 8))
+    assert model.get_output_embeddings() is other
