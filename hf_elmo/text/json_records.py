@@ -72,6 +72,19 @@ def check_records(directory: str | os.PathLike, name: str) -> None:
                     pass
 
 
+def check_characters(text: str, place: str) -> None:
+    """Check that a text of JSON holds characters alone, so that it can be written again.
+
+    Raises: ValueError naming the place of half of a surrogate pair, which JSON can hold and UTF-8 cannot.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{place} holds half of a surrogate pair, {text[error.start]!r}, which is no character; mend the record."
+        ) from error
+
+
 def _is_plain(line: bytes) -> bool:
     """Whether a line is an object of little depth, by a look at some of its bytes, or nothing."""
     return not line.strip() or (line[:1] == b"{" and line.count(b"[") + line.count(b"{") <= MAX_DEPTH)
@@ -147,11 +160,6 @@ def _text_of(place: str, record: dict[str, Any], column: str) -> str | None:
             f"{place}: column {column!r} holds {type(text).__name__} ({quoted(text)}), not text. Name a column of "
             "strings with --text_column, or mend the record."
         )
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{place} holds half of a surrogate pair, {text[error.start]!r}, which is no character; mend the record."
-        ) from error
+    check_characters(text, place)
     # Some programs put a byte order mark at the start of a text.
     return text.removeprefix("\ufeff")

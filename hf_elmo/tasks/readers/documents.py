@@ -8,14 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...given.bounded_files import quoted
 from .text_lines import text_lines
 
-_BEGIN = re.compile(r"#begin document \((?P<name>.*)\)(?:; part (?P<part>\d+))?\s*")
+_BEGIN = re.compile(r"#begin document \((?P<name>.*)\)(?:; part (?P<part>\d{1,9}))?\s*")
 _END = "#end document"
 # Columns of a word: the document's name, the part, the word's number, the word; the last one has the mentions.
 _WORD, _SPEAKER, _FEWEST = 3, 9, 5
 _NOTHING = ("-", "_", "*", "")
-_MENTION = re.compile(r"(\()?([^()|]+)(\))?")
+_MENTION = re.compile(r"(\()?([^()|\s]{1,40})(\))?")
 # OntoNotes escapes two marks, and only these.
 _ESCAPED = {"/.": ".", "/?": "?"}
 
@@ -195,8 +196,8 @@ class _Builder:
             found = _MENTION.fullmatch(mark)
             if found is None or not (found[1] or found[3]):
                 raise ValueError(
-                    f"{place} has {marks!r} in its last column; wanted mentions such as (3, 3) or (3) with | between "
-                    "them, or -."
+                    f"{place} has {quoted(marks)} in its last column; wanted mentions such as (3, 3) or (3) with | "
+                    "between them, or -."
                 )
             opens, cluster, closes = found.groups()
             if opens:

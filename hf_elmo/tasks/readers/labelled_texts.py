@@ -9,6 +9,7 @@ from typing import Any
 from datasets import Dataset
 
 from ...given.bounded_files import quoted
+from ...text.json_records import check_characters
 from .rows import Column, Row, class_label_of, rows_of_dataset
 
 
@@ -116,12 +117,7 @@ def _checked_text(value: Any, place: str, column: str) -> str:
             f"{place}: {column} holds {type(value).__name__} ({quoted(value)}), not text. Name a column of texts, or "
             "mend the record."
         )
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{place} holds half of a surrogate pair, {value[error.start]!r}, which is no character; mend the record."
-        ) from error
+    check_characters(value, place)
     if not value.strip():
         raise ValueError(f"{place}: {column} is empty; fill it in or remove the record.")
     return value.strip()

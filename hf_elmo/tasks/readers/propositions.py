@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...given.bounded_files import quoted
 from ...model.tag_schemes_elmo import OUTSIDE, read_spans
 from .text_lines import text_lines
 
@@ -201,8 +202,8 @@ def _read_brackets(source: str, rows: list[tuple[int, list[str]]], column: int) 
         is_wrong = found is None or (found["role"] if role else found["end"] and not found["role"])
         if found is None or is_wrong:
             raise ValueError(
-                f"{source}, line {number} has {cells[column]!r} in column {column}"
-                + (f", inside of {role}" if role else "")
+                f"{source}, line {number} has {quoted(cells[column])} in column {column}"
+                + (f", inside of {quoted(role)}" if role else "")
                 + "; wanted brackets such as (ARG0*, * and *), one inside of none."
             )
         begun = found["role"]
@@ -211,7 +212,9 @@ def _read_brackets(source: str, rows: list[tuple[int, list[str]]], column: int) 
         if found["end"]:
             role = None
     if role is not None:
-        raise ValueError(f"{source}, line {rows[-1][0]}: the sentence ends inside of {role} in column {column}.")
+        raise ValueError(
+            f"{source}, line {rows[-1][0]}: the sentence ends inside of {quoted(role)} in column {column}."
+        )
     return tags
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ...given.bounded_files import quoted
 from ...given.bounded_json import parse_json
+from ...text.json_records import check_characters
 from ...text.packed_lines import numbered_lines
 
 
@@ -99,7 +100,9 @@ def read_questions(path: str | os.PathLike, name: str = "file", keeps_unanswered
             for place, entry in _entries(paragraph, "qas", paragraph_place):
                 question = _read_question(entry, place, len(read.contexts) - 1, read.contexts[-1], keeps_unanswered)
                 if question.id in ids:
-                    raise ValueError(f"{place}: the id {question.id!r} stands twice in the file; each wants its own.")
+                    raise ValueError(
+                        f"{place}: the id {quoted(question.id)} stands twice in the file; each wants its own."
+                    )
                 ids.add(question.id)
                 if question.answers or keeps_unanswered:
                     read.questions.append(question)
@@ -116,14 +119,16 @@ def _read_question(entry: dict[str, Any], place: str, number: int, context: str,
     id_ = entry.get("id")
     if not isinstance(id_, (str, int)) or isinstance(id_, bool):
         raise ValueError(f"{place}: id is {quoted(id_)}; wanted a string.")
+    check_characters(str(id_), place)
     answers = []
     for answer_place, answer in _entries(entry, "answers", place):
         text, start = _value(answer, "text", str, answer_place), _value(answer, "answer_start", int, answer_place)
         if not 0 <= start <= len(context) or context[start : start + len(text)] != text or not text.strip():
             there = context[max(0, start) : max(0, start) + len(text)]
             raise ValueError(
-                f"{answer_place} (id {id_!r}): the answer {quoted(text)} is said to begin at character {start} of the "
-                f"context, where {quoted(there)} stands; count characters from 0, or mend the text."
+                f"{answer_place} (id {quoted(id_)}): the answer {quoted(text)} is said to begin at character "
+                f"{quoted(start)} of the context, where {quoted(there)} stands; count characters from 0, or mend the "
+                "text."
             )
         answers.append(Answer(text, start))
     return Question(str(id_), _value(entry, "question", str, place), number, tuple(answers))
@@ -144,4 +149,6 @@ def _value(owner: dict[str, Any], key: str, kind: type, place: str) -> Any:
         raise ValueError(
             f"{place}: {key} is {quoted(value)}; wanted {'a string' if kind is str else 'a whole number'}."
         )
+    if kind is str:
+        check_characters(value, place)
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...given.bounded_files import quoted
-from ...text.json_records import JSON_ENDINGS, json_records
+from ...text.json_records import JSON_ENDINGS, check_characters, json_records
 from .rows import ending_of
 
 _KEYS = ("tokens", "index", "sense")
@@ -57,6 +57,7 @@ def read_senses(file: str, name: str = "file") -> list[SenseUse]:
             raise ValueError(f"{place}: index is {quoted(index)}; wanted a number from 0 to {len(words) - 1}.")
         if not isinstance(sense, str) or not sense:
             raise ValueError(f"{place}: sense is {quoted(sense)}; wanted its name.")
+        check_characters(" ".join([*words, sense]), place)
         uses.append(SenseUse(tuple(words), index, sense))
     if not uses:
         raise ValueError(f"{name} {file!r} holds no uses; give one with a record per line.")

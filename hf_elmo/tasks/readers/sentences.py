@@ -20,6 +20,8 @@ _TEXT_NAMES = ("sentence", "text", "review", "document", "phrase")
 _LABEL_NAMES = ("label", "labels", "sentiment", "stars", "polarity", "class")
 _ID_NAMES = ("id", "guid", "idx", "index", "sentence_id")
 _MARK_OR_WORD = re.compile(r"[()]|[^\s()]+")
+# Nodes in one another; the deepest of the Stanford Sentiment Treebank have some thirty.
+_MOST_LEVELS = 250
 _TREE = re.compile(r"\(\S+\s+[^\s(]|\(\S+\s*\(")
 # What stands for brackets, slashes and stars in trees.
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
@@ -117,6 +119,11 @@ def _trees(lines: Iterable[tuple[int, str]], source: str) -> Iterator[tuple[int,
         if mark == "(":
             if path and path[-1][0] is None:
                 raise ValueError(f"{source}, line {number}: a node begins with a bracket, not with its label.")
+            if len(path) == _MOST_LEVELS:
+                raise ValueError(
+                    f"{source}, line {number}: the tree that begins on line {start} has nodes in more than "
+                    f"{_MOST_LEVELS} others, as no sentence has; check what it is."
+                )
             start = start if path else number
             path.append((None, []))
         elif not path:

@@ -55,6 +55,12 @@ def test_a_wrong_record_is_named_by_its_line(tmp_path, change, named):
     assert_refused(ValueError, ("line 1", f"no {named}"), read_senses, str(tmp_path / "a.jsonl"))
 
 
+@pytest.mark.parametrize("change", [{"tokens": ["a\ud800", "word"]}, {"sense": "\ud800"}])
+def test_half_of_a_surrogate_pair_is_no_character(tmp_path, change):
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [USE, {**USE, **change}])))
+    assert_refused(ValueError, ("line 2", "surrogate"), read_senses, str(tmp_path / "a.jsonl"))
+
+
 def test_the_real_files_are_read_whole():
     uses = read_senses(str(shared_data("senseval/interest.jsonl")))
     assert len(uses) == 2368

@@ -58,6 +58,16 @@ def test_trees(write):
     assert (read_trees(over_lines).texts, read_trees(over_lines).labels) == (whole.texts, whole.labels)
 
 
+def test_trees_without_end_are_refused_before_they_fill_the_memory(write):
+    """Each node keeps its words: in a tree of twenty thousand levels those of the first are kept as many times."""
+    for levels in (250, 20_000):
+        path = write("\n(1 (1 a) b)\n" + "(1 x " * levels + ")" * levels, "train.trees")
+        if levels == 250:
+            assert read_trees(path).texts[1] == " ".join("x" * levels)
+        else:
+            assert_refused(ValueError, ("train.trees", "line 3", "250"), read_trees, path)
+
+
 NODES = st.recursive(
     st.tuples(st.integers(0, 4), st.lists(st.sampled_from(["a", "n't", "...", "x/y"]), min_size=1, max_size=3)),
     lambda children: st.tuples(st.integers(0, 4), st.lists(children, min_size=1, max_size=3)),
