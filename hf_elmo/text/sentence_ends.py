@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# Marks that end a sentence, with the quotes and brackets that close behind them; no space follows those of Chinese.
-_END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”’）]*")  # noqa: RUF001
-_OPENING = "\"'“‘«([「『-–— \t"  # noqa: RUF001
+# Marks that end a sentence, with the quotes and brackets that close behind them; no space follows those of Chinese. The
+# first of a row of marks begins it: from each of thousands the search would be anew.
+_END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”’）]*")  # noqa: RUF001
+_OPENING = re.compile("[\"'“‘«(\\[「『\\-–— \t\r\n]*")  # noqa: RUF001
 _LAST_WORD = re.compile(r"(\w+)\.$")
+# Characters before a mark that are looked at, more than any abbreviation has.
+_LOOKED_AT = 20
 _ABBREVIATIONS = frozenset(
     "Mr Mrs Ms Mme Mlle Dr Prof Rev Hon St Ste Sr Jr Gen Col Capt Lt Sgt Maj Gov Sen Rep Pres Messrs vs etc".split()
     + "No Nos Vol pp Fig cf Inc Ltd Co Corp Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec".split()
@@ -30,10 +33,10 @@ def cut_sentences(paragraph: str) -> Iterator[tuple[int, int]]:
 
 
 def _ends(paragraph: str, mark: re.Match[str]) -> bool:
-    following = paragraph[mark.end() :].lstrip(_OPENING + "\r\n")[:1]
-    if following.islower():
+    opened = _OPENING.match(paragraph, mark.end())
+    if opened is not None and paragraph[opened.end() : opened.end() + 1].islower():
         return False
-    last = _LAST_WORD.search(paragraph[: mark.start() + 1])
+    last = _LAST_WORD.search(paragraph, max(0, mark.start() - _LOOKED_AT), mark.start() + 1)
     is_period = mark.group() == "."
     return not (
         is_period

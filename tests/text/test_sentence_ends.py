@@ -28,6 +28,11 @@ def test_sentences_are_cut_by_the_rule(sentences):
     assert sentences_of(f"  {separator.join(sentences)}\t") == sentences
 
 
+def test_long_paragraphs_take_time_in_proportion():
+    for unit, count in (("Alice slept. ", 20_000), ("a.", 1), (".", 1), ("Mr. ", 1), ('."', 1), ("她睡了。", 20_000)):
+        assert len(sentences_of(unit * 20_000)) == count
+
+
 @given(st.text("aB.!? \"'\t。", max_size=30))
 def test_nothing_but_space_is_lost_and_no_sentence_is_empty(paragraph):
     spans = list(cut_sentences(paragraph))
