@@ -8,6 +8,8 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from ..given.bounded_files import quoted
+from ..given.reasons import UNREADABLE, reason
 from .facts import Facts
 from .provenance import describe_origin
 from .tables import markdown_table
@@ -162,11 +164,16 @@ def citation(facts: Facts | None) -> Iterator[str]:
 
 @contextmanager
 def only_what_was_measured(name: str, remedy: str) -> Iterator[None]:
-    """Raise a ValueError that names the figure where a card shows one that its files lack."""
+    """Raise a ValueError that names the figure where a card shows one that its files lack, or have in another form."""
     try:
         yield
     except KeyError as error:
         raise ValueError(
-            f"the card of {name} shows {error}, which neither the results nor the config hold; a figure "
+            f"the card of {name} shows {quoted(*error.args)}, which neither the results nor the config hold; a figure "
             f"that was not measured cannot be rendered. {remedy}"
+        ) from error
+    except UNREADABLE as error:
+        raise ValueError(
+            f"the card of {name} shows figures that the results or the config have in another form than runs write "
+            f"them ({reason(error)}). {remedy}"
         ) from error

@@ -209,7 +209,7 @@ def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: 
         facts = read_facts(folder / FACTS_FILE, figures | {"config": fields, "results": results})
     tokenizer = _read_json(folder, TOKENIZER_FILE) if (folder / TOKENIZER_FILE).is_file() else None
     shares_plot = LAYER_SHARES_FILE if (folder / LAYER_SHARES_FILE).is_file() else None
-    describe = describe_tagger if "tag_scheme" in results else _TASKS.get(results.get("task", ""))
+    describe = describe_tagger if "tag_scheme" in results else _TASKS.get(str(results.get("task")))
     if describe is not None:
         return render_task_card(describe, name, fields, results, facts, tokenizer, shares_plot)
     if "format" in results:
@@ -237,4 +237,7 @@ def _read_json(folder: Path, file: str) -> dict[str, Any]:
             f"{folder} holds no {file}, and a card shows only what was measured: pre-train with "
             "hf-elmo pretrain, and keep what it wrote with hf-elmo card --model_name_or_path."
         )
-    return read_json(folder / file, f"{folder}, {file}")
+    content = read_json(folder / file, f"{folder}, {file}")
+    if not isinstance(content, dict):
+        raise ValueError(f"{folder}, {file} holds a {type(content).__name__}, wanted an object; write it again.")
+    return content

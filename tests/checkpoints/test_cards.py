@@ -234,6 +234,11 @@ UNBACKED = [
     ("5k words", "'5k'"),
     ("-7 degrees", "'7'"),
     ("words of 12004", "'12004'"),
+    # As wide as no memory is.
+    ("{results.perplexity.mean:999999999999.1f}", "results.perplexity.mean"),
+    ("x" * 100_000 + " 5", "'5'"),
+    ("5" * 100_000, "'555"),
+    ("{" + "x" * 100_000 + "}", "'{xxx"),
 ]
 
 
@@ -243,6 +248,7 @@ def test_a_fact_without_figures_behind_it_cannot_be_rendered(tmp_path):
         for key, value in (("description", sentence), ("limits", ["Fine.", sentence])):
             message = assert_refused(ValueError, named, render_facts, folder, **{key: value})
             assert message.startswith(f"{folder / 'facts.yaml'}, {key}: ")
+            assert len(message) < 1000
 
 
 def test_years_and_names_may_stand_in_facts(tmp_path):
@@ -273,9 +279,39 @@ def test_facts_are_checked(tmp_path):
 
 
 def test_a_file_that_holds_no_facts_is_refused(tmp_path):
-    for text in ("name: [", ""):
-        (tmp_path / "facts.yaml").write_text(text)
-        assert_refused(ValueError, "facts.yaml", read_facts, tmp_path / "facts.yaml", {})
+    # Each of ten lists holds the one before ten times.
+    laughs = ", ".join(["&a0 [x]", *(f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 11))])
+    for text in (
+        *(
+            b"name: [",
+            b"",
+            b"caf\xe9: 1",
+            b"name: 2001-99-99",
+            b"name: " + b"9" * 5000,
+            b"[" * 5000,
+            b"x: " + b"y" * 2**20,
+        ),
+        *(b"name: &n [*n]", b"&n [*n]", b"training_data: &n [*n]", b"description: &n {x: *n}", b"x" * 5000 + b": 1"),
+        *(f"name: [{laughs}]".encode(), f"description: [{laughs}]".encode(), f"[{laughs}]".encode()),
+        b"!!python/object/apply:os.getcwd []",
+    ):
+        (tmp_path / "facts.yaml").write_bytes(text)
+        message = assert_refused(ValueError, "facts.yaml", read_facts, tmp_path / "facts.yaml", {})
+        assert len(message) < 500 and "\n" not in message
+
+
+def test_figures_of_another_form_are_refused_by_the_name_of_the_card(tmp_path):
+    for results in (
+        {**RESULTS, "perplexity": 3},
+        {**RESULTS, "perplexity": {**RESULTS["perplexity"], "forward": "low"}},
+        {**RESULTS, "evaluations": {}, "kept_step": 3},
+        {**RESULTS, "training_text": None},
+        {**RESULTS, "task": ["sentiment"], "machine": []},
+        {**RESULTS, "objective": "x" * 5000},
+        [RESULTS],
+    ):
+        message = assert_refused(ValueError, "elmo-x", render_recipe, write_folder(tmp_path / "elmo-x", results))
+        assert len(message) < 1000 and "\n" not in message
 
 
 def test_a_checkpoint_gets_its_card_with_the_facts_and_the_plot_beside_it(tmp_path):
