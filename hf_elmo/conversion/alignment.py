@@ -139,7 +139,8 @@ def _read_arrays(file: str | os.PathLike, where: str, most_numbers: int) -> dict
                 raise ConversionError(f"{where} unpacks to {unpacked:,} bytes, more than its matrices can have.")
             if all(name.endswith(".npy") for name in names):
                 with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                    return dict(arrays)
+                    # What does not begin as an array does is given as bytes.
+                    return {name: np.asarray(array) for name, array in arrays.items()}
         if start.startswith((b"PK", b"\x80")):
             return dict(_torch_arrays(content))
         if not content.strip():

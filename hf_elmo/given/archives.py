@@ -19,6 +19,7 @@ from .reasons import UNREADABLE, reason
 
 # Archives of models hold a handful of files.
 MOST_MEMBERS = 1000
+_MOST_LEVELS = 32
 # Weights are hardly packed, words and JSON some five times; what unpacks to much more is made to fill a disk.
 _MOST_UNPACKING, _SMALL = 16, 16 * MEBIBYTE
 _PIECE = MEBIBYTE
@@ -53,8 +54,9 @@ def is_archive(path: str | os.PathLike) -> bool:
 def unpacked(path: str | os.PathLike, where: str) -> Iterator[Path]:
     """A directory with the files of an archive; a directory is given as it is.
 
-    Names that lead out, links, devices, encrypted or repeated members, more than 1,000 of them and more bytes than
-    archives of models unpack to (16 times their size and 16 MiB) are refused, before anything of them is kept.
+    Names that lead out or more than 32 directories deep, links, devices, encrypted or repeated members, more than 1,000
+    of them and more bytes than archives of models unpack to (16 times their size and 16 MiB) are refused, before
+    anything of them is kept.
 
     Args:
         path: A zip or tar archive, whatever its name, or a directory.
@@ -98,6 +100,11 @@ def _unpack(path: Path, directory: Path, where: str) -> None:
             target = path_inside(directory, member.name, where)
         except ValueError as error:
             raise _Refused(str(error)) from error
+        if len(target.relative_to(directory).parts) > _MOST_LEVELS:
+            raise _Refused(
+                f"{where} holds {quoted(member.name)}, which lies more than {_MOST_LEVELS} directories deep, as no "
+                "file of a model does; check what it is."
+            )
         if member.is_directory:
             target.mkdir(parents=True, exist_ok=True)
             continue

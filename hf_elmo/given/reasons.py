@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+import tokenize
 
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
@@ -20,10 +21,12 @@ UNREADABLE = (
     SafetensorError,
     StopIteration,  # of datasets, for an empty file
     StrictDataclassError,
+    SyntaxError,  # of NumPy, which reads the headers of its files as Python
     TypeError,
     ValueError,
     pickle.UnpicklingError,
     struct.error,
+    tokenize.TokenError,
 )
 _LONGEST_REASON = 200
 

@@ -10,12 +10,13 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from ..checkpoints.provenance import write_json
 from ..checkpoints.writing import check_output_directory, files_written_aside
+from ..given.bounded_files import path_inside, quoted
 from ..given.bounded_json import read_json
 from .embedder import ElmoEmbedder
 from .shard_files import ENDINGS, ShardBatch, read_shard
@@ -27,6 +28,11 @@ _NOTES = ".finished"
 _KIND = "hf_elmo vectors"
 # Where the checkpoint lay; what it holds is compared by its digest.
 _NOT_COMPARED = ("checkpoint",)
+# What must be known of vectors to read them and to compare others with them.
+_SETTINGS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("checkpoint", "checkpoint_sha256", "format", "pooling"), str),
+    **{"columns": list, "keep_markers": bool, "layers": (str, int), "num_layers": int},
+}
 # What a word's row of characters depends on.
 _TOKENIZER_FIELDS = (
     *("pre_tokenizer", "normalization", "drop_invisible", "ascii_marks", "do_lower_case"),
@@ -100,10 +106,10 @@ class EmbeddingDirectory:
     def finished(self) -> dict[int, ShardRecord]:
         """The shards that are there, by their numbers."""
         content = _read_manifest(self.path)
-        records = [ShardRecord(**record) for record in content["shards"] or ()]
+        records = [_as_record(record, self.path) for record in content["shards"] or ()]
         if content["shards"] is None:
             notes = sorted((self.path / _NOTES).glob("*.json"))
-            records = [ShardRecord(**_read_object(note)) for note in notes]
+            records = [_as_record(_read_object(note), self.path) for note in notes]
         return {record.number: record for record in records if (self.path / record.file).is_file()}
 
     @property
@@ -171,8 +177,15 @@ class EmbeddedCorpus:
                 f"{str(self.path)!r} is not complete; run the `hf-elmo embed` that began it once more, it goes on."
             )
         self.settings: dict[str, Any] = content["settings"]
-        self.shards = [ShardRecord(**record) for record in content["shards"]]
+        for name, kind in _SETTINGS.items():
+            if not isinstance(self.settings.get(name), kind):
+                raise self._damaged(f"has {quoted(self.settings.get(name))} for its setting {name!r}")
+        if self.settings["format"] not in ENDINGS:
+            raise self._damaged(f"is of the format {quoted(self.settings['format'])}, wanted {', '.join(ENDINGS)}")
+        self.shards = [_as_record(record, self.path) for record in content["shards"]]
         self.columns: list[str] = self.settings["columns"]
+        if not self.columns or not all(isinstance(column, str) for column in self.columns):
+            raise self._damaged(f"has {quoted(self.columns)} for its columns, wanted names")
 
     @property
     def num_sentences(self) -> int:
@@ -183,9 +196,16 @@ class EmbeddedCorpus:
         return sum(shard.num_words for shard in self.shards)
 
     def batches(self) -> Iterator[ShardBatch]:
-        """All sentences in their order, as many at a time as lie together in a shard."""
+        """All sentences in their order, as many at a time as lie together in a shard.
+
+        Raises: ValueError naming the shard that is damaged.
+        """
         for shard in self.shards:
-            yield from read_shard(self.path / shard.file, self.settings["format"])
+            for batch in read_shard(self.path / shard.file, self.settings["format"]):
+                missing = [column for column in self.columns if column not in batch.columns]
+                if missing:
+                    raise self._damaged(f"has no column {quoted(missing[0])} in {shard.file!r}")
+                yield batch
 
     def sentences(self, column: str | None = None) -> Iterator[tuple[int, list[str], np.ndarray]]:
         """Number, words and vectors, (words, D), or (D,) where they were pooled, of each sentence.
@@ -195,6 +215,9 @@ class EmbeddedCorpus:
         """
         for batch in self.batches():
             yield from batch.sentences(column or self.columns[-1])
+
+    def _damaged(self, what: str) -> ValueError:
+        return ValueError(f"{str(self.path)!r} {what}, which `hf-elmo embed` does not write; embed the text again.")
 
 
 def shard_file(number: int, file_format: str) -> str:
@@ -218,9 +241,24 @@ def describe_checkpoint(embedder: ElmoEmbedder) -> str:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     content = _read_object(path / MANIFEST_FILE)
-    if content.get("kind") != _KIND or not isinstance(content.get("settings"), dict) or "shards" not in content:
+    is_ours = content.get("kind") == _KIND and isinstance(content.get("settings"), dict) and "shards" in content
+    if not is_ours or not isinstance(content["shards"], (list, type(None))):
         raise ValueError(f"{str(path / MANIFEST_FILE)!r} is not of vectors that `hf-elmo embed` wrote.")
     return content
+
+
+def _as_record(content: Any, directory: Path) -> ShardRecord:
+    """What the manifest, or a note, says of a shard.
+
+    Raises: ValueError naming the directory where that is something else, or a file that lies elsewhere.
+    """
+    where = f"the manifest of {str(directory)!r}"
+    kinds = {name: (int, float) if kind is float else kind for name, kind in get_type_hints(ShardRecord).items()}
+    has_all = isinstance(content, dict) and content.keys() == kinds.keys()
+    if not has_all or not all(isinstance(content[name], kind) for name, kind in kinds.items()):
+        raise ValueError(f"{where} has {quoted(content)} for a shard; embed the text again.")
+    path_inside(directory, content["file"], where)
+    return ShardRecord(**content)
 
 
 def _read_object(file: Path) -> dict[str, Any]:

@@ -5,13 +5,33 @@ from __future__ import annotations
 import codecs
 import lzma
 import os
+import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 
 import fsspec
 
-# What the unpackers raise on a file that is cut off or of another kind; of OSError only what has no number.
-UNPACKING_ERRORS = (EOFError, OSError, lzma.LZMAError, zlib.error)
+from ..given.reasons import reason
+
+
+def _errors_of_zstd() -> Iterator[type[Exception]]:
+    """Those of the modules that unpack .zst, of which there may be none."""
+    for name in ("compression.zstd", "backports.zstd", "zstandard"):
+        with suppress(ImportError):
+            yield import_module(name).ZstdError
+
+
+# What the unpackers raise on a file that is cut off or of another kind; of OSError not what the system refuses.
+UNPACKING_ERRORS: tuple[type[Exception], ...] = (
+    EOFError,
+    OSError,
+    lzma.LZMAError,
+    zlib.error,
+    zipfile.BadZipFile,
+    *_errors_of_zstd(),
+)
 
 
 def numbered_lines(file: str | os.PathLike, name: str, most: int = -1) -> Iterator[tuple[int, bytes]]:
@@ -31,12 +51,13 @@ def numbered_lines(file: str | os.PathLike, name: str, most: int = -1) -> Iterat
                 yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
     except FileNotFoundError:
         raise FileNotFoundError(f"{name} {str(file)!r} does not exist; check the path.") from None
-    except UNPACKING_ERRORS as error:
-        # What the system refuses has a number; the unpackers' own errors have none.
-        if getattr(error, "errno", None) is not None:
+    # The first two are of zip archives that are empty, encrypted, or packed in a way that Python has not.
+    except (IndexError, RuntimeError, *UNPACKING_ERRORS) as error:
+        # What the system refuses to open names itself; zipfile asks it for places before a file's beginning.
+        if getattr(error, "filename", None) is not None:
             raise
         raise ValueError(
-            f"{name} {str(file)!r} cannot be unpacked beyond line {number} ({error}); get the file again."
+            f"{name} {str(file)!r} cannot be unpacked beyond line {number} ({reason(error)}); get the file again."
         ) from error
 
 

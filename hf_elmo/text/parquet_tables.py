@@ -55,7 +55,8 @@ def open_table(file: str, name: str) -> Iterator[parquet.ParquetFile]:
     try:
         with fsspec.open(file, "rb", compression="infer") as stream:
             yield parquet.ParquetFile(stream)
-    except (pa.ArrowException, *UNPACKING_ERRORS) as error:
+    # Text that is not UTF-8 and times out of reach are found when they are made Python's.
+    except (pa.ArrowException, ArithmeticError, UnicodeDecodeError, *UNPACKING_ERRORS) as error:
         if getattr(error, "errno", None) is not None:
             raise
         said = " ".join(str(error).split())[:200]

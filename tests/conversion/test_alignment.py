@@ -1,5 +1,7 @@
 """Matrices that align layers: read from every kind of file, applied before the mix, saved with the model."""
 
+import zipfile
+
 import h5py
 import numpy as np
 import pytest
@@ -146,6 +148,8 @@ def test_wrong_matrices_are_refused_by_name(tmp_path, matrices, monkeypatch):
         "code.pth": lambda path: torch.save(_Runs(), path),
         "code.old.pth": lambda path: torch.save({"a": _Runs()}, path, _use_new_zipfile_serialization=False),
         "bomb.npz": lambda path: np.savez_compressed(path, np.zeros(10**7)),
+        "no_array.npz": lambda path: zipfile.ZipFile(path, "w").writestr("a.npy", b"no array"),
+        "no_header.npy": lambda path: path.write_bytes(b"\x93NUMPY\x01\x00\x08\x00{'a': (\n"),
         "two.npz": lambda path: np.savez(path, a=matrices[0], b=matrices[1]),
     }
     for name, make in names.items():

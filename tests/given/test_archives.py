@@ -133,6 +133,14 @@ def test_too_many_members_are_refused(tmp_path, monkeypatch):
     refuse(write_zip(tmp_path / "a.zip", [(f"f{number}", b"") for number in range(4)]), "more than 3")
 
 
+@pytest.mark.parametrize("levels", [33, 400])
+def test_what_lies_too_deep_is_refused(tmp_path, levels):
+    """Whoever walks through hundreds of directories, and whoever removes them, recurses."""
+    names = ["a/" * level for level in range(1, levels + 1)]
+    refuse(write_zip(tmp_path / "a.zip", [(name, b"") for name in names]), "32 directories")
+    refuse(write_tar(tmp_path / "a.tar", [(name, b"", tarfile.DIRTYPE) for name in names], "w"), "32 directories")
+
+
 @pytest.mark.parametrize("kind", ["zip", "tar", "noise", "empty", "gzip"])
 def test_what_is_cut_off_or_no_archive_is_refused(tmp_path, kind):
     path = tmp_path / "a"

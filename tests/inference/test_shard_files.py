@@ -1,5 +1,7 @@
 """Shards: what was written comes back, in each format and precision, and a damaged file is named."""
 
+import dataclasses
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,7 +9,7 @@ from pyarrow import parquet
 from refusals import assert_refused
 
 from hf_elmo.inference.shard_files import COMPRESSIONS, ENDINGS, ShardBatch, check_compression, open_shard, read_shard
-from hf_elmo.inference.stored_numbers import STORAGE_DTYPES, store_numbers
+from hf_elmo.inference.stored_numbers import STORAGE_DTYPES, StoredNumbers, store_numbers
 
 D = 6
 
@@ -104,6 +106,51 @@ def test_damaged_shards_are_named(tmp_path, file_format):
     with open_shard(path, file_format) as write:
         write(draw_batch(0, [3], "float32", False))
     path.write_bytes(path.read_bytes()[:-40])
+    assert_refused(ValueError, path.name, lambda: list(read_shard(path, file_format)))
+
+
+@pytest.mark.parametrize("file_format", ENDINGS)
+def test_parts_that_do_not_belong_together_are_named(tmp_path, file_format):
+    batch = draw_batch(0, [2, 1], "int8", False)
+    path = tmp_path / f"shard{ENDINGS[file_format]}"
+    for changes, named in (
+        ({"sentence_ids": np.zeros(2)}, "sentence_ids"),
+        ({"words": ["a"] * 3, "offsets": np.zeros((3, 2), dtype=np.float32)}, "offsets"),
+        ({"columns": {"layer_0": StoredNumbers(np.zeros((3, D), dtype=bool))}}, "layer_0"),
+    ):
+        with open_shard(path, file_format) as write:
+            write(dataclasses.replace(batch, **changes))
+        assert_refused(ValueError, (path.name, named), lambda: list(read_shard(path, file_format)))
+
+
+def test_arrays_of_other_sizes_are_named(tmp_path):
+    path = tmp_path / "shard.npz"
+    with open_shard(path, "numpy") as write:
+        write(draw_batch(0, [2, 1], "int8", False))
+    with np.load(path) as arrays:
+        good = dict(arrays)
+    for name, value in (
+        ("num_words", np.array([2, 2])),
+        ("num_words", np.array([-1, 4])),
+        ("offsets", good["offsets"][:2]),
+        ("layer_1", good["layer_1"][:2]),
+        ("layer_1_scales", good["layer_1_scales"][:2]),
+        ("word_lengths", np.array([[1], [1], [1]])),
+        ("is_pooled", np.array([], dtype=np.uint8)),
+    ):
+        np.savez(path, **{**good, name: value})
+        assert_refused(ValueError, path.name, lambda: list(read_shard(path, "numpy")))
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "arrow"])
+def test_tables_of_other_columns_are_named(tmp_path, file_format):
+    path = tmp_path / f"shard{ENDINGS[file_format]}"
+    table = pa.table({name: ["a", None] for name in ("sentence_id", "words", "starts", "ends", "layer_0")})
+    if file_format == "parquet":
+        parquet.write_table(table, path)
+    else:
+        with pa.ipc.new_file(str(path), table.schema) as file:
+            file.write_table(table)
     assert_refused(ValueError, path.name, lambda: list(read_shard(path, file_format)))
 
 

@@ -205,6 +205,28 @@ def test_damaged_archives_are_named(write, suffix, pack):
             read_word_vectors(write(damaged, f"vectors.{suffix}"))
 
 
+def write_members(path, names):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, "the 1 2\n" * 1000)
+    return path.read_bytes()
+
+
+def test_a_zip_is_read_and_a_damaged_one_is_named(tmp_path):
+    path = tmp_path / "glove.zip"
+    content = write_members(path, ["vectors.txt"])
+    assert read_word_vectors(path).words == ["the"]
+    encrypted = bytearray(content)
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        encrypted[content.index(mark) + place] |= 1
+    packed_otherwise = bytearray(content)
+    for mark, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        packed_otherwise[content.index(mark) + place] = 99
+    for damaged in (content[:-30], b"the 1 2\n", encrypted, packed_otherwise, write_members(path, [])):
+        path.write_bytes(damaged)
+        assert_refused(ValueError, ("glove.zip", "line 0"), read_word_vectors, path)
+
+
 def test_a_missing_file_and_a_bad_limit(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"word_vectors .*nowhere\.txt"):
         read_word_vectors(tmp_path / "nowhere.txt")

@@ -1,0 +1,65 @@
+"""What a directory of vectors says of itself is read, or refused by its name."""
+
+import json
+
+import numpy as np
+import pytest
+from refusals import assert_refused
+
+from hf_elmo.checkpoints.provenance import write_json
+from hf_elmo.inference.embedding_directory import MANIFEST_FILE, EmbeddedCorpus, EmbeddingDirectory
+from hf_elmo.inference.shard_files import ShardBatch, open_shard
+from hf_elmo.inference.stored_numbers import store_numbers
+
+SETTINGS = {
+    **{"checkpoint": "elmo", "checkpoint_sha256": "0", "num_layers": 1, "columns": ["vectors"], "format": "parquet"},
+    **{"layers": "mix", "pooling": "none", "keep_markers": False},
+}
+SHARD = {
+    **{"number": 0, "file": "shard-00000.parquet", "first_sentence": 0, "num_sentences": 1, "num_words": 2},
+    **{"num_bytes": 9, "text_sha256": "0", "squared_error": 0.0, "squared_norm": 1.0, "largest_error": 0},
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    vectors = {"vectors": store_numbers(np.ones((2, 3), dtype=np.float32), "float32")}
+    batch = ShardBatch(np.arange(1), np.array([2]), ["a", "b"], np.zeros((2, 2), dtype=np.int32), vectors)
+    with open_shard(tmp_path / SHARD["file"], "parquet") as write:
+        write(batch)
+    return tmp_path
+
+
+def write(folder, shards=(SHARD,), **settings):
+    write_json(folder / MANIFEST_FILE, {"kind": "hf_elmo vectors", "settings": SETTINGS | settings, "shards": shards})
+
+
+def read(folder):
+    return [words for _, words, _ in EmbeddedCorpus(folder).sentences()]
+
+
+def test_a_manifest_of_another_form_is_refused_by_the_directory(folder):
+    write(folder)
+    assert read(folder) == [["a", "b"]]
+    for changes, named in (
+        ({"shards": [{**SHARD, "file": "../shard"}]}, "../shard"),
+        ({"shards": [{**SHARD, "number": "0"}]}, "shard"),
+        ({"shards": [{**SHARD, "more": 1}]}, "shard"),
+        ({"shards": ["shard-00000.parquet"]}, "shard"),
+        ({"shards": {}}, MANIFEST_FILE),
+        ({"columns": []}, "columns"),
+        ({"columns": [3]}, "columns"),
+        ({"columns": ["layer_0"]}, "layer_0"),
+        ({"format": "csv"}, "'csv'"),
+        ({"keep_markers": None}, "keep_markers"),
+        ({"num_layers": "x" * 5000}, "num_layers"),
+    ):
+        write(folder, **changes)
+        assert len(assert_refused(ValueError, (folder.name, named), read, folder)) < 500
+
+
+def test_a_note_of_another_form_is_refused_by_the_directory(folder):
+    write(folder, None)
+    (folder / ".finished").mkdir()
+    (folder / ".finished" / "00000.json").write_text(json.dumps({**SHARD, "file": 3}))
+    assert_refused(ValueError, folder.name, EmbeddingDirectory(folder, SETTINGS).finished)
