@@ -32,6 +32,8 @@ UNPACKING_ERRORS: tuple[type[Exception], ...] = (
     zipfile.BadZipFile,
     *_errors_of_zstd(),
 )
+# And on a zip archive that is empty, encrypted, or packed in a way that Python has not.
+_UNPACKING_ERRORS = UNPACKING_ERRORS + (IndexError, RuntimeError)  # noqa: RUF005 (of a length that types know)
 
 
 def numbered_lines(file: str | os.PathLike, name: str, most: int = -1) -> Iterator[tuple[int, bytes]]:
@@ -51,8 +53,7 @@ def numbered_lines(file: str | os.PathLike, name: str, most: int = -1) -> Iterat
                 yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
     except FileNotFoundError:
         raise FileNotFoundError(f"{name} {str(file)!r} does not exist; check the path.") from None
-    # The first two are of zip archives that are empty, encrypted, or packed in a way that Python has not.
-    except (IndexError, RuntimeError, *UNPACKING_ERRORS) as error:
+    except _UNPACKING_ERRORS as error:
         # What the system refuses to open names itself; zipfile asks it for places before a file's beginning.
         if getattr(error, "filename", None) is not None:
             raise

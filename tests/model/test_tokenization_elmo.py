@@ -3,9 +3,11 @@
 import itertools
 import pickle
 import sys
+import traceback
 import tracemalloc
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import datasets
 import numpy as np
@@ -703,6 +705,51 @@ def test_trainer_trains_evaluates_and_saves_what_loads_again(stored_dataset, tok
 )
 def test_bad_input_is_refused_by_name(tokenizer, arguments, settings, error, named):
     assert_refused(error, named, tokenizer, *arguments, **settings)
+
+
+any_text = (
+    st.text()
+    | any_sentence
+    | st.lists(any_sentence, max_size=3)
+    | st.lists(st.tuples(st.text(), st.text()), max_size=3)
+    | st.sampled_from([None, 5, [None], [["a"], "b"], {"a": "b"}, b"a", [[]]])
+)
+strategies = ["longest_first", "only_first", "only_second", "do_not_truncate"]
+any_settings = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(("add_special_tokens", "is_split_into_words", "return_attention_mask"), st.booleans()),
+        **dict.fromkeys(("return_overflowing_tokens", "return_special_tokens_mask"), st.booleans()),
+        **dict.fromkeys(("return_offsets_mapping", "return_length", "return_token_type_ids"), st.booleans()),
+        "padding": st.sampled_from([True, False, "longest", "max_length", "do_not_pad"]),
+        "truncation": st.sampled_from([True, False, *strategies]),
+        "max_length": st.integers(-2, 12),
+        "stride": st.integers(-1, 5),
+        "pad_to_multiple_of": st.integers(-2, 5),
+        "padding_side": st.sampled_from(["left", "right"]),
+        "return_tensors": st.sampled_from([None, "np", "pt"]),
+    },
+)
+
+
+@given(text=any_text, pair=st.none() | any_text, settings=any_settings, pre_tokenizer=st.sampled_from(PRE_TOKENIZERS))
+def test_any_call_is_answered_or_refused(text, pair, settings, pre_tokenizer):
+    tokenizer = ElmoCharTokenizer(pre_tokenizer)
+    try:
+        encoded = tokenizer(text, pair, **settings)
+    except (ValueError, TypeError) as error:
+        # transformers checks some of what it is asked for itself.
+        folders = Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts
+        assert {"hf_elmo", "transformers"} & {*folders} and str(error)
+        return
+    ids = encoded["input_ids"]
+    is_batch = len(ids) > 0 and (np.ndim(ids[0]) > 1 or len(ids[0]) == 0)
+    lengths = list(map(len, ids if is_batch else [ids]))
+    for key in ("attention_mask", "special_tokens_mask", "offset_mapping", "token_type_ids"):
+        if key in encoded:
+            assert list(map(len, encoded[key] if is_batch else [encoded[key]])) == lengths
+    rows = itertools.chain.from_iterable(ids if is_batch else [ids])
+    assert all(len(row) == 50 and 0 <= min(row) <= max(row) < 262 for row in rows)
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,6 @@ def _value(owner: dict[str, Any], key: str, kind: type, place: str) -> Any:
         raise ValueError(
             f"{place}: {key} is {quoted(value)}; wanted {'a string' if kind is str else 'a whole number'}."
         )
-    if kind is str:
+    if isinstance(value, str):
         check_characters(value, place)
     return value

@@ -1,0 +1,502 @@
+"""Every kind of file that comes from elsewhere: how a good one is made, and what reads it."""
+
+import dataclasses
+import gzip
+import io
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from allennlp_files import OPTIONS, experiment_with, pack, write_archive
+from bilm_tf_files import make_options, wanted_shapes, write_checkpoint
+from conftest import ROOT, make_tiny_config
+from datasets import Dataset
+from efml_files import write_model as write_efml
+from efml_files import zip_directory
+from refusals import assert_read_or_refused
+from tensor_bundles import variables_of, with_sums, write_bundle
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel, load_foreign
+from hf_elmo.checkpoints.cards import render_recipe
+from hf_elmo.checkpoints.facts import FACTS_FILE, read_facts
+from hf_elmo.checkpoints.file_names import CONFIG_FILE, RESULTS_FILE, SENSES_FILE, TOKENIZER_FILE
+from hf_elmo.checkpoints.loading import load_config, load_model, load_tokenizer
+from hf_elmo.checkpoints.provenance import write_json
+from hf_elmo.conversion.alignment import read_matrices
+from hf_elmo.conversion.bilm_tf import load_bilm_tf
+from hf_elmo.conversion.bilm_tf_options import read_config
+from hf_elmo.conversion.bilm_tf_softmax import read_word_softmax
+from hf_elmo.conversion.bilm_tf_vocabulary import read_vocabulary
+from hf_elmo.inference.embedding_directory import MANIFEST_FILE, EmbeddedCorpus, ShardRecord, shard_file
+from hf_elmo.inference.shard_files import ENDINGS, ShardBatch, open_shard
+from hf_elmo.inference.stored_numbers import store_numbers
+from hf_elmo.inference.word_vector_files import read_words
+from hf_elmo.tasks.readers.columns import read_tagged_file, tagged_from_dataset
+from hf_elmo.tasks.readers.documents import read_documents
+from hf_elmo.tasks.readers.named_datasets import load_named_dataset
+from hf_elmo.tasks.readers.pairs import read_pairs
+from hf_elmo.tasks.readers.propositions import read_propositions
+from hf_elmo.tasks.readers.questions import read_questions
+from hf_elmo.tasks.readers.senses import holds_senses, read_senses
+from hf_elmo.tasks.readers.sentences import read_sentences
+from hf_elmo.text.corpora import corpus_from_files
+from hf_elmo.text.cutting import CuttingArguments, check_cutting
+from hf_elmo.text.sentence_sources import sentences_of_files
+from hf_elmo.text.vocabulary import VOCABULARY_FACTS_FILE, VOCABULARY_FILE, WordVocabulary
+from hf_elmo.text.word_vectors import read_word_vectors
+
+h5py = pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
+
+WORDS = ["<S>", "</S>", "<UNK>", "the", "cat", "é", "a"]
+
+Inside = Callable[[bytes], tuple[bytes, Callable[[bytes], bytes]]]
+
+
+def whole(content):
+    """All of a file."""
+    return content, bytes
+
+
+def header_of(content):
+    """The header of safetensors, and the file with another one."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    return content[8:end], lambda header: len(header).to_bytes(8, "little") + header + content[end:]
+
+
+def pickle_of(content):
+    """The pickle in what torch saves, and the file with another one."""
+    return member_of(content, "data.pkl")
+
+
+def member_of(content, ending):
+    """A file of a zip archive, and the archive with another one in its place."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    name = next(name for name in members if name.endswith(ending))
+
+    def with_member(data):
+        written = io.BytesIO()
+        with zipfile.ZipFile(written, "w") as archive:
+            for member, value in {**members, name: data}.items():
+                archive.writestr(member, value)
+        return written.getvalue()
+
+    return members[name], with_member
+
+
+def unpacked(content):
+    """What gzip has packed, and the file with something else in it."""
+    return gzip.decompress(content), gzip.compress
+
+
+def index_of(content):
+    """The index of a TensorFlow checkpoint, and another one whose sums are right."""
+    return content, with_sums(content)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of file.
+
+    Args:
+        name: Tells it from the others.
+        file: What it is called in its folder.
+        write: Writes all files that are read together into a folder.
+        read: Reads them; the altered file and the folder are what it gets.
+        named: What an error has to name; the file by default.
+        inside: Takes a part out of the file's bytes, and puts another one in: what is altered besides the whole.
+        examples: How many alterations are tried in `make test`.
+    """
+
+    name: str
+    file: str
+    write: Callable[[Path], Any]
+    read: Callable[[Path, Path], Any]
+    named: str = ""
+    inside: Inside = whole
+    examples: int = 15
+
+    def prepare(self, folder):
+        """Write a good file into a new folder, read it, and return its path."""
+        folder.mkdir()
+        self.write(folder)
+        path = folder / self.file
+        self.read(path, folder)
+        return path
+
+    def check(self, path, folder):
+        """Check that the file is read or refused by name, whatever it holds by now."""
+        assert_read_or_refused(lambda: self.read(path, folder), self.named or self.file)
+
+
+# Models of other programs
+
+
+def write_bilm_tf(folder):
+    write_checkpoint(folder, make_options())
+    with h5py.File(folder / "softmax.hdf5", "w") as file:
+        file["softmax/W"] = torch.ones(len(WORDS), 6).numpy()
+        file["softmax/b"] = torch.ones(len(WORDS)).numpy()
+    (folder / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
+
+
+def write_bundle_of_bilm_tf(folder):
+    options = make_options()
+    random = np.random.default_rng(0)
+    arrays = {key: random.uniform(-1, 1, shape).astype("f4") for key, shape in wanted_shapes(options).items()}
+    write_bundle(folder, variables_of(arrays) | {"global_step": np.array(7)}, "model")
+    (folder / "options.json").write_text(json.dumps(options))
+
+
+def write_simple_elmo(folder):
+    write_checkpoint(folder / "inner", make_options())
+    (folder / "inner" / "weights.hdf5").rename(folder / "inner" / "model.hdf5")
+    (folder / "inner" / "vocab.txt").write_text("the\ncat\n")
+    zip_directory(folder / "inner", folder / "160.zip")
+
+
+def read_bilm_tf(path, folder):
+    load_bilm_tf(folder / "options.json", folder / "weights.hdf5")
+
+
+def read_softmax(path, folder):
+    words = read_vocabulary(folder / "vocab.txt")
+    read_word_softmax(folder / "softmax.hdf5", words, read_config(folder / "options.json"))
+
+
+def write_many_langs(folder):
+    write_efml(folder, softmax=True)
+
+
+def write_many_langs_zip(folder):
+    write_efml(folder / "inner", softmax=True)
+    zip_directory(folder / "inner", folder / "model.zip")
+
+
+def write_allennlp(folder):
+    write_archive(folder, ElmoModel(make_tiny_config()))
+
+
+def write_allennlp_archive(folder):
+    write_allennlp(folder / "inner")
+    pack(folder / "inner", folder / "model.tar.gz")
+
+
+def write_tagger(folder):
+    """A tagger of AllenNLP's with vectors of words beside ELMo."""
+    experiment = experiment_with()
+    experiment["model"]["encoder"] = {"type": "lstm", "bidirectional": True}
+    experiment["model"]["text_field_embedder"]["token_embedders"]["tokens"] = {"type": "embedding"}
+    others = {
+        **{f"encoder._module.{name}": value for name, value in lstm_parameters(12 + 3, 5)},
+        "text_field_embedder.token_embedder_tokens.weight": torch.ones(4, 3),
+        "tag_projection_layer._module.weight": torch.ones(2, 10),
+        "tag_projection_layer._module.bias": torch.ones(2),
+    }
+    write_archive(folder, ElmoModel(make_tiny_config()), experiment, OPTIONS, others=others)
+    (folder / "vocabulary" / "tokens.txt").write_text("@@UNKNOWN@@\nthe\ncat\n")
+
+
+def lstm_parameters(input_size, size):
+    lstm = torch.nn.LSTM(input_size, size, bidirectional=True)
+    return [(name, value.detach()) for name, value in lstm.named_parameters()]
+
+
+def read_foreign(path, folder):
+    load_foreign(path if path.suffix in (".zip", ".gz") else folder)
+
+
+def write_matrices(folder):
+    torch.save(torch.eye(12), folder / "matrix.pth")
+    np.savez(folder / "matrix.npz", layer=np.eye(12, dtype=np.float32))
+    np.savetxt(folder / "matrix.txt", np.eye(12, dtype=np.float32), fmt="%g")
+
+
+def read_matrix(path, folder):
+    read_matrices(["-", path, "-"], 3, 12)
+
+
+# Checkpoints and their cards
+
+
+def write_model(folder):
+    model = ElmoForPreTraining(make_tiny_config(word_vocab_size=len(WORDS)))
+    model.words = WORDS
+    model.save_pretrained(folder)
+    ElmoCharTokenizer().save_pretrained(folder)
+
+
+def write_pickled(folder):
+    write_model(folder)
+    model = ElmoForPreTraining.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+
+
+def read_model(path, folder):
+    load_model(ElmoForPreTraining, str(folder))
+    load_model(ElmoModel, str(folder))
+
+
+def read_tokenizer(path, folder):
+    load_tokenizer(str(folder), load_config(str(folder)))(["the cat", "é"], padding=True)
+
+
+def write_recipe(folder):
+    recipe = ROOT / "model_cards" / "elmo-small-novels"
+    for file in (CONFIG_FILE, RESULTS_FILE, TOKENIZER_FILE, FACTS_FILE, SENSES_FILE, "first-run.json"):
+        shutil.copy(recipe / file, folder / file)
+
+
+def read_recipe(path, folder):
+    render_recipe(folder)
+
+
+def read_quoting_facts(path, folder):
+    read_facts(path, {file.stem: json.loads(file.read_bytes()) for file in folder.glob("*.json")})
+
+
+# Text
+
+
+def write_text(*files):
+    def write(folder):
+        for name, content in files:
+            (folder / name).write_bytes(content)
+
+    return write
+
+
+def read_corpus(path, folder):
+    for _ in corpus_from_files([str(path)]).sentences(str.split):
+        pass
+
+
+def read_sentence_source(path, folder):
+    sentences_of_files([str(path)]).count_words()
+
+
+def write_table(folder):
+    Dataset.from_dict({"text": [f"some text {number}" for number in range(300)]}).to_parquet(folder / "a.parquet")
+
+
+def write_lists_of_words(folder):
+    Dataset.from_dict({"text": [["some", "text"]] * 9}).to_parquet(folder / "words.parquet")
+
+
+def write_zip(folder):
+    with zipfile.ZipFile(folder / "vectors.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("glove.6B.4d.txt", VECTORS)
+
+
+def read_vectors(path, folder):
+    read_word_vectors(path)
+
+
+def write_word_list(folder):
+    WordVocabulary(WORDS).save(folder)
+    write_json(folder / VOCABULARY_FACTS_FILE, CuttingArguments().cutting)
+
+
+def read_facts_of_words(path, folder):
+    check_cutting(folder / VOCABULARY_FILE, CuttingArguments().cutting)
+
+
+# Annotated text
+
+
+def read_dataset(path, folder):
+    for part in load_named_dataset(str(folder)).values():
+        tagged_from_dataset(part, f"dataset_name {str(folder)!r}")
+
+
+def read_tagged(path, folder):
+    read_tagged_file(path)
+
+
+def read_roles(path, folder):
+    read_propositions(path)
+
+
+def read_clusters(path, folder):
+    read_documents(path)
+
+
+def read_squad(path, folder):
+    read_questions(path)
+    read_questions(path, keeps_unanswered=True)
+
+
+def read_labelled(path, folder):
+    read_sentences(path)
+
+
+def read_labelled_pairs(path, folder):
+    read_pairs(path)
+
+
+def read_uses(path, folder):
+    holds_senses(str(path))
+    read_senses(str(path))
+
+
+def write_pairs(folder):
+    rows = {"premise": ["a b"] * 9, "hypothesis": ["c"] * 9, "label": [0, 1, 2] * 3}
+    Dataset.from_dict(rows).to_parquet(folder / "pairs.parquet")
+
+
+# Vectors
+
+
+def write_shard(file_format, dtype="float32", is_pooled=False):
+    def write(folder):
+        random = np.random.default_rng(0)
+        numbers = store_numbers(random.normal(size=(2 if is_pooled else 3, 4)).astype(np.float32), dtype)
+        offsets = np.array([[0, 1], [2, 3], [0, 1]], dtype=np.int32)
+        sizes = np.array([2, 1], dtype=np.int64)
+        batch = ShardBatch(np.arange(2), sizes, ["the", "é", "a"], offsets, {"layer_0": numbers}, is_pooled)
+        path = folder / shard_file(0, file_format)
+        with open_shard(path, file_format) as put:
+            put(batch)
+        record = ShardRecord(0, path.name, 0, 2, 3, path.stat().st_size, "0" * 64, 0.0, 1.0, 0.0)
+        settings = {
+            **{"format": file_format, "columns": ["layer_0"], "layers": "all", "pooling": "none", "num_layers": 1},
+            **{"checkpoint": "elmo", "checkpoint_sha256": "0" * 64, "keep_markers": False},
+        }
+        content = {"kind": "hf_elmo vectors", "settings": settings, "shards": [dataclasses.asdict(record)]}
+        write_json(folder / MANIFEST_FILE, content)
+
+    return write
+
+
+def read_shards(path, folder):
+    for _ in EmbeddedCorpus(folder).sentences():
+        pass
+
+
+def records(*values):
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+
+RECORDS = records(*({"text": f"text {n}", "n": n, "x": [1, {"y": None}]} for n in range(20)))
+TAGGED = records(*({"tokens": ["a", "b"], "ner_tags": ["O", "X"], "n": n} for n in range(3)))
+COLUMNS = b"-DOCSTART- -X- O\n\nThe DT O\ncat NN B-X\n\nIt PRP O\nsat VBD O\n"
+CONLLU = b"# text = a\n1-2\tal\t_\t_\t_\t_\t_\t_\t_\t_\n" + b"".join(
+    f"{n}\tw{n}\tw\tNOUN\t_\t_\t0\troot\t_\t_\n".encode() for n in (1, 2)
+)
+VECTORS = b"3 4\nthe 0.1 0.2 0.3 0.4\ncat 1 2 3 4\nsat -1e-3 0 0 1\n"
+ROLES = (
+    b"Bush\tNNP\t-\t(ARG0*)\t*\nwants\tVBZ\twant.01\t(V*)\t*\nto\tTO\t-\t(ARG1*\t(ARG0*)\n"
+    b"go\tVB\tgo.01\t*)\t(V*)\n\nYes\tUH\t-\n"
+)
+# Roles stand in it and clusters of mentions, too.
+CONLL_2012 = b"""#begin document (a/x); part 000
+a/x 0 0 He PRP (S* - - - Bob (X) (ARG0*) * (3)|(4
+a/x 0 1 has VBZ * have 01 1 Bob * (V*) * 4)
+a/x 0 2 come VBN * come 03 2 Bob * * (V*) -
+
+a/x 0 0 It PRP * - - - - * (3)
+#end document
+"""
+SQUAD = {
+    "data": [
+        {
+            "title": "Cats",
+            "paragraphs": [
+                {
+                    "context": "Tom sat.",
+                    "qas": [
+                        {"id": "a", "question": "Who?", "answers": [{"text": "Tom", "answer_start": 0}]},
+                        {"id": 7, "question": "Why?", "answers": [], "is_impossible": True},
+                    ],
+                }
+            ],
+        }
+    ]
+}
+TREES = b"(3 (2 It) (3 (4 (2 's) (4 good)) (2 .)))\n(1 (2 -LRB-) (1 (1 bad\\/sad) (2 -RRB-)))\n"
+TABLE = b"sentence\tlabel\tidx\nIt was good\t1\t0\nBad\t0\t1\n"
+COMMAS = b'review,stars\n"a, ""b""\nc",1\nd,2\n'
+PAIRS = records(*({"sentence1": "a b", "sentence2": "c", "gold_label": label} for label in ("x", "-", "y")))
+SENSES = records(*({"tokens": ["a", "word"], "index": 1, "sense": sense} for sense in ("s", "t")))
+LISTS_OF_WORDS = records(*({"text": text} for text in ("a b", ["c", "d"], None)))
+
+KINDS = [
+    Kind("weights.hdf5", "weights.hdf5", write_bilm_tf, read_bilm_tf, examples=60),
+    Kind("options.json", "options.json", write_bilm_tf, read_bilm_tf, examples=60),
+    Kind("softmax.hdf5", "softmax.hdf5", write_bilm_tf, read_softmax, examples=30),
+    Kind("vocab.txt", "vocab.txt", write_bilm_tf, read_softmax, "folder", examples=40),
+    Kind("model.index", "model.index", write_bundle_of_bilm_tf, read_foreign, "folder", index_of),
+    Kind("model.data", "model.data-00000-of-00001", write_bundle_of_bilm_tf, read_foreign, "folder"),
+    Kind("160.zip", "160.zip", write_simple_elmo, read_foreign),
+    Kind("encoder.pkl", "encoder.pkl", write_many_langs, read_foreign, inside=pickle_of, examples=25),
+    Kind("sizes.json", "sizes.json", write_many_langs, read_foreign, examples=25),
+    Kind("word.dic", "word.dic", write_many_langs, read_foreign, "folder", examples=25),
+    Kind("char.dic", "char.dic", write_many_langs, read_foreign, "folder"),
+    Kind("model.zip", "model.zip", write_many_langs_zip, read_foreign, examples=40),
+    Kind("weights.th", "weights.th", write_allennlp, read_foreign, "folder", examples=25),
+    Kind("experiment.json", "config.json", write_allennlp, read_foreign, "config.json", examples=25),
+    Kind("model.tar.gz", "model.tar.gz", write_allennlp_archive, read_foreign, inside=unpacked, examples=40),
+    Kind("tagger.json", "config.json", write_tagger, read_foreign, "folder"),
+    Kind("tokens.txt", "vocabulary/tokens.txt", write_tagger, read_foreign, "folder"),
+    Kind("matrix.pth", "matrix.pth", write_matrices, read_matrix, inside=pickle_of, examples=25),
+    Kind("matrix.npz", "matrix.npz", write_matrices, read_matrix, inside=lambda content: member_of(content, ".npy")),
+    Kind("matrix.txt", "matrix.txt", write_matrices, read_matrix),
+    Kind("config.json", "config.json", write_model, read_model, "folder", examples=40),
+    Kind("model.safetensors", "model.safetensors", write_model, read_model, "folder", header_of, 25),
+    Kind("pytorch_model.bin", "pytorch_model.bin", write_pickled, read_model, "folder", pickle_of, 25),
+    Kind("tokenizer_config.json", "tokenizer_config.json", write_model, read_tokenizer, examples=40),
+    Kind("facts.yaml", FACTS_FILE, write_recipe, read_quoting_facts),
+    Kind("results.json", RESULTS_FILE, write_recipe, read_recipe, "folder"),
+    Kind("senses.json", SENSES_FILE, write_recipe, read_recipe, "folder"),
+    Kind("card-config.json", CONFIG_FILE, write_recipe, read_recipe, "folder"),
+    Kind(
+        "word_vocabulary.txt",
+        "word_vocabulary.txt",
+        write_model,
+        lambda path, folder: WordVocabulary.load(folder),
+        examples=60,
+    ),
+    Kind("vocabulary.json", VOCABULARY_FACTS_FILE, write_word_list, read_facts_of_words, "folder"),
+    Kind("a.jsonl", "a.jsonl", write_text(("a.jsonl", RECORDS)), read_corpus, examples=60),
+    Kind("a.jsonl.gz", "a.jsonl.gz", write_text(("a.jsonl.gz", gzip.compress(RECORDS))), read_corpus, "", unpacked, 30),
+    Kind("a.txt", "a.txt", write_text(("a.txt", b"some text\nmore\n" * 20)), read_corpus, examples=20),
+    Kind("a.txt.gz", "a.txt.gz", write_text(("a.txt.gz", gzip.compress(RECORDS))), read_corpus, "", unpacked, 20),
+    Kind("a.parquet", "a.parquet", write_table, read_corpus, examples=30),
+    Kind("words.conll", "words.conll", write_text(("words.conll", COLUMNS)), read_sentence_source),
+    Kind("words.conllu", "words.conllu", write_text(("words.conllu", CONLLU)), read_sentence_source),
+    Kind("words.jsonl", "words.jsonl", write_text(("words.jsonl", LISTS_OF_WORDS)), read_sentence_source),
+    Kind("words.parquet", "words.parquet", write_lists_of_words, read_sentence_source),
+    Kind("words.txt", "words.txt", write_text(("words.txt", b"the\ncat\n")), lambda path, folder: read_words(path)),
+    Kind("a.vec", "a.vec", write_text(("a.vec", VECTORS)), read_vectors, examples=100),
+    Kind("vectors.zip", "vectors.zip", write_zip, read_vectors),
+    Kind("a.conll", "a.conll", write_text(("a.conll", COLUMNS)), read_tagged, examples=100),
+    Kind("a.conllu", "a.conllu", write_text(("a.conllu", CONLLU)), read_tagged, examples=100),
+    Kind("train.jsonl", "train.jsonl", write_text(("train.jsonl", TAGGED)), read_dataset, "folder", examples=12),
+    Kind("roles.tsv", "roles.tsv", write_text(("roles.tsv", ROLES)), read_roles),
+    Kind("roles.conll", "roles.conll", write_text(("roles.conll", CONLL_2012)), read_roles),
+    Kind("clusters.conll", "clusters.conll", write_text(("clusters.conll", CONLL_2012)), read_clusters),
+    Kind("squad.json", "squad.json", write_text(("squad.json", json.dumps(SQUAD).encode())), read_squad),
+    Kind("a.trees", "a.trees", write_text(("a.trees", TREES)), read_labelled),
+    Kind("sentences.tsv", "sentences.tsv", write_text(("sentences.tsv", TABLE)), read_labelled),
+    Kind("sentences.csv", "sentences.csv", write_text(("sentences.csv", COMMAS)), read_labelled),
+    Kind("pairs.jsonl", "pairs.jsonl", write_text(("pairs.jsonl", PAIRS)), read_labelled_pairs),
+    Kind("pairs.parquet", "pairs.parquet", write_pairs, read_labelled_pairs),
+    Kind("senses.jsonl", "senses.jsonl", write_text(("senses.jsonl", SENSES)), read_uses),
+    Kind("manifest.json", MANIFEST_FILE, write_shard("parquet"), read_shards, "folder"),
+    *(
+        Kind(f"shard{ending}", shard_file(0, file_format), write_shard(file_format, dtype), read_shards, inside=inside)
+        for (file_format, ending), dtype, inside in zip(
+            ENDINGS.items(),
+            ("int8", "float16", "float32", "int8"),
+            (whole, whole, header_of, lambda content: member_of(content, "layer_0.npy")),
+            strict=True,
+        )
+    ),
+]
