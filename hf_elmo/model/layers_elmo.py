@@ -249,12 +249,11 @@ class ElmoScalarMix(nn.Module):
         # Half precision can hold neither the sums over a batch nor the floor of the variance.
         vectors = layer.to(torch.promote_types(layer.dtype, torch.float32))
         if self.normalization == "word":
-            variance, mean = torch.var_mean(vectors, dim=-1, keepdim=True, correction=0)
-        else:
-            real = mask.unsqueeze(-1).to(vectors.dtype)
-            count = (real.sum() * vectors.shape[-1]).clamp(min=1)
-            mean = (vectors * real).sum() / count
-            variance = ((vectors - mean) * real).square().sum() / count
+            return F.layer_norm(vectors, vectors.shape[-1:], eps=self.variance_floor).to(layer.dtype)
+        real = mask.unsqueeze(-1).to(vectors.dtype)
+        count = (real.sum() * vectors.shape[-1]).clamp(min=1)
+        mean = (vectors * real).sum() / count
+        variance = ((vectors - mean) * real).square().sum() / count
         return ((vectors - mean) * torch.rsqrt(variance + self.variance_floor)).to(layer.dtype)
 
     def squared_norm(self) -> Tensor:

@@ -5,18 +5,47 @@ Letters in shapes: B sentences, T words, D vector, H cell, L layers.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 
+from .packed_steps_elmo import PackedOrder, order_words, run_gru_steps, run_lstm_steps
 from .tracing_elmo import is_traced
 from .word_steps_elmo import scan_words
 
 _State = tuple[Tensor, ...]
+
+
+class _Weights(NamedTuple):
+    """The weights of one direction of one layer, for G gates."""
+
+    input: Tensor  # (GH, D)
+    recurrent: Tensor  # (GH, H)
+    input_bias: Tensor  # (GH,)
+    recurrent_bias: Tensor  # (GH,)
+
+
+_KINDS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+
+
+def _gates_of_both(words: Tensor, weights: Sequence[_Weights], biases: Sequence[Tensor], order: PackedOrder) -> Tensor:
+    """What packed words (N, D) and biases give to the gates of both directions, (2, N, GH), in one product.
+
+    The backward direction reads mirrored sentences, from their last word to the first.
+    """
+    gates = F.linear(words, torch.cat([way.input for way in weights]), torch.cat(list(biases)))
+    forward, backward = gates.chunk(2, dim=1)
+    return torch.stack([forward, backward.index_select(0, order.mirrored)])
+
+
+def _join(outputs: Tensor, order: PackedOrder) -> Tensor:
+    """The outputs of both directions, (2, N, H), for the words in their order, (N, 2H)."""
+    forward, backward = outputs
+    return torch.cat([forward, backward.index_select(0, order.mirrored)], dim=1)
 
 
 class ElmoTaskRNN(nn.RNNBase):
@@ -49,33 +78,50 @@ class ElmoTaskRNN(nn.RNNBase):
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Run over (B, T, D) vectors, with mask (B, T) True for real words, to (B, T, 2H); zero where masked."""
         if is_traced():
-            return self._run_by_steps(vectors, mask)
-        order = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True)
-        lengths = mask.sum(dim=1).clamp(min=1)
-        gathered = vectors.gather(1, order.unsqueeze(-1).expand_as(vectors))
-        packed = pack_padded_sequence(gathered, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        outputs, _ = pad_packed_sequence(self._run_packed(packed), batch_first=True, total_length=mask.shape[1])
-        restored = torch.zeros_like(outputs).scatter(1, order.unsqueeze(-1).expand_as(outputs), outputs)
-        return torch.where(mask.unsqueeze(-1), restored, 0.0)
+            return self.run_readable(vectors, mask)
+        order = order_words(mask)
+        places = order.places
+        words = vectors.flatten(0, 1).index_select(0, places)
+        # cuDNN runs all layers as one; on a CPU PyTorch's function leaves each step to autograd.
+        words = (self._run_packed if words.device.type == "cpu" else self._run_by_library)(words, order)
+        outputs = words.new_zeros(mask.numel(), words.shape[1]).index_copy(0, places, words)
+        return torch.where(mask.unsqueeze(-1), outputs.unflatten(0, mask.shape), 0.0)
 
-    def _run_packed(self, packed: PackedSequence) -> PackedSequence:
-        zeros = packed.data.new_zeros(2 * self.num_layers, int(packed.batch_sizes[0]), self.hidden_size)
+    def _run_packed(self, words: Tensor, order: PackedOrder) -> Tensor:
+        # Under autocast a product would come out in another dtype than what the steps write to.
+        with torch.autocast(words.device.type, enabled=False):
+            for layer in range(self.num_layers):
+                weights = [self._weights(f"l{layer}{way}") for way in ("", "_reverse")]
+                read = F.dropout(words, self.dropout, self.training) if layer else words
+                words = self._run_steps(read.to(weights[0].input.dtype), weights, order)
+        return words
+
+    def _run_by_library(self, words: Tensor, order: PackedOrder) -> Tensor:
         weights: list[Tensor] = [weight for layer in self.all_weights for weight in layer]
+        zeros = words.new_zeros(2 * self.num_layers, order.sizes[0], self.hidden_size)
         options = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
-        return packed._replace(data=self._run_fast(packed.data, packed.batch_sizes, zeros, weights, options))
+        return self._call_library(words, torch.tensor(order.sizes), zeros, weights, options)
 
-    def _run_by_steps(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        """As `forward`, without reading from the mask how many words there are."""
+    def _weights(self, suffix: str) -> _Weights:
+        """Those of one direction of one layer, by PyTorch's names."""
+        return _Weights(*(getattr(self, f"{kind}_{suffix}") for kind in _KINDS))
+
+    def run_readable(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """As `forward`, by the definition of each step, and without reading from the mask how many words there are."""
         outputs = vectors
         for layer in range(self.num_layers):
             inputs = F.dropout(outputs, self.dropout, self.training) if layer else outputs
             outputs = torch.cat([self._scan(f"l{layer}{way}", inputs, mask) for way in ("", "_reverse")], dim=-1)
         return outputs
 
-    def _run_fast(
-        self, data: Tensor, batch_sizes: Tensor, zeros: Tensor, weights: list[Tensor], options: tuple
+    def _call_library(
+        self, words: Tensor, sizes: Tensor, zeros: Tensor, weights: list[Tensor], options: tuple
     ) -> Tensor:
         """The outputs for packed words by PyTorch's own function for this kind of recurrence."""
+        raise NotImplementedError
+
+    def _run_steps(self, words: Tensor, weights: Sequence[_Weights], order: PackedOrder) -> Tensor:
+        """Both directions of one layer over packed words, (N, D) to (N, 2H)."""
         raise NotImplementedError
 
     def _scan(self, suffix: str, inputs: Tensor, mask: Tensor) -> Tensor:
@@ -88,19 +134,23 @@ class ElmoTaskLSTM(ElmoTaskRNN):
 
     kind = "LSTM"
 
-    def _run_fast(
-        self, data: Tensor, batch_sizes: Tensor, zeros: Tensor, weights: list[Tensor], options: tuple
+    def _call_library(
+        self, words: Tensor, sizes: Tensor, zeros: Tensor, weights: list[Tensor], options: tuple
     ) -> Tensor:
-        return torch.lstm(data, batch_sizes, (zeros, zeros), weights, *options)[0]
+        return torch.lstm(words, sizes, (zeros, zeros), weights, *options)[0]
+
+    def _run_steps(self, words: Tensor, weights: Sequence[_Weights], order: PackedOrder) -> Tensor:
+        gates = _gates_of_both(words, weights, [way.input_bias + way.recurrent_bias for way in weights], order)
+        return _join(run_lstm_steps(gates, torch.stack([way.recurrent for way in weights]), order), order)
 
     def _scan(self, suffix: str, inputs: Tensor, mask: Tensor) -> Tensor:
-        bias = getattr(self, f"bias_ih_{suffix}") + getattr(self, f"bias_hh_{suffix}")
-        input_gates = F.linear(inputs, getattr(self, f"weight_ih_{suffix}"), bias)
-        recurrent = getattr(self, f"weight_hh_{suffix}")
+        weights = self._weights(suffix)
+        input_gates = F.linear(inputs, weights.input, weights.input_bias + weights.recurrent_bias)
 
         def step(before: _State, read: tuple[Tensor]) -> tuple[_State, Tensor]:
             (hidden, cell), (of_word,) = before, read
-            input_gate, forget_gate, candidate, output_gate = (of_word + F.linear(hidden, recurrent)).chunk(4, dim=-1)
+            gates = of_word + F.linear(hidden, weights.recurrent)
+            input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
             new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
             new_hidden = torch.sigmoid(output_gate) * torch.tanh(new_cell)
             return (new_hidden, new_cell), new_hidden
@@ -114,18 +164,26 @@ class ElmoTaskGRU(ElmoTaskRNN):
 
     kind = "GRU"
 
-    def _run_fast(
-        self, data: Tensor, batch_sizes: Tensor, zeros: Tensor, weights: list[Tensor], options: tuple
+    def _call_library(
+        self, words: Tensor, sizes: Tensor, zeros: Tensor, weights: list[Tensor], options: tuple
     ) -> Tensor:
-        return torch.gru(data, batch_sizes, zeros, weights, *options)[0]
+        return torch.gru(words, sizes, zeros, weights, *options)[0]
+
+    def _run_steps(self, words: Tensor, weights: Sequence[_Weights], order: PackedOrder) -> Tensor:
+        gates = _gates_of_both(words, weights, [way.input_bias for way in weights], order)
+        recurrent, bias = (
+            torch.stack([getattr(way, kind) for way in weights]) for kind in ("recurrent", "recurrent_bias")
+        )
+        return _join(run_gru_steps(gates, recurrent, bias, order), order)
 
     def _scan(self, suffix: str, inputs: Tensor, mask: Tensor) -> Tensor:
-        input_gates = F.linear(inputs, getattr(self, f"weight_ih_{suffix}"), getattr(self, f"bias_ih_{suffix}"))
-        weight, bias = getattr(self, f"weight_hh_{suffix}"), getattr(self, f"bias_hh_{suffix}")
+        weights = self._weights(suffix)
+        input_gates = F.linear(inputs, weights.input, weights.input_bias)
 
         def step(before: _State, read: tuple[Tensor]) -> tuple[_State, Tensor]:
             (hidden,), (of_word,) = before, read
-            of_input, of_hidden = (gates.chunk(3, dim=-1) for gates in (of_word, F.linear(hidden, weight, bias)))
+            of_before = F.linear(hidden, weights.recurrent, weights.recurrent_bias)
+            of_input, of_hidden = (gates.chunk(3, dim=-1) for gates in (of_word, of_before))
             reset, keep = (torch.sigmoid(of_input[gate] + of_hidden[gate]) for gate in (0, 1))
             new_hidden = (1 - keep) * torch.tanh(of_input[2] + reset * of_hidden[2]) + keep * hidden
             return (new_hidden,), new_hidden
