@@ -24,6 +24,7 @@ from hf_elmo import (
     ElmoModel,
 )
 from hf_elmo.model.highway_lstm_elmo import ElmoHighwayLSTM
+from hf_elmo.model.word_table_elmo import ElmoWordTable
 
 SENTENCES = [["a", "bb", "c"], ["d"], ["é", "a"]]
 # The second texts of pairs.
@@ -70,7 +71,14 @@ CASES = {
         ElmoEmbeddings,
         {
             "num_mixes": 2,
-            "head": {"type": "embeddings", "character_filters": [[2, 3]], "character_embedding_size": 2},
+            "head": {
+                "type": "embeddings",
+                "character_filters": [[2, 3]],
+                "character_embedding_size": 2,
+                "word_table_size": len(KNOWN),
+                "word_vector_size": 2,
+                "train_word_vectors": False,
+            },
         },
     ),
     "tokens": Case(
@@ -149,7 +157,7 @@ def config_of(name: str, **changes: Any):
 
 
 def build(name: str, dtype: torch.dtype = torch.float32, **changes: Any):
-    """A model in evaluation mode with weights that show any mistake, its word table filled."""
+    """A model in evaluation mode with weights that show any mistake, its word tables filled."""
     model = make_model(CASES[name].cls, dtype, **{**CASES[name].fields, **changes})
     fill_words(model)
     return model
@@ -172,10 +180,10 @@ def without_dropout(model):
 
 
 def fill_words(model) -> None:
-    """Say which words the table knows, where there is one."""
-    table = model.base_model.token_encoder.word_table
-    if table is not None:
-        table.fill(torch.from_numpy(ElmoCharTokenizer().encode_words(KNOWN)))
+    """Say which words the tables know, where there are any."""
+    for module in model.modules():
+        if isinstance(module, ElmoWordTable):
+            module.fill(torch.from_numpy(ElmoCharTokenizer().encode_words(KNOWN)))
 
 
 def features_of(name: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import json
+import math
 import pickle
 import re
 
@@ -25,9 +26,14 @@ from class_cases import (
 from model_cases import LAYERS, P, assert_close
 from refusals import assert_refused
 from safetensors.torch import load_file
+from tolerances import STANDARD_ERRORS
 from torch import Tensor, nn
 
-from hf_elmo import ElmoForPreTraining, ElmoModel
+from hf_elmo import ElmoForPreTraining, ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoModel
+from hf_elmo.model.highway_lstm_elmo import ElmoHighwayLSTMLayer
+from hf_elmo.model.question_readers_elmo import ElmoTrilinear
+from hf_elmo.model.sequence_encoders_elmo import ElmoDense
+from hf_elmo.model.token_encoder_elmo import ElmoCharacterFilters
 
 # Weights that start by a rule in which nothing is drawn.
 NOT_DRAWN = re.compile(r"(^|[._])bias|(^|\.)mixes\.|^crf\.|\.hashes$|\.score_of_none$")
@@ -205,6 +211,42 @@ def test_one_seed_starts_one_model_and_every_weight_has_a_start(name):
     assert all(tensor.isfinite().all() for tensor in first.values() if tensor.is_floating_point())
     alike = {key for key, tensor in first.items() if torch.equal(tensor, other[key])}
     assert alike == {key for key in first if NOT_DRAWN.search(key)}
+
+
+def documented_spread(cls: type, module: nn.Module, key: str) -> float:
+    """The standard deviation with which a head's weight starts, by what the classes say of their starting values."""
+    weight = getattr(module, key)
+    by_glorot = math.sqrt(2 / sum(weight.shape[:2]))
+    if isinstance(module, nn.Embedding):
+        return 1 / math.sqrt(3)
+    if isinstance(module, ElmoCharacterFilters):
+        return 0.05 / math.sqrt(3)
+    if isinstance(module, ElmoHighwayLSTMLayer):
+        # An orthogonal matrix for each gate.
+        return 1 / math.sqrt(max(module.hidden_size, weight.shape[1]))
+    if isinstance(module, nn.RNNBase):
+        are_orthogonal = cls in (ElmoForSequenceClassification, ElmoForQuestionAnswering) and "_hh_" in key
+        return 1 / math.sqrt(len(weight)) if are_orthogonal else by_glorot
+    return by_glorot if isinstance(module, (ElmoDense, ElmoTrilinear)) else 1 / math.sqrt(weight.shape[1])
+
+
+@pytest.mark.parametrize("name", HEADED)
+def test_the_weights_of_a_head_start_by_the_rules_of_its_class(name):
+    drawn: dict[tuple[str, str], list[Tensor]] = {}
+    for seed in range(5):
+        torch.manual_seed(seed)
+        model = CASES[name].cls(config_of(name))
+        for path, module in model.named_modules():
+            for key, weight in module.named_parameters(recurse=False):
+                if not path.startswith("elmo") and not NOT_DRAWN.search(f"{path}.{key}"):
+                    is_padded = getattr(module, "padding_idx", None) is not None
+                    values = weight.detach()[is_padded:].flatten() / documented_spread(type(model), module, key)
+                    drawn.setdefault((type(module).__name__, key), []).append(values)
+    for kind, values in drawn.items():
+        units = torch.cat(values)
+        # No distribution here has squares that spread more than those of a normal one.
+        assert abs(units.mean()) < STANDARD_ERRORS / math.sqrt(len(units)), kind
+        assert abs(units.square().mean() - 1) < STANDARD_ERRORS * math.sqrt(2 / len(units)), kind
 
 
 @each_class
