@@ -143,9 +143,10 @@ def _read_arrays(file: str | os.PathLike, where: str, most_numbers: int) -> dict
                     return {name: np.asarray(array) for name, array in arrays.items()}
         if start.startswith((b"PK", b"\x80")):
             return dict(_torch_arrays(content))
-        if not content.strip():
+        text = content.decode("utf-8")
+        if not text.strip():
             raise ConversionError(f"{where} is empty, wanted a matrix; get it again.")
-        return {"": np.loadtxt(io.StringIO(content.decode("utf-8")), dtype=np.float64, comments=None, ndmin=2)}
+        return {"": np.loadtxt(io.StringIO(text), dtype=np.float64, comments=None, ndmin=2)}
     except ConversionError:
         raise
     except (OSError, zipfile.BadZipFile, *UNREADABLE) as error:

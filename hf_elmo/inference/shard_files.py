@@ -87,7 +87,7 @@ def open_shard(path: Path, file_format: ShardFormat, compression: str = "none") 
 def read_shard(path: Path, file_format: ShardFormat) -> Iterator[ShardBatch]:
     """The batches of a shard; Parquet and Arrow files are memory-mapped, and read one batch at a time.
 
-    Raises: ValueError naming the file where it is damaged, or no such file.
+    Raises: ValueError naming the file where it is damaged, or no such file; FileNotFoundError.
     """
     readers = {"parquet": _parquet_batches, "arrow": _arrow_batches}
     try:
@@ -99,8 +99,8 @@ def read_shard(path: Path, file_format: ShardFormat) -> Iterator[ShardBatch]:
         else:
             with safe_open(path, "np") as file:
                 yield _checked(_from_arrays({name: file.get_tensor(name) for name in file.keys()}))  # noqa: SIM118
-    except FileNotFoundError:
-        raise
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{str(path)!r} is not there; embed the text again.") from error
     except (OSError, pa.ArrowException, zipfile.BadZipFile, zlib.error, *UNREADABLE) as error:
         raise ValueError(
             f"{str(path)!r} is no shard of vectors, or is damaged ({reason(error)}); embed the text again."

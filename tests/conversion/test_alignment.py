@@ -142,6 +142,7 @@ def test_wrong_matrices_are_refused_by_name(tmp_path, matrices, monkeypatch):
         "nan.npy": lambda path: write(path, nan),
         "words.txt": lambda path: path.write_text("no matrix\n"),
         "empty.txt": lambda path: path.write_text(""),
+        "spaces.txt": lambda path: path.write_text("\x85\u3000", encoding="utf-8"),
         "cut.npy": lambda path: path.write_bytes(write(path, matrices[0]).read_bytes()[:-9]),
         "cut.pth": lambda path: path.write_bytes(write(path, matrices[0]).read_bytes()[:-9]),
         "objects.npy": lambda path: np.save(path, np.array([{}, 1]), allow_pickle=True),

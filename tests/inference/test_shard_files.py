@@ -107,6 +107,8 @@ def test_damaged_shards_are_named(tmp_path, file_format):
         write(draw_batch(0, [3], "float32", False))
     path.write_bytes(path.read_bytes()[:-40])
     assert_refused(ValueError, path.name, lambda: list(read_shard(path, file_format)))
+    path.unlink()
+    assert_refused(FileNotFoundError, (path.name, "embed"), lambda: list(read_shard(path, file_format)))
 
 
 @pytest.mark.parametrize("file_format", ENDINGS)
