@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -15,6 +16,7 @@ from .vocabulary import VOCABULARY_FACTS_FILE, VOCABULARY_FILE
 PreTokenizer = Literal["whitespace", "punctuation", "unicode", "penn"]
 # What a count of words writes beside them, and what lies beside the words of a checkpoint.
 _FILES_THAT_SAY = (VOCABULARY_FACTS_FILE, "tokenizer_config.json")
+_NAME = re.compile(r"\w{1,40}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +72,14 @@ def read_cutting(vocab_file: str | os.PathLike) -> dict[str, Any] | None:
         except (OSError, ValueError):
             continue
         if isinstance(found, dict) and "pre_tokenizer" in found:
-            return {name: found.get(name) for name in CUTTING_NAMES}
+            cutting = {name: found.get(name) for name in CUTTING_NAMES}
+            if all(map(_is_setting, cutting.values())):
+                return cutting
     return None
+
+
+def _is_setting(value: Any) -> bool:
+    return value is None or isinstance(value, bool) or (isinstance(value, str) and bool(_NAME.fullmatch(value)))
 
 
 def check_cutting(vocab_file: str | os.PathLike, cutting: Mapping[str, Any]) -> None:

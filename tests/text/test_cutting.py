@@ -62,7 +62,10 @@ def test_what_differs_is_named_with_both_values_and_flags(vocab_file):
     assert "do_lower_case" not in message
 
 
-@pytest.mark.parametrize("content", ["[1]", "no json", '{"words": 3}'])
+@pytest.mark.parametrize(
+    "content",
+    ["[1]", "no json", '{"words": 3}', '{"pre_tokenizer": 3}', json.dumps({**RAW, "ascii_marks": "x" * 5000})],
+)
 def test_other_files_beside_a_word_list_are_not_ours(content, vocab_file):
     (vocab_file.parent / "vocabulary.json").write_text(content)
     assert read_cutting(vocab_file) is None
