@@ -261,4 +261,4 @@ def loss_of(output: ModelOutput) -> torch.Tensor:
     """An output's loss, or where the class has none a number that all of its numbers have a part in."""
     if "loss" in output:
         return output.loss
-    return sum(tensor.float().square().sum() for _, tensor in tensors_of(output) if tensor.requires_grad)
+    return sum(tensor.float().square().mean() for _, tensor in tensors_of(output) if tensor.requires_grad)
