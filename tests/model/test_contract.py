@@ -29,6 +29,7 @@ from safetensors.torch import load_file
 from tolerances import STANDARD_ERRORS
 from torch import Tensor, nn
 
+import hf_elmo
 from hf_elmo import ElmoForPreTraining, ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoModel
 from hf_elmo.model.highway_lstm_elmo import ElmoHighwayLSTMLayer
 from hf_elmo.model.question_readers_elmo import ElmoTrilinear
@@ -86,6 +87,12 @@ def assert_same_weights(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> 
     assert found.keys() == wanted.keys()
     for name, tensor in wanted.items():
         assert found[name].dtype == tensor.dtype and torch.equal(found[name], tensor), name
+
+
+def test_every_public_class_is_asked():
+    public = {getattr(hf_elmo, name) for name in hf_elmo.__all__}
+    models = {each for each in public if isinstance(each, type) and issubclass(each, hf_elmo.ElmoPreTrainedModel)}
+    assert models - {hf_elmo.ElmoPreTrainedModel} == {case.cls for case in CASES.values()}
 
 
 # Saving and loading
