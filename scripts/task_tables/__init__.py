@@ -47,8 +47,8 @@ HEADS = {
 # All of the training data, and the tenth that a fixed hash picks.
 SHARES = {"full": "", "tenth": "--train_share 0.1"}
 _WORDS = "--learn_words --word_vector_size 100 --character_filters 3:64"
-_SPANS = "--output_layer crf --classifier_lstm_layers 1 --classifier_lstm_size 100"
-_TAGS = "--classifier_lstm_layers 1 --classifier_lstm_size 100"
+_TAGS = "--classifier_lstm_layers 1 --classifier_lstm_size 100 --learning_rate 0.003"
+_SPANS = f"--output_layer crf {_TAGS}"
 
 
 @dataclass(frozen=True)
