@@ -142,6 +142,7 @@ def prepare_task(
         }
         for split, sentences in splits.items()
     }
+    training_args.settle_sampling(model_args.group_by_length)
     build = partial(build_model, model_args, config, labels, labels == known)
     return TokenClassificationTask.start(
         *(build, table, model_args, training_args, tokenizer, splits, data, layer_cache),

@@ -29,6 +29,9 @@ class TaggerArguments(ModelArguments, FeatureArguments):
         "Learn the labels of spans in this scheme, whatever the data's; predictions are written in the data's.",
         default=None,
     )
+    group_by_length: bool = flag(
+        "Train on batches of sentences of about one length, which have less padding.", default=True
+    )
 
 
 @dataclass
