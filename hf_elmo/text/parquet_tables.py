@@ -7,8 +7,10 @@ from contextlib import contextmanager
 
 import fsspec
 import pyarrow as pa
+from datasets import Features
 from pyarrow import parquet
 
+from ..given.reasons import UNREADABLE, reason
 from .packed_lines import UNPACKING_ERRORS
 
 
@@ -24,6 +26,14 @@ def check_tables(files: Sequence[str], column: str, name: str) -> None:
     for file in files:
         with open_table(file, name) as table:
             schema = table.schema_arrow
+        try:
+            # What `datasets` has written there of the columns, and believes more than the table.
+            Features.from_arrow_schema(schema)
+        except UNREADABLE as error:
+            raise ValueError(
+                f"{name} {file!r} says of its columns what `datasets` does not know ({reason(error)}); write it "
+                "anew, or read it with the version that wrote it."
+            ) from error
         if column not in schema.names:
             raise ValueError(
                 f"{name} {file!r} has no column {column!r}; it has {sorted(schema.names)[:20]}. Name the right one "
@@ -42,8 +52,9 @@ def check_rows(file: str, name: str) -> None:
     Raises: ValueError naming the file where it is damaged.
     """
     with open_table(file, name) as table:
-        for _ in table.iter_batches():
-            pass
+        for batch in table.iter_batches():
+            # Text that is not UTF-8 is nothing that Parquet itself looks for.
+            batch.validate(full=True)
 
 
 @contextmanager

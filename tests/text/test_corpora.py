@@ -7,8 +7,10 @@ import json
 import lzma
 from itertools import chain
 
+import pyarrow as pa
 import pytest
 from datasets import Dataset
+from pyarrow import parquet
 from refusals import assert_refused
 
 from hf_elmo.text.corpora import corpus_from_dataset, corpus_from_files
@@ -313,6 +315,18 @@ def test_what_is_no_parquet_is_named(tmp_path, change):
     Dataset.from_dict({"text": [f"word{number}" for number in range(20_000)]}).to_parquet(tmp_path / "good.parquet")
     (tmp_path / "bad.parquet").write_bytes(change((tmp_path / "good.parquet").read_bytes()))
     assert_refused(ValueError, "bad.parquet", lambda: read(corpus_from_files([str(tmp_path / "*.parquet")])))
+
+
+def test_a_table_of_columns_that_nobody_knows_and_one_that_is_not_utf8_are_named(tmp_path):
+    Dataset.from_dict({"text": ["a b"]}).to_parquet(tmp_path / "0.parquet")
+    features = '{"info": {"features": {"text": {"dtype": "string", "_type": "Falue"}}}}'
+    table = pa.table({"text": ["a b"]}).replace_schema_metadata({"huggingface": features})
+    parquet.write_table(table, tmp_path / "1.parquet")
+    assert_refused(ValueError, ("1.parquet", "Falue"), corpus_from_files, [str(tmp_path / "*.parquet")])
+    offsets, text = pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")
+    table = pa.table({"text": pa.StringArray.from_buffers(1, offsets, text)})
+    parquet.write_table(table, tmp_path / "1.parquet")
+    assert_refused(ValueError, "1.parquet", lambda: read(corpus_from_files([str(tmp_path / "*.parquet")])))
 
 
 @pytest.mark.parametrize("column", [[5], [["a"]], [None, 5]])
