@@ -181,3 +181,9 @@ def test_a_pretrained_bilm_that_is_trained_learns_slowly(tmp_path, model, wanted
     args = TaskTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
     settle_learning_rate(args, ModelArguments(**model))
     assert args.learning_rate == wanted
+
+
+@pytest.mark.parametrize("output_dir", [{}, {"output_dir": ""}])
+def test_a_run_without_a_directory_is_refused_before_anything_is_read(output_dir):
+    with pytest.raises(ValueError, match="--output_dir"):
+        TaskTrainingArguments(use_cpu=True, **output_dir)
