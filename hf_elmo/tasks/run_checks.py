@@ -14,6 +14,8 @@ def check_run(model_args: ModelArguments, data_args: FileArguments, training_arg
 
     Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
     """
+    if not training_args.directory_asked:
+        raise ValueError("output_dir is missing; pass --output_dir, for the model, its scores and its predictions.")
     output_dir = check_output_directory(training_args.directory, training_args.overwrite_output_dir)
     check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
     check_model_source(model_args)

@@ -18,20 +18,15 @@ class TaskTrainingArguments(TrainingFlags, TrainingArguments):  # type: ignore[m
 
     None in `learning_rate`, `eval_strategy`, `save_strategy` and `metric_for_best_model` stands for what follows from
     the rest: see their help.
-
-    Raises: ValueError where there is no `output_dir`; transformers would make one of its own.
     """
 
     def __post_init__(self) -> None:
-        if not self.output_dir:
-            raise ValueError(
-                f"output_dir is {self.output_dir!r}; wanted the directory of the model, its scores and its "
-                "predictions: pass --output_dir."
-            )
         # transformers itself turns do_eval on where eval_strategy is set: keep what was really asked for.
         self.steps_asked = [step for step in STEPS if getattr(self, step)]
         self.eval_strategy_asked = self.eval_strategy is not None
         self.checkpoints_asked = self.save_strategy is not None
+        # transformers names one where nobody does.
+        self.directory_asked = bool(self.output_dir)
         metric_asked, order_asked = self.metric_for_best_model is not None, self.greater_is_better is not None
         if self.eval_strategy is None:
             self.eval_strategy = "epoch"

@@ -14,6 +14,8 @@ from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
 from hf_elmo.tasks import trainer_lines
 from hf_elmo.tasks.arguments import ModelArguments
 from hf_elmo.tasks.fine_tuning import FineTuning
+from hf_elmo.tasks.run_checks import check_run
+from hf_elmo.tasks.tagging_arguments import TaggedDataArguments
 from hf_elmo.tasks.training_arguments import TaskTrainingArguments
 from hf_elmo.tasks.weights import check_model_source, settle_learning_rate
 
@@ -185,5 +187,6 @@ def test_a_pretrained_bilm_that_is_trained_learns_slowly(tmp_path, model, wanted
 
 @pytest.mark.parametrize("output_dir", [{}, {"output_dir": ""}])
 def test_a_run_without_a_directory_is_refused_before_anything_is_read(output_dir):
+    arguments = TaskTrainingArguments(use_cpu=True, **output_dir)
     with pytest.raises(ValueError, match="--output_dir"):
-        TaskTrainingArguments(use_cpu=True, **output_dir)
+        check_run(ModelArguments("nothing"), TaggedDataArguments(train_file="nothing.conll"), arguments)
