@@ -76,6 +76,7 @@ def test_its_ways_of_reading_agree(form):
 
 
 @each_form
+@pytest.mark.filterwarnings("ignore:`max_length` is ignored")
 @pytest.mark.parametrize("with_pairs", [False, True])
 def test_a_batch_is_its_rows_by_every_padding_truncation_and_kind_of_tensor(form, with_pairs):
     tokenizer = make(form)
