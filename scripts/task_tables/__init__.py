@@ -80,6 +80,11 @@ class Table:
     folds: int = 0
     seeds: int = 5
 
+    @property
+    def parts(self) -> Sequence[int | None]:
+        """The folds that are trained, or None alone where the data have a test file."""
+        return range(self.folds) if self.folds else [None]
+
 
 def _three_files(folder: str, ending: str, train_ending: str | None = None) -> str:
     names = {"train": train_ending or ending, "validation": ending, "test": ending}
@@ -175,7 +180,6 @@ TABLES = {
         f"{_WORDS} {_READER}",
         (25, 60),
         _ANSWERS,
-        rows=("none", "random", "top", "mix"),
         folds=5,
         seeds=3,
     ),
@@ -226,10 +230,8 @@ def runs_of(name: str, rows: Sequence[str], shares: Sequence[str], arguments: ar
     table = TABLES[name]
     for share in sorted(shares, reverse=True):
         for row in [row for row in table.rows if row in rows]:
-            for fold in range(table.folds) if table.folds else [None]:
-                run = "-".join(
-                    [row, *(["tenth"] if share == "tenth" else []), *([f"fold-{fold}"] if table.folds else [])]
-                )
+            for fold in table.parts:
+                run = _name_run(row, share, fold)
                 model_dir = Path(arguments.output_dir, name, run)
                 flags = (
                     f"{table.files.format(data=arguments.data_dir)} {table.flags} {ROWS[row]} {SHARES[share]} "
@@ -280,8 +282,7 @@ def scores_of(name: str, row: str, share: str, score: str, results_dir: Path = R
         score: Its name.
         results_dir: Where the results files lie.
     """
-    folds = range(TABLES[name].folds) if TABLES[name].folds else [None]
-    paths = [results_dir / name / f"{_name_run(row, share, fold)}.json" for fold in folds]
+    paths = [results_dir / name / f"{_name_run(row, share, fold)}.json" for fold in TABLES[name].parts]
     if not all(path.exists() for path in paths):
         return None
     seeds = [json.loads(path.read_text(encoding="utf-8"))["seeds"] for path in paths]
@@ -359,8 +360,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     with readable_errors():
         if not arguments.render:
             _train_all(arguments)
+        tables = all_tables()
         for page in PAGES:
-            write_tables(page, all_tables())
+            write_tables(page, tables)
 
 
 def _train_all(arguments: argparse.Namespace) -> None:
