@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence
 
+from .packed_steps_elmo import order_words, split_steps
 from .tracing_elmo import is_traced
 from .word_steps_elmo import scan_words
 
@@ -114,9 +114,9 @@ class _PackedScan(torch.autograd.Function):
             # What each step finds, what it makes, and tanh of its cell.
             hidden_before, cells_before, squashed, outputs = words.new_empty(4, len(words), cell_size)
             hidden, cell = words.new_zeros(2, sizes[0], cell_size)
-            steps = _steps(
-                sizes, reverse, gates, *gates.split(cell_size, dim=1), carried, hidden_before, cells_before, squashed,
-                outputs,
+            steps = split_steps(
+                sizes, gates, *gates.split(cell_size, dim=1), carried, hidden_before, cells_before, squashed,
+                outputs, reverse=reverse,
             )  # fmt: skip
             back = recurrent.t()
             for size, total, i, f, o, t, g, around, h_before, c_before, tanh_cell, output in steps:
@@ -150,9 +150,10 @@ class _PackedScan(torch.autograd.Function):
             grad_carried = torch.empty_like(carried)
             grad_hidden, grad_cell, room = carried.new_zeros(3, sizes[0], cell_size)
             # The last step first.
-            steps = _steps(
-                sizes, not ctx.reverse, gates, *gates.split(cell_size, dim=1), carried, cells_before, squashed,
+            steps = split_steps(
+                sizes, gates, *gates.split(cell_size, dim=1), carried, cells_before, squashed,
                 grad_outputs.contiguous(), grad_gates, *grad_gates.split(cell_size, dim=1), grad_carried,
+                reverse=not ctx.reverse,
             )  # fmt: skip
             for (
                 size, _, i, f, o, t, g, around, c_before, tanh_cell, given, grad_total, grad_i, grad_f, grad_o, grad_t,
@@ -185,13 +186,6 @@ class _PackedScan(torch.autograd.Function):
                 None,
                 None,
             )
-
-
-def _steps(sizes: Sequence[int], reverse: bool, *packed: Tensor) -> Iterable[tuple[Any, ...]]:
-    """The size of each step and its rows of each packed tensor, in the order in which they are run."""
-    rows = [tensor.split(list(sizes)) for tensor in packed]
-    order = range(len(sizes))
-    return ((sizes[step], *(parts[step] for parts in rows)) for step in (reversed(order) if reverse else order))
 
 
 class ElmoHighwayLSTMLayer(nn.Module):
@@ -262,23 +256,13 @@ class ElmoHighwayLSTM(nn.Module):
         )
 
     def _run_packed(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        order = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True).unsqueeze(-1)
-        # Of a sentence without words one place is read; its output is not.
-        lengths = mask.sum(dim=1).clamp(min=1).cpu()
-        gathered = vectors.gather(1, order.expand_as(vectors))
-        packed = pack_padded_sequence(gathered, lengths, batch_first=True, enforce_sorted=False)
-        sizes = packed.batch_sizes.tolist()
-        rows = cast("Tensor", packed.sorted_indices)
+        order = order_words(mask)
 
         def run(words: Tensor, weights: HighwayLSTMWeights, kept: Tensor | None, *, reverse: bool) -> Tensor:
-            return run_highway_lstm(words, sizes, weights, None if kept is None else kept[rows], reverse=reverse)
+            kept = None if kept is None else kept[order.sentences]
+            return run_highway_lstm(words, order.sizes, weights, kept, reverse=reverse)
 
-        words = self._run(packed.data, vectors.shape[0], run)
-        outputs, _ = nn.utils.rnn.pad_packed_sequence(
-            packed._replace(data=words), batch_first=True, total_length=mask.shape[1]
-        )
-        restored = torch.zeros_like(outputs).scatter(1, order.expand_as(outputs), outputs)
-        return torch.where(mask.unsqueeze(-1), restored, 0.0)
+        return order.unpack(self._run(order.pack(vectors), vectors.shape[0], run), mask)
 
     def _run(self, outputs: Tensor, num_sentences: int, run: Callable[..., Tensor]) -> Tensor:
         """All layers by one kind of scan."""

@@ -1,10 +1,10 @@
-"""The steps of a biLSTM and of a biGRU over packed words, with gradients written out.
+"""The order of packed words, and the steps of a biLSTM and of a biGRU over them, with gradients written out.
 
 PyTorch's own functions for packed words let autograd record each step, which makes a step back cost three times as much
 as a step. Here both directions run side by side, the backward one over mirrored sentences, so that a step is one
 product for both, forward and back; the gradients of the weights are one product for all steps.
 
-Letters in shapes: N real words of a batch in the order of steps, W directions, H cell.
+Letters in shapes: B sentences, T words, N real words of a batch in the order of steps, W directions, H cell.
 """
 
 from __future__ import annotations
@@ -23,7 +23,17 @@ class PackedOrder(NamedTuple):
     sizes: list[int]  # Sentences that have a word in each step, falling.
     places: Tensor  # (N,), the place of each word among all B times T.
     mirrored: Tensor  # (N,), the row of the word that is as far from its sentence's end; its own inverse.
+    sentences: Tensor  # (B,), the sentence of each row of a step.
     before: Tensor  # (N - sizes[0],), for the words of all steps but the first, the row of the word before.
+
+    def pack(self, vectors: Tensor) -> Tensor:
+        """The vectors of the words, (B, T, D) to (N, D)."""
+        return vectors.flatten(0, 1).index_select(0, self.places)
+
+    def unpack(self, words: Tensor, mask: Tensor) -> Tensor:
+        """Vectors of the words where they stood, (N, D) to (B, T, D); zero where masked."""
+        vectors = words.new_zeros(mask.numel(), words.shape[1]).index_copy(0, self.places, words)
+        return torch.where(mask.unsqueeze(-1), vectors.unflatten(0, mask.shape), 0.0)
 
 
 def order_words(mask: Tensor) -> PackedOrder:
@@ -41,8 +51,15 @@ def order_words(mask: Tensor) -> PackedOrder:
         sizes[: int(lengths[0])].tolist(),
         rows * width + words_first[rows, steps],
         starts[lengths[ranks] - 1 - steps] + ranks,
+        sentences,
         starts[steps[later] - 1] + ranks[later],
     )
+
+
+def split_steps(sizes: Sequence[int], *packed: Tensor, dim: int = 0, reverse: bool = False) -> list[tuple[Any, ...]]:
+    """The number of sentences of each step and its rows of each packed tensor, in the order in which they are run."""
+    steps = list(zip(sizes, *(tensor.split(list(sizes), dim=dim) for tensor in packed), strict=True))
+    return steps[::-1] if reverse else steps
 
 
 def run_lstm_steps(gates: Tensor, recurrent: Tensor, order: PackedOrder) -> Tensor:
@@ -78,7 +95,7 @@ class _LSTMSteps(torch.autograd.Function):
         back = recurrent.transpose(1, 2)
         hidden = cell = gates.new_zeros(len(gates), sizes[0], size)
         parts = (gates, *gates.split(size, dim=2), gates[..., : 2 * size], outputs, cells, squashed)
-        for number, total, i, f, g, o, i_and_f, output, new_cell, tanh_cell in _steps(sizes, *parts):
+        for number, total, i, f, g, o, i_and_f, output, new_cell, tanh_cell in split_steps(sizes, *parts, dim=1):
             total.baddbmm_(hidden[:, :number], back)
             i_and_f.sigmoid_()
             g.tanh_()
@@ -110,7 +127,7 @@ class _LSTMSteps(torch.autograd.Function):
         grad_gates = slopes
         by_cell = grad_gates[..., : 3 * size].unflatten(2, (3, size))
         parts = (grad_hidden, to_cell, by_cell, of_o, f, grad_gates)
-        steps = list(_steps(order.sizes, *parts))
+        steps = split_steps(order.sizes, *parts, dim=1)
         for place, (number, grad, of_h, from_cell, of_output, forget, total) in reversed(list(enumerate(steps))):
             state = grad_cell[:, :number].addcmul_(grad, of_h)
             from_cell.mul_(state.unsqueeze(2))
@@ -133,7 +150,7 @@ class _GRUSteps(torch.autograd.Function):
         hidden = gates.new_zeros(len(gates), sizes[0], size)
         both, of_both, of_candidate = gates[..., : 2 * size], of_hidden[..., : 2 * size], of_hidden[..., 2 * size :]
         parts = (of_hidden, both, of_both, of_candidate, *gates.split(size, dim=2), outputs)
-        for number, total, sigmoids, of_sigmoids, of_n, r, z, n, output in _steps(sizes, *parts):
+        for number, total, sigmoids, of_sigmoids, of_n, r, z, n, output in split_steps(sizes, *parts, dim=1):
             before = hidden[:, :number]
             total.baddbmm_(before, back)
             sigmoids.add_(of_sigmoids).sigmoid_()
@@ -160,7 +177,7 @@ class _GRUSteps(torch.autograd.Function):
         grad_of_hidden = torch.stack([to_reset, to_keep, to_candidate * reset], dim=2)
         grad_hidden = grad_outputs.clone()
         parts = (grad_hidden, grad_of_hidden, grad_of_hidden.flatten(2), keep)
-        steps = list(_steps(order.sizes, *parts))
+        steps = split_steps(order.sizes, *parts, dim=1)
         for place, (number, grad, by_gate, total, kept) in reversed(list(enumerate(steps))):
             by_gate.mul_(grad.unsqueeze(2))
             if place:
@@ -169,8 +186,3 @@ class _GRUSteps(torch.autograd.Function):
         grad_gates = torch.cat([grad_of_hidden[..., : 2 * size], to_candidate.mul_(grad_hidden)], dim=2)
         grad_recurrent = torch.bmm(grad_of_hidden[:, first:].transpose(1, 2), before[:, first:])
         return grad_gates, grad_recurrent, grad_of_hidden.sum(dim=1), None
-
-
-def _steps(sizes: Sequence[int], *packed: Tensor) -> Any:
-    """The number of sentences of each step and its rows, the second dimension, of each packed tensor."""
-    return zip(sizes, *(tensor.split(list(sizes), dim=1) for tensor in packed), strict=True)

@@ -80,12 +80,11 @@ class ElmoTaskRNN(nn.RNNBase):
         if is_traced():
             return self.run_readable(vectors, mask)
         order = order_words(mask)
-        places = order.places
-        words = vectors.flatten(0, 1).index_select(0, places)
+        words = order.pack(vectors)
         # cuDNN runs all layers as one; on a CPU PyTorch's function leaves each step to autograd.
-        words = (self._run_packed if words.device.type == "cpu" else self._run_by_library)(words, order)
-        outputs = words.new_zeros(mask.numel(), words.shape[1]).index_copy(0, places, words)
-        return torch.where(mask.unsqueeze(-1), outputs.unflatten(0, mask.shape), 0.0)
+        return order.unpack(
+            (self._run_packed if words.device.type == "cpu" else self._run_by_library)(words, order), mask
+        )
 
     def _run_packed(self, words: Tensor, order: PackedOrder) -> Tensor:
         # Under autocast a product would come out in another dtype than what the steps write to.
