@@ -92,6 +92,15 @@ class FeatureArguments:
 
 
 @dataclass
+class BatchArguments:
+    """How examples are put together, for tasks whose batches are of several."""
+
+    group_by_length: bool = flag(
+        "Train on batches of examples of about one length, which have less padding.", default=True
+    )
+
+
+@dataclass
 class SplitArguments:
     """Which examples are trained on, chosen by and tested on."""
 

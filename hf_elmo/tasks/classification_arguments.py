@@ -7,11 +7,11 @@ from typing import Literal
 
 from ..given.flags import flag
 from ..text.cutting import PreTokenizer
-from .arguments import FeatureArguments, ModelArguments, SplitArguments
+from .arguments import BatchArguments, FeatureArguments, ModelArguments, SplitArguments
 
 
 @dataclass
-class ClassifierArguments(ModelArguments, FeatureArguments):
+class ClassifierArguments(ModelArguments, FeatureArguments, BatchArguments):
     """What stands between ELMo and the label; what is left out is as the checkpoint has it, or as published."""
 
     hidden_size: int | None = flag(
@@ -32,9 +32,6 @@ class ClassifierArguments(ModelArguments, FeatureArguments):
         "How text is cut into words: at white space, for text that is tokenised; penn or unicode, for raw text; saved "
         "with the model. None leaves the checkpoint's rule.",
         default=None,
-    )
-    group_by_length: bool = flag(
-        "Train on batches of texts of about one length, which have less padding.", default=True
     )
 
 

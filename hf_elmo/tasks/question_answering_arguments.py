@@ -7,11 +7,11 @@ from typing import Literal
 
 from ..given.flags import flag
 from ..text.cutting import PreTokenizer
-from .arguments import FeatureArguments, ModelArguments, SplitArguments
+from .arguments import BatchArguments, FeatureArguments, ModelArguments, SplitArguments
 
 
 @dataclass
-class QuestionAnsweringArguments(ModelArguments, FeatureArguments):
+class QuestionAnsweringArguments(ModelArguments, FeatureArguments, BatchArguments):
     """The reader of questions and contexts; what is left out is as the checkpoint has it, or as published."""
 
     reader: Literal["self_attention", "bidaf"] | None = flag(
@@ -39,9 +39,6 @@ class QuestionAnsweringArguments(ModelArguments, FeatureArguments):
         "How text is cut into words: penn or unicode, for raw text; saved with the model. None leaves the checkpoint's "
         "rule.",
         default=None,
-    )
-    group_by_length: bool = flag(
-        "Train on batches of contexts of about one length, which have less padding.", default=True
     )
 
 

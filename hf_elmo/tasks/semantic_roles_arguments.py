@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..given.flags import flag
-from .arguments import FeatureArguments, ModelArguments, SplitArguments
+from .arguments import BatchArguments, FeatureArguments, ModelArguments, SplitArguments
 
 
 @dataclass
-class RoleArguments(ModelArguments, FeatureArguments):
+class RoleArguments(ModelArguments, FeatureArguments, BatchArguments):
     """What stands between ELMo and the roles; what is left out is as the checkpoint has it, or as published."""
 
     hidden_size: int | None = flag("Size of each highway LSTM (default: 300).", default=None)
@@ -25,9 +25,6 @@ class RoleArguments(ModelArguments, FeatureArguments):
         "Also learn which words are predicates, by a small classifier on what is read of each, so that raw text can be "
         "labelled.",
         default=False,
-    )
-    group_by_length: bool = flag(
-        "Train on batches of sentences of about one length, which have less padding.", default=True
     )
 
 

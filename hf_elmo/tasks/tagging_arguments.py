@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..given.flags import flag
-from .arguments import FeatureArguments, ModelArguments, SplitArguments
+from .arguments import BatchArguments, FeatureArguments, ModelArguments, SplitArguments
 
 
 @dataclass
-class TaggerArguments(ModelArguments, FeatureArguments):
+class TaggerArguments(ModelArguments, FeatureArguments, BatchArguments):
     """What stands between ELMo and the labels."""
 
     classifier_dropout: float | None = flag("Dropout before the classifier; None leaves the config's.", default=None)
@@ -28,9 +28,6 @@ class TaggerArguments(ModelArguments, FeatureArguments):
     convert_scheme: Literal["IOB1", "IOB2", "BIOES"] | None = flag(
         "Learn the labels of spans in this scheme, whatever the data's; predictions are written in the data's.",
         default=None,
-    )
-    group_by_length: bool = flag(
-        "Train on batches of sentences of about one length, which have less padding.", default=True
     )
 
 
