@@ -119,6 +119,17 @@ def test_two_processes_write_what_one_writes(arguments, tmp_path, checkpoint):
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
 
+@pytest.mark.slow
+def test_accelerate_launches_it(arguments, tmp_path, checkpoint):
+    arguments()  # writes the text
+    flags = {"model_name_or_path": checkpoint, "input_file": tmp_path / "text.txt", "output_dir": tmp_path / "v"}
+    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    # Without MPI, accelerate starts one process where there are CPUs alone, whatever it is told.
+    done = fresh_process.run(["-m", "accelerate.commands.launch", "--cpu", "-m", "hf_elmo", "embed", *words])
+    assert done.returncode == 0 and "Wrote 1 of 1 shards" in done.stdout, done
+    assert_right(tmp_path / "v", checkpoint)
+
+
 def test_a_killed_run_goes_on_where_it_stood(arguments, tmp_path, checkpoint):
     flags = {"model_name_or_path": checkpoint, "input_file": tmp_path / "text.txt", "output_dir": tmp_path / "v"}
     words = [word for name, value in flags.items() for word in (f"--{name}", value)]

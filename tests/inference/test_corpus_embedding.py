@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 
+import fresh_process
 import numpy as np
 import pytest
 from conftest import make_tiny_config
@@ -21,6 +22,28 @@ from hf_elmo.text.sentence_sources import SentenceSource
 
 TEXT = ["Call it !", "", "a / b", "a / b", "   ", ["two words", "é"], *(f"the {n} return a value" for n in range(20))]
 SETTINGS = VectorSettings(layers="all", max_words_per_shard=16)
+
+# The most memory, in bytes, after a short text and after one that is many times as long, in one process.
+PEAKS = """
+import resource, sys
+from hf_elmo.inference.corpus_embedding import CorpusEmbedder, VectorSettings
+from hf_elmo.inference.embedder import ElmoEmbedder
+from hf_elmo.text.sentence_sources import SentenceSource
+
+def peak_after(count):
+    run = CorpusEmbedder(embedder, f"{folder}/{count}", VectorSettings(layers="all", format=file_format))
+    run.prepare()
+    lines = "the {} of {} return a value , and {} more".format
+    source = SentenceSource(lambda: (lines(n % 5000, n % 77, n % 300) for n in range(count)))
+    run.words_to_embed(source)
+    run.run(source)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+checkpoint, folder, file_format = sys.argv[1:]
+embedder = ElmoEmbedder(checkpoint, device="cpu")
+print(peak_after(10_000), peak_after(50_000))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +152,18 @@ def test_killed_runs_are_gone_on_with_without_loss_or_repetition(embedder, tmp_p
     embed(embedder, folder.parent / "alone")
     for path in folder.glob("shard-*"):
         assert path.read_bytes() == (folder.parent / "alone" / path.name).read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file_format", ["parquet", "safetensors"])
+def test_memory_does_not_grow_with_the_text(tmp_path, file_format):
+    ElmoModel(make_tiny_config(projection_size=64)).save_pretrained(tmp_path / "checkpoint")
+    ElmoCharTokenizer().save_pretrained(tmp_path / "checkpoint")
+    done = fresh_process.run(["-c", PEAKS, tmp_path / "checkpoint", tmp_path, file_format])
+    assert done.returncode == 0, done.stderr
+    short, long = map(int, done.stdout.split())
+    written = sum(path.stat().st_size for path in (tmp_path / "50000").iterdir())
+    assert long - short < written / 20, (short, long, written)
 
 
 def test_a_finished_directory_is_left_as_it_is(embedder, tmp_path):
