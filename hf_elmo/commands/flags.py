@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Literal, NoReturn
 
+_MOST_UNKNOWN = 8  # words that an error names
 _TRUE, _FALSE = {"yes", "true", "t", "y", "1"}, {"no", "false", "f", "n", "0"}
 
 
@@ -33,7 +34,11 @@ class OneLineErrors(argparse.ArgumentParser):
                 flag = "--" + word.partition("=")[0][2:].replace("-", "_")
                 near += difflib.get_close_matches(flag, known, n=1)
         meant = f"did you mean {' '.join(near)}? " if near else ""
-        self.error(f"unknown arguments: {' '.join(unknown)}; {meant}--help lists those there are")
+        if not unknown[0].startswith("-"):
+            # What a shell makes of *.txt behind a flag that takes one value.
+            meant += "a flag that takes one value was given several, or a pattern of files that wants quotes; "
+        named = " ".join(unknown[:_MOST_UNKNOWN]) + (" ..." if len(unknown) > _MOST_UNKNOWN else "")
+        self.error(f"unknown arguments: {named}; {meant}--help lists those there are")
 
 
 class FlagParser(OneLineErrors):

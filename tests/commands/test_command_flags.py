@@ -99,7 +99,8 @@ MISTAKES = [
     (["--freeze_bilm", "perhaps"], ["--freeze_bilm: ", "perhaps"]),
     (["--no_freeze_bilm", "true"], ["takes no value"]),
     (["--max_steps"], ["--max_steps: "]),
-    (["--name", "a", "stray"], ["stray"]),
+    (["--name", "a", "stray"], ["stray", "quotes"]),
+    (["--name", *(f"{n}.txt" for n in range(99))], ["1.txt", "quotes", "..."]),
 ]
 
 
