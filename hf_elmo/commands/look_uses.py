@@ -44,6 +44,11 @@ class UsesArguments(PageArguments):
     )
     clusters: int | None = flag("How many clusters there are.", default=None)
     cluster_layer: int = flag("Layer whose vectors are clustered, from 0, or -1, the top one.", default=-1)
+    projection: Literal["pca", "umap"] = flag(
+        "How layers are brought to two dimensions: on their principal components, or by UMAP, which shows groups more "
+        "clearly and distances less.",
+        default="pca",
+    )
 
     @classmethod
     def shown_defaults(cls) -> dict[str, str]:
@@ -117,6 +122,7 @@ def look_at_uses(arguments: UsesArguments) -> None:
             arguments.cluster_layer,
             arguments.top_k,
             arguments.max_words_per_batch,
+            arguments.projection,
         )
         for each in track(found, "drawing", "words", len(found))
     ]

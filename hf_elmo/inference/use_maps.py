@@ -13,6 +13,7 @@ import numpy as np
 from ..model.modeling_elmo import ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .neighbours import Use, unit
+from .use_projections import Projection, project, project_by_umap
 from .word_uses import StaticWords, WordUses, embed_uses, static_vectors
 
 CLUSTER = "cluster"
@@ -71,7 +72,8 @@ class UseMap:
         groups: By falling size, at most `MAX_GROUPS`.
         group_of: The number of each use's group, (N,).
         places: Where each use lies in each layer of the biLM, (L, N, 2).
-        shown: The share of the variance that the two dimensions have in each layer, (L,).
+        shown: The share of the variance that the two dimensions have in each layer, where they are principal
+            components, not UMAP's.
         nearest: The numbers of the most similar other uses in each layer, nearest first, (L, N, K).
         similarities: Their cosines, (L, N, K).
         forms: The spellings, by falling number of uses.
@@ -83,7 +85,7 @@ class UseMap:
     groups: list[Group]
     group_of: np.ndarray
     places: np.ndarray
-    shown: np.ndarray
+    shown: list[float | None]
     nearest: np.ndarray
     similarities: np.ndarray
     forms: list[StaticForm]
@@ -108,7 +110,8 @@ class UseMap:
         """What is to be known of the drawing of a layer, from 0, in some words."""
         if not layer:
             return "one vector for all uses of a spelling, and the words most similar to it"
-        shown = f"two main components, {self.shown[layer - 1]:.0%} of the variance"
+        share = self.shown[layer - 1]
+        shown = "UMAP, nearest uses together" if share is None else f"two main components, {share:.0%} of the variance"
         if self.grouped_by == CLUSTER or len(self.uses) == 1:
             return shown
         return (
@@ -127,6 +130,7 @@ def map_uses(
     cluster_layer: int = -1,
     count: int = 5,
     max_words_per_batch: int = 2048,
+    projection: Projection = "pca",
 ) -> UseMap:
     """Lay a word's uses out.
 
@@ -139,7 +143,9 @@ def map_uses(
         cluster_layer: The layer whose vectors are clustered, from 0, or, backwards, from -1.
         count: Nearest uses of each.
         max_words_per_batch: Words computed at once.
-    Raises: ImportError or ValueError as `cluster`; ValueError for a layer that the model lacks.
+        projection: How the biLM's layers come to two dimensions, "pca" or "umap"; layer 0 and very few uses are always
+            drawn on principal components.
+    Raises: ImportError or ValueError as `cluster` and `project_by_umap`; ValueError for a layer that the model lacks.
     """
     num_layers = model.config.num_hidden_layers + 1
     if not -num_layers <= cluster_layer < num_layers:
@@ -154,7 +160,7 @@ def map_uses(
     order = np.argsort(group_of, kind="stable")
     found, group_of, layers = found.pick(order), group_of[order], layers[:, order]
     sizes, around = np.bincount(group_of), _words_around(found.uses, group_of)
-    laid_out = [project(vectors) for vectors in layers[1:]]
+    laid_out = [_lay_out(vectors, projection) for vectors in layers[1:]]
     ranked = [nearest_of(vectors, count) for vectors in unit(layers[1:])]
     forms, static_places = _static_forms(model, tokenizer, found.uses, static)
     return UseMap(
@@ -163,12 +169,17 @@ def map_uses(
         [Group(name, int(size), words) for name, size, words in zip(names, sizes, around, strict=True)],
         group_of,
         np.stack([places for places, _ in laid_out]),
-        np.array([shown for _, shown in laid_out]),
+        [shown for _, shown in laid_out],
         np.stack([numbers for numbers, _ in ranked]),
         np.stack([similarities for _, similarities in ranked]),
         forms,
         static_places,
     )
+
+
+def _lay_out(vectors: np.ndarray, projection: Projection) -> tuple[np.ndarray, float | None]:
+    places = project_by_umap(vectors) if projection == "umap" else None
+    return project(vectors) if places is None else (places, None)
 
 
 def _static_forms(
@@ -190,19 +201,6 @@ def _static_forms(
     words = list(dict.fromkeys([*(form.form for form in drawn), *(word for form in drawn for word, _ in form.nearest)]))
     places, _ = project(static_vectors(model, tokenizer, words))
     return forms, {word: (float(x), float(y)) for word, (x, y) in zip(words, places, strict=True)}
-
-
-def project(vectors: np.ndarray) -> tuple[np.ndarray, float]:
-    """Vectors (N, D) on their two principal components, (N, 2), and the share of the variance that those have."""
-    centred = vectors - vectors.mean(axis=0)
-    left, lengths, _ = np.linalg.svd(centred.astype(np.float64), full_matrices=False)
-    places = np.zeros((len(vectors), 2))
-    axes = min(2, len(lengths))
-    places[:, :axes] = left[:, :axes] * lengths[:axes]
-    # An axis may point either way; let it be that in which the farthest place is at the right, or at the top.
-    farthest = places[np.abs(places).argmax(axis=0), [0, 1]]
-    total = float((lengths**2).sum())
-    return places * np.where(farthest < 0, -1, 1), float((lengths[:axes] ** 2).sum()) / total if total else 1.0
 
 
 def cluster(vectors: np.ndarray, clusters: int | None = None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Maps of uses: projections keep distances, clusters are found, neighbours are the nearest, and words are legible."""
+"""Maps of uses: clusters are found, neighbours are the nearest, and words are legible."""
 
 import itertools
 
@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_tiny_config
-from hypothesis import given
-from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.inference.neighbours import Use
 from hf_elmo.inference.use_layout import FORM_FONT_SIZE, HEIGHT, WIDTH, place_dots, place_words
-from hf_elmo.inference.use_maps import MAX_GROUPS, OTHERS, cluster, map_uses, nearest_of, project
+from hf_elmo.inference.use_maps import MAX_GROUPS, OTHERS, cluster, map_uses, nearest_of
 from hf_elmo.inference.word_uses import StaticWords, UseGatherer
 
 SENTENCES = [f"they play {what} here".split() for what in "chess cards ball harp flute drums piano tennis".split()]
@@ -27,25 +25,6 @@ def map_of(labels=None, sentences=SENTENCES, **options):
     gatherer.read(zip(sentences, tags, strict=True))
     (found,) = gatherer.found(100)
     return map_uses(model, tokenizer, found, StaticWords(model, tokenizer, gatherer.counts), **options)
-
-
-@given(st.integers(1, 6), st.integers(2, 5), st.integers(0, 100))
-def test_what_lies_in_a_plane_keeps_its_distances(count, dims, seed):
-    rng = np.random.default_rng(seed)
-    flat = rng.normal(size=(count, 2))
-    turned = flat @ np.linalg.qr(rng.normal(size=(dims, 2)))[0].T + rng.normal(size=dims)
-    places, shown = project(turned)
-
-    def distances(points):
-        return np.linalg.norm(points[:, None] - points, axis=-1)
-
-    np.testing.assert_allclose(distances(places), distances(flat), atol=1e-6)
-    assert shown == pytest.approx(1)
-
-
-def test_which_way_an_axis_points_is_no_accident_of_the_computation():
-    vectors = np.random.default_rng(0).normal(size=(20, 4))
-    np.testing.assert_allclose(project(vectors[:, ::-1])[0], project(vectors)[0], atol=1e-6)
 
 
 def test_clusters_are_found_and_counted():
