@@ -55,6 +55,11 @@ class NeighbourArguments(ReadingArguments):
         default=None,
     )
     same_word: bool = flag("Look at uses of the same word only, in upper or lower case.", default=False)
+    approximate: bool = flag(
+        "In --vectors look by way of clusters, which the first search makes and keeps there: later ones take a share "
+        "of the time, and may miss a use.",
+        default=False,
+    )
 
     @classmethod
     def shown_defaults(cls) -> dict[str, str]:
@@ -73,6 +78,8 @@ class NeighbourArguments(ReadingArguments):
         if (self.input_file is None) == (self.vectors is None):
             found = "neither --input_file nor --vectors" if self.vectors is None else "--input_file and --vectors"
             raise ValueError(f"{found} given; wanted one of them.")
+        if self.approximate and self.vectors is None:
+            raise ValueError("--approximate given without --vectors; in a text all uses are compared.")
         if self.vectors is not None and self.words:
             raise ValueError(f"--words is {self.words!r}; in --vectors look by --sentence, and --word of it.")
         if not self.words and self.sentence is None:
@@ -127,11 +134,16 @@ def _index_of_text(
 
 
 def _index_of_shards(arguments: NeighbourArguments, embedder: ElmoEmbedder) -> ShardIndex:
+    from ..inference.cluster_search import ClusterIndex
+    from ..inference.embedding_directory import EmbeddedCorpus
     from ..inference.shard_search import ShardIndex
     from ..text.progress import track
 
-    def shown(batches: Iterator[ShardBatch]) -> Iterator[ShardBatch]:
-        return track(batches, "searching", "words", index.corpus.num_words, size=lambda batch: len(batch.words))
+    directory = arguments.vectors or ""
+    num_words = EmbeddedCorpus(directory).num_words
 
-    index = ShardIndex(arguments.vectors or "", embedder, arguments.layer, shown)
-    return index
+    def shown(batches: Iterator[ShardBatch]) -> Iterator[ShardBatch]:
+        return track(batches, "reading", "words", num_words, size=lambda batch: len(batch.words))
+
+    kind = ClusterIndex if arguments.approximate else ShardIndex
+    return kind(directory, embedder, arguments.layer, shown)

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -38,7 +38,9 @@ _TOKENIZER_FIELDS = (
     *("pre_tokenizer", "normalization", "drop_invisible", "ascii_marks", "do_lower_case"),
     *("max_characters_per_word", "characters"),
 )
-_OURS = re.compile(r"shard-\d{5,}\.(parquet|arrow|safetensors|npz)|\.shard-\d{5,}\..*\.partial")
+_OURS = re.compile(
+    r"shard-\d{5,}\.(parquet|arrow|safetensors|npz)|\.shard-\d{5,}\..*\.partial|clusters-\w+\.(faiss|json)"
+)
 
 
 @dataclass(frozen=True)
@@ -201,11 +203,18 @@ class EmbeddedCorpus:
         Raises: ValueError naming the shard that is damaged.
         """
         for shard in self.shards:
-            for batch in read_shard(self.path / shard.file, self.settings["format"]):
-                missing = [column for column in self.columns if column not in batch.columns]
-                if missing:
-                    raise self._damaged(f"has no column {quoted(missing[0])} in {shard.file!r}")
+            for _, batch in self.batches_of(shard):
                 yield batch
+
+    def batches_of(
+        self, shard: ShardRecord, numbers: Collection[int] | None = None
+    ) -> Iterator[tuple[int, ShardBatch]]:
+        """The batches of one of the shards with their numbers in it, all or some; errors as of `batches`."""
+        for number, batch in read_shard(self.path / shard.file, self.settings["format"], numbers):
+            missing = [column for column in self.columns if column not in batch.columns]
+            if missing:
+                raise self._damaged(f"has no column {quoted(missing[0])} in {shard.file!r}")
+            yield number, batch
 
     def sentences(self, column: str | None = None) -> Iterator[tuple[int, list[str], np.ndarray]]:
         """Number, words and vectors, (words, D), or (D,) where they were pooled, of each sentence.

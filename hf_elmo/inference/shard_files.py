@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,21 +84,30 @@ def open_shard(path: Path, file_format: ShardFormat, compression: str = "none") 
     return _arrays_writer(path, file_format, compression)
 
 
-def read_shard(path: Path, file_format: ShardFormat) -> Iterator[ShardBatch]:
-    """The batches of a shard; Parquet and Arrow files are memory-mapped, and read one batch at a time.
+def read_shard(
+    path: Path, file_format: ShardFormat, numbers: Collection[int] | None = None
+) -> Iterator[tuple[int, ShardBatch]]:
+    """The batches of a shard with their numbers; Parquet and Arrow files are memory-mapped, and read one at a time.
 
+    Args:
+        path: The file.
+        file_format: Of the file; safetensors and npz are one batch.
+        numbers: Which of them; None reads all.
     Raises: ValueError naming the file where it is damaged, or no such file; FileNotFoundError.
     """
     readers = {"parquet": _parquet_batches, "arrow": _arrow_batches}
     try:
         if file_format in readers:
-            yield from map(_checked, map(_from_record_batch, readers[file_format](path)))
+            for number, record_batch in readers[file_format](path, numbers):
+                yield number, _checked(_from_record_batch(record_batch))
+        elif numbers is not None and 0 not in numbers:
+            return
         elif file_format == "numpy":
             with np.load(path, allow_pickle=False) as arrays:
-                yield _checked(_from_arrays(dict(arrays)))
+                yield 0, _checked(_from_arrays(dict(arrays)))
         else:
             with safe_open(path, "np") as file:
-                yield _checked(_from_arrays({name: file.get_tensor(name) for name in file.keys()}))  # noqa: SIM118
+                yield 0, _checked(_from_arrays({name: file.get_tensor(name) for name in file.keys()}))  # noqa: SIM118
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{str(path)!r} is not there; embed the text again.") from error
     except (OSError, pa.ArrowException, zipfile.BadZipFile, zlib.error, *UNREADABLE) as error:
@@ -199,16 +208,19 @@ def _strings(words: Sequence[str]) -> pa.Array:
         return pa.array([word.encode("utf-8", "replace").decode("utf-8") for word in words], pa.string())
 
 
-def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(path: Path, numbers: Collection[int] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
     with parquet.ParquetFile(path, memory_map=True) as file:
         for number in range(file.num_row_groups):
-            yield from file.read_row_group(number).combine_chunks().to_batches()
+            if numbers is None or number in numbers:
+                for record_batch in file.read_row_group(number).combine_chunks().to_batches():
+                    yield number, record_batch
 
 
-def _arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
+def _arrow_batches(path: Path, numbers: Collection[int] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
     with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as file:
         for number in range(file.num_record_batches):
-            yield file.get_batch(number)
+            if numbers is None or number in numbers:
+                yield number, file.get_batch(number)
 
 
 def _from_record_batch(record_batch: pa.RecordBatch) -> ShardBatch:

@@ -109,7 +109,7 @@ class ShardIndex(UseFinder):
         """The `count` most similar uses for each query, the nearest first."""
         best: list[list[tuple[float, Use]]] = [[] for _ in queries]
         stacked = np.stack([query.vector for query in queries], axis=1)
-        for batch in self._track(self.corpus.batches()):
+        for batch in self._batches(stacked, count):
             similarities = unit(batch.columns[self.column].restore()) @ stacked
             words = np.array([word.casefold() for word in batch.words], dtype=object)
             ends = np.cumsum(batch.num_words)
@@ -125,6 +125,10 @@ class ShardIndex(UseFinder):
                 new = [(float(similarities[row, number]), self._use_at(batch, ends, int(row))) for row in rows[order]]
                 best[number] = sorted([*best[number], *new], key=lambda entry: -entry[0])[:count]
         return best
+
+    def _batches(self, queries: np.ndarray, count: int) -> Iterator[ShardBatch]:
+        """The blocks that are looked into for the `count` uses nearest to each query, (D, Q)."""
+        return self._track(self.corpus.batches())
 
     def _use_at(self, batch: ShardBatch, ends: np.ndarray, row: int) -> Use:
         sentence = int(np.searchsorted(ends, row, side="right"))

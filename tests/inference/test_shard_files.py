@@ -48,7 +48,7 @@ def test_what_was_written_comes_back(tmp_path, file_format, dtype, is_pooled):
     with open_shard(path, file_format) as write:
         for batch in batches:
             write(batch)
-    found = list(read_shard(path, file_format))
+    found = [batch for _, batch in read_shard(path, file_format)]
     if len(found) == 1:
         # Held in memory until the end, and one batch from then on.
         (whole,) = found
@@ -68,7 +68,7 @@ def test_compressed_shards_come_back(tmp_path, file_format, compression):
     with open_shard(tmp_path / "shard", file_format, compression) as write:
         write(batch)
     # np.savez adds its own ending to a name without one.
-    (found,) = read_shard(tmp_path / ("shard.npz" if file_format == "numpy" else "shard"), file_format)
+    ((_, found),) = read_shard(tmp_path / ("shard.npz" if file_format == "numpy" else "shard"), file_format)
     assert_same(found, batch)
 
 
@@ -96,7 +96,7 @@ def test_halves_of_surrogate_pairs_are_written_as_what_utf8_has(tmp_path):
     for file_format in ("parquet", "safetensors"):
         with open_shard(tmp_path / file_format, file_format) as write:
             write(ShardBatch(batch.sentence_ids, batch.num_words, ["a\ud800"], batch.offsets, batch.columns))
-        (found,) = read_shard(tmp_path / file_format, file_format)
+        ((_, found),) = read_shard(tmp_path / file_format, file_format)
         assert found.words == ["a?"]
 
 

@@ -1,0 +1,144 @@
+"""Uses in shards by way of clusters of their vectors: what lies far from a word is not looked into."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..checkpoints.provenance import write_json
+from ..checkpoints.writing import files_written_aside
+from ..given.bounded_json import read_json
+from .embedder import ElmoEmbedder
+from .embedding_directory import EmbeddedCorpus
+from .neighbours import unit
+from .shard_files import ShardBatch
+from .shard_search import ShardIndex, Track
+
+# Clusters are as many as four square roots of the uses, as faiss advises, with so many uses in each at least.
+_LEAST_IN_CLUSTER, _MOST_CLUSTERS = 40, 4096
+# Uses that the middles are worked out from, per cluster, and clusters that are looked into for a word.
+_SAMPLED_PER_CLUSTER, _CLUSTERS_TO_LOOK_INTO = 64, 16
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A batch of a shard, and the number of its first use among all uses."""
+
+    shard: int
+    batch: int
+    first_use: int
+
+
+class ClusterIndex(ShardIndex):
+    """As `ShardIndex`, looking only into the blocks that hold uses near to a word by an index of clusters (faiss).
+
+    What is found has the same similarities; a use that is near, but lies in a block of which no other use is, may be
+    missed. The index is made by the first search and kept beside the shards, a byte for each number of a vector; later
+    searches map it into memory.
+
+    Args:
+        directory, embedder, layer, track: As of `ShardIndex`.
+    Raises: ImportError where faiss is not installed; ValueError as `ShardIndex`, and for an index that is damaged.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike,
+        embedder: ElmoEmbedder,
+        layer: int | None = None,
+        track: Track = lambda batches: batches,
+    ):
+        super().__init__(directory, embedder, layer, track)
+        try:
+            import faiss
+        except ImportError as error:
+            raise ImportError("--approximate needs faiss: pip install 'hf_elmo[search]'.") from error
+        path = self.corpus.path
+        self._files = path / f"clusters-{self.column}.faiss", path / f"clusters-{self.column}.json"
+        if not self._is_current():
+            self._build(faiss)
+        self._blocks = [_Block(*block) for block in self._read_facts()["blocks"]]
+        try:
+            self._index: Any = faiss.read_index(str(self._files[0]), faiss.IO_FLAG_MMAP)
+        except RuntimeError as error:
+            raise self._damaged(self._files[0]) from error
+        if self._index.ntotal != self.corpus.num_words or self._index.d != self.corpus.settings["vector_size"]:
+            raise self._damaged(self._files[0])
+        self._index.nprobe = min(_CLUSTERS_TO_LOOK_INTO, self._index.nlist)
+
+    def _batches(self, queries: np.ndarray, count: int) -> Iterator[ShardBatch]:
+        _, uses = self._index.search(np.ascontiguousarray(queries.T), min(count, self._index.ntotal))
+        firsts = np.array([block.first_use for block in self._blocks])
+        # Where fewer are found than asked for, faiss says -1.
+        places = np.unique(np.searchsorted(firsts, uses[uses >= 0], side="right") - 1)
+        by_shard = itertools.groupby((self._blocks[place] for place in places), lambda block: block.shard)
+        for shard, blocks in by_shard:
+            numbers = {block.batch for block in blocks}
+            for _, batch in self.corpus.batches_of(self.corpus.shards[shard], numbers):
+                yield batch
+
+    def _is_current(self) -> bool:
+        """Whether there is an index, and it is of these shards."""
+        return all(file.is_file() for file in self._files) and self._read_facts()["vectors_sha256"] == _digest(
+            self.corpus
+        )
+
+    def _read_facts(self) -> dict[str, Any]:
+        path = self._files[1]
+        facts = read_json(path, repr(str(path)))
+        blocks = facts.get("blocks") if isinstance(facts, dict) else None
+        if not isinstance(blocks, list) or not isinstance(facts.get("vectors_sha256"), str):
+            raise self._damaged(path)
+        if not all(isinstance(block, list) and [*map(type, block)] == [int] * 3 for block in blocks):
+            raise self._damaged(path)
+        shards, firsts = [block[0] for block in blocks], [block[2] for block in blocks]
+        if not all(0 <= shard < len(self.corpus.shards) for shard in shards) or firsts != sorted(firsts):
+            raise self._damaged(path)
+        return facts
+
+    def _damaged(self, path: Any) -> ValueError:
+        return ValueError(f"{str(path)!r} is no index of the vectors beside it; remove it, and it is made again.")
+
+    def _build(self, faiss: Any) -> None:
+        """Make the index in two passes over the vectors: some of them give the clusters, then all are put into them."""
+        num_uses = self.corpus.num_words
+        most = min(_MOST_CLUSTERS, num_uses // _LEAST_IN_CLUSTER)
+        clusters = max(1, min(most, int(4 * num_uses**0.5)))
+        step = max(1, num_uses // (_SAMPLED_PER_CLUSTER * clusters))
+        size = self.corpus.settings["vector_size"]
+        index = faiss.IndexIVFScalarQuantizer(
+            faiss.IndexFlatIP(size), size, clusters, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+        )
+        index.train(np.concatenate([vectors[::step] for vectors in self._vectors(self._track(self.corpus.batches()))]))
+        blocks: list[list[int]] = []
+
+        def numbered() -> Iterator[ShardBatch]:
+            first_use = 0
+            for place, shard in enumerate(self.corpus.shards):
+                for number, batch in self.corpus.batches_of(shard):
+                    blocks.append([place, number, first_use])
+                    first_use += len(batch.words)
+                    yield batch
+
+        for vectors in self._vectors(self._track(numbered())):
+            index.add(vectors)
+        with files_written_aside(*self._files) as (index_file, facts_file):
+            faiss.write_index(index, str(index_file))
+            write_json(facts_file, {"vectors_sha256": _digest(self.corpus), "blocks": blocks})
+
+    def _vectors(self, batches: Iterable[ShardBatch]) -> Iterator[np.ndarray]:
+        for batch in batches:
+            yield np.ascontiguousarray(unit(batch.columns[self.column].restore()), dtype=np.float32)
+
+
+def _digest(corpus: EmbeddedCorpus) -> str:
+    """Of all that the vectors depend on: the checkpoint, the settings and the text of each shard."""
+    facts = [corpus.settings, [shard.text_sha256 for shard in corpus.shards]]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
