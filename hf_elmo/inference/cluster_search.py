@@ -66,12 +66,12 @@ class ClusterIndex(ShardIndex):
             self._build(faiss)
         self._blocks = [_Block(*block) for block in self._read_facts()["blocks"]]
         try:
-            self._index: Any = faiss.read_index(str(self._files[0]), faiss.IO_FLAG_MMAP)
+            self._index = faiss.read_index(str(self._files[0]), faiss.IO_FLAG_MMAP)
         except RuntimeError as error:
             raise self._damaged(self._files[0]) from error
         if self._index.ntotal != self.corpus.num_words or self._index.d != self.corpus.settings["vector_size"]:
             raise self._damaged(self._files[0])
-        self._index.nprobe = min(_CLUSTERS_TO_LOOK_INTO, self._index.nlist)
+        faiss.ParameterSpace().set_index_parameter(self._index, "nprobe", _CLUSTERS_TO_LOOK_INTO)
 
     def _batches(self, queries: np.ndarray, count: int) -> Iterator[ShardBatch]:
         _, uses = self._index.search(np.ascontiguousarray(queries.T), min(count, self._index.ntotal))
