@@ -19,6 +19,8 @@ from hypothesis import settings
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig
 
+fresh_process.do_not_wait_for_the_disk()
+
 # What a shell starts in its background is deaf to interrupts, of which some tests want to hear.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     with contextlib.suppress(ValueError):  # in a worker that has another main thread

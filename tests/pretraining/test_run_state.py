@@ -23,6 +23,23 @@ def test_the_checkpoint_of_a_step_is_written_again(tmp_path):
     assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["out", "checkpoint-3"]
 
 
+def test_it_takes_its_place_when_all_of_it_is_on_the_disk(tmp_path, monkeypatch):
+    synced, before_the_rename = set(), []
+
+    def note(descriptor):
+        synced.add(os.fstat(descriptor).st_ino)
+
+    def rename(source, place):
+        before_the_rename.append({path for path in [source, *source.rglob("*")] if path.stat().st_ino not in synced})
+        move(source, place)
+
+    move = os.rename
+    monkeypatch.setattr(run_state.os, "fsync", note)
+    monkeypatch.setattr(run_state.os, "rename", rename)
+    target = save(tmp_path, "new")
+    assert before_the_rename == [set()] and target.parent.stat().st_ino in synced
+
+
 def test_one_that_cannot_take_its_place_leaves_the_earlier_one_there(tmp_path, monkeypatch):
     target = save(tmp_path, "old")
 
