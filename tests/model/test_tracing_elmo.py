@@ -30,11 +30,15 @@ VARIANTS = {
 }
 # The spans of a document are chosen by their scores, one by one.
 MODELS = {**{name: (name, {}) for name in CASES if name != "coreference"}, **VARIANTS}
-# The quick tests trace the model with word vectors, the pre-training one and a tagger with a biLSTM; the slow ones all.
-QUICK = ("base", "word vectors", "pretraining", "a label for each word by itself")
-each_model = pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
-)
+# The quick tests compile the model with word vectors, the pre-training one and a tagger with a biLSTM, and export the
+# base and that tagger; the slow ones all.
+COMPILED = ("base", "word vectors", "pretraining", "a label for each word by itself")
+EXPORTED = ("base", "a label for each word by itself")
+
+
+def each_model(quick):
+    names = [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
+    return pytest.mark.parametrize("name", names)
 
 
 def make_model(name: str) -> torch.nn.Module:
@@ -49,7 +53,7 @@ def assert_same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor])
         torch.testing.assert_close(found[name], value, rtol=REORDERED_FLOAT32, atol=REORDERED_FLOAT32)
 
 
-@each_model
+@each_model(COMPILED)
 def test_a_compiled_model_is_one_graph_with_the_same_numbers_and_gradients(name):
     model, batch = make_model(name).train(), make_batch(MODELS[name][0], side="left")
     torch._dynamo.reset()
@@ -74,7 +78,7 @@ def test_a_compiled_model_carries_its_state():
 
 
 @pytest.mark.skipif(torch.__version__.startswith("2.6"), reason="torch 2.6 exports no open number of sentences")
-@each_model
+@each_model(EXPORTED)
 def test_an_exported_model_takes_batches_of_any_size(name):
     case, model = MODELS[name][0], make_model(name)
     batch = make_inputs(case)
