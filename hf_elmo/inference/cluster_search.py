@@ -64,7 +64,11 @@ class ClusterIndex(ShardIndex):
         self._files = path / f"clusters-{self.column}.faiss", path / f"clusters-{self.column}.json"
         if not self._is_current():
             self._build(faiss)
-        self._blocks = [_Block(*block) for block in self._read_facts()["blocks"]]
+        facts = self._read_facts()
+        self._blocks = [_Block(*block) for block in facts["blocks"]]
+        # Old versions of faiss map a file that was cut off, and read beyond its end.
+        if self._files[0].stat().st_size != facts["num_bytes"]:
+            raise self._damaged(self._files[0])
         try:
             self._index = faiss.read_index(str(self._files[0]), faiss.IO_FLAG_MMAP)
         except RuntimeError as error:
@@ -94,7 +98,7 @@ class ClusterIndex(ShardIndex):
         path = self._files[1]
         facts = read_json(path, repr(str(path)))
         blocks = facts.get("blocks") if isinstance(facts, dict) else None
-        if not isinstance(blocks, list) or not isinstance(facts.get("vectors_sha256"), str):
+        if not isinstance(blocks, list) or not isinstance(facts.get("vectors_sha256"), str) or "num_bytes" not in facts:
             raise self._damaged(path)
         if not all(isinstance(block, list) and [*map(type, block)] == [int] * 3 for block in blocks):
             raise self._damaged(path)
@@ -131,7 +135,8 @@ class ClusterIndex(ShardIndex):
             index.add(vectors)
         with files_written_aside(*self._files) as (index_file, facts_file):
             faiss.write_index(index, str(index_file))
-            write_json(facts_file, {"vectors_sha256": _digest(self.corpus), "blocks": blocks})
+            num_bytes = index_file.stat().st_size
+            write_json(facts_file, {"vectors_sha256": _digest(self.corpus), "num_bytes": num_bytes, "blocks": blocks})
 
     def _vectors(self, batches: Iterable[ShardBatch]) -> Iterator[np.ndarray]:
         for batch in batches:

@@ -320,6 +320,19 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
 
     # Encoding
 
+    def _get_padding_truncation_strategies(
+        self,
+        padding: Any = False,
+        truncation: Any = None,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        # transformers divides by it.
+        if pad_to_multiple_of is not None and pad_to_multiple_of < 1:
+            raise ValueError(f"pad_to_multiple_of is {pad_to_multiple_of}; it must be None or an integer >= 1.")
+        return super()._get_padding_truncation_strategies(padding, truncation, max_length, pad_to_multiple_of, **kwargs)
+
     def _encode_plus(
         self,
         text: Any,

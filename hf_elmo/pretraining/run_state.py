@@ -18,11 +18,13 @@ from accelerate import Accelerator
 from ..checkpoints.loading import load_config
 from ..checkpoints.provenance import write_json
 from ..checkpoints.writing import leftovers_of, open_to_readers, written_aside
+from ..given.bounded_files import quoted
 from ..given.reasons import UNREADABLE, reason
 from ..model.configuration_elmo import ElmoConfig
 from .digests import write_digests
 from .run_directory import OPTIMIZER_FILE, STATE_FILE, checkpoints_in, find_fault, rank_file, read_state_file
 
+_LONGEST_FLAG = 60  # of what an altered file may have in a flag's place
 # Entries of a fingerprint that have other names than the flags that set them.
 _FLAGS = {
     "num_lanes": "--per_device_train_batch_size",
@@ -243,7 +245,10 @@ def check_fingerprint(checkpoint: str | os.PathLike, now: dict[str, Any], config
         name for name in sorted(then.keys() | now.keys()) if (then.get(name) or None) != (now.get(name) or None)
     ]
     if differing:
-        listed = "; ".join(f"{_flag_of(name)} was {then.get(name)!r} and is {now.get(name)!r}" for name in differing)
+        listed = "; ".join(
+            f"{_flag_of(name)[:_LONGEST_FLAG]} was {quoted(then.get(name))} and is {quoted(now.get(name))}"
+            for name in differing
+        )
         raise ValueError(
             f"--resume_from_checkpoint {str(checkpoint)!r} belongs to another run: {listed}. Start with the arguments "
             "of that run, or with another --output_dir; --model_name_or_path takes over its weights alone."

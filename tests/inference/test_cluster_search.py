@@ -110,7 +110,7 @@ def test_a_damaged_index_is_named(embedder, write):
     for ending in (".faiss", ".json"):
         file = vectors / f"clusters-layer_2{ending}"
         good = file.read_bytes()
-        for bad in (b"", good[: len(good) // 2], b"{}", b'{"vectors_sha256": "", "blocks": [[0, 0]]}'):
+        for bad in (b"", good[: len(good) // 2], b"{}", b'{"vectors_sha256": "", "num_bytes": 0, "blocks": [[0]]}'):
             file.write_bytes(bad)
             try:
                 # Facts of other vectors are no damage: the index is made again.

@@ -761,6 +761,7 @@ def test_any_call_is_answered_or_refused(text, pair, settings, pre_tokenizer):
         # Two rows of 25 characters are not one of 50.
         ([{"input_ids": [[1] * 25, [1] * 25]}], {}, ("(2, 25)", "50")),
         ([{"input_ids": rows_of(["a"])}], {"padding_side": "top"}, "padding_side is 'top'"),
+        ([{"input_ids": rows_of(["a"])}], {"pad_to_multiple_of": 0}, "pad_to_multiple_of is 0"),
         (
             [{"input_ids": rows_of(["a"])}, {"input_ids": rows_of([])}],
             {"padding": False, "return_tensors": "pt"},

@@ -1,12 +1,20 @@
 """Checkpoints take their place in one rename, and a step's earlier one goes only when the new one stands."""
 
+import json
 import os
 
 import pytest
 from accelerate import Accelerator
+from conftest import make_tiny_config
+from refusals import assert_refused
 
 from hf_elmo.pretraining import run_state
-from hf_elmo.pretraining.run_state import RunCheckpoints, RunState, remove_partial_checkpoints
+from hf_elmo.pretraining.run_state import (
+    RunCheckpoints,
+    RunState,
+    check_fingerprint,
+    remove_partial_checkpoints,
+)
 
 
 def save(folder, text):
@@ -55,3 +63,12 @@ def test_one_that_cannot_take_its_place_leaves_the_earlier_one_there(tmp_path, m
     remove_partial_checkpoints(tmp_path / "out")
     assert (target / "model.safetensors").read_text() == "old"
     assert [path.name for path in tmp_path.rglob("*") if path.is_dir()] == ["out", "checkpoint-3"]
+
+
+def test_flags_that_an_altered_file_makes_up_are_named_in_short(tmp_path):
+    config = make_tiny_config()
+    config.save_pretrained(tmp_path)
+    fingerprint = {"9" * 1000: "8" * 1000}
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"step": 3, "fingerprint": fingerprint}))
+    told = assert_refused(ValueError, ("--999", "888"), check_fingerprint, tmp_path, {}, config)
+    assert len(told) < 1000
