@@ -104,7 +104,7 @@ TABLES = {
         "sentiment, five classes",
         "train-sentiment",
         _three_files("sst5", ".tsv.gz"),
-        f"{_WORDS} --hidden_size 100 --dropout 0.3 --hidden_dropout 0.1 --learning_rate 0.002",
+        f"{_WORDS} --hidden_size 100 --dropout 0.3 --hidden_dropout 0.1",
         (8, 20),
         {"accuracy": ("accuracy", "51.4 → 54.7")},
         rows=(*ROWS,),
