@@ -17,7 +17,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from hf_elmo import ElmoCharTokenizer, ElmoConfig
+from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoEmbedder, ElmoModel
 
 fresh_process.do_not_wait_for_the_disk()
 
@@ -58,6 +58,15 @@ def _plots(request, monkeypatch):
         module = sys.modules.get(name)
         if module is not None and "drawn_plots" not in request.fixturenames:
             monkeypatch.setattr(module, plot, lambda results, path: path.write_bytes(b""))
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory) -> ElmoEmbedder:
+    """Of a tiny checkpoint that lies in a directory of its own."""
+    directory = str(tmp_path_factory.mktemp("checkpoint"))
+    ElmoModel(make_tiny_config()).save_pretrained(directory)
+    ElmoCharTokenizer().save_pretrained(directory)
+    return ElmoEmbedder(directory, device="cpu")
 
 
 @pytest.fixture

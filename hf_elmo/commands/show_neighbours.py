@@ -135,15 +135,11 @@ def _index_of_text(
 
 def _index_of_shards(arguments: NeighbourArguments, embedder: ElmoEmbedder) -> ShardIndex:
     from ..inference.cluster_search import ClusterIndex
-    from ..inference.embedding_directory import EmbeddedCorpus
     from ..inference.shard_search import ShardIndex
     from ..text.progress import track
 
-    directory = arguments.vectors or ""
-    num_words = EmbeddedCorpus(directory).num_words
-
-    def shown(batches: Iterator[ShardBatch]) -> Iterator[ShardBatch]:
-        return track(batches, "reading", "words", num_words, size=lambda batch: len(batch.words))
+    def shown(batches: Iterator[ShardBatch], num_words: int) -> Iterator[ShardBatch]:
+        return track(batches, "searching", "words", num_words, size=lambda batch: len(batch.words))
 
     kind = ClusterIndex if arguments.approximate else ShardIndex
-    return kind(directory, embedder, arguments.layer, shown)
+    return kind(arguments.vectors or "", embedder, arguments.layer, shown)

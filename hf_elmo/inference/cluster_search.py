@@ -5,21 +5,18 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..checkpoints.provenance import write_json
 from ..checkpoints.writing import files_written_aside
 from ..given.bounded_json import read_json
-from .embedder import ElmoEmbedder
 from .embedding_directory import EmbeddedCorpus
 from .neighbours import unit
 from .shard_files import ShardBatch
-from .shard_search import ShardIndex, Track
+from .shard_search import ShardIndex
 
 # Clusters are as many as four square roots of the uses, as faiss advises, with so many uses in each at least.
 _LEAST_IN_CLUSTER, _MOST_CLUSTERS = 40, 4096
@@ -27,8 +24,7 @@ _LEAST_IN_CLUSTER, _MOST_CLUSTERS = 40, 4096
 _SAMPLED_PER_CLUSTER, _CLUSTERS_TO_LOOK_INTO = 64, 16
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     """A batch of a shard, and the number of its first use among all uses."""
 
     shard: int
@@ -48,23 +44,17 @@ class ClusterIndex(ShardIndex):
     Raises: ImportError where faiss is not installed; ValueError as `ShardIndex`, and for an index that is damaged.
     """
 
-    def __init__(
-        self,
-        directory: str | os.PathLike,
-        embedder: ElmoEmbedder,
-        layer: int | None = None,
-        track: Track = lambda batches: batches,
-    ):
-        super().__init__(directory, embedder, layer, track)
+    def _prepare(self) -> None:
         try:
             import faiss
         except ImportError as error:
             raise ImportError("--approximate needs faiss: pip install 'hf_elmo[search]'.") from error
         path = self.corpus.path
         self._files = path / f"clusters-{self.column}.faiss", path / f"clusters-{self.column}.json"
-        if not self._is_current():
+        facts = self._read_facts() if all(file.is_file() for file in self._files) else None
+        if facts is None or facts["vectors_sha256"] != _digest(self.corpus):
             self._build(faiss)
-        facts = self._read_facts()
+            facts = self._read_facts()
         self._blocks = [_Block(*block) for block in facts["blocks"]]
         # Old versions of faiss map a file that was cut off, and read beyond its end.
         if self._files[0].stat().st_size != facts["num_bytes"]:
@@ -87,12 +77,6 @@ class ClusterIndex(ShardIndex):
             numbers = {block.batch for block in blocks}
             for _, batch in self.corpus.batches_of(self.corpus.shards[shard], numbers):
                 yield batch
-
-    def _is_current(self) -> bool:
-        """Whether there is an index, and it is of these shards."""
-        return all(file.is_file() for file in self._files) and self._read_facts()["vectors_sha256"] == _digest(
-            self.corpus
-        )
 
     def _read_facts(self) -> dict[str, Any]:
         path = self._files[1]
@@ -120,26 +104,26 @@ class ClusterIndex(ShardIndex):
         index = faiss.IndexIVFScalarQuantizer(
             faiss.IndexFlatIP(size), size, clusters, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
         )
-        index.train(np.concatenate([vectors[::step] for vectors in self._vectors(self._track(self.corpus.batches()))]))
-        blocks: list[list[int]] = []
+        index.train(np.concatenate([vectors[::step] for vectors in self._vectors(self.corpus.batches())]))
+        blocks: list[_Block] = []
 
         def numbered() -> Iterator[ShardBatch]:
             first_use = 0
             for place, shard in enumerate(self.corpus.shards):
                 for number, batch in self.corpus.batches_of(shard):
-                    blocks.append([place, number, first_use])
+                    blocks.append(_Block(place, number, first_use))
                     first_use += len(batch.words)
                     yield batch
 
-        for vectors in self._vectors(self._track(numbered())):
+        for vectors in self._vectors(numbered()):
             index.add(vectors)
         with files_written_aside(*self._files) as (index_file, facts_file):
             faiss.write_index(index, str(index_file))
             num_bytes = index_file.stat().st_size
             write_json(facts_file, {"vectors_sha256": _digest(self.corpus), "num_bytes": num_bytes, "blocks": blocks})
 
-    def _vectors(self, batches: Iterable[ShardBatch]) -> Iterator[np.ndarray]:
-        for batch in batches:
+    def _vectors(self, batches: Iterator[ShardBatch]) -> Iterator[np.ndarray]:
+        for batch in self._tracked(batches):
             yield np.ascontiguousarray(unit(batch.columns[self.column].restore()), dtype=np.float32)
 
 

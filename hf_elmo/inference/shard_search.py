@@ -18,8 +18,8 @@ from .shard_files import ShardBatch
 _LEAST_KEPT = 64
 _KEPT_PER_WANTED = 8
 
-# Passes batches on, and shows how many of their words have gone by.
-Track = Callable[[Iterator[ShardBatch]], Iterator[ShardBatch]]
+# Passes batches on, and shows how many of their words, of so many, have gone by.
+Track = Callable[[Iterator[ShardBatch], int], Iterator[ShardBatch]]
 
 
 class ShardIndex(UseFinder):
@@ -41,7 +41,7 @@ class ShardIndex(UseFinder):
         directory: str | os.PathLike,
         embedder: ElmoEmbedder,
         layer: int | None = None,
-        track: Track = lambda batches: batches,
+        track: Track = lambda batches, num_words: batches,
     ):
         super().__init__(embedder.tokenizer)
         self.corpus, self.embedder, self._track = EmbeddedCorpus(directory), embedder, track
@@ -69,6 +69,10 @@ class ShardIndex(UseFinder):
                     f"layer is {layer}, and {where} has layers {self.layers!r} alone; leave it out, or embed the text "
                     "with --layers all."
                 )
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Open or make what searches need beside the shards."""
 
     def __repr__(self) -> str:
         corpus = self.corpus
@@ -128,7 +132,10 @@ class ShardIndex(UseFinder):
 
     def _batches(self, queries: np.ndarray, count: int) -> Iterator[ShardBatch]:
         """The blocks that are looked into for the `count` uses nearest to each query, (D, Q)."""
-        return self._track(self.corpus.batches())
+        return self._tracked(self.corpus.batches())
+
+    def _tracked(self, batches: Iterator[ShardBatch]) -> Iterator[ShardBatch]:
+        return self._track(batches, self.corpus.num_words)
 
     def _use_at(self, batch: ShardBatch, ends: np.ndarray, row: int) -> Use:
         sentence = int(np.searchsorted(ends, row, side="right"))

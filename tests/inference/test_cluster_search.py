@@ -5,16 +5,13 @@ import random
 import sys
 
 import pytest
-from conftest import make_tiny_config
 from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32
 
-from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.commands.show_neighbours import NeighbourArguments, show_neighbours
 from hf_elmo.inference import cluster_search, corpus_embedding
 from hf_elmo.inference.cluster_search import ClusterIndex
 from hf_elmo.inference.corpus_embedding import CorpusEmbedder, VectorSettings
-from hf_elmo.inference.embedder import ElmoEmbedder
 from hf_elmo.inference.embedding_directory import EmbeddedCorpus
 from hf_elmo.inference.shard_search import ShardIndex
 
@@ -22,14 +19,6 @@ pytest.importorskip("faiss")
 
 WORDS = "the play was good they chess a cat sat on mat near door we saw match again".split()
 QUERY = "they saw the play again"
-
-
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory):
-    directory = str(tmp_path_factory.mktemp("checkpoint"))
-    ElmoModel(make_tiny_config()).save_pretrained(directory)
-    ElmoCharTokenizer().save_pretrained(directory)
-    return ElmoEmbedder(directory, device="cpu")
 
 
 def draw_sentences(count, seed=0):

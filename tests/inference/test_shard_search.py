@@ -4,11 +4,9 @@ import dataclasses
 import random
 
 import pytest
-from conftest import make_tiny_config
 from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32
 
-from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.commands.show_neighbours import NeighbourArguments, show_neighbours
 from hf_elmo.inference import corpus_embedding
 from hf_elmo.inference.corpus_embedding import CorpusEmbedder, VectorSettings
@@ -23,14 +21,6 @@ QUERY = "they saw the Play again"
 def draw_sentences(count):
     draw = random.Random(0)
     return [" ".join(draw.choices(WORDS, k=draw.randrange(9))) for _ in range(count)]
-
-
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory):
-    directory = str(tmp_path_factory.mktemp("checkpoint"))
-    ElmoModel(make_tiny_config()).save_pretrained(directory)
-    ElmoCharTokenizer().save_pretrained(directory)
-    return ElmoEmbedder(directory, device="cpu")
 
 
 @pytest.fixture

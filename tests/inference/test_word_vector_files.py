@@ -4,24 +4,13 @@ import gzip
 
 import numpy as np
 import pytest
-from conftest import make_tiny_config
 from refusals import assert_refused
 
-from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.commands.embed import EmbeddingArguments, run_embedding
-from hf_elmo.inference.embedder import ElmoEmbedder
 from hf_elmo.inference.word_vector_files import read_words, write_word_vectors
 from hf_elmo.text.word_vectors import read_word_vectors
 
 WORDS = ["the", "Straße", "a/b", "<S>", "\u4e16\u754c", *(f"w{number}" for number in range(3000))]
-
-
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory):
-    directory = str(tmp_path_factory.mktemp("checkpoint"))
-    ElmoModel(make_tiny_config()).save_pretrained(directory)
-    ElmoCharTokenizer().save_pretrained(directory)
-    return ElmoEmbedder(directory, device="cpu")
 
 
 def read_binary(path):
