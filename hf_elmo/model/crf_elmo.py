@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .offloading_elmo import read_weights
 from .tag_schemes_elmo import can_follow
 from .tracing_elmo import is_traced
 from .word_steps_elmo import scan_words
@@ -96,11 +97,12 @@ class ElmoCRF(nn.Module):
 
     def _all_scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """The scores of transitions, starts and ends, in float32 or wider: half precision cannot hold their sums."""
-        transitions = self.transitions.to(torch.promote_types(self.transitions.dtype, torch.float32))
-        if self.start is None or self.end is None:
-            zeros = transitions.new_zeros(self.num_labels)
-            return transitions, zeros, zeros
-        return transitions, self.start.to(transitions), self.end.to(transitions)
+        # Decoding and marginals ask for them beside `forward`.
+        names = ["transitions"] if self.start is None else ["transitions", "start", "end"]
+        transitions, *ends = read_weights(self, *names)
+        transitions = transitions.to(torch.promote_types(transitions.dtype, torch.float32))
+        start, end = ends or [transitions.new_zeros(self.num_labels)] * 2
+        return transitions, start.to(transitions), end.to(transitions)
 
     def _score(self, words: _Words, labels: Tensor) -> Tensor:
         """The score of labels, (B, W), of each sentence, (B,)."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from .offloading_elmo import read_weights
 from .packed_steps_elmo import order_words, split_steps
 from .tracing_elmo import is_traced
 from .word_steps_elmo import scan_words
@@ -208,7 +209,7 @@ class ElmoHighwayLSTMLayer(nn.Module):
 
     def weights(self) -> HighwayLSTMWeights:
         """The weights as the scans take them."""
-        return HighwayLSTMWeights(self.weight_ih, self.weight_hh, self.bias, self.weight_carry)
+        return HighwayLSTMWeights(*read_weights(self, "weight_ih", "weight_hh", "bias", "weight_carry"))
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

@@ -20,6 +20,7 @@ from .head_settings_elmo import (
 from .highway_lstm_elmo import ElmoHighwayLSTM  # noqa: F401
 from .inputs_elmo import IGNORED_LABEL
 from .layers_elmo import ElmoState
+from .offloading_elmo import read_weights  # noqa: F401
 from .packed_steps_elmo import PackedOrder  # noqa: F401
 from .pairs_elmo import ElmoPairs  # noqa: F401
 from .pipeline_elmo import register_pipelines

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from .head_settings_elmo import CoreferenceHead
+from .offloading_elmo import read_weights
 from .sequence_encoders_elmo import masked_softmax
 
 # The distances at which a new bin begins (Lee et al. 2017).
@@ -61,11 +62,13 @@ class ElmoScorer(nn.Module):
 
     def weights_of_parts(self) -> Sequence[Tensor]:
         """The first layer's weights for each of the vectors, (H, its size)."""
-        return self.first.weight.split(self.part_sizes, dim=1)
+        (weight,) = read_weights(self.first, "weight")
+        return weight.split(self.part_sizes, dim=1)
 
     def forward(self, products: Tensor) -> Tensor:
         """Scores, (...), from the sum of all these weights' products with their vectors, (..., H)."""
-        hidden = self.dropout(torch.relu(products + self.first.bias))
+        (bias,) = read_weights(self.first, "bias")
+        hidden = self.dropout(torch.relu(products + bias))
         return self.output(self.dropout(torch.relu(self.second(hidden)))).squeeze(-1)
 
 
@@ -113,7 +116,7 @@ class ElmoSpans(nn.Module):
         # Of the words from n on a span of w + 1 words has the first so many.
         is_read = (reach <= reach.unsqueeze(1)) & exists.unsqueeze(1)
         shares = masked_softmax(self.attention(encoded).squeeze(-1)[ends].unsqueeze(1), is_read)
-        widths = self.dropout(self.widths.weight)
+        widths = self.dropout(self.widths(reach))
         of_start, of_end, of_width, of_words = self.scorer.weights_of_parts()
         products = F.linear(encoded, of_start).unsqueeze(1) + F.linear(encoded, of_end)[ends]
         # As weighting the words first, but with H numbers for each.

@@ -65,6 +65,7 @@ CODE_FILES = {
     "inputs_elmo.py",
     "layers_elmo.py",
     "modeling_elmo.py",
+    "offloading_elmo.py",
     "packed_steps_elmo.py",
     "pairs_elmo.py",
     "pipeline_elmo.py",

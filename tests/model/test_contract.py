@@ -146,6 +146,19 @@ def test_the_bilm_can_stay_on_disk_until_it_is_wanted(name, checkpoints, tmp_pat
     assert_same_outputs(outputs_of(loaded, make_inputs(name)), outputs_of(model, make_inputs(name)))
 
 
+@pytest.mark.parametrize("name", HEADED)
+def test_a_head_can_stay_on_disk_until_it_is_wanted(name, checkpoints, tmp_path):
+    path, model = checkpoints(name)
+    parts = {part: "cpu" if part == "elmo" else "disk" for part, _ in model.named_children()}
+    loaded = type(model).from_pretrained(path, device_map=parts, offload_folder=tmp_path)
+    on_disk = {key for key, parameter in loaded.named_parameters() if parameter.is_meta}
+    assert on_disk and on_disk == {key for key, _ in model.named_parameters() if not key.startswith("elmo.")}
+    batch = make_inputs(name)
+    for _ in range(2):
+        assert_same_outputs(outputs_of(loaded, batch), outputs_of(model, batch))
+    assert on_disk == {key for key, parameter in loaded.named_parameters() if parameter.is_meta}
+
+
 @each_class
 def test_weights_come_and_go_by_torchs_own_means(name, tmp_path):
     model = shared(name)
