@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from datasets import IterableDataset, concatenate_datasets, load_dataset, load_from_disk
+from datasets import DatasetDict, IterableDataset, concatenate_datasets, load_dataset
 from datasets.distributed import split_dataset_by_node
 from datasets.exceptions import DatasetsError
 from pyarrow import ArrowException
@@ -22,6 +22,7 @@ from ..given.reasons import UNREADABLE, reason
 from .json_records import JSON_ENDINGS, check_columns, check_records, json_texts
 from .packed_lines import UNPACKING_ERRORS, decoded_lines
 from .parquet_tables import check_rows, check_tables
+from .saved_datasets import is_saved_dataset, load_saved_dataset
 
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 # Endings of text, those first that hold nothing else as often as .json does.
@@ -171,15 +172,14 @@ def stream_dataset(dataset_name: str, config_name: str | None = None, split: str
     """
     check_records(dataset_name, "dataset_name")
     try:
-        if (Path(dataset_name) / "dataset_dict.json").is_file():
-            return load_from_disk(dataset_name)[split].to_iterable_dataset()
-        if (Path(dataset_name) / "state.json").is_file():
+        if is_saved_dataset(dataset_name):
+            saved = load_saved_dataset(dataset_name)
             # A single split has no name.
-            return load_from_disk(dataset_name).to_iterable_dataset()
+            return (saved[split] if isinstance(saved, DatasetDict) else saved).to_iterable_dataset()
         return load_dataset(dataset_name, config_name, split=split, streaming=True)
-    except (ArrowException, ConnectionError, DatasetsError, *UNREADABLE) as error:
+    except (ArrowException, DatasetsError, OSError, *UNREADABLE) as error:
         said = reason(error)
-        raise ValueError(f"dataset_name {dataset_name!r} has no split {split!r} to stream: {said}") from error
+        raise ValueError(f"dataset_name {dataset_name!r} cannot be read, or has no split {split!r}: {said}") from error
 
 
 def _has_text(record: dict[str, str | None]) -> bool:

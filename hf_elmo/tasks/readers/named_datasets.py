@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from datasets import DatasetDict, load_dataset, load_from_disk
+from datasets import DatasetDict, load_dataset
 from datasets.exceptions import DatasetsError
 from pyarrow import ArrowException
 
 from ...given.reasons import UNREADABLE, reason
 from ...text.json_records import check_records
+from ...text.saved_datasets import is_saved_dataset, load_saved_dataset
 
 
 def load_named_dataset(dataset_name: str, config_name: str | None = None) -> DatasetDict:
@@ -19,8 +18,10 @@ def load_named_dataset(dataset_name: str, config_name: str | None = None) -> Dat
     """
     check_records(dataset_name, "dataset_name")
     try:
-        if (Path(dataset_name) / "dataset_dict.json").is_file():
-            return load_from_disk(dataset_name)
+        if is_saved_dataset(dataset_name):
+            saved = load_saved_dataset(dataset_name)
+            # A single split has no name.
+            return saved if isinstance(saved, DatasetDict) else DatasetDict({str(saved.split or "train"): saved})
         return load_dataset(dataset_name, config_name)
     except (ArrowException, DatasetsError, OSError, *UNREADABLE) as error:
         raise ValueError(
