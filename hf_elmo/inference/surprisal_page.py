@@ -84,7 +84,12 @@ def plot_surprisals(
                 # What has dollars in it is no formula.
                 place = (column, row + 0.5)
                 axes.text(*place, word.word, family="monospace", fontsize=10, va="center", parse_math=False)
+                if word.unknown:
+                    ends = (column, column + len(word.word))
+                    axes.plot(ends, (row + 0.82, row + 0.82), ":", color="black", linewidth=1)
         told = f"surprisal, {direction}: white 0 bits, full colour {MOST_BITS:g} bits and more"
+        if any(word.unknown for words in rows for _, word in words):
+            told += "; dotted: unknown to the softmax, scored as one word"
         axes.text(0, len(rows) + 0.8, told, fontsize=8, va="center", color="#62676e")
         figure.savefig(file, format="png", dpi=120, metadata={"Software": None})
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from . import library
 from .backends import get_backend, takes
 from .gradients import refuse_create_graph
-from .half_precision import product_dtype
 from .words import keys_of
 
 # The numbers of windows are kept in a byte.
@@ -52,7 +51,7 @@ def filter_maxima(
     """The maximum of each filter over each word's windows, (N, F), all widths side by side.
 
     Windows behind the first that holds nothing but padding are like it, and are left out. Of windows that are equal the
-    first gets the gradient. The products are those of the vectors' dtype, under autocast too.
+    first gets the gradient. The products are in float32 at least.
 
     Args:
         rows: Character ids, (N, C), N at least 1.
@@ -60,8 +59,7 @@ def filter_maxima(
         embedding: Vectors of characters, (V, D).
         weights, biases: For each width, (F, D, W) and (F,).
         padding_idx: A character whose vector gets no gradient.
-    Returns: None where the compiled library is not there or not wanted, on a GPU, while somebody traces, and for half
-        precision where the processor multiplies that itself.
+    Returns: None where the compiled library is not there or not wanted, on a GPU, and while somebody traces.
     Raises: IndexError where a row holds a number that is no character.
     """
     tensors = (embedding, *weights, *biases)
@@ -70,7 +68,8 @@ def filter_maxima(
     if rows.device.type != "cpu" or rows.shape[1] > _MOST_CHARACTERS:
         return None
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else embedding.dtype
-    wide = product_dtype(embedding.dtype)
+    # Few numbers for each character, summed up by look-ups: no product of halves would be faster.
+    wide = torch.promote_types(embedding.dtype, torch.float32)
     if wide not in (torch.float32, torch.float64) or not library.is_ready():
         return None
     rows = rows.long().contiguous()

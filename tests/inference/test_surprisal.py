@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,3 +81,17 @@ def test_rows_of_the_picture_begin_with_lines_and_keep_to_their_width(tmp_path):
         plot_surprisals([*LINES, *long], "both", tmp_path / name)
     assert (tmp_path / "a").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_the_picture_marks_what_the_softmax_lacks(tmp_path):
+    image = pytest.importorskip("matplotlib.image")
+    known = [replace(word, unknown=0) for word in LINES[0]]
+    unknown = [replace(word, unknown=1) for word in known]
+    for name, words in (("known", known), ("unknown", unknown)):
+        plot_surprisals([words], "both", tmp_path / name)
+    pictures = [image.imread(tmp_path / name) for name in ("known", "unknown")]
+    assert pictures[0].shape == pictures[1].shape
+    # Dots below the words, in the middle of a picture of three lines, and in the last of them what they mean.
+    changed = (pictures[0] != pictures[1]).any(axis=(1, 2))
+    thirds = [bool(part.any()) for part in np.array_split(changed, 3)]
+    assert thirds == [False, True, True]
