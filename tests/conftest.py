@@ -1,6 +1,7 @@
 """Settings and fixtures shared by all tests: offline, on two threads, and with models small enough to be quick."""
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -38,6 +39,17 @@ settings.load_profile("hf_elmo")
 def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # which xdist's workers have
         fresh_process.open_templates()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What was imported and collected stays: it is not looked through for garbage again and again."""
+    gc.disable()
+    result = yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 @pytest.fixture(autouse=True)
@@ -99,3 +111,19 @@ def shared_data(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"{path} is absent; set HF_ELMO_DATA to the folder that holds {name}")
     return path
+
+
+@pytest.fixture
+def code_cache(tmp_path, monkeypatch):
+    """What imports a checkpoint's own code in this process does it from the test's folder, and it is forgotten behind."""
+    folder = tmp_path / "modules"
+
+    def forget():
+        for name in [name for name in sys.modules if name.split(".")[0] == "transformers_modules"]:
+            del sys.modules[name]
+
+    forget()
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(folder))
+    monkeypatch.syspath_prepend(folder)
+    yield folder
+    forget()

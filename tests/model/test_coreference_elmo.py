@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 
 import pytest
 import torch
@@ -335,14 +334,12 @@ def test_settings_out_of_their_range_are_refused(settings):
 # Checkpoints
 
 
-def test_a_checkpoint_is_loaded_by_class_by_auto_model_and_by_its_own_code(tmp_path, monkeypatch):
+def test_a_checkpoint_is_loaded_by_class_by_auto_model_and_by_its_own_code(tmp_path, code_cache):
     model = make_resolver("crossing, speakers, mentions", torch.float32)
     model.save_pretrained(tmp_path / "saved")
     ElmoCharTokenizer().save_pretrained(tmp_path / "saved")
     batch = encode_document(DOCUMENT)
     wanted = model(**batch, speaker_ids=speakers_of(batch))
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.syspath_prepend(tmp_path / "modules")
     auto_map = json.loads((tmp_path / "saved" / "config.json").read_text())["auto_map"]
     remote = get_class_from_dynamic_module(auto_map["AutoModel"], str(tmp_path / "saved"), code_revision=None)
     assert remote.__module__.startswith("transformers_modules")
@@ -354,8 +351,6 @@ def test_a_checkpoint_is_loaded_by_class_by_auto_model_and_by_its_own_code(tmp_p
         torch.testing.assert_close(again.antecedent_scores, wanted.antecedent_scores)
     # Its biLM serves other models.
     assert type(ElmoModel.from_pretrained(tmp_path / "saved")) is ElmoModel
-    for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
-        monkeypatch.delitem(sys.modules, name)
 
 
 # Memory

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import REORDERED_FLOAT32
 from transformers import AutoModel, BertConfig, BertForTokenClassification, BertModel, BertTokenizer, pipeline
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
 from transformers.pipelines.token_classification import TokenClassificationPipeline
 
 from hf_elmo import (
@@ -56,6 +57,16 @@ def test_the_registered_classes_serve_the_tasks():
     extractor = pipeline("feature-extraction", model=ElmoModel(make_tiny_config()), tokenizer=ElmoCharTokenizer())
     assert type(extractor) is ElmoFeatureExtractionPipeline
     assert type(make_tagger(cls=ElmoForTokenClassification).model) is ElmoForTokenClassification
+
+
+def test_a_checkpoints_own_code_leaves_the_registered_classes(tmp_path, code_cache):
+    ElmoModel(make_tiny_config()).save_pretrained(tmp_path)
+    copied = get_class_from_dynamic_module("modeling_elmo.ElmoModel", tmp_path).from_pretrained(tmp_path)
+    assert type(copied).__module__.startswith("transformers_modules.")
+    assert type(make_tagger()) is ElmoTokenClassificationPipeline
+    # Which serve its model too.
+    extractor = pipeline("feature-extraction", model=copied, tokenizer=ElmoCharTokenizer())
+    assert type(extractor) is ElmoFeatureExtractionPipeline and len(extractor("a b")[0]) == 4
 
 
 @pytest.mark.parametrize("pre_tokenizer", PRE_TOKENIZERS)
