@@ -54,6 +54,7 @@ class EmbeddingBenchmarkSettings:
     allennlp: str | None = flag("Folder that holds allennlp/modules/elmo.py, the unzipped wheel.", default=None)
     allennlp_words: int = flag("Words that AllenNLP embeds, and ours beside it.", default=20_000)
     rounds: int = flag("Rounds of each function.", default=3)
+    warm_up: bool = flag("Run each function once before it is timed, which is as long as a round.", default=True)
     threads: int | None = flag("Of torch.", default=None)
     seed: int = flag("Of the weights and of generated text.", default=0)
     output_dir: str = flag("For the files.", default="output/benchmark")
@@ -118,7 +119,7 @@ def _time_size(
         functions[ALL_LAYERS] = embed_text(embedder, fewer, folder / "all", "all")
         functions[ALLENNLP_FILE] = embed_file(peer, fewer, folder / "peer.hdf5")
         words |= dict.fromkeys((ALL_LAYERS, ALLENNLP_FILE), sum(map(len, fewer)))
-    seconds = time_interleaved(functions, settings.rounds)
+    seconds = time_interleaved(functions, settings.rounds, warm_up=settings.warm_up)
     found = {"share_of_the_model": _verdict(seconds[MODEL], seconds[ONE_LAYER], LEAST_SHARE)}
     if settings.allennlp is not None:
         found["times_allennlp"] = _verdict(seconds[ALLENNLP_FILE], seconds[ALL_LAYERS], LEAST_TIMES)
