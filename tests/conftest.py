@@ -115,7 +115,7 @@ def shared_data(name: str) -> Path:
 
 @pytest.fixture
 def code_cache(tmp_path, monkeypatch):
-    """What imports a checkpoint's own code in this process does it from the test's folder, and it is forgotten behind."""
+    """Where a checkpoint's own code is imported from in this process, which forgets it behind the test."""
     folder = tmp_path / "modules"
 
     def forget():
