@@ -69,7 +69,7 @@ class EmbeddingArguments(ReadingArguments):
         default="none",
     )
     keep_markers: bool = flag("Give <S> and </S> vectors too, and pool them, in a directory.", default=False)
-    format: Literal["parquet", "arrow", "safetensors", "numpy"] = flag("Of the shards.", default="parquet")
+    format: Literal["arrow", "parquet", "safetensors", "numpy"] = flag("Of the shards.", default="arrow")
     carry_state: bool = flag(
         "Carry the state from line to line, as in one long text; without it each line is read by itself. Of single "
         "files.",

@@ -37,7 +37,7 @@ class VectorSettings:
         keep_markers: Whether `<S>` and `</S>` have vectors too, and are pooled.
         text_is_tokenized: Whether the words of a line stand between white space.
         storage_dtype: "float32", "float16", or "int8" with a scale per vector.
-        format: "parquet", "arrow", "safetensors" or "numpy".
+        format: "arrow", "parquet", "safetensors" or "numpy".
         compression: "none", "gzip" or "zstd", as far as the format has it.
         max_words_per_shard: Words between white space, and two for each sentence, until a shard is full.
     """
@@ -47,7 +47,7 @@ class VectorSettings:
     keep_markers: bool = False
     text_is_tokenized: bool = False
     storage_dtype: StorageDtype = "float32"
-    format: ShardFormat = "parquet"
+    format: ShardFormat = "arrow"
     compression: str = "none"
     max_words_per_shard: int = 65536
 

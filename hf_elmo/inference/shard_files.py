@@ -24,7 +24,7 @@ from safetensors.numpy import save_file
 from ..given.reasons import UNREADABLE, reason
 from .stored_numbers import StoredNumbers
 
-ShardFormat = Literal["parquet", "arrow", "safetensors", "numpy"]
+ShardFormat = Literal["arrow", "parquet", "safetensors", "numpy"]
 # What the file's name ends in, and how each may be compressed.
 ENDINGS: dict[str, str] = {"parquet": ".parquet", "arrow": ".arrow", "safetensors": ".safetensors", "numpy": ".npz"}
 COMPRESSIONS: dict[str, tuple[str, ...]] = {

@@ -145,7 +145,7 @@ def model_alone(embedder: ElmoEmbedder, sentences: list[list[str]]) -> Callable[
 
 
 def embed_text(embedder: ElmoEmbedder, sentences: list[list[str]], folder: Path, layers: str) -> Callable[[], None]:
-    """What `hf-elmo embed --output_dir` does once its model is loaded, from text in a file to Parquet."""
+    """What `hf-elmo embed --output_dir` does once its model is loaded, from text in a file to Arrow shards."""
     folder.mkdir()
     text, target = folder / "text.txt", folder / "vectors"
     text.write_text("".join(f"{' '.join(words)}\n" for words in sentences), encoding="utf-8")

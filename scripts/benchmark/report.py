@@ -222,7 +222,7 @@ def render_embedding_report(results: dict[str, Any]) -> str:
             [name, f"{timing['words']:,}", f"{timing['median']:,.2f} s", f"{timing['words_per_second']:,.0f}"]
             for name, timing in case["functions"].items()
         ]
-        verdicts = [f"Embedding into Parquet reaches {_verdict(case['share_of_the_model'])} of the model's own speed."]
+        verdicts = [f"Embedding a corpus reaches {_verdict(case['share_of_the_model'])} of the model's own speed."]
         if "times_allennlp" in case:
             verdicts.append(
                 f"It is {_verdict(case['times_allennlp'])} times as fast as AllenNLP's embed_file, whose first batch "

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from datasets import load_dataset
+from pyarrow import feather, parquet
 from refusals import assert_refused
 
 from hf_elmo.inference.shard_files import COMPRESSIONS, ENDINGS, ShardBatch, check_compression, open_shard, read_shard
@@ -72,15 +73,19 @@ def test_compressed_shards_come_back(tmp_path, file_format, compression):
     assert_same(found, batch)
 
 
-def test_tables_have_typed_columns_that_any_reader_knows(tmp_path):
+@pytest.mark.parametrize(("file_format", "read"), [("arrow", feather.read_table), ("parquet", parquet.read_table)])
+def test_tables_have_typed_columns_that_any_reader_knows(tmp_path, file_format, read):
     batch = draw_batch(3, [2, 1], "float32", False, ("vectors",))
-    with open_shard(tmp_path / "a.parquet", "parquet") as write:
+    path = tmp_path / f"a.{file_format}"
+    with open_shard(path, file_format) as write:
         write(batch)
-    table = parquet.read_table(tmp_path / "a.parquet")
+    table = read(path)
     assert table.schema.names == ["sentence_id", "words", "starts", "ends", "vectors"]
     assert table.schema.field("vectors").type == pa.list_(pa.list_(pa.float32(), D))
     np.testing.assert_array_equal(table["vectors"].to_pylist()[1], batch.columns["vectors"].values[2:])
     assert table["words"].to_pylist() == [batch.words[:2], batch.words[2:]]
+    loaded = load_dataset(file_format, data_files=str(path), split="train", cache_dir=str(tmp_path / "cache"))
+    assert loaded["words"][:] == [batch.words[:2], batch.words[2:]]
 
 
 def test_whole_numbers_take_little_more_than_a_byte_each(tmp_path):
