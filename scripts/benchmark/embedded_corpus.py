@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 
 from hf_elmo.checkpoints.provenance import describe_run
 from hf_elmo.given.flags import flag
-from hf_elmo.inference.corpus_embedding import CorpusEmbedder, VectorSettings
+from hf_elmo.inference.corpus_embedding import CorpusEmbedder, VectorSettings, cut_shards
 from hf_elmo.inference.embedder import ElmoEmbedder
 from hf_elmo.inference.embedding_directory import EmbeddedCorpus
 from hf_elmo.kernels import cache_words
@@ -38,6 +39,8 @@ LEAST_SHARE, LEAST_TIMES = 0.9, 5.0
 # As `embed` has them when nothing else is said.
 _WORDS_PER_BATCH, _WORDS_PER_BUFFER, _CACHED_WORDS = 2048, 32768, 200_000
 _MOST_DEVIATION = 1e-4
+# Of AllenNLP and ours beside it, however few are made of the whole text.
+_LEAST_ROUNDS = 3
 
 
 @dataclass
@@ -53,8 +56,7 @@ class EmbeddingBenchmarkSettings:
     num_words: int = flag("Words of the text that are embedded.", default=200_000)
     allennlp: str | None = flag("Folder that holds allennlp/modules/elmo.py, the unzipped wheel.", default=None)
     allennlp_words: int = flag("Words that AllenNLP embeds, and ours beside it.", default=20_000)
-    rounds: int = flag("Rounds of each function.", default=3)
-    warm_up: bool = flag("Run each function once before it is timed, which is as long as a round.", default=True)
+    rounds: int = flag("Rounds over the text.", default=3)
     threads: int | None = flag("Of torch.", default=None)
     seed: int = flag("Of the weights and of generated text.", default=0)
     output_dir: str = flag("For the files.", default="output/benchmark")
@@ -107,21 +109,25 @@ def _time_size(
     model = build_model(size, settings.seed)
     model.save_pretrained(folder / "elmo")
     ElmoCharTokenizer().save_pretrained(folder / "elmo")
-    embedder = ElmoEmbedder(str(folder / "elmo"), device="cpu")
-    functions: dict[str, Callable[[], Any]] = {
-        MODEL: model_alone(embedder, sentences),
-        ONE_LAYER: embed_text(embedder, sentences, folder / "one", "mix"),
+    # One each: neither finds words in its table that the other one has encoded.
+    alone, embedder = (ElmoEmbedder(str(folder / "elmo"), device="cpu") for _ in range(2))
+    in_turns = [time_in_turns(alone, embedder, sentences, folder / "one") for _ in range(settings.rounds)]
+    turns = {name: [second for seconds in in_turns for second in seconds[name]] for name in (MODEL, ONE_LAYER)}
+    seconds = {name: [sum(seconds[name]) for seconds in in_turns] for name in (MODEL, ONE_LAYER)}
+    words = dict.fromkeys(seconds, sum(map(len, sentences)))
+    found: dict[str, Any] = {
+        "share_of_the_model": _verdict(turns[MODEL], turns[ONE_LAYER], LEAST_SHARE),
+        "turns": len(turns[MODEL]),
     }
-    words = dict.fromkeys(functions, sum(map(len, sentences)))
     if settings.allennlp is not None:
         fewer = _first(sentences, settings.allennlp_words)
         peer = AllenNLPPeer(settings.allennlp, model)
-        functions[ALL_LAYERS] = embed_text(embedder, fewer, folder / "all", "all")
-        functions[ALLENNLP_FILE] = embed_file(peer, fewer, folder / "peer.hdf5")
-        words |= dict.fromkeys((ALL_LAYERS, ALLENNLP_FILE), sum(map(len, fewer)))
-    seconds = time_interleaved(functions, settings.rounds, warm_up=settings.warm_up)
-    found = {"share_of_the_model": _verdict(seconds[MODEL], seconds[ONE_LAYER], LEAST_SHARE)}
-    if settings.allennlp is not None:
+        functions: dict[str, Callable[[], Any]] = {
+            ALL_LAYERS: embed_text(embedder, fewer, folder / "all", "all"),
+            ALLENNLP_FILE: embed_file(peer, fewer, folder / "peer.hdf5"),
+        }
+        seconds |= time_interleaved(functions, max(settings.rounds, _LEAST_ROUNDS))
+        words |= dict.fromkeys(functions, sum(map(len, fewer)))
         found["times_allennlp"] = _verdict(seconds[ALLENNLP_FILE], seconds[ALL_LAYERS], LEAST_TIMES)
         found["deviation"] = _deviation(folder / "all" / "vectors", folder / "peer.hdf5")
     timings = {
@@ -130,33 +136,83 @@ def _time_size(
     return {"size": size, **found, "functions": timings}
 
 
-def model_alone(embedder: ElmoEmbedder, sentences: list[list[str]]) -> Callable[[], None]:
-    """The model over ready-made rows, each distinct word encoded once, in the batches that `embed` makes."""
-    batches = list(_batches(embedder, sentences))
+def time_in_turns(
+    alone: ElmoEmbedder, embedder: ElmoEmbedder, sentences: list[list[str]], folder: Path
+) -> dict[str, list[float]]:
+    """Embed a text, and shard by shard let the model alone read the same words, so that what slows one slows both.
+
+    Args:
+        alone, embedder: Two of the same model.
+        sentences: Lists of words.
+        folder: For the text and the shards; emptied first.
+    Returns: The seconds of each shard, by MODEL and ONE_LAYER. Counting the text's words is in all of them alike.
+    """
+    shards = [shard.sentences for shard in cut_shards(sentences, VectorSettings().max_words_per_shard)]
+    shutil.rmtree(folder, ignore_errors=True)
+    embed = embed_text(embedder, sentences, folder, "mix")
+    embed_text(embedder, shards[0], folder / "warm", "mix")()
+    _drain(model_alone(alone, shards[:1]))
+    read, counting = model_alone(alone, shards), 0.0
+    seconds: dict[str, list[float]] = {MODEL: [], ONE_LAYER: []}
+    started = time.perf_counter()
+
+    def take_turns(items: Iterator[Any], _: Callable[[Any], int]) -> Iterator[Any]:
+        nonlocal started, counting
+        counting = time.perf_counter() - started
+        started = time.perf_counter()
+        for number, item in enumerate(items, start=1):
+            yield item
+            if number == item.shard.first_sentence + len(item.shard.sentences):
+                stopped = time.perf_counter()
+                seconds[ONE_LAYER].append(stopped - started)
+                next(read)
+                started = time.perf_counter()
+                seconds[MODEL].append(started - stopped)
+
+    embed(take_turns)
+    seconds[ONE_LAYER][-1] += time.perf_counter() - started
+    _drain(read)
+    seconds[ONE_LAYER] = [second + counting / len(shards) for second in seconds[ONE_LAYER]]
+    return seconds
+
+
+def model_alone(embedder: ElmoEmbedder, shards: list[list[Any]]) -> Iterator[None]:
+    """The model over ready-made rows, each distinct word encoded once, in the batches that `embed` makes of a shard."""
+    batches = [list(_batches(embedder, shard)) for shard in shards]
 
     @torch.inference_mode()
-    def run() -> None:
+    def read() -> Iterator[None]:
         cache_words(embedder.model.token_encoder, _CACHED_WORDS)
-        for rows, mask in batches:
-            _ = embedder.model(rows.long(), attention_mask=mask).last_hidden_state
+        for of_a_shard in batches:
+            for rows, mask in of_a_shard:
+                _ = embedder.model(rows.long(), attention_mask=mask).last_hidden_state
+            yield
         cache_words(embedder.model.token_encoder, None)
 
-    return run
+    return read()
 
 
-def embed_text(embedder: ElmoEmbedder, sentences: list[list[str]], folder: Path, layers: str) -> Callable[[], None]:
-    """What `hf-elmo embed --output_dir` does once its model is loaded, from text in a file to Arrow shards."""
-    folder.mkdir()
+def _drain(read: Iterator[None]) -> None:
+    for _ in read:
+        pass
+
+
+def embed_text(embedder: ElmoEmbedder, sentences: list[list[str]], folder: Path, layers: str) -> Callable[..., None]:
+    """What `hf-elmo embed --output_dir` does once its model is loaded, from text in a file to Arrow shards.
+
+    The function takes what `CorpusEmbedder.run` calls `track`.
+    """
+    folder.mkdir(parents=True)
     text, target = folder / "text.txt", folder / "vectors"
     text.write_text("".join(f"{' '.join(words)}\n" for words in sentences), encoding="utf-8")
 
-    def run() -> None:
+    def run(track: Callable[..., Iterator[Any]] = lambda items, size: items) -> None:
         shutil.rmtree(target, ignore_errors=True)
         source = sentences_of_files([str(text)])
         corpus = CorpusEmbedder(embedder, str(target), VectorSettings(layers=layers))
         corpus.prepare()
         corpus.words_to_embed(source)
-        corpus.run(source)
+        corpus.run(source, track)
 
     return run
 

@@ -222,7 +222,10 @@ def render_embedding_report(results: dict[str, Any]) -> str:
             [name, f"{timing['words']:,}", f"{timing['median']:,.2f} s", f"{timing['words_per_second']:,.0f}"]
             for name, timing in case["functions"].items()
         ]
-        verdicts = [f"Embedding a corpus reaches {_verdict(case['share_of_the_model'])} of the model's own speed."]
+        verdicts = [
+            f"Embedding a corpus reaches {_verdict(case['share_of_the_model'])} of the model's own speed, the median "
+            f"of {case['turns']:,} shards that each of them did in turn."
+        ]
         if "times_allennlp" in case:
             verdicts.append(
                 f"It is {_verdict(case['times_allennlp'])} times as fast as AllenNLP's embed_file, whose first batch "
@@ -231,11 +234,11 @@ def render_embedding_report(results: dict[str, Any]) -> str:
         table = markdown_table(["", "words", "a round", "words per second"], rows, align="lrrr")
         parts += [f"## {case['size']}", " ".join(verdicts), table]
     text = (
-        f"Text: {results['text']}. All functions take turns in one process, {results['settings']['rounds']} rounds; "
-        "ratios are medians of the rounds' own, on words without markers. The model alone reads rows made before, in "
-        "the batches that `embed` makes, each distinct word encoded once; `embed` goes from a file of text to shards, "
-        "the counting of the words included, with empty tables of words at its start as the model alone. AllenNLP "
-        "embeds batches of 64 sentences in the order of the text, all layers, into an hdf5."
+        f"Text: {results['text']}. All functions take turns in one process; ratios are medians, on words without "
+        "markers. The model alone reads rows made before, in the batches that `embed` makes, each distinct word "
+        "encoded once; `embed` goes from a file of text to shards, the counting of the words included. Each of them "
+        "has an empty table of words at the start of the text, of which one does a shard and then the other the same "
+        "words. AllenNLP embeds batches of 64 sentences in the order of the text, all layers, into an hdf5."
     )
     return "\n\n".join([*parts, text, _render_machine(results)]) + "\n"
 

@@ -20,7 +20,6 @@ def time_interleaved(
     rounds: int | None = None,
     budget: float = 20.0,
     synchronize: Callable[[], None] = lambda: None,
-    warm_up: bool = True,
 ) -> Seconds:
     """Call each function once to warm up and then once a round, each round starting one place later in the list.
 
@@ -29,11 +28,10 @@ def time_interleaved(
         rounds: How many rounds; None takes as many as fit into the budget, from 5 to 100.
         budget: Seconds for the rounds where their number is not given.
         synchronize: Waits for the device to finish; called before each reading of the clock.
-        warm_up: Whether to call them before they are timed.
     Returns: The seconds of each function, one entry a round.
     """
     names = list(functions)
-    for name in names if warm_up else []:
+    for name in names:
         functions[name]()
     seconds: Seconds = {name: [] for name in names}
     done, began = 0, time.perf_counter()

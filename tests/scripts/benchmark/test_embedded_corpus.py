@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import partial
 
 import h5py
 import numpy as np
@@ -15,14 +16,17 @@ from benchmark.embedded_corpus import (
     EmbeddingBenchmarkSettings,
     embed_file,
     run_embedding_benchmark,
+    time_in_turns,
 )
 from benchmark.report import render_embedding_report
 from benchmark.sizes import build_model
 from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32
 
-from hf_elmo import ElmoCharTokenizer
+from hf_elmo import ElmoCharTokenizer, ElmoEmbedder
+from hf_elmo.inference.corpus_embedding import VectorSettings
 from hf_elmo.inference.embedding import embed
+from hf_elmo.inference.embedding_directory import EmbeddedCorpus
 
 SETTINGS = {"sizes": ["tiny"], "num_words": 400, "rounds": 2, "allennlp_words": 150}
 
@@ -39,8 +43,34 @@ def test_ours_is_held_against_the_model_alone(tmp_path):
     case = run(tmp_path)
     assert set(case["functions"]) == {MODEL, ONE_LAYER}
     assert case["functions"][MODEL]["words"] == case["functions"][ONE_LAYER]["words"] >= 400
+    assert case["turns"] == 2
     share = case["share_of_the_model"]
     assert share["measured"] > 0 and share["reached"] == (share["measured"] >= 0.9)
+
+
+def test_each_shard_is_timed_on_both_sides(tmp_path, monkeypatch):
+    build_model("tiny").save_pretrained(tmp_path / "elmo")
+    ElmoCharTokenizer().save_pretrained(tmp_path / "elmo")
+    alone, embedder = (ElmoEmbedder(str(tmp_path / "elmo"), device="cpu") for _ in range(2))
+    monkeypatch.setattr("benchmark.embedded_corpus.VectorSettings", partial(VectorSettings, max_words_per_shard=30))
+    sentences = [["a", "call"], ["returns"]] * 40
+    read = []
+    monkeypatch.setattr(alone.model, "forward", count_words(alone.model.forward, read))
+    seconds = time_in_turns(alone, embedder, sentences, tmp_path / "one")
+    corpus = EmbeddedCorpus(tmp_path / "one" / "vectors")
+    assert [words for _, words, _ in corpus.sentences()] == sentences
+    assert len(seconds[MODEL]) == len(seconds[ONE_LAYER]) == len(corpus.shards) > 5
+    assert min(seconds[MODEL]) > 0 and min(seconds[ONE_LAYER]) > 0
+    # All of the text, and before it the first shard to warm up.
+    assert sum(read) == 120 + corpus.shards[0].num_words + 2 * (80 + corpus.shards[0].num_sentences)
+
+
+def count_words(forward, counts):
+    def run(input_ids, attention_mask=None):
+        counts.append(int(attention_mask.sum()))
+        return forward(input_ids, attention_mask=attention_mask)
+
+    return run
 
 
 @pytest.fixture

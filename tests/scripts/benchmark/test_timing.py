@@ -11,12 +11,6 @@ def test_each_round_calls_all_and_starts_one_later():
     assert {name: len(values) for name, values in seconds.items()} == {"a": 4, "b": 4, "c": 4}
 
 
-def test_the_first_call_is_timed_where_nothing_warms_up():
-    calls = []
-    seconds = time_interleaved({"a": lambda: calls.append("a")}, rounds=1, warm_up=False)
-    assert calls == ["a"] and len(seconds["a"]) == 1
-
-
 def test_rounds_fill_the_budget_but_not_less_than_the_least():
     assert len(time_interleaved({"a": lambda: None}, budget=0.0)["a"]) == LEAST_ROUNDS
     assert len(time_interleaved({"a": lambda: None}, budget=60.0)["a"]) == 100
