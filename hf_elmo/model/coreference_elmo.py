@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import ElmoConfig
+from .dropout_elmo import ElmoDropout
 from .embeddings_elmo import ElmoTaskModel
 from .head_settings_elmo import CoreferenceHead
 from .inputs_elmo import takes_usual_arguments
@@ -73,7 +74,7 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
         self.mention_loss = head.mention_loss
         self.keep_singletons = head.keep_singletons
         self.lstm = ElmoTaskLSTM(self.input_size, head.lstm_size, 1, 0.0)
-        self.hidden_dropout = nn.Dropout(head.hidden_dropout)
+        self.hidden_dropout = ElmoDropout(head.hidden_dropout)
         self.spans = ElmoSpans(self.input_size, 2 * head.lstm_size, head)
         self.antecedents = ElmoAntecedents(self.spans.output_size, head)
         self.post_init()

@@ -19,6 +19,7 @@ from transformers.utils.generic import can_return_tuple
 from .base_elmo import ElmoModel, ElmoPreTrainedModel
 from .characters_elmo import BEGIN_SENTENCE, END_SENTENCE
 from .configuration_elmo import ElmoConfig
+from .dropout_elmo import ElmoDropout
 from .head_settings_elmo import EmbeddingsHead, WordInputsHead
 from .inputs_elmo import check_inputs, check_token_types, takes_usual_arguments
 from .layers_elmo import ElmoScalarMix, ElmoState
@@ -142,7 +143,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         self.num_read_mixes = num_read_mixes
         self.elmo = ElmoModel(config)
         self.features = ElmoWordFeatures(config, head)
-        self.dropout: nn.Module = nn.Dropout(head.dropout)
+        self.dropout: nn.Module = ElmoDropout(head.dropout)
         self.mix_size = 2 * config.projection_size
         self.input_size = self.mix_size * head.use_elmo + self.features.size
 

@@ -8,6 +8,7 @@ from .characters_elmo import PAD_CHARACTER  # noqa: F401
 from .configuration_elmo import ElmoConfig
 from .coreference_elmo import ElmoCoreferenceOutput, ElmoForCoreferenceResolution
 from .crf_elmo import ElmoCRF
+from .dropout_elmo import ElmoDropout  # noqa: F401
 from .embeddings_elmo import ElmoEmbeddings, ElmoEmbeddingsOutput
 from .head_settings_elmo import (
     CoreferenceHead,
@@ -31,6 +32,7 @@ from .recurrence_elmo import scan_projected_lstm  # noqa: F401
 from .semantic_roles_elmo import ElmoForSemanticRoleLabeling, ElmoSemanticRolesOutput
 from .sequence_classification_elmo import ElmoForSequenceClassification
 from .sequence_encoders_elmo import ElmoDense  # noqa: F401
+from .span_pairs_elmo import weigh_pairs  # noqa: F401
 from .spans_elmo import ElmoSpans  # noqa: F401
 from .tag_schemes_elmo import SCHEMES  # noqa: F401
 from .task_encoders_elmo import ElmoTaskLSTM  # noqa: F401

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .dropout_elmo import ElmoDropout
 from .head_settings_elmo import QuestionAnsweringHead
 from .sequence_encoders_elmo import ElmoDense, ElmoVariationalDropout, masked_softmax
 from .task_encoders_elmo import ElmoTaskGRU, ElmoTaskLSTM
@@ -158,7 +159,7 @@ class ElmoAttentionFlowReader(ElmoReader):
         super().__init__()
         size: int = head.hidden_size  # type: ignore[assignment]
         attended = 4 * (2 * size + mix_size)
-        self.dropout = nn.Dropout(head.hidden_dropout)
+        self.dropout = ElmoDropout(head.hidden_dropout)
         self.highways = nn.ModuleList(ElmoHighway(input_size) for _ in range(head.highway_layers or 0))
         self.encoder = ElmoTaskLSTM(input_size, size)
         self.attention = ElmoBidirectionalAttention(2 * size + mix_size)

@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from .dropout_elmo import ElmoDropout
 from .head_settings_elmo import CoreferenceHead
 from .offloading_elmo import read_weights
 from .sequence_encoders_elmo import masked_softmax
+from .span_pairs_elmo import weigh_pairs_in_blocks
 
 # The distances at which a new bin begins (Lee et al. 2017).
 _DISTANCES = (1, 2, 3, 4, 5, 8, 16, 32, 64)
@@ -58,7 +60,7 @@ class ElmoScorer(nn.Module):
         self.first = nn.Linear(sum(part_sizes), hidden_size)
         self.second = nn.Linear(hidden_size, hidden_size)
         self.output = nn.Linear(hidden_size, 1)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ElmoDropout(dropout)
 
     def weights_of_parts(self) -> Sequence[Tensor]:
         """The first layer's weights for each of the vectors, (H, its size)."""
@@ -95,7 +97,7 @@ class ElmoSpans(nn.Module):
         self.attention = nn.Linear(encoded_size, 1)
         parts = [encoded_size, encoded_size, head.feature_size, word_size]
         self.scorer = ElmoScorer(parts, head.hidden_size, head.hidden_dropout)
-        self.dropout = nn.Dropout(head.hidden_dropout)
+        self.dropout = ElmoDropout(head.hidden_dropout)
         self.output_size = sum(parts)
 
     def forward(self, encoded: Tensor, words: Tensor, sentences: Tensor) -> tuple[Spans, Tensor, Tensor]:
@@ -151,7 +153,7 @@ class ElmoAntecedents(nn.Module):
         self.speakers = nn.Embedding(3, head.feature_size) if head.use_speakers else None
         features = head.feature_size * (2 if head.use_speakers else 1)
         self.scorer = ElmoScorer([span_size, span_size, span_size, features], head.hidden_size, head.hidden_dropout)
-        self.dropout = nn.Dropout(head.hidden_dropout)
+        self.dropout = ElmoDropout(head.hidden_dropout)
 
     def forward(self, spans: Spans, speakers: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Score the pairs of a document.
@@ -169,19 +171,20 @@ class ElmoAntecedents(nn.Module):
         blocks = numbers.split(max(1, _PAIRS_AT_A_TIME // max(1, width)))
         of_own, of_other, of_product, of_features = self.scorer.weights_of_parts()
         own, other = F.linear(spans.vectors, of_own), F.linear(spans.vectors, of_other)
+        of_pairs = weigh_pairs_in_blocks(spans.vectors, of_product, width).split(len(blocks[0]))
         speakers = torch.zeros_like(spans.starts) if speakers is None else speakers
-        inputs = (spans.vectors, own, other, of_product, of_features, speakers)
+        inputs = (own, other, of_features, speakers)
         is_computed_again = torch.is_grad_enabled() and len(blocks) > 1
         scored, end = [], 0
-        for rows in blocks:
+        for rows, products in zip(blocks, of_pairs, strict=True):
             # The first spans of a document have few before them.
             end += len(rows)
-            compared = others[rows, :end]
+            block_inputs = (rows, others[rows, :end], products[:, :end], *inputs)
             if is_computed_again:
-                block = checkpoint(self._score_block, rows, compared, *inputs, use_reentrant=False)
+                block = checkpoint(self._score_block, *block_inputs, use_reentrant=False)
             else:
-                block = self._score_block(rows, compared, *inputs)
-            scored.append(F.pad(block, (0, width - compared.shape[1])))
+                block = self._score_block(*block_inputs)
+            scored.append(F.pad(block, (0, width - block.shape[1])))
         scores = torch.cat(scored) + spans.scores.unsqueeze(1) + spans.scores[others.clamp(min=0)]
         scores = scores.masked_fill(others < 0, -torch.inf)
         return others.clamp(min=-1), F.pad(scores, (1, 0))
@@ -190,10 +193,9 @@ class ElmoAntecedents(nn.Module):
         self,
         rows: Tensor,
         others: Tensor,
-        vectors: Tensor,
+        products: Tensor,
         own: Tensor,
         other: Tensor,
-        of_product: Tensor,
         of_features: Tensor,
         speakers: Tensor,
     ) -> Tensor:
@@ -205,8 +207,7 @@ class ElmoAntecedents(nn.Module):
         if self.speakers is not None:
             one, two = speakers[rows].unsqueeze(1), speakers[places]
             features.append(self.speakers(torch.where((one > 0) & (two > 0), 1 + (one == two).long(), 0)))
-        products = own[rows].unsqueeze(1) + other[places]
-        products = products + F.linear(vectors[rows].unsqueeze(1) * vectors[places], of_product)
+        products = products + own[rows].unsqueeze(1) + other[places]
         products = products + F.linear(self.dropout(torch.cat(features, dim=-1)), of_features)
         return self.scorer(products)
 
