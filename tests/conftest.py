@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import fresh_process
 import pytest
 import torch
+from examples import THOROUGH, USUAL
 from hypothesis import settings
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoEmbedder, ElmoModel
@@ -31,8 +32,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("HF_ELMO_DATA", ROOT.parent / "shared" / "data"))
 
 # The same examples every time: a test that fails now and then helps nobody. `make test-slow` takes more of them.
-settings.register_profile("hf_elmo", derandomize=True, deadline=None, max_examples=40)
-settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=200)
+settings.register_profile("hf_elmo", derandomize=True, deadline=None, max_examples=USUAL)
+settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=THOROUGH)
 settings.load_profile("hf_elmo")
 
 

@@ -112,15 +112,15 @@ def test_there_is_something_to_look_at():
     assert len(PORTABLE) >= 7 and len(MODULES) > len(PORTABLE) and SCRIPTS
 
 
-@pytest.mark.parametrize("path", MODULES, ids=relative)
-def test_imports_point_one_way(path):
-    floor, room = floor_of(dotted_name(path)), dotted_name(path).split(".")[0]
-    for imported, line in own_modules(path):
-        is_sibling = path.parent != PACKAGE and imported.split(".")[0] == room
-        assert is_sibling or floor_of(imported) < floor, (
-            f"{relative(path)}:{line} (floor {floor}) imports {imported or 'hf_elmo'} (floor {floor_of(imported)}); "
-            "imports go to lower floors only."
-        )
+def test_imports_point_one_way():
+    for path in MODULES:
+        floor, room = floor_of(dotted_name(path)), dotted_name(path).split(".")[0]
+        for imported, line in own_modules(path):
+            is_sibling = path.parent != PACKAGE and imported.split(".")[0] == room
+            assert is_sibling or floor_of(imported) < floor, (
+                f"{relative(path)}:{line} (floor {floor}) imports {imported or 'hf_elmo'} (floor "
+                f"{floor_of(imported)}); imports go to lower floors only."
+            )
 
 
 def test_no_two_files_import_each_other():
@@ -128,20 +128,22 @@ def test_no_two_files_import_each_other():
     graphlib.TopologicalSorter(graph).prepare()
 
 
-@pytest.mark.parametrize("path", PORTABLE, ids=relative)
-def test_portable_files_are_flat_and_alone(path):
+def test_portable_files_are_flat_and_alone():
     """transformers copies the flat siblings of a file and demands, at loading, whatever it imports outside `try`."""
-    siblings = {other.stem for other in PORTABLE}
-    for found in imports_of(path):
-        where = f"{relative(path)}:{found.line}"
-        if found.dots:
-            assert found.dots == 1, f"{where} imports from outside its folder."
-            assert found.module, f"{where} uses `from . import x`, which transformers does not ship."
-            assert found.module in siblings, f"{where} imports {found.module}, which does not travel with a checkpoint."
-        elif found.module.split(".")[0] == "hf_elmo":
-            assert found.is_guarded, f"{where} needs the package; put it in try/except ImportError."
-        elif not found.is_guarded:
-            assert found.module.split(".")[0] in PORTABLE_IMPORTS, f"{where} imports {found.module}."
+    siblings = {path.stem for path in PORTABLE}
+    for path in PORTABLE:
+        for found in imports_of(path):
+            where = f"{relative(path)}:{found.line}"
+            if found.dots:
+                assert found.dots == 1, f"{where} imports from outside its folder."
+                assert found.module, f"{where} uses `from . import x`, which transformers does not ship."
+                assert found.module in siblings, (
+                    f"{where} imports {found.module}, which does not travel with a checkpoint."
+                )
+            elif found.module.split(".")[0] == "hf_elmo":
+                assert found.is_guarded, f"{where} needs the package; put it in try/except ImportError."
+            elif not found.is_guarded:
+                assert found.module.split(".")[0] in PORTABLE_IMPORTS, f"{where} imports {found.module}."
 
 
 @pytest.mark.parametrize("name", ["configuration_elmo", "modeling_elmo", "tokenization_elmo"])
@@ -158,35 +160,35 @@ def test_the_files_that_auto_map_names_import_all_that_they_need_themselves(name
     assert siblings[name] == needed
 
 
-@pytest.mark.parametrize("path", MODULES + SCRIPTS, ids=relative)
-def test_each_file_says_in_one_sentence_what_it_is_for(path):
-    docstring = ast.get_docstring(parse(path))
-    assert docstring, f"{relative(path)} has no docstring."
-    first, _, rest = docstring.partition("\n")
-    assert first.rstrip("`").endswith(".") and (not rest or rest.startswith("\n")), (
-        f"{relative(path)} starts with {first!r}; wanted one sentence on a line of its own."
-    )
-    assert path.stem not in CATCH_ALL_NAMES, f"{relative(path)}: name a file by what it is for."
-
-
-@pytest.mark.parametrize("path", MODULES, ids=relative)
-def test_no_file_grows_beyond_reading(path):
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines < MAX_LINES, f"{relative(path)} has {lines} lines; split it by concept before it has {MAX_LINES}."
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=relative)
-def test_scripts_parse_and_call(path):
-    for found in imports_of(path):
-        assert not found.dots and found.module.split(".")[0] in SCRIPT_IMPORTS, (
-            f"{relative(path)}:{found.line} imports {found.module}; a script parses arguments and calls hf_elmo."
+def test_each_file_says_in_one_sentence_what_it_is_for():
+    for path in MODULES + SCRIPTS:
+        docstring = ast.get_docstring(parse(path))
+        assert docstring, f"{relative(path)} has no docstring."
+        first, _, rest = docstring.partition("\n")
+        assert first.rstrip("`").endswith(".") and (not rest or rest.startswith("\n")), (
+            f"{relative(path)} starts with {first!r}; wanted one sentence on a line of its own."
         )
-    functions = {
-        node.name for node in ast.walk(parse(path)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    }
-    assert functions <= {"main", "parse_arguments"}, (
-        f"{relative(path)} defines {sorted(functions)}; work belongs in hf_elmo, where a test can have it."
-    )
+        assert path.stem not in CATCH_ALL_NAMES, f"{relative(path)}: name a file by what it is for."
+
+
+def test_no_file_grows_beyond_reading():
+    for path in MODULES:
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines < MAX_LINES, f"{relative(path)} has {lines} lines; split it by concept before it has {MAX_LINES}."
+
+
+def test_scripts_parse_and_call():
+    for path in SCRIPTS:
+        for found in imports_of(path):
+            assert not found.dots and found.module.split(".")[0] in SCRIPT_IMPORTS, (
+                f"{relative(path)}:{found.line} imports {found.module}; a script parses arguments and calls hf_elmo."
+            )
+        functions = {
+            node.name for node in ast.walk(parse(path)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        }
+        assert functions <= {"main", "parse_arguments"}, (
+            f"{relative(path)} defines {sorted(functions)}; work belongs in hf_elmo, where a test can have it."
+        )
 
 
 def test_test_files_have_names_of_their_own():

@@ -11,7 +11,8 @@ import pytest
 import torch
 from bilm_tf_files import any_bits, listing, read_datasets, wanted_shapes, write_checkpoint
 from conftest import make_tiny_config
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
@@ -48,7 +49,7 @@ options_of_any_model = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=25)
+@examples(12)
 @given(options=options_of_any_model, seed=st.integers(0, 2**32 - 1))
 def test_any_bilm_tf_checkpoint_comes_back_bit_by_bit(options, seed):
     rng = np.random.default_rng(seed)

@@ -6,7 +6,8 @@ import sys
 import pytest
 from bilm_tf_files import assert_conversion_fails, make_options, write_checkpoint
 from conftest import make_tiny_config
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
@@ -31,7 +32,7 @@ def test_truncated_and_foreign_weights_are_refused(tmp_path):
         assert_conversion_fails(folder, ConversionError, ("weights.hdf5", "not a readable hdf5 file"))
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(place=st.floats(0, 1), length=st.integers(1, 5000), byte=st.integers(0, 255))
 def test_damaged_weights_are_read_or_refused_but_never_crash(damaged_folder, place, length, byte):
     content = bytearray((damaged_folder / "whole.hdf5").read_bytes())

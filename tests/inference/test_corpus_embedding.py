@@ -8,7 +8,8 @@ import fresh_process
 import numpy as np
 import pytest
 from conftest import make_tiny_config
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 from tolerances import FLOAT16, REORDERED_FLOAT32
@@ -131,7 +132,7 @@ def test_the_error_of_rounding_is_told(embedder, tmp_path, dtype, bound):
     assert error.relative == pytest.approx(np.linalg.norm(found - wanted) / np.linalg.norm(wanted), rel=1e-3)
 
 
-@settings(max_examples=8)
+@examples(4)
 @given(stops=st.lists(st.integers(0, len(TEXT)), min_size=1, max_size=3), num_ranks=st.integers(1, 3))
 def test_killed_runs_are_gone_on_with_without_loss_or_repetition(embedder, tmp_path_factory, stops, num_ranks):
     folder = tmp_path_factory.mktemp("killed") / "v"

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_tiny_config
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
@@ -78,7 +79,7 @@ def make_text(length, seed=0) -> list[str]:
 
 
 @pytest.mark.parametrize("normalization", ["none", "word", "batch"])
-@settings(max_examples=40)
+@examples(20)
 @given(sentences=sentence_lists, limits=limits, layers=st.sampled_from(ANY_LAYERS), keep_markers=st.booleans())
 def test_vectors_are_those_of_a_call_of_the_model_in_the_order_of_the_sentences(
     normalization, sentences, limits, layers, keep_markers
@@ -102,7 +103,7 @@ def test_long_texts_in_chunks_are_one_pass(dtype, max_words_per_chunk):
         assert_close(array, run_alone(model, words, "all")[:, 1:-1], dtype)
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(sentences=sentence_lists.filter(bool), limits=limits, layers=st.sampled_from(ANY_LAYERS))
 def test_a_carried_state_is_that_of_calls_of_the_model_one_after_another(sentences, limits, layers):
     model, state = shared_model(), None
@@ -194,7 +195,7 @@ def test_each_direction_reads_each_word_once_and_each_distinct_word_is_encoded_o
     assert sum(encoded) == len({*text, "<S>", "</S>"})
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(sentences=sentence_lists, limits=limits)
 def test_batches_keep_to_their_limit_padding_included(sentences, limits):
     model, shapes = shared_model(), []
@@ -212,7 +213,7 @@ def test_batches_keep_to_their_limit_padding_included(sentences, limits):
         assert rows == 1 or rows * words <= limits["max_words_per_batch"]
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(lengths=st.lists(st.integers(0, 9), min_size=1), limits=limits)
 def test_no_more_is_read_ahead_than_the_buffer_holds(lengths, limits):
     num_read = 0

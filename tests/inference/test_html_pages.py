@@ -9,8 +9,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from examples import examples
 from html_reading import read_page
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_elmo.inference.coreference import ResolvedText
@@ -56,7 +57,7 @@ def all_drawings(words):
     ]
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(st.lists(st.text(min_size=1).filter(lambda text: text != "V"), min_size=2, max_size=4))
 def test_no_text_becomes_markup(words):
     for drawing in all_drawings(words):

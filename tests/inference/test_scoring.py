@@ -9,7 +9,8 @@ import pytest
 import torch
 from accelerate import Accelerator
 from conftest import make_tiny_config
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 from tolerances import LOSS_FLOAT32, REORDERED_FLOAT64
@@ -96,7 +97,7 @@ def as_array(scores):
 
 
 @pytest.mark.parametrize("softmax", SOFTMAXES)
-@settings(max_examples=40)
+@examples(20)
 @given(
     sentences=sentence_lists, chunk_size=st.integers(1, 30), budgets=st.tuples(st.integers(1, 40), st.integers(1, 60))
 )

@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 from conftest import make_tiny_config
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from model_cases import (
     LAYERS,
@@ -118,7 +119,7 @@ def test_a_row_without_words_gives_zeros_and_keeps_its_state():
 # State
 
 
-@settings(max_examples=50)
+@examples(25)
 @both_dtypes
 @given(cuts=st.lists(st.integers(1, 8), max_size=3), seed=st.integers(0, 1000))
 def test_chunks_with_a_carried_state_are_one_pass(dtype, cuts, seed):

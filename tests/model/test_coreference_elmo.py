@@ -5,8 +5,9 @@ import math
 
 import pytest
 import torch
+from examples import examples
 from huggingface_hub.errors import StrictDataclassError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from model_cases import make_model, sentence_lists
 from refusals import assert_refused
@@ -171,7 +172,7 @@ def test_pairs_are_the_same_in_blocks_of_any_size(name, resolvers, monkeypatch):
 
 
 @each_head
-@settings(max_examples=10)
+@examples(5)
 @given(sentences=sentence_lists, extra=st.integers(0, 3))
 def test_padding_changes_nothing(name, resolvers, sentences, extra):
     model, batch = resolvers[name], encode_document(sentences)
@@ -253,7 +254,7 @@ def test_best_antecedents_make_clusters_and_singletons_stay_where_they_are_wante
     assert linked(keeps, [[0.0]], [5.0], [[]]) == [[(0, 1)]]
 
 
-@settings(max_examples=50)
+@examples(25)
 @given(st.lists(st.lists(st.integers(-9, 9), min_size=3, max_size=3), min_size=1, max_size=12), st.integers(1, 12))
 def test_the_best_spans_are_kept_and_none_crosses(rows, count):
     scores = torch.tensor(rows).double()

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32, REORDERED_FLOAT64
@@ -40,7 +41,7 @@ def is_allowed(sequence, labels, scheme):
 
 
 @pytest.mark.parametrize("has_ends", [True, False])
-@settings(max_examples=30)
+@examples(15)
 @given(masks=masks, seed=st.integers(0, 9))
 def test_likelihoods_and_marginals_are_those_of_all_sequences(has_ends, masks, seed):
     """Wherever the masked words stand: left, right, or between the others."""
@@ -65,7 +66,7 @@ def test_likelihoods_and_marginals_are_those_of_all_sequences(has_ends, masks, s
 
 
 @pytest.mark.parametrize("scheme", [*SCHEMES, None])
-@settings(max_examples=15)
+@examples(7)
 @given(seed=st.integers(0, 20), length=st.integers(1, 4), side=st.sampled_from(["left", "right"]))
 def test_the_best_sequence_is_the_best_that_is_allowed(scheme, seed, length, side):
     torch.manual_seed(seed)

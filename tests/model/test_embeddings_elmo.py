@@ -3,8 +3,9 @@
 import pytest
 import torch
 from conftest import make_tiny_config
+from examples import examples
 from huggingface_hub.errors import StrictDataclassError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from model_cases import P, assert_close, encode, is_frozen, make_model, sentence_lists
 from refusals import assert_refused
@@ -70,7 +71,7 @@ def test_layers_are_taken_as_asked_for(layers, shares):
         assert mix.weight.requires_grad == (layers == "all") and mix.scale.requires_grad
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(sentences=sentence_lists, side=st.sampled_from(["left", "right"]))
 def test_a_words_vector_depends_on_its_sentence_alone(sentences, side, whole):
     batch = encode(sentences, padding_side=side)

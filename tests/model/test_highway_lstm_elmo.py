@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from tolerances import REORDERED_FLOAT32, REORDERED_FLOAT64
 
@@ -45,7 +46,7 @@ def assert_all_close(found, wanted, tolerance):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(mask=masks, dropout=st.sampled_from([0.0, 0.4]))
 def test_the_fast_run_is_the_readable_one_with_its_gradients(mask, dropout):
     torch.manual_seed(1)
@@ -73,7 +74,7 @@ def test_the_written_gradients_are_those_of_finite_differences(reverse):
 
 @pytest.mark.parametrize("run", ["forward", "run_readable"])
 @given(mask=masks)
-@settings(max_examples=20)
+@examples(10)
 def test_masked_words_change_nothing_and_give_nothing(run, mask):
     torch.manual_seed(1)
     stack = make_stack()

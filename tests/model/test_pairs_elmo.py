@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from model_cases import TOLERANCES, assert_close, both_dtypes, everything, make_model, shared_model
 from tolerances import REORDERED_FLOAT32
@@ -27,7 +28,7 @@ def vectors_alone(model, sentence, markers=True):
 
 
 @both_dtypes
-@settings(max_examples=40)
+@examples(20)
 @given(
     pairs=st.lists(st.tuples(sentences, sentences), min_size=1, max_size=4),
     side=st.sampled_from(["left", "right"]),

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_tiny_config
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from tolerances import REORDERED_FLOAT32
 from transformers import AutoModel, BertConfig, BertForTokenClassification, BertModel, BertTokenizer, pipeline
@@ -101,7 +102,7 @@ def punctuation_tagger():
     return make_tagger("punctuation")
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(text=st.text("Aia é\u0301.\U0001f600  ", min_size=1, max_size=25), strategy=st.sampled_from(STRATEGIES))
 def test_entities_of_any_text_are_words_of_it(punctuation_tagger, text, strategy):
     wanted = [word for word in punctuation_tagger.tokenizer.tokenize(text) if expected_label(word) != "O"]

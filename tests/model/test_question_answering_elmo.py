@@ -5,8 +5,9 @@ import random
 import pytest
 import torch
 from conftest import make_tiny_config
+from examples import examples
 from huggingface_hub.errors import StrictDataclassError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from model_cases import LAYERS, P, make_model, sentence_lists
 from refusals import assert_refused
@@ -185,7 +186,7 @@ def scatter_words(batch: dict, length: int, seed: int) -> dict:
 
 
 @each_head
-@settings(max_examples=15)
+@examples(7)
 @given(texts=sentence_lists, extra=st.integers(0, 3), seed=st.integers(0, 99))
 def test_scores_depend_on_the_words_and_their_order_alone(name, readers, texts, extra, seed):
     model, questions = readers[name], [text[1:][::-1] for text in texts]

@@ -5,7 +5,8 @@ import itertools
 import pytest
 import torch
 from conftest import make_tiny_config
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from model_cases import make_model, sentence_lists
 from refusals import assert_refused
@@ -49,7 +50,7 @@ HEADS = {
 
 
 @pytest.mark.parametrize("name", HEADS)
-@settings(max_examples=15)
+@examples(7)
 @given(sentences=sentence_lists)
 def test_scores_depend_on_the_words_and_the_predicate_alone(name, sentences):
     model = make_labeller(HEADS[name], dtype=torch.float64)
@@ -105,7 +106,7 @@ def test_kept_layers_give_the_same_scores():
 
 
 @given(seed=st.integers(0, 50))
-@settings(max_examples=15)
+@examples(7)
 def test_the_best_labels_are_the_likeliest_that_the_scheme_allows(seed):
     torch.manual_seed(seed)
     model = make_labeller()

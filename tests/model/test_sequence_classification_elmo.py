@@ -5,8 +5,9 @@ import random
 import pytest
 import torch
 from conftest import make_tiny_config
+from examples import examples
 from huggingface_hub.errors import StrictDataclassError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from model_cases import P, make_model, sentence_lists, shared_model
 from refusals import assert_refused
@@ -89,7 +90,7 @@ def scatter_words(batch: dict, length: int, seed: int) -> dict:
 
 
 @each_head
-@settings(max_examples=20)
+@examples(10)
 @given(texts=sentence_lists, extra=st.integers(0, 3), seed=st.integers(0, 99))
 def test_scores_depend_on_the_words_and_their_order_alone(name, classifiers, texts, extra, seed):
     model = classifiers[name]

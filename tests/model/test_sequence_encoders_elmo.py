@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from tolerances import REORDERED_FLOAT64
 from torch import nn
@@ -127,7 +128,7 @@ def gradients(encoder, inputs, outputs) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(("name", "mix_size"), CASES)
-@settings(max_examples=25)
+@examples(12)
 @given(masks=st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=4, max_size=4), seed=st.integers(0, 99))
 def test_a_batch_gives_what_each_sentence_gives_word_by_word(name, mix_size, masks, seed):
     """Outputs and all gradients, the words anywhere in their rows; sentences of one word and of none among them."""

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
@@ -35,7 +36,7 @@ def assert_all_close(found, wanted, tolerance):
 
 
 @both_kinds
-@settings(max_examples=20)
+@examples(10)
 @given(mask=masks)
 def test_the_fast_run_is_the_readable_one_with_its_gradients(kind, mask):
     encoder = make_encoder(kind)

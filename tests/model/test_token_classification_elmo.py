@@ -5,7 +5,8 @@ import functools
 import pytest
 import torch
 from conftest import make_tiny_config
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from model_cases import LAYERS, assert_close, both_dtypes, encode, make_model, random_rows, sentence_lists, shared_model
 from refusals import assert_refused
@@ -46,7 +47,7 @@ def test_the_state_of_the_bilm_can_be_carried_into_the_head():
     assert torch.equal(model(**batch, return_dict=False)[0], model(**batch).logits)
 
 
-@settings(max_examples=50)
+@examples(25)
 @both_dtypes
 @pytest.mark.parametrize("lstm_layers", [0, 1, 2])
 @given(sentences=sentence_lists, side=st.sampled_from(["left", "right"]), extra=st.integers(0, 3))
@@ -147,7 +148,7 @@ def test_the_loss_of_a_crf_is_the_mean_over_words_with_a_label(lstm_layers):
     assert model(**batch, labels=torch.full((2, 3), -100)).loss.item() == 0
 
 
-@settings(max_examples=50)
+@examples(25)
 @given(sentences=sentence_lists, side=st.sampled_from(["left", "right"]), markers=st.booleans())
 def test_the_largest_logits_are_the_best_sequence_and_most_are_its_probabilities(sentences, side, markers):
     model = shared_crf_model()

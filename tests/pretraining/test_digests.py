@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate.state import AcceleratorState
-from hypothesis import HealthCheck, given, settings
+from examples import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from refusals import assert_refused
 from run_cases import make_arguments, write_lines
@@ -57,7 +58,7 @@ def go_on(folder, resume):
 FILES = ("model.safetensors", "optimizer.pt", "rank-0.pt", "trainer_state.json", "config.json", "word_vocabulary.txt")
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(FILES), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_one_flipped_bit_is_seen(trained, tmp_path_factory, name, place, bit):
     folder = tmp_path_factory.mktemp("flipped")

@@ -5,7 +5,8 @@ from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from softmax_cases import LargestTensor, make_softmax, make_vectors
 from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
@@ -53,7 +54,7 @@ def summed_results(softmax, hidden, targets):
     return with_gradients(2 * loss, hidden, softmax.weight, softmax.bias)
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(
     num_targets=st.integers(0, 9),
     vocab_size=st.integers(2, 40),
@@ -102,7 +103,7 @@ def test_gradients_of_gradients_are_refused():
             gradient.sum().backward()
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(
     num_targets=st.integers(0, 9),
     vocab_size=st.integers(2, 40),
@@ -190,7 +191,7 @@ def test_where_there_is_no_cache_to_stay_in_memory_is_bounded_too():
     assert largest.numel < 2.2 * fused_losses.MOST_BLOCK_LOGITS < vocab_size * num_targets / 2
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(
     vocab_size=st.integers(1, 40),
     num_targets=st.integers(0, 9),

@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 from tolerances import EXPECTED_COUNT_BIAS, REORDERED_FLOAT64, STANDARD_ERRORS
@@ -41,7 +42,7 @@ def test_tries_follow_the_probabilities():
     assert abs(chi_square - freedom) < STANDARD_ERRORS * math.sqrt(2 * freedom)
 
 
-@settings(max_examples=50)
+@examples(25)
 @given(vocab_size=st.integers(2, 60), data=st.data(), seed=st.integers(0, 100))
 def test_a_draw_is_rejection_until_enough_words_are_distinct(vocab_size, data, seed):
     num_samples = data.draw(st.integers(1, vocab_size - 1))

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 from run_cases import make_arguments, write_lines
@@ -55,7 +56,7 @@ def test_an_even_speed_uses_the_time():
     assert 20 <= len(budget.decisions) <= 25
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(
     total=st.floats(20, 1e5),
     speeds=st.lists(st.floats(0.02, 0.3), min_size=1, max_size=9),
