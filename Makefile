@@ -37,7 +37,7 @@ demo: $(VENV)/.installed  ## Pre-train a tiny ELMo in a minute or two and look a
 test: $(VENV)/.installed  ## Run the tests, on two processes of one thread.
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
-test-slow: $(VENV)/.installed  ## Run the tests that take minutes, and the properties on five times as many examples.
+test-slow: $(VENV)/.installed  ## Run the tests that take minutes, and the properties on ten times as many examples.
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow or hypothesis" --hypothesis-profile thorough
 
 lint: $(VENV)/.installed  ## Check the style and the types.

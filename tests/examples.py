@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import settings
 
 # Of a property that does not say otherwise: in every run of the tests, and in that of the slow ones.
-USUAL, THOROUGH = 20, 100
+USUAL, THOROUGH = 20, 200
 
 
 def examples(number: int, **others: Any) -> settings:

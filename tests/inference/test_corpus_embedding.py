@@ -156,7 +156,11 @@ def test_killed_runs_are_gone_on_with_without_loss_or_repetition(embedder, tmp_p
     for batch, other in zip(EmbeddedCorpus(folder).batches(), alone, strict=True):
         assert batch.words == other.words
         np.testing.assert_array_equal(batch.sentence_ids, other.sentence_ids)
+        np.testing.assert_array_equal(batch.num_words, other.num_words)
         np.testing.assert_array_equal(batch.offsets, other.offsets)
+        assert list(batch.columns) == list(other.columns)
+        for name, column in batch.columns.items():
+            np.testing.assert_allclose(column.values, other.columns[name].values, rtol=0, atol=REORDERED_FLOAT32)
 
 
 @pytest.mark.slow
