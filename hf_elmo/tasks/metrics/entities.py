@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import datasets
@@ -12,7 +14,7 @@ import evaluate
 from ...model.tag_schemes_elmo import Span
 
 try:
-    from seqeval.metrics import accuracy_score, classification_report
+    from seqeval.metrics import accuracy_score
     from seqeval.metrics.sequence_labeling import get_entities
 except ImportError as error:
     raise ImportError("seqeval is not installed; install it with: pip install 'hf_elmo[tasks]'") from error
@@ -24,7 +26,7 @@ _UNTYPED = ("O", "B", "I", "E", "S")
 # BILOU and BMES say the same as IOBES in other letters.
 _AS_IOBES = {"L": "E", "U": "S", "M": "I"}
 
-_DESCRIPTION = "Precision, recall and F1 of the entities that tags mark, computed by seqeval."
+_DESCRIPTION = "Precision, recall and F1 of the entities that tags mark, which seqeval reads."
 
 _CITATION = """\
 @misc{seqeval,
@@ -66,7 +68,7 @@ def tag_scheme_of(tags: Iterable[str]) -> str:
 
 def read_any_spans(tags: Sequence[str]) -> list[Span]:
     """The spans that the tags of a sentence mark, read as the metric reads them: ill-formed ones count too."""
-    found = get_entities([_as_iobes(tag, "spans") for tag in tags])
+    found = get_entities([_as_iobes(tag) for tag in tags])
     return [Span(type_, start, last + 1) for type_, start, last in found]
 
 
@@ -107,29 +109,34 @@ class EntityMetric(evaluate.Metric):
             tag_scheme = found
         if tags <= {"O"}:
             return _overall(0.0, 0.0, 0.0, accuracy=float(bool(tags)))
-        spans = {tag: _as_iobes(tag, tag_scheme) for tag in tags}
-        report = classification_report(
-            [[spans[tag] for tag in sentence] for sentence in references],
-            [[spans[tag] for tag in sentence] for sentence in predictions],
-            output_dict=True,
-            zero_division=0,
-        )
-        scores = report.pop("micro avg")
-        for average in ("macro avg", "weighted avg"):
-            report.pop(average)
+        predicted, gold = (_entities(sentences, tag_scheme) for sentences in (predictions, references))
+        right, given, wanted = (_count_types(entities) for entities in (predicted & gold, predicted, gold))
         by_type = {
-            entity_type: {
-                "precision": float(row["precision"]),
-                "recall": float(row["recall"]),
-                "f1": float(row["f1-score"]),
-                "number": int(row["support"]),
-            }
-            for entity_type, row in report.items()
+            kind: {**_scores(right[kind], given[kind], wanted[kind]), "number": wanted[kind]}
+            for kind in sorted(given | wanted)
         }
-        overall = _overall(
-            scores["precision"], scores["recall"], scores["f1-score"], accuracy_score(references, predictions)
-        )
-        return {**by_type, **overall}
+        scores = _scores(right.total(), given.total(), wanted.total())
+        return {**by_type, **_overall(**scores, accuracy=accuracy_score(references, predictions))}
+
+
+def _entities(sentences: list[list[str]], tag_scheme: str) -> set[tuple[str, int, int]]:
+    """Type, first and last word of each; the words of all sentences are counted through."""
+    if tag_scheme == "words":
+        # A span of one word each, which need not be looked for: parts of speech have one for each word of a corpus.
+        return {(tag, place, place) for place, tag in enumerate(chain.from_iterable(sentences)) if tag != "O"}
+    return set(get_entities([[_as_iobes(tag) for tag in sentence] for sentence in sentences]))
+
+
+def _count_types(entities: set[tuple[str, int, int]]) -> Counter[str]:
+    return Counter(kind for kind, _, _ in entities)
+
+
+def _scores(right: int, given: int, wanted: int) -> dict[str, float]:
+    return {
+        "precision": right / given if given else 0.0,
+        "recall": right / wanted if wanted else 0.0,
+        "f1": 2 * right / (given + wanted) if given + wanted else 0.0,
+    }
 
 
 def _overall(precision: float, recall: float, f1: float, accuracy: float) -> dict[str, float]:
@@ -141,13 +148,9 @@ def _overall(precision: float, recall: float, f1: float, accuracy: float) -> dic
     }
 
 
-def _as_iobes(tag: str, tag_scheme: str) -> str:
-    """The tag in the letters that seqeval reads; in "words" every tag but `O` is an entity of one word."""
-    if tag == "O":
-        return tag
-    if tag_scheme == "words":
-        return f"S-{tag}"
-    return _AS_IOBES.get(tag[0], tag[0]) + tag[1:]
+def _as_iobes(tag: str) -> str:
+    """The tag in the letters that seqeval reads."""
+    return tag if tag == "O" else _AS_IOBES.get(tag[0], tag[0]) + tag[1:]
 
 
 def _check_lengths(predictions: list[list[str]], references: list[list[str]]) -> None:

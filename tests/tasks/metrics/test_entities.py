@@ -8,6 +8,7 @@ import pytest
 import seqeval.metrics
 from hypothesis import given
 from hypothesis import strategies as st
+from seqeval.metrics.sequence_labeling import get_entities, precision_recall_fscore_support
 
 from hf_elmo.tasks.metrics.entities import EntityMetric, tag_scheme_of
 
@@ -147,9 +148,27 @@ def test_the_scores_are_those_of_seqeval(pairs):
     gold = [[pair[0] for pair in sentence] for sentence in pairs]
     predicted = [[pair[1] for pair in sentence] for sentence in pairs]
     scores = EntityMetric(keep_in_memory=True).compute(predictions=predicted, references=gold)
+    _assert_seqevals(scores, gold, predicted)
+
+
+@given(PAIRS)
+def test_plain_tags_score_as_seqeval_scores_spans_of_one_word(pairs):
+    gold, predicted = ([[pair[side] for pair in sentence] for sentence in pairs] for side in (0, 1))
+    metric = EntityMetric(keep_in_memory=True)
+    scores = metric.compute(predictions=predicted, references=gold, tag_scheme="words")
+    spans = [
+        [[tag if tag == "O" else f"S-{tag}" for tag in sentence] for sentence in sentences]
+        for sentences in (gold, predicted)
+    ]
+    _assert_seqevals(scores, *spans)
+
+
+def _assert_seqevals(scores, gold, predicted):
     for name in ("precision", "recall", "f1"):
         wanted = getattr(seqeval.metrics, f"{name}_score")(gold, predicted, zero_division=0)
         assert scores[f"overall_{name}"] == pytest.approx(wanted)
-    entities = seqeval.metrics.sequence_labeling.get_entities(gold)
-    for entity_type in ("PER", "LOC"):
-        assert scores.get(entity_type, {"number": 0})["number"] == sum(kind == entity_type for kind, *_ in entities)
+    kinds = {kind for tags in (gold, predicted) for kind, *_ in get_entities(tags)}
+    by_type = precision_recall_fscore_support(gold, predicted, average=None, zero_division=0)
+    found = [scores[kind].values() for kind in sorted(kinds)]
+    assert [list(row) for row in zip(*found, strict=True)] == [pytest.approx(list(row)) for row in by_type if kinds]
+    assert set(scores) - kinds == {f"overall_{name}" for name in ("precision", "recall", "f1", "accuracy")}
