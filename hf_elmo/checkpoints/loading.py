@@ -126,13 +126,13 @@ def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
         tokenizer = ElmoCharTokenizer.from_pretrained(name)
     if tokenizer.max_characters_per_word != width:
         raise ValueError(
-            f"model_name_or_path {name!r} has a tokenizer of max_characters_per_word="
-            f"{tokenizer.max_characters_per_word}, but its model wants {width}; {advice}"
+            f"model_name_or_path {name!r} has max_characters_per_word={tokenizer.max_characters_per_word} in "
+            f"{TOKENIZER_FILE}, but its model wants {width}; {advice}"
         )
     scheme = "bytes" if tokenizer.characters is None else "dictionary"
     if scheme != config.character_scheme:
         raise ValueError(
-            f"model_name_or_path {name!r} has a tokenizer whose characters are of the scheme {scheme!r}, but its model "
+            f"model_name_or_path {name!r} has characters of the scheme {scheme!r} in {TOKENIZER_FILE}, but its model "
             f"wants {config.character_scheme!r}; put the tokenizer there that was saved with the model."
         )
     return tokenizer
