@@ -247,8 +247,9 @@ def test_memory_does_not_grow_with_the_corpus():
         return found
 
     peak(100)  # what is made once: the tokenizer's table of rows
-    # All arrays of the longer run together are more than ten times its bound.
-    assert peak(2000) < 1.2 * peak(200) < 2000 * 10 * 3 * D * 8 / 10
+    # A peak moves by a tenth or two with the moments at which garbage is collected; ten times the text would be ten
+    # times as much. All arrays of the longer run together are more than ten times its bound.
+    assert peak(2000) < 1.5 * peak(200) < 2000 * 10 * 3 * D * 8 / 10
 
 
 def test_limits_are_positive_integers():
