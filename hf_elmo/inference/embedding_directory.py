@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -107,11 +108,13 @@ class EmbeddingDirectory:
 
     def finished(self) -> dict[int, ShardRecord]:
         """The shards that are there, by their numbers."""
-        content = _read_manifest(self.path)
-        records = [_as_record(record, self.path) for record in content["shards"] or ()]
-        if content["shards"] is None:
-            notes = sorted((self.path / _NOTES).glob("*.json"))
-            records = [_as_record(_read_object(note), self.path) for note in notes]
+        contents = []
+        for note in sorted((self.path / _NOTES).glob("*.json")):
+            with suppress(FileNotFoundError):
+                contents.append(_read_object(note))
+        # Behind the notes, which another process removes as soon as it has written the whole manifest.
+        whole = _read_manifest(self.path)["shards"]
+        records = [_as_record(content, self.path) for content in (contents if whole is None else whole)]
         return {record.number: record for record in records if (self.path / record.file).is_file()}
 
     @property

@@ -1,13 +1,16 @@
 """What a directory of vectors says of itself is read, or refused by its name."""
 
 import json
+import shutil
+from itertools import count
 
 import numpy as np
 import pytest
 from refusals import assert_refused
 
 from hf_elmo.checkpoints.provenance import write_json
-from hf_elmo.inference.embedding_directory import MANIFEST_FILE, EmbeddedCorpus, EmbeddingDirectory
+from hf_elmo.inference import embedding_directory
+from hf_elmo.inference.embedding_directory import MANIFEST_FILE, EmbeddedCorpus, EmbeddingDirectory, ShardRecord
 from hf_elmo.inference.shard_files import ShardBatch, open_shard
 from hf_elmo.inference.stored_numbers import store_numbers
 
@@ -63,3 +66,24 @@ def test_a_note_of_another_form_is_refused_by_the_directory(folder):
     (folder / ".finished").mkdir()
     (folder / ".finished" / "00000.json").write_text(json.dumps({**SHARD, "file": 3}))
     assert_refused(ValueError, folder.name, EmbeddingDirectory(folder, SETTINGS).finished)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_another_process_may_complete_the_directory_while_this_one_reads_the_notes(folder, monkeypatch, place):
+    shutil.copy(folder / SHARD["file"], folder / "shard-00001.parquet")
+    write(folder, None)
+    ours, other = EmbeddingDirectory(folder, SETTINGS), EmbeddingDirectory(folder, SETTINGS)
+    for number in (0, 1):
+        other.note(ShardRecord(**SHARD | {"number": number, "file": f"shard-{number:05d}.parquet"}))
+    read_object, reads = embedding_directory._read_object, count()
+
+    def read_late(file):
+        if next(reads) == place:
+            with monkeypatch.context() as patch:
+                patch.setattr(embedding_directory, "_read_object", read_object)
+                assert other.complete(2)
+        return read_object(file)
+
+    monkeypatch.setattr(embedding_directory, "_read_object", read_late)
+    assert sorted(ours.finished()) == [0, 1]
+    assert next(reads) > place and ours.complete(2)
