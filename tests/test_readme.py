@@ -9,6 +9,7 @@ import re
 import shlex
 
 import pytest
+import torch
 import yaml
 from benchmark.report import render_report, render_words_per_second
 from benchmark.targets import TARGETS
@@ -63,6 +64,7 @@ COMMANDS = [
 def examples(tmp_path_factory):
     """A folder with the checkpoints that the examples name, small ones of random weights."""
     folder = tmp_path_factory.mktemp("examples")
+    torch.manual_seed(0)  # before the test's own seed: else its weights would be those of whatever ran before
     words = WordVocabulary([*SPECIAL_WORDS, *"a call returns the return value of .".split()])
     plain, scored = {"projection_size": 64}, {"projection_size": 64, "word_vocab_size": len(words)}
     for name, model, pre_tokenizer in (
