@@ -12,6 +12,7 @@ import datasets
 import evaluate
 
 from ...model.tag_schemes_elmo import Span
+from .counts import score_counts
 
 try:
     from seqeval.metrics import accuracy_score
@@ -107,16 +108,11 @@ class EntityMetric(evaluate.Metric):
                     "'words'."
                 )
             tag_scheme = found
-        if tags <= {"O"}:
-            return _overall(0.0, 0.0, 0.0, accuracy=float(bool(tags)))
         predicted, gold = (_entities(sentences, tag_scheme) for sentences in (predictions, references))
-        right, given, wanted = (_count_types(entities) for entities in (predicted & gold, predicted, gold))
-        by_type = {
-            kind: {**_scores(right[kind], given[kind], wanted[kind]), "number": wanted[kind]}
-            for kind in sorted(given | wanted)
-        }
-        scores = _scores(right.total(), given.total(), wanted.total())
-        return {**by_type, **_overall(**scores, accuracy=accuracy_score(references, predictions))}
+        counts = [_count_types(entities) for entities in (predicted & gold, predicted, gold)]
+        # seqeval divides by the number of words.
+        accuracy = float(accuracy_score(references, predictions)) if tags else 0.0
+        return {**score_counts(*counts), "overall_accuracy": accuracy}
 
 
 def _entities(sentences: list[list[str]], tag_scheme: str) -> set[tuple[str, int, int]]:
@@ -129,23 +125,6 @@ def _entities(sentences: list[list[str]], tag_scheme: str) -> set[tuple[str, int
 
 def _count_types(entities: set[tuple[str, int, int]]) -> Counter[str]:
     return Counter(kind for kind, _, _ in entities)
-
-
-def _scores(right: int, given: int, wanted: int) -> dict[str, float]:
-    return {
-        "precision": right / given if given else 0.0,
-        "recall": right / wanted if wanted else 0.0,
-        "f1": 2 * right / (given + wanted) if given + wanted else 0.0,
-    }
-
-
-def _overall(precision: float, recall: float, f1: float, accuracy: float) -> dict[str, float]:
-    return {
-        "overall_precision": float(precision),
-        "overall_recall": float(recall),
-        "overall_f1": float(f1),
-        "overall_accuracy": float(accuracy),
-    }
 
 
 def _as_iobes(tag: str) -> str:

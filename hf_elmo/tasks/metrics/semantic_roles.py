@@ -10,6 +10,7 @@ import datasets
 import evaluate
 
 from ...model.tag_schemes_elmo import can_follow, read_spans
+from .counts import score_counts
 
 _DESCRIPTION = "How many of the arguments of given predicates are found whole and with their role."
 
@@ -100,15 +101,4 @@ class SemanticRoleMetric(evaluate.Metric):
             for counts, arguments in ((predicted, sides[0]), (gold, sides[1]), (right, sides[0] & sides[1])):
                 for argument, times in arguments.items():
                     counts[argument.role] += times
-        by_role = {role: _scores(right[role], predicted[role], gold[role]) for role in sorted({*predicted, *gold})}
-        overall = _scores(right.total(), predicted.total(), gold.total())
-        return {**by_role, **{f"overall_{name}": overall[name] for name in ("precision", "recall", "f1")}}
-
-
-def _scores(right: int, predicted: int, gold: int) -> dict[str, float]:
-    return {
-        "precision": right / predicted if predicted else 0.0,
-        "recall": right / gold if gold else 0.0,
-        "f1": 2 * right / (predicted + gold) if right else 0.0,
-        "number": gold,
-    }
+        return score_counts(right, predicted, gold)
