@@ -132,7 +132,7 @@ TABLES = {
         "train-tagger",
         _three_files("litbank/entities", ".tsv.gz"),
         f"{_WORDS} {_SPANS} --label_column 1",
-        (15, 40),
+        (10, 40),
         _NER,
     ),
     "ewt": Table(
