@@ -13,6 +13,8 @@ TORCH := torch==2.13.0
 export HF_HUB_OFFLINE ?= 1
 export HF_DATASETS_OFFLINE ?= 1
 export TOKENIZERS_PARALLELISM ?= false
+# The tests start many interpreters, each of which would compile all of the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-slow lint format clean
 .DEFAULT_GOAL := help

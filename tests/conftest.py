@@ -1,11 +1,20 @@
-"""Settings and fixtures shared by all tests: offline, on two threads, and with models small enough to be quick."""
+"""Settings and fixtures shared by all tests: offline, on two threads, and with models small enough to be quick.
+
+What takes seconds to import is imported where it is used: the process that hands the tests out uses none of it.
+"""
+
+from __future__ import annotations
 
 import contextlib
+import functools
 import gc
+import logging
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
@@ -15,13 +24,17 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import fresh_process
 import pytest
-import torch
 from examples import THOROUGH, USUAL
 from hypothesis import settings
 
-from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoEmbedder, ElmoModel
+import hf_elmo
 
 fresh_process.do_not_wait_for_the_disk()
+
+# Checkpoints by the hundred, of some forty files each, are written and removed in memory where that has room for them.
+MEMORY_DISK, ITS_ROOM = Path("/dev/shm"), 4 << 30
+if MEMORY_DISK.is_dir() and os.access(MEMORY_DISK, os.W_OK) and shutil.disk_usage(MEMORY_DISK).free > ITS_ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_DISK))
 
 # What a shell starts in its background is deaf to interrupts, of which some tests want to hear.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -42,6 +55,11 @@ def pytest_configure(config):
         fresh_process.open_templates()
 
 
+def pytest_collection_modifyitems(items):
+    """What starts interpreters of its own comes first, so that no worker is left alone with it in the end."""
+    items.sort(key=lambda item: item.path.parent != ROOT / "tests")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """What was imported and collected stays: it is not looked through for garbage again and again."""
@@ -49,13 +67,53 @@ def pytest_collection():
     result = yield
     gc.collect()
     gc.freeze()
+    gc.set_threshold(5000, 20, 50)
     gc.enable()
     return result
 
 
 @pytest.fixture(autouse=True)
 def _seed():
+    import torch
+
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _shortcuts():
+    """What libraries do again and again for hundreds of tiny models, and what takes most of the time of each.
+
+    Trainer looks through all of memory for garbage before each training, and each model that is saved has its files
+    read for what they import from one another; those of the package are the same for the whole session.
+    """
+    import transformers.dynamic_module_utils
+
+    files_of = transformers.dynamic_module_utils.get_relative_import_files
+    kept = functools.cache(files_of)
+
+    def relative_import_files(module_file):
+        return kept(str(module_file)) if Path(module_file).is_relative_to(ROOT / "hf_elmo") else files_of(module_file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transformers.dynamic_module_utils.get_relative_import_files", relative_import_files)
+        patch.setattr("accelerate.utils.memory.gc", SimpleNamespace(collect=lambda: 0))
+        yield
+
+
+@pytest.fixture
+def log_records():
+    """The warnings of all loggers, those of transformers too, which does not pass them on."""
+    records = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    levels = {logger: logger.level for logger in (logging.getLogger(), logging.getLogger("transformers"))}
+    for logger in levels:
+        logger.addHandler(handler)
+        logger.setLevel(logging.WARNING)
+    yield records
+    for logger, level in levels.items():
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 @pytest.fixture
@@ -74,27 +132,27 @@ def _plots(request, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def embedder(tmp_path_factory) -> ElmoEmbedder:
+def embedder(tmp_path_factory) -> hf_elmo.ElmoEmbedder:
     """Of a tiny checkpoint that lies in a directory of its own."""
     directory = str(tmp_path_factory.mktemp("checkpoint"))
-    ElmoModel(make_tiny_config()).save_pretrained(directory)
-    ElmoCharTokenizer().save_pretrained(directory)
-    return ElmoEmbedder(directory, device="cpu")
+    hf_elmo.ElmoModel(make_tiny_config()).save_pretrained(directory)
+    hf_elmo.ElmoCharTokenizer().save_pretrained(directory)
+    return hf_elmo.ElmoEmbedder(directory, device="cpu")
 
 
 @pytest.fixture
-def tokenizer() -> ElmoCharTokenizer:
-    return ElmoCharTokenizer()
+def tokenizer() -> hf_elmo.ElmoCharTokenizer:
+    return hf_elmo.ElmoCharTokenizer()
 
 
 @pytest.fixture
-def tiny_config() -> ElmoConfig:
+def tiny_config() -> hf_elmo.ElmoConfig:
     return make_tiny_config()
 
 
-def make_tiny_config(**overrides) -> ElmoConfig:
+def make_tiny_config(**overrides) -> hf_elmo.ElmoConfig:
     """A config of odd sizes, so that no two axes can be mixed up unnoticed."""
-    return ElmoConfig(
+    return hf_elmo.ElmoConfig(
         **{
             "character_embedding_size": 4,
             "filters": [[1, 3], [2, 5], [3, 6]],

@@ -25,7 +25,7 @@ from hf_elmo.pretraining.run_directory import checkpoints_in
 # torch says it of a byte that was altered, before it reads on or refuses.
 pytestmark = pytest.mark.filterwarnings("ignore:Detected pickle protocol:UserWarning")
 
-SLOW_FACTOR = 10
+SLOW_FACTOR = 20
 
 efforts = pytest.mark.parametrize("effort", [1, pytest.param(SLOW_FACTOR, marks=pytest.mark.slow)])
 

@@ -149,11 +149,14 @@ def test_a_trainer_sees_the_arguments_that_are_read_and_no_others(name, tmp_path
     assert bool(trainer.label_names) == (name in LEARNERS)
 
 
-def test_a_trainer_has_nothing_to_say_of_the_ids_of_the_markers(tmp_path, caplog):
+def test_a_trainer_has_nothing_to_say_of_the_ids_of_the_markers(tmp_path, log_records):
     tokenizer = ElmoCharTokenizer()
     dataset = [{"input_ids": tokenizer("a")["input_ids"], "labels": [-100, 1, -100]}]
     arguments = TrainingArguments(str(tmp_path), report_to="none", use_cpu=True, max_steps=1, disable_tqdm=True)
-    with caplog.at_level("WARNING"):
-        model = ElmoForTokenClassification(make_tiny_config())
-        Trainer(model, arguments, train_dataset=dataset, processing_class=tokenizer).train()
-    assert not [record.message for record in caplog.records if "token" in record.message]
+    model = ElmoForTokenClassification(make_tiny_config())
+    Trainer(model, arguments, train_dataset=dataset, processing_class=tokenizer).train()
+    assert not [record.getMessage() for record in log_records if "token" in record.getMessage()]
+    # Where they differ it has, and is heard.
+    model.config.bos_token_id = 7
+    Trainer(model, arguments, train_dataset=dataset, processing_class=tokenizer).train()
+    assert [record.getMessage() for record in log_records if "token" in record.getMessage()]

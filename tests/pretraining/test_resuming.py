@@ -55,19 +55,20 @@ def interrupt_at(monkeypatch, step):
         {"reset_state": "epoch", "optim": "adagrad", "lr_scheduler_type": "linear"},
         {"shuffle_buffer_size": 16, "bf16": True},
         {"unfreeze_steps": 6, "layer_learning_rate_decay": 0.7},
-        {"ema_decay": 0.9, "weight_decay": 0.1, "unfreeze_steps": 6, "eval_steps": 10},
+        {"ema_decay": 0.9, "weight_decay": 0.1, "unfreeze_steps": 6, "eval_steps": 4},
         {"optim": "muon", "muon_learning_rate": 0.02, "ema_decay": 0.8},
     ],
     ids=["modern", "paper", "adaptive", "documents", "epochs", "shuffled-bf16", "unfreezing", "averaged", "muon"],
 )
 def test_going_on_from_a_checkpoint_changes_nothing(corpus, monkeypatch, changes):
+    changes = {"max_steps": 26, "eval_steps": 9, "save_steps": 6, **changes}
     train(corpus, "whole", **changes)
     with monkeypatch.context() as patch, pytest.raises(Interruption):
-        interrupt_at(patch, 26)
+        interrupt_at(patch, 15)
         train(corpus, "parts", **changes)
     assert not (corpus / "parts" / "config.json").exists()
     results = train(corpus, "parts", **changes, resume_from_checkpoint="last")
-    assert results["resumed_from_steps"] == [21]
+    assert results["resumed_from_steps"] == [12]
     assert_same_run(corpus, "whole", "parts")
 
 
