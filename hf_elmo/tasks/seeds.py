@@ -27,7 +27,7 @@ def summarize(runs: Mapping[int, Mapping[str, Any]], scores: Sequence[str]) -> d
         runs: The results of the run of each seed.
         scores: The names of its scores, `predict_f1` for example.
     Returns: `seeds`, a row for each with its scores, the step that was kept and the shares of layers; `mean` and
-        `deviation` (of a sample: divided by one less than there are seeds) of each score.
+        `deviation` (of a sample: divided by one less than there are seeds; None for a single one) of each score.
     """
     kept = [*scores, "train_loss", "kept_step", "layer_shares"]
     rows = [{"seed": seed, **{key: run[key] for key in kept if key in run}} for seed, run in runs.items()]
@@ -35,7 +35,9 @@ def summarize(runs: Mapping[int, Mapping[str, Any]], scores: Sequence[str]) -> d
     return {
         "seeds": rows,
         "mean": {score: statistics.fmean(numbers) for score, numbers in values.items()},
-        "deviation": {score: statistics.stdev(numbers) for score, numbers in values.items()},
+        "deviation": {
+            score: statistics.stdev(numbers) if len(numbers) > 1 else None for score, numbers in values.items()
+        },
     }
 
 

@@ -1,10 +1,10 @@
-"""Train every row of the tables of tasks that is not there yet, and write the tables from the results files.
+"""Train every seed of the tables of tasks that is not there yet, and write the tables from the results files.
 
 python scripts/task_tables --models_dir model_cards --data_dir data --tables sst5 snli
 python scripts/task_tables --render
 
-A row is one command of `hf-elmo` over all of its seeds; its results.json is kept in model_cards/tasks, the models are
-not. What was interrupted is trained again, what is there is not: any number of calls come to the same tables.
+A seed of a row is one command of `hf-elmo`; its scores go into the row's file in model_cards/tasks, the model is not
+kept. What was interrupted is trained again, what is there is not: any number of calls come to the same tables.
 """
 
 import argparse
@@ -19,14 +19,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 from hf_elmo.checkpoints.tables import markdown_table
 from hf_elmo.commands.command_line import readable_errors
+from hf_elmo.tasks.seeds import summarize
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "model_cards" / "tasks"
 PAGES = (RESULTS / "README.md", ROOT / "README.md")
 
+FIRST_SEED = 42
+_ONE_AT_A_TIME = Lock()
+# Floats of a results file that say how long it took.
+_NOT_SCORES = ("_runtime", "_per_second")
 # What each row adds to the flags of its table. Layers of small models are small; normalised, a task's first layer can
 # learn from them as fast as from its own words.
 _ELMO = "--mix_normalization word"
@@ -212,15 +219,16 @@ TABLES = {
 
 @dataclass(frozen=True)
 class Run:
-    """One row of one table at one share: its words for hf-elmo, and where its results go."""
+    """One seed of one row of one table at one share: its words for hf-elmo, and where its results go."""
 
     words: tuple[str, ...]
+    seed: int
     model_dir: Path
     results: Path
 
 
 def runs_of(name: str, rows: Sequence[str], shares: Sequence[str], arguments: argparse.Namespace) -> Iterator[Run]:
-    """The runs of a table, those that take longest last.
+    """The runs of a table that are not there yet, row by row, those that take longest last.
 
     Args:
         name: Of the table.
@@ -233,11 +241,10 @@ def runs_of(name: str, rows: Sequence[str], shares: Sequence[str], arguments: ar
         for row in [row for row in table.rows if row in rows]:
             for fold in table.parts:
                 run = _name_run(row, share, fold)
-                model_dir = Path(arguments.output_dir, name, run)
+                results = Path(arguments.results_dir, name, f"{run}.json")
                 flags = (
                     f"{table.files.format(data=arguments.data_dir)} {table.flags} {ROWS[row]} {SHARES[share]} "
-                    f"--num_train_epochs {table.epochs[share == 'tenth']} --load_best_model_at_end "
-                    f"--num_seeds {table.seeds}"
+                    f"--num_train_epochs {table.epochs[share == 'tenth']} --load_best_model_at_end"
                 )
                 if fold is not None:
                     flags += f" --num_folds {table.folds} --fold {fold}"
@@ -245,16 +252,23 @@ def runs_of(name: str, rows: Sequence[str], shares: Sequence[str], arguments: ar
                 words = [table.command, "--model_name_or_path", model, *shlex.split(flags)]
                 if row != "none":
                     words += ["--layer_cache_dir", arguments.layer_cache_dir]
-                words += ["--output_dir", str(model_dir), "--overwrite_output_dir"]
-                yield Run(tuple(words), model_dir, Path(arguments.results_dir, name, f"{run}.json"))
+                seeds = range(FIRST_SEED, FIRST_SEED + table.seeds)
+                for seed in [seed for seed in seeds if seed not in {row["seed"] for row in _seeds_in(results)}]:
+                    model_dir = Path(arguments.output_dir, name, f"{run}-{seed}")
+                    its = ["--seed", str(seed), "--output_dir", str(model_dir), "--overwrite_output_dir"]
+                    yield Run((*words, *its), seed, model_dir, results)
 
 
 def _name_run(row: str, share: str, fold: int | None) -> str:
     return row + ("-tenth" if share == "tenth" else "") + ("" if fold is None else f"-fold-{fold}")
 
 
+def _seeds_in(results: Path) -> list[dict[str, Any]]:
+    return json.loads(results.read_text(encoding="utf-8"))["seeds"] if results.exists() else []
+
+
 def train(run: Run, threads: int) -> None:
-    """Train a row in a process of its own and keep its results, written aside; its lines go to a file beside its model.
+    """Train a seed in a process of its own and keep its scores; its lines go to a file beside its model.
 
     Raises: ChildProcessError where the command fails.
     """
@@ -266,15 +280,26 @@ def train(run: Run, threads: int) -> None:
         ended = subprocess.run(command, stdout=lines, stderr=subprocess.STDOUT, env=environment, check=False)
     if ended.returncode:
         raise ChildProcessError(f"hf-elmo {shlex.join(run.words)} ended with {ended.returncode}; {log} says why.")
-    run.results.parent.mkdir(parents=True, exist_ok=True)
-    aside = run.results.with_suffix(".aside")
-    shutil.copy(run.model_dir / "results.json", aside)
-    aside.rename(run.results)
+    with _ONE_AT_A_TIME:
+        _keep(run)
     shutil.rmtree(run.model_dir)
 
 
+def _keep(run: Run) -> None:
+    """Put the scores of a seed beside those of the others, written aside; the rest of the file is the first one's."""
+    found = json.loads((run.model_dir / "results.json").read_text(encoding="utf-8"))
+    before = json.loads(run.results.read_text(encoding="utf-8")) if run.results.exists() else found
+    seeds = {row["seed"]: row for row in [*before.get("seeds", []), {"seed": run.seed, **found}]}
+    scores = [key for key in found if key.startswith(("eval_", "predict_")) and isinstance(found[key], float)]
+    summary = summarize(dict(sorted(seeds.items())), [key for key in scores if not key.endswith(_NOT_SCORES)])
+    run.results.parent.mkdir(parents=True, exist_ok=True)
+    aside = run.results.with_suffix(".aside")
+    aside.write_text(json.dumps({**before, **summary}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    aside.rename(run.results)
+
+
 def scores_of(name: str, row: str, share: str, score: str, results_dir: Path = RESULTS) -> list[float] | None:
-    """The test score of each seed in percent, the mean of all folds where there are some; None where one is missing.
+    """The test score of each seed in percent, the mean of all folds where there are some; None before all are there.
 
     Args:
         name: Of the table.
@@ -284,9 +309,9 @@ def scores_of(name: str, row: str, share: str, score: str, results_dir: Path = R
         results_dir: Where the results files lie.
     """
     paths = [results_dir / name / f"{_name_run(row, share, fold)}.json" for fold in TABLES[name].parts]
-    if not all(path.exists() for path in paths):
+    seeds = [_seeds_in(path) for path in paths]
+    if any(len(its) < TABLES[name].seeds for its in seeds):
         return None
-    seeds = [json.loads(path.read_text(encoding="utf-8"))["seeds"] for path in paths]
     values = [[seed[f"predict_{score}"] for seed in its] for its in seeds]
     return [100 * statistics.fmean(of_all_folds) for of_all_folds in zip(*values, strict=True)]
 
@@ -351,8 +376,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--tables", nargs="+", choices=TABLES, help="which (default: all)", default=list(TABLES))
     parser.add_argument("--rows", nargs="+", choices=ROWS, help="which (default: all)", default=list(ROWS))
     parser.add_argument("--shares", nargs="+", choices=SHARES, help="which (default: both)", default=list(SHARES))
-    parser.add_argument("--jobs", type=int, default=2, help="rows at a time (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="of each row (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="trainings at a time (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="of each (default: %(default)s)")
     parser.add_argument("--output_dir", default="output/tables", help="models and lines (default: %(default)s)")
     parser.add_argument("--layer_cache_dir", default="output/layers", help="of the biLM (default: %(default)s)")
     parser.add_argument("--results_dir", default=str(RESULTS), help="default: model_cards/tasks")
@@ -367,23 +392,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _train_all(arguments: argparse.Namespace) -> None:
-    """Train what is not there yet, some rows at a time.
+    """Train what is not there yet, some seeds at a time.
 
-    Raises: ChildProcessError where a row failed, after the others.
+    Raises: ChildProcessError where one failed, after the others.
     """
-    runs = [
-        run
-        for name in arguments.tables
-        for run in runs_of(name, arguments.rows, arguments.shares, arguments)
-        if not run.results.exists()
-    ]
+    runs = [run for name in arguments.tables for run in runs_of(name, arguments.rows, arguments.shares, arguments)]
     with ThreadPoolExecutor(arguments.jobs) as pool:
         jobs = {pool.submit(train, run, arguments.threads): run for run in runs}
         errors = []
         for job in as_completed(jobs):
             run = jobs[job]
             error = job.exception()
-            print(f"{run.results.parent.name}/{run.results.stem}: {error or 'done'}", flush=True)
+            print(f"{run.results.parent.name}/{run.results.stem}, seed {run.seed}: {error or 'done'}", flush=True)
             errors += [error] if error else []
     if errors:
-        raise ChildProcessError(f"{len(errors)} of {len(runs)} rows failed; the first one: {errors[0]}")
+        raise ChildProcessError(f"{len(errors)} of {len(runs)} trainings failed; the first one: {errors[0]}")

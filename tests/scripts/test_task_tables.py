@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import statistics
 
 import pytest
 import task_tables
@@ -63,6 +64,7 @@ def test_a_table_shows_means_deviations_and_what_is_clearly_more(one_table, tmp_
     write_seeds(tmp_path, "none", 0.40, 0.42)
     write_seeds(tmp_path, "random", 0.41, 0.41)
     write_seeds(tmp_path, "mix", 0.50, 0.52)
+    write_seeds(tmp_path, "top", 0.60)  # of which one seed is still to come
     accuracy, f1 = render("full", tmp_path).splitlines()[2:]
     name = "| a task (`tiny`) | accuracy "
     assert accuracy == name + "| 41.0 ± 1.4 | 41.0 ± 0.0 | - | **51.0 ± 1.4** |  | 50.0 → 60.0 |"
@@ -112,13 +114,28 @@ def test_rows_are_trained_once_and_leave_their_results_alone(one_table, tmp_path
     argv += [f"--output_dir={tmp_path / 'out'}", f"--layer_cache_dir={tmp_path / 'layers'}", "--shares=full"]
     argv += [f"--results_dir={tmp_path / 'results'}"]
     main(argv)
-    assert capsys.readouterr().out.count("done") == 2
+    assert capsys.readouterr().out.count("done") == 4
     assert {path.name for path in (tmp_path / "results" / "tiny").iterdir()} == {"none.json", "mix.json"}
-    assert {path.name for path in (tmp_path / "out" / "tiny").iterdir()} == {"none.log", "mix.log"}
+    logs = {f"{row}-{seed}.log" for row in ("none", "mix") for seed in (42, 43)}
+    assert {path.name for path in (tmp_path / "out" / "tiny").iterdir()} == logs
     assert scores_of("tiny", "mix", "full", "accuracy", tmp_path / "results")
     main(argv)
     assert "done" not in capsys.readouterr().out
+    # What is lacking is trained, and comes to the same.
+    path = tmp_path / "results" / "tiny" / "mix.json"
+    whole = json.loads(path.read_text())
+    assert whole["mean"]["predict_accuracy"] == pytest.approx(
+        statistics.fmean(score for _, score in _accuracies(whole))
+    )
+    path.write_text(json.dumps({**whole, "seeds": whole["seeds"][1:]}))
+    main(argv)
+    assert capsys.readouterr().out.split(":")[0] == "tiny/mix, seed 42"
+    assert _accuracies(json.loads(path.read_text())) == _accuracies(whole)
     (tmp_path / "train.tsv").unlink()
     with pytest.raises(SystemExit):
         main([*argv, "--shares=tenth", "--rows=none"])
-    assert "none-tenth.log" in capsys.readouterr().err
+    assert "none-tenth-4" in capsys.readouterr().err
+
+
+def _accuracies(results):
+    return [(seed["seed"], seed["predict_accuracy"]) for seed in results["seeds"]]

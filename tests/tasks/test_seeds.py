@@ -32,6 +32,10 @@ def test_mean_and_deviation_are_those_of_a_sample(values):
     assert summary["deviation"] == {"predict_f1": pytest.approx(statistics.stdev(values))}
 
 
+def test_a_single_seed_has_no_deviation():
+    assert summarize({7: {"predict_f1": 0.4}}, ["predict_f1"])["deviation"] == {"predict_f1": None}
+
+
 def test_a_line_for_each_split_that_was_scored():
     summary = summarize({1: {"predict_f1": 0.4}, 2: {"predict_f1": 0.6}}, ["predict_f1"])
     line = describe_seeds(summary, {"validation": "eval", "test": "predict"}, ("precision", "f1"))
