@@ -67,7 +67,7 @@ def pytest_collection():
     result = yield
     gc.collect()
     gc.freeze()
-    gc.set_threshold(5000, 20, 50)
+    gc.set_threshold(5000, 20, 50)  # models come by the thousand: all that lives is looked through less often
     gc.enable()
     return result
 

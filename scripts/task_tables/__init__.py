@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
+from hf_elmo.checkpoints.provenance import write_json
 from hf_elmo.checkpoints.tables import markdown_table
 from hf_elmo.commands.command_line import readable_errors
 from hf_elmo.tasks.seeds import summarize
@@ -31,7 +31,6 @@ RESULTS = ROOT / "model_cards" / "tasks"
 PAGES = (RESULTS / "README.md", ROOT / "README.md")
 
 FIRST_SEED = 42
-_ONE_AT_A_TIME = Lock()
 # Floats of a results file that say how long it took.
 _NOT_SCORES = ("_runtime", "_per_second")
 # What each row adds to the flags of its table. Layers of small models are small; normalised, a task's first layer can
@@ -252,8 +251,8 @@ def runs_of(name: str, rows: Sequence[str], shares: Sequence[str], arguments: ar
                 words = [table.command, "--model_name_or_path", model, *shlex.split(flags)]
                 if row != "none":
                     words += ["--layer_cache_dir", arguments.layer_cache_dir]
-                seeds = range(FIRST_SEED, FIRST_SEED + table.seeds)
-                for seed in [seed for seed in seeds if seed not in {row["seed"] for row in _seeds_in(results)}]:
+                trained = {row["seed"] for row in _seeds_in(results)}
+                for seed in sorted({*range(FIRST_SEED, FIRST_SEED + table.seeds)} - trained):
                     model_dir = Path(arguments.output_dir, name, f"{run}-{seed}")
                     its = ["--seed", str(seed), "--output_dir", str(model_dir), "--overwrite_output_dir"]
                     yield Run((*words, *its), seed, model_dir, results)
@@ -268,7 +267,7 @@ def _seeds_in(results: Path) -> list[dict[str, Any]]:
 
 
 def train(run: Run, threads: int) -> None:
-    """Train a seed in a process of its own and keep its scores; its lines go to a file beside its model.
+    """Train a seed in a process of its own; its lines go to a file beside its model.
 
     Raises: ChildProcessError where the command fails.
     """
@@ -280,13 +279,13 @@ def train(run: Run, threads: int) -> None:
         ended = subprocess.run(command, stdout=lines, stderr=subprocess.STDOUT, env=environment, check=False)
     if ended.returncode:
         raise ChildProcessError(f"hf-elmo {shlex.join(run.words)} ended with {ended.returncode}; {log} says why.")
-    with _ONE_AT_A_TIME:
-        _keep(run)
-    shutil.rmtree(run.model_dir)
 
 
-def _keep(run: Run) -> None:
-    """Put the scores of a seed beside those of the others, written aside; the rest of the file is the first one's."""
+def keep(run: Run) -> None:
+    """Put the scores of a trained seed beside those of the others, and remove its model.
+
+    The file is written aside. What else it says is of the seed that was the first to be there.
+    """
     found = json.loads((run.model_dir / "results.json").read_text(encoding="utf-8"))
     before = json.loads(run.results.read_text(encoding="utf-8")) if run.results.exists() else found
     seeds = {row["seed"]: row for row in [*before.get("seeds", []), {"seed": run.seed, **found}]}
@@ -294,8 +293,9 @@ def _keep(run: Run) -> None:
     summary = summarize(dict(sorted(seeds.items())), [key for key in scores if not key.endswith(_NOT_SCORES)])
     run.results.parent.mkdir(parents=True, exist_ok=True)
     aside = run.results.with_suffix(".aside")
-    aside.write_text(json.dumps({**before, **summary}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(aside, {**before, **summary})
     aside.rename(run.results)
+    shutil.rmtree(run.model_dir)
 
 
 def scores_of(name: str, row: str, share: str, score: str, results_dir: Path = RESULTS) -> list[float] | None:
@@ -403,6 +403,8 @@ def _train_all(arguments: argparse.Namespace) -> None:
         for job in as_completed(jobs):
             run = jobs[job]
             error = job.exception()
+            if not error:
+                keep(run)
             print(f"{run.results.parent.name}/{run.results.stem}, seed {run.seed}: {error or 'done'}", flush=True)
             errors += [error] if error else []
     if errors:

@@ -25,25 +25,25 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def link(file, folder):
+def link(file):
     file[KEY] = h5py.ExternalLink("secret.hdf5", KEY)
 
 
-def linked_group(file, folder):
+def linked_group(file):
     del file["CNN_proj"]
     file["CNN_proj"] = h5py.ExternalLink("secret.hdf5", "CNN_proj")
 
 
-def link_through_a_link(file, folder):
+def link_through_a_link(file):
     file["away"] = h5py.ExternalLink("secret.hdf5", "/")
     file[KEY] = h5py.SoftLink(f"/away/{KEY}")
 
 
-def external_storage(file, folder):
+def external_storage(file):
     file.create_dataset(KEY, (6,), "f4", external=[("secret", 0, 24)])
 
 
-def virtual(file, folder):
+def virtual(file):
     layout = h5py.VirtualLayout((6,), "f4")
     layout[:] = h5py.VirtualSource("secret.hdf5", KEY, (6,))
     file.create_virtual_dataset(KEY, layout)
@@ -62,7 +62,7 @@ def virtual(file, folder):
 def test_other_files_are_not_read(folder, change, named):
     with h5py.File(folder / "weights.hdf5", "a") as file:
         del file[KEY]
-        change(file, folder)
+        change(file)
     assert_conversion_fails(folder, ConversionError, (named, "secret"))
 
 

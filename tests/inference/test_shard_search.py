@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from operator import attrgetter
 
 import pytest
 from refusals import assert_refused
@@ -37,10 +38,9 @@ def write(embedder, tmp_path, monkeypatch):
     return write
 
 
-def assert_same(found, wanted):
-    assert [(use.sentence, use.place, use.words) for _, use in found] == [
-        (use.sentence, use.place, use.words) for _, use in wanted
-    ]
+def assert_same(found, wanted, fields=("sentence", "place", "words")):
+    told = attrgetter(*fields)
+    assert [told(use) for _, use in found] == [told(use) for _, use in wanted]
     assert [value for value, _ in found] == pytest.approx([value for value, _ in wanted], abs=REORDERED_FLOAT32)
 
 
@@ -72,9 +72,7 @@ def test_sentences_that_are_alike_leave_room_for_others(embedder, write):
     shards = ShardIndex(write(sentences), embedder)
     found = shards.nearest_to("they sat near the play", 4, 3)
     # Which of those that are alike is shown, rounding says.
-    wanted = index.nearest_to("they sat near the play", 4, 3)
-    assert [(use.place, use.words) for _, use in found] == [(use.place, use.words) for _, use in wanted]
-    assert [value for value, _ in found] == pytest.approx([value for value, _ in wanted], abs=REORDERED_FLOAT32)
+    assert_same(found, index.nearest_to("they sat near the play", 4, 3), ("place", "words"))
     assert len({use.words for _, use in found}) == 3
 
 
