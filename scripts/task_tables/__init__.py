@@ -203,8 +203,8 @@ TABLES = {
         "coreference, of novels",
         "train-coreference",
         _three_files("litbank/coref", ".conll.gz"),
-        f"{_WORDS} --lstm_size 100 --hidden_size 100 --max_antecedents 100",
-        (30, 60),
+        f"{_WORDS} --lstm_size 100 --hidden_size 100 --max_antecedents 50",
+        (12, 40),
         {
             "muc_f1": ("MUC", ""),
             "b_cubed_f1": ("B³", ""),
