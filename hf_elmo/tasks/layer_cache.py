@@ -23,7 +23,7 @@ from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from .arguments import ModelArguments
 
 # Enters the key of a file: another form of the files, or of the keys, is another number.
-_FORM = 3
+_FORM = 4
 # What the layers depend on beside the weights.
 _FIELDS = (
     "filters",
@@ -49,7 +49,8 @@ class LayerCache:
     """A directory with a file for each biLM and each text that it has read.
 
     A file is named after a digest of the biLM's weights and of the rows of all words, so that another checkpoint,
-    tokenizer, text or order never finds it; another head, mix or seed does. It is written under another name and
+    tokenizer, text or order never finds it; another head, mix or seed does. The biLM reads the sentences of a pair
+    apart, so that the file has each of them once, however many pairs share it. It is written under another name and
     renamed: whoever reads it reads all of it, and two processes that need the same file at worst both make it.
 
     Args:
@@ -69,7 +70,7 @@ class LayerCache:
         self._report = report
 
     def layers_of(self, model: ElmoPreTrainedModel, features: Sequence[Mapping[str, Any]]) -> CachedLayers | None:
-        """The layers of each sentence of a data set; they are computed where there is no file of them yet.
+        """The layers of each sentence or pair of a data set; they are computed where there is no file of them yet.
 
         Args:
             model: Any ELMo model with a frozen biLM.
@@ -105,7 +106,7 @@ class LayerCache:
             self._report(f"layers: computing those of {len(lengths):,} sentences, {num_bytes:,} bytes")
             _write(path, shape, elmo, features, distinct)
         os.utime(path)
-        return CachedLayers(path, lengths, distinct.places)
+        return CachedLayers(path, lengths, distinct.parts)
 
     def _make_room(self, num_bytes: int) -> None:
         """Remove what was used longest ago until so many bytes more are allowed, and what dead writers left."""
@@ -151,29 +152,40 @@ def make_layer_cache(model_args: ModelArguments, config: ElmoConfig) -> LayerCac
     return LayerCache(directory, int(gigabytes * 2**30), lambda line: print(line, flush=True))
 
 
+class Parts(NamedTuple):
+    """What one sentence or pair of a data set is made of."""
+
+    places: tuple[int, ...]  # of its sentences among those of the file, the first one of a pair before the second
+    origins: np.ndarray | None  # from where each word is among the words of these, (T,), where they are not in order
+
+
 class CachedLayers:
-    """The layers of each sentence of a data set, (T, P + 2PL), read from the file when they are asked for.
+    """The layers of each sentence or pair of a data set, (T, P + 2PL), read from the file when they are asked for.
 
     Args:
         path: The file, a float32 array (words of all sentences, P + 2PL).
         lengths: How many rows each sentence of the file has.
-        places: Which of them each sentence of the data set is.
+        parts: Of each sentence or pair of the data set, which sentences of the file it is made of.
     """
 
-    def __init__(self, path: Path, lengths: Sequence[int], places: Sequence[int]):
+    def __init__(self, path: Path, lengths: Sequence[int], parts: Sequence[Parts]):
         self.path = path
-        self._places = places
+        self._parts = parts
         self._ends = np.cumsum([0, *lengths])
         self._words = np.load(path, mmap_mode="r")
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._parts)
 
     def __getitem__(self, index: int) -> np.ndarray:
         if not -len(self) <= index < len(self):
             raise IndexError(f"index is {index}; there are {len(self)} sentences.")
-        place = self._places[index]
-        return self._words[self._ends[place] : self._ends[place + 1]]
+        parts = self._parts[index]
+        words = [self._words[self._ends[place] : self._ends[place + 1]] for place in parts.places]
+        if len(words) == 1:
+            return words[0]
+        layers = np.concatenate(words)
+        return layers if parts.origins is None else layers[parts.origins]
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled map would be a copy of the file.
@@ -225,31 +237,43 @@ class _Distinct(NamedTuple):
     """The sentences of a data set, each counted once, in the order in which they come first."""
 
     numbers: dict[bytes, int]  # of each, by its digest
-    first: list[int]  # where each stands first
+    first: list[tuple[int, int]]  # the sentence or pair where each stands first, and its type there
     lengths: list[int]  # of each
-    places: list[int]  # which of them each sentence of the data set is
+    parts: list[Parts]  # of each sentence or pair of the data set
 
 
 def _find_distinct(features: Sequence[Mapping[str, Any]]) -> _Distinct:
-    """The same sentence may be there many times, once for each of its predicates for example."""
+    """The same sentence may be there many times: once for each of its predicates, or with each question about it."""
     distinct = _Distinct({}, [], [], [])
     for index, feature in enumerate(features):
-        length = _length(index, feature)
-        number = distinct.numbers.setdefault(_digest(feature), len(distinct.first))
-        if number == len(distinct.first):
-            distinct.first.append(index)
-            distinct.lengths.append(length)
-        distinct.places.append(number)
+        rows, types = _rows(index, feature), _types(feature)
+        places = []
+        for its_type in np.unique(types):
+            sentence = rows[types == its_type]
+            number = distinct.numbers.setdefault(_digest(sentence), len(distinct.first))
+            if number == len(distinct.first):
+                distinct.first.append((index, int(its_type)))
+                distinct.lengths.append(len(sentence))
+            places.append(number)
+        is_in_order = bool(np.all(types[:-1] <= types[1:]))
+        origins = None if is_in_order else np.argsort(np.argsort(types, kind="stable"))
+        distinct.parts.append(Parts(tuple(places), origins))
     return distinct
 
 
-def _length(index: int, feature: Mapping[str, Any]) -> int:
-    length = len(feature["input_ids"])
-    if not length:
+def _rows(index: int, feature: Mapping[str, Any]) -> np.ndarray:
+    """The characters of all words, (T, C)."""
+    rows = np.asarray(feature["input_ids"], dtype=np.int64)
+    if not len(rows):
         raise ValueError(f"features[{index}] has no rows; keep add_special_tokens=True, or leave empty sentences out.")
     if not np.all(feature.get("attention_mask", 1)):
         raise ValueError(f"features[{index}] is padded; encode without padding, and pad in the collator.")
-    return length
+    return rows
+
+
+def _types(feature: Mapping[str, Any]) -> np.ndarray:
+    """1 for words of the second sentence of a pair and 0 for all others, (T,)."""
+    return np.asarray(feature.get("token_type_ids", [0] * len(feature["input_ids"])), dtype=np.int64)
 
 
 def digest_of_bilm(model: ElmoPreTrainedModel) -> str:
@@ -271,17 +295,11 @@ def _key(elmo: ElmoModel, digests: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _digest(feature: Mapping[str, Any]) -> bytes:
+def _digest(rows: np.ndarray) -> bytes:
     """What tells one encoded sentence from another."""
-    rows = np.asarray(feature["input_ids"], dtype=np.int64)
     digest = hashlib.blake2b(f"{rows.shape}\n".encode(), digest_size=20)
     digest.update(rows.tobytes())
-    digest.update(_types(feature, len(rows)).tobytes())
     return digest.digest()
-
-
-def _types(feature: Mapping[str, Any], length: int) -> np.ndarray:
-    return np.asarray(feature.get("token_type_ids", [0] * length), dtype=np.int64)
 
 
 def _is_whole(path: Path, shape: tuple[int, int]) -> bool:
@@ -318,16 +336,14 @@ def _write_words(
         for places in _batches(lengths):
             longest = max(lengths[place] for place in places)
             rows = torch.zeros(len(places), longest, elmo.config.max_characters_per_word, dtype=torch.long)
-            types = torch.zeros(len(places), longest, dtype=torch.long)
             mask = torch.zeros(len(places), longest, dtype=torch.bool)
             for row, place in enumerate(places):
                 # Read when it is wanted: all sentences together may be larger than the memory.
-                feature, length = features[distinct.first[place]], lengths[place]
-                rows[row, :length] = torch.as_tensor(np.asarray(feature["input_ids"], dtype=np.int64))
-                types[row, :length] = torch.from_numpy(_types(feature, length))
-                mask[row, :length] = True
-            inputs = [tensor.to(elmo.device) for tensor in (rows, mask, types)]
-            _, layers, _ = elmo.run_layers(inputs[0], inputs[1], token_type_ids=inputs[2])
+                index, its_type = distinct.first[place]
+                its_rows = _rows(index, features[index])[_types(features[index]) == its_type]
+                rows[row, : lengths[place]] = torch.from_numpy(its_rows)
+                mask[row, : lengths[place]] = True
+            _, layers, _ = elmo.run_layers(rows.to(elmo.device), mask.to(elmo.device))
             packed = pack_layers(layers).float().cpu().numpy()
             for row, place in enumerate(places):
                 file.seek(start + int(ends[place]) * packed[row, 0].nbytes)

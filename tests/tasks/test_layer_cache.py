@@ -132,6 +132,30 @@ def test_sentences_of_pairs_are_cached_apart(cache):
         assert_close(found, pack_layers(wanted)[row, :length], torch.float32)
 
 
+def test_a_sentence_that_many_pairs_share_is_read_once(tmp_path):
+    lines = []
+    model, tokenizer = make_model(), ElmoCharTokenizer()
+    cache = LayerCache(tmp_path, report=lines.append)
+    # The last one is the second sentence of one pair and the first of another.
+    pairs = [("a bb", "c d e"), ("c", "c d e"), ("c d e", "f g"), ("a bb", "c d e")]
+    features = [dict(tokenizer(*pair)) for pair in pairs]
+    layers = cache.layers_of(model, features)
+    assert "4 sentences" in lines[0]
+    for found, pair in zip(layers, pairs, strict=True):
+        alone = [model.run_layers(tokenizer(text, return_tensors="pt")["input_ids"])[1] for text in pair]
+        wanted = torch.cat([pack_layers(its)[0] for its in alone])
+        assert_close(torch.from_numpy(found), wanted, torch.float32)
+
+
+def test_words_of_pairs_that_stand_among_one_another_keep_their_places(cache):
+    model = make_model()
+    feature = {**encode([["a", "bb", "c"]])[0], "token_type_ids": [1, 0, 1, 0, 1]}
+    batch = {key: torch.tensor(np.array([feature[key]])) for key in ("input_ids", "token_type_ids")}
+    _, wanted, _ = model.run_layers(batch["input_ids"], token_type_ids=batch["token_type_ids"])
+    (found,) = cache.layers_of(model, [feature])
+    assert_close(torch.from_numpy(found), pack_layers(wanted)[0], torch.float32)
+
+
 def test_packed_layers_are_unpacked_as_they_were():
     vectors = torch.randn(2, 3, 4)
     layers = [torch.cat([vectors, vectors], dim=-1), torch.randn(2, 3, 8), torch.randn(2, 3, 8)]
