@@ -291,7 +291,8 @@ class ElmoModel(ElmoPreTrainedModel):
             return torch.where(mask.unsqueeze(-1), vectors, 0.0)
         real_vectors = self.token_encoder.encode_distinct(input_ids[mask])
         vectors = real_vectors.new_zeros(*mask.shape, self.config.projection_size)
-        return vectors.masked_scatter(mask.unsqueeze(-1), real_vectors)
+        vectors[mask] = real_vectors
+        return vectors
 
     def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """True for real words, (B, T): the attention mask or, where there is none, every row that is not all zeros."""

@@ -93,7 +93,8 @@ class ElmoWordFeatures(nn.Module):
         distinct, places = distinct_rows(input_ids[mask])
         real_vectors = F.embedding(places, self._encode(distinct))
         vectors = real_vectors.new_zeros(*mask.shape, self.size)
-        return vectors.masked_scatter(mask.unsqueeze(-1), real_vectors)
+        vectors[mask] = real_vectors
+        return vectors
 
     def apply_freezing(self) -> None:
         """Fix the word vectors where the settings say so; loading a checkpoint lets them be trained."""

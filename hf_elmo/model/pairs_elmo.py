@@ -54,4 +54,6 @@ class ElmoPairs:
 def _moved(vectors: Tensor, origins: Tensor, places: Tensor) -> Tensor:
     """The vectors at the true places of one mask put, in order, to those of another with as many; zeros elsewhere."""
     moved = vectors.new_zeros(*places.shape, vectors.shape[-1])
-    return moved.masked_scatter(places.unsqueeze(-1), vectors[origins])
+    # Not by masked_scatter, whose gradient goes number by number and took ten times as long.
+    moved[places] = vectors[origins]
+    return moved
