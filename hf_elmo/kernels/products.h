@@ -78,6 +78,11 @@ C10_ALWAYS_INLINE void multiply_block(
   over_vectors<M>(part.begin, part.end, [&](int64_t k, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
     if constexpr (X > 1) {
       ahead.fetch();
+    } else {
+      // All that one input costs is reading, and short rows end before a processor has seen where they lead.
+      for (int row = 0; row < R; ++row) {
+        __builtin_prefetch(rows[row] + k + 2 * R * size, 0, 2);
+      }
     }
     if constexpr (std::is_same_v<M, at::BFloat16>) {
       if (count == Vec<M>::size()) {
