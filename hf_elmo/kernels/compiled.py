@@ -38,7 +38,11 @@ def few_rows(dtype: torch.dtype, inputs: int) -> int:
 
 def multiply_inputs(words: Tensor, weight: Tensor) -> Tensor:
     """As `plain.multiply_inputs`."""
-    return torch.ops.hf_elmo_kernels.multiply_into_large_pages(words, weight)
+    kernels = torch.ops.hf_elmo_kernels
+    if words.dtype == weight.dtype and len(words) <= few_rows(weight.dtype, weight.shape[1]) and weight.is_contiguous():
+        # A library packs all of a weight first, which for a single sentence takes longer than the product.
+        return kernels.multiply_by_rows(words, weight)
+    return kernels.multiply_into_large_pages(words, weight)
 
 
 def run_steps(

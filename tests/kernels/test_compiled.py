@@ -83,6 +83,17 @@ def test_traces_and_gradients_are_those_of_plain(built, dtype, tolerance, sizes)
     assert_near(*back, tolerance)
 
 
+@pytest.mark.parametrize("is_contiguous", [True, False])
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 47, 48, 49])
+@pytest.mark.parametrize("size", [37, 256])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, REORDERED_FLOAT64)], ids=str)
+def test_the_inputs_share_is_that_of_plain(built, dtype, tolerance, size, rows, is_contiguous):
+    words, weight = torch.randn(rows, size, dtype=dtype), torch.randn(20, size, dtype=dtype)
+    weight = weight if is_contiguous else weight.t().contiguous().t()
+    wanted = plain.multiply_inputs(words.double(), weight.double())
+    assert_near(compiled.multiply_inputs(words, weight), wanted.to(dtype), tolerance)
+
+
 def test_one_thread_gives_the_numbers_of_two(built):
     arguments = make_steps(torch.float32, [40, 3, 1])
     threads = torch.get_num_threads()
