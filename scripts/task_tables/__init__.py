@@ -33,15 +33,13 @@ PAGES = (RESULTS / "README.md", ROOT / "README.md")
 FIRST_SEED = 42
 # Floats of a results file that say how long it took.
 _NOT_SCORES = ("_runtime", "_per_second")
-# What each row adds to the flags of its table. Layers of small models are small; normalised, a task's first layer can
-# learn from them as fast as from its own words.
-_ELMO = "--mix_normalization word"
+# What each row adds to the flags of its table.
 ROWS = {
     "none": "--no_use_elmo",
-    "random": f"{_ELMO} --from_scratch",
-    "top": f"{_ELMO} --layers top",
-    "mix": _ELMO,
-    # As they are: beside an LSTM's output, whose numbers are small too, normalised ones leave nothing else to see.
+    "random": "{mix} --from_scratch",
+    "top": "{mix} --layers top",
+    "mix": "{mix}",
+    # As they are: beside an LSTM's output, whose numbers are small too, normalised layers leave nothing else to see.
     "both": "--mix_at_output",
 }
 HEADS = {
@@ -74,6 +72,8 @@ class Table:
         rows: Which of ROWS it has.
         folds: Where each article is tested once: parts of the file, each with its own training.
         seeds: Trainings per row.
+        mix: What the rows say of their one mix. Layers of small models are small; normalised, a task's first layer can
+            learn from them as fast as from its own words.
     """
 
     task: str
@@ -86,6 +86,7 @@ class Table:
     rows: tuple[str, ...] = ("none", "random", "top", "mix")
     folds: int = 0
     seeds: int = 5
+    mix: str = "--mix_normalization word"
 
     @property
     def parts(self) -> Sequence[int | None]:
@@ -180,6 +181,7 @@ TABLES = {
         _ANSWERS,
         rows=(*ROWS,),
         seeds=3,
+        mix="",
     ),
     "xquad": Table(
         "answers, of an encyclopedia, from 950 questions",
@@ -190,6 +192,7 @@ TABLES = {
         _ANSWERS,
         folds=5,
         seeds=3,
+        mix="",
     ),
     "propbank": Table(
         "semantic roles, of the web",
@@ -243,7 +246,7 @@ def runs_of(name: str, rows: Sequence[str], shares: Sequence[str], arguments: ar
                 run = _name_run(row, share, fold)
                 results = Path(arguments.results_dir, name, f"{run}.json")
                 flags = (
-                    f"{table.files.format(data=arguments.data_dir)} {table.flags} {ROWS[row]} {SHARES[share]} "
+                    f"{table.files.format(data=arguments.data_dir)} {table.flags} {ROWS[row].format(mix=table.mix)} {SHARES[share]} "
                     f"--num_train_epochs {table.epochs[share == 'tenth']} --load_best_model_at_end"
                 )
                 if fold is not None:
