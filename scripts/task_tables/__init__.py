@@ -245,8 +245,9 @@ def runs_of(name: str, rows: Sequence[str], shares: Sequence[str], arguments: ar
             for fold in table.parts:
                 run = _name_run(row, share, fold)
                 results = Path(arguments.results_dir, name, f"{run}.json")
+                row_flags = ROWS[row].format(mix=table.mix)
                 flags = (
-                    f"{table.files.format(data=arguments.data_dir)} {table.flags} {ROWS[row].format(mix=table.mix)} {SHARES[share]} "
+                    f"{table.files.format(data=arguments.data_dir)} {table.flags} {row_flags} {SHARES[share]} "
                     f"--num_train_epochs {table.epochs[share == 'tenth']} --load_best_model_at_end"
                 )
                 if fold is not None:
