@@ -4,11 +4,23 @@ import pytest
 from benchmark.timing import LEAST_ROUNDS, fastest, median_ratio, summarize, time_interleaved
 
 
-def test_each_round_calls_all_and_starts_one_later():
+def order_of_calls(rounds: int) -> list[str]:
     calls = []
-    seconds = time_interleaved({name: lambda name=name: calls.append(name) for name in "abc"}, rounds=4)
-    assert "".join(calls) == "abc" + "abc" + "bca" + "cab" + "abc"
-    assert {name: len(values) for name, values in seconds.items()} == {"a": 4, "b": 4, "c": 4}
+    functions = {name: lambda name=name: calls.append(name) for name in "abc"}
+    seconds = time_interleaved(functions, rounds=rounds)
+    assert {name: len(values) for name, values in seconds.items()} == dict.fromkeys("abc", rounds)
+    return ["".join(calls[start : start + 3]) for start in range(0, len(calls), 3)]
+
+
+def test_each_round_calls_all_and_each_comes_behind_each_other():
+    warm_up, *rounds = order_of_calls(30)
+    assert warm_up == "abc" and {"".join(sorted(order)) for order in rounds} == {"abc"}
+    neighbours = [order[place : place + 2] for order in rounds for place in (0, 1)]
+    assert all(neighbours.count(pair) >= 5 for pair in ("ab", "ba", "bc", "cb", "ac", "ca"))
+
+
+def test_the_orders_are_those_of_every_run():
+    assert order_of_calls(10) == order_of_calls(10)
 
 
 def test_rounds_fill_the_budget_but_not_less_than_the_least():
