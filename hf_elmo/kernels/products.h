@@ -240,6 +240,10 @@ template <typename T, typename M>
 Tensor multiply_few(const Tensor& x, const Tensor& weight) {
   const int64_t num_inputs = x.size(0), size = x.size(1), num_rows = weight.size(0);
   const Tensor out = at::empty({num_inputs, num_rows}, x.options());
+  if (out.numel() == 0) {
+    // A batch may be nothing but padding, and the work is shared out by how much there is.
+    return out;
+  }
   const M* const from = weight.data_ptr<M>();
   T* const to = out.data_ptr<T>();
   over_groups(num_rows, kColumns, size * num_inputs, [&](int64_t begin, int64_t end) {

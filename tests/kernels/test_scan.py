@@ -46,3 +46,16 @@ def test_fast_scans_are_the_readable_one(backend, sizes, masked, stateful, setti
     with torch.no_grad():
         outputs, state = run_by(backend, *batch, **settings)
     assert_same([outputs, *state], wanted)
+
+
+@pytest.mark.parametrize("num_sentences", [1, 3])
+def test_a_batch_without_a_word_hands_its_states_through(backend, num_sentences):
+    vectors, mask, *rest = make_batch(num_sentences, 4, 7, 9, masked=True, stateful=True)
+    batch = (vectors, torch.zeros_like(mask), *rest)
+    wanted, wanted_gradients = results_and_gradients(scan_projected_lstm, *batch)
+    found, gradients = results_and_gradients(by_backend(backend), *batch)
+    assert_same(found, wanted)
+    assert_same(gradients, wanted_gradients)
+    with torch.no_grad():
+        outputs, state = run_by(backend, *batch)
+    assert_same([outputs, *state], wanted)
