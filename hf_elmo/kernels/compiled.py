@@ -25,7 +25,7 @@ __all__ = [
 
 
 # Measured: the fewer numbers a row has, the more of a product of the weight as it lies goes into adding up vectors.
-_FEW_ROWS, _FEW_SHORT_ROWS, _LONG_ROW = 48, 8, 256
+_FEW_ROWS, _FEW_SHORT_ROWS, _LONG_ROW = 48, 8, 128
 
 
 def few_rows(dtype: torch.dtype, inputs: int) -> int:

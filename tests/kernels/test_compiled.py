@@ -85,7 +85,7 @@ def test_traces_and_gradients_are_those_of_plain(built, dtype, tolerance, sizes)
 
 @pytest.mark.parametrize("is_contiguous", [True, False])
 @pytest.mark.parametrize("rows", [0, 1, 7, 8, 9, 47, 48, 49])
-@pytest.mark.parametrize("size", [37, 256])
+@pytest.mark.parametrize("size", [37, 127, 128])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, REORDERED_FLOAT64)], ids=str)
 def test_the_inputs_share_is_that_of_plain(built, dtype, tolerance, size, rows, is_contiguous):
     words, weight = torch.randn(rows, size, dtype=dtype), torch.randn(20, size, dtype=dtype)
