@@ -25,24 +25,31 @@ __all__ = [
 
 
 # Measured: the fewer numbers a row has, the more of a product of the weight as it lies goes into adding up vectors.
-_FEW_ROWS, _FEW_SHORT_ROWS, _LONG_ROW = 48, 8, 128
+_FEW_ROWS, _FEW_SHORT_ROWS, _LONG_ROW = 48, 8, 256
+# The inputs' weight is read once in a call, and not at each step as the others are: packing it never pays for so few.
+_LONG_ROW_OF_INPUTS = 128
 
 
 def few_rows(dtype: torch.dtype, inputs: int) -> int:
     """As `plain.few_rows`: up to so many rows, weights are read once as they lie, and need no copy."""
-    if dtype in HALVES and product_dtype(dtype) == dtype:
-        # The processor's own instructions for many rows are several times faster.
-        return 1
-    return _FEW_ROWS if inputs >= _LONG_ROW else _FEW_SHORT_ROWS
+    return _few_rows(dtype, inputs >= _LONG_ROW)
 
 
 def multiply_inputs(words: Tensor, weight: Tensor) -> Tensor:
     """As `plain.multiply_inputs`."""
     kernels = torch.ops.hf_elmo_kernels
-    if words.dtype == weight.dtype and len(words) <= few_rows(weight.dtype, weight.shape[1]) and weight.is_contiguous():
+    few = _few_rows(weight.dtype, weight.shape[1] >= _LONG_ROW_OF_INPUTS)
+    if words.dtype == weight.dtype and len(words) <= few and weight.is_contiguous():
         # A library packs all of a weight first, which for a single sentence takes longer than the product.
         return kernels.multiply_by_rows(words, weight)
     return kernels.multiply_into_large_pages(words, weight)
+
+
+def _few_rows(dtype: torch.dtype, is_long: bool) -> int:
+    if dtype in HALVES and product_dtype(dtype) == dtype:
+        # The processor's own instructions for many rows are several times faster.
+        return 1
+    return _FEW_ROWS if is_long else _FEW_SHORT_ROWS
 
 
 def run_steps(
