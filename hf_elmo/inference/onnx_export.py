@@ -246,5 +246,6 @@ def _difference(own: np.ndarray, other: Any) -> float:
     own, other = (np.asarray(values, dtype=np.float64) for values in (own, other))
     if own.shape != other.shape:
         return float("inf")
-    differences = np.where(own == other, 0.0, np.abs(own - other) / np.maximum(1.0, np.abs(own)))
-    return float(differences.max(initial=0.0))
+    differs = own != other
+    own, other = own[differs], other[differs]
+    return float((np.abs(own - other) / np.maximum(1.0, np.abs(own))).max(initial=0.0))
