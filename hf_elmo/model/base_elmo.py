@@ -267,11 +267,7 @@ class ElmoModel(ElmoPreTrainedModel):
         has_padding = is_traced() or not bool(mask.all())
         vectors = self._encode_words(input_ids, mask if has_padding else None)
         if token_type_ids is not None and check_token_types(token_type_ids, input_ids, state):
-            pairs = ElmoPairs(mask, token_type_ids)
-            sentences = pairs.apart(vectors)
-            outputs, _ = self.bilm(sentences, sentences, pairs.mask)
-            outputs = [tuple(map(pairs.together, directions)) for directions in outputs]
-            state = None
+            outputs, state = self._read_pairs(ElmoPairs(mask, token_type_ids), input_ids, vectors), None
         else:
             if state is not None:
                 # A state may come from a model in another precision.
@@ -280,6 +276,20 @@ class ElmoModel(ElmoPreTrainedModel):
         layers = [torch.cat([vectors, vectors], dim=-1)]
         layers.extend(torch.cat(directions, dim=-1) for directions in outputs)
         return mask, layers, state
+
+    def _read_pairs(self, pairs: ElmoPairs, input_ids: Tensor, vectors: Tensor) -> list[tuple[Tensor, ...]]:
+        """The biLM's outputs for the words of pairs, whose sentences it reads apart."""
+        sentences = pairs.apart(vectors)
+        if self.bilm.training or is_traced():
+            # Each copy of a sentence has its own dropout; how many copies there are is not known in a trace.
+            outputs, _ = self.bilm(sentences, sentences, pairs.mask)
+        else:
+            # One context may stand beside many questions, one premise beside several hypotheses.
+            first, places = pairs.find_distinct(input_ids)
+            sentences = sentences[first]
+            outputs, _ = self.bilm(sentences, sentences, pairs.mask[first])
+            outputs = [tuple(output.index_select(0, places) for output in directions) for directions in outputs]
+        return [tuple(map(pairs.together, directions)) for directions in outputs]
 
     def _encode_words(self, input_ids: Tensor, mask: Tensor | None) -> Tensor:
         """The token vectors of a batch, (B, T, P), zero where masked; a mask of None hides nothing."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .token_encoder_elmo import distinct_rows
 from .tracing_elmo import is_traced
+from .word_table_elmo import hash_rows
 
 
 class ElmoPairs:
@@ -42,6 +44,19 @@ class ElmoPairs:
         """The vectors of the words of pairs, (B, T, D), as those of their sentences, (2B, W, D)."""
         twice = vectors.repeat(2, 1, 1)
         return _moved(twice, self._words, self.mask) if self._is_packed else twice
+
+    def find_distinct(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Which sentences are alike, by 64-bit hashes of their words.
+
+        Args:
+            input_ids: Character ids of the words of pairs, (B, T, C).
+        Returns: The places of one sentence of each kind, (U,), and the kind of each sentence, (2B,).
+        """
+        hashes = hash_rows(input_ids.flatten(0, 1)).view(*input_ids.shape[:2], 1)
+        # In halves: who looks for rows that are alike compares 32 bits of a number.
+        kinds, places = distinct_rows(self.apart(hashes).squeeze(-1).view(torch.int32))
+        every = torch.arange(len(places), device=places.device)
+        return places.new_empty(len(kinds)).scatter(0, places, every), places
 
     def together(self, outputs: Tensor) -> Tensor:
         """Outputs for the words of sentences, (2B, W, D), as those of their pairs, (B, T, D); zero where masked."""

@@ -70,6 +70,22 @@ def test_pairs_and_single_sentences_share_a_batch():
     assert_close(together[0, :4], vectors_alone(model, ["a", "bb"]), torch.float32)
 
 
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_a_sentence_of_many_pairs_is_read_once_unless_its_copies_have_their_own_dropout(is_frozen):
+    context, other = ["a", "bb", "c", "d"], ["a", "bb", "c"]
+    pairs = [(["e"], context), (["f", "g"], context), (context, ["e"]), (["e"], other)]
+    model, read = make_model(freeze_bilm=is_frozen, dropout=0.5), []
+    model.bilm.register_forward_hook(lambda _, arguments, __: read.append(len(arguments[0])))
+    batch = encode(pairs)
+    found = everything(model(**batch, output_hidden_states=True))
+    for row, (first, second) in enumerate(pairs):
+        wanted = torch.cat([vectors_alone(model, first), vectors_alone(model, second)])
+        assert_close(found[row, : len(wanted)], wanted, torch.float32)
+    assert read[0] == 4
+    model.train()(**batch)
+    assert read[-1] == (4 if is_frozen else 8)
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_gradients_are_those_of_the_sentences_alone(side):
     gradients = []
