@@ -23,7 +23,7 @@ from .inputs_elmo import IGNORED_LABEL
 from .layers_elmo import ElmoState
 from .offloading_elmo import read_weights  # noqa: F401
 from .packed_steps_elmo import PackedOrder  # noqa: F401
-from .pairs_elmo import ElmoPairs  # noqa: F401
+from .pairs_elmo import ElmoSentences  # noqa: F401
 from .pipeline_elmo import register_pipelines
 from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput
 from .question_answering_elmo import ElmoForQuestionAnswering

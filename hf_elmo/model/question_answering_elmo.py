@@ -18,11 +18,10 @@ from .configuration_elmo import ElmoConfig
 from .embeddings_elmo import ElmoTaskModel
 from .head_settings_elmo import QuestionAnsweringHead
 from .inputs_elmo import IGNORED_LABEL, check_positions, takes_usual_arguments
-from .pairs_elmo import ElmoPairs
+from .pairs_elmo import ElmoSentences
 from .question_readers_elmo import READERS, ElmoSelfAttention, ElmoTrilinear, TextVectors
 from .sequence_encoders_elmo import ElmoDense
 from .task_encoders_elmo import ElmoTaskRNN, initialize_recurrence
-from .tracing_elmo import is_traced
 
 
 class ElmoForQuestionAnswering(ElmoTaskModel):
@@ -98,14 +97,13 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
             packed_layers=packed_layers,
         )
         mask = self.without_markers(input_ids, cast("Tensor", words.mask), token_type_ids)
-        pairs = ElmoPairs(mask, token_type_ids)
+        is_second = token_type_ids.bool()
+        is_answer = mask & is_second
+        question, context = ElmoSentences(mask & ~is_second), ElmoSentences(is_answer)
         mix = cast("tuple[Tensor, ...]", words.elmo_representations)[1] if self.mix_at_output else None
-        question, context = self._apart(pairs, cast("Tensor", words.last_hidden_state), mix)
-        scores = torch.stack(self.reader(question, context), dim=-1)
-        # As many words as the longer of the two texts has; the questions' have no scores.
-        scores = F.pad(scores, (0, 0, 0, pairs.mask.shape[1] - scores.shape[1]))
-        logits = pairs.together(torch.cat([torch.zeros_like(scores), scores]))
-        is_answer = mask & token_type_ids.bool()
+        vectors = cast("Tensor", words.last_hidden_state)
+        scores = self.reader(*(_text_vectors(sentences, vectors, mix) for sentences in (question, context)))
+        logits = context.together(torch.stack(scores, dim=-1))
         start, end = logits.masked_fill(~is_answer.unsqueeze(-1), torch.finfo(logits.dtype).min).unbind(-1)
         loss = None
         if start_positions is not None and end_positions is not None:
@@ -122,20 +120,6 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
     def best_spans(self, start_logits: Tensor, end_logits: Tensor) -> AnswerSpans:
         """The best answers by these logits, as long as the head's settings allow; see the function of this name."""
         return best_spans(start_logits, end_logits, self.max_answer_words)
-
-    def _apart(self, pairs: ElmoPairs, vectors: Tensor, mix: Tensor | None) -> list[TextVectors]:
-        """The questions and the contexts, each no longer than the longest of its kind."""
-        texts = []
-        halves = pairs.mask.unflatten(0, (2, -1))
-        for half in (0, 1):
-            mask = halves[half]
-            longest = mask.shape[1] if is_traced() else max(1, int(mask.sum(dim=1).max()))
-            parts = [
-                None if each is None else pairs.apart(each).unflatten(0, (2, -1))[half][:, :longest]
-                for each in (vectors, mix)
-            ]
-            texts.append(TextVectors(cast("Tensor", parts[0]), mask[:, :longest], parts[1]))
-        return texts
 
 
 class AnswerSpans(NamedTuple):
@@ -182,3 +166,8 @@ def _loss(logits: Tensor, positions: Tensor) -> Tensor:
     """The mean cross entropy over the rows that have a position, in float32 whatever the model's precision."""
     total = F.cross_entropy(logits.float(), positions, ignore_index=IGNORED_LABEL, reduction="sum")
     return total / (positions != IGNORED_LABEL).sum().clamp(min=1)
+
+
+def _text_vectors(sentences: ElmoSentences, vectors: Tensor, mix: Tensor | None) -> TextVectors:
+    """What the reader reads of the questions or of the contexts, each text no longer than the longest of its kind."""
+    return TextVectors(sentences.apart(vectors), sentences.mask, None if mix is None else sentences.apart(mix))
