@@ -1,7 +1,7 @@
 """What a token encoder does before its highway layers, at speed: words told apart, and filters over their characters.
 
-Both are for the CPU. Letters in shapes: N words, U distinct ones, C characters per word,
-D character embedding, V characters of the vocabulary, W width of a filter, F filters.
+Both are for the CPU. Letters in shapes: N words, U distinct ones, C characters per word, D character embedding, V
+characters of the vocabulary, W width of a filter, F filters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_CHARACTERS = 256
 def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor] | None:
     """As `torch.unique(rows, dim=0, return_inverse=True)`, rows (U, C) in the order of their first appearance.
 
-    Torch's own compares rows as it sorts them, by a call for each two of them, and takes three times as long.
+    Torch's own compares rows as it sorts them, by a call for each two of them.
 
     Returns: The distinct rows and the place among them of each row, (N,); None where torch's own is to be taken: on a
         GPU, and while somebody traces.

@@ -22,7 +22,7 @@ from .configuration_elmo import ElmoConfig
 from .crf_elmo import ElmoCRF
 from .inputs_elmo import IGNORED_LABEL, check_inputs, check_packed_layers, check_token_types, takes_usual_arguments
 from .layers_elmo import ElmoBiLM, ElmoProjectedLSTM, ElmoScalarMix, ElmoState, unpack_layers
-from .pairs_elmo import ElmoSentences, sentences_of_pairs
+from .pairs_elmo import ElmoSentences, words_of_pairs
 from .token_encoder_elmo import ElmoCarryGate, ElmoTokenEncoder
 from .tracing_elmo import is_traced
 from .word_table_elmo import NOT_FILLED, ElmoWordTable
@@ -267,7 +267,8 @@ class ElmoModel(ElmoPreTrainedModel):
         has_padding = is_traced() or not bool(mask.all())
         vectors = self._encode_words(input_ids, mask if has_padding else None)
         if token_type_ids is not None and check_token_types(token_type_ids, input_ids, state):
-            outputs, state = self._read_pairs(sentences_of_pairs(mask, token_type_ids), input_ids, vectors), None
+            pairs = ElmoSentences(*words_of_pairs(mask, token_type_ids))
+            outputs, state = self._read_pairs(pairs, input_ids, vectors), None
         else:
             if state is not None:
                 # A state may come from a model in another precision.

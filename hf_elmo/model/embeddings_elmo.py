@@ -23,6 +23,7 @@ from .dropout_elmo import ElmoDropout
 from .head_settings_elmo import EmbeddingsHead, WordInputsHead
 from .inputs_elmo import check_inputs, check_token_types, takes_usual_arguments
 from .layers_elmo import ElmoScalarMix, ElmoState
+from .pairs_elmo import words_of_pairs
 from .token_encoder_elmo import ElmoCharacterFilters, distinct_rows
 from .tracing_elmo import is_traced
 from .word_table_elmo import ElmoWordTable
@@ -210,8 +211,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 
     def without_markers(self, input_ids: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> Tensor:
         """The mask without the markers of each text, or of both texts of each pair, (B, T)."""
-        is_second = torch.zeros_like(mask) if token_type_ids is None else token_type_ids.bool()
-        for of_text in (mask & ~is_second, mask & is_second):
+        for of_text in (mask,) if token_type_ids is None else words_of_pairs(mask, token_type_ids):
             mask = mask & ~self.is_marker(input_ids, of_text)
         return mask
 

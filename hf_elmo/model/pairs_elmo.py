@@ -65,15 +65,17 @@ class ElmoSentences:
         return places.new_empty(len(kinds)).scatter(0, places, every), places
 
 
-def sentences_of_pairs(mask: Tensor, token_type_ids: Tensor) -> ElmoSentences:
-    """The 2B sentences of a batch of pairs; a row whose words are all of one type has an empty sentence beside it.
+def words_of_pairs(mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Which words are those of the first and of the second sentences of pairs, both (B, T).
+
+    A row whose words are all of one type has an empty sentence beside it.
 
     Args:
         mask: True for the real words of the pairs, (B, T).
         token_type_ids: 0 for words of the first sentence and 1 for words of the second, (B, T).
     """
     is_second = token_type_ids.bool()
-    return ElmoSentences(mask & ~is_second, mask & is_second)
+    return mask & ~is_second, mask & is_second
 
 
 def _moved(vectors: Tensor, origins: Tensor, shape: torch.Size, places: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from .configuration_elmo import ElmoConfig
 from .embeddings_elmo import ElmoTaskModel
 from .head_settings_elmo import QuestionAnsweringHead
 from .inputs_elmo import IGNORED_LABEL, check_positions, takes_usual_arguments
-from .pairs_elmo import ElmoSentences
+from .pairs_elmo import ElmoSentences, words_of_pairs
 from .question_readers_elmo import READERS, ElmoSelfAttention, ElmoTrilinear, TextVectors
 from .sequence_encoders_elmo import ElmoDense
 from .task_encoders_elmo import ElmoTaskRNN, initialize_recurrence
@@ -97,9 +97,8 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
             packed_layers=packed_layers,
         )
         mask = self.without_markers(input_ids, cast("Tensor", words.mask), token_type_ids)
-        is_second = token_type_ids.bool()
-        is_answer = mask & is_second
-        question, context = ElmoSentences(mask & ~is_second), ElmoSentences(is_answer)
+        is_question, is_answer = words_of_pairs(mask, token_type_ids)
+        question, context = ElmoSentences(is_question), ElmoSentences(is_answer)
         mix = cast("tuple[Tensor, ...]", words.elmo_representations)[1] if self.mix_at_output else None
         vectors = cast("Tensor", words.last_hidden_state)
         scores = self.reader(*(_text_vectors(sentences, vectors, mix) for sentences in (question, context)))

@@ -19,7 +19,7 @@ from .configuration_elmo import ElmoConfig
 from .embeddings_elmo import ElmoTaskModel
 from .head_settings_elmo import SequenceClassificationHead
 from .inputs_elmo import check_text_labels, check_token_types, guess_problem_type, takes_usual_arguments
-from .pairs_elmo import sentences_of_pairs
+from .pairs_elmo import ElmoSentences, words_of_pairs
 from .sequence_encoders_elmo import TEXT_ENCODERS, ElmoDense, ElmoVariationalDropout
 from .task_encoders_elmo import ElmoTaskLSTM, initialize_recurrence
 from .tracing_elmo import is_traced
@@ -107,7 +107,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         if self.mix_at_output:
             mix = cast("tuple[Tensor, ...]", words.elmo_representations)[1]
         if self.text_encoder.reads_pairs:
-            pairs = sentences_of_pairs(mask, self._types_of_pairs(token_type_ids))
+            pairs = ElmoSentences(*words_of_pairs(mask, self._types_of_pairs(token_type_ids)))
             vectors, mix, mask = pairs.apart(vectors), None if mix is None else pairs.apart(mix), pairs.mask
         elif token_type_ids is not None:
             self._refuse_pairs(token_type_ids, input_ids)
