@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -96,6 +97,7 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
     Path(path).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+@functools.cache
 def _version(package: str) -> str | None:
     try:
         return version(package)
@@ -103,6 +105,7 @@ def _version(package: str) -> str | None:
         return None
 
 
+@functools.cache
 def _commit() -> str | None:
     """The commit of the source tree that is running; None for an installed package."""
     try:

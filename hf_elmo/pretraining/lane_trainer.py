@@ -124,6 +124,8 @@ class LaneTrainer:
             self.budget = TimeBudget(3600 * settings.max_hours, self.clock, most_steps)
         self.scheduler = build_schedule(settings, optimizer, _SCHEDULE_STEPS if self.budget else settings.max_steps)
         self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
+        # Once, not in each step: accelerate looks for DeepSpeed on the disk every time that it unwraps a model.
+        self._bare_objective: LaneObjective = accelerator.unwrap_model(self.objective)
         # None where the weights of the last step are what counts.
         self.average = WeightAverage(model, settings.ema_decay) if settings.ema_decay else None
         self.filler = LaneFiller(
@@ -481,10 +483,6 @@ class LaneTrainer:
     @property
     def _trained_evaluations(self) -> list[dict[str, float]]:
         return [entry for entry in self.evaluations if entry["step"]]
-
-    @property
-    def _bare_objective(self) -> LaneObjective:
-        return self.accelerator.unwrap_model(self.objective)
 
     @property
     def _words_per_second(self) -> float:
