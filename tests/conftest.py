@@ -76,10 +76,7 @@ def pytest_collection():
 def _seed():
     import torch
 
-    # `torch.manual_seed` writes down the whole stack three times, for accelerators that may come later.
-    torch.default_generator.manual_seed(0)
-    if torch.cuda.is_available():
-        torch.cuda.manual_seed_all(0)
+    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -87,10 +84,8 @@ def _shortcuts():
     """What libraries do again and again for hundreds of tiny models, and what takes most of the time of each.
 
     Trainer looks through all of memory for garbage before each training, and each model that is saved has its files
-    read for what they import from one another; those of the package are the same for the whole session. accelerate
-    looks through all paths of imports for a package in each step.
+    read for what they import from one another; those of the package are the same for the whole session.
     """
-    import accelerate.utils.imports
     import transformers.dynamic_module_utils
 
     files_of = transformers.dynamic_module_utils.get_relative_import_files
@@ -102,8 +97,6 @@ def _shortcuts():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("transformers.dynamic_module_utils.get_relative_import_files", relative_import_files)
         patch.setattr("accelerate.utils.memory.gc", SimpleNamespace(collect=lambda: 0))
-        is_there = functools.cache(accelerate.utils.imports._is_package_available)
-        patch.setattr("accelerate.utils.imports._is_package_available", is_there)
         yield
 
 
