@@ -189,7 +189,7 @@ TABLES = {
         "train-question-answering",
         "--train_file {data}/xquad/xquad.en.json.gz --validation_share 0.1",
         f"{_WORDS} {_READER}",
-        (25, 60),
+        (15, 40),
         _ANSWERS,
         folds=5,
         seeds=3,
