@@ -185,7 +185,7 @@ TABLES = {
         mix="",
     ),
     "xquad": Table(
-        "answers, of an encyclopedia, from 950 questions",
+        "answers, of an encyclopedia, from 810 questions",
         "train-question-answering",
         "--train_file {data}/xquad/xquad.en.json.gz --validation_share 0.1",
         f"{_WORDS} {_READER}",
