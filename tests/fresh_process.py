@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import weakref
 from pathlib import Path
 from typing import IO, Any
 
@@ -205,6 +206,9 @@ def _serve(life: int, listening: list[socket.socket]) -> None:
     """Be the next template, for all who call it; the further ones are forked from it when they are called."""
     for module in _TEMPLATES[-len(listening)]:
         importlib.import_module(module)
+    # What the libraries would take apart at the end of a process goes with its memory.
+    for unmade in list(weakref.finalize._registry):
+        unmade.atexit = False
     waiting = selectors.DefaultSelector()
     for file in (life, *listening):
         waiting.register(file, selectors.EVENT_READ)

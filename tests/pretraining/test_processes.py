@@ -7,6 +7,7 @@ import pytest
 import torch
 from conftest import ROOT
 from fresh_process import environments_of_ranks, run_together
+from resuming_cases import UNDRAWN
 from safetensors.torch import load_file
 from tolerances import REORDERED_FLOAT32
 
@@ -49,7 +50,7 @@ def train(folder, num_processes, lanes, windows, reset_state, **changes):
     }
     words = [str(word) for name, value in flags.items() for word in (f"--{name}", value)]
     environments = environments_of_ranks(num_processes)
-    script = [ROOT / "scripts" / "run_pretraining.py", "--skip_baselines", *words]
+    script = ["-c", UNDRAWN, ROOT / "scripts" / "run_pretraining.py", "--skip_baselines", *words]
     for done in run_together([script] * num_processes, environments):
         assert done.returncode == 0, done.stderr
     results = json.loads((output_dir / "results.json").read_text())
