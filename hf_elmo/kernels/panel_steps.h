@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include "teams.h"
 #include "tiles.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -50,54 +51,60 @@ void run_panel_steps(const PanelSteps& a) {
   constexpr int64_t pitch = kPanels * kTile;
   // Four panels at once are fastest, where there are enough of them for all cores.
   const int64_t group = output_size >= pitch * at::get_num_threads() ? pitch : kTile;
-  const float* before = a.hidden.data_ptr<float>();
-  int64_t start = 0;
-  for (const int64_t size : a.sizes) {
-    const float* const own = inputs + start * output_size;
-    over_groups(cell_size, kTile, 8 * output_size * size, [&](int64_t column, int64_t) {
-      alignas(64) float scratch[kHeldRows * pitch];
-      const int64_t panel_size = output_size * kTile;
-      over_held_rows(size, [&](int64_t first, int64_t count) {
-        const auto multiply = [&](const float* rows, const float* panels, bool adds) {
-          const float* const from = rows + first * output_size;
-          multiply_panels(
-              from, output_size, count, panels + 4 * column * output_size, panel_size, 4, output_size, scratch, pitch,
-              adds);
-        };
-        multiply(own, a.input_panels, false);
-        multiply(before, a.recurrent_panels, true);
-        for (int64_t row = first; row < first + count; ++row) {
-          const float* const product = scratch + (row - first) * pitch;
-          float* const state = cells + row * cell_size + column;
-          float* const to = remembered + row * remembered_step + column;
-          over_vectors<float>(0, kTile, [&](int64_t j, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
-            const auto total = [&](int64_t gate) C10_ALWAYS_INLINE_ATTRIBUTE {
-              return Vec<float>::loadu(product + gate * kTile + j) +
-                  Vec<float>::loadu(bias + gate * cell_size + column + j);
-            };
-            const Vec<float> i = sigmoid(total(0)), f = sigmoid(total(1)), g = tanh(total(2)), o = sigmoid(total(3));
-            const Vec<float> cell = clip(at::vec::fmadd(f, Vec<float>::loadu(state + j), i * g), a.cell_bound);
-            cell.store(state + j);
-            (o * tanh(cell)).store(to + j);
+  as_team(8 * output_size * cell_size * a.sizes[0], [&](const Member& member) {
+    const float* before = a.hidden.data_ptr<float>();
+    int64_t start = 0;
+    bool backwards = false;
+    for (const int64_t size : a.sizes) {
+      const float* const own = inputs + start * output_size;
+      member.over_groups(cell_size, kTile, backwards, [&](int64_t column, int64_t) {
+        alignas(64) float scratch[kHeldRows * pitch];
+        const int64_t panel_size = output_size * kTile;
+        over_held_rows(size, [&](int64_t first, int64_t count) {
+          const auto multiply = [&](const float* rows, const float* panels, bool adds) {
+            const float* const from = rows + first * output_size;
+            multiply_panels(
+                from, output_size, count, panels + 4 * column * output_size, panel_size, 4, output_size, scratch, pitch,
+                adds);
+          };
+          multiply(own, a.input_panels, false);
+          multiply(before, a.recurrent_panels, true);
+          for (int64_t row = first; row < first + count; ++row) {
+            const float* const product = scratch + (row - first) * pitch;
+            float* const state = cells + row * cell_size + column;
+            float* const to = remembered + row * remembered_step + column;
+            over_vectors<float>(0, kTile, [&](int64_t j, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
+              const auto total = [&](int64_t gate) C10_ALWAYS_INLINE_ATTRIBUTE {
+                return Vec<float>::loadu(product + gate * kTile + j) +
+                    Vec<float>::loadu(bias + gate * cell_size + column + j);
+              };
+              const Vec<float> i = sigmoid(total(0)), f = sigmoid(total(1)), g = tanh(total(2)), o = sigmoid(total(3));
+              const Vec<float> cell = clip(at::vec::fmadd(f, Vec<float>::loadu(state + j), i * g), a.cell_bound);
+              cell.store(state + j);
+              (o * tanh(cell)).store(to + j);
+            });
+          }
+        });
+      });
+      member.meet();
+      float* const found = outputs + start * output_size;
+      member.over_groups(output_size, group, backwards, [&](int64_t begin, int64_t end) {
+        multiply_panels(
+            remembered, remembered_step, size, a.output_panels + begin * cell_size, cell_size * kTile,
+            (end - begin) / kTile, cell_size, found + begin, output_size);
+        for (int64_t row = 0; row < size; ++row) {
+          float* const values = found + row * output_size;
+          over_vectors<float>(begin, end, [&](int64_t j, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
+            clip(Vec<float>::loadu(values + j), a.output_bound).store(values + j);
           });
         }
       });
-    });
-    float* const found = outputs + start * output_size;
-    over_groups(output_size, group, cell_size * size, [&](int64_t begin, int64_t end) {
-      multiply_panels(
-          remembered, remembered_step, size, a.output_panels + begin * cell_size, cell_size * kTile,
-          (end - begin) / kTile, cell_size, found + begin, output_size);
-      for (int64_t row = 0; row < size; ++row) {
-        float* const values = found + row * output_size;
-        over_vectors<float>(begin, end, [&](int64_t j, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
-          clip(Vec<float>::loadu(values + j), a.output_bound).store(values + j);
-        });
-      }
-    });
-    before = found;
-    start += size;
-  }
+      member.meet();
+      before = found;
+      start += size;
+      backwards = !backwards;
+    }
+  });
 }
 
 Tensor run_by_panels(

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "products.h"
+#include "teams.h"
 #include "vectors.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -86,36 +87,49 @@ struct Cells {
   }
 };
 
-// Gates and cells of a few rows. A core computes all gates of its cells, so that they wait for no other core, and the
-// same ones at every step, so that they stay in its cache.
+// All gates of some cells of a few rows, and these cells: they wait for no other core.
 template <typename T, typename M, typename F>
-void update_few_rows(
-    int64_t num_rows, const F& cells_of, const M* recurrent, const T* hidden, int64_t output_size, T* remembered) {
+C10_ALWAYS_INLINE void update_few_rows(
+    int64_t num_rows,
+    const F& cells_of,
+    const M* recurrent,
+    const T* hidden,
+    int64_t output_size,
+    T* remembered,
+    int64_t begin,
+    int64_t end) {
   const int64_t cell_size = cells_of(0).size;
-  over_groups(cell_size, kUnits, 4 * output_size * num_rows, [&](int64_t begin, int64_t end) {
-    T totals[kFewRows * 4 * kUnits];
-    for (int64_t gate = 0; gate < 4; ++gate) {
-      const M* const rows = recurrent + (gate * cell_size + begin) * output_size;
-      multiply_rows(rows, end - begin, hidden, num_rows, output_size, totals + gate * kUnits, 4 * kUnits);
-    }
-    for (int64_t row = 0; row < num_rows; ++row) {
-      const T* const product = totals + row * 4 * kUnits;
-      cells_of(row).update(begin, end, product, kUnits, remembered + row * cell_size);
-    }
-  });
+  T totals[kFewRows * 4 * kUnits];
+  for (int64_t gate = 0; gate < 4; ++gate) {
+    const M* const rows = recurrent + (gate * cell_size + begin) * output_size;
+    multiply_rows(rows, end - begin, hidden, num_rows, output_size, totals + gate * kUnits, 4 * kUnits);
+  }
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const T* const product = totals + row * 4 * kUnits;
+    cells_of(row).update(begin, end, product, kUnits, remembered + row * cell_size);
+  }
 }
 
+// Some outputs of a few rows.
 template <typename T, typename M>
-void project_few_rows(
-    int64_t num_rows, const M* projection, const T* x, int64_t size, int64_t num_outputs, T bound, T* raw, T* outputs) {
-  over_groups(num_outputs, kOutputs, size * num_rows, [&](int64_t begin, int64_t end) {
-    multiply_rows(projection + begin * size, end - begin, x, num_rows, size, raw + begin, num_outputs);
-    for (int64_t row = 0; row < num_rows; ++row) {
-      for (int64_t j = row * num_outputs + begin; j < row * num_outputs + end; ++j) {
-        outputs[j] = std::clamp(raw[j], -bound, bound);
-      }
+C10_ALWAYS_INLINE void project_few_rows(
+    int64_t num_rows,
+    const M* projection,
+    const T* remembered,
+    int64_t cell_size,
+    int64_t output_size,
+    T bound,
+    T* raw,
+    T* outputs,
+    int64_t begin,
+    int64_t end) {
+  multiply_rows(
+      projection + begin * cell_size, end - begin, remembered, num_rows, cell_size, raw + begin, output_size);
+  for (int64_t row = 0; row < num_rows; ++row) {
+    for (int64_t j = row * output_size + begin; j < row * output_size + end; ++j) {
+      outputs[j] = std::clamp(raw[j], -bound, bound);
     }
-  });
+  }
 }
 
 struct Forward {
@@ -129,6 +143,40 @@ struct Forward {
   Tensor unclipped, cells, squashed;  // (N, H); undefined where nothing is kept
 };
 
+// All steps from `step` on, of few rows each, whose words lie from `start` on and those of the step before from
+// `before` on. A thread has the same cells and the same outputs at every step.
+template <typename T, typename M, typename F>
+void run_few_steps(const Forward& a, size_t step, int64_t start, int64_t before, const F& cells_of) {
+  const int64_t most_rows = a.sizes[step], cell_size = a.cell.size(1), output_size = a.hidden.size(1);
+  const T bound = bound_of<T>(a.projection_clip);
+  const M *const recurrent = a.recurrent.rows.data_ptr<M>(), *const projection = a.projection.rows.data_ptr<M>();
+  const T* const hidden = a.hidden.data_ptr<T>();
+  T *const raw = a.unclipped_outputs.data_ptr<T>(), *const outputs = a.outputs.data_ptr<T>();
+  const Tensor space = at::empty({most_rows, cell_size}, a.gates.options());
+  T* const remembered = space.data_ptr<T>();
+  as_team(4 * output_size * cell_size * most_rows, [&](const Member& member) {
+    int64_t own = start, last = before;
+    for (size_t index = step; index < a.sizes.size(); ++index) {
+      const int64_t size = a.sizes[index];
+      const bool backwards = (index - step) % 2 == 1;
+      const T* const found = own == 0 ? hidden : outputs + last * output_size;
+      const auto cells_here = [&](int64_t row) { return cells_of(row, own, last); };
+      member.over_groups(cell_size, kUnits, backwards, [&](int64_t begin, int64_t end) {
+        update_few_rows(size, cells_here, recurrent, found, output_size, remembered, begin, end);
+      });
+      member.meet();
+      member.over_groups(output_size, kOutputs, backwards, [&](int64_t begin, int64_t end) {
+        project_few_rows(
+            size, projection, remembered, cell_size, output_size, bound, raw + own * output_size,
+            outputs + own * output_size, begin, end);
+      });
+      member.meet();
+      last = own;
+      own += size;
+    }
+  });
+}
+
 template <typename T, typename M>
 void run_forward(const Forward& a) {
   const int64_t num_rows = a.sizes[0], cell_size = a.cell.size(1), output_size = a.hidden.size(1);
@@ -138,7 +186,6 @@ void run_forward(const Forward& a) {
   const auto factors = a.gates.options().dtype(c10::CppTypeToScalarType<M>());
   const Tensor hidden = a.hidden.to(factors, /*non_blocking=*/false, /*copy=*/true);
   const Tensor remembered = at::empty({num_rows, cell_size}, factors);
-  const Tensor few_remembered = at::empty({std::min(num_rows, kFewRows), cell_size}, a.gates.options());
   const Tensor gates_space = at::empty({num_rows, 4 * cell_size}, factors);
   const Tensor outputs_space = at::empty({num_rows, output_size}, factors);
   // The places of a step's first row and of that of the step before.
@@ -150,7 +197,7 @@ void run_forward(const Forward& a) {
   T* const unclipped = keeps ? a.unclipped.data_ptr<T>() : nullptr;
   T* const kept_cells = keeps ? a.cells.data_ptr<T>() : nullptr;
   T* const squashed = keeps ? a.squashed.data_ptr<T>() : nullptr;
-  const auto cells_of = [&](int64_t row) -> Cells<T> {
+  const auto cells_of = [&](int64_t row, int64_t start, int64_t before) -> Cells<T> {
     T* const own = gates + (start + row) * 4 * cell_size;
     T* const state = carried + row * cell_size;
     if (!keeps) {
@@ -160,31 +207,28 @@ void run_forward(const Forward& a) {
     const int64_t place = (start + row) * cell_size;
     return {own, bias, found, unclipped + place, kept_cells + place, squashed + place, cell_size, cell_bound};
   };
-  for (const int64_t size : a.sizes) {
-    if (has_rows && size <= a.few_rows) {
-      const T* const found = start == 0 ? row_of<T>(a.hidden, 0) : row_of<T>(a.outputs, before);
-      T* const kept = row_of<T>(few_remembered, 0);
-      update_few_rows(size, cells_of, a.recurrent.rows.data_ptr<M>(), found, output_size, kept);
-      T *const raw = row_of<T>(a.unclipped_outputs, start), *const outputs = row_of<T>(a.outputs, start);
-      const M* const weight = a.projection.rows.data_ptr<M>();
-      project_few_rows(size, weight, kept, cell_size, output_size, output_bound, raw, outputs);
-    } else {
-      const Tensor share = a.recurrent.multiply(hidden.narrow(0, 0, size), gates_space);
-      over_blocks(size, cell_size, [&](int64_t row, int64_t begin, int64_t end) {
-        cells_of(row).update(begin, end, row_of<M>(share, row) + begin, cell_size, row_of<M>(remembered, row));
+  size_t step = 0;
+  for (; step < a.sizes.size() && !(has_rows && a.sizes[step] <= a.few_rows); ++step) {
+    const int64_t size = a.sizes[step];
+    const Tensor share = a.recurrent.multiply(hidden.narrow(0, 0, size), gates_space);
+    over_blocks(size, cell_size, [&](int64_t row, int64_t begin, int64_t end) {
+      cells_of(row, start, before)
+          .update(begin, end, row_of<M>(share, row) + begin, cell_size, row_of<M>(remembered, row));
+    });
+    const Tensor product = a.projection.multiply(remembered.narrow(0, 0, size), outputs_space);
+    over_blocks(size, output_size, [&](int64_t row, int64_t begin, int64_t end) {
+      over_vectors<T>(begin, end, [&](int64_t j, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
+        const Vec<T> output = load<T>(row_of<M>(product, row) + j, count), clipped = clip(output, output_bound);
+        output.store(row_of<T>(a.unclipped_outputs, start + row) + j, count);
+        clipped.store(row_of<T>(a.outputs, start + row) + j, count);
+        store(row_of<M>(hidden, row) + j, clipped, count);
       });
-      const Tensor product = a.projection.multiply(remembered.narrow(0, 0, size), outputs_space);
-      over_blocks(size, output_size, [&](int64_t row, int64_t begin, int64_t end) {
-        over_vectors<T>(begin, end, [&](int64_t j, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
-          const Vec<T> output = load<T>(row_of<M>(product, row) + j, count), clipped = clip(output, output_bound);
-          output.store(row_of<T>(a.unclipped_outputs, start + row) + j, count);
-          clipped.store(row_of<T>(a.outputs, start + row) + j, count);
-          store(row_of<M>(hidden, row) + j, clipped, count);
-        });
-      });
-    }
+    });
     before = start;
     start += size;
+  }
+  if (step < a.sizes.size()) {
+    run_few_steps<T, M>(a, step, start, before, cells_of);
   }
 }
 

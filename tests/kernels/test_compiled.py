@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import fresh_process
 import pytest
@@ -94,16 +95,37 @@ def test_the_inputs_share_is_that_of_plain(built, dtype, tolerance, size, rows, 
     assert_near(compiled.multiply_inputs(words, weight), wanted.to(dtype), tolerance)
 
 
+def on_threads(count, function):
+    """What a function gives on so many threads of PyTorch's."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        return function()
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_one_thread_gives_the_numbers_of_two(built):
     arguments = make_steps(torch.float32, [40, 3, 1])
-    threads = torch.get_num_threads()
-    two = run(compiled, arguments)
-    try:
-        torch.set_num_threads(1)
-        one = run(compiled, arguments)
-    finally:
-        torch.set_num_threads(threads)
+    one, two = (on_threads(count, lambda: run(compiled, arguments)) for count in (1, 2))
     assert_near(one, two, REORDERED_FLOAT32)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5, 16])
+@pytest.mark.parametrize("sizes", [[1] * 50, [5, 4, 4, 2, 1]], ids=["one-row", "few-rows"])
+def test_few_rows_have_the_same_bits_on_any_number_of_threads(built, sizes, threads):
+    arguments = make_steps(torch.float32, sizes, projection_size=128, cell_size=1024)
+    one, many = (on_threads(count, lambda: run(compiled, arguments)) for count in (1, threads))
+    assert_near(one, many, 0)
+
+
+def test_several_callers_at_once_have_teams_of_their_own(built):
+    arguments = make_steps(torch.float32, [1] * 200, projection_size=128, cell_size=512)
+    wanted = run(compiled, arguments)
+    with ThreadPoolExecutor(4) as callers:
+        found = list(callers.map(lambda _: on_threads(3, lambda: run(compiled, arguments)), range(12)))
+    for each in found:
+        assert_near(each, wanted, 0)
 
 
 @pytest.mark.parametrize("rows", [1, 40])
