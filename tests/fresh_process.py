@@ -62,8 +62,15 @@ LIBRARIES = (
     "scipy.stats",
     "PIL.Image",
 )
+# For what is not about transformers' own import: it has read the session's environment, but for HF_MODULES_CACHE.
+TRANSFORMERS = (
+    "transformers.modeling_utils",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.tokenization_auto",
+    "transformers.pipelines",
+)
 # The order in which templates are forked from one another.
-_TEMPLATES = (NOTHING, LIBRARIES, RUNS)
+_TEMPLATES = (NOTHING, LIBRARIES, TRANSFORMERS, RUNS)
 _FOLDER = "HF_ELMO_TEMPLATES"  # the variable that tells workers where the templates listen
 _LONGEST_REQUEST = 2**20
 _ROOT = str(Path(__file__).resolve().parent.parent)
@@ -277,6 +284,9 @@ def _become(request: dict[str, Any], stdout: int, stderr: int) -> None:
     os.environ.update(request["env"])
     if os.environ.get("PYTHONPATH"):
         sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
+    dynamic_modules = sys.modules.get("transformers.dynamic_module_utils")
+    if dynamic_modules is not None and "HF_MODULES_CACHE" in os.environ:
+        dynamic_modules.HF_MODULES_CACHE = os.environ["HF_MODULES_CACHE"]
     sys.stdout.reconfigure(write_through="PYTHONUNBUFFERED" in os.environ)
     random.seed()
     code = _run(request["words"])

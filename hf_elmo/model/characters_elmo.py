@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 # Ids after the shift by one that frees 0 for "no word here": a byte b has the id b + 1.
 NO_WORD = 0
@@ -79,7 +81,8 @@ def is_marker_row(row: list[int]) -> bool:
     return len(row) > 2 and row[0] == BEGIN_WORD and row[1] in _MARKER_WORDS and row[2] == END_WORD
 
 
-def character_vocabulary() -> dict[str, int]:
+@functools.cache
+def character_vocabulary() -> Mapping[str, int]:
     """The names of the 262 character ids: printable ASCII as itself, other bytes as `<0xNN>`, and the special ones."""
     names = {PAD_TOKEN: NO_WORD}
     for byte in range(256):
@@ -87,7 +90,7 @@ def character_vocabulary() -> dict[str, int]:
         names[chr(byte) if printable else f"<0x{byte:02X}>"] = byte + 1
     names.update(_MARKERS)
     names.update({"<W>": BEGIN_WORD, "</W>": END_WORD, "<CHARACTER_PAD>": PAD_CHARACTER})
-    return names
+    return MappingProxyType(names)
 
 
 class ByteCharacters:
@@ -113,8 +116,8 @@ class ByteCharacters:
         return is_marker_row(list(row))
 
     def vocabulary(self) -> dict[str, int]:
-        """As `character_vocabulary`."""
-        return character_vocabulary()
+        """As `character_vocabulary`, to be changed at will."""
+        return dict(character_vocabulary())
 
 
 class DictionaryCharacters:

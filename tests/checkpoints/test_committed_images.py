@@ -44,7 +44,7 @@ def test_an_image_is_whole_rounded_and_small(folder, max_bytes, size, text, word
 def test_an_image_loads_without_the_package_in_single_precision(folder, max_bytes, size, text, words, tmp_path):
     environment = {"HF_MODULES_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1", "PYTHONIOENCODING": "utf-8"}
     run = fresh_process.run(
-        ["-c", LOAD, str(folder), text], env=environment, cwd=tmp_path, modules=fresh_process.LIBRARIES
+        ["-c", LOAD, str(folder), text], env=environment, cwd=tmp_path, modules=fresh_process.TRANSFORMERS
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == f"torch.float32 1 {2 + len(words.split())} {size} <S> {words} </S>".split()

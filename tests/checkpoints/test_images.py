@@ -63,7 +63,7 @@ def test_it_loads_without_the_package(checkpoint, tmp_path):
     folder = tmp_path / "cards" / "elmo-x"
     take_in(checkpoint, folder, weights_dtype="float16")
     done = fresh_process.run(
-        ["-c", fresh_process.WITHOUT_OUR_PACKAGE + LOAD, folder], cwd=tmp_path, modules=fresh_process.LIBRARIES
+        ["-c", fresh_process.WITHOUT_OUR_PACKAGE + LOAD, folder], cwd=tmp_path, modules=fresh_process.TRANSFORMERS
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["torch.float32", "sat", "4"]

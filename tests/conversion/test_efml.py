@@ -123,7 +123,7 @@ def test_what_is_saved_is_loaded_by_its_own_code(saved, tmp_path):
         ["-c", fresh_process.WITHOUT_OUR_PACKAGE + REMOTE_SCRIPT, json.dumps(tasks)],
         cwd=tmp_path,
         env={**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules")},
-        modules=fresh_process.LIBRARIES,
+        modules=fresh_process.TRANSFORMERS,
     )
     assert run.returncode == 0, run.stderr[-4000:]
     for name, (_, _, wanted) in saved.items():

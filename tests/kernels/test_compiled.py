@@ -120,10 +120,10 @@ def test_few_rows_have_the_same_bits_on_any_number_of_threads(built, sizes, thre
 
 
 def test_several_callers_at_once_have_teams_of_their_own(built):
-    arguments = make_steps(torch.float32, [1] * 200, projection_size=128, cell_size=512)
+    arguments = make_steps(torch.float32, [1] * 50, projection_size=128, cell_size=512)
     wanted = run(compiled, arguments)
-    with ThreadPoolExecutor(4) as callers:
-        found = list(callers.map(lambda _: on_threads(3, lambda: run(compiled, arguments)), range(12)))
+    with ThreadPoolExecutor(3) as callers:
+        found = list(callers.map(lambda _: on_threads(2, lambda: run(compiled, arguments)), range(6)))
     for each in found:
         assert_near(each, wanted, 0)
 

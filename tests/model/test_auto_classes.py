@@ -223,7 +223,7 @@ def test_a_misspelt_setting_of_a_model_is_refused(saved):
 # Fresh interpreters
 
 
-def run_fresh(script: str, *arguments, home: Path) -> dict:
+def run_fresh(script: str, *arguments, home: Path, modules: tuple[str, ...] = fresh_process.TRANSFORMERS) -> dict:
     """Run a script in an interpreter that knows nothing of ours; what it prints last is its answer, as JSON."""
     environment = {
         "PATH": os.environ.get("PATH", ""),
@@ -234,7 +234,7 @@ def run_fresh(script: str, *arguments, home: Path) -> dict:
         # As many as here: bits may depend on how a sum is split.
         "OMP_NUM_THREADS": str(torch.get_num_threads()),
     }
-    run = fresh_process.run(["-c", script, *arguments], cwd=home, env=environment, modules=fresh_process.LIBRARIES)
+    run = fresh_process.run(["-c", script, *arguments], cwd=home, env=environment, modules=modules)
     assert run.returncode == 0, run.stderr[-4000:]
     return json.loads(run.stdout.splitlines()[-1])
 
@@ -291,7 +291,7 @@ print(json.dumps({
 
 
 def test_importing_the_package_registers_everything_and_touches_nothing(tmp_path):
-    answer = run_fresh(IMPORT_SCRIPT, home=tmp_path)
+    answer = run_fresh(IMPORT_SCRIPT, home=tmp_path, modules=fresh_process.LIBRARIES)
     assert answer["actions"] == []
     assert answer["missing"] == []
     assert answer["heavy"] == []

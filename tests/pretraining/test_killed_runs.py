@@ -51,9 +51,9 @@ def kill_at_a_random_moment(corpus, output_dir, num_processes, moment, **changes
 
 
 def test_a_signal_to_one_of_two_processes_stops_both_after_the_same_step(corpus):
-    changes = {"max_steps": 120, "eval_steps": 500, "save_steps": 500}
+    changes = {"max_steps": 80, "eval_steps": 500, "save_steps": 500}
     run_to_the_end(corpus, "whole", 2, **changes)
-    codes, lines = signal_at_a_random_moment(corpus, "parts", 2, 0.3, [None, signal.SIGTERM], **changes)
+    codes, lines = signal_at_a_random_moment(corpus, "parts", 2, 0.2, [None, signal.SIGTERM], **changes)
     assert codes == [143, 143]
     said = [line for line in lines if line.startswith("stopped at step ")]
     (checkpoint,) = (corpus / "parts").glob("checkpoint-*")

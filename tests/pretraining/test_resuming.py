@@ -1,5 +1,6 @@
 """A run that was interrupted and goes on ends with the very same weights and figures."""
 
+import functools
 import json
 import signal
 from itertools import count
@@ -27,6 +28,20 @@ def _accelerate_anew():
 @pytest.fixture
 def corpus(tmp_path):
     return write_corpus(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def run_whole(tmp_path_factory):
+    """The directory of a run that was never interrupted; the tests share those of the same flags."""
+    corpus = write_corpus(tmp_path_factory.mktemp("whole"))
+
+    @functools.cache
+    def run_once(**changes):
+        name = f"run-{len(list(corpus.iterdir()))}"
+        train(corpus, name, **changes)
+        return corpus / name
+
+    return run_once
 
 
 class Interruption(Exception):
@@ -89,8 +104,7 @@ def signal_at(monkeypatch, step, number):
     [(signal.SIGINT, 130, {}), (signal.SIGTERM, 143, {"save_steps": 0, "load_best_model_at_end": False})],
     ids=["ctrl-c", "sigterm-without-checkpoints"],
 )
-def test_a_signal_leaves_a_checkpoint_and_says_how_to_go_on(corpus, monkeypatch, number, code, changes):
-    train(corpus, "whole", **changes)
+def test_a_signal_leaves_a_checkpoint_and_says_how_to_go_on(corpus, run_whole, monkeypatch, number, code, changes):
     lines = []
     with monkeypatch.context() as patch, pytest.raises(SystemExit) as stopped:
         signal_at(patch, 17, number)
@@ -102,7 +116,7 @@ def test_a_signal_leaves_a_checkpoint_and_says_how_to_go_on(corpus, monkeypatch,
     assert "resume_from_checkpoint" in lines[-1] and "\n" not in lines[-1]
     results = train(corpus, "parts", **changes, resume_from_checkpoint="auto")
     assert results["resumed_from_steps"] == [19]
-    assert_same_run(corpus, "whole", "parts")
+    assert_same_run(corpus, run_whole(**changes), "parts")
 
 
 def test_a_signal_before_the_first_step_writes_nothing(corpus, monkeypatch):
@@ -188,8 +202,7 @@ def test_a_short_run_has_checkpoints_logs_and_evaluations(corpus):
     assert len(list((corpus / "out").glob("checkpoint-*"))) == 2
 
 
-def test_a_checkpoint_that_is_not_whole_is_stepped_over_and_named(corpus):
-    train(corpus, "whole")
+def test_a_checkpoint_that_is_not_whole_is_stepped_over_and_named(corpus, run_whole):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interruption):
         interrupt_at(patch, 26)
         train(corpus, "parts", save_total_limit=0)
@@ -199,7 +212,7 @@ def test_a_checkpoint_that_is_not_whole_is_stepped_over_and_named(corpus):
     results = run_pretraining(arguments, report=lines.append)
     assert any("checkpoint-21" in line and "model.safetensors" in line for line in lines)
     assert results["resumed_from_steps"] == [15]
-    assert_same_run(corpus, "whole", "parts")
+    assert_same_run(corpus, run_whole(), "parts")
 
 
 def test_where_no_checkpoint_is_whole_a_new_run_asks_before_it_replaces_them(corpus):
@@ -211,15 +224,15 @@ def test_where_no_checkpoint_is_whole_a_new_run_asks_before_it_replaces_them(cor
     train(corpus, "out", max_steps=8, resume_from_checkpoint="auto", overwrite_output_dir=True)
 
 
-def test_a_finished_run_can_be_finished_again_and_prolonged(corpus):
+def test_a_finished_run_can_be_finished_again_and_prolonged(corpus, run_whole):
     train(corpus, "out", lr_scheduler_type="constant", max_steps=14)
     before = weights(corpus / "out")
     train(corpus, "out", lr_scheduler_type="constant", max_steps=14, resume_from_checkpoint="last")
     assert all(torch.equal(before[name], value) for name, value in weights(corpus / "out").items())
     prolonged = train(corpus, "out", lr_scheduler_type="constant", max_steps=40, resume_from_checkpoint="auto")
-    whole = train(corpus, "whole", lr_scheduler_type="constant", max_steps=40)
-    assert prolonged["words_trained"] == whole["words_trained"]
-    found, expected = weights(corpus / "out"), weights(corpus / "whole")
+    whole = run_whole(lr_scheduler_type="constant")
+    assert prolonged["words_trained"] == json.loads((whole / "results.json").read_text())["words_trained"]
+    found, expected = weights(corpus / "out"), weights(whole)
     assert all(torch.equal(found[name], value) for name, value in expected.items())
 
 
@@ -279,8 +292,7 @@ def test_a_new_run_takes_the_place_of_an_old_one_when_its_first_checkpoint_stand
     assert {path.name for path in (corpus / "out").glob("checkpoint-*")} <= {"checkpoint-7", "checkpoint-8"}
 
 
-def test_a_failing_write_leaves_the_last_good_checkpoint(corpus, monkeypatch):
-    train(corpus, "whole")
+def test_a_failing_write_leaves_the_last_good_checkpoint(corpus, run_whole, monkeypatch):
     save = torch.save
     calls = count(1)
 
@@ -296,7 +308,7 @@ def test_a_failing_write_leaves_the_last_good_checkpoint(corpus, monkeypatch):
     assert [path.name for path in (corpus / "out").iterdir()] == ["checkpoint-7"]
     assert list(corpus.glob(".*")) == []
     train(corpus, "out", resume_from_checkpoint="auto")
-    assert_same_run(corpus, "whole", "out")
+    assert_same_run(corpus, run_whole(), "out")
 
 
 def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(corpus, monkeypatch):
@@ -384,8 +396,7 @@ OLD_CONFIG = {
 OLD_STATE = ("words", "seconds", "history", "evaluations", "resumed_from_steps")
 
 
-def test_a_checkpoint_of_an_earlier_version_goes_on_with_the_same_numbers(corpus):
-    train(corpus, "whole", lr_scheduler_type="constant")
+def test_a_checkpoint_of_an_earlier_version_goes_on_with_the_same_numbers(corpus, run_whole):
     train(corpus, "parts", lr_scheduler_type="constant", max_steps=21)
     checkpoint = corpus / "parts" / "checkpoint-21"
     state = json.loads((checkpoint / "trainer_state.json").read_text())
@@ -394,5 +405,5 @@ def test_a_checkpoint_of_an_earlier_version_goes_on_with_the_same_numbers(corpus
     (checkpoint / "trainer_state.json").write_text(json.dumps(old))
     (checkpoint / "config.json").write_text(json.dumps(OLD_CONFIG))
     train(corpus, "parts", lr_scheduler_type="constant", resume_from_checkpoint="last")
-    first, second = weights(corpus / "whole"), weights(corpus / "parts")
+    first, second = weights(run_whole(lr_scheduler_type="constant")), weights(corpus / "parts")
     assert [name for name in first if not torch.equal(first[name], second[name])] == []

@@ -17,7 +17,7 @@ from benchmark.report import render_memory_report
 from conftest import ROOT
 from refusals import assert_refused
 
-NUM_WORDS = 200_000
+NUM_WORDS = 120_000
 
 
 @pytest.fixture(scope="module")

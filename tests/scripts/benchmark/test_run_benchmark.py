@@ -4,7 +4,7 @@ import importlib.util
 import json
 
 import pytest
-from benchmark import cases, gate, run
+from benchmark import cases, floor, gate, run
 from benchmark.memory import MemorySettings
 from benchmark.report import render_comparisons, render_report, render_targets
 from benchmark.run import BenchmarkSettings, choose_backends
@@ -26,7 +26,9 @@ def script():
 @pytest.fixture(scope="module")
 def results(script, tmp_path_factory):
     directory = tmp_path_factory.mktemp("benchmark")
-    script.main([*FLAGS, "--output_dir", str(directory)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(floor, "MATRIX_SIZE", 64)
+        script.main([*FLAGS, "--output_dir", str(directory)])
     content = json.loads((directory / "benchmark.json").read_text(encoding="utf-8"))
     assert (directory / "benchmark.md").read_text(encoding="utf-8") == render_report(content)
     return content
