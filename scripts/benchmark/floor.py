@@ -1,4 +1,4 @@
-"""The floors under the biLM's time: its matrix products at full rate, and the reading of its weights at each step."""
+"""The floors under a model's time: its products at full rate, and the reading of its recurrent weights at each step."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ def count_bilm_operations(config: ElmoConfig, words: int) -> int:
     """
     weights = (2 * 4 + 1) * config.projection_size * config.cell_size
     return 2 * weights * config.num_hidden_layers * 2 * words
+
+
+def count_encoder_operations(config: ElmoConfig, words: int) -> int:
+    """Multiplications and additions of the token encoder's highway layers and projection over this many distinct words.
+
+    Filters are look-ups and additions, and are left out: a floor without them is one all the same.
+    """
+    features = sum(count for _, count in config.filters)
+    weights = 2 * config.num_highway_layers * features**2 + features * config.projection_size
+    return 2 * weights * words
 
 
 def floor_seconds(matrix_product_seconds: list[float], operations: int) -> list[float]:

@@ -31,14 +31,20 @@ from .cases import (
     words_to_vectors,
 )
 from .cuda_cases import bilm_in_precisions, training_step_in_precisions
-from .floor import count_bilm_operations, count_matrix_product_operations, floor_seconds, reading_floor_seconds
+from .floor import (
+    count_bilm_operations,
+    count_encoder_operations,
+    count_matrix_product_operations,
+    floor_seconds,
+    reading_floor_seconds,
+)
 from .gate import Deviation, check_cases, check_scans
 from .gate import to_json as deviations_to_json
 from .profiles import render_profiles
 from .report import render_origin, render_report, write_report
 from .sentences import describe_batch, pick_batch, read_sentences
 from .sizes import SIZES
-from .targets import FLOOR, READING_FLOOR, Outcome, judge
+from .targets import FLOOR, READING_FLOOR, WHOLE_FLOOR, Outcome, judge
 from .targets import to_json as outcomes_to_json
 from .timing import summarize, synchronizer, time_interleaved
 
@@ -229,6 +235,9 @@ def _time(cases: list[Case], settings: BenchmarkSettings) -> tuple[list[dict[str
             seconds[FLOOR] = floor_seconds(products, operations)
         if readings is not None:
             seconds[READING_FLOOR] = reading_floor_seconds(products, readings, config, case.rows)
+            # Both sentence markers are words of their own.
+            of_encoder = floor_seconds(products, count_encoder_operations(config, case.batch["distinct_words"] + 2))
+            seconds[WHOLE_FLOOR] = [sum(parts) for parts in zip(seconds[READING_FLOOR], of_encoder, strict=True)]
         timings.append(
             {
                 "case": case.name,

@@ -32,6 +32,8 @@ from .timing import Seconds, fastest, median_ratio
 FLOOR = "floor"
 # The same where no step takes less than reading its weights: what float32 cannot beat with few rows.
 READING_FLOOR = "floor with weights read"
+# That with the token encoder's products over the distinct words, for the whole model.
+WHOLE_FLOOR = "whole model, floor with weights read"
 
 LOOP, FORWARD_BACKWARD, WITH_OPTIMIZER = "loop", "forward + backward", "forward + backward + optimizer"
 # Words without markers that become windows of rows, on one core.

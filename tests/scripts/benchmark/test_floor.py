@@ -7,6 +7,7 @@ import torch
 from benchmark.floor import (
     READINGS,
     count_bilm_operations,
+    count_encoder_operations,
     count_matrix_product_operations,
     floor_seconds,
     matrix_product,
@@ -16,6 +17,7 @@ from benchmark.floor import (
 from conftest import make_tiny_config
 
 from hf_elmo.model.layers_elmo import ElmoBiLM
+from hf_elmo.model.token_encoder_elmo import ElmoTokenEncoder
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -23,6 +25,15 @@ def test_operations_are_two_for_each_weight_of_a_matrix_and_word(layers):
     config = make_tiny_config(num_hidden_layers=layers)
     weights = sum(parameter.numel() for parameter in ElmoBiLM(config).parameters() if parameter.ndim == 2)
     assert count_bilm_operations(config, words=7) == 2 * 7 * weights
+
+
+@pytest.mark.parametrize("highways", [0, 2])
+def test_the_encoders_operations_are_those_of_its_highways_and_projection(highways):
+    config = make_tiny_config(num_highway_layers=highways)
+    encoder = ElmoTokenEncoder(config)
+    parts = (*encoder.highways, encoder.projection)
+    weights = sum(weight.numel() for part in parts for weight in part.parameters() if weight.ndim == 2)
+    assert count_encoder_operations(config, words=7) == 2 * 7 * weights
 
 
 def test_floor_is_the_work_at_the_rate_of_the_product():
