@@ -74,7 +74,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
 
     def _step_alike(self, maps: list[tuple[Tensor, Tensor, dict[str, Any]]]) -> None:
         dtype = product_dtype(torch.bfloat16, maps[0][0].device.type)
-        directions = orthogonalize(torch.stack([direction.to(dtype) for _, direction, _ in maps]))
+        directions = orthogonalize(torch.stack([direction for _, direction, _ in maps]).to(dtype))
         for (part, _, group), direction in zip(maps, directions, strict=True):
             step_length = _STEP_LENGTH * math.sqrt(max(part.shape))
             part.mul_(1 - group["lr"] * group["weight_decay"])
