@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .readers.labelled_texts import LabelledTexts
+from .score_tables import score_lines
 
 
 def write_table(path: Path, texts: LabelledTexts, labels: Sequence[str], probabilities: np.ndarray) -> None:
@@ -52,10 +53,7 @@ def format_report(title: str, report: Mapping[str, Any]) -> str:
     """The scores in percent, a line per class, and how often each class was taken for which other."""
     classes = report["by_class"]
     width = max(map(len, [*classes, "gold"]))
-    lines = [title, f"{'':{width}}  precision   recall       F1  support"]
-    for name, row in classes.items():
-        scores = "  ".join(f"{100 * row[score]:7.2f}" for score in ("precision", "recall", "f1"))
-        lines.append(f"{name:{width}}  {scores:>27}  {row['number']:7}")
+    lines = score_lines(title, [*classes.items()], width)
     frequent = max(classes, key=lambda name: classes[name]["number"])
     share = classes[frequent]["number"] / sum(row["number"] for row in classes.values())
     lines.append(

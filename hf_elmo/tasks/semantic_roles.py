@@ -26,6 +26,7 @@ from .metrics.semantic_roles import SemanticRoleMetric
 from .proposition_rows import PropositionRows, make_row_collator
 from .readers.propositions import Predicate, Propositions, proposition_lines, read_propositions
 from .run_checks import check_files, check_run
+from .score_tables import by_type, span_score_lines
 from .semantic_roles_arguments import PropositionArguments, RoleArguments
 from .splits import choose_splits, hold_out, share_of, shorten
 from .training_arguments import TaskTrainingArguments
@@ -84,8 +85,9 @@ class SemanticRolesTask(FineTuning):
         if directory is not None:
             write_predictions(directory / f"{split}_predictions.conll", self.splits[split], predicted)
         prefix = RESULT_PREFIXES[split]
-        results: dict[str, Any] = {f"{prefix}_roles": _by_role(report)}
-        lines = format_report(f"{split} ({self.splits[split].source}), predicates given", report)
+        results: dict[str, Any] = {f"{prefix}_roles": by_type(report)}
+        title = f"{split} ({self.splits[split].source}), predicates given"
+        lines = "\n".join(span_score_lines(title, report))
         if found:
             scores = self._score_predicates(split, output.predictions[1], output.label_ids)
             results[f"{prefix}_predicates"] = scores
@@ -255,19 +257,6 @@ def _with_predicate(tags: Sequence[str], predicate: Predicate) -> list[str]:
     return kept
 
 
-def format_report(title: str, report: Mapping[str, Any]) -> str:
-    """The scores as a table in percent, a line for each role, by CoNLL-2005's count."""
-    roles = _by_role(report)
-    width = max(map(len, [*roles, "all"]))
-    lines = [title, f"{'':{width}}  precision   recall       F1  support"]
-    for name, row in roles.items():
-        scores = "  ".join(f"{100 * row[score]:7.2f}" for score in ("precision", "recall", "f1"))
-        lines.append(f"{name:{width}}  {scores:>27}  {row['number']:7}")
-    scores = "  ".join(f"{100 * report[f'overall_{score}']:7.2f}" for score in ("precision", "recall", "f1"))
-    lines.append(f"{'all':{width}}  {scores:>27}  {sum(row['number'] for row in roles.values()):7}")
-    return "\n".join(lines)
-
-
 def _choose_labels(splits: Mapping[str, Propositions], known: Sequence[str] | None) -> list[str]:
     """The tags of the model: the checkpoint's where it knows all roles, else those of all data, as in AllenNLP.
 
@@ -286,7 +275,3 @@ def _choose_labels(splits: Mapping[str, Propositions], known: Sequence[str] | No
     unknown = sorted({label[2:] for label in set(wanted) - set(known)})
     sources = ", ".join(propositions.source for propositions in splits.values())
     raise ValueError(f"{sources}: the checkpoint does not know the roles {unknown[:10]}; give training data with them.")
-
-
-def _by_role(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    return {name: row for name, row in report.items() if isinstance(row, dict)}

@@ -30,6 +30,7 @@ from .metrics.entities import EntityMetric
 from .readers.columns import TaggedSentences
 from .run_checks import check_run
 from .schemes import SchemeExchange, settle_scheme
+from .score_tables import by_type, span_score_lines
 from .splits import choose_splits, hold_out, share_of, shorten
 from .tagging_arguments import TaggedDataArguments, TaggerArguments
 from .tagging_data import check_columns, encode, find_tag_scheme, read_sentences, words_of
@@ -80,7 +81,7 @@ class TokenClassificationTask(FineTuning):
         if directory is not None:
             write_predictions(directory / f"{split}_predictions.conll", replace(sentences, labels=gold), predicted)
         lines = format_report(f"{split} ({sentences.source})", report)
-        return {f"{RESULT_PREFIXES[split]}_entities": _by_type(report)}, lines
+        return {f"{RESULT_PREFIXES[split]}_entities": by_type(report)}, lines
 
     def describe(self) -> dict[str, Any]:
         exchange = self.exchange
@@ -224,17 +225,4 @@ def write_predictions(path: str | os.PathLike, sentences: TaggedSentences, predi
 
 def format_report(title: str, report: dict[str, Any]) -> str:
     """The scores as a table in percent, a line per type of entity."""
-    types = _by_type(report)
-    width = max(map(len, [*types, "all"]))
-    lines = [title, f"{'':{width}}  precision   recall       F1  support"]
-    for name, row in types.items():
-        scores = "  ".join(f"{100 * row[score]:7.2f}" for score in ("precision", "recall", "f1"))
-        lines.append(f"{name:{width}}  {scores:>27}  {row['number']:7}")
-    scores = "  ".join(f"{100 * report[f'overall_{score}']:7.2f}" for score in ("precision", "recall", "f1"))
-    lines.append(f"{'all':{width}}  {scores:>27}  {sum(row['number'] for row in types.values()):7}")
-    lines.append(f"accuracy by word: {100 * report['overall_accuracy']:.2f}")
-    return "\n".join(lines)
-
-
-def _by_type(report: dict[str, Any]) -> dict[str, dict[str, float]]:
-    return {name: row for name, row in report.items() if isinstance(row, dict)}
+    return "\n".join([*span_score_lines(title, report), f"accuracy by word: {100 * report['overall_accuracy']:.2f}"])
