@@ -54,10 +54,9 @@ void run_panel_steps(const PanelSteps& a) {
   as_team(8 * output_size * cell_size * a.sizes[0], [&](const Member& member) {
     const float* before = a.hidden.data_ptr<float>();
     int64_t start = 0;
-    bool backwards = false;
     for (const int64_t size : a.sizes) {
       const float* const own = inputs + start * output_size;
-      member.over_groups(cell_size, kTile, backwards, [&](int64_t column, int64_t) {
+      member.over_groups(cell_size, kTile, [&](int64_t column, int64_t) {
         alignas(64) float scratch[kHeldRows * pitch];
         const int64_t panel_size = output_size * kTile;
         over_held_rows(size, [&](int64_t first, int64_t count) {
@@ -88,7 +87,7 @@ void run_panel_steps(const PanelSteps& a) {
       });
       member.meet();
       float* const found = outputs + start * output_size;
-      member.over_groups(output_size, group, backwards, [&](int64_t begin, int64_t end) {
+      member.over_groups(output_size, group, [&](int64_t begin, int64_t end) {
         multiply_panels(
             remembered, remembered_step, size, a.output_panels + begin * cell_size, cell_size * kTile,
             (end - begin) / kTile, cell_size, found + begin, output_size);
@@ -102,7 +101,6 @@ void run_panel_steps(const PanelSteps& a) {
       member.meet();
       before = found;
       start += size;
-      backwards = !backwards;
     }
   });
 }

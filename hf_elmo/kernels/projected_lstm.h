@@ -158,14 +158,13 @@ void run_few_steps(const Forward& a, size_t step, int64_t start, int64_t before,
     int64_t own = start, last = before;
     for (size_t index = step; index < a.sizes.size(); ++index) {
       const int64_t size = a.sizes[index];
-      const bool backwards = (index - step) % 2 == 1;
       const T* const found = own == 0 ? hidden : outputs + last * output_size;
       const auto cells_here = [&](int64_t row) { return cells_of(row, own, last); };
-      member.over_groups(cell_size, kUnits, backwards, [&](int64_t begin, int64_t end) {
+      member.over_groups(cell_size, kUnits, [&](int64_t begin, int64_t end) {
         update_few_rows(size, cells_here, recurrent, found, output_size, remembered, begin, end);
       });
       member.meet();
-      member.over_groups(output_size, kOutputs, backwards, [&](int64_t begin, int64_t end) {
+      member.over_groups(output_size, kOutputs, [&](int64_t begin, int64_t end) {
         project_few_rows(
             size, projection, remembered, cell_size, output_size, bound, raw + own * output_size,
             outputs + own * output_size, begin, end);

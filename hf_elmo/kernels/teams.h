@@ -60,15 +60,12 @@ struct Member {
     meeting.meet(last - first);
   }
 
-  // Calls run(begin, end) for groups of this thread's columns, the same ones whenever it is asked. Backwards it begins
-  // with what it had last, which its caches still hold.
+  // Calls run(begin, end) for groups of this thread's columns, the same ones whenever it is asked.
   template <typename F>
-  C10_ALWAYS_INLINE void over_groups(int64_t columns, int64_t group, bool backwards, const F& run) const {
+  C10_ALWAYS_INLINE void over_groups(int64_t columns, int64_t group, const F& run) const {
     const int64_t groups = at::divup(columns, group), each = at::divup(groups, parts);
-    const int64_t begin = std::min(first * each, groups), count = std::min(last * each, groups) - begin;
-    for (int64_t index = 0; index < count; ++index) {
-      const int64_t column = (begin + (backwards ? count - 1 - index : index)) * group;
-      run(column, std::min(column + group, columns));
+    for (int64_t begin = first * each * group; begin < std::min(last * each * group, columns); begin += group) {
+      run(begin, std::min(begin + group, columns));
     }
   }
 };
