@@ -2,6 +2,8 @@
 // at each step costs as much as a short step itself.
 #pragma once
 
+#include "vectors.h"
+
 #include <ATen/Config.h>
 #include <ATen/Parallel.h>
 
@@ -14,8 +16,6 @@
 
 namespace {
 
-// Multiplications of a step that make one more thread pay.
-constexpr int64_t kShare = int64_t(1) << 16;
 // Looks at the others before a thread lets somebody else have its core.
 constexpr int64_t kLooks = 1 << 12;
 

@@ -15,6 +15,8 @@ using Vec = at::vec::Vectorized<T>;
 
 // Columns that are handled together, and how many cells make waking a thread pay; multiples of a vector's length.
 constexpr int64_t kBlock = 128, kGrain = 2048;
+// How many multiplications do.
+constexpr int64_t kShare = int64_t(1) << 16;
 
 // Calls run(j, count) for vectors of columns; in all but a last short one `count` is a constant that folds away. What
 // runs inside is inlined by force: a call would send the registers through memory.
@@ -111,7 +113,7 @@ void over_blocks(int64_t rows, int64_t columns, const F& run) {
 // Calls run(begin, end) for groups of columns, each column that many multiplications of work.
 template <typename F>
 void over_groups(int64_t columns, int64_t group, int64_t multiplications, const F& run) {
-  const int64_t grain = at::divup(int64_t(1) << 16, group * multiplications);
+  const int64_t grain = at::divup(kShare, group * multiplications);
   at::parallel_for(0, at::divup(columns, group), grain, [&](int64_t first, int64_t last) {
     for (int64_t begin = first * group; begin < std::min(last * group, columns); begin += group) {
       run(begin, std::min(begin + group, columns));
