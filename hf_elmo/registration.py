@@ -42,8 +42,6 @@ def _register_models() -> None:
     )
 
     from .model.configuration_elmo import ElmoConfig
-
-    # Its import registers the pipelines.
     from .model.modeling_elmo import (
         ElmoForCoreferenceResolution,
         ElmoForPreTraining,
@@ -53,6 +51,7 @@ def _register_models() -> None:
         ElmoForTokenClassification,
         ElmoModel,
     )
+    from .pipelines import register_pipelines
 
     # Of several the Auto class takes the one that a checkpoint's config names, and else the first.
     several = (ElmoModel, ElmoForSemanticRoleLabeling, ElmoForCoreferenceResolution)
@@ -61,6 +60,7 @@ def _register_models() -> None:
     AutoModelForQuestionAnswering.register(ElmoConfig, ElmoForQuestionAnswering, exist_ok=True)
     AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassification, exist_ok=True)
     AutoModelForTokenClassification.register(ElmoConfig, ElmoForTokenClassification, exist_ok=True)
+    register_pipelines()
 
 
 class _Registrar(MetaPathFinder):

@@ -24,7 +24,6 @@ from .layers_elmo import ElmoState
 from .offloading_elmo import read_weights  # noqa: F401
 from .packed_steps_elmo import PackedOrder  # noqa: F401
 from .pairs_elmo import ElmoSentences  # noqa: F401
-from .pipeline_elmo import register_pipelines
 from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput
 from .question_answering_elmo import ElmoForQuestionAnswering
 from .question_readers_elmo import ElmoReader  # noqa: F401
@@ -84,5 +83,3 @@ for model_class in (
     ElmoForTokenClassification,
 ):
     model_class.__module__ = __name__
-
-register_pipelines()

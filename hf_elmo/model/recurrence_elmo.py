@@ -5,6 +5,8 @@ Letters in shapes: B sentences, T words, P projection, H cell.
 
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import Any, NamedTuple
 
 import torch
@@ -13,11 +15,9 @@ from torch.nn import functional as F
 
 from .word_steps_elmo import scan_words
 
-# A checkpoint's code also runs without the package; where it is installed, its kernels give the same numbers faster.
-try:
-    from hf_elmo import kernels
-except ImportError:
-    kernels = None  # type: ignore[assignment]
+# The package's kernels give the same numbers faster. A checkpoint's own code takes them where the program has imported
+# the package, and never imports it: that would put the package's classes in place of these in the middle of a program.
+kernels: Any = importlib.import_module("hf_elmo.kernels") if "hf_elmo" in sys.modules else None
 
 
 class ProjectedLSTMWeights(NamedTuple):

@@ -14,13 +14,11 @@ from transformers.pipelines.feature_extraction import FeatureExtractionPipeline
 from transformers.pipelines.token_classification import AggregationStrategy, TokenClassificationPipeline
 from transformers.utils import ModelOutput
 
-from .configuration_elmo import ElmoConfig
-from .question_answering_elmo import best_spans
+from .model.configuration_elmo import ElmoConfig
+from .model.question_answering_elmo import best_spans
 
 # transformers 5 has no pipeline of this kind any more, and refuses its old name, question-answering.
 QUESTION_ANSWERING = "extractive-question-answering"
-# The name of this module where it is no copy in a checkpoint.
-_OF_THE_PACKAGE = "hf_elmo.model.pipeline_elmo"
 # The last word of a span goes on with it, a span of one word begins one.
 _AS_IOB2 = {"E-": "I", "S-": "B"}
 
@@ -216,14 +214,7 @@ def _as_inputs(question: Any, context: Any) -> Any:
 
 
 def register_pipelines() -> None:
-    """Have `pipeline` use these classes, and know the task extractive-question-answering.
-
-    The copy of this code in a checkpoint leaves everything to the package where that was imported before.
-    """
-    # Transformers has names for its own classes until they are wanted.
-    registered = PIPELINE_REGISTRY.supported_tasks["token-classification"]["impl"]
-    if __name__ != _OF_THE_PACKAGE and getattr(registered, "__module__", None) == _OF_THE_PACKAGE:
-        return
+    """Have `pipeline` use these classes, and know the task extractive-question-answering."""
     PIPELINE_REGISTRY.supported_tasks["token-classification"]["impl"] = ElmoTokenClassificationPipeline
     PIPELINE_REGISTRY.supported_tasks["feature-extraction"]["impl"] = ElmoFeatureExtractionPipeline
     # Not by register_pipeline, after which saving a pipeline writes into its config.json that it wants remote code.

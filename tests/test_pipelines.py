@@ -22,7 +22,7 @@ from hf_elmo import (
     SemanticRoleLabelingHead,
 )
 from hf_elmo.model.cutting_elmo import PRE_TOKENIZERS
-from hf_elmo.model.pipeline_elmo import ElmoFeatureExtractionPipeline, ElmoTokenClassificationPipeline
+from hf_elmo.pipelines import ElmoFeatureExtractionPipeline, ElmoTokenClassificationPipeline
 
 LABELS = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}
 STRATEGIES = ["none", "simple", "first", "average", "max"]
@@ -60,12 +60,11 @@ def test_the_registered_classes_serve_the_tasks():
     assert type(make_tagger(cls=ElmoForTokenClassification).model) is ElmoForTokenClassification
 
 
-def test_a_checkpoints_own_code_leaves_the_registered_classes(tmp_path, code_cache):
+def test_the_packages_pipelines_serve_a_model_of_a_checkpoints_own_code(tmp_path, code_cache):
     ElmoModel(make_tiny_config()).save_pretrained(tmp_path)
     copied = get_class_from_dynamic_module("modeling_elmo.ElmoModel", tmp_path).from_pretrained(tmp_path)
     assert type(copied).__module__.startswith("transformers_modules.")
     assert type(make_tagger()) is ElmoTokenClassificationPipeline
-    # Which serve its model too.
     extractor = pipeline("feature-extraction", model=copied, tokenizer=ElmoCharTokenizer())
     assert type(extractor) is ElmoFeatureExtractionPipeline and len(extractor("a b")[0]) == 4
 
