@@ -1,6 +1,7 @@
 """ElmoConfig: every field that describes the weights of an ELMo checkpoint, validated."""
 
 # No `from __future__ import annotations` here: @strict reads the annotations as types, and strings would check nothing.
+import difflib
 import itertools
 import math
 import os
@@ -22,7 +23,6 @@ from .head_settings_elmo import (
     HeadSettings,
     TokenClassificationHead,
     read_head,
-    refuse_unknown_keys,
     require_at_least,
     require_filters,
     require_probability,
@@ -42,50 +42,6 @@ AUTO_MAP = {
 
 # Heads of tasks that no Auto class is made for: AutoModel takes them where a checkpoint is one's.
 _TAKEN_BY_AUTO_MODEL = ("ElmoForSemanticRoleLabeling", "ElmoForCoreferenceResolution")
-
-# What every PreTrainedConfig has or once had, and what transformers writes into one, beside the dataclass fields.
-_TRANSFORMERS_KEYS = frozenset(
-    {
-        "add_cross_attention",
-        "attn_implementation",
-        "auto_map",
-        "cross_attention_hidden_size",
-        "custom_pipelines",
-        "decoder_start_token_id",
-        "experts_implementation",
-        "finetuning_task",
-        "is_decoder",
-        "is_heterogeneous",
-        "model_type",
-        "name_or_path",
-        "num_labels",
-        "output_attentions",
-        "per_layer_config",
-        "prefix",
-        "pruned_heads",
-        "quantization_config",
-        "sep_token_id",
-        "task_specific_params",
-        "tie_encoder_decoder",
-        "tie_word_embeddings",
-        "tokenizer_class",
-        "torch_dtype",
-        "torchscript",
-        "transformers_weights",
-        "use_bfloat16",
-        "use_cache",
-    }
-)
-
-# Of those, switches for parts that an ELMo model does not have: False is accepted, True is refused.
-_NEVER_ON = (
-    "add_cross_attention",
-    "is_decoder",
-    "is_encoder_decoder",
-    "output_attentions",
-    "tie_encoder_decoder",
-    "tie_word_embeddings",
-)
 
 # The names that a token classifier's settings had in checkpoints before there was `head`, and still have beside it.
 _FLAT_PREFIX = "classifier_"
@@ -214,7 +170,7 @@ class ElmoConfig(PreTrainedConfig):
         eos_token_id: Character id inside the row of `</S>`; derived for the byte scheme when left out.
 
     Raises:
-        ValueError: A key is unknown (the nearest valid name is given).
+        ValueError: A name is close to one of these and none of them; all others are kept, as every config keeps them.
         huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range, or fields
             contradict one another.
     """
@@ -268,7 +224,10 @@ class ElmoConfig(PreTrainedConfig):
     classifier_lstm_size = _flat_setting("lstm_size")
 
     def __post_init__(self, **kwargs: Any) -> None:
-        refuse_unknown_keys("ElmoConfig", kwargs, self._own_names(), _TRANSFORMERS_KEYS)
+        # A file names its model_type. What it has beside our fields is another version's or tool's, and is kept.
+        for name in kwargs.keys() - self._own_names() if "model_type" not in kwargs else ():
+            if meant := difflib.get_close_matches(name, self._own_names(), n=1, cutoff=0.85):
+                raise ValueError(f"ElmoConfig has no field {name!r}; {meant[0]!r} is near to it.")
         flat = {name: kwargs.pop(name) for name in _FLAT_FIELDS if name in kwargs}
         had_head = self.head is not None
         for name, value in flat.items():
@@ -352,12 +311,8 @@ class ElmoConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        own = cls._own_names()
-        # Here transformers silently drops keys that it does not know; only Auto classes have use for the rest.
-        if not kwargs.get("return_unused_kwargs", False):
-            refuse_unknown_keys("ElmoConfig", kwargs, own, {*_TRANSFORMERS_KEYS, "return_unused_kwargs"})
         # transformers would set these on the finished config, past every check and beside what is derived from them.
-        changes = {name: kwargs.pop(name) for name in {*own, *_NEVER_ON} & kwargs.keys() if name != "dtype"}
+        changes = {name: kwargs.pop(name) for name in cls._own_names() & kwargs.keys() if name != "dtype"}
         stale = {derived for given, derived in _DERIVED_FIELDS if given in changes}
         kept = {name: value for name, value in config_dict.items() if name not in stale}
         return super().from_dict({**kept, **changes}, **kwargs)
@@ -510,12 +465,3 @@ class ElmoConfig(PreTrainedConfig):
                 raise ValueError(f"head.{error.__cause__}") from error
             filters = getattr(head, "character_filters", ())
             require_filters("head.character_filters", filters, self.max_characters_per_word)
-
-    def validate_what_every_config_has(self) -> None:
-        """Refuse what other models have parts for and this one has not."""
-        for name in _NEVER_ON:
-            if getattr(self, name, None):
-                raise ValueError(
-                    f"{name} is {getattr(self, name)}, but an ELMo model has characters as its input, words as what it "
-                    "predicts, and neither attention nor a decoder; leave it out, or False."
-                )

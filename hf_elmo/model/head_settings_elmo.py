@@ -1,9 +1,8 @@
 """The settings of a task's head: a strict class for each kind, told apart by its `type`."""
 
 # No `from __future__ import annotations` here: @strict reads the annotations as types, and strings would check nothing.
-import difflib
-from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 from huggingface_hub.dataclasses import strict
@@ -425,22 +424,13 @@ def read_head(head: HeadSettings | dict | None) -> HeadSettings | None:
         raise ValueError(
             f"head has the type {kind!r}; it must be one of {sorted(HEAD_TYPES)}, or head None for a model of no task."
         )
-    settings = HEAD_TYPES[kind]
-    refuse_unknown_keys(f"a {kind} head", values, {field.name for field in fields(settings)})
     try:
-        return settings(**values)
+        return HEAD_TYPES[kind](**values)
+    except TypeError as error:
+        raise ValueError(f"head of the type {kind!r}: {error}") from error
     except StrictDataclassError as error:
         # In a whole config the name of the field alone does not say whose it is.
         raise ValueError(f"head.{error.__cause__}") from error
-
-
-def refuse_unknown_keys(owner: str, given: Iterable[str], valid: Collection[str], other: Collection[str] = ()) -> None:
-    """Raise ValueError with the nearest valid name for a key that is neither valid nor one of the others."""
-    for key in given:
-        if key in valid or key in other or key.startswith("_"):
-            continue
-        nearest = difflib.get_close_matches(key, sorted(valid), n=1, cutoff=0.0)
-        raise ValueError(f"{owner} has no field {key!r}; the nearest valid name is {nearest[0]!r}.")
 
 
 def require_at_least(name: str, value: int, smallest: int, largest: int = MAX_SIZE) -> None:

@@ -356,11 +356,10 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         split_special_tokens: bool | None = None,
         **kwargs: Any,
     ) -> BatchEncoding:
-        if kwargs:
-            name = next(iter(kwargs))
-            raise TypeError(
-                f"{name!r} is no argument of a tokenizer's call{_meant(name, PreTrainedTokenizer.__call__)}."
-            )
+        for name in kwargs:
+            # Other versions of transformers pass more; only slips of the pen are told.
+            if meant := _meant(name, PreTrainedTokenizer.__call__):
+                raise TypeError(f"{name!r} is no argument of a tokenizer's call{meant}.")
         side = _checked_side(padding_side or self.padding_side)
         samples, is_batch = as_samples(text, text_pair, is_split_into_words)
         truncation = Truncation(
@@ -505,6 +504,8 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
 def _meant(name: str, function: Callable) -> str:
     """What to say of the argument of a function that was probably meant; nothing where none is near."""
     known = inspect.signature(function).parameters.keys() - _FIXED_TOKENS.keys()
+    if name in known:
+        return ""
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     return f"; {nearest[0]!r} is near to it" if nearest else ""
 

@@ -5,6 +5,7 @@ Letters in shapes: V words of the softmax, P projection.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -145,14 +146,25 @@ def carry_over(
     return CarriedOver(model, num_kept, description)
 
 
+def check_overrides(overrides: Mapping[str, Any]) -> None:
+    """Check that --config_overrides sets fields that a config has; raises ValueError naming the one that it has not."""
+    known = sorted(field.name for field in fields(ElmoConfig))
+    for name in overrides:
+        if name not in known:
+            (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            raise ValueError(
+                f"--config_overrides sets {name!r}, which ElmoConfig does not have; did you mean {nearest!r}?"
+            )
+
+
 def continued_config(
     source: Source, words: WordVocabulary, softmax_type: str, overrides: Mapping[str, Any] | None = None
 ) -> ElmoConfig:
     """The config of the model that `carry_over` makes, by the same arguments and with the same errors."""
     old, overrides = source.config, dict(overrides or {})
-    known = {field.name for field in fields(ElmoConfig)}
+    check_overrides(overrides)
     for name, value in overrides.items():
-        if name in known and name not in _FREE_FIELDS and value != getattr(old, name):
+        if name not in _FREE_FIELDS and value != getattr(old, name):
             raise ValueError(
                 f"--config_overrides sets {name} to {value!r}, but the weights of --model_name_or_path {source.name!r} "
                 f"were trained with {getattr(old, name)!r}; leave it out, or train a new model without "

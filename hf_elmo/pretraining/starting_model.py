@@ -13,7 +13,7 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import WordVocabulary
 from ..text.word_vectors import WordTable, set_token_inputs
 from .arguments import PretrainingArguments
-from .continuing import Source, carry_over, continued_config, load_source
+from .continuing import Source, carry_over, check_overrides, continued_config, load_source
 from .objectives import propose_cutoffs
 from .text_facts import TextFacts, start_from_frequencies
 
@@ -125,6 +125,7 @@ def build_config(arguments: PretrainingArguments) -> ElmoConfig:
     Raises: ValueError naming the argument when a file or a field is not what it should be.
     """
     overrides = arguments.overrides
+    check_overrides(overrides)
     if arguments.config_name is None:
         return getattr(ElmoConfig, arguments.preset or "small")(**overrides)
     if not os.path.exists(arguments.config_name):

@@ -139,10 +139,13 @@ def test_what_is_to_be_read_as_a_target_is_read_alike(tokenizer):
 
 
 @pytest.mark.parametrize("meant", ["padding", "truncation", "max_length", "return_offsets_mapping"])
-def test_arguments_of_a_call_that_nobody_knows_are_refused_with_what_was_meant(meant, tokenizer):
+def test_arguments_of_a_call_with_a_slip_of_the_pen_are_refused_with_what_was_meant(meant, tokenizer):
     wrong = f"{meant[:-1]}s"
     assert_refused(TypeError, (repr(wrong), repr(meant)), tokenizer, "a", **{wrong: True})
-    assert_refused(TypeError, "something", tokenizer, ["a", "b"], something=None)
+
+
+def test_an_argument_that_another_version_of_transformers_passes_changes_nothing(tokenizer):
+    assert tokenizer(["a", "b"], something=None, pack_sequences=True) == tokenizer(["a", "b"])
 
 
 def test_settings_with_a_slip_of_the_pen_are_refused_and_those_of_others_kept(tokenizer, tmp_path):

@@ -121,6 +121,7 @@ BAD_ARGUMENTS = [
     ({"config_overrides": "{cell_size: 3}"}, "--config_overrides"),
     ({"config_overrides": "[3]"}, "--config_overrides"),
     ({"config_overrides": '{"cell_sise": 3}'}, ("'cell_sise'", "'cell_size'")),
+    ({"config_overrides": '{"num_layers": 3}'}, ("'num_layers'", "'num_hidden_layers'")),
     ({"eval_steps": 0}, "--eval_steps"),
     ({"validation_split_percentage": 0.0}, "--validation_split_percentage"),
     ({"pre_tokenizer": "bpe"}, "pre_tokenizer is 'bpe'"),
