@@ -13,11 +13,13 @@ from torch import Tensor
 
 from .cards import KEPT_FILES, recipe_written_aside
 from .file_names import CARD_FILE, WEIGHTS_FILE
-from .sharing import check_checkpoint
+from .sharing import CODE_FILES, check_checkpoint
 
 
 def write_image(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name: str, dtype: torch.dtype) -> None:
-    """Keep a checkpoint as a recipe folder that is a checkpoint too, which loads and can be pushed.
+    """Keep a checkpoint as a recipe folder that is a checkpoint too, which the package loads and can push.
+
+    The code that travels with a checkpoint is left out: the package has it, and puts it beside what it pushes.
 
     Args:
         checkpoint, recipe, name: As of `write_recipe`.
@@ -29,7 +31,7 @@ def write_image(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name: 
         for path in check_checkpoint(checkpoint):
             if path.suffix == Path(WEIGHTS_FILE).suffix:
                 _write_rounded(path, aside / path.name, dtype)
-            elif path.name not in (*KEPT_FILES, CARD_FILE):
+            elif path.name not in (*KEPT_FILES, CARD_FILE) and not path.match(CODE_FILES):
                 shutil.copyfile(path, aside / path.name)
 
 

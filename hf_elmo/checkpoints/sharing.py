@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from transformers.dynamic_module_utils import get_relative_imports
 
 from ..given.bounded_json import read_json
+from ..model import configuration_elmo
 from ..model.configuration_elmo import ElmoConfig, auto_map_of
 from ..model.word_list_elmo import WORD_LIST_FILE
 from .cards import render_recipe
@@ -32,7 +33,9 @@ from .file_names import (
 from .secrets import find_token, holds_token, redact, require_token
 
 # What a checkpoint is made of. What else lies in its directory (training state, trackers' files, pickles) stays there.
-SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.png", "*.yaml", "*_elmo.py", "LICENSE")
+CODE_FILES = "*_elmo.py"
+SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.png", "*.yaml", CODE_FILES, "LICENSE")
+_MODEL_CODE = Path(configuration_elmo.__file__).parent
 _TOKENIZER_AUTO_MAP = {"AutoTokenizer": "tokenization_elmo.ElmoCharTokenizer"}
 _WORDS, _HAS_WORDS = WORD_LIST_FILE, "ElmoForPreTraining"
 
@@ -91,7 +94,7 @@ def check_checkpoint(directory: str | os.PathLike, token: str | None = None) -> 
             "wrote."
         )
     files = files_to_send(directory)
-    problems = _find_problems(directory, {path.name for path in files})
+    problems = _find_problems(directory, {path.name: path for path in files})
     if problems:
         raise ValueError(
             f"checkpoint {str(directory)!r} is not whole, so nothing of it is sent: {'; '.join(problems)}. Name "
@@ -108,9 +111,15 @@ def check_checkpoint(directory: str | os.PathLike, token: str | None = None) -> 
 
 
 def files_to_send(directory: str | os.PathLike) -> list[Path]:
-    """The checkpoint's own files: no folders (checkpoint-500, runs), nothing hidden, unfinished or pickled."""
+    """The checkpoint's own files: no folders (checkpoint-500, runs), nothing hidden, unfinished or pickled.
+
+    One without code, as model_cards/ has them, is sent with this package's.
+    """
     found = {path for pattern in SENT_FILES for path in Path(directory).glob(pattern)}
-    return sorted(path for path in found if path.is_file() and not path.name.startswith("."))
+    if not any(path.match(CODE_FILES) for path in found):
+        found.update(_MODEL_CODE.glob(CODE_FILES))
+    files = (path for path in found if path.is_file() and not path.name.startswith("."))
+    return sorted(files, key=lambda path: path.name)
 
 
 def push_checkpoint(
@@ -192,8 +201,8 @@ def _check_rights(identity: dict[str, Any], namespace: str) -> None:
         )
 
 
-def _find_problems(directory: Path, sent: set[str]) -> list[str]:
-    """What keeps a directory from being a whole checkpoint, each in some words."""
+def _find_problems(directory: Path, sent: Mapping[str, Path]) -> list[str]:
+    """What keeps a directory, of which files of these names are sent, from being a whole checkpoint, in some words."""
     problems: list[str] = []
     config = _read_object(directory / CONFIG_FILE, problems)
     if config and config.get("model_type") != ElmoConfig.model_type:
@@ -207,7 +216,7 @@ def _find_problems(directory: Path, sent: set[str]) -> list[str]:
         if fields:
             problems += _find_auto_map_problems(name, fields.get("auto_map") or {}, wanted)
     problems += _find_weights_problems(directory, sent)
-    problems += _find_code_problems(directory, {*auto_map.values(), *_TOKENIZER_AUTO_MAP.values()})
+    problems += _find_code_problems(sent, {*auto_map.values(), *_TOKENIZER_AUTO_MAP.values()})
     if _HAS_WORDS in (config.get("architectures") or []) and _WORDS not in sent:
         problems.append(f"{_WORDS}, the words of the softmax, is missing")
     card = (directory / CARD_FILE).read_text(encoding="utf-8", errors="replace") if CARD_FILE in sent else ""
@@ -245,7 +254,7 @@ def _find_auto_map_problems(name: str, auto_map: dict[str, Any], wanted: dict[st
             yield f"the auto_map of {name} has {found!r} for {auto_class}, not {reference!r}"
 
 
-def _find_weights_problems(directory: Path, sent: set[str]) -> Iterator[str]:
+def _find_weights_problems(directory: Path, sent: Collection[str]) -> Iterator[str]:
     shards = [WEIGHTS_FILE]
     if WEIGHTS_FILE not in sent and WEIGHTS_INDEX_FILE in sent:
         problems: list[str] = []
@@ -262,18 +271,18 @@ def _find_weights_problems(directory: Path, sent: set[str]) -> Iterator[str]:
             yield f"{shard} is broken ({error})"
 
 
-def _find_code_problems(directory: Path, references: set[str]) -> Iterator[str]:
+def _find_code_problems(sent: Mapping[str, Path], references: set[str]) -> Iterator[str]:
     """Walk the imports from the classes that an auto_map names, as transformers does when it loads them."""
     todo = {reference.partition(".")[0]: "the auto_map" for reference in sorted(references)}
     known = set(todo)
     while todo:
         module, asking = todo.popitem()
-        path = directory / f"{module}.py"
-        if not path.is_file():
-            yield f"{path.name}, which {asking} needs, is missing"
+        name = f"{module}.py"
+        if name not in sent:
+            yield f"{name}, which {asking} needs, is missing"
             continue
-        imports = set(get_relative_imports(path)) - known
-        todo |= dict.fromkeys(sorted(imports), path.name)
+        imports = set(get_relative_imports(sent[name])) - known
+        todo |= dict.fromkeys(sorted(imports), name)
         known |= imports
 
 

@@ -1,13 +1,16 @@
 """The checkpoints that lie in model_cards/ as they would be uploaded: they load, and keep what their cards say."""
 
+import shutil
+
 import fresh_process
 import pytest
 import torch
 from accelerate import Accelerator
 from conftest import ROOT, shared_data
 from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
 from hf_elmo.checkpoints.cards import read_results
 from hf_elmo.checkpoints.sharing import check_checkpoint
 from hf_elmo.pretraining.evaluation import HeldOutText
@@ -35,19 +38,27 @@ print(model.dtype, *vectors.shape, *batch.tokens())
 
 @pytest.mark.parametrize(("folder", "max_bytes", "size", "text", "words"), IMAGES)
 def test_an_image_is_whole_rounded_and_small(folder, max_bytes, size, text, words):
-    files = check_checkpoint(folder)
-    assert sum(path.stat().st_size for path in files) <= max_bytes
+    assert sum(path.stat().st_size for path in check_checkpoint(folder)) <= max_bytes
+    assert not list(folder.glob("*.py")), "the code that travels with a checkpoint stands in hf_elmo/model alone"
     assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float16}
 
 
 @pytest.mark.parametrize(("folder", "max_bytes", "size", "text", "words"), IMAGES)
-def test_an_image_loads_without_the_package_in_single_precision(folder, max_bytes, size, text, words, tmp_path):
+def test_what_is_sent_of_an_image_loads_without_the_package(folder, max_bytes, size, text, words, tmp_path):
+    (tmp_path / "sent").mkdir()
+    for path in check_checkpoint(folder):
+        shutil.copy(path, tmp_path / "sent")
     environment = {"HF_MODULES_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1", "PYTHONIOENCODING": "utf-8"}
     run = fresh_process.run(
-        ["-c", LOAD, str(folder), text], env=environment, cwd=tmp_path, modules=fresh_process.TRANSFORMERS
+        ["-c", LOAD, str(tmp_path / "sent"), text], env=environment, cwd=tmp_path, modules=fresh_process.TRANSFORMERS
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == f"torch.float32 1 {2 + len(words.split())} {size} <S> {words} </S>".split()
+
+
+def test_an_image_loads_by_the_package_in_single_precision():
+    tokenizer, model = AutoTokenizer.from_pretrained(REVIEWS), AutoModel.from_pretrained(REVIEWS)
+    assert (type(tokenizer), type(model), model.dtype) == (ElmoCharTokenizer, ElmoModel, torch.float32)
 
 
 @pytest.mark.slow

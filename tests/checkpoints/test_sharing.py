@@ -595,7 +595,7 @@ def test_a_whole_checkpoint_is_taken_as_it_is(trained, checkpoint):
 
 def test_each_missing_file_is_named(checkpoint):
     others = ("README.md", "config.json", "model.safetensors", "results.json", "tokenizer_config.json", VOCABULARY_FILE)
-    for name in (*sorted(CODE_FILES - {"pipeline_elmo.py"}), *others):
+    for name in (*sorted(CODE_FILES), *others):
         content = (checkpoint / name).read_bytes()
         (checkpoint / name).unlink()
         message = assert_refused(ValueError, "missing", check_checkpoint, checkpoint)
@@ -607,8 +607,17 @@ def test_each_missing_file_is_named(checkpoint):
 def test_all_that_is_missing_is_told_at_once(tmp_path):
     with pytest.raises(ValueError) as raised:
         check_checkpoint(tmp_path)
-    for name in ("config.json", "tokenizer_config.json", "model.safetensors", "modeling_elmo.py", "README.md"):
+    for name in ("config.json", "tokenizer_config.json", "model.safetensors", "README.md"):
         assert name in str(raised.value)
+
+
+def test_a_checkpoint_without_code_is_sent_with_the_packages(checkpoint):
+    wanted = [path.name for path in check_checkpoint(checkpoint)]
+    for name in CODE_FILES:
+        (checkpoint / name).unlink()
+    sent = check_checkpoint(checkpoint)
+    assert [path.name for path in sent if path.suffix == ".py"] == sorted(CODE_FILES)
+    assert [path.name for path in sent] == wanted
 
 
 def change_json(path: Path, **changes) -> None:
