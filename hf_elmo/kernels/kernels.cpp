@@ -37,7 +37,7 @@ TORCH_LIBRARY(hf_elmo_kernels, library) {
       "run_steps_back(Tensor[] traces, Tensor[] weights, Tensor cell, Tensor(a!)[] gradients, int[] sizes, "
       "float? cell_clip, float? projection_clip) -> Tensor",
       &run_steps_back);
-  library.def("clear_rooms() -> ()", &clear_rooms);
+  library.def("trim_rooms(int most_bytes) -> int", &trim_rooms);
   library.def("has_tiles() -> bool", &has_tiles);
   library.def(
       "run_by_panels(Tensor inputs, Tensor[] panels, Tensor bias, Tensor hidden, Tensor(a!) cell, int[] sizes, "

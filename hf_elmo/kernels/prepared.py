@@ -239,7 +239,7 @@ def clear_packed() -> None:
     """Free the prepared copies of weights, and the memory that training steps left for the next; both come again."""
     _CACHE.clear()
     if library.is_ready():
-        torch.ops.hf_elmo_kernels.clear_rooms()
+        torch.ops.hf_elmo_kernels.trim_rooms(0)
 
 
 def packed_bytes() -> int:

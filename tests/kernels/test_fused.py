@@ -183,3 +183,24 @@ def test_few_rows_and_large_weights_take_single_steps(monkeypatch):
         with kernels.use_backend("compiled"):
             outputs, _ = run_projected_lstm(leaves[0].requires_grad_(), None, ProjectedLSTMWeights(*leaves[1:5]))
         assert "Projected" in str(_function_of(outputs))
+
+
+def test_memory_for_the_next_step_is_that_of_a_size_and_the_newest_stays():
+    def held_after(rows, length):
+        leaves, _ = make_leaves(rows, length, 32, 128, masked=False)
+        run_fused(leaves, None, {"cell_clip": 3.0, "projection_clip": 3.0}, False)
+        return torch.ops.hf_elmo_kernels.trim_rooms(2**40)
+
+    kernels.clear_packed()
+    one_step = held_after(64, 30)
+    assert one_step and held_after(64, 30) == one_step
+    # Batches of fine-tuning have other numbers of words each time.
+    many_steps = [held_after(64, length) for length in range(24, 30)][-1]
+    assert many_steps <= 2 * one_step
+    kernels.clear_packed()
+    one_step = held_after(64, 10)
+    both = held_after(64, 30)
+    assert torch.ops.hf_elmo_kernels.trim_rooms(both - one_step) == both - one_step
+    assert held_after(64, 30) == both - one_step
+    kernels.clear_packed()
+    assert torch.ops.hf_elmo_kernels.trim_rooms(2**40) == 0
