@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from .file_names import CONFIG_FILE
 
 
 def check_output_directory(directory: str | os.PathLike, overwrite: bool = False) -> Path:
@@ -25,7 +28,7 @@ def check_output_directory(directory: str | os.PathLike, overwrite: bool = False
         raise FileExistsError(f"output_dir {str(path)!r} lies below the file {str(nearest)!r}; name another one.")
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"output_dir {str(path)!r} is a file; name a directory.")
-    if path.is_dir() and any(path.iterdir()) and not overwrite:
+    if path.is_dir() and not overwrite and set(path.resolve().iterdir()) - set(leftovers_of(path)):
         raise FileExistsError(
             f"output_dir {str(path)!r} is not empty; name another one, or pass --overwrite_output_dir to replace it."
         )
@@ -49,11 +52,50 @@ def check_keeps_inputs(directory: str | os.PathLike, files: Iterable[tuple[str, 
             )
 
 
+def place_aside(directory: str | os.PathLike) -> Path:
+    """Where to write what will be moved to `directory`: in its parent, which is made where there is none.
+
+    In `directory` itself where it is a mount point (a container's volume), which no rename crosses, or where its parent
+    cannot be written.
+    """
+    target = Path(directory).resolve()
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target.parent
+    try:
+        probe = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return target
+        raise
+    inside = target / probe.name
+    try:
+        # Device numbers do not tell: one file system may be mounted twice.
+        os.rename(probe, inside)
+    except OSError as error:
+        probe.rmdir()
+        return target if error.errno == errno.EXDEV else target.parent
+    inside.rmdir()
+    return target.parent
+
+
+@contextmanager
+def folder_aside(directory: str | os.PathLike) -> Iterator[Path]:
+    """Give a fresh directory where `place_aside` says; what is left of it when the block ends is removed."""
+    target = Path(directory).resolve()
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=place_aside(target)))
+    try:
+        yield aside
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 @contextmanager
 def written_aside(directory: str | os.PathLike, overwrite: bool = False) -> Iterator[Path]:
     """Give a fresh directory beside `directory`; it takes that name when the block ends, and only if it ends well.
 
-    On an exception what was written is removed, and whatever stood under the name before is still there.
+    On an exception what was written is removed, and whatever stood under the name before is still there. A mount point
+    keeps its name, and what was written takes the place of all that is in it.
 
     Args:
         directory: The name that the finished directory gets.
@@ -62,15 +104,13 @@ def written_aside(directory: str | os.PathLike, overwrite: bool = False) -> Iter
     """
     # Through a link to the directory it names: renaming the link itself would leave the old one where it is.
     target = check_output_directory(directory, overwrite).resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
-    try:
+    with folder_aside(target) as aside:
         yield aside
         open_to_readers(aside)
-        _replace(target, aside)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
+        if aside.parent == target:
+            _replace_content(target, aside)
+        else:
+            _replace(target, aside)
 
 
 @contextmanager
@@ -110,25 +150,59 @@ def _replace(target: Path, aside: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def _replace_content(target: Path, aside: Path) -> None:
+    """Put what is in `aside` in the place of all else that is in `target`; on an error nothing has moved."""
+    old = aside.with_suffix(".replaced")
+    old.mkdir()
+    # What others write aside stays.
+    replaced = set(target.iterdir()) - set(leftovers_of(target))
+    # The config last: nobody takes a directory without it for a checkpoint.
+    written = sorted(aside.iterdir(), key=lambda path: path.name == CONFIG_FILE)
+    moves = [(path, old / path.name) for path in replaced] + [(path, target / path.name) for path in written]
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for source, place in moves:
+            os.rename(source, place)
+            moved.append((source, place))
+    except BaseException:
+        for source, place in reversed(moved):
+            os.rename(place, source)
+        old.rmdir()
+        raise
+    # Under this name, that of an empty directory by now, it does not come back.
+    os.rename(old, aside)
+
+
 def leftovers_of(directory: str | os.PathLike) -> list[Path]:
-    """What killed processes left beside a directory that they were writing aside or replacing."""
+    """What killed processes left beside or in a directory that they were writing aside or replacing."""
     target = Path(directory).resolve()
     # As mkdtemp makes names, so that a directory "a" is not taken for the owner of what belongs to "a.b".
     name = re.compile(rf"\.{re.escape(target.name)}\.(checkpoint-\d+|[a-z0-9_]{{8}})\.(partial|replaced)")
-    if not target.parent.is_dir():
-        return []
-    return sorted(path for path in target.parent.iterdir() if name.fullmatch(path.name) and path.is_dir())
+    places = [place for place in (target.parent, target) if place.is_dir()]
+    found = (path for place in places for path in place.iterdir() if name.fullmatch(path.name) and path.is_dir())
+    return sorted(found)
 
 
 def restore_replaced(directory: str | os.PathLike) -> None:
-    """Give a directory its name back that had stepped aside for a new one when the process was killed."""
+    """Give a directory back its name, or what was in it, that had stepped aside when the process was killed."""
     target = Path(directory).resolve()
-    if not target.exists():
-        for path in leftovers_of(target):
-            # Another process of the same run may have been faster.
-            with suppress(OSError):
-                if path.suffix == ".replaced":
-                    os.rename(path, target)
+    for path in leftovers_of(target):
+        if path.suffix != ".replaced":
+            continue
+        if path.parent == target:
+            for entry in path.iterdir():
+                _remove(target / entry.name)
+                os.rename(entry, target / entry.name)
+            path.rmdir()
+        elif not target.exists():
+            os.rename(path, target)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def open_to_readers(directory: Path) -> None:

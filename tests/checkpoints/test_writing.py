@@ -1,10 +1,13 @@
 """Directories are put in place whole or not at all."""
 
+import errno
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
+from volumes import make_volume
 
 from hf_elmo.checkpoints import writing
 from hf_elmo.checkpoints.writing import (
@@ -78,6 +81,85 @@ def test_a_rename_that_fails_puts_the_old_directory_back(full, monkeypatch):
         (aside / "weights").write_text("new")
     assert contents(full) == {"old": "old"}
     assert [path.name for path in full.parent.iterdir()] == [full.name]
+
+
+@pytest.fixture
+def volume(tmp_path, monkeypatch):
+    """A mount point with an old checkpoint, and what another process writes there at the moment."""
+    directory = make_volume(tmp_path / "out", monkeypatch)
+    (directory / "old").write_text("old")
+    (directory / "folder").mkdir()
+    (directory / "folder" / "deep").write_text("old")
+    (directory / ".out.checkpoint-7.partial").mkdir()
+    return directory
+
+
+def names(directory) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def test_a_mount_point_is_written_within_itself(volume):
+    with written_aside(volume, overwrite=True) as aside:
+        for name in ("config.json", "weights", "old"):
+            (aside / name).write_text("new")
+        assert (volume / "old").read_text() == "old"
+    assert names(volume) == {"config.json", "weights", "old", ".out.checkpoint-7.partial"}
+    assert (volume / "old").read_text() == "new"
+    assert names(volume.parent) == {"out"}
+
+
+def test_an_empty_mount_point_takes_what_is_written(tmp_path, monkeypatch):
+    volume = make_volume(tmp_path / "out", monkeypatch)
+    # Of a process that was killed.
+    (volume / ".out.a1b2c3_d.partial").mkdir()
+    with written_aside(volume) as aside:
+        (aside / "weights").write_text("new")
+    assert (volume / "weights").read_text() == "new"
+
+
+@pytest.mark.parametrize("failing", ["old", "weights"])
+def test_a_move_that_fails_leaves_a_mount_point_as_it_was(volume, monkeypatch, failing):
+    rename = os.rename
+
+    def rename_or_fail(source, place):
+        if Path(source).name == failing:
+            monkeypatch.setattr(os, "rename", rename)
+            raise OSError("no more")
+        rename(source, place)
+
+    before = names(volume)
+    with pytest.raises(OSError, match="no more"), written_aside(volume, overwrite=True) as aside:
+        for name in ("config.json", "weights", "folder"):
+            (aside / name).write_text("new")
+        monkeypatch.setattr(os, "rename", rename_or_fail)
+    assert names(volume) == before
+    assert (volume / "folder" / "deep").read_text() == (volume / "old").read_text() == "old"
+
+
+def test_what_a_killed_process_moved_within_a_mount_point_comes_back(volume):
+    (volume / ".out.a1b2c3_d.replaced").mkdir()
+    for name in ("old", "folder"):
+        os.rename(volume / name, volume / ".out.a1b2c3_d.replaced" / name)
+    (volume / "old").write_text("new")
+    restore_replaced(volume)
+    assert names(volume) == {"old", "folder", ".out.checkpoint-7.partial"}
+    assert (volume / "folder" / "deep").read_text() == (volume / "old").read_text() == "old"
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EROFS])
+def test_where_nothing_may_stand_beside_a_directory_it_is_written_within_itself(full, monkeypatch, error):
+    """As where a container's user owns the volume alone."""
+    make = tempfile.mkdtemp
+
+    def make_or_fail(**kwargs):
+        if kwargs["dir"] == full.parent:
+            raise OSError(error, os.strerror(error))
+        return make(**kwargs)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", make_or_fail)
+    with written_aside(full, overwrite=True) as aside:
+        (aside / "weights").write_text("new")
+    assert contents(full) == {"weights": "new"}
 
 
 def test_a_full_directory_is_refused_before_any_work(full):
