@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from transformers.trainer_utils import IntervalStrategy
 
+from ..text.hash_split import is_in_fraction
 from .arguments import STEPS, SplitArguments
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def hold_out(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, 
         there = "there is validation data" if "validation" in splits else "there is no training data to hold it out of"
         raise ValueError(f"validation_share is {share}, but {there}; leave one of them out.")
     train = splits["train"]
-    held_out = [_is_in_share("validation", train.text(place), share) for place in range(len(train))]
+    held_out = [is_in_fraction(train.text(place), share, "validation") for place in range(len(train))]
     parts = {
         "train": train.pick([place for place, is_held in enumerate(held_out) if not is_held]),
         "validation": train.pick([place for place, is_held in enumerate(held_out) if is_held]),
@@ -112,7 +112,7 @@ def shorten(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, A
     shortened = dict(splits)
     if args.train_share < 1 and "train" in splits:
         train = splits["train"]
-        places = [place for place in range(len(train)) if _is_in_share("train", train.text(place), args.train_share)]
+        places = [place for place in range(len(train)) if is_in_fraction(train.text(place), args.train_share, "train")]
         if not places:
             raise ValueError(
                 f"train_share is {args.train_share}, which leaves nothing of {len(train)} examples; take a larger one."
@@ -133,12 +133,6 @@ def share_of(split: str, args: SplitArguments) -> dict[str, Any]:
         share = args.train_share * (1 - (args.validation_share or 0))
         return {"share": round(share, 6)} if share < 1 else {}
     return {"share": args.validation_share} if split == "validation" and args.validation_share else {}
-
-
-def _is_in_share(purpose: str, text: str, share: float) -> bool:
-    """Whether a text belongs to a share, by a hash of its own for each purpose, so that no share depends on another."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=purpose.encode()).digest()
-    return int.from_bytes(digest, "big") < share * 2**64
 
 
 def _check_seeds(args: TaskTrainingArguments) -> None:

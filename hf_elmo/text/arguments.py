@@ -48,7 +48,9 @@ class TextArguments(CorpusArguments):
     validation_file: list[str] | None = flag("Held-out text, in the same forms.", default=None)
     validation_split: str | None = flag("The dataset's held-out split.", default=None)
     validation_split_percentage: float = flag(
-        "Share of the training records held out where there is no validation file or split.", default=2.0
+        "Percentage of the training text (lines, documents with --reset_state document, or records) to hold out where "
+        "there is no validation file or split; a hash of each text chooses.",
+        default=2.0,
     )
     shuffle_buffer_size: int = flag(
         "Records (lines of text; documents with --reset_state document) that each pass draws its next one from; 0 "
@@ -60,6 +62,11 @@ class TextArguments(CorpusArguments):
         default=None,
     )
     skip_baselines: bool = flag("Leave out the unigram and bigram baselines (one more pass).", default=False)
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether the held-out text is cut from the training text, as none is named."""
+        return self.validation_file is None and (self.dataset_name is None or self.validation_split is None)
 
     def check(self) -> None:
         """Check what can be checked before any file is read.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from datasets import DatasetDict, IterableDataset, concatenate_datasets, load_dataset
 from datasets.distributed import split_dataset_by_node
@@ -19,6 +20,7 @@ from pyarrow import ArrowException
 
 from ..given.bounded_files import quoted
 from ..given.reasons import UNREADABLE, reason
+from .hash_split import is_in_fraction
 from .json_records import JSON_ENDINGS, check_columns, check_records, json_texts
 from .packed_lines import UNPACKING_ERRORS, decoded_lines
 from .parquet_tables import check_rows, check_tables
@@ -40,19 +42,24 @@ class Corpus:
         name: What errors call this corpus, the argument that named it for example.
         files: The files behind it, where it comes from files.
         has_documents: Whether each record is a document; a line of a text file is not.
+        held_out_fraction: Fraction of the texts that every pass leaves out, see `holding_out`.
     """
 
     records: IterableDataset
     name: str
     files: tuple[str, ...] = ()
     has_documents: bool = True
+    held_out_fraction: float = 0.0
 
-    def sentences(self, tokenize: Callable[[str], list[str]]) -> Iterator[list[str]]:
+    def sentences(self, tokenize: Callable[[str], list[str]], held_out_to: TextIO | None = None) -> Iterator[list[str]]:
         """One pass over the corpus: the words of each sentence that has any.
 
+        Args:
+            tokenize: Cuts a line into words.
+            held_out_to: An open file for the texts that are held out, a record of JSON on each line; None drops them.
         Raises: ValueError naming the file and the line where a file is not UTF-8.
         """
-        for text in self._texts():
+        for text in self._texts(held_out_to):
             for line in text.split("\n"):
                 words = tokenize(line)
                 if words:
@@ -72,10 +79,14 @@ class Corpus:
             if sentences:
                 yield sentences
 
-    def _texts(self) -> Iterator[str]:
+    def _texts(self, held_out_to: TextIO | None = None) -> Iterator[str]:
         with _named_damage(self.name, self.files):
             for record in self.records:
-                yield record["text"] or ""
+                text = record["text"] or ""
+                if not self.held_out_fraction or not is_in_fraction(text, self.held_out_fraction, "validation"):
+                    yield text
+                elif held_out_to is not None and _has_text(record):
+                    held_out_to.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
 
     def shard(self, rank: int, num_ranks: int) -> Corpus:
         """The part of the corpus that one of several processes reads."""
@@ -88,8 +99,8 @@ class Corpus:
     def shuffled(self, seed: int, buffer_size: int) -> Corpus:
         """The records in another order in each pass: each is drawn from a buffer that the next ones fill up.
 
-        Shards, too, change their order. The order follows from the seed and the number of the pass alone, so that a
-        process that goes on sees the same one, and all processes draw alike before they take their parts.
+        Files and shards, too, change their order. It follows from the seed and the number of the pass alone, so that a
+        resumed run has the same one, and all processes draw alike before they take their parts.
 
         Args:
             seed: Of the order.
@@ -98,15 +109,20 @@ class Corpus:
         return replace(self, records=self.records.shuffle(seed=seed, buffer_size=buffer_size))
 
     def for_pass(self, number: int) -> Corpus:
-        """The corpus in the order of one pass, counted from 0; the same each time unless it is shuffled."""
+        """The corpus in the order of one pass, counted from 0, which follows from that number.
+
+        From the second pass on `datasets` reads several files or shards in another order, even without `shuffled`.
+        """
         self.records.set_epoch(number)
         return self
 
-    def split(self, every: int) -> tuple[Corpus, Corpus]:
-        """All records but each `every`-th, and each `every`-th, for a corpus that comes without held-out text."""
-        kept = self.records.filter(lambda _, index: index % every != 0, with_indices=True)
-        held_out = self.records.filter(lambda _, index: index % every == 0, with_indices=True)
-        return replace(self, records=kept), replace(self, records=held_out)
+    def holding_out(self, fraction: float) -> Corpus:
+        """The corpus without a fraction of its texts, those of its records, for evaluation.
+
+        A hash of each text decides, so that no order, pass or process ever reads a held-out text; copies of a text are
+        held out together.
+        """
+        return replace(self, held_out_fraction=fraction)
 
 
 def corpus_from_files(
@@ -114,8 +130,8 @@ def corpus_from_files(
 ) -> Corpus:
     """Stream text files (one sentence per line), JSON lines or Parquet, each also compressed.
 
-    Records, which `Corpus.split` and `Corpus.shard` keep whole, are those of JSON and Parquet; of text files they are
-    the lines, or with by_document the lines up to an empty one (without even a space) or to the end of the file.
+    Records, which `Corpus.holding_out` and `Corpus.shard` keep whole, are those of JSON and Parquet; of text files they
+    are the lines, or with by_document the lines up to an empty one (without even a space) or to the end of the file.
 
     Args:
         patterns: Paths or globs; a directory is refused with the glob to write. `.jsonl`, `.json` and `.parquet` are
@@ -152,6 +168,12 @@ def corpus_from_files(
     records = concatenate_datasets(streams) if len(streams) > 1 else streams[0]
     has_documents = by_document or all(builder != "text" for builder, _ in groups)
     return Corpus(records, name, tuple(files), has_documents)
+
+
+def corpus_from_held_out(file: str | os.PathLike, name: str) -> Corpus:
+    """The texts that another corpus holds out, once its `sentences` has written them to the file."""
+    read = {"files": [os.fspath(file)], "column": "text", "name": name}
+    return Corpus(IterableDataset.from_generator(json_texts, gen_kwargs=read), name)
 
 
 def corpus_from_dataset(

@@ -13,7 +13,7 @@ from datasets import Dataset
 from pyarrow import parquet
 from refusals import assert_refused
 
-from hf_elmo.text.corpora import corpus_from_dataset, corpus_from_files
+from hf_elmo.text.corpora import corpus_from_dataset, corpus_from_files, corpus_from_held_out
 
 SENTENCES = ["a b c", "d e", "f"]
 WORDS = [sentence.split() for sentence in SENTENCES]
@@ -93,22 +93,32 @@ def test_records_are_documents(files, tmp_path):
     assert read_documents(mixed) == [*documents, WORDS]
 
 
-def test_split_and_shard_keep_documents_whole(tmp_path):
+def hold_out(corpus, folder, fraction):
+    """The corpus without the fraction, and the texts that one pass over it wrote."""
+    kept = corpus.holding_out(fraction)
+    with open(folder / "held_out.jsonl", "w", encoding="utf-8") as file:
+        for _ in kept.sentences(str.split, file):
+            pass
+    return kept, corpus_from_held_out(folder / "held_out.jsonl", "held-out text")
+
+
+def test_holding_out_and_sharding_keep_documents_whole(tmp_path):
     documents = [[[f"{number}", f"{line}"] for line in range(number % 3 + 1)] for number in range(23)]
     text = "\n".join("".join(f"{' '.join(words)}\n" for words in document) for document in documents)
     (tmp_path / "a.txt").write_text(text)
     corpus = corpus_from_files([str(tmp_path / "a.txt")], by_document=True)
-    train, held_out = corpus.split(every=10)
-    assert read_documents(held_out) == documents[::10]
+    train, held_out = hold_out(corpus, tmp_path, 0.2)
+    kept, others = read_documents(train), read_documents(held_out)
+    assert sorted(kept + others) == sorted(documents) and 0 < len(others) < len(kept)
     parts = [read_documents(train.shard(rank, 2)) for rank in range(2)]
-    assert sorted(parts[0] + parts[1]) == sorted(document for document in documents if document not in documents[::10])
+    assert sorted(parts[0] + parts[1]) == sorted(kept)
 
 
 @pytest.mark.parametrize("name", ["plain.txt", "*.*"])
 def test_lines_are_no_documents(files, name):
     corpus = corpus_from_files([str(files / name)])
     with pytest.raises(ValueError, match="by_document"):
-        read_documents(corpus.split(2)[0])
+        read_documents(corpus.holding_out(0.5))
 
 
 def test_datasets_names_are_streamed(files):
@@ -124,11 +134,35 @@ def test_shards_are_disjoint_and_complete(tmp_path):
     assert all(parts)
 
 
-def test_split_is_disjoint_and_complete(tmp_path):
-    (tmp_path / "a.txt").write_text("".join(f"{line}\n" for line in range(25)))
-    train, held_out = corpus_from_files([str(tmp_path / "a.txt")]).split(every=10)
-    assert read(held_out) == [["0"], ["10"], ["20"]]
-    assert len(read(train)) == 22
+@pytest.mark.parametrize("num_ranks", [1, 2, 3])
+@pytest.mark.parametrize("buffer_size", [0, 8])
+def test_no_pass_order_or_process_reads_held_out_text(tmp_path, buffer_size, num_ranks):
+    """`datasets` changes the order of several files after the first pass, and at once where it shuffles."""
+    for name in range(4):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{name}_{line}\n" for line in range(25)))
+    train, held_out = hold_out(corpus_from_files([str(tmp_path / "*.txt")]), tmp_path, 0.2)
+    others = {words[0] for words in read(held_out)}
+    every_line = {f"{name}_{line}" for name in range(4) for line in range(25)}
+    assert 10 < len(others) < 30
+    train = train.shuffled(5, buffer_size) if buffer_size else train
+    for number in range(4):
+        shares = [read(train.shard(rank, num_ranks).for_pass(number)) for rank in range(num_ranks)]
+        assert sorted(words[0] for share in shares for words in share) == sorted(every_line - others), number
+
+
+def test_held_out_texts_are_written_as_they_are_and_copies_are_held_out_together(tmp_path):
+    texts = [f'say "{number}"\nline\u2028two\r\x85 \ufffd' for number in range(30)] + [" ", "", None]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts * 2))
+    train, held_out = hold_out(corpus_from_files([str(tmp_path / "a.jsonl")]), tmp_path, 0.3)
+    kept, others = (
+        [record["text"] for record in part.records]
+        for part in (corpus_from_files([str(tmp_path / "a.jsonl")]), held_out)
+    )
+    assert others == [text for text in kept if text in others] and len(others) == 2 * len({*others})
+    found = read_documents(train) + read_documents(held_out)
+    assert sorted(found) == sorted(
+        [line.split() for line in text.split("\n")] for text in kept if text and text.strip()
+    )
 
 
 def test_pattern_without_a_file(tmp_path):
