@@ -11,6 +11,7 @@ LINES = ["The cat sat on the mat .", "A dog ran to the park .", "It sat ."]
 def write_lines(folder: Path, lines: list[str] = LINES) -> Path:
     path = folder / "text.txt"
     path.write_text("".join(f"{line}\n" for line in lines * 20))
+    (folder / "heldout.txt").write_text("".join(f"{line}\n" for line in lines * 2))
     return path
 
 
@@ -20,7 +21,7 @@ def make_arguments(folder: Path, **changes) -> PretrainingArguments:
         **{
             "output_dir": str(folder / "out"),
             "train_file": [str(folder / "text.txt")],
-            "validation_split_percentage": 10.0,
+            "validation_file": [str(folder / "heldout.txt")],
             "config_overrides": TINY,
             "per_device_train_batch_size": 2,
             "unroll_steps": 5,

@@ -1,1 +1,1 @@
-"""Pre-training of the biLM and fine-tuning on tasks."""
+"""Pre-training of the biLM."""

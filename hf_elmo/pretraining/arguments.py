@@ -87,14 +87,6 @@ class PretrainingArguments(SavingArguments, TextArguments, ModelArguments, Optim
         return replace(filled, dropout=self.dropout) if has_own else filled
 
     @property
-    def checkpoint(self) -> Path | None:
-        """The checkpoint to go on from; None for a run that starts.
-
-        Raises: FileNotFoundError when there is none where one was named.
-        """
-        return find_checkpoint(self.resume_from_checkpoint, self.output_dir)
-
-    @property
     def overrides(self) -> dict[str, Any]:
         """Fields of the config to change: --config_overrides, and --dropout where it is given.
 
@@ -105,7 +97,7 @@ class PretrainingArguments(SavingArguments, TextArguments, ModelArguments, Optim
     def check(self) -> None:
         """Check what can be checked before any file is read; the recipe has to be in.
 
-        Raises: ValueError or FileExistsError naming the argument, the value got and the value wanted.
+        Raises: ValueError naming the argument, the value got and the value wanted.
         """
         for group in GROUPS:
             group.check(self)
@@ -116,12 +108,16 @@ class PretrainingArguments(SavingArguments, TextArguments, ModelArguments, Optim
                     raise ValueError(
                         f"--{name} is {getattr(self, name)!r}, but --model_name_or_path brings its own; leave it out."
                     )
-        self._check_output()
 
-    def _check_output(self) -> None:
-        checkpoint = self.checkpoint
+    def find_checkpoint(self) -> Path | None:
+        """The checkpoint to resume from, all its files read; None for a run that starts.
+
+        Raises: FileNotFoundError when there is none where one was named; FileExistsError when the run would replace
+            what is in output_dir and was not told to.
+        """
+        checkpoint = find_checkpoint(self.resume_from_checkpoint, self.output_dir)
         if checkpoint is not None and checkpoint.resolve().parent == Path(self.output_dir).resolve():
-            return
+            return checkpoint
         if checkpoints_in(self.output_dir) and not self.overwrite_output_dir:
             faults = find_faults(self.output_dir)
             way = "go on with --resume_from_checkpoint last, name"
@@ -134,3 +130,4 @@ class PretrainingArguments(SavingArguments, TextArguments, ModelArguments, Optim
                 "--overwrite_output_dir to replace it."
             )
         check_output_directory(self.output_dir, self.overwrite_output_dir)
+        return checkpoint

@@ -15,7 +15,7 @@ from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
 from .plan import TrainingPlan, counting_disk_bytes, share_read
 from .plan_arguments import PlanArguments
 from .recipes import OptimizationArguments
-from .run import open_corpora
+from .run import open_train
 from .starting_model import Start
 from .text_facts import TextFacts, read_training_text
 
@@ -37,7 +37,7 @@ def make_plan(arguments: PlanArguments) -> tuple[TrainingPlan, TextFacts]:
     start = Start.from_arguments(arguments)
     words, has_text = start.given_words(arguments), arguments.train_file or arguments.dataset_name
     if has_text and (arguments.num_words is None or (words is None and arguments.vocab_size is None)):
-        text, words, _ = read_training_text(arguments, open_corpora(arguments), start.tokenizer, words, shown=True)
+        text, words, _ = read_training_text(arguments, open_train(arguments), start.tokenizer, words, shown=True)
     else:
         number = arguments.num_words or PAPER_WORDS
         num_sentences = max(1, round(number / arguments.words_per_sentence))
@@ -67,7 +67,7 @@ def describe(arguments: PlanArguments) -> dict[str, str]:
     plan, text = make_plan(arguments)
     settings, memory, rate = plan.settings, plan.step_bytes, arguments.link_gigabytes_per_second * 1e9
     steps = settings.count_steps(text.num_entries, text.num_targets, plan.num_processes)
-    files = arguments.num_files or len(open_corpora(arguments)[0].files if arguments.train_file else ()) or PAPER_FILES
+    files = arguments.num_files or len(open_train(arguments).files if arguments.train_file else ()) or PAPER_FILES
     sizes = (text.num_words, text.num_distinct, arguments.letters_per_word, arguments.max_words_in_memory)
     rows = {
         "recipe": settings.recipe,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,20 @@ from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import set_seed
 
+from ..checkpoints.arguments import HubArguments, SavingArguments
 from ..checkpoints.cards import write_card
 from ..checkpoints.file_names import CONFIG_FILE, PLOT_FILE, RESULTS_FILE
 from ..checkpoints.plots import plot_run
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.sharing import check_hub_access, push_checkpoint
-from ..checkpoints.writing import check_keeps_inputs, moved_into, restore_replaced, written_aside
+from ..checkpoints.writing import check_keeps_inputs, folder_aside, moved_into, restore_replaced, written_aside
 from ..given.flags import part_of
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files
+from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files, corpus_from_held_out
 from ..text.cutting import cutting_of
 from ..text.vocabulary import WordVocabulary
-from .arguments import PretrainingArguments
+from .arguments import ModelArguments, PretrainingArguments
 from .digests import has_digests
 from .dropouts import set_dropouts
 from .evaluation import Perplexity
@@ -36,22 +38,40 @@ from .lane_trainer import LaneTrainer
 from .objectives import LaneObjective, build_objective
 from .recipes import OptimizationArguments
 from .run_directory import STATE_FILE, checkpoints_in, find_checkpoint, find_faults, read_state_file
-from .run_state import RunCheckpoints, check_fingerprint, clear_about_state, remove_partial_checkpoints
+from .run_state import (
+    RunCheckpoints,
+    check_fingerprint,
+    clear_about_state,
+    from_main_process,
+    remove_partial_checkpoints,
+)
 from .schedules import check_schedule
 from .starting_model import Start
-from .text_facts import TextFacts, look_at_text, read_baselines, read_training_text
+from .text_facts import (
+    TextFacts,
+    check_held_out,
+    held_out_too,
+    look_at_text,
+    read_apart,
+    read_baselines,
+    read_training_text,
+)
 from .time_budget import RunClock
 
-# What may differ in a run that goes on: it changes no step that was taken.
-_FREE_SETTINGS = (
-    "max_steps",
-    "max_hours",
-    "warmup_steps",
-    "eval_steps",
-    "save_steps",
-    "logging_steps",
-    "eval_num_lanes",
-)
+# Ways to spread one model over several processes, and how accelerate is told of them.
+_SHARDINGS = {
+    "FSDP": "ACCELERATE_USE_FSDP",
+    "DeepSpeed": "ACCELERATE_USE_DEEPSPEED",
+    "Megatron-LM": "ACCELERATE_USE_MEGATRON_LM",
+}
+# Flags that may differ in a resumed run: they change no step that was taken, or the fingerprint has what they name.
+_FREE_FLAGS = {
+    *(field.name for group in (ModelArguments, SavingArguments, HubArguments) for field in fields(group)),
+    *("max_steps", "max_words", "max_hours", "num_train_epochs", "eval_steps", "logging_steps"),
+    *("per_device_eval_batch_size", "load_best_model_at_end", "early_stopping_patience"),
+    *("skip_baselines", "max_words_in_memory", "vocab_file", "max_vocab_size", "min_count"),
+    *("train_file", "validation_file", "dropout", "bf16"),
+}
 
 
 def run_pretraining(
@@ -67,15 +87,16 @@ def run_pretraining(
         report: Called with each line for the user, in the main process only.
     Returns: What results.json holds.
     Raises:
-        ValueError, FileNotFoundError, FileExistsError: Bad arguments or bad text, before training begins.
+        ValueError, FileNotFoundError, FileExistsError: Bad arguments, bad text or a launch that shards the model,
+            before training begins.
         FloatingPointError, OSError: As `LaneTrainer.train`.
         SystemExit: With 130 after Ctrl-C and 143 after SIGTERM, when a checkpoint is written and a line says how to go
             on from it; a second signal ends the process at once.
     """
     started = time.time()
-    with Interruption() as interruption:
+    with Interruption() as interruption, ExitStack() as files:
         try:
-            return _run(arguments, accelerator, report, interruption, RunClock())
+            return _run(arguments, accelerator, report, interruption, RunClock(), files)
         except Stopped as stopped:
             if int(os.environ.get("RANK", 0)) == 0:
                 report(_describe_stop(stopped, arguments, started))
@@ -88,22 +109,32 @@ def _run(
     report: Callable[[str], None],
     interruption: Interruption,
     clock: RunClock,
+    files: ExitStack,
 ) -> dict[str, Any]:
     arguments = arguments.with_recipe()
-    restore_replaced(arguments.output_dir)
     arguments.check()
     # Before hours of training in which somebody may commit.
     run = describe_run()
     check_schedule(arguments)
+    _refuse_sharding()
     accelerator = accelerator or build_accelerator(arguments)
     if not accelerator.is_main_process:
         report = _say_nothing
-    hub_name = _find_hub_name(arguments)
-    checkpoint = _find_checkpoint(arguments, report)
+    checkpoint = from_main_process(lambda: _find_checkpoint(arguments, report), accelerator)
+    hub_name = from_main_process(lambda: _find_hub_name(arguments), accelerator)
     start = Start.from_arguments(arguments)
-    corpora = open_corpora(arguments)
-    _check_inputs(arguments, *corpora)
-    facts, words, counts = _read_text(arguments, checkpoint, start, corpora, report, accelerator.is_main_process)
+    train = open_train(arguments)
+    if accelerator.is_main_process:
+        remove_partial_checkpoints(arguments.output_dir)
+    held_out_file = None
+    if arguments.holds_out:
+        folder = from_main_process(lambda: files.enter_context(folder_aside(arguments.output_dir)), accelerator)
+        held_out_file = folder / "held_out.jsonl"
+    held_out = open_held_out(arguments, held_out_file)
+    _check_inputs(arguments, train, held_out)
+    facts, words, counts = from_main_process(
+        lambda: _read_text(arguments, checkpoint, start, train, held_out, held_out_file, report), accelerator
+    )
     arguments = arguments.with_objective(len(words)).with_lanes(facts.num_entries, accelerator.num_processes)
     settings = _settle(arguments, facts, accelerator.num_processes)
     set_seed(arguments.seed)
@@ -114,7 +145,7 @@ def _run(
     if settings.unfreeze_steps * (model.config.num_hidden_layers + 1) >= settings.max_steps >= 0:
         report(f"--unfreeze_steps {settings.unfreeze_steps}: not all layers join in {settings.max_steps} steps")
     report(f"model: {model.num_parameters():,} parameters")
-    fingerprint = _fingerprint(arguments, settings, start.tokenizer, words, corpora, accelerator)
+    fingerprint = _fingerprint(arguments, start.tokenizer, words, (train, held_out), accelerator)
     if checkpoint is not None:
         check_fingerprint(checkpoint, fingerprint, model.config)
 
@@ -133,15 +164,15 @@ def _run(
         save_steps=arguments.settled_save_steps(settings.max_steps),
         resumed_from=checkpoint,
     )
-    train_corpus, held_out_corpus = corpora
+    train_corpus = train
     if arguments.shuffle_buffer_size:
-        train_corpus = train_corpus.shuffled(arguments.seed, arguments.shuffle_buffer_size)
+        train_corpus = train.shuffled(arguments.seed, arguments.shuffle_buffer_size)
     trainer = LaneTrainer(
         _build_objective(arguments, model, accelerator),
         start.tokenizer,
         words,
         train_corpus,
-        held_out_corpus,
+        held_out,
         settings,
         accelerator,
         on_evaluation=lambda step, perplexity: report(
@@ -151,8 +182,6 @@ def _run(
         interruption=interruption,
         clock=clock,
     )
-    if accelerator.is_main_process:
-        remove_partial_checkpoints(arguments.output_dir)
     if checkpoint is not None:
         trainer.resume(checkpoint)
         report(f"going on from {checkpoint}, after {trainer.num_words:,} words")
@@ -174,27 +203,38 @@ def _read_text(
     arguments: PretrainingArguments,
     checkpoint: Path | None,
     start: Start,
-    corpora: tuple[Corpus, Corpus],
+    train: Corpus,
+    held_out: Corpus,
+    held_out_file: Path | None,
     report: Callable[[str], None],
-    shown: bool,
 ) -> tuple[TextFacts, WordVocabulary, dict[str, int] | None]:
-    """What the training text holds, the words of the softmax and their counts; a checkpoint has the first two."""
+    """What the training text holds, the words of the softmax and their counts; a checkpoint has the first two.
+
+    What is held out of the training text is written to `held_out_file` on the way, so that no evaluation reads all of
+    the training text.
+    """
     counts = None
     if checkpoint is not None:
         with clear_about_state(checkpoint, STATE_FILE):
             facts = TextFacts.from_dict(read_state_file(checkpoint)["facts"])
         words = WordVocabulary.load(checkpoint)
+        if held_out_file is not None:
+            for _ in read_apart(train, lambda line: [line], held_out_file, "finding the held-out text", True):
+                pass
     else:
         given = start.given_words(arguments)
-        for warning in look_at_text(arguments, corpora, start.tokenizer):
+        for warning in look_at_text(arguments, train, start.tokenizer):
             report(f"warning: {warning}")
-        facts, words, counts = read_training_text(arguments, corpora, start.tokenizer, given, shown)
+        facts, words, counts = read_training_text(arguments, train, start.tokenizer, given, held_out_file, shown=True)
+        facts.held_out_files_trained_on = held_out_too(arguments, train, held_out)
+    if held_out_file is not None:
+        check_held_out(arguments, held_out_file)
     report(
         f"training text: {facts.num_words:,} words in {facts.num_sentences:,} sentences, {facts.num_distinct:,} "
         f"distinct; softmax over {len(words):,} words"
     )
     if checkpoint is None and not arguments.skip_baselines:
-        read_baselines(facts, *corpora, start.tokenizer, words, report, shown)
+        read_baselines(facts, train, held_out, start.tokenizer, words, report, shown=True)
     for warning in facts.warnings():
         report(f"warning: {warning}")
     return facts, words, counts
@@ -259,6 +299,16 @@ def _describe_model(arguments: PretrainingArguments, facts: TextFacts, model: El
     }
 
 
+def _refuse_sharding() -> None:
+    """Refuse what accelerate would do with the model, by the variables that its launcher and its plugins set."""
+    for name, variable in _SHARDINGS.items():
+        if os.environ.get(variable, "false").lower() == "true":
+            raise ValueError(
+                f"{variable} is set, but pre-training does not work with {name}; start it with torchrun, or with "
+                f"accelerate launch without {name}: each process holds the whole model."
+            )
+
+
 def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
     """The devices and processes that a run's arguments ask for.
 
@@ -281,24 +331,28 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
     )
 
 
-def open_corpora(arguments: PretrainingArguments) -> tuple[Corpus, Corpus]:
-    """The training and the held-out corpus, the second cut from the first where none is named."""
-    by_document = arguments.reset_state == "document"
+def open_train(arguments: PretrainingArguments) -> Corpus:
+    """The training text, which holds out a fraction of itself where no held-out text is named."""
     if arguments.dataset_name is not None:
         train = corpus_from_dataset(
             arguments.dataset_name, arguments.dataset_config_name, arguments.train_split, arguments.text_column
         )
     else:
+        by_document = arguments.reset_state == "document"
         train = corpus_from_files(arguments.train_file or (), "--train_file", arguments.text_column, by_document)
-    if arguments.validation_file is not None:
-        return train, corpus_from_files(
-            arguments.validation_file, "--validation_file", arguments.text_column, by_document
-        )
-    if arguments.dataset_name is not None and arguments.validation_split is not None:
-        return train, corpus_from_dataset(
+    return train.holding_out(arguments.validation_split_percentage / 100) if arguments.holds_out else train
+
+
+def open_held_out(arguments: PretrainingArguments, held_out_file: Path | None) -> Corpus:
+    """The held-out text that is named, or what a pass over the training text writes to `held_out_file`."""
+    if held_out_file is not None:
+        return corpus_from_held_out(held_out_file, "--validation_split_percentage")
+    if arguments.validation_file is None and arguments.dataset_name and arguments.validation_split:
+        return corpus_from_dataset(
             arguments.dataset_name, arguments.dataset_config_name, arguments.validation_split, arguments.text_column
         )
-    return train.split(every=max(2, round(100 / arguments.validation_split_percentage)))
+    by_document = arguments.reset_state == "document"
+    return corpus_from_files(arguments.validation_file or (), "--validation_file", arguments.text_column, by_document)
 
 
 def _check_inputs(arguments: PretrainingArguments, *corpora: Corpus) -> None:
@@ -361,31 +415,22 @@ def _record(settings: OptimizationArguments, save_steps: int | None) -> dict[str
 
 def _fingerprint(
     arguments: PretrainingArguments,
-    settings: OptimizationArguments,
     tokenizer: ElmoCharTokenizer,
     words: WordVocabulary,
-    corpora: tuple[Corpus, Corpus],
+    corpora: Sequence[Corpus],
     accelerator: Accelerator,
 ) -> dict[str, Any]:
-    """What a run that goes on must have in common with the one that wrote the checkpoint, beside the config."""
-    kept = {name: value for name, value in _record(settings, None).items() if name not in _FREE_SETTINGS}
+    """What a resumed run must have in common with the one that wrote the checkpoint, beside the config."""
     return {
-        **{f"settings.{name}": value for name, value in kept.items()},
-        "objective": arguments.objective,
-        "num_negative_samples": arguments.num_negative_samples,
-        "seed": arguments.seed,
-        "shuffle_buffer_size": arguments.shuffle_buffer_size,
-        "freeze_word_vectors": arguments.freeze_word_vectors,
-        "dataset": [arguments.dataset_name, arguments.dataset_config_name, arguments.train_split],
+        **{name: value for name, value in asdict(arguments).items() if name not in _FREE_FLAGS},
+        # A checkpoint that is trained on brings its own.
         **cutting_of(tokenizer),
         "words": hashlib.sha256("\n".join(words.words).encode("utf-8", "surrogatepass")).hexdigest()[:16],
         # By name and size: they may lie elsewhere now.
         "text": [[os.path.basename(file), os.path.getsize(file)] for corpus in corpora for file in corpus.files],
         "num_processes": accelerator.num_processes,
         "mixed_precision": accelerator.mixed_precision,
-        "ends_by_the_clock": settings.max_hours is not None,
-        # Earlier versions let all weights decay.
-        "weight_decay_of": "matrices" if settings.weight_decay else None,
+        "ends_by_the_clock": arguments.max_hours is not None,
     }
 
 
@@ -432,8 +477,9 @@ def _write_finished(
 
 
 def _find_checkpoint(arguments: PretrainingArguments, report: Callable[[str], None]) -> Path | None:
-    """The checkpoint to go on from; says which newer ones are not whole."""
-    checkpoint = arguments.checkpoint
+    """The checkpoint to resume from; says which newer ones are not whole."""
+    restore_replaced(arguments.output_dir)
+    checkpoint = arguments.find_checkpoint()
     if arguments.resume_from_checkpoint in ("last", "auto"):
         for path, fault in find_faults(arguments.output_dir).items():
             report(f"stepping over {path}, which is not whole: {fault}")

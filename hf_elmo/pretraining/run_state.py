@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -9,33 +10,32 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator
 
 from ..checkpoints.loading import load_config
 from ..checkpoints.provenance import write_json
-from ..checkpoints.writing import leftovers_of, open_to_readers, written_aside
+from ..checkpoints.writing import leftovers_of, open_to_readers, place_aside, written_aside
 from ..given.bounded_files import quoted
 from ..given.reasons import UNREADABLE, reason
 from ..model.configuration_elmo import ElmoConfig
 from .digests import write_digests
 from .run_directory import OPTIMIZER_FILE, STATE_FILE, checkpoints_in, find_fault, rank_file, read_state_file
 
+Result = TypeVar("Result")
+
 _LONGEST_FLAG = 60  # of what an altered file may have in a flag's place
-# Entries of a fingerprint that have other names than the flags that set them.
-_FLAGS = {
-    "num_lanes": "--per_device_train_batch_size",
-    "loss_scale": "--scales_loss_by_unroll, as the factor of the loss,",
+# Entries of a fingerprint that are no flag's value.
+_NOT_FLAGS = {
     "words": "--vocab_file, by a hash of the words,",
     "text": "--train_file and --validation_file, by name and size of the text,",
-    "dataset": "--dataset_name, with its configuration and split,",
     "mixed_precision": "--bf16, as mixed precision,",
     "num_processes": "the number of processes",
     "ends_by_the_clock": "--max_hours, as whether the clock ends it,",
-    "weight_decay_of": "what --weight_decay is for",
 }
 
 
@@ -87,11 +87,15 @@ class RunCheckpoints:
 
     def find(self, step: int) -> Path | None:
         """The whole checkpoint of a step, here or beside the one that was gone on from; None where there is none."""
-        # Until the first checkpoint has replaced a full directory, that holds those of another run.
-        places = [] if self.overwrite else [self.output_dir]
-        places += [self.resumed_from.parent] if self.resumed_from else []
-        found = (Path(place) / f"checkpoint-{step}" for place in places)
-        return next((path for path in found if path.is_dir() and find_fault(path) is None), None)
+
+        def look() -> Path | None:
+            # Until the first checkpoint has replaced a full directory, that holds those of another run.
+            places = [] if self.overwrite else [self.output_dir]
+            places += [self.resumed_from.parent] if self.resumed_from else []
+            found = (Path(place) / f"checkpoint-{step}" for place in places)
+            return next((path for path in found if path.is_dir() and find_fault(path) is None), None)
+
+        return from_main_process(look, self.accelerator)
 
     def save(self, state: RunState, best_step: int | None) -> Path:
         """Write one checkpoint, all processes together; older ones go when it stands.
@@ -103,7 +107,8 @@ class RunCheckpoints:
         """
         output_dir = Path(self.output_dir).resolve()
         target = output_dir / f"checkpoint-{state.step}"
-        aside = output_dir.parent / f".{output_dir.name}.checkpoint-{state.step}.partial"
+        place = from_main_process(lambda: place_aside(output_dir), self.accelerator)
+        aside = place / f".{output_dir.name}.checkpoint-{state.step}.partial"
         is_main = self.accelerator.is_main_process
         with self._in_agreement(state.step, aside):
             if is_main:
@@ -233,17 +238,12 @@ def check_fingerprint(checkpoint: str | os.PathLike, now: dict[str, Any], config
         config: Of its model.
     Raises: ValueError naming the flags that differ, with both values.
     """
-    # Configs by what they mean today: the fingerprints of old checkpoints have fields that were renamed since.
     with clear_about_state(checkpoint, STATE_FILE):
-        stored = read_state_file(checkpoint)["fingerprint"]
-        then = {name: value for name, value in stored.items() if not name.startswith("config.")}
+        then = dict(read_state_file(checkpoint)["fingerprint"])
     then |= _config_fields(load_config(os.fspath(checkpoint), "--resume_from_checkpoint"))
     # As JSON gives it back.
     now = json.loads(json.dumps({**now, **_config_fields(config)}))
-    # What a checkpoint knows nothing of was nothing, zero or False then.
-    differing = [
-        name for name in sorted(then.keys() | now.keys()) if (then.get(name) or None) != (now.get(name) or None)
-    ]
+    differing = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
     if differing:
         listed = "; ".join(
             f"{_flag_of(name)[:_LONGEST_FLAG]} was {quoted(then.get(name))} and is {quoted(now.get(name))}"
@@ -257,8 +257,7 @@ def check_fingerprint(checkpoint: str | os.PathLike, now: dict[str, Any], config
 
 def _flag_of(name: str) -> str:
     """What the user calls an entry of a fingerprint: its flag, if one sets it."""
-    plain = name.removeprefix("settings.")
-    return _FLAGS.get(plain, plain if plain.startswith("config.") else f"--{plain}")
+    return _NOT_FLAGS.get(name, name if name.startswith("config.") else f"--{name}")
 
 
 def _config_fields(config: ElmoConfig) -> dict[str, Any]:
@@ -292,6 +291,30 @@ def gather_objects(value: Any, accelerator: Accelerator) -> list[Any]:
     gathered: list[Any] = [None] * accelerator.num_processes
     torch.distributed.all_gather_object(gathered, value)
     return gathered
+
+
+def from_main_process(compute: Callable[[], Result], accelerator: Accelerator) -> Result:
+    """What the main process alone computes, sent to all processes; what it raises is raised in all of them."""
+    if accelerator.num_processes == 1:
+        return compute()
+    answer: list[Any] = [None, None]
+    if accelerator.is_main_process:
+        try:
+            answer[0] = compute()
+        except BaseException as error:
+            # A signal too: the other processes would wait for ever.
+            answer[1] = error
+    torch.distributed.broadcast_object_list(answer, src=0, group=_patient_processes())
+    result, failure = answer
+    if failure is not None:
+        raise failure
+    return result
+
+
+@functools.cache
+def _patient_processes() -> torch.distributed.ProcessGroup:
+    """All processes, as they wait for the main one to read a text: for longer than a step's communication may take."""
+    return torch.distributed.new_group(backend="gloo", timeout=timedelta(days=1))
 
 
 def remove_partial_checkpoints(output_dir: str | os.PathLike) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..checkpoints.writing import place_aside
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
@@ -24,6 +25,8 @@ from ..text.word_counts import WordCounter, choose_vocabulary
 from .arguments import PretrainingArguments
 from .baselines import Baselines, count_baselines
 from .sampling import check_sorted
+
+_MORE_TEXTS = "Put one sentence on each line, or name held-out text with --validation_file."
 
 
 @dataclass
@@ -107,9 +110,7 @@ class TextFacts:
             )
 
 
-def look_at_text(
-    arguments: PretrainingArguments, corpora: tuple[Corpus, Corpus], tokenizer: ElmoCharTokenizer
-) -> Iterator[str]:
+def look_at_text(arguments: PretrainingArguments, train: Corpus, tokenizer: ElmoCharTokenizer) -> Iterator[str]:
     """Warnings, for the user, about what the first lines of the training text tell.
 
     Raises: ValueError where the words of --vocab_file were cut otherwise than the run cuts its text.
@@ -117,38 +118,39 @@ def look_at_text(
     if arguments.vocab_file is not None:
         check_cutting(arguments.vocab_file, cutting_of(tokenizer))
     can_choose = arguments.model_name_or_path is None
-    train = corpora[0]
     yield from look_at(train).warnings(train.name, cutting_of(tokenizer)["pre_tokenizer"], can_choose)
 
 
 def read_training_text(
     arguments: PretrainingArguments,
-    corpora: tuple[Corpus, Corpus],
+    train: Corpus,
     tokenizer: ElmoCharTokenizer,
     words: WordVocabulary | None,
+    held_out_file: Path | None = None,
     shown: bool = False,
 ) -> tuple[TextFacts, WordVocabulary, dict[str, int]]:
     """Count the training text in bounded memory.
 
     Args:
         arguments: The run's.
-        corpora: The whole training text, and the held-out text.
+        train: The whole training text.
         tokenizer: Cuts it.
         words: Words of the softmax; None builds them from the counts.
+        held_out_file: Where the texts go that are held out; None drops them.
         shown: Whether stderr shows how far it is.
     Returns: The facts without baselines, the words of the softmax, and how often those that occur do.
     Raises: ValueError when the text holds no words, or the words stand in no order for the sampled softmax.
     """
     # What does not fit into memory goes beside the output, where there has to be room.
-    directory = Path(arguments.output_dir).resolve().parent
-    directory.mkdir(parents=True, exist_ok=True)
-    corpus, held_out = corpora
-    counter = WordCounter(arguments.max_words_in_memory, directory)
+    counter = WordCounter(arguments.max_words_in_memory, place_aside(arguments.output_dir))
     with closing(counter):
-        for sentence in track(corpus.sentences(tokenizer.tokenize), "counting words", "sentences", shown=shown):
+        for sentence in read_apart(train, tokenizer.tokenize, held_out_file, "counting words", shown):
             counter.add(sentence)
         if not counter.num_words:
-            raise ValueError(_describe_no_words(held_out, tokenizer))
+            raise ValueError(
+                f"the training text holds no words{' but those held out' if train.held_out_fraction else ''}; check "
+                f"--train_file and --text_column. {_MORE_TEXTS}"
+            )
         if words is None:
             words = choose_vocabulary(counter, arguments.max_vocab_size, arguments.min_count).vocabulary
         num_distinct, counts = 0, {}
@@ -164,12 +166,23 @@ def read_training_text(
         counter.num_sentences,
         num_distinct,
         unknown_share=1 - num_known / counter.num_words,
-        held_out_files_trained_on=_held_out_too(arguments, corpus, held_out),
     )
     return facts, words, counts
 
 
-def _held_out_too(arguments: PretrainingArguments, corpus: Corpus, held_out: Corpus) -> list[str]:
+def read_apart(
+    train: Corpus,
+    tokenize: Callable[[str], list[str]],
+    held_out_file: Path | None,
+    description: str,
+    shown: bool,
+) -> Iterator[list[str]]:
+    """The training sentences of one pass, while the texts that are held out go to a file, where one is named."""
+    with open(held_out_file or os.devnull, "w", encoding="utf-8") as file:
+        yield from track(train.sentences(tokenize, file), description, "sentences", shown=shown)
+
+
+def held_out_too(arguments: PretrainingArguments, corpus: Corpus, held_out: Corpus) -> list[str]:
     """What of the training text was named as held-out text as well."""
     if arguments.validation_file is not None:
         return [os.path.basename(file) for file in files_in_both(corpus.files, held_out.files)]
@@ -178,13 +191,16 @@ def _held_out_too(arguments: PretrainingArguments, corpus: Corpus, held_out: Cor
     return []
 
 
-def _describe_no_words(held_out: Corpus, tokenizer: ElmoCharTokenizer) -> str:
-    if next(held_out.sentences(tokenizer.tokenize), None) is None:
-        return "the training text holds no words; check --train_file and --text_column."
-    return (
-        f"{held_out.name} holds one line (or document, or record) alone, which was held out, and no words are left to "
-        "train on. Put one sentence on each line, or name the held-out text with --validation_file."
-    )
+def check_held_out(arguments: PretrainingArguments, held_out_file: Path) -> None:
+    """Check that the pass over the training text has held out any of it.
+
+    Raises: ValueError naming --validation_split_percentage.
+    """
+    if not held_out_file.stat().st_size:
+        raise ValueError(
+            f"--validation_split_percentage is {arguments.validation_split_percentage}, which holds out none of so "
+            f"short a training text. {_MORE_TEXTS}"
+        )
 
 
 def read_baselines(

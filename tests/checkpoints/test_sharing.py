@@ -273,11 +273,12 @@ def trained(tmp_path_factory) -> Path:
     """A directory as pre-training writes it, beside things that are to stay at home."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "text.txt").write_text("The cat sat on the mat .\nA dog ran .\n" * 20)
+    (folder / "heldout.txt").write_text("The cat sat on the mat .\nA dog ran .\n")
     run_pretraining(
         PretrainingArguments(
             output_dir=str(folder / "elmo"),
             train_file=[str(folder / "text.txt")],
-            validation_split_percentage=10.0,
+            validation_file=[str(folder / "heldout.txt")],
             config_overrides='{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]]}',
             per_device_train_batch_size=2,
             per_device_eval_batch_size=2,

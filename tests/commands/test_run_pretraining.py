@@ -18,7 +18,7 @@ def run(*arguments, launcher=()):
 @pytest.fixture
 def text(tmp_path):
     path = tmp_path / "text.txt"
-    path.write_text("the cat sat on the mat .\na dog ran to the park .\n" * 30)
+    path.write_text("".join(f"the cat sat on mat {number} .\na dog ran {number} times .\n" for number in range(30)))
     return path
 
 

@@ -11,6 +11,8 @@ from resuming_cases import UNDRAWN
 from safetensors.torch import load_file
 from tolerances import REORDERED_FLOAT32
 
+from hf_elmo.text.hash_split import is_in_fraction
+
 TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.0}'
 WORDS = "the a cat dog sat ran on to from mat park it was not very big small and back there".split()
 UNROLL_STEPS = 6
@@ -55,6 +57,77 @@ def train(folder, num_processes, lanes, windows, reset_state, **changes):
         assert done.returncode == 0, done.stderr
     results = json.loads((output_dir / "results.json").read_text())
     return load_file(output_dir / "model.safetensors"), results
+
+
+NOTING = """
+import json, os, runpy, sys
+from hf_elmo.pretraining import run
+from hf_elmo.pretraining.lane_trainer import LaneTrainer
+
+def note(what):
+    with open(os.environ["NOTES"], "a") as file:
+        file.write(json.dumps(what) + chr(10))
+
+def noting(name, function):
+    def call(*args, **kwargs):
+        note([name, os.environ["RANK"]])
+        return function(*args, **kwargs)
+    return call
+
+for name in ("read_training_text", "read_baselines", "look_at_text", "find_faults", "check_hub_access"):
+    setattr(run, name, noting(name, getattr(run, name)))
+read = LaneTrainer._read
+
+def noted_read(trainer, corpus):
+    note(["pass", trainer.filler.num_passes])
+    return (note(["trained", words]) or words for words in read(trainer, corpus))
+
+LaneTrainer._read = noted_read
+run.plot_run = lambda results, path: path.write_bytes(b"")
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def run_noting(folder, *words):
+    """Two processes, what each of them did, and their ends."""
+    environments = [{**ranks, "NOTES": str(folder / "notes")} for ranks in environments_of_ranks(2)]
+    script = ["-c", NOTING, ROOT / "scripts" / "run_pretraining.py", "--config_overrides", TINY, *words]
+    ends = run_together([script] * 2, environments)
+    notes = folder / "notes"
+    return ends, [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+
+
+def test_the_main_process_alone_reads_ahead_and_nobody_trains_on_held_out_text(tmp_path):
+    texts = [f"{word} {number} {other}" for number, word in enumerate(WORDS) for other in WORDS[:10]]
+    for name in range(4):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{text}\n" for text in texts[name::4]))
+    flags = {"train_file": tmp_path / "*.txt", "output_dir": tmp_path / "out", "validation_split_percentage": 10}
+    flags |= {"per_device_train_batch_size": 2, "num_train_epochs": 3.2, "shuffle_buffer_size": 8, "unroll_steps": 5}
+    ends, notes = run_noting(tmp_path, *(str(word) for name, value in flags.items() for word in (f"--{name}", value)))
+    assert [end.returncode for end in ends] == [0, 0], ends[0].stderr + ends[1].stderr
+    assert [note for note in notes if note[0] not in ("trained", "pass")] == [
+        [name, "0"] for name in ("look_at_text", "read_training_text", "read_baselines")
+    ]
+    assert ["pass", 3] in notes
+    held_out = {text for text in texts if is_in_fraction(text, 0.1, "validation")}
+    trained = {" ".join(words) for what, words in notes if what == "trained"}
+    assert trained == set(texts) - held_out
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    # Three words and the closing marker of each.
+    assert results["perplexity"]["num_targets"] == results["perplexity_cold"]["num_targets"] == 4 * len(held_out)
+    assert results["training_text"]["sentences"] == len(texts) - len(held_out)
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_what_the_main_process_refuses_ends_all_processes(tmp_path):
+    (tmp_path / "text.txt").write_text("one line alone\n")
+    ends, _ = run_noting(tmp_path, "--train_file", tmp_path / "text.txt", "--output_dir", tmp_path / "out")
+    for end in ends:
+        assert (
+            end.returncode == 2 and end.stderr.splitlines()[-1].startswith("error: ") and "Traceback" not in end.stderr
+        )
+    assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "notes"}
 
 
 def assert_alike(one, other):

@@ -3,6 +3,7 @@
 import functools
 import json
 import signal
+from dataclasses import fields
 from itertools import count
 
 import pytest
@@ -12,9 +13,10 @@ from fresh_process import run
 from refusals import assert_refused
 from resuming_cases import TINY, assert_same_run, command, flags, train, weights, write_corpus
 from transformers import AutoModel, AutoTokenizer
+from volumes import make_volume
 
 from hf_elmo.pretraining.lane_trainer import LaneTrainer
-from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
+from hf_elmo.pretraining.run import _FREE_FLAGS, PretrainingArguments, run_pretraining
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +70,8 @@ def interrupt_at(monkeypatch, step):
         {"objective": "adaptive", "config_overrides": TINY.replace('n_size": 8', 'n_size": 16'), "min_count": 1},
         {"reset_state": "document", "gradient_accumulation_steps": 2},
         {"reset_state": "epoch", "optim": "adagrad", "lr_scheduler_type": "linear"},
-        {"shuffle_buffer_size": 16, "bf16": True},
+        # Held-out text that is cut from the training text: the evaluations of both runs are of the same words.
+        {"shuffle_buffer_size": 16, "bf16": True, "validation_file": None, "validation_split_percentage": 20.0},
         {"unfreeze_steps": 6, "layer_learning_rate_decay": 0.7},
         {"ema_decay": 0.9, "weight_decay": 0.1, "unfreeze_steps": 6, "eval_steps": 4},
         {"optim": "muon", "muon_learning_rate": 0.02, "ema_decay": 0.8},
@@ -264,10 +267,31 @@ def test_a_checkpoint_of_another_run_is_refused(corpus):
         ({"unroll_steps": 6}, "--unroll_steps was 5 and is 6"),
         ({"per_device_train_batch_size": 4}, "--per_device_train_batch_size was 3 and is 4"),
         ({"seed": 1}, "--seed was 42 and is 1"),
+        ({"warmup_ratio": 0.5}, "--warmup_ratio was 0.05 and is 0.5"),
+        ({"text_column": "body"}, "--text_column was 'text' and is 'body'"),
         ({"validation_file": None}, "--validation_file"),
     ):
         options = {"max_steps": 16, **changes, "resume_from_checkpoint": "last"}
         assert_refused(ValueError, named, train, corpus, "out", **options)
+    train(corpus, "cut", max_steps=8, validation_file=None, validation_split_percentage=10.0)
+    options = {"validation_file": None, "validation_split_percentage": 20.0, "resume_from_checkpoint": "last"}
+    named = "--validation_split_percentage was 10.0 and is 20.0"
+    assert_refused(ValueError, named, train, corpus, "cut", max_steps=16, **options)
+
+
+def test_every_flag_is_compared_or_named_as_free():
+    """What a resumed run may change is listed: a new flag is compared until somebody says that it is free."""
+    names = {field.name for field in fields(PretrainingArguments)}
+    compared = names - _FREE_FLAGS
+    assert names > _FREE_FLAGS
+    assert {
+        "validation_split",
+        "train_split",
+        "dataset_name",
+        "seed",
+        "warmup_ratio",
+        "lr_scheduler_kwargs",
+    } <= compared
 
 
 def test_where_there_is_nothing_to_go_on_from(corpus):
@@ -290,6 +314,24 @@ def test_a_new_run_takes_the_place_of_an_old_one_when_its_first_checkpoint_stand
     train(corpus, "out", max_steps=8, seed=1, overwrite_output_dir=True)
     assert not all(torch.equal(old[name], value) for name, value in weights(corpus / "out").items())
     assert {path.name for path in (corpus / "out").glob("checkpoint-*")} <= {"checkpoint-7", "checkpoint-8"}
+
+
+@pytest.mark.parametrize("save_steps", [3, 0])
+def test_the_directory_of_a_run_may_be_a_mount_point(corpus, monkeypatch, save_steps):
+    changes = {"save_steps": save_steps, "validation_file": None, "validation_split_percentage": 20.0, "max_steps": 8}
+    train(corpus, "whole", **changes)
+    volume = make_volume(corpus / "out", monkeypatch)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interruption):
+        interrupt_at(patch, 5)
+        train(corpus, "out", **changes)
+    train(corpus, "out", **changes, resume_from_checkpoint="auto")
+    assert_same_run(corpus, "whole", "out")
+    train(corpus, "out", **changes, seed=1, overwrite_output_dir=True)
+    first, second = weights(corpus / "whole"), weights(volume)
+    assert not all(torch.equal(first[name], second[name]) for name in first)
+    assert list(corpus.glob(".*")) == list(volume.glob(".*")) == []
+    expected = {path.name for path in (corpus / "whole").glob("checkpoint-*")}
+    assert {path.name for path in volume.glob("checkpoint-*")} == expected
 
 
 def test_a_failing_write_leaves_the_last_good_checkpoint(corpus, run_whole, monkeypatch):
@@ -369,41 +411,3 @@ def test_a_full_disk_is_told_in_one_line(corpus):
     assert "Traceback" not in done.stderr
     assert "error: checkpoint-7 could not be written" in done.stderr.splitlines()[-1]
     assert not (corpus / "full").exists() and list(corpus.glob(".*")) == []
-
-
-# As commit 0ef3e81 wrote them for the run below, with the arguments' names and the config's fields of that time.
-OLD_FINGERPRINT = {
-    **{"config.filters": [[1, 4], [2, 4]], "config.projection_size": 8, "config.cell_size": 16, "config.dropout": 0.2},
-    **{"config.classifier_dropout": 0.5, "config.classifier_lstm_layers": 0, "config.classifier_lstm_size": 200},
-    "config.auto_map": {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"},
-    **{"settings.num_lanes": 3, "settings.unroll_steps": 5, "settings.gradient_accumulation_steps": 1},
-    **{"settings.optim": "adamw", "settings.learning_rate": 0.006, "settings.weight_decay": 0.0},
-    **{"settings.adam_beta2": 0.99, "settings.adagrad_initial_accumulator": 0.0},
-    **{"settings.lr_scheduler_type": "constant", "settings.loss_scale": 1.0, "settings.max_grad_norm": 1.0},
-    **{"settings.layer_learning_rate_decay": 1.0, "settings.group_learning_rates": None},
-    **{"settings.unfreeze_steps": 0, "settings.reset_state": "never"},
-    **{"objective": "full", "num_negative_samples": 8192, "seed": 42, "shuffle_buffer_size": 0},
-    **{"freeze_word_vectors": False, "dataset": [None, None, "train"]},
-    **{"pre_tokenizer": "whitespace", "do_lower_case": False, "words": "583a2ecca7714d70"},
-    "text": [["train-0.txt", 2043], ["train-1.txt", 1330], ["train-2.txt", 572], ["heldout.txt", 99]],
-    **{"num_processes": 1, "mixed_precision": "no"},
-}
-OLD_CONFIG = {
-    **{"model_type": "elmo", "filters": [[1, 4], [2, 4]], "projection_size": 8, "cell_size": 16, "hidden_size": 16},
-    **{"dropout": 0.2, "num_highway_layers": 1, "word_vocab_size": 23, "freeze_bilm": True, "classifier_dropout": 0.5},
-    **{"classifier_lstm_layers": 0, "classifier_lstm_size": 200, "architectures": ["ElmoForPreTraining"]},
-}
-OLD_STATE = ("words", "seconds", "history", "evaluations", "resumed_from_steps")
-
-
-def test_a_checkpoint_of_an_earlier_version_goes_on_with_the_same_numbers(corpus, run_whole):
-    train(corpus, "parts", lr_scheduler_type="constant", max_steps=21)
-    checkpoint = corpus / "parts" / "checkpoint-21"
-    state = json.loads((checkpoint / "trainer_state.json").read_text())
-    old = {"step": 21, "best_step": 15, "num_processes": 1, "fingerprint": OLD_FINGERPRINT, "facts": state["facts"]}
-    old |= {name: state[name] for name in OLD_STATE}
-    (checkpoint / "trainer_state.json").write_text(json.dumps(old))
-    (checkpoint / "config.json").write_text(json.dumps(OLD_CONFIG))
-    train(corpus, "parts", lr_scheduler_type="constant", resume_from_checkpoint="last")
-    first, second = weights(run_whole(lr_scheduler_type="constant")), weights(corpus / "parts")
-    assert [name for name in first if not torch.equal(first[name], second[name])] == []

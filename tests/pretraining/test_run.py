@@ -1,6 +1,7 @@
 """From arguments to a checkpoint that the Auto classes load, and nothing written where it goes wrong."""
 
 import json
+from collections import Counter
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from hf_elmo.checkpoints.file_names import PLOT_FILE
 from hf_elmo.pretraining.run import run_pretraining
+from hf_elmo.text.corpora import Corpus
 from hf_elmo.text.vocabulary import WordVocabulary
 
 
@@ -240,6 +242,41 @@ def test_shuffling_changes_the_order_and_not_the_text(arguments, tmp_path):
     )
     assert kept["training_text"] == shuffled["training_text"]
     assert kept["history"][-1]["loss"] != shuffled["history"][-1]["loss"]
+
+
+def test_no_evaluation_reads_the_training_text(arguments, text, monkeypatch):
+    text.write_text("".join(f"the cat sat on {number} mats .\n" for number in range(60)))
+    reads = Counter()
+    texts = Corpus._texts
+
+    def counted(corpus, *args):
+        reads[corpus.name] += 1
+        return texts(corpus, *args)
+
+    monkeypatch.setattr(Corpus, "_texts", counted)
+    found = []
+    for eval_steps in (1, 6):
+        reads.clear()
+        results = run_pretraining(
+            arguments(
+                validation_file=None,
+                validation_split_percentage=10.0,
+                eval_steps=eval_steps,
+                overwrite_output_dir=True,
+            ),
+            report=lambda line: None,
+        )
+        assert len(results["evaluations"]) == 1 + 6 // eval_steps
+        found.append(dict(reads))
+    assert found[0]["--train_file"] == found[1]["--train_file"]
+    assert found[0]["--validation_split_percentage"] == found[1]["--validation_split_percentage"] + 5
+
+
+@pytest.mark.parametrize("variable", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
+def test_a_launch_that_shards_the_model_is_refused_in_one_line(arguments, tmp_path, monkeypatch, variable):
+    monkeypatch.setenv(variable, "true")
+    assert_refused(ValueError, (variable, "torchrun"), run_pretraining, arguments(), report=lambda line: None)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_tracker_gets_what_results_json_has(arguments, tmp_path):

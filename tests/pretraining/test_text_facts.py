@@ -76,12 +76,13 @@ def test_a_vocabulary_of_another_cut_is_refused_before_any_file_is_written(run, 
 
 def test_a_text_of_one_line_is_refused_with_what_is_wrong(run, tmp_path):
     (tmp_path / "text.txt").write_text(" ".join(LINES * 200))
-    with pytest.raises(ValueError, match=r"one line.*--validation_file"):
-        run()
+    with pytest.raises(ValueError, match=r"one sentence on each line.*--validation_file"):
+        run(validation_file=None)
 
 
 def test_all_settings_of_the_tokenizer_reach_it(run, tmp_path):
     (tmp_path / "text.txt").write_text("Don't stop, cafe\u0301 so\u00adft.\n" * 40)
+    (tmp_path / "heldout.txt").write_text("So\u00adft.\n")
     run(pre_tokenizer="unicode", normalization="NFC", drop_invisible=True, do_lower_case=True)
     assert ElmoCharTokenizer.from_pretrained(tmp_path / "out").drop_invisible
     words = (tmp_path / "out" / "word_vocabulary.txt").read_text(encoding="utf-8").split("\n")
@@ -99,5 +100,7 @@ def test_facts_of_old_checkpoints_are_read():
 def test_one_split_for_both_texts_is_named(run, tmp_path):
     (tmp_path / "data").mkdir()
     Dataset.from_dict({"text": LINES * 20}).to_parquet(tmp_path / "data" / "train.parquet")
-    results, _ = run(train_file=None, dataset_name=str(tmp_path / "data"), validation_split="train")
+    results, _ = run(
+        train_file=None, validation_file=None, dataset_name=str(tmp_path / "data"), validation_split="train"
+    )
     assert any("'train'" in caveat for caveat in results["caveats"])
