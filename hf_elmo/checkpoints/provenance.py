@@ -106,20 +106,20 @@ def _version(package: str) -> str | None:
 
 
 @functools.cache
-def _commit() -> str | None:
-    """The commit of the source tree that is running; None for an installed package."""
+def _commit(file: Path = Path(__file__)) -> str | None:
+    """The commit of the source tree that a file belongs to; None for a file of an installed package."""
+
+    def git(*words: str) -> str:
+        command = ["git", *words]
+        done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=True, timeout=10)
+        return done.stdout.strip()
+
     try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        )
+        # An environment may lie inside of somebody else's repository, which knows nothing of the file.
+        git("ls-files", "--error-unmatch", file.name)
+        return git("describe", "--always", "--dirty", "--abbrev=12") or None
     except (OSError, subprocess.SubprocessError):
         return None
-    return answer.stdout.strip() or None
 
 
 def _processor() -> str:

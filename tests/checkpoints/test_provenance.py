@@ -1,9 +1,11 @@
 """What is kept of a run can be run again."""
 
 import json
+import re
 import shlex
+import subprocess
 
-from hf_elmo.checkpoints.provenance import describe_run, write_json
+from hf_elmo.checkpoints.provenance import _commit, describe_run, write_json
 
 
 def test_the_command_can_be_pasted():
@@ -17,6 +19,19 @@ def test_the_installed_command_goes_by_its_name():
         assert shlex.split(describe_run([program, *flags])["command"]) == ["hf-elmo", *flags]
     program = "/home/me/site-packages/hf_elmo/__main__.py"
     assert shlex.split(describe_run([program, *flags])["command"]) == ["python", "-m", "hf_elmo", *flags]
+
+
+def test_the_commit_is_that_of_a_file_of_the_repository_and_of_no_installed_one(tmp_path):
+    tree, installed = tmp_path / "package" / "file.py", tmp_path / ".venv" / "site-packages" / "file.py"
+    for file in (tree, installed):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    (tmp_path / ".gitignore").write_text(".venv\n")
+    settings = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org", "-c", "commit.gpgsign=false"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *settings, *words], cwd=tmp_path, check=True)
+    assert re.fullmatch(r"[0-9a-f]{12}", _commit(tree))
+    assert _commit(installed) is None and _commit(tmp_path / "package" / "unknown.py") is None
 
 
 def test_versions_and_machine_are_named():
