@@ -228,6 +228,7 @@ def test_perplexities_are_those_of_the_results_files(recipe):
     row = row_of("docs/pretraining.md", f"| `{recipe}` |")
     wanted = (results["perplexity"]["mean"], results["baselines"]["bigram"], results["baselines"]["unigram"])
     assert all(f"| {figure:,.1f} " in row for figure in wanted), row
+    assert row.startswith(f"| `{recipe}` | {wanted[0] / wanted[1]:.2f} |")
 
 
 def test_the_targets_are_those_that_the_benchmark_judges_by():

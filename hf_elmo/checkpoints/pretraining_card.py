@@ -138,6 +138,7 @@ def _perplexities(results: Mapping[str, Any]) -> str:
     spaces = " Characters are those of the words and one behind each." if perplexity.get("bits_per_character") else ""
     parts = [
         *(f"> **Beware:** {caveat}" for caveat in results.get("caveats", ())),
+        *([_share_of_bigram(perplexity["mean"], baselines["bigram"])] if baselines is not None else []),
         f"By {_SOFTMAXES[results.get('objective', 'full')]} over the vocabulary; every word and closing marker of the "
         f"held-out text, {perplexity['num_targets']:,} in each direction, is scored once. Carried state goes along the "
         f"lanes from zeros{resets}.{spaces}",
@@ -155,6 +156,14 @@ def _perplexities(results: Mapping[str, Any]) -> str:
             f"{gaps[-1]['sampled_loss']:.2f} nats per word, that of the full softmax {gaps[-1]['full_loss']:.2f}."
         )
     return "\n\n".join(parts)
+
+
+def _share_of_bigram(perplexity: float, bigram: float) -> str:
+    return (
+        f"**{perplexity / bigram:.2f} of the bigram's perplexity**: {perplexity:,.1f} with carried state, where a "
+        f"bigram model of the same training text has {bigram:,.1f}. Compare that fraction: the perplexity itself "
+        "depends on the held-out text, and on other text of the same kind it can be far higher at the same fraction."
+    )
 
 
 def _perplexity_table(results: Mapping[str, Any]) -> str:

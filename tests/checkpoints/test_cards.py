@@ -105,6 +105,15 @@ def test_every_figure_is_in_the_card():
     assert RESULTS["command"] in card
 
 
+def test_the_fraction_of_the_bigrams_perplexity_comes_first():
+    card = render_model_card("elmo-x", FIELDS, RESULTS)
+    section = card.partition("## Held-out perplexity\n\n")[2]
+    # 50.5 of 202.
+    assert section.startswith("**0.25 of the bigram's perplexity**: 50.5 with") and "202.0" in section.splitlines()[0]
+    alone = render_model_card("elmo-x", FIELDS, {**RESULTS, "baselines": None})
+    assert "of the bigram's perplexity" not in alone and "| state carried | 51.2 |" in alone
+
+
 def figures_in(text):
     return re.findall(r"[\d.,]*\d", text)
 
