@@ -80,6 +80,6 @@ def command(corpus, output_dir, **changes):
     for name, value in flags(corpus, output_dir, **changes).items():
         if isinstance(value, bool):
             words += [f"--{name}"] if value else []
-        else:
+        elif value is not None:
             words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
     return ["-c", UNDRAWN, str(ROOT / "scripts" / "run_pretraining.py"), *words]
