@@ -15,32 +15,32 @@ if TYPE_CHECKING:
     from .inference.elmo_transformer import ElmoTransformer as ElmoTransformer
     from .inference.embedder import ElmoEmbedder
     from .inference.scorer import ElmoScorer
-    from .model.configuration_elmo import ElmoConfig
-    from .model.crf_elmo import ElmoCRF
-    from .model.head_settings_elmo import (
+    from .model.configuration_elmo import (
         CoreferenceHead,
+        ElmoConfig,
         EmbeddingsHead,
         QuestionAnsweringHead,
         SemanticRoleLabelingHead,
         SequenceClassificationHead,
         TokenClassificationHead,
     )
-    from .model.layers_elmo import ElmoState
     from .model.modeling_elmo import (
-        ElmoCoreferenceOutput,
         ElmoEmbeddings,
         ElmoEmbeddingsOutput,
-        ElmoForCoreferenceResolution,
         ElmoForPreTraining,
         ElmoForPreTrainingOutput,
-        ElmoForQuestionAnswering,
-        ElmoForSemanticRoleLabeling,
-        ElmoForSequenceClassification,
-        ElmoForTokenClassification,
         ElmoModel,
         ElmoModelOutput,
         ElmoPreTrainedModel,
-        ElmoSemanticRolesOutput,
+        ElmoState,
+    )
+    from .model.modeling_elmo_coref import ElmoCoreferenceOutput, ElmoForCoreferenceResolution
+    from .model.modeling_elmo_srl import ElmoForSemanticRoleLabeling, ElmoSemanticRolesOutput
+    from .model.modeling_elmo_tasks import (
+        ElmoCRF,
+        ElmoForQuestionAnswering,
+        ElmoForSequenceClassification,
+        ElmoForTokenClassification,
     )
     from .model.tokenization_elmo import ElmoCharTokenizer
 
@@ -78,33 +78,33 @@ __all__ = [
 
 # The module of each public name. ElmoTransformer, which wants an extra, is not among those of `import *`.
 _MODULES = {
-    "CoreferenceHead": "model.head_settings_elmo",
-    "ElmoCRF": "model.crf_elmo",
+    "CoreferenceHead": "model.configuration_elmo",
+    "ElmoCRF": "model.modeling_elmo_tasks",
     "ElmoCharTokenizer": "model.tokenization_elmo",
     "ElmoConfig": "model.configuration_elmo",
-    "ElmoCoreferenceOutput": "model.modeling_elmo",
+    "ElmoCoreferenceOutput": "model.modeling_elmo_coref",
     "ElmoEmbedder": "inference.embedder",
     "ElmoEmbeddings": "model.modeling_elmo",
     "ElmoEmbeddingsOutput": "model.modeling_elmo",
-    "ElmoForCoreferenceResolution": "model.modeling_elmo",
+    "ElmoForCoreferenceResolution": "model.modeling_elmo_coref",
     "ElmoForPreTraining": "model.modeling_elmo",
     "ElmoForPreTrainingOutput": "model.modeling_elmo",
-    "ElmoForQuestionAnswering": "model.modeling_elmo",
-    "ElmoForSemanticRoleLabeling": "model.modeling_elmo",
-    "ElmoForSequenceClassification": "model.modeling_elmo",
-    "ElmoForTokenClassification": "model.modeling_elmo",
+    "ElmoForQuestionAnswering": "model.modeling_elmo_tasks",
+    "ElmoForSemanticRoleLabeling": "model.modeling_elmo_srl",
+    "ElmoForSequenceClassification": "model.modeling_elmo_tasks",
+    "ElmoForTokenClassification": "model.modeling_elmo_tasks",
     "ElmoModel": "model.modeling_elmo",
     "ElmoModelOutput": "model.modeling_elmo",
     "ElmoPreTrainedModel": "model.modeling_elmo",
     "ElmoScorer": "inference.scorer",
-    "ElmoSemanticRolesOutput": "model.modeling_elmo",
-    "ElmoState": "model.layers_elmo",
+    "ElmoSemanticRolesOutput": "model.modeling_elmo_srl",
+    "ElmoState": "model.modeling_elmo",
     "ElmoTransformer": "inference.elmo_transformer",
-    "EmbeddingsHead": "model.head_settings_elmo",
-    "QuestionAnsweringHead": "model.head_settings_elmo",
-    "SemanticRoleLabelingHead": "model.head_settings_elmo",
-    "SequenceClassificationHead": "model.head_settings_elmo",
-    "TokenClassificationHead": "model.head_settings_elmo",
+    "EmbeddingsHead": "model.configuration_elmo",
+    "QuestionAnsweringHead": "model.configuration_elmo",
+    "SemanticRoleLabelingHead": "model.configuration_elmo",
+    "SequenceClassificationHead": "model.configuration_elmo",
+    "TokenClassificationHead": "model.configuration_elmo",
     "load_foreign": "conversion.formats",
 }
 # Folders that can be reached as attributes after `import hf_elmo`.

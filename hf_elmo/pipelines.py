@@ -15,7 +15,7 @@ from transformers.pipelines.token_classification import AggregationStrategy, Tok
 from transformers.utils import ModelOutput
 
 from .model.configuration_elmo import ElmoConfig
-from .model.question_answering_elmo import best_spans
+from .model.modeling_elmo_tasks import best_spans
 
 # transformers 5 has no pipeline of this kind any more, and refuses its old name, question-answering.
 QUESTION_ANSWERING = "extractive-question-answering"

@@ -42,14 +42,13 @@ def _register_models() -> None:
     )
 
     from .model.configuration_elmo import ElmoConfig
-    from .model.modeling_elmo import (
-        ElmoForCoreferenceResolution,
-        ElmoForPreTraining,
+    from .model.modeling_elmo import ElmoForPreTraining, ElmoModel
+    from .model.modeling_elmo_coref import ElmoForCoreferenceResolution
+    from .model.modeling_elmo_srl import ElmoForSemanticRoleLabeling
+    from .model.modeling_elmo_tasks import (
         ElmoForQuestionAnswering,
-        ElmoForSemanticRoleLabeling,
         ElmoForSequenceClassification,
         ElmoForTokenClassification,
-        ElmoModel,
     )
     from .pipelines import register_pipelines
 

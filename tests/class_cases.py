@@ -23,8 +23,8 @@ from hf_elmo import (
     ElmoForTokenClassification,
     ElmoModel,
 )
-from hf_elmo.model.highway_lstm_elmo import ElmoHighwayLSTM
-from hf_elmo.model.word_table_elmo import ElmoWordTable
+from hf_elmo.model.modeling_elmo import ElmoWordTable
+from hf_elmo.model.modeling_elmo_srl import ElmoHighwayLSTM
 
 SENTENCES = [["a", "bb", "c"], ["d"], ["é", "a"]]
 # The second texts of pairs.

@@ -4,7 +4,7 @@ import torch
 from hypothesis import strategies as st
 from tolerances import REORDERED_FLOAT64
 
-from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights
+from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights
 
 
 def make_weights(projection_size, cell_size, scale=0.6, dtype=torch.float64) -> ProjectedLSTMWeights:

@@ -21,7 +21,7 @@ from hf_elmo import (
     ElmoModel,
     SemanticRoleLabelingHead,
 )
-from hf_elmo.model.cutting_elmo import PRE_TOKENIZERS
+from hf_elmo.model.tokenization_elmo import PRE_TOKENIZERS
 from hf_elmo.pipelines import ElmoFeatureExtractionPipeline, ElmoTokenClassificationPipeline
 
 LABELS = {0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..given.bounded_json import read_json
-from ..model.word_list_elmo import WORD_LIST_FILE
+from ..model.modeling_elmo import WORD_LIST_FILE
 from .card_parts import only_what_was_measured
 from .classifier_card import CLASSIFIERS, describe_classifier
 from .conversion_card import render_conversion_card

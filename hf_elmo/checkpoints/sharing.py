@@ -19,7 +19,7 @@ from transformers.dynamic_module_utils import get_relative_imports
 from ..given.bounded_json import read_json
 from ..model import configuration_elmo
 from ..model.configuration_elmo import ElmoConfig, auto_map_of
-from ..model.word_list_elmo import WORD_LIST_FILE
+from ..model.modeling_elmo import WORD_LIST_FILE
 from .cards import render_recipe
 from .file_names import (
     CARD_FILE,

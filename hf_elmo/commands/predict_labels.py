@@ -71,7 +71,7 @@ def _has_spans(labels: Sequence[str]) -> bool:
 
 
 def _converted(tagged: Iterable[list[TaggedWord]], scheme: str) -> Iterator[list[TaggedWord]]:
-    from ..model.tag_schemes_elmo import write_spans
+    from ..model.modeling_elmo_tasks import write_spans
     from ..tasks.metrics.entities import read_any_spans
 
     for sentence in tagged:

@@ -72,7 +72,7 @@ def _draw(labelled: Sequence[_Labelled]) -> Drawing:
 
 def in_brackets(frame: Frame) -> str:
     """A sentence with the arguments of a predicate in brackets: `[ARG0 Alice] [V sleeps] .`"""
-    from ..model.tag_schemes_elmo import read_spans
+    from ..model.modeling_elmo_tasks import read_spans
 
     words = list(frame.words)
     for span in read_spans(frame.tags, "IOB2"):

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 from ..given.bounded_files import MEBIBYTE, quoted, read_file
 from ..given.reasons import UNREADABLE, reason
-from ..model.layers_elmo import ElmoScalarMix
-from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, ElmoScalarMix
 from .checked_files import ConversionError, check_storage, dataset_names, existing_file, open_hdf5
 
 # Stands for a layer without a matrix, which stays as it is.

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ..given.bounded_files import MEBIBYTE, quoted
 from ..given.bounded_json import read_json
-from ..model.configuration_elmo import ElmoConfig
-from ..model.head_settings_elmo import EmbeddingsHead, TokenClassificationHead
-from ..model.modeling_elmo import ElmoForTokenClassification, ElmoModel, ElmoPreTrainedModel
+from ..model.configuration_elmo import ElmoConfig, EmbeddingsHead, TokenClassificationHead
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from ..model.modeling_elmo_tasks import ElmoForTokenClassification
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .allennlp_keys import FORGET_BIAS, KeyRule, bilm_rules, encoder_rules, parameter_shapes, take, wanted_shapes
 from .allennlp_tagger import NotHeld, load_tagger

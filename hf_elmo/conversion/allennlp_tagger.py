@@ -15,10 +15,9 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 
 from ..given.bounded_files import MEBIBYTE, quoted, read_file
-from ..model.configuration_elmo import ElmoConfig
-from ..model.head_settings_elmo import TokenClassificationHead
-from ..model.modeling_elmo import ElmoForTokenClassification, ElmoModel
-from ..model.tag_schemes_elmo import SCHEMES, can_follow
+from ..model.configuration_elmo import ElmoConfig, TokenClassificationHead
+from ..model.modeling_elmo import ElmoModel
+from ..model.modeling_elmo_tasks import SCHEMES, ElmoForTokenClassification, can_follow
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .checked_files import ConversionError, existing_file, one_line
 from .torch_weights import TorchWeights

@@ -12,8 +12,7 @@ from huggingface_hub.errors import StrictDataclassError
 
 from ..given.bounded_files import MEBIBYTE, quoted
 from ..given.bounded_json import read_json
-from ..model.characters_elmo import MAX_CHARACTERS_PER_WORD
-from ..model.configuration_elmo import ElmoConfig
+from ..model.configuration_elmo import MAX_CHARACTERS_PER_WORD, ElmoConfig
 from ..text.vocabulary import WordVocabulary
 from .bilm_tf_keys import (
     CHARACTERS_OPTION,

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from ..model.configuration_elmo import ElmoConfig
-from ..model.modeling_elmo import ElmoModel
+from ..model.modeling_elmo import ElmoModel, ElmoWordTable
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from ..model.word_table_elmo import ElmoWordTable
 from ..text.vocabulary import WordVocabulary
 from ..text.word_vectors import build_word_table
 from .bilm_tf_vocabulary import ForeignWords

@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..given.bounded_files import quoted
-from ..model.characters_elmo import BOS_TOKEN, DICTIONARY_MARKS, EOS_TOKEN
-from ..model.configuration_elmo import ElmoConfig
+from ..model.configuration_elmo import BOS_TOKEN, DICTIONARY_MARKS, EOS_TOKEN, ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import SPECIAL_WORDS, UNK_TOKEN, WordVocabulary

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..given.bounded_files import MEBIBYTE, path_inside, quoted, read_file
 from ..given.bounded_json import read_json
-from ..model.characters_elmo import MAX_CHARACTERS_PER_WORD
+from ..model.configuration_elmo import MAX_CHARACTERS_PER_WORD
 from .checked_files import ConversionError, existing_file
 
 # Two of the files that each model has; of no other program's do both have these names.

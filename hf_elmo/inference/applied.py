@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ..checkpoints.loading import Model, load_model, load_tokenizer
-from ..model.base_elmo import ElmoPreTrainedModel
+from ..model.modeling_elmo import ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .devices import ready_on, usable_device
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
-from ..model.modeling_elmo import ElmoForSequenceClassification
+from ..model.modeling_elmo_tasks import ElmoForSequenceClassification
 from .applied import AppliedModel
 from .batches import in_batches
 

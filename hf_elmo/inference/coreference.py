@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..model.coreference_elmo import read_clusters
-from ..model.modeling_elmo import ElmoForCoreferenceResolution
+from ..model.modeling_elmo_coref import ElmoForCoreferenceResolution, read_clusters
 from ..text.sentence_ends import cut_sentences
 from .applied import load_applied
 from .word_places import place_words

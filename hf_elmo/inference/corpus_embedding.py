@@ -13,7 +13,7 @@ import numpy as np
 
 from ..checkpoints.writing import files_written_aside, open_to_readers
 from ..kernels import cache_words
-from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
+from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..text.sentence_sources import Sentence, SentenceSource, count_words
 from .embedder import ElmoEmbedder
 from .embedding_directory import EmbeddingDirectory, ShardRecord, describe_checkpoint, shard_file

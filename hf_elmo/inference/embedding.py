@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizer
 
-from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
-from ..model.configuration_elmo import ElmoConfig
+from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN, ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 
 # What may be asked for by name; a layer may also be asked for by its number.

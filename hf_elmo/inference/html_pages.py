@@ -10,7 +10,7 @@ from importlib.resources import files
 from string import Template
 from typing import NamedTuple
 
-from ..model.tag_schemes_elmo import OUTSIDE, Span, read_spans
+from ..model.modeling_elmo_tasks import OUTSIDE, Span, read_spans
 from .coreference import ResolvedText
 from .reader import FoundAnswer
 from .role_labeller import Frame

@@ -20,11 +20,14 @@ from torch import Tensor, nn
 
 from ..checkpoints.loading import load_config, load_model, load_tokenizer
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
-from ..model import modeling_elmo
-from ..model.base_elmo import ElmoPreTrainedModel
-from ..model.modeling_elmo import ElmoForSequenceClassification
+from ..model.modeling_elmo import CAN_RECORD_STEPS, ElmoModel, ElmoPreTrainedModel
+from ..model.modeling_elmo_srl import ElmoForSemanticRoleLabeling
+from ..model.modeling_elmo_tasks import (
+    ElmoForQuestionAnswering,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+)
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from ..model.word_steps_elmo import CAN_RECORD_STEPS
 from .devices import ready_on
 
 if TYPE_CHECKING:
@@ -33,16 +36,16 @@ if TYPE_CHECKING:
 ONNX_FILE = "model.onnx"
 # What is exported of a checkpoint, by the class that wrote it: of a pre-trained one the vectors, not the two softmaxes
 # over all words. Coreference prunes spans by their scores, of which no graph knows the number.
-_EXPORTED = {
-    "ElmoModel": "ElmoModel",
-    "ElmoForPreTraining": "ElmoModel",
+_EXPORTED: dict[str, type[ElmoPreTrainedModel]] = {
+    "ElmoForPreTraining": ElmoModel,
     **{
-        name: name
-        for name in (
-            "ElmoForTokenClassification",
-            "ElmoForSequenceClassification",
-            "ElmoForQuestionAnswering",
-            "ElmoForSemanticRoleLabeling",
+        each.__name__: each
+        for each in (
+            ElmoModel,
+            ElmoForTokenClassification,
+            ElmoForSequenceClassification,
+            ElmoForQuestionAnswering,
+            ElmoForSemanticRoleLabeling,
         )
     },
 }
@@ -131,7 +134,7 @@ def export_onnx(
             f"model_name_or_path {model_name_or_path!r} is a checkpoint of {name}, which has no fixed graph; wanted "
             f"one of {', '.join(_EXPORTED)}."
         )
-    model_class = cast("type[ElmoPreTrainedModel]", getattr(modeling_elmo, _EXPORTED[name]))
+    model_class = _EXPORTED[name]
     model = ready_on(load_model(model_class, model_name_or_path), torch.device("cpu"))
     tokenizer = load_tokenizer(model_name_or_path, model.config)
     batch = _make_batch(model, tokenizer, 2, 5)
@@ -144,7 +147,7 @@ def export_onnx(
         model.config.save_pretrained(aside)
         tokenizer.save_pretrained(aside)
         difference = _compare(aside / ONNX_FILE, outputs, tokenizer)
-    return ExportedModel(target / ONNX_FILE, _EXPORTED[name], tuple(batch), names, difference)
+    return ExportedModel(target / ONNX_FILE, model_class.__name__, tuple(batch), names, difference)
 
 
 def _check_packages() -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..model.modeling_elmo import ElmoForQuestionAnswering
+from ..model.modeling_elmo_tasks import ElmoForQuestionAnswering
 from .applied import AppliedModel
 from .batches import in_batches
 

@@ -8,8 +8,8 @@ from typing import NamedTuple, cast
 
 import torch
 
-from ..model.layers_elmo import pack_layers
-from ..model.modeling_elmo import ElmoForSemanticRoleLabeling
+from ..model.modeling_elmo import pack_layers
+from ..model.modeling_elmo_srl import ElmoForSemanticRoleLabeling
 from .applied import AppliedModel
 from .batches import in_batches
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
+from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..text.vocabulary import MANY_UNKNOWN
 from .scoring import ScoreTotals, SentenceScores, Substitute, to_bits
 from .word_places import PlacedWords

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..model.modeling_elmo import ElmoForTokenClassification
+from ..model.modeling_elmo_tasks import ElmoForTokenClassification
 from .applied import AppliedModel
 from .batches import in_batches
 

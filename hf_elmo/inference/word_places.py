@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from ..model.cutting_elmo import TextCutter
-from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..model.tokenization_elmo import ElmoCharTokenizer, TextCutter
 
 
 @dataclass(frozen=True)

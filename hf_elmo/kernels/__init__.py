@@ -1,4 +1,4 @@
-"""Fast twins of the readable scan in `hf_elmo.model.recurrence_elmo`; nothing here imports the rest of the package."""
+"""Fast twins of the readable scan in `hf_elmo.model.modeling_elmo`; nothing here imports the rest of the package."""
 
 from .backends import BACKENDS, get_backend, linear, run_projected_lstm, set_backend, use_backend, why_not
 from .characters import distinct_rows, filter_maxima

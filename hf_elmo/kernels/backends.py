@@ -60,7 +60,7 @@ def use_backend(name: str) -> Iterator[None]:
 
     - "auto", the default: "compiled" where it has been built, else "plain"; "readable" for what neither takes (while
       torch.compile or torch.export traces, under torch.func, for tensor subclasses, for cells without a projection).
-    - "readable": the definition, `hf_elmo.model.recurrence_elmo.scan_projected_lstm`; has gradients of gradients.
+    - "readable": the definition, `hf_elmo.model.modeling_elmo.scan_projected_lstm`; has gradients of gradients.
     - "plain": PyTorch's own operators, weights in the layout that suits them, a backward written by hand.
     - "compiled": the same steps in C++ (CPU), built when first asked for.
     - "cuda_graphs": "plain" on a GPU, its steps recorded as CUDA graphs where shapes repeat.
@@ -125,7 +125,7 @@ def run_projected_lstm(
 ) -> tuple[Tensor, tuple[Tensor, Tensor]] | None:
     """Run one direction of a projected LSTM by the chosen backend; None where that is the readable scan.
 
-    Arguments and results are those of `hf_elmo.model.recurrence_elmo.scan_projected_lstm`, whose checks have been made.
+    Arguments and results are those of `hf_elmo.model.modeling_elmo.scan_projected_lstm`, whose checks have been made.
     """
     name = get_backend()
     if name == "readable":

@@ -1,4 +1,4 @@
-"""The projected LSTM scan at speed: the twin of `recurrence_elmo.scan_projected_lstm`, with its arguments and results.
+"""The projected LSTM scan at speed: the twin of `modeling_elmo.scan_projected_lstm`, with its arguments and results.
 
 Letters in shapes: B sentences, T words, N real words in the order of steps, P projection, H cell.
 """

@@ -1,85 +1,1946 @@
-"""The face of the ELMo models: what `auto_map` names, and every file that travels with a checkpoint's models."""
+"""ELMo (Peters et al. 2018): token encoder, biLM and scalar mixes, and models for pre-training and for tasks.
+
+Letters in shapes: B sentences, T words, C characters per word, P projection, H cell, L biLM layers, M scalar mixes.
+"""
 
 from __future__ import annotations
 
-# Also what only siblings need: older versions of transformers (5.4) bring along only what a file imports itself.
-from .base_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
-from .characters_elmo import PAD_CHARACTER  # noqa: F401
-from .configuration_elmo import ElmoConfig
-from .coreference_elmo import ElmoCoreferenceOutput, ElmoForCoreferenceResolution
-from .crf_elmo import ElmoCRF
-from .dropout_elmo import ElmoDropout  # noqa: F401
-from .embeddings_elmo import ElmoEmbeddings, ElmoEmbeddingsOutput
-from .head_settings_elmo import (
-    CoreferenceHead,
-    EmbeddingsHead,
-    QuestionAnsweringHead,
-    SemanticRoleLabelingHead,
-    SequenceClassificationHead,
-    TokenClassificationHead,
-)
-from .highway_lstm_elmo import ElmoHighwayLSTM  # noqa: F401
-from .inputs_elmo import IGNORED_LABEL
-from .layers_elmo import ElmoState
-from .offloading_elmo import read_weights  # noqa: F401
-from .packed_steps_elmo import PackedOrder  # noqa: F401
-from .pairs_elmo import ElmoSentences  # noqa: F401
-from .pretraining_elmo import ElmoForPreTraining, ElmoForPreTrainingOutput
-from .question_answering_elmo import ElmoForQuestionAnswering
-from .question_readers_elmo import ElmoReader  # noqa: F401
-from .recurrence_elmo import scan_projected_lstm  # noqa: F401
-from .semantic_roles_elmo import ElmoForSemanticRoleLabeling, ElmoSemanticRolesOutput
-from .sequence_classification_elmo import ElmoForSequenceClassification
-from .sequence_encoders_elmo import ElmoDense  # noqa: F401
-from .span_pairs_elmo import weigh_pairs  # noqa: F401
-from .spans_elmo import ElmoSpans  # noqa: F401
-from .tag_schemes_elmo import SCHEMES  # noqa: F401
-from .task_encoders_elmo import ElmoTaskLSTM  # noqa: F401
-from .token_classification_elmo import ElmoForTokenClassification
-from .token_encoder_elmo import ElmoTokenEncoder  # noqa: F401
-from .tracing_elmo import is_traced  # noqa: F401
-from .word_list_elmo import WORD_LIST_FILE  # noqa: F401
-from .word_steps_elmo import scan_words  # noqa: F401
-from .word_table_elmo import ElmoWordTable  # noqa: F401
+import functools
+import importlib
+import inspect
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
-__all__ = [
-    "IGNORED_LABEL",
-    "CoreferenceHead",
-    "ElmoCRF",
-    "ElmoConfig",
-    "ElmoCoreferenceOutput",
-    "ElmoEmbeddings",
-    "ElmoEmbeddingsOutput",
-    "ElmoForCoreferenceResolution",
-    "ElmoForPreTraining",
-    "ElmoForPreTrainingOutput",
-    "ElmoForQuestionAnswering",
-    "ElmoForSemanticRoleLabeling",
-    "ElmoForSequenceClassification",
-    "ElmoForTokenClassification",
-    "ElmoModel",
-    "ElmoModelOutput",
-    "ElmoPreTrainedModel",
-    "ElmoSemanticRolesOutput",
-    "ElmoState",
-    "EmbeddingsHead",
-    "QuestionAnsweringHead",
-    "SemanticRoleLabelingHead",
-    "SequenceClassificationHead",
-    "TokenClassificationHead",
-]
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.utils import ModelOutput, cached_file
+from transformers.utils.generic import can_return_tuple
 
-# With a saved model transformers ships the file of its class's module, and all that this file imports, and writes the
-# module's name into the auto_map. Every checkpoint can be loaded as every class, so all of them name this file.
-for model_class in (
-    ElmoPreTrainedModel,
-    ElmoModel,
-    ElmoEmbeddings,
-    ElmoForCoreferenceResolution,
-    ElmoForPreTraining,
-    ElmoForQuestionAnswering,
-    ElmoForSemanticRoleLabeling,
-    ElmoForSequenceClassification,
-    ElmoForTokenClassification,
-):
-    model_class.__module__ = __name__
+from .configuration_elmo import BEGIN_SENTENCE, END_SENTENCE, ElmoConfig, EmbeddingsHead, WordInputsHead, decode_row
+
+if TYPE_CHECKING:  # transformers ships what this text imports: every checkpoint can be loaded as a tagger or classifier
+    from .modeling_elmo_tasks import ElmoForTokenClassification  # noqa: F401
+
+
+def is_traced() -> bool:
+    """True under torch.compile, torch.export and torch.jit.trace, where a tensor's values are not there to be read.
+
+    Under torch.func too: older versions (torch 2.6) cannot read them all there.
+    """
+    recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return recorded or torch._C._are_functorch_transforms_active()
+
+
+def is_exported() -> bool:
+    """True while torch.export records the model, whose sentences may then be of any length; never before torch 2.7."""
+    is_exporting = getattr(torch.compiler, "is_exporting", None)
+    return is_exporting is not None and is_exporting()
+
+
+# Below, the calls take longer than the draws.
+_LEAST_NUMBERS = 4096
+_STEPS = 2**16
+
+
+class ElmoDropout(nn.Dropout):
+    """As `nn.Dropout`, which on a CPU draws one number after another from a generator of 64 bits each.
+
+    There each draw serves four numbers here, so that the rate is rounded to the next 65,536th. `torch.manual_seed`
+    seeds it. Small tensors, other devices and what PyTorch traces have torch's own.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        dropped = round(self.p * _STEPS)
+        is_here = input.device.type == "cpu" and input.numel() >= _LEAST_NUMBERS
+        if not self.training or not is_here or not 0 < dropped < _STEPS or is_traced():
+            return super().forward(input)
+        draws = torch.empty((input.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+        numbers = draws.view(torch.int16)[: input.numel()].view(input.shape)
+        kept = numbers >= dropped - _STEPS // 2
+        return (input * kept).mul_(_STEPS / (_STEPS - dropped))
+
+
+try:
+    from torch._higher_order_ops import scan as _scan
+except ImportError:  # older versions of torch export a fixed number of words
+    _scan = None  # type: ignore[assignment]
+
+# Whether what is exported takes any number of words: its steps are one operator then.
+CAN_RECORD_STEPS = _scan is not None and hasattr(torch.compiler, "is_exporting")
+
+# A state is one or several tensors, and so is what is read of a word; which, a recurrence knows.
+Step = Callable[[Any, Any], tuple[Any, Tensor]]
+
+
+def scan_words(
+    step: Step,
+    state: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    mask: Tensor | None = None,
+    *,
+    reverse: bool = False,
+) -> tuple[Tensor, Any]:
+    """Go from word to word, from the first to the last or the other way round.
+
+    While torch.export records a model the steps are not written out one by one, so that what is exported takes any
+    number of words, as long as torch has its `scan` operator.
+
+    Args:
+        step: Gets the state before a word and what is read of the word, (B, ...) each; gives the state after it and
+            what comes out there.
+        state: The state before the first step.
+        inputs: What is read of all words, (B, T, ...) each.
+        mask: True for real words, (B, T), with states (B, H) and outputs of as many axes: what it leaves out changes
+            no state and gives zeros. None where all words are real, or where a step sees to it itself.
+        reverse: Go from the last word to the first.
+    Returns: What came out at each word, (B, T, ...), and the state after the last step.
+    """
+    if mask is not None:
+        step, inputs = _over_real_words(step), (*inputs, mask.unsqueeze(-1))
+    if CAN_RECORD_STEPS and is_exported():
+        # Neither what is carried nor what comes out may be a tensor that stands elsewhere too.
+        def recorded(carried: Any, read: Any) -> tuple[Any, Tensor]:
+            carried, output = step(carried, read)
+            return carried, output.clone()
+
+        first = tuple(part.clone() for part in state)
+        carried, outputs = _scan(recorded, first, tuple(part.transpose(0, 1) for part in inputs), reverse=reverse)
+        return outputs.transpose(0, 1), carried
+    places = range(inputs[0].shape[1])
+    found: list[Tensor] = [state[0]] * len(places)
+    for place in reversed(places) if reverse else places:
+        state, found[place] = step(state, tuple(part[:, place] for part in inputs))
+    return torch.stack(found, dim=1), state
+
+
+def _over_real_words(step: Step) -> Step:
+    """The step that reads whether a word is real behind all else."""
+
+    def masked(before: Any, read: Any) -> tuple[Any, Tensor]:
+        *read, is_real = read
+        after, output = step(before, tuple(read))
+        kept = tuple(torch.where(is_real, new, old) for new, old in zip(after, before, strict=True))
+        return kept, torch.where(is_real, output, 0.0)
+
+    return masked
+
+
+# The package's kernels give the same numbers faster. A checkpoint's own code takes them where the program has imported
+# the package, and never imports it: that would put the package's classes in place of these in the middle of a program.
+kernels: Any = importlib.import_module("hf_elmo.kernels") if "hf_elmo" in sys.modules else None
+
+
+class ProjectedLSTMWeights(NamedTuple):
+    """The weights of one direction of one layer; the rows of the first three hold the gates in the order i, f, g, o."""
+
+    input: Tensor  # (4H, P)
+    recurrent: Tensor  # (4H, P)
+    bias: Tensor  # (4H,), the forget gate's constant included
+    projection: Tensor | None  # (P, H); None where the cell's output is the hidden state, H = P
+
+
+def scan_projected_lstm(
+    inputs: Tensor,
+    mask: Tensor | None,
+    weights: ProjectedLSTMWeights,
+    state: tuple[Tensor, Tensor] | None = None,
+    *,
+    cell_clip: float | None = None,
+    projection_clip: float | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Run one direction of a projected LSTM over a padded batch (Sak et al. 2014; Peters et al. 2018, sec. 3.1).
+
+    A step is c = sigmoid(f) c + sigmoid(i) tanh(g), clipped to +-cell_clip before the output tanh, and
+    h = W (sigmoid(o) tanh(c)), clipped to +-projection_clip; without W, h = sigmoid(o) tanh(c), which is not clipped.
+    Masked words neither change the state nor give output, so the side and the amount of padding do not matter.
+
+    Args:
+        inputs: Word vectors, (B, T, P).
+        mask: True for real words, (B, T); None where all are.
+        weights: The direction's weights.
+        state: Carried (hidden (B, P), cell (B, H)); None starts from zeros.
+        cell_clip: Bound on |cell| after each step; None disables it.
+        projection_clip: Bound on |hidden| after each step's projection; None disables it.
+        reverse: Read from the last word to the first.
+    Returns: Outputs (B, T, P), zero where masked, and the state after each row's last word read.
+    Raises: ValueError naming the axis and both sizes when shapes disagree.
+    """
+    _check_shapes(inputs, mask, weights, state)
+    batch_size, _, projection_size = inputs.shape
+    cell_size = len(weights.bias) // 4
+    # The inputs of all steps go through one matrix product; only the recurrent one has to wait for its step.
+    input_gates = F.linear(inputs, weights.input, weights.bias)
+    if state is None:
+        hidden = inputs.new_zeros(batch_size, projection_size)
+        cell = inputs.new_zeros(batch_size, cell_size)
+    else:
+        hidden, cell = state
+
+    def step(before: tuple[Tensor, Tensor], read: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        (hidden, cell), (of_word,) = before, read
+        gates = of_word + F.linear(hidden, weights.recurrent)
+        input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
+        new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
+        if cell_clip is not None:
+            new_cell = new_cell.clamp(-cell_clip, cell_clip)
+        new_hidden = torch.sigmoid(output_gate) * torch.tanh(new_cell)
+        if weights.projection is not None:
+            new_hidden = F.linear(new_hidden, weights.projection)
+            # As bilm-tf and AllenNLP do it: what is not projected is not clipped either.
+            if projection_clip is not None:
+                new_hidden = new_hidden.clamp(-projection_clip, projection_clip)
+        return (new_hidden, new_cell), new_hidden
+
+    return scan_words(step, (hidden, cell), (input_gates,), mask, reverse=reverse)
+
+
+def run_projected_lstm(
+    inputs: Tensor,
+    mask: Tensor | None,
+    weights: ProjectedLSTMWeights,
+    state: tuple[Tensor, Tensor] | None = None,
+    *,
+    cell_clip: float | None = None,
+    projection_clip: float | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """As `scan_projected_lstm`, by the fastest implementation at hand (`hf_elmo.kernels.use_backend` chooses)."""
+    settings: dict[str, Any] = {"cell_clip": cell_clip, "projection_clip": projection_clip, "reverse": reverse}
+    if kernels is not None:
+        _check_shapes(inputs, mask, weights, state)
+        results = kernels.run_projected_lstm(inputs, mask, weights, state, **settings)
+        if results is not None:
+            return results
+    return scan_projected_lstm(inputs, mask, weights, state, **settings)
+
+
+def _check_shapes(
+    inputs: Tensor, mask: Tensor | None, weights: ProjectedLSTMWeights, state: tuple[Tensor, Tensor] | None
+) -> None:
+    if inputs.ndim != 3 or inputs.shape[1] == 0:
+        raise ValueError(f"inputs has the shape {tuple(inputs.shape)}; wanted (sentences, words >= 1, projection).")
+    batch_size, length, projection_size = inputs.shape
+    cell_size = len(weights.bias) // 4 if weights.projection is None else weights.projection.shape[1]
+    pairs: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = [
+        ("weights.input", weights.input.shape, (4 * cell_size, projection_size)),
+        ("weights.recurrent", weights.recurrent.shape, (4 * cell_size, projection_size)),
+        ("weights.bias", weights.bias.shape, (4 * cell_size,)),
+    ]
+    if weights.projection is not None:
+        pairs.append(("weights.projection", weights.projection.shape, (projection_size, cell_size)))
+    else:
+        pairs.append(("weights.recurrent without a projection", (cell_size,), (projection_size,)))
+    if mask is not None:
+        pairs.append(("mask", mask.shape, (batch_size, length)))
+    if state is not None:
+        pairs.append(("state hidden", state[0].shape, (batch_size, projection_size)))
+        pairs.append(("state cell", state[1].shape, (batch_size, cell_size)))
+    for name, found, wanted in pairs:
+        if tuple(found) != tuple(wanted):
+            raise ValueError(
+                f"{name} has the shape {tuple(found)}, but inputs of shape {tuple(inputs.shape)} with cells of size "
+                f"{cell_size} want {tuple(wanted)}."
+            )
+
+
+# All hashes of a table that has not been filled: the largest, so that they are sorted as those of a filled one are.
+NOT_FILLED = 2**63 - 1
+
+# Rows hashed at a time, which bounds the memory of the products: a table has many more words than a batch.
+_WORDS_AT_A_TIME = 2**16
+
+
+class ElmoWordTable(nn.Embedding):
+    """Vectors of known words, found by 64-bit hashes of their rows, and one vector that all other words share.
+
+    Row 0 of `weight`, (V + 1, D), is for the words that the table lacks; row i + 1 is for the word whose hash is
+    `hashes[i]`. The hashes are sorted and are saved with the weights. A word that the table lacks is taken for one that
+    it has where their hashes are equal; at a million words that is one word in 10^10.
+
+    Args:
+        num_words: Known words V.
+        vector_size: Size D of a vector.
+    """
+
+    hashes: Tensor
+
+    def __init__(self, num_words: int, vector_size: int):
+        super().__init__(num_words + 1, vector_size)
+        self.register_buffer("hashes", torch.full((num_words,), NOT_FILLED, dtype=torch.long))
+
+    @torch.no_grad()
+    def fill(self, rows: Tensor, vectors: Tensor | None = None, unknown: Tensor | None = None) -> None:
+        """Say which words the table knows, and give them their vectors.
+
+        Args:
+            rows: Character ids of the words, (V, C), each word once.
+            vectors: A vector for each of them, (V, D); None leaves all vectors as they were initialised.
+            unknown: The vector of all other words, (D,); None leaves it as it is.
+        Raises: ValueError naming the argument and both shapes when they disagree, or both words when two have one hash.
+        """
+        num_words, size = len(self.hashes), self.embedding_dim
+        for name, value, wanted in (
+            ("rows", rows, (num_words, rows.shape[-1])),
+            ("vectors", vectors, (num_words, size)),
+            ("unknown", unknown, (size,)),
+        ):
+            if value is not None and value.shape != wanted:
+                raise ValueError(
+                    f"{name} has the shape {tuple(value.shape)}; this table of {num_words} words and vectors of size "
+                    f"{size} wants {wanted}. Set word_table_size and word_vector_size to what is filled in."
+                )
+        hashes, order = hash_rows(rows).sort()
+        _check_distinct(rows, hashes, order)
+        self.hashes.copy_(hashes)
+        if vectors is not None:
+            places = torch.empty_like(order)
+            places[order] = torch.arange(1, num_words + 1, device=order.device)
+            self.weight.index_copy_(0, places.to(self.weight.device), vectors.to(self.weight))
+        if unknown is not None:
+            self.weight[0] = unknown.to(self.weight)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Look up words, rows of character ids (N, C), and give their vectors, (N, D).
+
+        Raises: ValueError where the table has not been filled (on a CPU; elsewhere a check would wait for the device).
+        """
+        if self.hashes.device.type == "cpu" and not is_traced() and int(self.hashes[0]) == NOT_FILLED:
+            raise ValueError(
+                "the word table is empty, so that every word would be unknown; fill it first (ElmoWordTable.fill), or "
+                "load a checkpoint that holds one."
+            )
+        return super().forward(self.places(rows))
+
+    def places(self, rows: Tensor) -> Tensor:
+        """The row of `weight` of each word, (N,); 0 for words that the table lacks."""
+        hashes = hash_rows(rows)
+        nearest = torch.searchsorted(self.hashes, hashes).clamp(max=len(self.hashes) - 1)
+        return torch.where(self.hashes[nearest] == hashes, nearest + 1, 0)
+
+
+def hash_rows(rows: Tensor) -> Tensor:
+    """A signed 64-bit number for each row of character ids, (N, C) to (N,).
+
+    Multilinear hashing: the ids times odd numbers that stand for their positions, summed modulo 2^64. Two rows that
+    differ at one position never have one hash. Checkpoints hold these numbers, so that they never change.
+    """
+    # The compiler looks into what is cached, and warns that it does.
+    multipliers_of = _compute_multipliers if is_traced() else _multipliers
+    multipliers = torch.tensor(multipliers_of(rows.shape[1]), device=rows.device)
+    # A batch that is traced may come in any size, which cannot be cut into a known number of parts.
+    parts = [rows] if is_traced() else rows.split(_WORDS_AT_A_TIME)
+    return torch.cat([(part.long() * multipliers).sum(dim=1) for part in parts])
+
+
+def _compute_multipliers(count: int) -> tuple[int, ...]:
+    """Odd 64-bit numbers, as signed ones, by splitmix64 (Steele et al. 2014) from the state 0."""
+    numbers = []
+    for index in range(1, count + 1):
+        mixed = index * 0x9E3779B97F4A7C15 % 2**64
+        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
+        odd = mixed ^ mixed >> 31 | 1
+        numbers.append(odd - 2**64 if odd >= 2**63 else odd)
+    return tuple(numbers)
+
+
+_multipliers = functools.cache(_compute_multipliers)
+
+
+def _check_distinct(rows: Tensor, hashes: Tensor, order: Tensor) -> None:
+    """Refuse words that cannot be told apart; `hashes` are sorted, `order` says whose they are."""
+    equal = (hashes[1:] == hashes[:-1]).nonzero()
+    if not len(equal):
+        return
+    first, second = (rows[order[place]].tolist() for place in (int(equal[0]), int(equal[0]) + 1))
+    if first == second:
+        raise ValueError(f"rows holds the word {decode_row(first)!r} twice; give each word one row.")
+    raise ValueError(
+        f"rows holds the words {decode_row(first)!r} and {decode_row(second)!r}, which have the same hash; leave one "
+        "of them out."
+    )
+
+
+class ElmoLinear(nn.Linear):
+    """A linear map of which the package's kernels, where they are, may keep a packed copy for inference."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Map (N, I) to (N, O)."""
+        mapped = None if kernels is None or is_traced() else kernels.linear(vectors, self.weight, self.bias)
+        return super().forward(vectors) if mapped is None else mapped
+
+
+class ElmoCarryGate(ElmoLinear):
+    """The map of a highway layer's gate: a class of its own for its initialisation, which starts by carrying."""
+
+
+class ElmoHighway(nn.Module):
+    """y = g relu(W_t x + b_t) + (1 - g) x with g = sigmoid(W_c x + b_c) (Srivastava et al. 2015)."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.carry = ElmoCarryGate(size, size)
+        self.transform = ElmoLinear(size, size)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Map (N, F) to (N, F)."""
+        found = self._map_by_kernels(vectors)
+        if found is not None:
+            return found
+        gate = torch.sigmoid(self.carry(vectors))
+        return gate * torch.relu(self.transform(vectors)) + (1 - gate) * vectors
+
+    def _map_by_kernels(self, vectors: Tensor) -> Tensor | None:
+        """As `forward`, where the package's kernels are and neither map was wrapped, replaced or hooked."""
+        kinds: dict[nn.Module, type] = {self.carry: ElmoCarryGate, self.transform: ElmoLinear}
+        if kernels is None or is_traced() or not _are_untouched(kinds):
+            return None
+        return kernels.highway(vectors, self.carry.weight, self.carry.bias, self.transform.weight, self.transform.bias)
+
+
+class ElmoCharacterFilters(nn.Conv1d):
+    """Filters of one width over a word's characters, each followed by its maximum over the windows (Kim et al. 2016).
+
+    The convolution is a matrix product over windows: with 16 channels that is several times faster on a CPU.
+    """
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """Map embedded characters (N, C, D), C at least the width, to the filters' maxima, (N, F)."""
+        windows = characters.unfold(1, self.kernel_size[0], 1)
+        rows, weight = windows.reshape(-1, self.weight[0].numel()), self.weight.flatten(1)
+        found = None
+        if kernels is not None and self.bias is not None and not is_traced():
+            found = kernels.linear(rows, weight, self.bias)
+        if found is None:
+            found = F.linear(rows, weight, self.bias)
+        return found.view(*windows.shape[:2], self.out_channels).max(dim=1).values
+
+
+class ElmoTokenEncoder(nn.Module):
+    """Characters to one context-free vector per word (Peters et al. 2018, sec. 3.4; Kim et al. 2016).
+
+    Where the config wants them, a table's word vectors stand in place of the characters' features or before them, side
+    by side as in ELMoForManyLangs (Che et al. 2018). The highway layers are the characters' own: without characters
+    there are none, and the word vectors go straight to the projection. Where the config wants no projection either, the
+    features are the word's vector.
+    """
+
+    # A group of fewer words takes in longer ones: products as small as these do not get faster by shorter rows.
+    min_words_in_group = 16
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__()
+        reads_characters = config.token_inputs != "words"
+        filters = config.filters if reads_characters else []
+        num_filters = sum(count for _, count in filters)
+        self.character_embedding: nn.Embedding | None = None
+        if reads_characters:
+            self.character_embedding = nn.Embedding(
+                config.vocab_size, config.character_embedding_size, padding_idx=config.pad_token_id
+            )
+        self.padding = cast("int", config.padding_character_id)
+        self.convolutions = nn.ModuleList(
+            ElmoCharacterFilters(config.character_embedding_size, count, width) for width, count in filters
+        )
+        self.activation = torch.tanh if config.filter_activation == "tanh" else torch.relu
+        self.highways = nn.ModuleList(
+            ElmoHighway(num_filters) for _ in range(config.num_highway_layers if reads_characters else 0)
+        )
+        self.word_table: ElmoWordTable | None = None
+        if config.word_table_size is not None and config.word_vector_size is not None:
+            self.word_table = ElmoWordTable(config.word_table_size, config.word_vector_size)
+        self.projection: ElmoLinear | None = None
+        if config.project_tokens:
+            self.projection = ElmoLinear(num_filters + (config.word_vector_size or 0), config.projection_size)
+        self.vector_size = config.projection_size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights that word vectors come out of."""
+        return (next(self.parameters()) if self.projection is None else self.projection.weight).dtype
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Encode N words, rows of character ids (N, C), as word vectors, (N, P)."""
+        if rows.shape[0] == 0:
+            return torch.zeros(0, self.vector_size, dtype=self.dtype, device=rows.device)
+        if kernels is None or is_traced():
+            return self._encode(rows)
+        # Padding costs a word's first windows only, and nobody reads the vectors of words that are nothing else.
+        padded = kernels.pad_rows(rows, self.dtype, self.padding)
+        return self._encode(padded)[: len(rows)]
+
+    def encode_distinct(self, rows: Tensor) -> Tensor:
+        """As `forward`, but words that occur more than once are computed once."""
+        if kernels is not None:
+            vectors = kernels.cached_words(self, rows)
+            if vectors is not None:
+                return vectors
+        distinct, places = distinct_rows(rows)
+        # By embedding, not by indexing: the gradients of an indexed tensor are added up in whichever order the threads
+        # arrive, and no two runs would end with the same weights.
+        return F.embedding(places, self(distinct))
+
+    def _encode(self, rows: Tensor) -> Tensor:
+        """The vectors of N words, N at least 1."""
+        parts = []
+        if self.word_table is not None:
+            parts.append(self.word_table(rows))
+        if self.character_embedding is not None:
+            parts.append(self._encode_characters(self.character_embedding, rows))
+        features = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return features if self.projection is None else self.projection(features)
+
+    def _encode_characters(self, embedding: nn.Embedding, rows: Tensor) -> Tensor:
+        """The features of each word's characters, (N, F)."""
+        vectors = self.activation(self._filter(embedding, rows))
+        for highway in self.highways:
+            vectors = highway(vectors)
+        return vectors
+
+    def _filter(self, embedding: nn.Embedding, rows: Tensor) -> Tensor:
+        """The maximum of each filter over each word's windows, (N, F)."""
+        if is_traced():
+            # How long the words are is not known: they are taken at their full width.
+            characters = embedding(rows)
+            return torch.cat([filters(characters) for filters in self.convolutions], dim=-1)
+        maxima = self._filter_by_kernels(embedding, rows)
+        if maxima is not None:
+            return maxima
+        order, found = [], []
+        for group, longest in self._groups(self._lengths(rows), rows.device):
+            characters = embedding(rows[group])
+            # Padding has a learned vector and takes part in the maximum, but all windows that hold nothing else are
+            # alike: the first of them stands for the rest.
+            found.append(
+                torch.cat(
+                    [
+                        filters(characters[:, : longest + filters.kernel_size[0]])
+                        for filters in cast("Iterable[ElmoCharacterFilters]", self.convolutions)
+                    ],
+                    dim=-1,
+                )
+            )
+            order.append(group)
+        return torch.cat(found)[torch.cat(order).argsort()]
+
+    def _filter_by_kernels(self, embedding: nn.Embedding, rows: Tensor) -> Tensor | None:
+        """As `_filter`, where the package's kernels are and no module was wrapped, replaced or hooked."""
+        kinds: dict[nn.Module, type] = {embedding: nn.Embedding}
+        kinds.update((filters, ElmoCharacterFilters) for filters in self.convolutions)
+        if kernels is None or not _are_untouched(kinds):
+            return None
+        weights, biases = zip(*((filters.weight, filters.bias) for filters in self.convolutions), strict=True)
+        return kernels.filter_maxima(rows, self.padding, embedding.weight, weights, biases, embedding.padding_idx)
+
+    def _lengths(self, rows: Tensor) -> Tensor:
+        """How many characters each word has before its padding, (N,)."""
+        places = torch.arange(1, rows.shape[1] + 1, device=rows.device)
+        return ((rows != self.padding) * places).amax(dim=1)
+
+    def _groups(self, lengths: Tensor, device: torch.device) -> Iterator[tuple[Tensor, int]]:
+        """Words of about one length, as places in the batch, and how many characters the longest has."""
+        lengths, order = lengths.sort()
+        # On other devices than a CPU many small products cost more than one with longer rows.
+        smallest = self.min_words_in_group if device.type == "cpu" else len(lengths)
+        start, sorted_lengths = 0, lengths.tolist()
+        for end in range(1, len(sorted_lengths) + 1):
+            is_last = end == len(sorted_lengths)
+            if is_last or (end - start >= smallest and sorted_lengths[end] > sorted_lengths[end - 1]):
+                yield order[start:end], sorted_lengths[end - 1]
+                start = end
+
+
+def _are_untouched(kinds: Mapping[nn.Module, type]) -> bool:
+    """Whether modules are of the classes that they were built as, with biases, and nobody hooked into them."""
+    return all(
+        type(module) is kind
+        # Where accelerate fetches weights for each call, it puts a forward of its own before the class's.
+        and "forward" not in vars(module)
+        and getattr(module, "bias", module.weight) is not None
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and not (module._backward_hooks or module._backward_pre_hooks)
+        for module, kind in kinds.items()
+    )
+
+
+def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row of (N, C) once, and for each of the N which of those it is."""
+    found = None if kernels is None else kernels.distinct_rows(rows)
+    return torch.unique(rows, dim=0, return_inverse=True) if found is None else found
+
+
+@dataclass
+class ElmoState(ModelOutput):
+    """The LSTM states with which the next batch of as many rows carries on.
+
+    Index 0 of the third axis is the forward direction, 1 the backward one.
+
+    Args:
+        hidden: Projected hidden states, (B, L, 2, P).
+        cell: Cell states, (B, L, 2, H).
+    """
+
+    # Both are always given; ModelOutput requires defaults.
+    hidden: Tensor = None  # type: ignore[assignment]
+    cell: Tensor = None  # type: ignore[assignment]
+
+    def detach(self) -> ElmoState:
+        """The same numbers, cut from the graph: truncated back-propagation through time."""
+        return ElmoState(hidden=self.hidden.detach(), cell=self.cell.detach())
+
+
+class ElmoProjectedLSTM(nn.Module):
+    """One direction of one biLM layer; parameters are named and ordered (i, f, g, o) as torch.nn.LSTM(proj_size)'s."""
+
+    def __init__(self, config: ElmoConfig, reverse: bool):
+        super().__init__()
+        self.weight_ih = nn.Parameter(torch.empty(4 * config.cell_size, config.projection_size))
+        self.weight_hh = nn.Parameter(torch.empty(4 * config.cell_size, config.projection_size))
+        self.bias = nn.Parameter(torch.empty(4 * config.cell_size))
+        self.weight_hr: nn.Parameter | None
+        projection = nn.Parameter(torch.empty(config.projection_size, config.cell_size))
+        self.register_parameter("weight_hr", projection if config.project_hidden else None)
+        self.forget_bias = config.forget_bias
+        self.cell_clip = config.cell_clip
+        self.projection_clip = config.projection_clip
+        self.reverse = reverse
+        # Share of the recurrent weights that a call in training drops, the same ones for all of its words (DropConnect,
+        # Merity et al. 2018, sec. 2). No field of the config: nothing but a training run has to do with it.
+        self.recurrent_dropout = 0.0
+
+    def weights(self) -> ProjectedLSTMWeights:
+        """The weights as the scan wants them, the constant forget bias added to the learned one."""
+        input_bias, forget_bias, candidate_bias, output_bias = self.bias.chunk(4)
+        bias = torch.cat([input_bias, forget_bias + self.forget_bias, candidate_bias, output_bias])
+        recurrent: Tensor = self.weight_hh
+        if self.training and self.recurrent_dropout:
+            recurrent = F.dropout(recurrent, self.recurrent_dropout)
+        return ProjectedLSTMWeights(self.weight_ih, recurrent, bias, self.weight_hr)
+
+    def forward(
+        self, inputs: Tensor, mask: Tensor | None, state: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Scan (B, T, P) word vectors; see `scan_projected_lstm`."""
+        return run_projected_lstm(
+            inputs,
+            mask,
+            self.weights(),
+            state,
+            cell_clip=self.cell_clip,
+            projection_clip=self.projection_clip,
+            reverse=self.reverse,
+        )
+
+
+class ElmoBiLMLayer(GradientCheckpointingLayer):
+    """Both directions of one biLM layer, side by side and without sight of each other."""
+
+    def __init__(self, config: ElmoConfig, index: int):
+        super().__init__()
+        self.forward_lstm = ElmoProjectedLSTM(config, reverse=False)
+        self.backward_lstm = ElmoProjectedLSTM(config, reverse=True)
+        self.dropout = nn.Dropout(config.dropout)
+        self.adds_its_input = config.use_skip_connections and index > 0
+
+    def forward(
+        self,
+        forward_inputs: Tensor,
+        backward_inputs: Tensor,
+        mask: Tensor | None,
+        hidden: Tensor | None,
+        cell: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Run one layer.
+
+        Args:
+            forward_inputs, backward_inputs: Word vectors for each direction, (B, T, P).
+            mask: True for real words, (B, T); None where all are.
+            hidden, cell: Carried states, (B, 2, P) and (B, 2, H), or None for zeros.
+        Returns: The two directions' outputs, (B, T, P), and the new hidden and cell states.
+        """
+        outputs, states = [], []
+        for direction, inputs in enumerate((forward_inputs, backward_inputs)):
+            state = None if hidden is None or cell is None else (hidden[:, direction], cell[:, direction])
+            output, new_state = self.run_direction(direction, inputs, mask, state)
+            outputs.append(output)
+            states.append(new_state)
+        return (
+            outputs[0],
+            outputs[1],
+            torch.stack([states[0][0], states[1][0]], dim=1),
+            torch.stack([states[0][1], states[1][1]], dim=1),
+        )
+
+    def run_direction(
+        self, direction: int, inputs: Tensor, mask: Tensor | None, state: tuple[Tensor, Tensor] | None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Run one direction of the layer, 0 forward or 1 backward; arguments as `scan_projected_lstm`'s."""
+        lstm = (self.forward_lstm, self.backward_lstm)[direction]
+        output, state = lstm(self.dropout(inputs), mask, state)
+        # The recurrence carries the hidden state from before this sum.
+        return output + inputs if self.adds_its_input else output, state
+
+
+class ElmoBiLM(nn.Module):
+    """L layers of two independent language models, forward and backward (Peters et al. 2018, sec. 3.1)."""
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__()
+        self.layers = nn.ModuleList(ElmoBiLMLayer(config, index) for index in range(config.num_hidden_layers))
+        self.output_dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        forward_vectors: Tensor,
+        backward_vectors: Tensor,
+        mask: Tensor | None = None,
+        state: ElmoState | None = None,
+    ) -> tuple[list[tuple[Tensor, Tensor]], ElmoState]:
+        """Run both directions through all layers.
+
+        The backward direction reads from the last word to the first. In pre-training the two directions read
+        different windows, which is why they have an argument each.
+
+        Args:
+            forward_vectors, backward_vectors: Token vectors, (B, T, P); the same tensor for ordinary sentences.
+            mask: True for real words, (B, T); None where all are.
+            state: Carried states; None starts from zeros.
+        Returns: (forward, backward) outputs of each layer, (B, T, P), and the states after the batch.
+        """
+        outputs, hiddens, cells = [], [], []
+        forward_outputs, backward_outputs = forward_vectors, backward_vectors
+        for index, layer in enumerate(self.layers):
+            hidden, cell = (None, None) if state is None else (state.hidden[:, index], state.cell[:, index])
+            forward_outputs, backward_outputs, hidden, cell = layer(
+                forward_outputs, backward_outputs, mask, hidden, cell
+            )
+            outputs.append((forward_outputs, backward_outputs))
+            hiddens.append(hidden)
+            cells.append(cell)
+        outputs[-1] = tuple(self.output_dropout(output) for output in outputs[-1])
+        return outputs, ElmoState(hidden=torch.stack(hiddens, dim=1), cell=torch.stack(cells, dim=1))
+
+    def run_direction(
+        self,
+        direction: int,
+        vectors: Tensor,
+        mask: Tensor | None = None,
+        state: tuple[Tensor, Tensor] | None = None,
+    ) -> tuple[list[Tensor], tuple[Tensor, Tensor]]:
+        """Run one direction alone through all layers.
+
+        The two never see each other, so that a long text can be read in pieces: forward from its first piece to its
+        last, backward from its last to its first, each carrying its own state.
+
+        Args:
+            direction: 0 for forward, 1 for backward, as in `ElmoState`.
+            vectors: Token vectors, (B, T, P).
+            mask: True for real words, (B, T); None where all are.
+            state: Carried hidden and cell states of this direction, (B, L, P) and (B, L, H); None starts from zeros.
+        Returns: Outputs of each layer, (B, T, P), and the states after the piece.
+        """
+        outputs, states = [], []
+        for index, layer in enumerate(self.layers):
+            layer_state = None if state is None else (state[0][:, index], state[1][:, index])
+            vectors, layer_state = cast("ElmoBiLMLayer", layer).run_direction(direction, vectors, mask, layer_state)
+            outputs.append(vectors)
+            states.append(layer_state)
+        outputs[-1] = self.output_dropout(outputs[-1])
+        hiddens, cells = zip(*states, strict=True)
+        return outputs, (torch.stack(hiddens, dim=1), torch.stack(cells, dim=1))
+
+
+class ElmoScalarMix(nn.Module):
+    """gamma * sum_j s_j h_j (Peters et al. 2018, sec. 3.2, equation 1).
+
+    The shares s are softmax(w), or where the config's mixed_layers says so fixed ones; gamma is learned in each case.
+
+    Where the config says align_layers, each layer first goes through a matrix of its own, h_j A_j^T, that turns it into
+    the space of another language (Schuster et al. 2019). The matrices are given, not learned.
+
+    Attributes:
+        alignment: Those matrices, (L + 1, 2P, 2P), the token encoder's first; None without them.
+    """
+
+    alignment: nn.Parameter | None
+
+    # Keeps the old implementations' numbers where a layer has no variance.
+    variance_floor = 1e-12
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(config.num_hidden_layers + 1))
+        self.scale = nn.Parameter(torch.empty(1))
+        self.fixed_shares = _fixed_shares(config.mixed_layers, len(self.weight))
+        self.normalization = config.mix_normalization
+        size = 2 * config.projection_size
+        alignment = nn.Parameter(torch.empty(len(self.weight), size, size), requires_grad=False)
+        self.register_parameter("alignment", alignment if config.align_layers else None)
+
+    def forward(self, layers: list[Tensor], mask: Tensor) -> Tensor:
+        """Mix L + 1 layers, each (B, T, D), with mask (B, T) into (B, T, D); zero where masked."""
+        if self.alignment is not None:
+            layers = [F.linear(layer, matrix) for layer, matrix in zip(layers, self.alignment, strict=True)]
+        if self.fixed_shares is None:
+            pairs = list(zip(self.shares(), layers, strict=True))
+        else:
+            pairs = [(share, layer) for share, layer in zip(self.fixed_shares, layers, strict=True) if share]
+        mixed = sum(share * self._normalize(layer, mask) for share, layer in pairs)
+        return torch.where(mask.unsqueeze(-1), self.scale * mixed, 0.0)
+
+    def shares(self) -> Tensor:
+        """How much of the mix each layer is, (L + 1,), the token encoder's first; they sum to 1."""
+        if self.fixed_shares is None:
+            return torch.softmax(self.weight, dim=0)
+        return self.weight.new_tensor(self.fixed_shares)
+
+    def _normalize(self, layer: Tensor, mask: Tensor) -> Tensor:
+        if self.normalization == "none":
+            return layer
+        # Half precision can hold neither the sums over a batch nor the floor of the variance.
+        vectors = layer.to(torch.promote_types(layer.dtype, torch.float32))
+        if self.normalization == "word":
+            return F.layer_norm(vectors, vectors.shape[-1:], eps=self.variance_floor).to(layer.dtype)
+        real = mask.unsqueeze(-1).to(vectors.dtype)
+        count = (real.sum() * vectors.shape[-1]).clamp(min=1)
+        mean = (vectors * real).sum() / count
+        variance = ((vectors - mean) * real).square().sum() / count
+        return ((vectors - mean) * torch.rsqrt(variance + self.variance_floor)).to(layer.dtype)
+
+    def squared_norm(self) -> Tensor:
+        """The squared norm of the weights before their softmax, which `mix_l2` multiplies; 0 where shares are fixed."""
+        return self.weight.square().sum() if self.fixed_shares is None else self.weight.new_zeros(())
+
+
+def _fixed_shares(layers: str, count: int) -> tuple[float, ...] | None:
+    """The shares of `count` layers that no task learns; None where it does."""
+    chosen = {"all": range(0), "top": range(count - 1, count), "token": range(1), "average": range(count)}[layers]
+    return tuple((index in chosen) / len(chosen) for index in range(count)) if chosen else None
+
+
+def pack_layers(layers: list[Tensor]) -> Tensor:
+    """L + 1 layers, each (B, T, 2P), as one tensor, (B, T, P + 2PL): the token encoder's vector stands there once."""
+    vectors, _ = layers[0].chunk(2, dim=-1)
+    return torch.cat([vectors, *layers[1:]], dim=-1)
+
+
+def unpack_layers(packed: Tensor, projection_size: int) -> list[Tensor]:
+    """The layers that `pack_layers` made one tensor of."""
+    vectors, outputs = packed[..., :projection_size], packed[..., projection_size:]
+    return [torch.cat([vectors, vectors], dim=-1), *outputs.split(2 * projection_size, dim=-1)]
+
+
+IGNORED_LABEL = -100
+
+Forward = TypeVar("Forward", bound=Callable[..., Any])
+
+
+def takes_usual_arguments(forward: Forward) -> Forward:
+    """Have a forward take what tools pass to every model (peft, pipelines, Trainer), as long as it asks for nothing.
+
+    - `inputs_embeds` must be None: words come in as characters.
+    - `token_type_ids` must be None or all zeros, a row being one sentence, where the forward itself has no pairs.
+    - `output_attentions` must be None or False: there are none.
+    - `use_cache` may be anything: the state is returned in any case.
+
+    They are no arguments of the forward itself: Trainer would gather columns of those names from a data set.
+    """
+    reads_pairs = "token_type_ids" in inspect.signature(forward).parameters
+
+    @functools.wraps(forward)
+    def checked(
+        self: Any,
+        *args: Any,
+        inputs_embeds: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        output_attentions: bool | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        if inputs_embeds is not None:
+            raise ValueError(
+                "inputs_embeds is given, but an ELMo model makes the vectors of words from their characters; pass "
+                "input_ids from ElmoCharTokenizer instead."
+            )
+        if reads_pairs:
+            kwargs["token_type_ids"] = token_type_ids
+        elif token_type_ids is not None and _values_can_be_read(token_type_ids) and bool(token_type_ids.any()):
+            raise ValueError(
+                f"token_type_ids is not zero everywhere, but a row of {type(self).__name__} is one sentence; give each "
+                "part of a pair a row of its own."
+            )
+        if output_attentions:
+            raise ValueError(
+                "output_attentions is True, but an ELMo model has no attention; leave it out, or ask for "
+                "output_hidden_states."
+            )
+        return forward(self, *args, **kwargs)
+
+    return checked  # type: ignore[return-value]
+
+
+def check_inputs(config: ElmoConfig, input_ids: Tensor, attention_mask: Tensor | None, state: ElmoState | None) -> None:
+    """Check what a model is given, apart from labels; raises TypeError or ValueError naming the argument."""
+    width = config.max_characters_per_word
+    if not isinstance(input_ids, Tensor):
+        raise TypeError(f"input_ids is a {type(input_ids).__name__}, not a tensor; tokenize with return_tensors='pt'.")
+    if input_ids.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"input_ids has the dtype {input_ids.dtype}; character ids are integers (torch.long).")
+    if input_ids.ndim != 3 or input_ids.shape[-1] != width:
+        raise ValueError(
+            f"input_ids has the shape {tuple(input_ids.shape)}; wanted (sentences, words, {width}), a row of "
+            f"character ids per word. Use ElmoCharTokenizer(max_characters_per_word={width})."
+        )
+    if 0 in input_ids.shape:
+        raise ValueError(
+            f"input_ids has the shape {tuple(input_ids.shape)}: the batch holds no "
+            f"{'word' if input_ids.shape[0] else 'sentence'}. Leave empty batches out, and keep "
+            "add_special_tokens=True so that an empty sentence still has its two markers."
+        )
+    if _values_can_be_read(input_ids) and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < config.vocab_size:
+        raise ValueError(
+            f"input_ids holds values from {int(input_ids.min())} to {int(input_ids.max())}; this checkpoint knows "
+            f"character ids from 0 to {config.vocab_size - 1}. Use the tokenizer saved with it."
+        )
+    if attention_mask is not None:
+        _check_per_word("attention_mask", attention_mask, input_ids, "an integer or boolean tensor, 1 for real words")
+    if state is not None:
+        _check_state(config, state, rows=input_ids.shape[0])
+
+
+def _check_per_word(name: str, given: Any, input_ids: Tensor, wanted: str) -> None:
+    """Check an argument of integers or truth values, (B, T), one per word."""
+    if not isinstance(given, Tensor) or given.is_floating_point():
+        raise TypeError(f"{name} is {getattr(given, 'dtype', type(given).__name__)}; wanted {wanted}.")
+    if given.shape != input_ids.shape[:2]:
+        raise ValueError(
+            f"{name} has the shape {tuple(given.shape)}; input_ids of shape {tuple(input_ids.shape)} want "
+            f"{tuple(input_ids.shape[:2])}, one entry per word."
+        )
+
+
+def _check_state(config: ElmoConfig, state: ElmoState, rows: int) -> None:
+    layers = config.num_hidden_layers
+    for name, size in (("hidden", config.projection_size), ("cell", config.cell_size)):
+        tensor = getattr(state, name, None)
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"state is a {type(state).__name__} without a tensor {name!r}; pass the field `state` of an "
+                "earlier output of this model."
+            )
+        if tensor.shape != (rows, layers, 2, size):
+            raise ValueError(
+                f"state.{name} has the shape {tuple(tensor.shape)}; this batch of {rows} rows wants "
+                f"{(rows, layers, 2, size)}. Carry a state only between batches of as many rows, or start a new "
+                "one with state=None."
+            )
+
+
+def check_token_types(token_type_ids: Tensor, input_ids: Tensor, state: ElmoState | None) -> bool:
+    """Whether any row of a batch is a pair, which in a trace it always may be.
+
+    Raises: TypeError or ValueError where the types are no 0s and 1s, one per word, or where pairs shall carry a state.
+    """
+    wanted = "an integer tensor, 1 for words of a second sentence"
+    _check_per_word("token_type_ids", token_type_ids, input_ids, wanted)
+    if not is_traced():
+        if not bool(token_type_ids.any()):
+            return False
+        lowest, highest = int(token_type_ids.min()), int(token_type_ids.max())
+        if lowest < 0 or highest > 1:
+            raise ValueError(
+                f"token_type_ids holds values from {lowest} to {highest}; wanted 0 for the first sentence of a pair "
+                "and 1 for the second. There is no third one."
+            )
+    if state is not None:
+        raise ValueError(
+            "state is given with pairs (token_type_ids), whose sentences each start anew; leave one of them out."
+        )
+    return True
+
+
+def check_packed_layers(
+    config: ElmoConfig, packed_layers: Tensor, input_ids: Tensor, state: ElmoState | None, is_frozen: bool
+) -> None:
+    """Check layers that were computed before; raises ValueError where they do not fit, or the biLM may have changed."""
+    size = config.projection_size * (1 + 2 * config.num_hidden_layers)
+    if packed_layers.shape != (*input_ids.shape[:2], size):
+        raise ValueError(
+            f"packed_layers has the shape {tuple(packed_layers.shape)}; input_ids of shape {tuple(input_ids.shape)} "
+            f"and this model want {(*input_ids.shape[:2], size)}."
+        )
+    if state is not None:
+        raise ValueError("packed_layers is given with a state, which they cannot carry on; leave one of them out.")
+    if not is_frozen:
+        raise ValueError(
+            "packed_layers is given, but the biLM is trained, so that its layers change; leave them out, or set "
+            "freeze_bilm=True."
+        )
+
+
+def check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:
+    """Check the labels of a batch, one per word; raises TypeError or ValueError saying what is wrong with them."""
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
+        found = getattr(labels, "dtype", type(labels).__name__)
+        raise TypeError(f"labels is {found}; wanted an integer tensor (torch.long), one label per word.")
+    if labels.shape != input_ids.shape[:2]:
+        raise ValueError(
+            f"labels has the shape {tuple(labels.shape)}; input_ids of shape {tuple(input_ids.shape)} want "
+            f"{tuple(input_ids.shape[:2])}, one label per word, the sentence markers included (-100 there)."
+        )
+    if _values_can_be_read(labels):
+        real = labels[labels != IGNORED_LABEL]
+        if real.numel() and not 0 <= int(real.min()) <= int(real.max()) < num_classes:
+            raise ValueError(
+                f"labels holds values from {int(real.min())} to {int(real.max())}; this model has {num_classes} "
+                "classes, 0 to that less one (and -100 for positions to leave out). Set the number in the config."
+            )
+
+
+def check_marks(name: str, marks: Tensor, input_ids: Tensor) -> None:
+    """Check an argument that marks words, (B, T); raises TypeError or ValueError saying what is wrong with it."""
+    _check_per_word(name, marks, input_ids, "an integer or boolean tensor, 1 for the words that it marks")
+    if _values_can_be_read(marks) and not 0 <= int(marks.min()) <= int(marks.max()) <= 1:
+        raise ValueError(f"{name} holds values from {int(marks.min())} to {int(marks.max())}; wanted 0 and 1.")
+
+
+def guess_problem_type(labels: Tensor, num_labels: int) -> str:
+    """What the labels of texts are labels of, as transformers guesses it where a config's problem_type is None."""
+    if num_labels == 1:
+        return "regression"
+    is_integer = isinstance(labels, Tensor) and not labels.is_floating_point()
+    return "single_label_classification" if is_integer else "multi_label_classification"
+
+
+def check_text_labels(labels: Tensor, logits: Tensor, problem_type: str) -> None:
+    """Check the labels of texts; raises TypeError or ValueError saying what is wrong with them.
+
+    Args:
+        labels: What was given.
+        logits: The model's scores, (B, K).
+        problem_type: What kind of labels they are, as transformers' configs name it.
+    """
+    num_texts, num_labels = logits.shape
+    is_single = problem_type == "single_label_classification"
+    wanted = "integers, one per text" if is_single else "floating-point numbers, one per text and label"
+    if not isinstance(labels, Tensor) or labels.dtype == torch.bool or labels.is_floating_point() == is_single:
+        found = getattr(labels, "dtype", type(labels).__name__)
+        raise TypeError(f"labels is {found}; a {problem_type} wants a tensor of {wanted}.")
+    shapes: list[tuple[int, ...]] = [(num_texts,)] if is_single else [(num_texts, num_labels)]
+    if num_labels == 1:
+        shapes.append((num_texts,))
+    if tuple(labels.shape) not in shapes:
+        raise ValueError(
+            f"labels has the shape {tuple(labels.shape)}; {num_texts} texts, {num_labels} labels and a {problem_type} "
+            f"want {' or '.join(map(str, shapes))}."
+        )
+    if problem_type != "regression" and _values_can_be_read(labels):
+        largest = num_labels - 1 if is_single else 1
+        if not 0 <= labels.min().item() <= labels.max().item() <= largest:
+            raise ValueError(
+                f"labels holds values from {labels.min().item()} to {labels.max().item()}; a {problem_type} of "
+                f"{num_labels} labels wants values from 0 to {largest}. Set the number of labels in the config."
+            )
+
+
+def check_positions(name: str, positions: Tensor, is_answer: Tensor) -> None:
+    """Check where answers begin, or end; raises TypeError or ValueError saying what is wrong with it.
+
+    Args:
+        name: Of the argument.
+        positions: What was given.
+        is_answer: True for words that may be an answer's, (B, T).
+    """
+    wanted = "integers, for each row that of a word of its context, or -100 where it has no answer"
+    if not isinstance(positions, Tensor) or positions.is_floating_point() or positions.dtype == torch.bool:
+        raise TypeError(f"{name} is {getattr(positions, 'dtype', type(positions).__name__)}; wanted {wanted}.")
+    if positions.shape != is_answer.shape[:1]:
+        raise ValueError(
+            f"{name} has the shape {tuple(positions.shape)}; {is_answer.shape[0]} rows want ({is_answer.shape[0]},), "
+            f"{wanted}."
+        )
+    if _values_can_be_read(positions):
+        for row, position in enumerate(positions.tolist()):
+            if position == IGNORED_LABEL:
+                continue
+            if not 0 <= position < is_answer.shape[1] or not is_answer[row, position]:
+                raise ValueError(
+                    f"{name} is {position} in row {row}, where no word of the context is; wanted {wanted}."
+                )
+
+
+def _values_can_be_read(tensor: Tensor) -> bool:
+    """Whether a check of values costs little: elsewhere than on a CPU it would wait for the device."""
+    return tensor.device.type == "cpu" and not is_traced()
+
+
+class ElmoSentences:
+    """One sentence of each row of a batch, or several that share a row, as rows of their own.
+
+    Wherever a word stands, before markers, behind padding or between words of another sentence, it keeps its place in
+    the order of its own.
+
+    Args:
+        words: True for the words of a sentence of each row, (B, T), once for each sentence; no word is in two.
+
+    Attributes:
+        mask: True for the real words of the S sentences, (S, W): the first ones of all rows, then the second ones.
+    """
+
+    def __init__(self, *words: Tensor):
+        self._count, self._rows = len(words), words[0].shape
+        self.mask = torch.cat(words)
+        # How long the sentences are is not known in a trace: they keep the places, and the length, of their rows.
+        self._is_packed = not is_traced()
+        if self._is_packed:
+            lengths = self.mask.sum(dim=1, keepdim=True)
+            self._in_rows = self.mask.flatten().nonzero().squeeze(1) % self._rows.numel()
+            # The scan wants a word, be it a masked one.
+            self.mask = torch.arange(max(1, int(lengths.max())), device=lengths.device) < lengths
+            self._places = self.mask.flatten().nonzero().squeeze(1)
+
+    def apart(self, vectors: Tensor) -> Tensor:
+        """The vectors of the words of rows, (B, T, D), as those of their sentences, (S, W, D); zero where masked."""
+        if not self._is_packed:
+            return vectors.repeat(self._count, 1, 1)
+        return _moved(vectors, self._in_rows, self.mask.shape, self._places)
+
+    def together(self, outputs: Tensor) -> Tensor:
+        """Outputs for the words of sentences, (S, W, D), as those of their rows, (B, T, D); zero for other words."""
+        if not self._is_packed:
+            # Not by chunk, which would have an export settle how many rows there are.
+            return outputs.unflatten(0, (self._count, -1)).sum(dim=0)
+        return _moved(outputs, self._places, self._rows, self._in_rows)
+
+    def find_distinct(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Which sentences are alike, by 64-bit hashes of their words.
+
+        Args:
+            input_ids: Character ids of the words of rows, (B, T, C).
+        Returns: The places of one sentence of each kind, (U,), and the kind of each sentence, (S,).
+        """
+        hashes = hash_rows(input_ids.flatten(0, 1)).view(*input_ids.shape[:2], 1)
+        # In halves: who looks for rows that are alike compares 32 bits of a number.
+        kinds, places = distinct_rows(self.apart(hashes).squeeze(-1).view(torch.int32))
+        every = torch.arange(len(places), device=places.device)
+        return places.new_empty(len(kinds)).scatter(0, places, every), places
+
+
+def words_of_pairs(mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Which words are those of the first and of the second sentences of pairs, both (B, T).
+
+    A row whose words are all of one type has an empty sentence beside it.
+
+    Args:
+        mask: True for the real words of the pairs, (B, T).
+        token_type_ids: 0 for words of the first sentence and 1 for words of the second, (B, T).
+    """
+    is_second = token_type_ids.bool()
+    return mask & ~is_second, mask & is_second
+
+
+def _moved(vectors: Tensor, origins: Tensor, shape: torch.Size, places: Tensor) -> Tensor:
+    """The vectors of some words at places of a batch of another shape; zeros elsewhere."""
+    words = vectors.flatten(0, 1).index_select(0, origins)
+    # By places and not by masks, which would be searched for true ones in each call and on its way back.
+    moved = words.new_zeros(shape.numel(), words.shape[1]).index_copy(0, places, words)
+    return moved.unflatten(0, shape)
+
+
+Model = TypeVar("Model", bound="ElmoPreTrainedModel")
+
+
+@dataclass
+class ElmoModelOutput(ModelOutput):
+    """What `ElmoModel` returns.
+
+    Args:
+        last_hidden_state: The first scalar mix, (B, T, 2P), zero where masked.
+        hidden_states: With `output_hidden_states`, the L + 1 layers that the mixes weigh, each (B, T, 2P): the token
+            encoder's vector twice, then each biLM layer's forward and backward halves.
+        elmo_representations: All M scalar mixes, each (B, T, 2P).
+        state: The LSTM states after this batch; None after pairs, whose sentences end apart, and after layers that
+            were computed before.
+    """
+
+    last_hidden_state: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    elmo_representations: tuple[Tensor, ...] | None = None
+    state: ElmoState | None = None
+
+
+class ElmoPreTrainedModel(PreTrainedModel):
+    """Weight initialisation, freezing and loading, shared by all ELMo models."""
+
+    config_class = ElmoConfig
+    config: ElmoConfig
+    base_model_prefix = "elmo"
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["ElmoBiLMLayer", "ElmoTokenEncoder"]
+
+    def __init__(self, config: ElmoConfig, *args: Any, **kwargs: Any):
+        # Fields may have been changed since the config was built.
+        config.validate()
+        super().__init__(config, *args, **kwargs)
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        # Loading replaces each parameter by a new one that wants gradients.
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        model._apply_freezing()
+        return loaded
+
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Return the input embeddings, which cannot be resized.
+
+        Raises: ValueError where another size is asked for.
+        """
+        embeddings = self._base.get_input_embeddings()
+        if new_num_tokens is not None and new_num_tokens != embeddings.num_embeddings:
+            raise ValueError(
+                f"new_num_tokens is {new_num_tokens}, but there are {embeddings.num_embeddings} input embeddings and "
+                "no others can be added: every word is already written with the characters that there are. For other "
+                "words in the softmax or in a word table, pre-train on with --model_name_or_path and --vocab_file."
+            )
+        return embeddings
+
+    @property
+    def _base(self) -> ElmoModel:
+        return cast("ElmoModel", self.base_model)
+
+    @property
+    def _bilm_modules(self) -> tuple[nn.Module, nn.Module]:
+        return self._base.token_encoder, self._base.bilm
+
+    @property
+    def _bilm_is_frozen(self) -> bool:
+        return self.config.freeze_bilm and not self._base.is_pretraining
+
+    def freeze_bilm(self, freeze: bool = True) -> None:
+        """Fix the token encoder and the biLM, or with `freeze=False` let them be trained along with the task.
+
+        A fixed biLM gets no gradients and no dropout; the scalar mixes and the task's layers are always trained.
+        """
+        self.config.freeze_bilm = freeze
+        self._apply_freezing()
+        self.train(self.training)
+
+    def _apply_freezing(self) -> None:
+        for module in self._bilm_modules:
+            module.requires_grad_(not self._bilm_is_frozen)
+        table = self._base.token_encoder.word_table
+        if table is not None and not self.config.train_word_vectors:
+            table.requires_grad_(False)
+        for mix in cast("Iterable[ElmoScalarMix]", self._base.mixes):
+            if mix.fixed_shares is not None:
+                mix.weight.requires_grad_(False)
+            if mix.alignment is not None:
+                mix.alignment.requires_grad_(False)
+
+    def train(self: Model, mode: bool = True) -> Model:
+        """As torch.nn.Module.train, but a frozen biLM stays in evaluation mode."""
+        super().train(mode)
+        if self._bilm_is_frozen:
+            for module in self._bilm_modules:
+                module.eval()
+        return self
+
+    def layer_shares(self) -> list[list[float]]:
+        """How much each mix takes of each layer, the token encoder's first: which layers does a task use?"""
+        return [mix.shares().tolist() for mix in cast("Iterable[ElmoScalarMix]", self._base.mixes)]
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Initialise one module that owns parameters, as the released models were (bilm-tf's training code)."""
+        if isinstance(module, ElmoProjectedLSTM):
+            # Glorot uniform over the stacked [input; recurrent] matrix, TensorFlow's default for its LSTM cell.
+            cell_size, projection_size = len(module.bias) // 4, module.weight_ih.shape[1]
+            bound = math.sqrt(6 / (2 * projection_size + 4 * cell_size))
+            init.uniform_(module.weight_ih, -bound, bound)
+            init.uniform_(module.weight_hh, -bound, bound)
+            init.zeros_(module.bias)
+            if module.weight_hr is not None:
+                bound = math.sqrt(6 / (projection_size + cell_size))
+                init.uniform_(module.weight_hr, -bound, bound)
+        elif isinstance(module, ElmoScalarMix):
+            init.zeros_(module.weight)
+            init.ones_(module.scale)
+            if module.alignment is not None:
+                count, size, _ = module.alignment.shape
+                init.copy_(module.alignment, torch.eye(size).expand(count, size, size))
+        elif hasattr(module, "init_weights") and not isinstance(module, PreTrainedModel):
+            cast(Any, module).init_weights()
+        elif isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -1.0, 1.0)
+            if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
+                init.zeros_(module.weight[module.padding_idx])
+            if isinstance(module, ElmoWordTable):
+                init.constant_(module.hashes, NOT_FILLED)
+        elif isinstance(module, nn.Conv1d):
+            if self.config.filter_activation == "relu":
+                init.uniform_(module.weight, -0.05, 0.05)
+            else:
+                init.normal_(module.weight, std=math.sqrt(1 / (module.kernel_size[0] * module.in_channels)))
+            if module.bias is not None:
+                init.zeros_(module.bias)
+        elif isinstance(module, nn.RNNBase):
+            for name, parameter in module.named_parameters():
+                if name.startswith("weight"):
+                    init.xavier_uniform_(parameter)
+                else:
+                    init.zeros_(parameter)
+        elif isinstance(module, nn.Linear):
+            init.normal_(module.weight, std=math.sqrt(1 / module.in_features))
+            if module.bias is not None:
+                init.constant_(module.bias, -2.0 if isinstance(module, ElmoCarryGate) else 0.0)
+
+
+class ElmoModel(ElmoPreTrainedModel):
+    """Words in, one contextual vector per word out: token encoder, biLM and the scalar mixes over its layers."""
+
+    _auto_class = "AutoModel"  # type: ignore[assignment]
+    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__(config)
+        self.token_encoder = ElmoTokenEncoder(config)
+        self.bilm = ElmoBiLM(config)
+        self.is_pretraining = False  # set by ElmoForPreTraining, which trains the biLM whatever the config says
+        self.mixes = nn.ModuleList(ElmoScalarMix(config) for _ in range(config.num_mixes))
+        self.post_init()
+        self._apply_freezing()
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        encoder = self.token_encoder
+        if encoder.character_embedding is not None:
+            return encoder.character_embedding
+        # There is a table where there are no characters.
+        return cast("nn.Embedding", encoder.word_table)
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        name = "word_table" if self.token_encoder.character_embedding is None else "character_embedding"
+        setattr(self.token_encoder, name, value)
+
+    @can_return_tuple
+    @takes_usual_arguments
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        state: ElmoState | None = None,
+        output_hidden_states: bool | None = None,
+        *,
+        token_type_ids: Tensor | None = None,
+        packed_layers: Tensor | None = None,
+    ) -> ElmoModelOutput:
+        """Compute the vectors of a batch of sentences, or of pairs of them.
+
+        Masked words get zeros and change nothing else: padding, batch mates and their order leave every real word's
+        vector as it is. A row without any real word gives zeros and hands its state through. Of a pair each sentence
+        is read on its own, so that its words have the vectors that they have without the other one.
+
+        Args:
+            input_ids: Character ids from `ElmoCharTokenizer`, (B, T, C).
+            attention_mask: 1 for real words, (B, T); None takes every row of `input_ids` that is not all zeros.
+            state: The `state` of an earlier output on as many rows, to carry on where those ended; None starts from
+                zeros, so that the same batch always gives the same vectors.
+            output_hidden_states: Whether to return the layers; None takes the config's setting.
+            token_type_ids: 1 for the words of the second sentence of a pair, 0 for all others, (B, T); None where no
+                row is a pair.
+            packed_layers: The layers of these words where they were computed before (`pack_layers`),
+                (B, T, P + 2PL), zero where masked; a frozen biLM is then not run. There is no state after them.
+        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
+        """
+        mask, layers, state = self.run_layers(input_ids, attention_mask, state, token_type_ids, packed_layers)
+        representations = tuple(mix(layers, mask) for mix in self.mixes)
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        return ElmoModelOutput(
+            last_hidden_state=representations[0],
+            hidden_states=tuple(layers) if output_hidden_states else None,
+            elmo_representations=representations,
+            state=state,
+        )
+
+    def run_layers(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        state: ElmoState | None = None,
+        token_type_ids: Tensor | None = None,
+        packed_layers: Tensor | None = None,
+    ) -> tuple[Tensor, list[Tensor], ElmoState | None]:
+        """Check a batch and compute its layers, without mixing them; arguments as `forward`'s.
+
+        Returns: The mask, True for real words, (B, T); the L + 1 layers, each (B, T, 2P); the states after the batch,
+            None after pairs and with `packed_layers`.
+        """
+        check_inputs(self.config, input_ids, attention_mask, state)
+        mask = self.word_mask(input_ids, attention_mask)
+        if packed_layers is not None:
+            check_packed_layers(self.config, packed_layers, input_ids, state, self._bilm_is_frozen)
+            packed_layers = packed_layers.to(self.token_encoder.dtype)
+            return mask, unpack_layers(packed_layers, self.config.projection_size), None
+        has_padding = is_traced() or not bool(mask.all())
+        vectors = self._encode_words(input_ids, mask if has_padding else None)
+        if token_type_ids is not None and check_token_types(token_type_ids, input_ids, state):
+            pairs = ElmoSentences(*words_of_pairs(mask, token_type_ids))
+            outputs, state = self._read_pairs(pairs, input_ids, vectors), None
+        else:
+            if state is not None:
+                # A state may come from a model in another precision.
+                state = ElmoState(hidden=state.hidden.to(vectors.dtype), cell=state.cell.to(vectors.dtype))
+            outputs, state = self.bilm(vectors, vectors, mask if has_padding else None, state)
+        layers = [torch.cat([vectors, vectors], dim=-1)]
+        layers.extend(torch.cat(directions, dim=-1) for directions in outputs)
+        return mask, layers, state
+
+    def _read_pairs(self, pairs: ElmoSentences, input_ids: Tensor, vectors: Tensor) -> list[tuple[Tensor, ...]]:
+        """The biLM's outputs for the words of pairs, whose sentences it reads apart."""
+        sentences = pairs.apart(vectors)
+        if self.bilm.training or is_traced():
+            # Each copy of a sentence has its own dropout; how many copies there are is not known in a trace.
+            outputs, _ = self.bilm(sentences, sentences, pairs.mask)
+        else:
+            # One context may stand beside many questions, one premise beside several hypotheses.
+            first, places = pairs.find_distinct(input_ids)
+            sentences = sentences[first]
+            outputs, _ = self.bilm(sentences, sentences, pairs.mask[first])
+            outputs = [tuple(output.index_select(0, places) for output in directions) for directions in outputs]
+        return [tuple(map(pairs.together, directions)) for directions in outputs]
+
+    def _encode_words(self, input_ids: Tensor, mask: Tensor | None) -> Tensor:
+        """The token vectors of a batch, (B, T, P), zero where masked; a mask of None hides nothing."""
+        if mask is None:
+            return self.token_encoder.encode_distinct(input_ids.flatten(0, 1)).unflatten(0, input_ids.shape[:2])
+        if is_traced():
+            # How many words are real, and which of them are alike, is not known: all are computed.
+            vectors = self.token_encoder(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
+            return torch.where(mask.unsqueeze(-1), vectors, 0.0)
+        real_vectors = self.token_encoder.encode_distinct(input_ids[mask])
+        vectors = real_vectors.new_zeros(*mask.shape, self.config.projection_size)
+        vectors[mask] = real_vectors
+        return vectors
+
+    def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """True for real words, (B, T): the attention mask or, where there is none, every row that is not all zeros."""
+        if attention_mask is None:
+            return (input_ids != self.config.pad_token_id).any(dim=-1)
+        return attention_mask.bool()
+
+
+def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross entropy in nats over the labels that are not -100; zero, not nan, where there is none."""
+    labels = labels.long()
+    total = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="sum")
+    return total / (labels != IGNORED_LABEL).sum().clamp(min=1)
+
+
+WORD_LIST_FILE = "word_vocabulary.txt"
+
+
+def read_words(path: str | os.PathLike) -> list[str]:
+    """The words of a file, one per line, in UTF-8; the line is the id.
+
+    Raises: FileNotFoundError; ValueError naming the first line that is not UTF-8.
+    """
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ValueError(f"not UTF-8: see line {line}; convert it first.") from error
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def write_words(directory: str | os.PathLike, words: Iterable[str]) -> Path:
+    """Write words into a checkpoint's directory, and return the file's path."""
+    path = Path(directory) / WORD_LIST_FILE
+    path.write_bytes("".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass"))
+    return path
+
+
+# What `from_pretrained` is told about where files come from, apart from the checkpoint's name.
+_WHERE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+
+WordSoftmax: TypeAlias = nn.Linear | nn.AdaptiveLogSoftmaxWithLoss
+
+
+@dataclass
+class ElmoForPreTrainingOutput(ModelOutput):
+    """What `ElmoForPreTraining` returns.
+
+    Args:
+        loss: With labels, the mean of both directions' losses, in nats per word.
+        forward_loss: Mean of -log p(next word), in nats.
+        backward_loss: Mean of -log p(previous word), in nats.
+        forward_logits: Scores of the word after each position, (B, T, V); log probabilities by an adaptive softmax.
+        backward_logits: Scores of the word before each position, (B, T, V).
+        hidden_states: With `output_hidden_states`, as in `ElmoModelOutput`.
+        state: The LSTM states after this batch.
+    """
+
+    loss: Tensor | None = None
+    forward_loss: Tensor | None = None
+    backward_loss: Tensor | None = None
+    forward_logits: Tensor | None = None
+    backward_logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    state: ElmoState | None = None
+
+
+class ElmoForPreTraining(ElmoPreTrainedModel):
+    """The biLM with its word softmax, shared by both directions (Peters et al. 2018, sec. 3.1) or one for each.
+
+    The whole biLM is trained whatever `config.freeze_bilm` says; the scalar mixes rest at their starting values, so
+    that `AutoModel.from_pretrained` finds a complete model in the checkpoint.
+
+    The words of the softmax travel with the model: `words` are read from word_vocabulary.txt beside the weights where
+    there is one, and `save_pretrained` and `push_to_hub` write them there.
+    """
+
+    _auto_class = "AutoModelForPreTraining"  # type: ignore[assignment]
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__(config)
+        if config.word_vocab_size is None:
+            raise ValueError(
+                "word_vocab_size is None: this checkpoint has no word softmax. Set it to the size of the word "
+                "vocabulary to pre-train, or load the checkpoint with AutoModel."
+            )
+        self.elmo = ElmoModel(config)
+        self.elmo.is_pretraining = True
+        self.num_words = config.word_vocab_size
+        self.word_softmax = _make_word_softmax(config, self.num_words)
+        self.word_softmax_backward: WordSoftmax | None = None
+        if not config.share_word_softmax:
+            self.word_softmax_backward = _make_word_softmax(config, self.num_words)
+        self._words: tuple[str, ...] | None = None
+        self.post_init()
+        self._apply_freezing()
+
+    @property
+    def words(self) -> tuple[str, ...] | None:
+        """The words of the softmax, V of them in the order of their ids; None where the checkpoint names none."""
+        return self._words
+
+    @words.setter
+    def words(self, words: Sequence[str] | None) -> None:
+        if words is not None and len(words) != self.num_words:
+            raise ValueError(
+                f"words has {len(words)} entries, but this model has a softmax over {self.num_words} "
+                "words; give the list that it was trained with."
+            )
+        self._words = None if words is None else tuple(words)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *args: Any, **kwargs: Any) -> Any:
+        """As transformers' own, with the words of the softmax where the checkpoint holds them.
+
+        Raises: ValueError where it holds more or fewer words than its softmax has rows, unless
+            `ignore_mismatched_sizes` is set, which leaves them out.
+        """
+        loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        if pretrained_model_name_or_path is not None:
+            model._load_words(pretrained_model_name_or_path, kwargs)
+        return loaded
+
+    def _load_words(self, name: str | os.PathLike, arguments: dict[str, Any]) -> None:
+        path = cached_file(
+            name,
+            WORD_LIST_FILE,
+            **{argument: arguments[argument] for argument in _WHERE if argument in arguments},
+            # The weights may come from the cache while the Hub cannot be reached: no words then, and no error.
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+        if path is None:
+            return
+        try:
+            words = read_words(path)
+        except ValueError as error:
+            raise ValueError(f"{name} holds {WORD_LIST_FILE}, but it is {error}") from error
+        if len(words) == self.num_words:
+            self.words = words
+        elif not arguments.get("ignore_mismatched_sizes", False):
+            raise ValueError(
+                f"{name} has a softmax over {self.num_words} words, but its {WORD_LIST_FILE} has "
+                f"{len(words)}; put the file there that was saved with the model."
+            )
+
+    def save_pretrained(
+        self, save_directory: str | os.PathLike, is_main_process: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        """As transformers' own, with the words of the softmax where they are known."""
+        if self.words is not None and is_main_process:
+            os.makedirs(save_directory, exist_ok=True)
+            write_words(save_directory, self.words)
+        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
+
+    def _get_files_timestamps(self, working_dir: str | os.PathLike) -> dict[str, float]:
+        # `save_pretrained(push_to_hub=True)` uploads what is newer than these, and the words have just been written.
+        timestamps = super()._get_files_timestamps(working_dir)
+        timestamps.pop(WORD_LIST_FILE, None)
+        return timestamps
+
+    def _apply_freezing(self) -> None:
+        super()._apply_freezing()
+        self.elmo.mixes.requires_grad_(False)
+
+    @property
+    def word_softmaxes(self) -> tuple[WordSoftmax, WordSoftmax]:
+        """The softmax of the forward and that of the backward direction; the same one twice where it is shared."""
+        backward = self.word_softmax if self.word_softmax_backward is None else self.word_softmax_backward
+        return self.word_softmax, backward
+
+    def get_output_embeddings(self) -> nn.Linear | None:
+        return self.word_softmax if isinstance(self.word_softmax, nn.Linear) else None
+
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        """Replace the forward direction's softmax, where it is a full one.
+
+        Raises: ValueError where it is not, or where the new one is for other words or vectors.
+        """
+        if self.get_output_embeddings() is None:
+            raise ValueError(
+                f"softmax_type is {self.config.softmax_type!r}, which has no single layer that could be replaced; "
+                "assign to word_softmax instead."
+            )
+        found, wanted = tuple(new_embeddings.weight.shape), (self.num_words, self.config.projection_size)
+        if found != wanted:
+            raise ValueError(
+                f"new_embeddings has weights of the shape {found}; wanted {wanted}. For other words pre-train on with "
+                "--model_name_or_path and --vocab_file."
+            )
+        self.word_softmax = new_embeddings
+
+    @can_return_tuple
+    @takes_usual_arguments
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        state: ElmoState | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> ElmoForPreTrainingOutput:
+        """Predict each word's neighbours on whole sentences.
+
+        Position t scores the word at t + 1 in the forward direction and the word at t - 1 in the backward one.
+        Training on a corpus goes through lanes instead (`hf_elmo.pretraining`), which carry the state between windows.
+
+        Args:
+            input_ids: Character ids, (B, T, C).
+            attention_mask: 1 for real words, (B, T).
+            labels: The word id at each position, (B, T), as words of the pre-training vocabulary; the shift is made
+                here. -100 and masked positions are never predicted.
+            state: Carried LSTM states.
+            output_hidden_states: Whether to return the layers.
+        """
+        mask, layers, state = self.elmo.run_layers(input_ids, attention_mask, state)
+        forward_logits, backward_logits = map(_score_words, self.word_softmaxes, layers[-1].chunk(2, dim=-1))
+        loss = forward_loss = backward_loss = None
+        if labels is not None:
+            check_labels(labels, input_ids, self.num_words)
+            # A target counts only where the word that predicts it is real too.
+            labels = labels.masked_fill(~mask, IGNORED_LABEL)
+            forward_loss = mean_cross_entropy(
+                forward_logits[:, :-1], labels[:, 1:].masked_fill(~mask[:, :-1], IGNORED_LABEL)
+            )
+            backward_loss = mean_cross_entropy(
+                backward_logits[:, 1:], labels[:, :-1].masked_fill(~mask[:, 1:], IGNORED_LABEL)
+            )
+            loss = (forward_loss + backward_loss) / 2
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        return ElmoForPreTrainingOutput(
+            loss=loss,
+            forward_loss=forward_loss,
+            backward_loss=backward_loss,
+            forward_logits=forward_logits,
+            backward_logits=backward_logits,
+            hidden_states=tuple(layers) if output_hidden_states else None,
+            state=state,
+        )
+
+
+def _make_word_softmax(config: ElmoConfig, num_words: int) -> WordSoftmax:
+    if config.softmax_type == "full":
+        return nn.Linear(config.projection_size, num_words)
+    return nn.AdaptiveLogSoftmaxWithLoss(
+        config.projection_size,
+        num_words,
+        config.adaptive_softmax_cutoffs or (),
+        div_value=config.adaptive_softmax_div_value,
+    )
+
+
+def _score_words(softmax: WordSoftmax, vectors: Tensor) -> Tensor:
+    """Logits, or log probabilities where the softmax is adaptive; (B, T, P) to (B, T, V)."""
+    if isinstance(softmax, nn.Linear):
+        return softmax(vectors)
+    return softmax.log_prob(vectors.flatten(0, 1)).unflatten(0, vectors.shape[:2])
+
+
+# The ids of the capitals A to Z, and how far the small letters lie behind them.
+_CAPITALS = (ord("A") + 1, ord("Z") + 1)
+_TO_SMALL = ord("a") - ord("A")
+
+
+@dataclass
+class ElmoEmbeddingsOutput(ModelOutput):
+    """What `ElmoEmbeddings` returns, and what a task's model reads; the vectors lie behind dropout, zero where masked.
+
+    Args:
+        last_hidden_state: What a task's first layer reads: the first mix, the word vector and the characters'
+            features side by side, as far as there are any, (B, T, D).
+        elmo_representations: All M mixes, each (B, T, 2P), the first one again: with `num_mixes=2` the second is for
+            the output of the task's own encoder (Peters et al. 2018, sec. 3.3). None without ELMo.
+        mask: True for real words, (B, T).
+        hidden_states: The biLM's layers where they are asked for; see `ElmoModelOutput`.
+    """
+
+    last_hidden_state: Tensor | None = None
+    elmo_representations: tuple[Tensor, ...] | None = None
+    mask: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+
+
+class ElmoWordFeatures(nn.Module):
+    """What stands beside ELMo: vectors of known words, and features of the characters of any word.
+
+    Args:
+        config: Of the model, for what its character ids are.
+        head: Which of the two there are.
+
+    Attributes:
+        size: Numbers for a word, V + F; 0 where there is neither.
+    """
+
+    def __init__(self, config: ElmoConfig, head: WordInputsHead):
+        super().__init__()
+        if head.lower_case_words and config.character_scheme != "bytes":
+            raise ValueError(
+                f"lower_case_words is True but character_scheme is {config.character_scheme!r}, in which A to Z "
+                "are no row of ids; leave it out, and fill the table with the words as they stand in text."
+            )
+        self.padding = cast("int", config.padding_character_id)
+        self.lower_case_words = head.lower_case_words
+        self.train_word_vectors = head.train_word_vectors
+        self.size = 0
+        self.word_table: ElmoWordTable | None = None
+        if head.word_table_size is not None and head.word_vector_size is not None:
+            self.word_table = ElmoWordTable(head.word_table_size, head.word_vector_size)
+            self.size += head.word_vector_size
+        self.characters: nn.Embedding | None = None
+        if head.character_filters:
+            self.characters = nn.Embedding(config.vocab_size, head.character_embedding_size, config.pad_token_id)
+        self.filters = nn.ModuleList(
+            ElmoCharacterFilters(head.character_embedding_size, count, width) for width, count in head.character_filters
+        )
+        self.size += sum(count for _, count in head.character_filters)
+
+    def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """The features of a batch, (B, T, C) with mask (B, T) to (B, T, V + F); zero where masked."""
+        if is_traced():
+            vectors = self._encode(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
+            return torch.where(mask.unsqueeze(-1), vectors, 0.0)
+        distinct, places = distinct_rows(input_ids[mask])
+        real_vectors = F.embedding(places, self._encode(distinct))
+        vectors = real_vectors.new_zeros(*mask.shape, self.size)
+        vectors[mask] = real_vectors
+        return vectors
+
+    def apply_freezing(self) -> None:
+        """Fix the word vectors where the settings say so; loading a checkpoint lets them be trained."""
+        if self.word_table is not None and not self.train_word_vectors:
+            self.word_table.requires_grad_(False)
+
+    def _encode(self, rows: Tensor) -> Tensor:
+        """The features of words, (N, C) to (N, V + F)."""
+        parts = []
+        if self.word_table is not None:
+            is_capital = (rows >= _CAPITALS[0]) & (rows <= _CAPITALS[1])
+            parts.append(self.word_table(rows + _TO_SMALL * is_capital if self.lower_case_words else rows))
+        if self.characters is not None:
+            longest = rows.shape[1]
+            if not is_traced() and len(rows):
+                # All windows that hold nothing but padding are alike: the first of them stands for the rest.
+                places = torch.arange(1, longest + 1, device=rows.device)
+                longest = int(((rows != self.padding) * places).max())
+            vectors = self.characters(rows)
+            for filters in cast("Iterable[ElmoCharacterFilters]", self.filters):
+                parts.append(torch.relu(filters(vectors[:, : longest + filters.kernel_size[0]])))
+        return torch.cat(parts, dim=-1)
+
+
+class ElmoTaskModel(ElmoPreTrainedModel):
+    """What the models of all tasks are made on: a vector for each word, from ELMo and from what stands beside it.
+
+    A subclass adds its own layers, then calls `post_init` and `_apply_freezing`. In its forward it reads the words by
+    `embed`, and adds `penalty` to its loss.
+
+    Args:
+        config: Of the model.
+        head: The settings of the task's head, which are the config's.
+        num_read_mixes: How many of the mixes the task reads; the config gets as many where it has fewer.
+
+    Attributes:
+        input_size: Size D of the vector of a word.
+        mix_size: Size 2P of a mix.
+    """
+
+    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
+
+    def __init__(self, config: ElmoConfig, head: WordInputsHead, num_read_mixes: int = 1):
+        config.num_mixes = max(config.num_mixes, num_read_mixes)
+        super().__init__(config)
+        self.uses_elmo = head.use_elmo
+        self.num_read_mixes = num_read_mixes
+        self.elmo = ElmoModel(config)
+        self.features = ElmoWordFeatures(config, head)
+        self.dropout: nn.Module = ElmoDropout(head.dropout)
+        self.mix_size = 2 * config.projection_size
+        self.input_size = self.mix_size * head.use_elmo + self.features.size
+
+    def embed(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        state: ElmoState | None = None,
+        output_hidden_states: bool | None = None,
+        *,
+        token_type_ids: Tensor | None = None,
+        packed_layers: Tensor | None = None,
+    ) -> ElmoEmbeddingsOutput:
+        """Check a batch and give the vectors of its words; arguments as `ElmoModel`'s.
+
+        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
+        """
+        mixes = hidden_states = None
+        parts: list[Tensor] = []
+        if self.uses_elmo:
+            outputs = self.elmo(
+                input_ids,
+                attention_mask,
+                state,
+                output_hidden_states=output_hidden_states,
+                token_type_ids=token_type_ids,
+                packed_layers=packed_layers,
+                return_dict=True,
+            )
+            mixes = tuple(map(self.dropout, outputs.elmo_representations[: self.num_read_mixes]))
+            hidden_states = outputs.hidden_states
+            parts.append(mixes[0])
+        else:
+            check_inputs(self.config, input_ids, attention_mask, state)
+            if token_type_ids is not None:
+                check_token_types(token_type_ids, input_ids, state)
+        mask = self.elmo.word_mask(input_ids, attention_mask)
+        if self.features.size:
+            parts.append(self.dropout(self.features(input_ids, mask)))
+        vectors = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        return ElmoEmbeddingsOutput(
+            last_hidden_state=vectors, elmo_representations=mixes, mask=mask, hidden_states=hidden_states
+        )
+
+    def penalty(self) -> Tensor:
+        """What to add to the task's loss, once a step: mix_l2 times the squared norm of the mixes' weights.
+
+        The norm is that of the weights before their softmax, so that it draws the shares towards an even mix. A loss
+        that is summed over a batch wants a larger mix_l2 than one that is a mean (Peters et al. 2018, sec. 3.3).
+        """
+        mixes = cast("Iterable[ElmoScalarMix]", self.elmo.mixes[: self.num_read_mixes])
+        return self.config.mix_l2 * torch.stack([mix.squared_norm() for mix in mixes]).sum()
+
+    def is_marker(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """Where the markers of sentences stand, (B, T): at their ends, for a word may look like one."""
+        count = mask.long().cumsum(dim=1)
+        is_end = mask & ((count == 1) | (count == count[:, -1:]))
+        # In no scheme does any other word hold these characters.
+        config = self.config
+        begin = BEGIN_SENTENCE if config.bos_token_id is None else config.bos_token_id
+        end = END_SENTENCE if config.eos_token_id is None else config.eos_token_id
+        return is_end & ((input_ids[..., 1] == begin) | (input_ids[..., 1] == end))
+
+    def without_markers(self, input_ids: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> Tensor:
+        """The mask without the markers of each text, or of both texts of each pair, (B, T)."""
+        for of_text in (mask,) if token_type_ids is None else words_of_pairs(mask, token_type_ids):
+            mask = mask & ~self.is_marker(input_ids, of_text)
+        return mask
+
+    def _apply_freezing(self) -> None:
+        super()._apply_freezing()
+        self.features.apply_freezing()
+        # What is not read would wait for gradients that never come.
+        self.elmo.mixes[self.num_read_mixes :].requires_grad_(False)
+        if not self.uses_elmo:
+            self.elmo.requires_grad_(False)
+
+
+class ElmoEmbeddings(ElmoTaskModel):
+    """The ELMo layer for any PyTorch model of one's own (Peters et al. 2018, sec. 3.3).
+
+    It is a module as any other: its states are saved with those of the model around it, and a frozen biLM
+    (`freeze_bilm`, the default) stays in evaluation mode, without gradients, whatever mode the model around it is in.
+    A word table has to be filled before its first use (`hf_elmo.text.word_vectors.build_word_table`).
+
+    The config says what there is: `num_mixes`, `mixed_layers`, `mix_normalization`, `mix_l2` and `freeze_bilm`, and in
+    its `head`, an `EmbeddingsHead`, dropout, word vectors and characters:
+    `ElmoEmbeddings.from_pretrained(name, num_mixes=2, head=EmbeddingsHead(dropout=0.3))`.
+
+    Attributes:
+        output_size: Size D of `last_hidden_state`.
+        mix_size: Size 2P of a mix.
+    """
+
+    # So that the code is saved with it; what AutoModel finds in its checkpoints is the ElmoModel.
+    _auto_class = "AutoModel"  # type: ignore[assignment]
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__(config, config.require_head(EmbeddingsHead), config.num_mixes)
+        self.output_size = self.input_size
+        self.post_init()
+        self._apply_freezing()
+
+    @can_return_tuple
+    @takes_usual_arguments
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        *,
+        token_type_ids: Tensor | None = None,
+        packed_layers: Tensor | None = None,
+    ) -> ElmoEmbeddingsOutput:
+        """Give the vectors of the words of a batch.
+
+        Args:
+            input_ids: Character ids from `ElmoCharTokenizer`, (B, T, C).
+            attention_mask: 1 for real words, (B, T); None takes every row of `input_ids` that is not all zeros.
+            output_hidden_states: Whether to return the biLM's layers; None takes the config's setting.
+            token_type_ids: 1 for the words of the second sentence of a pair, (B, T); see `ElmoModel`.
+            packed_layers: The biLM's layers where they were computed before, (B, T, P + 2PL); see `ElmoModel`.
+        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
+        """
+        return self.embed(
+            input_ids,
+            attention_mask,
+            output_hidden_states=output_hidden_states,
+            token_type_ids=token_type_ids,
+            packed_layers=packed_layers,
+        )

@@ -16,7 +16,8 @@ from torch import nn
 
 from ..checkpoints.loading import find_file, load_config, load_model, load_tokenizer
 from ..model.configuration_elmo import ElmoConfig
-from ..model.modeling_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel
+from ..model.modeling_elmo_tasks import ElmoForTokenClassification
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
 from .objectives import propose_cutoffs

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from ..model.layers_elmo import ElmoProjectedLSTM
-from ..model.modeling_elmo import ElmoForPreTraining
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoProjectedLSTM
 from .recipes import OptimizationArguments
 
 

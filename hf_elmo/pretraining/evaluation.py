@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 
 from ..kernels import cache_words
-from ..model.layers_elmo import ElmoState
+from ..model.modeling_elmo import ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
 from ..text.vocabulary import MANY_UNKNOWN, WordVocabulary

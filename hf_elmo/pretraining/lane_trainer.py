@@ -16,7 +16,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_model
 
 from ..checkpoints.file_names import WEIGHTS_FILE
-from ..model.layers_elmo import ElmoState
+from ..model.modeling_elmo import ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
 from ..text.vocabulary import WordVocabulary

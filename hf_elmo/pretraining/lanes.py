@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
+from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import WordVocabulary
 from .recipes import RESETS

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..kernels import cached_words
-from ..model.layers_elmo import ElmoState
-from ..model.modeling_elmo import ElmoForPreTraining
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoState
 from .fused_losses import (
     full_cross_entropy_in_blocks,
     fused_sampled_cross_entropy,

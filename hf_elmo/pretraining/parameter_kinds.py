@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..model.layers_elmo import ElmoProjectedLSTM
-from ..model.modeling_elmo import ElmoForPreTraining
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoProjectedLSTM
 
 # i, f, g, o stand on top of one another in one matrix, and each maps vectors of its own.
 _NUM_GATES = 4

@@ -12,7 +12,7 @@ import numpy as np
 from datasets import Dataset, Features, Value
 from datasets import Sequence as ListOf
 
-from ..model.inputs_elmo import IGNORED_LABEL
+from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .readers.questions import Answer, Questions
 

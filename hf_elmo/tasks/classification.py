@@ -18,9 +18,8 @@ from transformers import DataCollatorWithPadding
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
 from ..given.bounded_files import quoted
-from ..model.configuration_elmo import ElmoConfig
-from ..model.head_settings_elmo import SequenceClassificationHead
-from ..model.modeling_elmo import ElmoForSequenceClassification
+from ..model.configuration_elmo import ElmoConfig, SequenceClassificationHead
+from ..model.modeling_elmo_tasks import ElmoForSequenceClassification
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.first_look import look_at_lines
 from .class_reports import format_report, write_table

@@ -15,10 +15,8 @@ from torch import Tensor
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
-from ..model.configuration_elmo import ElmoConfig
-from ..model.coreference_elmo import read_clusters
-from ..model.head_settings_elmo import CoreferenceHead
-from ..model.modeling_elmo import ElmoForCoreferenceResolution
+from ..model.configuration_elmo import CoreferenceHead, ElmoConfig
+from ..model.modeling_elmo_coref import ElmoForCoreferenceResolution, read_clusters
 from .arguments import TrainingFlags
 from .coreference_arguments import CoreferenceArguments, CoreferenceDataArguments
 from .coreference_data import (

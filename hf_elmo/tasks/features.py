@@ -11,11 +11,9 @@ from typing import Any, cast
 import numpy as np
 from huggingface_hub.errors import StrictDataclassError
 
-from ..model.configuration_elmo import ElmoConfig
-from ..model.embeddings_elmo import ElmoTaskModel
-from ..model.head_settings_elmo import WordInputsHead
+from ..model.configuration_elmo import ElmoConfig, WordInputsHead
+from ..model.modeling_elmo import ElmoTaskModel, ElmoWordTable
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from ..model.word_table_elmo import ElmoWordTable
 from ..text.word_vectors import WordTable, build_word_table, read_word_vectors
 from .arguments import FeatureArguments
 

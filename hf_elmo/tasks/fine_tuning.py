@@ -21,7 +21,7 @@ from ..checkpoints.file_names import LAYER_SHARES_FILE, RESULTS_FILE
 from ..checkpoints.layer_shares_plot import layer_names, plot_layer_shares
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.writing import written_aside
-from ..model.embeddings_elmo import ElmoTaskModel
+from ..model.modeling_elmo import ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .features import fill_word_table
 from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers, digest_of_bilm

@@ -18,8 +18,7 @@ from torch.utils.data import Dataset
 
 from ..checkpoints.writing import files_written_aside
 from ..model.configuration_elmo import ElmoConfig
-from ..model.layers_elmo import pack_layers
-from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, pack_layers
 from .arguments import ModelArguments
 
 # Enters the key of a file: another form of the files, or of the keys, is another number.

@@ -21,9 +21,8 @@ from transformers import Trainer
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
-from ..model.configuration_elmo import ElmoConfig
-from ..model.head_settings_elmo import QuestionAnsweringHead
-from ..model.modeling_elmo import ElmoForQuestionAnswering
+from ..model.configuration_elmo import ElmoConfig, QuestionAnsweringHead
+from ..model.modeling_elmo_tasks import ElmoForQuestionAnswering
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.first_look import look_at_lines
 from .answer_rows import AnswerRows

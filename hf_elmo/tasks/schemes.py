@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..model.head_settings_elmo import TokenClassificationHead
-from ..model.tag_schemes_elmo import OUTSIDE, SCHEMES, can_follow, labels_of, write_spans
+from ..model.configuration_elmo import TokenClassificationHead
+from ..model.modeling_elmo_tasks import OUTSIDE, SCHEMES, can_follow, labels_of, write_spans
 from .metrics.entities import read_any_spans
 from .readers.columns import TaggedSentences
 

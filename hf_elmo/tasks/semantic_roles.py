@@ -14,10 +14,10 @@ from huggingface_hub.errors import StrictDataclassError
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
-from ..model.configuration_elmo import ElmoConfig
-from ..model.head_settings_elmo import SemanticRoleLabelingHead
-from ..model.modeling_elmo import IGNORED_LABEL, ElmoForSemanticRoleLabeling
-from ..model.tag_schemes_elmo import labels_of
+from ..model.configuration_elmo import ElmoConfig, SemanticRoleLabelingHead
+from ..model.modeling_elmo import IGNORED_LABEL
+from ..model.modeling_elmo_srl import ElmoForSemanticRoleLabeling
+from ..model.modeling_elmo_tasks import labels_of
 from .data_sources import name_file
 from .features import check_features, check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning

@@ -18,9 +18,9 @@ from transformers import DataCollatorForTokenClassification
 
 from ..checkpoints.cards import write_card
 from ..checkpoints.task_card_parts import describe_inputs
-from ..model.configuration_elmo import ElmoConfig
-from ..model.head_settings_elmo import TokenClassificationHead
-from ..model.modeling_elmo import IGNORED_LABEL, ElmoForTokenClassification
+from ..model.configuration_elmo import ElmoConfig, TokenClassificationHead
+from ..model.modeling_elmo import IGNORED_LABEL
+from ..model.modeling_elmo_tasks import ElmoForTokenClassification
 from .data_sources import check_data_source, name_source
 from .features import check_features, check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning

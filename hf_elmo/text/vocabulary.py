@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..given.bounded_files import quoted
-from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
-from ..model.word_list_elmo import WORD_LIST_FILE, read_words, write_words
+from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
+from ..model.modeling_elmo import WORD_LIST_FILE, read_words, write_words
 
 UNK_TOKEN = "<UNK>"
 SPECIAL_WORDS = (BOS_TOKEN, EOS_TOKEN, UNK_TOKEN)

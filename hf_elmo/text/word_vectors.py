@@ -12,10 +12,8 @@ import numpy as np
 import torch
 
 from ..given.bounded_files import quoted
-from ..model.characters_elmo import BOS_TOKEN, EOS_TOKEN
-from ..model.configuration_elmo import ElmoConfig
-from ..model.embeddings_elmo import ElmoTaskModel
-from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN, ElmoConfig
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .packed_lines import numbered_lines
 from .vocabulary import UNK_TOKEN, WordVocabulary

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from hf_elmo import kernels
-from hf_elmo.model.layers_elmo import ElmoBiLM, ElmoProjectedLSTM
-from hf_elmo.model.modeling_elmo import ElmoModel
+from hf_elmo.model.modeling_elmo import ElmoBiLM, ElmoModel, ElmoProjectedLSTM
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 
 from .allennlp_peer import AllenNLPPeer

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hf_elmo.model.layers_elmo import ElmoBiLM
+from hf_elmo.model.modeling_elmo import ElmoBiLM
 
 from .cases import (
     AUTO,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hf_elmo import kernels
-from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
 
 from .cases import READABLE, Case, flatten
 

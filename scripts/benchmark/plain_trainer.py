@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hf_elmo.model.modeling_elmo import ElmoForPreTraining
-from hf_elmo.model.token_encoder_elmo import ElmoTokenEncoder
+from hf_elmo.model.modeling_elmo import ElmoForPreTraining, ElmoTokenEncoder
 from hf_elmo.pretraining.lanes import NO_TARGET, LaneWindow
 from hf_elmo.pretraining.sampling import LogUniformSampler
 from hf_elmo.pretraining.softmax_losses import sampled_cross_entropy

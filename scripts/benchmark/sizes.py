@@ -8,9 +8,7 @@ import torch
 from torch import nn
 
 from hf_elmo.model.configuration_elmo import ElmoConfig
-from hf_elmo.model.layers_elmo import ElmoProjectedLSTM
-from hf_elmo.model.modeling_elmo import ElmoModel
-from hf_elmo.model.token_encoder_elmo import ElmoCarryGate
+from hf_elmo.model.modeling_elmo import ElmoCarryGate, ElmoModel, ElmoProjectedLSTM
 
 
 def _tiny(**overrides) -> ElmoConfig:

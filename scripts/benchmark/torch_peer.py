@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from hf_elmo.model.layers_elmo import ElmoProjectedLSTM
-from hf_elmo.model.modeling_elmo import ElmoModel
+from hf_elmo.model.modeling_elmo import ElmoModel, ElmoProjectedLSTM
 
 
 class TorchBiLM(nn.Module):

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from hf_elmo.checkpoints.provenance import describe_run
 from hf_elmo.given.flags import check_least, flag, read_json_object
 from hf_elmo.model.configuration_elmo import ElmoConfig
-from hf_elmo.model.layers_elmo import ElmoState
-from hf_elmo.model.modeling_elmo import ElmoForPreTraining
+from hf_elmo.model.modeling_elmo import ElmoForPreTraining, ElmoState
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 from hf_elmo.pretraining.lanes import LaneFiller, LaneWindow
 from hf_elmo.pretraining.objectives import SampledSoftmaxObjective

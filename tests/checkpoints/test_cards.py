@@ -19,7 +19,7 @@ from hf_elmo.checkpoints.cards import (
 from hf_elmo.checkpoints.facts import read_facts
 from hf_elmo.checkpoints.plots import fingerprint
 from hf_elmo.checkpoints.pretraining_card import render_model_card
-from hf_elmo.model.cutting_elmo import PRE_TOKENIZERS
+from hf_elmo.model.tokenization_elmo import PRE_TOKENIZERS
 
 RECIPES = [path.name for path in find_recipes(ROOT / "model_cards")]
 

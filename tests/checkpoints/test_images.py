@@ -13,7 +13,7 @@ from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
 from hf_elmo.checkpoints.cards import write_conversion_card
 from hf_elmo.checkpoints.sharing import check_checkpoint
 from hf_elmo.commands.render_card import CardArguments, render_cards
-from hf_elmo.model.word_list_elmo import WORD_LIST_FILE
+from hf_elmo.model.modeling_elmo import WORD_LIST_FILE
 from hf_elmo.text.vocabulary import SPECIAL_WORDS
 
 WORDS = [*SPECIAL_WORDS, "the", "cat", "sat"]

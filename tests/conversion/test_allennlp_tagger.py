@@ -18,7 +18,7 @@ from hf_elmo import ElmoForTokenClassification, ElmoModel, load_foreign
 from hf_elmo.conversion.allennlp import load_source
 from hf_elmo.conversion.checked_files import ConversionError
 from hf_elmo.conversion.formats import convert_foreign
-from hf_elmo.model.tag_schemes_elmo import can_follow
+from hf_elmo.model.modeling_elmo_tasks import can_follow
 
 EMBEDDER = "text_field_embedder.token_embedder_"
 WORDS = ("@@UNKNOWN@@", "the", "cat", "été", "x" * 60, "<S>")

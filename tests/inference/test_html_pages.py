@@ -29,7 +29,7 @@ from hf_elmo.inference.html_pages import (
 from hf_elmo.inference.reader import FoundAnswer
 from hf_elmo.inference.role_labeller import Frame
 from hf_elmo.inference.tagger import TaggedWord
-from hf_elmo.model.tag_schemes_elmo import Span
+from hf_elmo.model.modeling_elmo_tasks import Span
 
 ELEMENTS = set("html head meta title style body header h1 p ul ol li a main section div span bdi i".split())
 ATTRIBUTES = set("lang charset http-equiv content name class style title id href dir".split())

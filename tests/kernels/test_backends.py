@@ -12,7 +12,7 @@ from tolerances import BFLOAT16, FLOAT16, INT8, REORDERED_FLOAT32
 from hf_elmo import ElmoModel, kernels
 from hf_elmo.kernels import backends
 from hf_elmo.kernels.scan import scan
-from hf_elmo.model.recurrence_elmo import run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.modeling_elmo import run_projected_lstm, scan_projected_lstm
 
 
 def make_scan(dtype=torch.float32, **changes):

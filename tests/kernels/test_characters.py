@@ -10,7 +10,7 @@ from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
 from hf_elmo import ElmoModel, kernels
-from hf_elmo.model.characters_elmo import encode_word
+from hf_elmo.model.tokenization_elmo import encode_word
 
 # Of all lengths: markers, one character, as many as a row holds, and more.
 WORDS = ["<S>", "</S>", "a", "bc", "déf", "日本語", "x" * 47, "y" * 48, "z" * 60, "word", "a", "bc"]

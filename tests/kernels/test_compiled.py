@@ -180,7 +180,7 @@ def test_it_brings_no_openmp_library_of_its_own(built):
 REPORT = """
 import torch
 from hf_elmo import kernels
-from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights, run_projected_lstm
+from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights, run_projected_lstm
 
 torch.manual_seed(0)
 weights = ProjectedLSTMWeights(*(torch.randn(shape) / 4 for shape in [(40, 6), (40, 6), (40,), (6, 10)]))

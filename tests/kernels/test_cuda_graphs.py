@@ -9,7 +9,7 @@ from hf_elmo import kernels
 from hf_elmo.kernels import cuda_graphs
 from hf_elmo.kernels.cuda_graphs import RecordedCalls
 from hf_elmo.kernels.scan import scan
-from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 

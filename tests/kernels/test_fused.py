@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from hf_elmo import kernels
 from hf_elmo.kernels import fused
-from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
 
 # Rows, words, projection and cell: whole and broken tiles, groups of panels and rows of the weights' gradients.
 SIZES = [(32, 3, 32, 32), (33, 1, 32, 64), (50, 6, 64, 96), (100, 4, 96, 160)]

@@ -15,7 +15,7 @@ from hf_elmo import ElmoModel, kernels
 from hf_elmo.kernels import half_precision
 from hf_elmo.kernels.half_precision import product_dtype, why_not_native
 from hf_elmo.kernels.prepared import why_not_packed
-from hf_elmo.model.recurrence_elmo import run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.modeling_elmo import run_projected_lstm, scan_projected_lstm
 
 HALVES = [(torch.bfloat16, BFLOAT16), (torch.float16, FLOAT16)]
 

@@ -9,7 +9,7 @@ from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
 from hf_elmo import kernels
-from hf_elmo.model.token_encoder_elmo import ElmoHighway
+from hf_elmo.model.modeling_elmo import ElmoHighway
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from tolerances import REORDERED_FLOAT32
 
 from hf_elmo import kernels
 from hf_elmo.kernels import panels
-from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
 
 CLIPS = {"cell_clip": 0.5, "projection_clip": 0.3}
 

@@ -7,7 +7,7 @@ from scan_cases import assert_same, make_batch, results_and_gradients, sizes_and
 from tolerances import REORDERED_FLOAT64
 
 from hf_elmo import kernels
-from hf_elmo.model.recurrence_elmo import run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.modeling_elmo import run_projected_lstm, scan_projected_lstm
 
 
 def build_or_skip():

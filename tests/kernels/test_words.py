@@ -11,7 +11,7 @@ from tolerances import BFLOAT16, REORDERED_FLOAT32
 
 from hf_elmo import ElmoForTokenClassification, ElmoModel, kernels
 from hf_elmo.kernels import words as word_caches
-from hf_elmo.model.characters_elmo import encode_word
+from hf_elmo.model.tokenization_elmo import encode_word
 
 
 def rows_of(*words: str) -> torch.Tensor:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo.model.characters_elmo import (
-    DICTIONARY_MARKS,
+from hf_elmo.model.configuration_elmo import DICTIONARY_MARKS
+from hf_elmo.model.tokenization_elmo import (
     DictionaryCharacters,
     character_vocabulary,
     decode_row,

@@ -13,7 +13,7 @@ from class_cases import CASES, config_of, each_class
 from transformers import AutoConfig, PreTrainedConfig
 
 from hf_elmo import ElmoConfig
-from hf_elmo.model.head_settings_elmo import HEAD_TYPES, WordInputsHead
+from hf_elmo.model.configuration_elmo import HEAD_TYPES, WordInputsHead
 
 # Of each documented field another value than its default, beside those that go with it; in the order of the docstring.
 SETTINGS = [

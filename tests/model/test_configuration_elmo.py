@@ -15,8 +15,8 @@ from refusals import assert_refused
 from transformers import AutoConfig
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
-from hf_elmo.model import head_settings_elmo
-from hf_elmo.model.head_settings_elmo import HeadSettings, TokenClassificationHead
+from hf_elmo.model import configuration_elmo
+from hf_elmo.model.configuration_elmo import HeadSettings, TokenClassificationHead
 
 AUTO_CLASSES = {
     "AutoConfig",
@@ -470,7 +470,7 @@ def test_a_model_of_one_task_forgets_the_head_of_another(monkeypatch):
         type: ClassVar[str] = "other"
         size: int = 3
 
-    monkeypatch.setitem(head_settings_elmo.HEAD_TYPES, "other", OtherHead)
+    monkeypatch.setitem(configuration_elmo.HEAD_TYPES, "other", OtherHead)
     config = make_tiny_config(head={"type": "other", "size": 4})
     assert config.head == OtherHead(4)
     assert ElmoConfig.from_dict(json.loads(config.to_json_string())).head == OtherHead(4)
@@ -504,7 +504,7 @@ def test_every_config_names_the_class_of_every_auto_class(tmp_path):
     auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
     assert set(auto_map) == AUTO_CLASSES
     # A name without a repository: the code files lie beside the config.
-    assert all(name.split(".")[0].endswith("_elmo") and "--" not in name for name in auto_map.values())
+    assert all(name.startswith(("configuration_elmo.", "modeling_elmo")) for name in auto_map.values())
 
 
 def test_either_label_table_gives_the_other():

@@ -31,10 +31,9 @@ from torch import Tensor, nn
 
 import hf_elmo
 from hf_elmo import ElmoForPreTraining, ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoModel
-from hf_elmo.model.highway_lstm_elmo import ElmoHighwayLSTMLayer
-from hf_elmo.model.question_readers_elmo import ElmoTrilinear
-from hf_elmo.model.sequence_encoders_elmo import ElmoDense
-from hf_elmo.model.token_encoder_elmo import ElmoCharacterFilters
+from hf_elmo.model.modeling_elmo import ElmoCharacterFilters
+from hf_elmo.model.modeling_elmo_srl import ElmoHighwayLSTMLayer
+from hf_elmo.model.modeling_elmo_tasks import ElmoDense, ElmoTrilinear
 
 # Weights that start by a rule in which nothing is drawn.
 NOT_DRAWN = re.compile(r"(^|[._])bias|(^|\.)mixes\.|^crf\.|\.hashes$|\.score_of_none$")

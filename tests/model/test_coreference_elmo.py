@@ -16,9 +16,9 @@ from transformers import AutoModel
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution, ElmoModel
-from hf_elmo.model import spans_elmo
-from hf_elmo.model.coreference_elmo import read_clusters
-from hf_elmo.model.layers_elmo import pack_layers
+from hf_elmo.model import modeling_elmo_coref
+from hf_elmo.model.modeling_elmo import pack_layers
+from hf_elmo.model.modeling_elmo_coref import read_clusters
 
 SMALL = {"lstm_size": 3, "hidden_size": 4, "feature_size": 2, "max_span_width": 3}
 HEADS = {
@@ -157,7 +157,7 @@ def test_pairs_are_the_same_in_blocks_of_any_size(name, resolvers, monkeypatch):
     model, batch = resolvers[name], encode_document(DOCUMENT)
     outputs, gradients = [], []
     for size in (10**6, 7, 1):
-        monkeypatch.setattr(spans_elmo, "_PAIRS_AT_A_TIME", size)
+        monkeypatch.setattr(modeling_elmo_coref, "_PAIRS_AT_A_TIME", size)
         output = model(**batch, labels=LABELS)
         parameters = [value for value in model.parameters() if value.requires_grad]
         outputs.append(output)
@@ -233,7 +233,7 @@ def test_half_precision_trains_and_finds_clusters(name):
 def linked(model, scores, mention_scores, antecedents=None):
     """The clusters that these scores make of spans of one word each."""
     count = len(scores)
-    spans = spans_elmo.Spans(
+    spans = modeling_elmo_coref.Spans(
         torch.arange(count), torch.arange(count), torch.zeros(count, 1), torch.tensor(mention_scores)
     )
     if antecedents is None:
@@ -260,7 +260,7 @@ def test_the_best_spans_are_kept_and_none_crosses(rows, count):
     scores = torch.tensor(rows).double()
     exists = torch.arange(len(rows)).unsqueeze(1) + torch.arange(3) < len(rows)
     for allow in (True, False):
-        starts, places = spans_elmo.choose_spans(scores, exists, count / len(rows), allow)
+        starts, places = modeling_elmo_coref.choose_spans(scores, exists, count / len(rows), allow)
         spans = list(zip(starts.tolist(), (starts + places).tolist(), strict=True))
         assert spans == sorted(set(spans)) and exists[starts, places].all()
         limit = max(1, int(count / len(rows) * len(rows)))
@@ -373,7 +373,7 @@ def highest_memory(model, num_sentences: int) -> int:
 
 
 def test_memory_grows_with_the_words_and_not_with_their_square(monkeypatch):
-    monkeypatch.setattr(spans_elmo, "_PAIRS_AT_A_TIME", 64)
+    monkeypatch.setattr(modeling_elmo_coref, "_PAIRS_AT_A_TIME", 64)
     model = make_resolver(dtype=torch.float32, head={"max_antecedents": 8, "hidden_size": 16, "lstm_size": 16}).train()
     highest_memory(model, 10)
     short, middle, long = (highest_memory(model, count) for count in (40, 80, 160))

@@ -12,7 +12,7 @@ from tolerances import REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
 from hf_elmo import ElmoCRF
-from hf_elmo.model.tag_schemes_elmo import SCHEMES, can_follow, labels_of
+from hf_elmo.model.modeling_elmo_tasks import SCHEMES, can_follow, labels_of
 
 LABELS = {scheme: labels_of(["x", "y"], scheme) for scheme in SCHEMES}
 masks = st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=1, max_size=3)

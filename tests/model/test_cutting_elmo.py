@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.model.cutting_elmo import NORMALIZATIONS, PENN_RULES, PRE_TOKENIZERS, UNICODE_RULES, TextCutter
+from hf_elmo.model.tokenization_elmo import NORMALIZATIONS, PENN_RULES, PRE_TOKENIZERS, UNICODE_RULES, TextCutter
 
 FAMILY, ENGLAND = "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f3f4\U000e0067\U000e0062\U000e007f"
 KOREA, AMERICA = "\U0001f1f0\U0001f1f7", "\U0001f1fa\U0001f1f8"

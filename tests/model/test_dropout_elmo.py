@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from hf_elmo.model.dropout_elmo import ElmoDropout
+from hf_elmo.model.modeling_elmo import ElmoDropout
 
 ONES = torch.ones(3, 100_001)
 

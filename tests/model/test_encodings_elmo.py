@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.model.cutting_elmo import PENN_RULES, UNICODE_RULES
+from hf_elmo.model.tokenization_elmo import PENN_RULES, UNICODE_RULES
 
 BOS, EOS = "<S>", "</S>"
 SPLITTERS = {

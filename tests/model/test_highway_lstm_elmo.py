@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tolerances import REORDERED_FLOAT32, REORDERED_FLOAT64
 
-from hf_elmo.model.highway_lstm_elmo import ElmoHighwayLSTM, HighwayLSTMWeights, run_highway_lstm, scan_highway_lstm
+from hf_elmo.model.modeling_elmo_srl import ElmoHighwayLSTM, HighwayLSTMWeights, run_highway_lstm, scan_highway_lstm
 
 D, H = 3, 4
 

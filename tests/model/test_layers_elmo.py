@@ -11,7 +11,7 @@ from tolerances import FLOAT16, INITIALISATION_SPREAD, REORDERED_FLOAT64
 from torch import nn
 
 from hf_elmo import ElmoConfig, ElmoForTokenClassification, ElmoModel, ElmoState
-from hf_elmo.model.layers_elmo import ElmoBiLM, ElmoScalarMix
+from hf_elmo.model.modeling_elmo import ElmoBiLM, ElmoScalarMix
 
 
 def randomise(module: nn.Module, dtype=torch.float64) -> nn.Module:

@@ -18,7 +18,7 @@ from tolerances import FRESH_LOSS, LOSS_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
 from hf_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
-from hf_elmo.model.word_list_elmo import WORD_LIST_FILE, read_words, write_words
+from hf_elmo.model.modeling_elmo import WORD_LIST_FILE, read_words, write_words
 
 
 def plain_loss(logits, labels, mask, shift) -> float:
@@ -305,7 +305,7 @@ def test_words_and_code_go_to_the_hub(way, uploaded, tmp_path):
             model.save_pretrained(tmp_path / "elmo")
         model.save_pretrained(str(tmp_path / "elmo"), push_to_hub=True, repo_id="someone/elmo")
     assert uploaded[WORD_LIST_FILE].decode().split("\n")[: len(WORDS)] == list(WORDS)
-    assert {"config.json", "model.safetensors", "modeling_elmo.py", "base_elmo.py"} <= set(uploaded)
+    assert {"config.json", "model.safetensors", "modeling_elmo.py", "modeling_elmo_tasks.py"} <= set(uploaded)
 
 
 def test_words_come_from_where_the_weights_come_from(tmp_path):

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from transformers import AutoModelForQuestionAnswering, pipeline
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForQuestionAnswering, QuestionAnsweringHead
-from hf_elmo.model.layers_elmo import pack_layers
-from hf_elmo.model.question_answering_elmo import best_spans
+from hf_elmo.model.modeling_elmo import pack_layers
+from hf_elmo.model.modeling_elmo_tasks import best_spans
 
 SMALL = {"hidden_size": 3, "character_filters": ((2, 3),), "character_embedding_size": 2}
 HEADS = {

@@ -8,7 +8,7 @@ from scan_cases import assert_same, make_batch, make_weights, results_and_gradie
 from tolerances import REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
-from hf_elmo.model.recurrence_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
 
 
 def reference_scan(inputs, mask, weights, state=None, *, cell_clip=None, projection_clip=None, reverse=False):

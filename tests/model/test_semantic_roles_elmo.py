@@ -14,8 +14,8 @@ from tolerances import REORDERED_FLOAT64
 from transformers import AutoModel
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSemanticRoleLabeling, ElmoModel, SemanticRoleLabelingHead
-from hf_elmo.model.layers_elmo import pack_layers
-from hf_elmo.model.tag_schemes_elmo import can_follow
+from hf_elmo.model.modeling_elmo import pack_layers
+from hf_elmo.model.modeling_elmo_tasks import can_follow
 
 LABELS = ["O", "B-V", "I-V", "B-ARG0", "I-ARG0"]
 SMALL = {"predicate_size": 2, "hidden_size": 3, "num_layers": 3, "finder_size": 4}

@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForSequenceClassification, SequenceClassificationHead
-from hf_elmo.model.layers_elmo import pack_layers
+from hf_elmo.model.modeling_elmo import pack_layers
 from hf_elmo.text.word_vectors import build_word_table
 
 SMALL = {"hidden_size": 3, "character_filters": ((2, 3),), "character_embedding_size": 2}

@@ -9,7 +9,7 @@ from tolerances import REORDERED_FLOAT64
 from torch import nn
 
 from hf_elmo import SequenceClassificationHead
-from hf_elmo.model.sequence_encoders_elmo import TEXT_ENCODERS, ElmoDense, ElmoVariationalDropout
+from hf_elmo.model.modeling_elmo_tasks import TEXT_ENCODERS, ElmoDense, ElmoVariationalDropout
 
 D, M, SIZE = 4, 3, 5
 both_mixes = pytest.mark.parametrize("mix_size", [0, M])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tolerances import REORDERED_FLOAT64
 
-from hf_elmo.model.span_pairs_elmo import weigh_pairs, weigh_pairs_in_blocks
+from hf_elmo.model.modeling_elmo_coref import weigh_pairs, weigh_pairs_in_blocks
 
 
 def draw(count, size=5, hidden=3, dtype=torch.float64):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo.model.tag_schemes_elmo import (
+from hf_elmo.model.modeling_elmo_tasks import (
     SCHEMES,
     Span,
     can_follow,

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
-from hf_elmo.model.packed_steps_elmo import order_words
-from hf_elmo.model.task_encoders_elmo import ElmoTaskGRU, ElmoTaskLSTM
+from hf_elmo.model.modeling_elmo_tasks import ElmoTaskGRU, ElmoTaskLSTM, order_words
 
 D, H = 3, 4
 LIBRARY = {ElmoTaskLSTM: nn.LSTM, ElmoTaskGRU: nn.GRU}

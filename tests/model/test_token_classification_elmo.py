@@ -15,7 +15,7 @@ from torch import nn
 from transformers import AutoModelForTokenClassification
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
-from hf_elmo.model.tag_schemes_elmo import labels_of, read_spans
+from hf_elmo.model.modeling_elmo_tasks import labels_of, read_spans
 
 
 def test_the_loss_is_the_mean_over_words_with_a_label():

@@ -5,8 +5,8 @@ import torch
 from conftest import make_tiny_config
 from test_layers_elmo import assert_close, randomise
 
-from hf_elmo.model.characters_elmo import encode_word
-from hf_elmo.model.token_encoder_elmo import ElmoHighway, ElmoTokenEncoder
+from hf_elmo.model.modeling_elmo import ElmoHighway, ElmoTokenEncoder
+from hf_elmo.model.tokenization_elmo import encode_word
 
 
 def encode_plainly(encoder: ElmoTokenEncoder, rows: torch.Tensor, activation) -> torch.Tensor:

@@ -28,9 +28,7 @@ from transformers import (
 )
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
-from hf_elmo.model.characters_elmo import encode_word
-from hf_elmo.model.cutting_elmo import PRE_TOKENIZERS
-from hf_elmo.model.row_table_elmo import RowTable
+from hf_elmo.model.tokenization_elmo import PRE_TOKENIZERS, RowTable, encode_word
 
 BOS, EOS = "<S>", "</S>"
 NO_WORD = [0] * 50

@@ -11,8 +11,8 @@ from tolerances import BFLOAT16, REORDERED_FLOAT64
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, kernels
 from hf_elmo.inference.embedding import embed
 from hf_elmo.inference.scoring import score_sentences
-from hf_elmo.model import word_table_elmo as module
-from hf_elmo.model.word_table_elmo import ElmoWordTable, hash_rows
+from hf_elmo.model import modeling_elmo as module
+from hf_elmo.model.modeling_elmo import ElmoWordTable, hash_rows
 from hf_elmo.pretraining.lanes import fill_lanes
 from hf_elmo.pretraining.objectives import FullSoftmaxObjective
 from hf_elmo.text.vocabulary import WordVocabulary
@@ -77,7 +77,7 @@ def test_rows_of_any_integer_type_and_in_any_number_have_the_same_hashes(monkeyp
     rows = rows_of(*WORDS)
     wanted = hash_rows(rows)
     assert torch.equal(hash_rows(rows.to(torch.int16)), wanted)
-    monkeypatch.setattr(module, "_ROWS_AT_A_TIME", 2)
+    monkeypatch.setattr(module, "_WORDS_AT_A_TIME", 2)
     assert torch.equal(hash_rows(rows), wanted)
 
 

@@ -6,7 +6,7 @@ from conftest import make_tiny_config
 from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
-from hf_elmo.model.head_settings_elmo import TokenClassificationHead
+from hf_elmo.model.configuration_elmo import TokenClassificationHead
 from hf_elmo.tasks.arguments import FeatureArguments
 from hf_elmo.tasks.features import check_features, check_table, fill_word_table, set_word_inputs
 

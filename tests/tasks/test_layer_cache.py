@@ -22,7 +22,7 @@ from hf_elmo import (
     ElmoForTokenClassification,
     ElmoModel,
 )
-from hf_elmo.model.layers_elmo import pack_layers, unpack_layers
+from hf_elmo.model.modeling_elmo import pack_layers, unpack_layers
 from hf_elmo.tasks import layer_cache
 from hf_elmo.tasks.layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers
 

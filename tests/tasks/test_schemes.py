@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo.model.head_settings_elmo import TokenClassificationHead
-from hf_elmo.model.tag_schemes_elmo import SCHEMES, Span, can_follow, write_spans
+from hf_elmo.model.configuration_elmo import TokenClassificationHead
+from hf_elmo.model.modeling_elmo_tasks import SCHEMES, Span, can_follow, write_spans
 from hf_elmo.tasks.readers.columns import TaggedSentences
 from hf_elmo.tasks.schemes import SchemeExchange, find_scheme, settle_scheme
 

@@ -24,7 +24,7 @@ from transformers import (
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.checkpoints import sharing
 from hf_elmo.checkpoints.sharing import check_checkpoint
-from hf_elmo.model.tag_schemes_elmo import read_spans
+from hf_elmo.model.modeling_elmo_tasks import read_spans
 from hf_elmo.tasks.labels import choose_labels
 from hf_elmo.tasks.layer_cache import make_layer_cache
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_columns

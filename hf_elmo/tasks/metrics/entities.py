@@ -11,7 +11,7 @@ from typing import Any
 import datasets
 import evaluate
 
-from ...model.tag_schemes_elmo import Span
+from ...model.modeling_elmo_tasks import Span
 from .counts import score_counts
 
 try:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import datasets
 import evaluate
 
-from ...model.tag_schemes_elmo import can_follow, read_spans
+from ...model.modeling_elmo_tasks import can_follow, read_spans
 from .counts import score_counts
 
 _DESCRIPTION = "How many of the arguments of given predicates are found whole and with their role."

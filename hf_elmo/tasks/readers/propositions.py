@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...given.bounded_files import quoted
-from ...model.tag_schemes_elmo import OUTSIDE, read_spans
+from ...model.modeling_elmo_tasks import OUTSIDE, read_spans
 from .text_lines import text_lines
 
 _BRACKETS = re.compile(r"(?:\((?P<role>[^\s()*]+))?\*(?P<end>\))?")

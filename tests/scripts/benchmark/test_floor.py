@@ -16,8 +16,7 @@ from benchmark.floor import (
 )
 from conftest import make_tiny_config
 
-from hf_elmo.model.layers_elmo import ElmoBiLM
-from hf_elmo.model.token_encoder_elmo import ElmoTokenEncoder
+from hf_elmo.model.modeling_elmo import ElmoBiLM, ElmoTokenEncoder
 
 
 @pytest.mark.parametrize("layers", [1, 3])

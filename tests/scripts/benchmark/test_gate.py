@@ -8,7 +8,7 @@ from benchmark.cuda_cases import bilm_in_precisions, training_step_in_precisions
 from benchmark.sentences import read_sentences
 
 from hf_elmo import kernels
-from hf_elmo.model.recurrence_elmo import scan_projected_lstm
+from hf_elmo.model.modeling_elmo import scan_projected_lstm
 
 CPU = torch.device("cpu")
 

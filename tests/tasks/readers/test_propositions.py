@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo.model.tag_schemes_elmo import Span, read_spans, write_spans
+from hf_elmo.model.modeling_elmo_tasks import Span, read_spans, write_spans
 from hf_elmo.tasks.readers.propositions import proposition_lines, read_propositions, write_brackets
 
 PROPBANK = """Bush	NNP	-	-	(ARG0*	*
