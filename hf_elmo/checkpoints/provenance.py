@@ -14,9 +14,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .secrets import redact
+
+if TYPE_CHECKING:
+    import torch
+
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None  # type: ignore[assignment]
 
 _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "hf_elmo")
 
@@ -81,6 +89,23 @@ def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torc
         f"commit {results['commit'] or 'unknown'}",
     ]
     return ", ".join(parts)
+
+
+def peak_memory_bytes(device: torch.device) -> int | None:
+    """The most memory that this process has used so far, in bytes; None where the system does not say.
+
+    Args:
+        device: On CUDA what PyTorch had allocated there at most; elsewhere the peak of the resident memory.
+    """
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if resource is None:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Bytes on macOS, KiB everywhere else.
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def describe_file(path: str | os.PathLike) -> dict[str, Any]:

@@ -38,7 +38,6 @@ COMMANDS = {
     "export": ("export", "write a checkpoint as an ONNX file, for onnxruntime"),
     "card": ("render_card", "render model cards and plots from their files"),
     "push": ("push", "upload a finished checkpoint to the Hub"),
-    "plan": ("plan_run", "compute the memory, communication, steps and text of a pre-training run"),
 }
 SHOW_TRACEBACK = "HF_ELMO_TRACEBACK"
 

@@ -20,7 +20,7 @@ from ..checkpoints.arguments import HubArguments, SavingArguments
 from ..checkpoints.cards import write_card
 from ..checkpoints.file_names import CONFIG_FILE, PLOT_FILE, RESULTS_FILE
 from ..checkpoints.plots import plot_run
-from ..checkpoints.provenance import describe_run, write_json
+from ..checkpoints.provenance import describe_run, peak_memory_bytes, write_json
 from ..checkpoints.sharing import check_hub_access, push_checkpoint
 from ..checkpoints.writing import check_keeps_inputs, folder_aside, moved_into, restore_replaced, written_aside
 from ..given.flags import part_of
@@ -267,6 +267,9 @@ def _train(trainer: LaneTrainer, facts: TextFacts, report: Callable[[str], None]
     )
     caveats = facts.caveats(perplexity.unknown_share)
     save_steps = None if trainer.checkpoints is None else trainer.checkpoints.save_steps
+    peak_memory = peak_memory_bytes(trainer.accelerator.device)
+    if peak_memory is not None:
+        report(f"memory: {peak_memory / 1e9:,.2f} GB at most, in the main process")
     for caveat in caveats:
         report(f"warning: {caveat}")
     return {
@@ -280,6 +283,7 @@ def _train(trainer: LaneTrainer, facts: TextFacts, report: Callable[[str], None]
         "seconds": round(trainer.train_seconds, 1),
         "words_per_second": round(trainer.num_words / trainer.train_seconds, 1),
         "hours": round(trainer.clock.seconds / 3600, 4),
+        "peak_memory_bytes": peak_memory,
         "num_processes": trainer.accelerator.num_processes,
         "settings": _record(trainer.settings, save_steps),
         "resumed_from_steps": trainer.resumed_from_steps,

@@ -5,7 +5,10 @@ import re
 import shlex
 import subprocess
 
-from hf_elmo.checkpoints.provenance import _commit, describe_run, write_json
+import psutil
+import torch
+
+from hf_elmo.checkpoints.provenance import _commit, describe_run, peak_memory_bytes, write_json
 
 
 def test_the_command_can_be_pasted():
@@ -38,6 +41,12 @@ def test_versions_and_machine_are_named():
     run = describe_run()
     assert run["versions"]["torch"] and run["versions"]["transformers"]
     assert run["machine"]["processor"] and run["machine"]["cores"] >= 1
+
+
+def test_the_peak_of_memory_is_in_bytes():
+    # The kernel counts the peak a little late.
+    used = 0.9 * psutil.Process().memory_info().rss
+    assert used <= peak_memory_bytes(torch.device("cpu")) < psutil.virtual_memory().total
 
 
 def test_json_is_readable_and_ends_with_a_newline(tmp_path):

@@ -310,6 +310,7 @@ def test_both_figures_are_reported(arguments):
     assert results["perplexity"]["num_targets"] == results["perplexity_cold"]["num_targets"]
     assert any(f"{results['perplexity_cold']['mean']:,.1f} with each sentence alone" in line for line in lines)
     assert results["recipe"] == "modern" and results["resumed_from_steps"] == []
+    assert f"memory: {results['peak_memory_bytes'] / 1e9:.2f} GB at most, in the main process" in lines
 
 
 def test_bfloat16_gives_nearly_the_same_losses(arguments, tmp_path):
