@@ -4,7 +4,6 @@ import json
 import random
 
 import torch
-from conftest import ROOT
 from safetensors.torch import load_file
 
 from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
@@ -15,8 +14,7 @@ UNDRAWN = """
 import runpy, sys
 import hf_elmo.pretraining.run
 hf_elmo.pretraining.run.plot_run = lambda results, path: path.write_bytes(b"")
-del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
+runpy.run_module("hf_elmo", run_name="__main__", alter_sys=True)
 """
 WORDS = "the a cat dog sat ran on to from mat park it was not very big small and back there".split()
 
@@ -82,4 +80,4 @@ def command(corpus, output_dir, **changes):
             words += [f"--{name}"] if value else []
         elif value is not None:
             words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
-    return ["-c", UNDRAWN, str(ROOT / "scripts" / "run_pretraining.py"), *words]
+    return ["-c", UNDRAWN, "pretrain", *words]

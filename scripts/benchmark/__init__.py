@@ -1,1 +1,1 @@
-"""What the package costs and what it is worth: correctness first, then timings beside other implementations."""
+"""Speed of inference and of training: backend against backend, peer against peer, commit against commit."""

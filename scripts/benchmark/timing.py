@@ -1,86 +1,153 @@
-"""Interleaved timing: every function once a round, so that whatever slows a round slows all of them."""
+"""Timing that a busy machine does not mislead: functions take turns in a process, checkouts take turns in processes."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 import random
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import torch
+LEAST_ROUNDS, MOST_ROUNDS = 5, 100
+ROOT = Path(__file__).resolve().parents[2]
+THIS, OTHER = "this", "other"
 
-LEAST_ROUNDS = 5
-MOST_ROUNDS = 100
-
-Seconds = dict[str, list[float]]
+# What was timed of one thing: "case", "size", "batch_size", "words" and, by function, the "seconds" of each call.
+Cell = dict[str, Any]
 
 
 def time_interleaved(
-    functions: Mapping[str, Callable[[], Any]],
-    rounds: int | None = None,
-    budget: float = 20.0,
-    synchronize: Callable[[], None] = lambda: None,
-) -> Seconds:
-    """Call each function once to warm up and then once a round, each round in an order of its own, always the same.
+    functions: Mapping[str, Callable[[], Any]], budget: float, synchronize: Callable[[], None] = lambda: None
+) -> dict[str, list[float]]:
+    """Call each function once a round, each round in another order, which is the same in every run.
 
-    What a function finds in the processor's caches is what the one before it left there: with the same neighbours in
-    each round, one that comes behind another with the same weights would seem faster than it is.
+    A function finds in the processor's caches what the one before it left there: always behind another one with the
+    same weights, it would seem faster than it is.
 
     Args:
-        functions: What to time, by name.
-        rounds: How many rounds; None takes as many as fit into the budget, from 5 to 100.
-        budget: Seconds for the rounds where their number is not given.
-        synchronize: Waits for the device to finish; called before each reading of the clock.
-    Returns: The seconds of each function, one entry a round.
+        functions: What to time, by name; each has been called before.
+        budget: Seconds for all rounds, of which there are 5 at least and 100 at most.
+        synchronize: Waits for the device to finish.
+    Returns: The seconds of each function, one entry per round.
     """
     names = list(functions)
-    for name in names:
-        functions[name]()
-    seconds: Seconds = {name: [] for name in names}
-    orders = random.Random(0)
-    done, began = 0, time.perf_counter()
-    while done < (rounds or LEAST_ROUNDS) or (
-        rounds is None and done < MOST_ROUNDS and time.perf_counter() - began < budget
-    ):
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    orders, began = random.Random(0), time.perf_counter()
+    for number in range(MOST_ROUNDS):
+        if number >= LEAST_ROUNDS and time.perf_counter() - began > budget:
+            break
         for name in orders.sample(names, len(names)):
-            seconds[name].append(_time_once(functions[name], synchronize))
-        done += 1
+            synchronize()
+            start = time.perf_counter()
+            functions[name]()
+            synchronize()
+            seconds[name].append(time.perf_counter() - start)
     return seconds
 
 
-def synchronizer(device: torch.device) -> Callable[[], None]:
-    """What waits for the device; nothing where calls return when their work is done."""
-    return torch.cuda.synchronize if device.type == "cuda" else lambda: None
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags that both benchmarks have."""
+    parser.add_argument("--other_checkout", help="folder of another commit; its package takes turns with this one's")
+    parser.add_argument("--rounds", type=int, help="processes of each checkout (default: 1, and 5 to compare two)")
+    parser.add_argument("--seconds_per_case", type=float, help="in each process (default: 20, and 4 to compare two)")
+    parser.add_argument("--text_file", help="text to cut sentences from (default: CPython's own help texts)")
+    parser.add_argument("--allennlp", help="folder with allennlp/modules/elmo.py, the unzipped wheel")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="default: %(default)s")
+    parser.add_argument("--threads", type=int, help="of PyTorch (default: as many as it takes)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and sentences (default: 0)")
+    parser.add_argument("--output_dir", default="output/benchmark", help="for the files (default: %(default)s)")
+    # The measurement itself, in a process of its own; "ours" leaves the peers out.
+    parser.add_argument("--worker", choices=["all", "ours"], help=argparse.SUPPRESS)
 
 
-def median_ratio(peer: list[float], ours: list[float]) -> float:
-    """How many times faster ours is: the median of the rounds' ratios, whose two halves ran side by side."""
-    return statistics.median(theirs / own for theirs, own in zip(peer, ours, strict=True))
+def settle(arguments: argparse.Namespace) -> None:
+    """Fill in the defaults that depend on whether two checkouts are compared."""
+    compares = arguments.other_checkout is not None
+    if compares and not Path(arguments.other_checkout, "hf_elmo", "__init__.py").is_file():
+        raise SystemExit(
+            f"--other_checkout {arguments.other_checkout!r} holds no hf_elmo; name the root of a checkout."
+        )
+    arguments.rounds = arguments.rounds or (5 if compares else 1)
+    arguments.seconds_per_case = arguments.seconds_per_case or (4.0 if compares else 20.0)
 
 
-def fastest(seconds: Seconds, names: tuple[str, ...]) -> str | None:
-    """Which of the names that were timed has the smallest median; None where none was."""
-    timed = [name for name in names if name in seconds]
-    return min(timed, key=lambda name: statistics.median(seconds[name]), default=None)
+def measure_checkouts(script: str, argv: Sequence[str], arguments: argparse.Namespace) -> dict[str, list[list[Cell]]]:
+    """Run a script's measurement in fresh processes, this checkout and the other one in turn.
+
+    Each process has its memory and its threads laid out anew, so that the median of several says what one cannot.
+
+    Args:
+        script: Run again with `--worker` and this package, or the other's, in front of PYTHONPATH.
+        argv: Its flags.
+        arguments: The same, parsed and settled.
+    Returns: The cells of each round, by checkout.
+    """
+    checkouts, peers = {THIS: ROOT}, "all"
+    if arguments.other_checkout is not None:
+        checkouts[OTHER], peers = Path(arguments.other_checkout).resolve(), "ours"
+    cells: dict[str, list[list[Cell]]] = {name: [] for name in checkouts}
+    for number in range(arguments.rounds):
+        for name in list(checkouts)[:: -1 if number % 2 else 1]:
+            print(f"round {number + 1} of {arguments.rounds}, {name} checkout", file=sys.stderr, flush=True)
+            done = subprocess.run(
+                [sys.executable, script, *argv, "--worker", peers],
+                env={**os.environ, "PYTHONPATH": str(checkouts[name])},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            if done.returncode:
+                raise SystemExit(done.returncode)
+            cells[name].append(json.loads(done.stdout.splitlines()[-1]))
+    return cells
 
 
-def summarize(seconds: Seconds, words: int) -> dict[str, dict[str, float]]:
-    """Median, fastest and slowest round in seconds, and words per second at the median, of each function."""
-    return {
-        name: {
-            "median": statistics.median(values),
-            "fastest": min(values),
-            "slowest": max(values),
-            "words_per_second": words / statistics.median(values),
-        }
-        for name, values in seconds.items()
-    }
+def check_package() -> None:
+    """Stop a worker that imports another package than that of its checkout."""
+    import hf_elmo
+
+    found, expected = Path(hf_elmo.__file__).resolve().parents[1], Path(os.environ["PYTHONPATH"]).resolve()
+    if found != expected:
+        raise SystemExit(f"the package of {found} was imported instead of that of {expected}")
 
 
-def _time_once(function: Callable[[], Any], synchronize: Callable[[], None]) -> float:
-    synchronize()
-    start = time.perf_counter()
-    function()
-    synchronize()
-    return time.perf_counter() - start
+def summarize(rounds: Sequence[Sequence[Cell]]) -> list[Cell]:
+    """All rounds together: of each function the median, fastest and slowest call, and words per second."""
+    cells = []
+    for same in zip(*rounds, strict=True):
+        cell = dict(same[0])
+        cell["functions"] = {}
+        for name in cell.pop("seconds"):
+            seconds = [value for each in same for value in each["seconds"][name]]
+            median = statistics.median(seconds)
+            cell["functions"][name] = {
+                "median": median,
+                "fastest": min(seconds),
+                "slowest": max(seconds),
+                "calls": len(seconds),
+                "words_per_second": cell["words"] / median,
+            }
+        cells.append(cell)
+    return cells
+
+
+def compare(these: Sequence[Sequence[Cell]], others: Sequence[Sequence[Cell]]) -> list[dict[str, Any]]:
+    """How many times as fast as the other checkout this one is: of each function the median of the rounds' ratios."""
+    rows = []
+    for same, other in zip(zip(*these, strict=True), zip(*others, strict=True), strict=True):
+        for name in same[0]["seconds"]:
+            if name not in other[0]["seconds"]:
+                continue
+            ratios = [
+                statistics.median(theirs["seconds"][name]) / statistics.median(ours["seconds"][name])
+                for ours, theirs in zip(same, other, strict=True)
+            ]
+            place = {key: same[0][key] for key in ("case", "size", "batch_size")}
+            ratio = statistics.median(ratios)
+            rows.append({**place, "function": name, "ratio": ratio, "least": min(ratios), "most": max(ratios)})
+    return rows

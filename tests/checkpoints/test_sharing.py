@@ -514,10 +514,10 @@ def test_what_the_hub_refuses_is_told_on_one_line_without_the_token(refused, tra
     assert_token_only_authorizes(hub)
 
 
-RUN_SCRIPT = f"""
-import json, os, runpy, sys
-sys.argv = ["push_to_hub.py", *json.loads(os.environ["ARGUMENTS"])]
-runpy.run_path({str(ROOT / "scripts" / "push_to_hub.py")!r}, run_name="__main__")
+RUN_COMMAND = """
+import json, os
+from hf_elmo.commands.command_line import main
+main(["push", *json.loads(os.environ["ARGUMENTS"])])
 """
 
 
@@ -525,7 +525,7 @@ def test_the_script_uploads_through_the_storage_that_users_have_by_default(check
     pytest.importorskip("hf_xet", reason="huggingface_hub uploads large files by it where it is there")
     environment = {"HF_TOKEN": TOKENS["other form"], "HF_HUB_DISABLE_XET": "0", "HF_DEBUG": "1"}
     arguments = ["--checkpoint", str(checkpoint), "--hub_model_id", "lab/elmo-x", "--private"]
-    done = run_fresh(RUN_SCRIPT, hub, tmp_path / "run", ARGUMENTS=json.dumps(arguments), **environment)
+    done = run_fresh(RUN_COMMAND, hub, tmp_path / "run", ARGUMENTS=json.dumps(arguments), **environment)
     assert done.returncode == 0, redact(done.stderr[-4000:], TOKENS["other form"])
     assert SECRET not in done.stdout + done.stderr
     assert_no_token_in(tmp_path)

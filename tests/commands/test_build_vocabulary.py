@@ -1,4 +1,4 @@
-"""scripts/build_vocabulary.py: the vocabulary run_pretraining.py would build, its figures, and what it refuses."""
+"""`hf-elmo vocabulary`: the vocabulary that `hf-elmo pretrain` would build, its figures, and what it refuses."""
 
 import gzip
 import json
@@ -9,7 +9,7 @@ import time
 
 import fresh_process
 import pytest
-from conftest import ROOT, shared_data
+from conftest import shared_data
 from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer
@@ -20,7 +20,7 @@ TEXT = "the cat sat on the mat .\nthe dog , the <UNK>\n\nThe end .\n"
 
 
 def command(*arguments):
-    return [ROOT / "scripts" / "build_vocabulary.py", *arguments]
+    return ["-m", "hf_elmo", "vocabulary", *arguments]
 
 
 def run_script(*arguments):
@@ -56,7 +56,7 @@ def test_the_script_writes_a_vocabulary_and_says_what_it_holds(text, tmp_path):
     facts = json.loads((tmp_path / "out" / "vocabulary.json").read_text())
     assert facts["training_text"] == {"words": 15, "sentences": 3, "distinct_words": 10}
     assert (facts["vocabulary_size"], facts["unknown_share"], facts["do_lower_case"]) == (5, 8 / 15, True)
-    assert "build_vocabulary.py --train_file" in facts["command"] and "commit" in facts
+    assert "hf_elmo vocabulary --train_file" in facts["command"] and "commit" in facts
 
 
 @pytest.mark.parametrize("max_words_in_memory", [1, 3, 1000])

@@ -1,6 +1,5 @@
-"""scripts/convert_checkpoint.py from the command line."""
+"""`hf-elmo convert` from the command line."""
 
-import importlib.util
 import json
 import os
 import sys
@@ -14,14 +13,13 @@ from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging
 
 from hf_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo.commands import convert
 from hf_elmo.commands.score import ScoringArguments, run_scoring
 from hf_elmo.conversion.bilm_tf import load_bilm_tf
 from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
 from hf_elmo.text.vocabulary import WordVocabulary
 
 pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
-
-SCRIPT = ROOT / "scripts" / "convert_checkpoint.py"
 
 
 @pytest.fixture
@@ -34,12 +32,9 @@ def checkpoint(tmp_path):
 
 @pytest.fixture
 def main():
-    """The script's main; the libraries' logging is set back afterwards."""
-    spec = importlib.util.spec_from_file_location("convert_checkpoint", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    """The command; the libraries' logging is set back afterwards."""
     verbosities = logging.get_verbosity(), datasets.utils.logging.get_verbosity()
-    yield script.main
+    yield convert.main
     logging.set_verbosity(verbosities[0])
     logging.enable_progress_bar()
     datasets.utils.logging.set_verbosity(verbosities[1])
@@ -48,7 +43,7 @@ def main():
 
 def run_script(*arguments):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return fresh_process.run([SCRIPT, *arguments], env=environment)
+    return fresh_process.run(["-m", "hf_elmo", "convert", *arguments], env=environment)
 
 
 def test_a_checkpoint_is_converted_and_told_how_to_load(tmp_path, checkpoint):

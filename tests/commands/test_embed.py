@@ -25,7 +25,7 @@ h5py = pytest.importorskip("h5py", reason="vectors are written as HDF5")
 
 def run_script(*arguments):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return fresh_process.run([ROOT / "scripts" / "embed.py", *arguments], env=environment)
+    return fresh_process.run(["-m", "hf_elmo", "embed", *arguments], env=environment)
 
 
 def test_a_text_file_becomes_a_file_of_vectors(tmp_path):

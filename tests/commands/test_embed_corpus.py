@@ -9,7 +9,7 @@ import time
 import fresh_process
 import numpy as np
 import pytest
-from conftest import ROOT, make_tiny_config
+from conftest import make_tiny_config
 from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32
 
@@ -108,7 +108,7 @@ def test_columns_go_into_a_single_file_too(arguments, tmp_path):
 def test_two_processes_write_what_one_writes(arguments, tmp_path, checkpoint):
     flags = {"model_name_or_path": checkpoint, "input_file": tmp_path / "text.txt", "output_dir": tmp_path / "two"}
     words = [word for name, value in flags.items() for word in (f"--{name}", value)]
-    script = [ROOT / "scripts" / "embed.py", *words, "--max_words_per_shard", 40, "--device", "cpu"]
+    script = ["-m", "hf_elmo", "embed", *words, "--max_words_per_shard", 40, "--device", "cpu"]
     done = fresh_process.run_together([script] * 2, fresh_process.environments_of_ranks(2))
     assert [result.returncode for result in done] == [0, 0], done
     for rank, count, result in zip((1, 2), (3, 2), done, strict=True):
@@ -135,7 +135,7 @@ def test_accelerate_launches_it(arguments, tmp_path, checkpoint):
 def test_a_killed_run_goes_on_where_it_stood(arguments, tmp_path, checkpoint):
     flags = {"model_name_or_path": checkpoint, "input_file": tmp_path / "text.txt", "output_dir": tmp_path / "v"}
     words = [word for name, value in flags.items() for word in (f"--{name}", value)]
-    script = [ROOT / "scripts" / "embed.py", *words, "--max_words_per_shard", 8, "--device", "cpu"]
+    script = ["-m", "hf_elmo", "embed", *words, "--max_words_per_shard", 8, "--device", "cpu"]
     with tempfile.TemporaryFile() as output:
         process = fresh_process.start(script, output, output, env={**os.environ, "OMP_NUM_THREADS": "1"})
         for _ in range(6000):

@@ -1,8 +1,6 @@
-"""scripts/push_to_hub.py: one line per mistake, no token on the screen; checkpoints/test_sharing.py uploads by it."""
+"""`hf-elmo push`: one line per mistake, no token on the screen; checkpoints/test_sharing.py uploads by it."""
 
 import os
-import runpy
-import sys
 
 import fresh_process
 import pytest
@@ -11,7 +9,6 @@ from conftest import ROOT, make_tiny_config
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.commands import command_line
 
-SCRIPT = ROOT / "scripts" / "push_to_hub.py"
 SECRET = "NobodyMayReadThis0123456789"
 TOKEN = f"hf_{SECRET}AbCdEfGh"
 
@@ -26,15 +23,14 @@ def checkpoint(tmp_path):
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Run the script in this process, which is offline."""
+    """Run the command in this process, which is offline."""
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
         # It would quieten the libraries for the tests to come.
         monkeypatch.setattr(command_line, "quiet_libraries", lambda: None)
         capsys.readouterr()
         with pytest.raises(SystemExit) as raised:
-            runpy.run_path(str(SCRIPT), run_name="__main__")
+            command_line.main(["push", *map(str, arguments)])
         captured = capsys.readouterr()
         assert SECRET not in captured.out + captured.err
         return raised.value.code, captured.out, captured.err
@@ -43,9 +39,9 @@ def run(monkeypatch, capsys):
 
 
 def run_online(tmp_path, *arguments, **environment):
-    """Run the script in a process whose Hub is a port of this machine that nobody listens at."""
+    """Run the command in a process whose Hub is a port of this machine that nobody listens at."""
     done = fresh_process.run(
-        [SCRIPT, *arguments],
+        ["-m", "hf_elmo", "push", *arguments],
         modules=fresh_process.LIBRARIES,
         env={
             "PATH": os.environ.get("PATH", ""),

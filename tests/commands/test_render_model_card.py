@@ -1,17 +1,15 @@
-"""scripts/render_model_card.py from the command line: one folder is taken in, all folders are rendered in place."""
+"""`hf-elmo card` from the command line: one folder is taken in, all folders are rendered in place."""
 
 import os
-import runpy
 import shutil
-import sys
 
 import fresh_process
 import pytest
 from conftest import ROOT
 
 from hf_elmo.checkpoints.cards import render_recipe
+from hf_elmo.commands import command_line
 
-SCRIPT = ROOT / "scripts" / "render_model_card.py"
 RECIPES = ("elmo-small-novels", "elmo-small-nsmc", "elmo-small-reviews", "elmo-tiny-pydoc")
 
 
@@ -27,13 +25,12 @@ def model_cards(tmp_path):
 
 
 @pytest.fixture
-def run_script(monkeypatch, capsys):
-    """Runs the script in this process, which saves its imports; gives the exit code and what it printed."""
+def run_script(capsys):
+    """Runs the command in this process, which saves its imports; gives the exit code and what it printed."""
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
         try:
-            runpy.run_path(str(SCRIPT), run_name="__main__")
+            command_line.main(["card", *map(str, arguments)])
         except SystemExit as end:
             return end.code, *capsys.readouterr()
         return 0, *capsys.readouterr()
@@ -44,7 +41,7 @@ def run_script(monkeypatch, capsys):
 def test_all_folders_are_rendered_in_place(model_cards):
     pytest.importorskip("matplotlib", reason="plots need hf_elmo[plots]")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = fresh_process.run([SCRIPT, "--model_cards", model_cards], env=environment)
+    done = fresh_process.run(["-m", "hf_elmo", "card", "--model_cards", model_cards], env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [str(model_cards / name / "README.md") for name in RECIPES]
     for name in RECIPES:

@@ -1,8 +1,8 @@
-"""The script as a user runs it: in a process of its own, with good and with bad files."""
+"""The command as a user runs it: in a process of its own, with good and with bad files."""
 
 import fresh_process
 import pytest
-from conftest import ROOT, shared_data
+from conftest import shared_data
 
 from hf_elmo.commands.pretrain import main
 
@@ -10,9 +10,8 @@ TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]]}'
 
 
 def run(*arguments, launcher=()):
-    """Run the script or, behind a launcher, `-m hf_elmo pretrain`."""
-    program = ["-m", "hf_elmo", "pretrain"] if launcher else [ROOT / "scripts" / "run_pretraining.py"]
-    return fresh_process.run([*launcher, *program, *arguments])
+    """Run the command, alone or behind a launcher."""
+    return fresh_process.run([*launcher, "-m", "hf_elmo", "pretrain", *arguments])
 
 
 @pytest.fixture

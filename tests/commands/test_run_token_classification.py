@@ -1,21 +1,18 @@
 """The script as a user runs it."""
 
 import json
-import runpy
 import sys
 
 import fresh_process
 import pytest
-from conftest import ROOT, make_tiny_config
+from conftest import make_tiny_config
 
 from hf_elmo.commands.command_line import main
 from hf_elmo.tasks.readers.columns import read_columns
 
-SCRIPT = ROOT / "scripts" / "run_token_classification.py"
-
 
 def run(*arguments):
-    return fresh_process.run([SCRIPT, *arguments])
+    return fresh_process.run(["-m", "hf_elmo", "train-tagger", *arguments])
 
 
 @pytest.fixture
@@ -57,20 +54,18 @@ def test_bad_input_is_one_line(folder):
     assert not (folder / "out").exists()
 
 
-def test_bad_flag_is_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["run.py", "--lerning_rate", "1"])
+def test_bad_flag_is_one_line(capsys):
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(SCRIPT), run_name="__main__")
+        main(["train-tagger", "--lerning_rate", "1"])
     assert ended.value.code == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "--lerning_rate 1; did you mean --learning_rate?" in error
 
 
-def test_a_token_is_refused_and_not_shown(monkeypatch, capsys):
+def test_a_token_is_refused_and_not_shown(capsys):
     token = "hf_" + "aBcDeFgHiJ" * 3 + "kLmN"
-    monkeypatch.setattr(sys, "argv", ["run.py", "--hub_token", token])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(SCRIPT), run_name="__main__")
+        main(["train-tagger", "--hub_token", token])
     shown = capsys.readouterr()
     assert ended.value.code == 2
     assert "the command line holds an access token" in shown.err and token not in shown.out + shown.err

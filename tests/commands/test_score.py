@@ -1,4 +1,4 @@
-"""scripts/score.py: tables for the eye, files for programs, and one line for each mistake."""
+"""`hf-elmo score`: tables for the eye, files for programs, and one line for each mistake."""
 
 import csv
 import gzip
@@ -51,7 +51,7 @@ def run(checkpoint, tmp_path):
 
 def run_script(*arguments):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return fresh_process.run([ROOT / "scripts" / "score.py", *arguments], env=environment)
+    return fresh_process.run(["-m", "hf_elmo", "score", *arguments], env=environment)
 
 
 def test_from_a_text_to_a_table_and_from_a_mistake_to_one_line(checkpoint, tmp_path, capsys):

@@ -5,7 +5,6 @@ import random
 
 import pytest
 import torch
-from conftest import ROOT
 from fresh_process import environments_of_ranks, run_together
 from resuming_cases import UNDRAWN
 from safetensors.torch import load_file
@@ -52,7 +51,7 @@ def train(folder, num_processes, lanes, windows, reset_state, **changes):
     }
     words = [str(word) for name, value in flags.items() for word in (f"--{name}", value)]
     environments = environments_of_ranks(num_processes)
-    script = ["-c", UNDRAWN, ROOT / "scripts" / "run_pretraining.py", "--skip_baselines", *words]
+    script = ["-c", UNDRAWN, "pretrain", "--skip_baselines", *words]
     for done in run_together([script] * num_processes, environments):
         assert done.returncode == 0, done.stderr
     results = json.loads((output_dir / "results.json").read_text())

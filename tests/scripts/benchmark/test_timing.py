@@ -1,49 +1,98 @@
-"""Rounds are interleaved; ratios are of rounds."""
+"""Calls and checkouts take turns; ratios are of rounds."""
+
+import argparse
 
 import pytest
-from benchmark.timing import LEAST_ROUNDS, fastest, median_ratio, summarize, time_interleaved
+from benchmark import timing
+from benchmark.timing import LEAST_ROUNDS, MOST_ROUNDS, compare, measure_checkouts, summarize, time_interleaved
+
+# In place of a benchmark: what PYTHONPATH and its flags were.
+STUB = """
+import json, os, sys
+print("chatter")
+print(json.dumps([{"python_path": os.environ["PYTHONPATH"], "flags": sys.argv[1:]}]))
+"""
 
 
-def order_of_calls(rounds: int) -> list[str]:
+def cell(**seconds):
+    return {"case": "biLM", "size": "small", "batch_size": 32, "words": 10, "seconds": seconds}
+
+
+def order_of_calls(budget):
     calls = []
     functions = {name: lambda name=name: calls.append(name) for name in "abc"}
-    seconds = time_interleaved(functions, rounds=rounds)
-    assert {name: len(values) for name, values in seconds.items()} == dict.fromkeys("abc", rounds)
-    return ["".join(calls[start : start + 3]) for start in range(0, len(calls), 3)]
+    seconds = time_interleaved(functions, budget)
+    rounds = ["".join(calls[start : start + 3]) for start in range(0, len(calls), 3)]
+    assert {name: len(values) for name, values in seconds.items()} == dict.fromkeys("abc", len(rounds))
+    return rounds
 
 
 def test_each_round_calls_all_and_each_comes_behind_each_other():
-    warm_up, *rounds = order_of_calls(30)
-    assert warm_up == "abc" and {"".join(sorted(order)) for order in rounds} == {"abc"}
-    neighbours = [order[place : place + 2] for order in rounds for place in (0, 1)]
-    assert all(neighbours.count(pair) >= 5 for pair in ("ab", "ba", "bc", "cb", "ac", "ca"))
-
-
-def test_the_orders_are_those_of_every_run():
-    assert order_of_calls(10) == order_of_calls(10)
-
-
-def test_rounds_fill_the_budget_but_not_less_than_the_least():
-    assert len(time_interleaved({"a": lambda: None}, budget=0.0)["a"]) == LEAST_ROUNDS
-    assert len(time_interleaved({"a": lambda: None}, budget=60.0)["a"]) == 100
+    rounds = order_of_calls(60.0)
+    assert len(rounds) == MOST_ROUNDS and {"".join(sorted(order)) for order in rounds} == {"abc"}
+    neighbors = [order[place : place + 2] for order in rounds for place in (0, 1)]
+    assert all(neighbors.count(pair) >= 15 for pair in ("ab", "ba", "bc", "cb", "ac", "ca"))
+    assert order_of_calls(60.0) == rounds
+    assert len(order_of_calls(0.0)) == LEAST_ROUNDS
 
 
 def test_the_clock_is_read_when_the_device_is_done():
     events = []
-    time_interleaved({"a": lambda: events.append("call")}, rounds=1, synchronize=lambda: events.append("wait"))
-    assert events == ["call", "wait", "call", "wait"]
+    time_interleaved({"a": lambda: events.append("call")}, 0.0, lambda: events.append("wait"))
+    assert events == ["wait", "call", "wait"] * LEAST_ROUNDS
 
 
-def test_a_slow_round_does_not_move_the_ratio():
-    assert median_ratio([2.0, 200.0, 6.0], [1.0, 100.0, 2.0]) == 2.0
-
-
-def test_the_fastest_has_the_smallest_median():
-    seconds = {"a": [1.0, 9.0, 9.0], "b": [3.0, 3.0, 3.0]}
-    assert fastest(seconds, ("a", "b", "absent")) == "b" and fastest(seconds, ("absent",)) is None
-
-
-def test_summary():
-    assert summarize({"a": [0.5, 0.25, 1.0]}, words=10) == {
-        "a": {"median": 0.5, "fastest": 0.25, "slowest": 1.0, "words_per_second": pytest.approx(20.0)}
+def test_checkouts_take_turns_each_with_its_own_package(tmp_path):
+    (tmp_path / "stub.py").write_text(STUB)
+    arguments = argparse.Namespace(rounds=2, other_checkout=str(tmp_path))
+    cells = measure_checkouts(str(tmp_path / "stub.py"), ["--sizes", "tiny"], arguments)
+    flags = ["--sizes", "tiny", "--worker", "ours"]
+    assert cells == {
+        "this": [[{"python_path": str(timing.ROOT), "flags": flags}]] * 2,
+        "other": [[{"python_path": str(tmp_path), "flags": flags}]] * 2,
     }
+    alone = measure_checkouts(str(tmp_path / "stub.py"), [], argparse.Namespace(rounds=1, other_checkout=None))
+    assert alone == {"this": [[{"python_path": str(timing.ROOT), "flags": ["--worker", "all"]}]]}
+
+
+def test_a_process_that_fails_ends_the_benchmark(tmp_path):
+    (tmp_path / "stub.py").write_text("raise SystemExit(3)")
+    with pytest.raises(SystemExit, match="3"):
+        measure_checkouts(str(tmp_path / "stub.py"), [], argparse.Namespace(rounds=1, other_checkout=None))
+
+
+def test_the_second_round_begins_with_the_other_checkout(tmp_path, monkeypatch, capsys):
+    (tmp_path / "stub.py").write_text(STUB)
+    measure_checkouts(str(tmp_path / "stub.py"), [], argparse.Namespace(rounds=2, other_checkout=str(tmp_path)))
+    said = [line.split(", ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["this checkout", "other checkout", "other checkout", "this checkout"]
+
+
+def test_a_worker_refuses_the_package_of_another_checkout(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(timing.ROOT))
+    timing.check_package()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(SystemExit, match="instead of"):
+        timing.check_package()
+
+
+def test_a_folder_without_the_package_is_refused(tmp_path):
+    parser = argparse.ArgumentParser()
+    timing.add_arguments(parser)
+    with pytest.raises(SystemExit, match="--other_checkout"):
+        timing.settle(parser.parse_args(["--other_checkout", str(tmp_path)]))
+
+
+def test_rounds_are_put_together():
+    (found,) = summarize([[cell(plain=[1.0, 5.0])], [cell(plain=[2.0])]])
+    assert found["functions"] == {
+        "plain": {"median": 2.0, "fastest": 1.0, "slowest": 5.0, "calls": 3, "words_per_second": 5.0}
+    }
+    assert "seconds" not in found and (found["case"], found["words"]) == ("biLM", 10)
+
+
+def test_a_ratio_is_the_median_of_the_rounds_and_more_than_one_where_this_is_faster():
+    these = [[cell(plain=[1.0, 1.0, 9.0], new=[1.0])], [cell(plain=[100.0])], [cell(plain=[1.0])]]
+    others = [[cell(plain=[2.0])], [cell(plain=[150.0])], [cell(plain=[3.0])]]
+    (row,) = compare(these, others)
+    assert (row["case"], row["function"], row["ratio"], row["least"], row["most"]) == ("biLM", "plain", 2.0, 1.5, 3.0)

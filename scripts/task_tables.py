@@ -1,0 +1,335 @@
+"""Train the rows of the tables of tasks that are not there yet, and write the tables from the results files.
+
+python scripts/task_tables.py --models_dir model_cards --data_dir data --tables sst5 snli
+python scripts/task_tables.py --render
+
+A row is one command of `hf-elmo` with all of its seeds; results.json goes to model_cards/tasks, the model is not kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from hf_elmo.checkpoints.tables import markdown_table
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "model_cards" / "tasks"
+PAGES = (RESULTS / "README.md", ROOT / "README.md")
+
+# What each row is called, and what it adds to the flags of its table.
+ROWS = {
+    "none": ("no ELMo", "--no_use_elmo"),
+    "random": ("random ELMo", "{mix} --from_scratch"),
+    "top": ("top layer", "{mix} --layers top"),
+    "mix": ("mix", "{mix}"),
+    # Without normalization: beside an LSTM's output, whose numbers are small too, the layers would hide all else.
+    "both": ("mix, also at the output", "--mix_at_output"),
+}
+# All of the training data, and the tenth that a fixed hash picks.
+SHARES = {"full": "", "tenth": "--train_share 0.1"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """One data set: what is trained on it, and how it is scored.
+
+    Args:
+        task: What the page calls it.
+        command: Of hf-elmo, with the flags that all rows share; {data} is the directory of the data sets.
+        epochs: Passes over all of the training data, and over a tenth of it.
+        scores: The scores that the table shows, the main one last: what they are called there, and the paper's own
+            figures on its own data, without ELMo and with it.
+        model: The checkpoint that it starts from.
+        rows: Which of ROWS it has.
+        folds: Where each article is tested once: parts of the file, each with its own training.
+        seeds: Trainings per row.
+        mix: What the rows say of their one mix. Layers of small models are small; normalized, a task's first layer can
+            learn from them as fast as from its own words.
+    """
+
+    task: str
+    command: str
+    epochs: tuple[int, int]
+    scores: Mapping[str, tuple[str, str]]
+    model: str = "elmo-small-novels"
+    rows: tuple[str, ...] = ("none", "random", "top", "mix")
+    folds: int = 0
+    seeds: int = 5
+    mix: str = "--mix_normalization word"
+
+
+def _files(train: str, validation: str, test: str) -> str:
+    return f"--train_file {{data}}/{train} --validation_file {{data}}/{validation} --test_file {{data}}/{test}"
+
+
+_WORDS = "--learn_words --word_vector_size 100 --character_filters 3:64"
+_TEXTS = f"{_WORDS} --hidden_size 100 --dropout 0.3 --hidden_dropout 0.1"
+_TAGS = "--classifier_lstm_layers 1 --classifier_lstm_size 100 --learning_rate 0.003"
+_READER = f"{_WORDS} --pre_tokenizer penn --hidden_size 60 --dropout 0.2 --learning_rate 0.003 --validation_share 0.1"
+_ENTITIES = {"f1": ("F1", "90.2 → 92.2 (news)")}
+_ANSWERS = {"exact_match": ("exact match", "72.1 → 78.6"), "f1": ("F1", "81.1 → 85.8")}
+_CLUSTERS = {"muc_f1": ("MUC", ""), "b_cubed_f1": ("B³", ""), "ceafe_f1": ("CEAFe", "")}
+
+TABLES = {
+    "sst5": Table(
+        "sentiment, five classes",
+        f"train-sentiment {_TEXTS} {_files('sst5/train.tsv.gz', 'sst5/dev.tsv.gz', 'sst5/test.tsv.gz')}",
+        (8, 20),
+        {"accuracy": ("accuracy", "51.4 → 54.7")},
+        rows=tuple(ROWS),
+    ),
+    "snli": Table(
+        "entailment, from 8,858 pairs",
+        f"train-entailment {_WORDS} --lower_case_words --hidden_size 100 --dropout 0.4 --hidden_dropout 0.3 "
+        "--output_dropouts 0.3 0.3 --learning_rate 0.002 "
+        "--train_file {data}/snli/dev.tsv.gz --validation_share 0.1 --test_file {data}/snli/test.tsv.gz",
+        (10, 20),
+        {"accuracy": ("accuracy", "88.0 → 88.7")},
+        rows=tuple(ROWS),
+    ),
+    "wnut17": Table(
+        "entities, of the web",
+        f"train-tagger {_WORDS} --output_layer crf {_TAGS} "
+        + _files("wnut17/train.conll", "wnut17/dev.conll", "wnut17/test.conll"),
+        (15, 40),
+        _ENTITIES,
+    ),
+    "litbank": Table(
+        "entities, of novels",
+        f"train-tagger {_WORDS} --output_layer crf {_TAGS} --label_column 1 "
+        + _files(*(f"litbank/entities/{split}.tsv.gz" for split in ("train", "dev", "test"))),
+        (10, 40),
+        _ENTITIES,
+    ),
+    "ewt": Table(
+        "parts of speech, English",
+        "train-tagger --learn_words --word_vector_size 100 --character_filters 2:50 3:100 4:100 "
+        "--classifier_lstm_layers 1 --classifier_lstm_size 200 --learning_rate 0.003 "
+        + _files("ud_english_ewt/train.conllu.gz", "ud_english_ewt/dev.conllu", "ud_english_ewt/test.conllu"),
+        (10, 25),
+        {"accuracy": ("accuracy", "")},
+    ),
+    "gsd": Table(
+        "parts of speech, Korean",
+        f"train-tagger {_WORDS} {_TAGS} --train_file {{data}}/ud_korean_gsd/dev.conllu --validation_share 0.5 "
+        "--test_file {data}/ud_korean_gsd/test.conllu",
+        (30, 60),
+        {"accuracy": ("accuracy", "")},
+        "elmo-small-nsmc",
+    ),
+    "nsmc": Table(
+        "sentiment, Korean",
+        f"train-sentiment {_TEXTS} "
+        + _files(*(f"nsmc/sentiment-{split}.tsv.gz" for split in ("train", "dev", "test"))),
+        (5, 12),
+        {"accuracy": ("accuracy", "")},
+        "elmo-small-nsmc",
+        tuple(ROWS),
+    ),
+    "policyqa": Table(
+        "answers, of privacy policies",
+        f"train-question-answering {_READER} "
+        "--train_file {data}/policyqa/dev.json.gz --test_file {data}/policyqa/test.json.gz",
+        (10, 30),
+        _ANSWERS,
+        rows=tuple(ROWS),
+        seeds=3,
+        mix="",
+    ),
+    "xquad": Table(
+        "answers, of an encyclopedia, from 810 questions",
+        f"train-question-answering {_READER} --train_file {{data}}/xquad/xquad.en.json.gz",
+        (15, 40),
+        _ANSWERS,
+        folds=5,
+        seeds=3,
+        mix="",
+    ),
+    "propbank": Table(
+        "semantic roles, of the web",
+        f"train-semantic-roles {_WORDS} --num_layers 4 --hidden_size 128 "
+        + _files(*(f"propbank_ewt/{split}.tsv.gz" for split in ("train", "dev", "test"))),
+        (6, 20),
+        {"f1": ("F1", "81.4 → 84.6")},
+        seeds=3,
+    ),
+    "coreference": Table(
+        "coreference, of novels",
+        f"train-coreference {_WORDS} --lstm_size 100 --hidden_size 100 --max_antecedents 50 "
+        + _files(*(f"litbank/coref/{split}.conll.gz" for split in ("train", "dev", "test"))),
+        (12, 40),
+        {**_CLUSTERS, "mean_f1": ("mean F1", "67.2 → 70.4")},
+        seeds=3,
+    ),
+}
+
+
+def run_name(row: str, share: str, fold: int | None) -> str:
+    """The name of a run's results file, without its suffix."""
+    return row + ("-tenth" if share == "tenth" else "") + ("" if fold is None else f"-fold-{fold}")
+
+
+def folds_of(table: Table) -> Sequence[int | None]:
+    """The folds that are trained, or None alone where the data have a test file."""
+    return range(table.folds) if table.folds else [None]
+
+
+def missing_runs(name: str, arguments: argparse.Namespace) -> Iterator[tuple[Path, list[str]]]:
+    """The results files of a table that are not there yet, each with its command; those that take longest come last."""
+    table = TABLES[name]
+    for share in sorted(arguments.shares, reverse=True):
+        for row in [row for row in table.rows if row in arguments.rows]:
+            for fold in folds_of(table):
+                results = Path(arguments.results_dir, name, f"{run_name(row, share, fold)}.json")
+                if results.exists():
+                    continue
+                flags = (
+                    f"--model_name_or_path {shlex.quote(str(Path(arguments.models_dir, table.model)))} "
+                    f"{ROWS[row][1].format(mix=table.mix)} {SHARES[share]} --num_seeds {table.seeds} "
+                    f"--num_train_epochs {table.epochs[share == 'tenth']} --load_best_model_at_end"
+                )
+                if fold is not None:
+                    flags += f" --num_folds {table.folds} --fold {fold}"
+                if row != "none":
+                    flags += f" --layer_cache_dir {shlex.quote(str(Path(arguments.output_dir, 'layers')))}"
+                yield results, shlex.split(f"{table.command.format(data=shlex.quote(arguments.data_dir))} {flags}")
+
+
+def train(results: Path, words: Sequence[str], arguments: argparse.Namespace) -> None:
+    """Train a row in a process of its own and keep its results; its lines go to a log beside its model.
+
+    Raises: ChildProcessError where the command fails.
+    """
+    model_dir = Path(arguments.output_dir, results.parent.name, results.stem)
+    model_dir.parent.mkdir(parents=True, exist_ok=True)
+    command = ["-m", "hf_elmo", *words, "--output_dir", str(model_dir), "--overwrite_output_dir"]
+    log = model_dir.with_suffix(".log")
+    with log.open("w", encoding="utf-8") as lines:
+        ended = subprocess.run([sys.executable, *command], stdout=lines, stderr=subprocess.STDOUT)
+    if ended.returncode != 0:
+        raise ChildProcessError(f"python {shlex.join(command)} ended with {ended.returncode}; {log} says why.")
+    results.parent.mkdir(parents=True, exist_ok=True)
+    aside = results.with_suffix(".aside")
+    shutil.copyfile(model_dir / "results.json", aside)
+    aside.rename(results)
+    shutil.rmtree(model_dir)
+
+
+def train_missing(arguments: argparse.Namespace) -> None:
+    """Train what is not there yet, some rows at a time.
+
+    Raises: SystemExit where one failed, after the others.
+    """
+    runs = [run for name in arguments.tables for run in missing_runs(name, arguments)]
+    num_failed = 0
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        jobs = {pool.submit(train, *run, arguments): run[0] for run in runs}
+        for job in as_completed(jobs):
+            error, results = job.exception(), jobs[job]
+            num_failed += error is not None
+            print(f"{results.parent.name}/{results.stem}: {error or 'done'}", flush=True)
+    if num_failed:
+        raise SystemExit(f"{num_failed} of {len(runs)} rows failed")
+
+
+def scores_of(name: str, row: str, share: str, score: str, results_dir: Path = RESULTS) -> list[float] | None:
+    """The test score of each seed in percent, the mean of all folds where there are some; None where a file is missing.
+
+    Args:
+        name: Of the table.
+        row: Of ROWS.
+        share: "full" or "tenth".
+        score: Its name.
+        results_dir: Where the results files are.
+    """
+    paths = [results_dir / name / f"{run_name(row, share, fold)}.json" for fold in folds_of(TABLES[name])]
+    if not all(path.exists() for path in paths):
+        return None
+    seeds = [json.loads(path.read_text(encoding="utf-8"))["seeds"] for path in paths]
+    values = [[seed[f"predict_{score}"] for seed in its] for its in seeds]
+    return [100 * statistics.fmean(of_all_folds) for of_all_folds in zip(*values, strict=True)]
+
+
+def is_clearly_more(scores: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether a mean is above another by more than two deviations, the greater one of both."""
+    deviation = max(statistics.stdev(scores), statistics.stdev(others))
+    return statistics.fmean(scores) - statistics.fmean(others) > 2 * deviation
+
+
+def render(share: str, results_dir: Path = RESULTS, is_short: bool = False) -> str:
+    """The table of all data sets at one share of their training data, in Markdown.
+
+    The mix is in bold where it is clearly more than no ELMo and than a random one.
+
+    Args:
+        share: "full" or "tenth".
+        results_dir: Where the results files are.
+        is_short: Whether each data set shows its main score alone.
+    """
+    lines = []
+    for name, table in TABLES.items():
+        for score, (title, paper) in list(table.scores.items())[-1 if is_short else 0 :]:
+            found = {row: scores_of(name, row, share, score, results_dir) for row in table.rows}
+            if not any(found.values()):
+                continue
+            cells = {row: _cell(scores) for row, scores in found.items()}
+            mix, baselines = found["mix"], [found["none"], found["random"]]
+            if mix and all(others and is_clearly_more(mix, others) for others in baselines):
+                cells["mix"] = f"**{cells['mix']}**"
+            line = [f"{table.task} (`{name}`)", title, *(cells.get(row, "") for row in ROWS)]
+            lines.append([*line, paper] if share == "full" else line)
+    head = ["task", "measure", *(title for title, _ in ROWS.values())]
+    return markdown_table([*head, "the paper: without → with"] if share == "full" else head, lines, names=2)
+
+
+def _cell(scores: Sequence[float] | None) -> str:
+    return f"{statistics.fmean(scores):.1f} ± {statistics.stdev(scores):.1f}" if scores else "-"
+
+
+def all_tables() -> dict[str, str]:
+    """The tables by their marks: both shares, and the short one of the README."""
+    return {**{share: render(share) for share in SHARES}, "tasks": render("full", is_short=True)}
+
+
+def write_tables(page: Path, tables: Mapping[str, str]) -> None:
+    """Put tables between their marks on the page, `<!-- full -->` ... `<!-- /full -->`; a mark may be missing."""
+    text = page.read_text(encoding="utf-8")
+    for mark, table in tables.items():
+        start, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
+        before, found, rest = text.partition(start)
+        if found:
+            text = f"{before}{start}{table}\n{end}{rest.partition(end)[2]}"
+    page.write_text(text, encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models_dir", default="model_cards", help="where checkpoints are (default: %(default)s)")
+    parser.add_argument("--data_dir", default="data", help="where the data sets are (default: %(default)s)")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, help="which (default: all)", default=list(TABLES))
+    parser.add_argument("--rows", nargs="+", choices=ROWS, help="which (default: all)", default=list(ROWS))
+    parser.add_argument("--shares", nargs="+", choices=SHARES, help="which (default: both)", default=list(SHARES))
+    parser.add_argument("--jobs", type=int, default=2, help="rows at a time (default: %(default)s)")
+    parser.add_argument("--output_dir", default="output/tables", help="models and logs (default: %(default)s)")
+    parser.add_argument("--results_dir", default=str(RESULTS), help="default: model_cards/tasks")
+    parser.add_argument("--render", action="store_true", help="only write the tables into the pages")
+    arguments = parser.parse_args(argv)
+    if not arguments.render:
+        train_missing(arguments)
+    tables = all_tables()
+    for page in PAGES:
+        write_tables(page, tables)
+
+
+if __name__ == "__main__":
+    main()
