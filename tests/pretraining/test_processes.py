@@ -83,15 +83,14 @@ def noted_read(trainer, corpus):
 
 LaneTrainer._read = noted_read
 run.plot_run = lambda results, path: path.write_bytes(b"")
-del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
+runpy.run_module("hf_elmo", run_name="__main__", alter_sys=True)
 """
 
 
 def run_noting(folder, *words):
     """Two processes, what each of them did, and their ends."""
     environments = [{**ranks, "NOTES": str(folder / "notes")} for ranks in environments_of_ranks(2)]
-    script = ["-c", NOTING, ROOT / "scripts" / "run_pretraining.py", "--config_overrides", TINY, *words]
+    script = ["-c", NOTING, "pretrain", "--config_overrides", TINY, *words]
     ends = run_together([script] * 2, environments)
     notes = folder / "notes"
     return ends, [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
