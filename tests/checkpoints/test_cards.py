@@ -409,7 +409,7 @@ def test_committed_recipes_are_whole_and_their_plots_are_of_their_results(name):
     assert facts["name"] == name
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     assert fingerprint(results).encode("ascii") in (folder / "run.png").read_bytes(), (
-        "the plot is of other results: run scripts/render_model_card.py"
+        "the plot is of other results: run hf-elmo card"
     )
 
 
