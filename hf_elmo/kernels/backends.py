@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
+import os
 from collections.abc import Iterator
 from contextvars import ContextVar
 
@@ -19,8 +22,15 @@ BACKENDS = ("auto", "readable", "plain", "compiled", "int8", "cuda_graphs")
 _STEPS = {"plain": plain, "compiled": compiled, "int8": plain, "cuda_graphs": cuda_graphs}
 _DEVICES = {"compiled": "cpu", "int8": "cpu", "cuda_graphs": "cuda"}
 
+# Numbers in a module's weights from which on a build of half a minute is soon made up for: those of the smallest
+# published model, but not of toys and tests, which nobody wants to wait for.
+_WORTH_A_BUILD = 2**19
+
+logger = logging.getLogger(__name__)
+_said: set[str] = set()
+
 # For all threads, and for one thread or asyncio task; None where it has not chosen.
-_of_process = "auto"
+_of_process: str | None = None
 _of_context: ContextVar[str | None] = ContextVar("hf_elmo_backend", default=None)
 
 
@@ -47,8 +57,18 @@ def _check(name: str) -> None:
 # What traces a model takes the name for a constant: it cannot look into a ContextVar.
 @torch.compiler.assume_constant_result
 def get_backend() -> str:
-    """The name that holds here: `use_backend`'s inside of its block, else the process's."""
-    return _of_context.get() or _of_process
+    """The name that holds here: `use_backend`'s inside of its block, else the process's, else HF_ELMO_KERNELS'."""
+    return _of_context.get() or _of_process or _of_environment()
+
+
+@functools.cache
+def _of_environment() -> str:
+    name = os.environ.get("HF_ELMO_KERNELS") or "auto"
+    try:
+        _check(name)
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"HF_ELMO_KERNELS is {name!r}: {error}") from error
+    return name
 
 
 @contextlib.contextmanager
@@ -58,15 +78,17 @@ def use_backend(name: str) -> Iterator[None]:
     Other threads and tasks keep theirs. A backward pass runs what its forward pass ran; but gradient checkpointing
     computes the forward pass again, on a GPU in a thread of PyTorch's own: choose with `set_backend` there.
 
-    - "auto", the default: "compiled" where it has been built, else "plain"; "readable" for what neither takes (while
-      torch.compile or torch.export traces, under torch.func, for tensor subclasses, for cells without a projection).
+    - "auto", the default: on a CPU "compiled", which it builds at the first use of a model that this pays for, else
+      "plain"; "readable" for what neither takes (while torch.compile or torch.export traces, under torch.func, for
+      tensor subclasses, for cells without a projection). Where it falls back it says so once, by logging.
     - "readable": the definition, `hf_elmo.model.modeling_elmo.scan_projected_lstm`; has gradients of gradients.
     - "plain": PyTorch's own operators, weights in the layout that suits them, a backward written by hand.
-    - "compiled": the same steps in C++ (CPU), built when first asked for.
+    - "compiled": the same steps in C++ (CPU), built at once where it is not there.
     - "cuda_graphs": "plain" on a GPU, its steps recorded as CUDA graphs where shapes repeat.
     - "int8": weights and the inputs of each product in eight bits (CPU), for inference only. Approximate.
 
-    A backend asked for by name runs or raises; only "auto" chooses for itself.
+    A backend asked for by name runs or raises; only "auto" chooses for itself. The environment variable
+    HF_ELMO_KERNELS names the backend of a process that chooses none.
     """
     _check(name)
     before = _of_context.get()
@@ -113,6 +135,24 @@ def takes(*tensors: Tensor) -> bool:
     return all(type(t) in (Tensor, torch.nn.Parameter) and t.device.type in ("cpu", "cuda") for t in tensors)
 
 
+def build_on_first_use(*weights: Tensor) -> None:
+    """Have the compiled library, where "auto" may take it and weights of some size compute on a CPU for the first time.
+
+    Not while the package is imported or a model is loaded or traced: who only looks at a model, or moves it to a GPU,
+    never waits. Before a model's first vectors, so that all that it computes in a process comes from one backend.
+    """
+    if library.was_used() or get_backend() != "auto" or not takes(*weights):
+        return
+    if all(weight.device.type == "cpu" for weight in weights) and sum(w.numel() for w in weights) >= _WORTH_A_BUILD:
+        library.build_on_first_use()
+
+
+def _say_once(line: str) -> None:
+    if not torch.compiler.is_compiling() and line not in _said:
+        _said.add(line)
+        logger.warning("hf_elmo: %s", line)
+
+
 def run_projected_lstm(
     inputs: Tensor,
     mask: Tensor | None,
@@ -133,6 +173,7 @@ def run_projected_lstm(
     into_gates, recurrent, bias, projection = weights
     if projection is None:
         if name == "auto":
+            _say_once("cells without a projection run by the readable scan, which is slower")
             return None
         raise RuntimeError(
             f"the backend {name!r} was asked for by name, but it runs only cells whose output is projected, which this "
@@ -141,6 +182,8 @@ def run_projected_lstm(
     projected = (into_gates, recurrent, bias, projection)
     if not takes(inputs, *projected, *(state or ())):
         if name == "auto":
+            if inputs.device.type not in ("cpu", "cuda", "meta"):
+                _say_once(f"the readable scan runs on {inputs.device.type}: the kernels are for cpu and cuda")
             return None
         raise RuntimeError(
             f"the backend {name!r} was asked for by name, but it runs neither while PyTorch traces (torch.compile, "
@@ -153,6 +196,7 @@ def run_projected_lstm(
             f'the backend {name!r} runs on {_DEVICES[name]}; these inputs are on {inputs.device}. Use "auto".'
         )
     if name == "auto":
+        build_on_first_use(*projected)
         name = "compiled" if device == "cpu" and library.is_ready() else "plain"
     if name == "int8" and torch.is_grad_enabled() and any(t.requires_grad for t in (inputs, *projected)):
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""The library of kernels in C++ for the CPU: built on demand, kept in a cache folder, loaded when looked for.
+"""The library of kernels in C++ for the CPU: built on first use, kept in a cache folder, loaded when looked for.
 
 Its source is `kernels.cpp` beside this file, with the headers there.
 """
@@ -6,6 +6,7 @@ Its source is `kernels.cpp` beside this file, with the headers there.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shlex
 import shutil
@@ -18,7 +19,7 @@ import torch
 
 _FOLDER = Path(__file__).parent
 _NAME = "kernels"
-_TYPICAL_SECONDS = 10
+_TYPICAL_SECONDS = 30
 # What ATen's vectors want; anything else they do in plain C++.
 _VECTOR_FLAGS = {
     "AVX512": "-mavx512f -mavx512dq -mavx512bw -mavx512vl -mavx2 -mfma -mf16c "
@@ -26,9 +27,13 @@ _VECTOR_FLAGS = {
     "AVX2": "-mavx2 -mfma -mf16c -DCPU_CAPABILITY=AVX2 -DCPU_CAPABILITY_AVX2",
 }
 
+logger = logging.getLogger(__name__)
+
 # Whether the library is in this process; None until somebody has looked for it.
 _loaded: bool | None = None
 _failure: str | None = None
+# Whether this process has been at the place where it is built by itself.
+_was_used = False
 
 
 def is_ready() -> bool:
@@ -36,10 +41,13 @@ def is_ready() -> bool:
     global _loaded, _failure
     if _loaded is None:
         _loaded = False
-        if _source().is_file() and library_path().is_file():
-            error = _load()
-            _loaded = error is None
-            _failure = None if _loaded else f"{error}; hf_elmo.kernels.build() builds it anew"
+        try:
+            if _source().is_file() and library_path().is_file():
+                error = _load()
+                _loaded = error is None
+                _failure = None if _loaded else f"{error}; hf_elmo.kernels.build() builds it anew"
+        except OSError as error:
+            _failure = _cannot_be_kept(error)
     return _loaded
 
 
@@ -50,8 +58,42 @@ def why_not() -> str | None:
     return (
         _failure
         or _why_not_built()
-        or f"not built yet: hf_elmo.kernels.build() builds it in about {_TYPICAL_SECONDS} s"
+        or _why_it_failed_before()
+        or f"not built yet: hf_elmo.kernels.build() builds it in about {_TYPICAL_SECONDS} s, and so does the first use "
+        "of a model that it pays for"
     )
+
+
+def was_used() -> bool:
+    """Whether `build_on_first_use` has been called in this process."""
+    return _was_used
+
+
+def build_on_first_use() -> None:
+    """Build the library where it is not there, at the first call in this process, and say so in a line of the log.
+
+    Other processes wait for the one that builds. A build that failed is not tried again until the sources, PyTorch or
+    the compiler are others. Where there is no library in the end, a line says why.
+    """
+    global _was_used, _loaded, _failure
+    if _was_used:
+        return
+    # Set first: other threads go on without the library meanwhile, and none waits for another.
+    _was_used = True
+    if not is_ready() and _failure is None:
+        try:
+            _failure = _why_not_built() or _build_in_turn(verbose=False, is_asked_for=False)
+        except OSError as error:
+            _failure = _cannot_be_kept(error)
+        _loaded = _failure is None
+    if _failure is None:
+        logger.info("hf_elmo runs its compiled kernels")
+    else:
+        logger.warning(
+            "hf_elmo runs without its compiled kernels, at about half their speed: %s. (HF_ELMO_KERNELS=plain leaves "
+            "this line out.)",
+            _failure,
+        )
 
 
 def build(verbose: bool = False) -> None:
@@ -65,19 +107,25 @@ def build(verbose: bool = False) -> None:
     if is_ready():
         return
     try:
-        _failure = _why_not_built() or _compile(verbose) or _load()
+        _failure = _why_not_built() or _build_in_turn(verbose, is_asked_for=True)
     except OSError as error:
-        _failure = f"{library_path()} cannot be written ({error}); set TORCH_EXTENSIONS_DIR to another folder"
+        _failure = _cannot_be_kept(error)
     _loaded = _failure is None
     if _failure is not None:
         raise RuntimeError(f'use_backend("auto") runs without the backend "compiled", which fails here: {_failure}')
 
 
 def library_path() -> Path:
-    """Where the library lies, or would: under PyTorch's folder for extensions, by a hash of all that goes into it."""
-    root = os.environ.get("TORCH_EXTENSIONS_DIR") or Path(
-        os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "torch_extensions"
-    )
+    """Where the library lies, or would: under PyTorch's folder for extensions, by a hash of all that goes into it.
+
+    Raises: OSError where no folder is named and the user has no home.
+    """
+    root = os.environ.get("TORCH_EXTENSIONS_DIR")
+    if not root:
+        try:
+            root = os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "torch_extensions")
+        except RuntimeError as error:
+            raise FileNotFoundError(str(error)) from error
     sources = [path.read_text(encoding="utf-8") for path in sorted([_source(), *_FOLDER.glob("*.h")])]
     parts = (*sources, torch.__version__, *_flags())
     return Path(root, "hf_elmo", f"{_NAME}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.so")
@@ -114,10 +162,59 @@ def _why_not_built() -> str | None:
     return None
 
 
-def _compile(verbose: bool) -> str | None:
-    """Build the library; the reason where that failed."""
-    target, torch_folder = library_path(), Path(torch.__file__).parent
+def _cannot_be_kept(error: OSError) -> str:
+    return f"the folder for it cannot be read or written ({error}); set TORCH_EXTENSIONS_DIR to another one"
+
+
+def _build_in_turn(verbose: bool, is_asked_for: bool) -> str | None:
+    """Build and load the library while no other process does; the reason where that failed.
+
+    Args:
+        verbose: As of `build`.
+        is_asked_for: Whether somebody called `build`, which tries again what failed before.
+    """
+    import fcntl  # which only some systems have
+
+    target = library_path()
     target.parent.mkdir(parents=True, exist_ok=True)
+    # The lock goes with the process that holds it, however that ends.
+    with open(target.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            logger.warning("hf_elmo waits for another process that builds its compiled kernels")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        reason = _load() if target.is_file() else "not there"
+        if reason is None or (target.is_file() and not is_asked_for):
+            return reason
+        if not is_asked_for:
+            reason = _why_it_failed_before()
+            if reason is not None:
+                return reason
+            logger.warning(
+                "hf_elmo builds its compiled kernels for this processor, once, in about %d s (HF_ELMO_KERNELS=plain "
+                "runs without them)",
+                _TYPICAL_SECONDS,
+            )
+        marker = target.with_suffix(".failed")
+        reason = _compile(target, verbose)
+        if reason is not None:
+            marker.write_text(f"{_compiler()}\n{reason}", encoding="utf-8")
+            return reason
+        marker.unlink(missing_ok=True)
+        return _load()
+
+
+def _why_it_failed_before() -> str | None:
+    """What an earlier process wrote down, that failed to build the same source by the same compiler."""
+    marker = library_path().with_suffix(".failed")
+    compiler, _, reason = marker.read_text(encoding="utf-8").partition("\n") if marker.is_file() else ("", "", "")
+    return f"{reason}, and tries again" if compiler == str(_compiler()) else None
+
+
+def _compile(target: Path, verbose: bool) -> str | None:
+    """Build the library; the reason where that failed."""
+    torch_folder = Path(torch.__file__).parent
     # Under a name of its own first: another process that builds, or looks for the library, never meets half of one.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made, object_file = Path(folder, target.name), Path(folder, f"{_NAME}.o")
@@ -143,8 +240,9 @@ def _call(command: list[str], verbose: bool) -> str | None:
         print(shlex.join(command), done.stdout, sep="\n")
     if done.returncode == 0:
         return None
-    last_lines = "\n".join(done.stdout.strip().splitlines()[-5:])
-    return f"{command[0]} failed; hf_elmo.kernels.build(verbose=True) shows all that it says, which ends:\n{last_lines}"
+    lines = done.stdout.strip().splitlines()
+    first = next((line for line in lines if "error" in line), lines[-1] if lines else f"exit code {done.returncode}")
+    return f"{command[0]} failed ({first.strip()[:200]}); hf_elmo.kernels.build(verbose=True) shows all that it says"
 
 
 def _load() -> str | None:

@@ -11,6 +11,7 @@ import weakref
 import torch
 from torch import Tensor, nn
 
+from .backends import build_on_first_use
 from .half_precision import product_dtype
 from .witness import Witness
 
@@ -137,6 +138,8 @@ def cache_words(encoder: nn.Module, max_words: int | None) -> None:
 
 def cached_words(encoder: nn.Module, rows: Tensor) -> Tensor | None:
     """The vectors (N, P) of `rows` (N, C) with the help of the encoder's cache; None where it has none to use."""
+    # Here as a model's words come in: its filters and its scans run by one backend.
+    build_on_first_use(*encoder.parameters())
     if encoder not in _CACHES:
         return None
     if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in encoder.parameters()):
