@@ -171,7 +171,8 @@ def lay_out_cached(weight: Tensor, dtype: torch.dtype, make: Callable[[Tensor], 
 
 def cast_cached(weight: Tensor, dtype: torch.dtype) -> Tensor:
     """`weight` in another dtype, kept until it changes or is gone."""
-    if weight.device.type != "cpu" or dtype == weight.dtype:
+    # A view is another tensor at each call: nobody would find what was kept of it.
+    if weight.device.type != "cpu" or dtype == weight.dtype or weight._is_view():
         return weight.detach().to(dtype)
     return lay_out_cached(weight, dtype, DenseWeight).weight
 

@@ -5,6 +5,7 @@ Letters in shapes: B sentences, T words, C characters per word, P projection, H 
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import inspect
@@ -954,9 +955,10 @@ def check_token_types(token_type_ids: Tensor, input_ids: Tensor, state: ElmoStat
     wanted = "an integer tensor, 1 for words of a second sentence"
     _check_per_word("token_type_ids", token_type_ids, input_ids, wanted)
     if not is_traced():
-        if not bool(token_type_ids.any()):
+        # One look for all of it: each waits for a GPU.
+        lowest, highest = torch.stack(token_type_ids.aminmax()).tolist()
+        if lowest == highest == 0:
             return False
-        lowest, highest = int(token_type_ids.min()), int(token_type_ids.max())
         if lowest < 0 or highest > 1:
             raise ValueError(
                 f"token_type_ids holds values from {lowest} to {highest}; wanted 0 for the first sentence of a pair "
@@ -1911,6 +1913,7 @@ class ElmoEmbeddings(ElmoTaskModel):
     _auto_class = "AutoModel"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
+        config = copy.deepcopy(config)  # its caller's stays as it is
         super().__init__(config, config.require_head(EmbeddingsHead), config.num_mixes)
         self.output_size = self.input_size
         self.post_init()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -394,6 +395,7 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
     _auto_class = "AutoModel"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
+        config = copy.deepcopy(config)  # its caller's stays as it is
         head = config.require_head(CoreferenceHead)
         super().__init__(config, head)
         self.read_across_sentences = head.read_across_sentences

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -321,6 +322,7 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
     _auto_class = "AutoModel"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
+        config = copy.deepcopy(config)  # its caller's stays as it is
         head = config.require_head(SemanticRoleLabelingHead)
         super().__init__(config, head, num_read_mixes=2 if head.mix_at_output else 1)
         self.num_labels = cast("int", config.num_labels)

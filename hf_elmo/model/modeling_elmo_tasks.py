@@ -5,6 +5,7 @@ Letters in shapes: B sentences, T words, C characters per word, P projection, H 
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, cast
@@ -1017,6 +1018,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
     _auto_class = "AutoModelForTokenClassification"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
+        config = copy.deepcopy(config)  # its caller's stays as it is
         head = config.require_head(TokenClassificationHead)
         super().__init__(config, head, 2 if head.mix_at_output else 1)
         self.num_labels = cast("int", config.num_labels)
@@ -1105,6 +1107,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
     _auto_class = "AutoModelForSequenceClassification"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
+        config = copy.deepcopy(config)  # its caller's stays as it is
         head = config.require_head(SequenceClassificationHead)
         super().__init__(config, head, num_read_mixes=2 if head.mix_at_output else 1)
         self.num_labels = cast("int", config.num_labels)
@@ -1401,6 +1404,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
     _auto_class = "AutoModelForQuestionAnswering"  # type: ignore[assignment]
 
     def __init__(self, config: ElmoConfig):
+        config = copy.deepcopy(config)  # its caller's stays as it is
         head = config.require_head(QuestionAnsweringHead)
         super().__init__(config, head, num_read_mixes=2 if head.mix_at_output else 1)
         self.mix_at_output = head.mix_at_output

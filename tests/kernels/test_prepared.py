@@ -11,6 +11,7 @@ from conftest import make_tiny_config
 from tolerances import INT8, REORDERED_FLOAT32
 
 from hf_elmo import ElmoModel, kernels
+from hf_elmo.kernels import prepared
 from hf_elmo.kernels.prepared import (
     DenseWeight,
     Int8Weight,
@@ -45,6 +46,17 @@ def test_every_layout_gives_the_product(kind, rows):
     torch.testing.assert_close(total, before + wanted, rtol=0, atol=tolerance)
     torch.testing.assert_close(layout.linear(x, bias), wanted + bias, rtol=0, atol=tolerance)
     torch.testing.assert_close(layout.linear(x, None), wanted, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_nothing_is_kept_of_a_view_which_is_another_tensor_at_each_call(monkeypatch, mode):
+    kept = []
+    monkeypatch.setattr(prepared, "lay_out_cached", lambda *arguments: kept.append(arguments))
+    weight = torch.nn.Parameter(torch.randn(5, 4, 2).bfloat16())
+    x, bias = torch.randn(60, 8).bfloat16(), torch.zeros(5).bfloat16()
+    with kernels.use_backend("plain"), kernels.half_products("float32"), mode():
+        found = kernels.linear(x, weight.flatten(1), bias)
+    assert kept == [] and torch.equal(found, (x.float() @ weight.detach().float().flatten(1).t()).bfloat16())
 
 
 def test_a_row_of_zeros_has_a_scale_in_eight_bits():

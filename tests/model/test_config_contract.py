@@ -5,7 +5,7 @@ import inspect
 import json
 import pickle
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -170,6 +170,19 @@ def assert_kept(config: ElmoConfig, folder) -> None:
 @each_class
 def test_the_config_of_a_model_is_kept_by_every_way_of_copying(name, tmp_path):
     assert_kept(CASES[name].cls(config_of(name)).config, tmp_path)
+
+
+@each_class
+def test_a_model_leaves_its_callers_config_as_it_is(name):
+    head = config_of(name).head
+    mixed = {"head": replace(head, mix_at_output=True)} if hasattr(head, "mix_at_output") else {}
+    # The last has the default head put in, which wants sizes that fit.
+    for config in (config_of(name), config_of(name, **mixed), config_of(name, head=None)):
+        before = copy.deepcopy(config).to_dict()
+        with torch.device("meta"):
+            model = CASES[name].cls(config)
+        assert config.to_dict() == before
+        assert model.config.num_mixes == len(model.base_model.mixes) and (head is None or model.config.head)
 
 
 def test_an_empty_file_gives_the_defaults(tmp_path):

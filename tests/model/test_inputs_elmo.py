@@ -8,6 +8,7 @@ from class_cases import CASES, LEARNERS, TARGETS, each_class, make_batch, make_i
 from conftest import make_tiny_config
 from model_cases import LAYERS, H, P
 from refusals import assert_refused
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import Trainer, TrainingArguments
 
 from hf_elmo import (
@@ -20,6 +21,7 @@ from hf_elmo import (
     ElmoModel,
     ElmoState,
 )
+from hf_elmo.model.modeling_elmo import check_token_types
 
 # Bad input
 
@@ -125,6 +127,26 @@ def test_what_cannot_be_meant_is_refused_by_name(name, argument):
 def test_bad_types_of_pairs_are_refused_by_name(types, error, named):
     batch = ElmoCharTokenizer()(["a b", "c"], padding=True, return_tensors="pt")
     assert_refused(error, named, shared("base"), **batch, token_type_ids=types)
+
+
+class Looks(TorchDispatchMode):
+    """Counts the numbers that are taken out of tensors one by one: on a GPU each is a wait."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), settings=None):
+        self.count += function is torch.ops.aten._local_scalar_dense.default
+        return function(*arguments, **(settings or {}))
+
+
+def test_types_of_pairs_are_looked_at_once():
+    batch = make_inputs("base")
+    types = torch.zeros_like(batch["attention_mask"])
+    types[:, -1] = 1
+    for given, are_pairs in ((types, True), (types * 0, False)):
+        with Looks() as looks:
+            assert check_token_types(given, batch["input_ids"], None) is are_pairs
+        assert looks.count == 0
 
 
 def test_pairs_carry_no_state():
