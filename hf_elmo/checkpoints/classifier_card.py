@@ -61,7 +61,7 @@ def describe_classifier(name: str, fields: Mapping[str, Any], results: Mapping[s
 
 
 def _scores(results: Mapping[str, Any]) -> Iterator[str]:
-    labels = results["labels"]
+    labels = [*results["labels"], *results.get("unseen_labels", ())]
     for split, prefix in SPLITS.items():
         if f"{prefix}_accuracy" in results:
             by_class, confusion = results[f"{prefix}_by_class"], results[f"{prefix}_confusion"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -151,7 +152,10 @@ class EmbeddingArguments(ReadingArguments):
         if self.input_file == STANDARD_INPUT:
             return SentenceSource(lines_of_standard_input)
         column_format = None if self.input_format == "auto" else self.input_format
-        return sentences_of_files([self.input_file], self.text_column, column_format, self.word_column)
+        source = sentences_of_files([self.input_file], self.text_column, column_format, self.word_column)
+        for note in source.notes:
+            print(f"note: {note}", file=sys.stderr)
+        return source
 
     def is_near_at_hand(self) -> bool:
         """Whether the text can be read twice, and without a network."""

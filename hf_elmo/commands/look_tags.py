@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,8 @@ def look_at_tags(arguments: TagsArguments) -> dict[str, Any]:
             ("test", arguments.test_file),
         )
     }
+    for note in filter(None, (each.note for each in splits.values())):
+        print(f"note: {note}", file=sys.stderr)
     splits["train"] = _shortened(splits["train"], arguments.max_train_sentences)
     embedder = ElmoEmbedder(
         arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch

@@ -145,9 +145,9 @@ def look_at_uses(arguments: UsesArguments) -> None:
 def _open_texts(arguments: UsesArguments, tokenizer: ElmoCharTokenizer) -> tuple[str, Iterator[Iterator[Sentence]]]:
     """What the labels of the text are, and the sentences of each file that is read by itself."""
     from ..inference.use_maps import CLUSTER
-    from ..tasks.readers.columns import read_conllu
-    from ..tasks.readers.rows import ending_of
+    from ..tasks.readers.columns import read_tagged_file
     from ..tasks.readers.senses import holds_senses, read_senses
+    from ..text.conll_columns import column_format_of
     from ..text.corpora import expand_patterns
 
     name = "input_file"
@@ -157,8 +157,8 @@ def _open_texts(arguments: UsesArguments, tokenizer: ElmoCharTokenizer) -> tuple
         return "sense", labelled
     if arguments.words is None:
         raise ValueError("--words is missing; only files of senses say themselves which words are meant.")
-    if files and all(ending_of(file) == ".conllu" for file in files):
-        tagged = (read_conllu(file, name=name) for file in files)
+    if files and all(column_format_of(file, name) == "conllu" for file in files):
+        tagged = (read_tagged_file(file, name=name) for file in files)
         return "part of speech", (zip(each.words, each.labels, strict=True) for each in tagged)
     warn_of_raw_text(arguments, tokenizer.pre_tokenizer)
     cut = str.split if arguments.text_is_tokenized else tokenizer.tokenize

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,9 +30,10 @@ from .labels import choose_labels
 from .layer_cache import make_layer_cache
 from .metrics.accuracy import ClassificationMetric
 from .readers.labelled_texts import LabelledTexts
-from .run_checks import check_run
+from .run_checks import check_run, tell
 from .splits import choose_splits, hold_out, share_of, shorten
 from .training_arguments import TaskTrainingArguments
+from .unseen_labels import find_unseen, leave_out_unseen
 from .weights import (
     describe_model,
     is_random,
@@ -56,11 +56,13 @@ class ClassificationTask(FineTuning):
 
     Args:
         max_length: Words of a text, or of a pair, that are read; None for all.
+        unseen_labels: Gold labels that the model does not know; their ids come behind those of its own.
     """
 
     model: ElmoForSequenceClassification
     splits: dict[str, LabelledTexts]
     max_length: int | None = None
+    unseen_labels: list[str] = field(default_factory=list)
 
     shown_scores: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1")
     best_score: ClassVar[str] = "accuracy"
@@ -68,7 +70,8 @@ class ClassificationTask(FineTuning):
     name: ClassVar[str]
 
     def encode(self, split: str) -> Dataset:
-        return encode(self.splits[split], self.tokenizer, self.model.config.id_of_label, self.max_length)
+        id_of_label = {label: index for index, label in enumerate([*self.labels, *self.unseen_labels])}
+        return encode(self.splits[split], self.tokenizer, id_of_label, self.max_length)
 
     def make_collator(self) -> DataCollatorWithPadding:
         return DataCollatorWithPadding(self.tokenizer)
@@ -98,13 +101,14 @@ class ClassificationTask(FineTuning):
         return self.model.config.label_names
 
     def describe(self) -> dict[str, Any]:
-        return {"task": self.name, "labels": self.labels}
+        unseen = {"unseen_labels": self.unseen_labels} if self.unseen_labels else {}
+        return {"task": self.name, "labels": self.labels, **unseen}
 
     def write_card(self, directory: Path, name: str) -> None:
         write_card(directory, name)
 
     def _compute(self, probabilities: np.ndarray, gold_ids: np.ndarray) -> dict[str, Any]:
-        labels = self.labels
+        labels = [*self.labels, *self.unseen_labels]
         metric = ClassificationMetric(keep_in_memory=True)
         predicted = [labels[index] for index in probabilities.argmax(axis=-1)]
         return metric.compute(predictions=predicted, references=[labels[index] for index in gold_ids], labels=labels)
@@ -147,6 +151,7 @@ def prepare(
     labels = choose_labels(splits, data_args.labels or [], known)
     _check_number_of_labels(labels, splits)
     splits = shorten(splits, data_args)
+    unseen, warning = find_unseen(splits, labels)
     if data_args.text_is_tokenized:
         splits = {split: replace(texts, is_tokenized=True) for split, texts in splits.items()}
     tokenizer = load_tokenizer(model_args, config)
@@ -174,12 +179,12 @@ def prepare(
         }
         for split, texts in splits.items()
     }
-    if training_args.process_index == 0:
-        for line in _warnings(splits, tokenizer):
-            print(line, file=sys.stderr)
+    tell(training_args, _notes(splits), [*_warnings(splits, tokenizer), warning])
     build = partial(build_model, model_args, config, labels, labels == known)
     return task.start(
-        *(build, table, model_args, training_args, tokenizer, splits, data, layer_cache),
+        leave_out_unseen(build) if unseen else build,
+        *(table, model_args, training_args, tokenizer, splits, data, layer_cache),
+        unseen_labels=unseen,
         max_length=model_args.max_length,
     )
 
@@ -293,9 +298,12 @@ def _warnings(splits: Mapping[str, LabelledTexts], tokenizer: ElmoCharTokenizer)
     """What a user should know of the texts before the model is trained on them."""
     for texts in splits.values():
         cut = "whitespace" if texts.is_tokenized else tokenizer.pre_tokenizer
-        for warning in look_at_lines(text.split() for text in texts.texts).warnings(
-            texts.source, cut, can_choose=False
-        ):
-            yield f"warning: {warning}"
+        first_look = look_at_lines(text.split() for text in texts.texts)
+        yield from first_look.warnings(texts.source, cut, can_choose=False)
+
+
+def _notes(splits: Mapping[str, LabelledTexts]) -> Iterator[str]:
+    """How many texts of each split have no label."""
+    for texts in splits.values():
         if texts.num_unlabelled:
-            yield f"note: {texts.source}: {texts.num_unlabelled:,} without a label left out"
+            yield f"{texts.source}: {texts.num_unlabelled:,} without a label left out"

@@ -1,8 +1,7 @@
-"""The labels of a classifier: those of its training data, its checkpoint and its user, and which data have others."""
+"""The labels of a classifier: those of its training data, of its checkpoint and of its user."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -28,7 +27,8 @@ def choose_labels(
         splits: The examples with their labels.
         extra: Labels to know besides.
         checkpoint_labels: Labels of the checkpoint's classifier; None where it has none.
-    Raises: ValueError where another split has a label that is not known, with its place.
+    Raises: ValueError where there is neither training data nor a checkpoint's classifier, or where the extra labels
+        are none of that.
     """
     if "train" in splits:
         wanted = {*splits["train"].label_places(), *splits["train"].known_labels, *extra}
@@ -47,30 +47,9 @@ def choose_labels(
                 f"labels names {sorted(set(extra) - set(labels))}, but nothing is trained and the checkpoint knows "
                 f"only {labels[:20]}; leave --labels out, or give training data."
             )
-    others = [examples for split, examples in splits.items() if split != "train"]
-    _check_labels_known(others, labels, is_trained="train" in splits)
     return labels
 
 
 def _sorted(labels: Iterable[str]) -> list[str]:
     """In the order of the alphabet; numbers, before them, by their size."""
     return sorted(labels, key=lambda label: (0, int(label), "") if label.isdecimal() else (1, 0, label))
-
-
-def _check_labels_known(splits: Iterable[Labelled], known: Sequence[str], is_trained: bool) -> None:
-    places: dict[str, str] = {}
-    for examples in splits:
-        found = examples.label_places()
-        places |= {label: place for label, place in found.items() if label not in known and label not in places}
-    if not places:
-        return
-    (label, place), *others = places.items()
-    what = f"{place}: the label {label!r}" + (f" (nor {len(others)} more)" if others else "")
-    if is_trained:
-        raise ValueError(
-            f"{what} does not occur in the training data; correct it, or make it known with --labels "
-            f"{shlex.join(places)}"
-        )
-    raise ValueError(
-        f"{what} is not one that the checkpoint knows, {list(known[:20])}; correct it, or give training data."
-    )

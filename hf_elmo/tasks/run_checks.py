@@ -1,6 +1,9 @@
-"""What is checked of every task's arguments before any data is read."""
+"""What is checked of every task's arguments before any data is read, and what is told before training."""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
 
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory
 from .arguments import ModelArguments
@@ -32,3 +35,11 @@ def check_files(data_args: FileArguments) -> None:
     """
     if not data_args.files:
         raise ValueError("No data given; wanted --train_file, --validation_file or --test_file.")
+
+
+def tell(training_args: TaskTrainingArguments, notes: Iterable[str | None], warnings: Iterable[str | None]) -> None:
+    """Write notes and warnings on stderr, a line each, from the main process alone; None is left out."""
+    if training_args.process_index == 0:
+        for kind, lines in (("note", notes), ("warning", warnings)):
+            for line in filter(None, lines):
+                print(f"{kind}: {line}", file=sys.stderr)

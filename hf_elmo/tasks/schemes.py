@@ -1,4 +1,4 @@
-"""The scheme in which a corpus marks its spans: told from its labels, checked, exchanged for another and back."""
+"""The scheme in which a corpus marks its spans: told from its labels, exchanged for another and back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SchemeExchange:
     model: str
 
     def to_model(self, sentences: TaggedSentences) -> TaggedSentences:
-        """Checked sentences with the model's labels, of which it shall know all."""
+        """Sentences with the model's labels, of which it shall know all; read as the metric reads them."""
         labels = [self._write(row, self.model) for row in sentences.labels]
         known = self.labels_to_model({label for row in sentences.labels for label in row} | set(sentences.known_labels))
         return replace(sentences, labels=labels, known_labels=tuple(known))
@@ -49,13 +49,22 @@ class SchemeExchange:
         return write_spans(read_any_spans(labels), len(labels), scheme)
 
 
-def find_scheme(splits: Iterable[TaggedSentences]) -> CorpusScheme:
-    """The scheme in which all splits mark their spans.
+def find_scheme(splits: Iterable[TaggedSentences]) -> tuple[CorpusScheme, list[str]]:
+    """The scheme that fits the labels of all splits best, and each place where a label breaks its rules.
 
-    Raises: ValueError naming the file, the line and the label that breaks the rules of the scheme that fits best.
+    CoNLL-2003 and CoNLL-2002 have such labels; they mark spans nevertheless, as conlleval and the metric read them.
+
+    Raises: ValueError naming a label that marks a span of no type.
     """
     splits = list(splits)
-    letters = {label[0] for sentences in splits for row in sentences.labels for label in row if label != OUTSIDE}
+    labels = {label for sentences in splits for row in sentences.labels for label in row if label != OUTSIDE}
+    untyped = sorted(label for label in labels if not label[2:])
+    if untyped:
+        raise ValueError(
+            f"{', '.join(sentences.source for sentences in splits)}: the label {untyped[0]!r} has no type, as B-X has; "
+            "give it one, or train without convert_scheme and with --output_layer softmax, which knows no schemes."
+        )
+    letters = {label[0] for label in labels}
     candidates: list[CorpusScheme]
     if letters & {"L", "U"}:
         candidates = ["BILOU"]
@@ -65,13 +74,7 @@ def find_scheme(splits: Iterable[TaggedSentences]) -> CorpusScheme:
         candidates = ["BIOES"] if letters & {"E", "S"} else ["IOB2", "IOB1"]
     broken = {scheme: [place for sentences in splits for place in _broken(sentences, scheme)] for scheme in candidates}
     scheme = min(candidates, key=lambda candidate: len(broken[candidate]))
-    if broken[scheme]:
-        raise ValueError(
-            f"{broken[scheme][0]}, which {scheme} does not allow, as which the labels are read (letters "
-            f"{', '.join(sorted(letters))}); mend the labels, or train without convert_scheme and with "
-            "--output_layer softmax, which has no rules."
-        )
-    return scheme
+    return scheme, broken[scheme]
 
 
 def settle_scheme(
@@ -80,7 +83,7 @@ def settle_scheme(
     tag_scheme: str,
     asked: Literal["IOB1", "IOB2", "BIOES"] | None,
     has_classifier: bool,
-) -> SchemeExchange | None:
+) -> tuple[SchemeExchange | None, str | None]:
     """Set the scheme of a model's labels, and say what has to be done with those of the data.
 
     Args:
@@ -90,24 +93,29 @@ def settle_scheme(
         tag_scheme: "spans" or "words".
         asked: The scheme that is asked for.
         has_classifier: Whether the checkpoint has a classifier.
-    Returns: None where model and data have the same labels.
-    Raises: ValueError naming the file, the line and the label that breaks the rules.
+    Returns: What exchanges the labels, None where model and data have the same; and a line for the user that counts
+        those that break the rules of the data's scheme, None where all keep them.
+    Raises: ValueError naming convert_scheme where labels mark no spans, or a label without a type.
     """
     if tag_scheme == "words":
         if asked is not None:
             raise ValueError(f"convert_scheme is {asked!r}, but the labels mark no spans; leave it out.")
         head.scheme = None
-        return None
+        return None, None
     if asked is None and head.output_layer != "crf" and head.scheme is None:
-        return None
-    corpus = find_scheme(splits)
+        return None, None
+    corpus, broken = find_scheme(splits)
     wanted = (
         asked
         or (head.scheme if has_classifier else None)
         or (corpus if corpus == "IOB1" or corpus == "IOB2" else "BIOES")
     )
     head.scheme = wanted
-    return None if wanted == corpus else SchemeExchange(corpus, wanted)
+    if broken:
+        count = "1 label breaks" if len(broken) == 1 else f"{len(broken):,} labels break"
+        note = f"{count} the rules of {corpus} (the first: {broken[0]}); all are read as conlleval reads them"
+        return SchemeExchange(corpus, wanted), note
+    return (None if wanted == corpus else SchemeExchange(corpus, wanted)), None
 
 
 def _broken(sentences: TaggedSentences, scheme: str) -> Iterator[str]:

@@ -25,11 +25,12 @@ from .layer_cache import make_layer_cache
 from .metrics.semantic_roles import SemanticRoleMetric
 from .proposition_rows import PropositionRows, make_row_collator
 from .readers.propositions import Predicate, Propositions, proposition_lines, read_propositions
-from .run_checks import check_files, check_run
+from .run_checks import check_files, check_run, tell
 from .score_tables import by_type, span_score_lines
 from .semantic_roles_arguments import PropositionArguments, RoleArguments
 from .splits import choose_splits, hold_out, share_of, shorten
 from .training_arguments import TaskTrainingArguments
+from .unseen_labels import find_unseen, leave_out_unseen
 from .weights import (
     describe_model,
     is_random,
@@ -53,13 +54,15 @@ class SemanticRolesTask(FineTuning):
     model: ElmoForSemanticRoleLabeling
     splits: dict[str, Propositions]
     rows: dict[str, PropositionRows] = field(default_factory=dict, init=False)
+    # Gold tags that the model does not know; their ids come behind those of its own.
+    unseen_labels: list[str] = field(default_factory=list)
 
     shown_scores: ClassVar[tuple[str, ...]] = ("precision", "recall", "f1")
     best_score: ClassVar[str] = "f1"
 
     def encode(self, split: str) -> PropositionRows:
         finds_predicates = self.model.finder is not None
-        id_of_label = self.model.config.id_of_label
+        id_of_label = {label: index for index, label in enumerate(self.all_labels)}
         self.rows[split] = PropositionRows(self.splits[split], self.tokenizer, id_of_label, finds_predicates)
         return self.rows[split]
 
@@ -95,8 +98,13 @@ class SemanticRolesTask(FineTuning):
             lines += f"\npredicates that it finds: {in_percent}"
         return results, lines
 
+    @property
+    def all_labels(self) -> list[str]:
+        """The tags in the order of their ids, those that the model does not know behind its own."""
+        return [*self.model.config.label_names, *self.unseen_labels]
+
     def describe(self) -> dict[str, Any]:
-        return {"task": TASK}
+        return {"task": TASK, **({"unseen_labels": self.unseen_labels} if self.unseen_labels else {})}
 
     def write_card(self, directory: Path, name: str) -> None:
         write_card(directory, name)
@@ -110,7 +118,7 @@ class SemanticRolesTask(FineTuning):
 
     def _tags_of(self, label_ids: np.ndarray, gold_ids: np.ndarray) -> list[list[str]]:
         """The tags of each predicate's sentence, of ids (rows, words), where there is a gold one."""
-        names = self.model.config.label_names
+        names = self.all_labels
         return [
             [names[int(index)] for index in row[gold != IGNORED_LABEL]]
             for row, gold in zip(label_ids, gold_ids, strict=True)
@@ -160,6 +168,7 @@ def prepare_task(
     known = config.label_names if has_classifier else None
     labels = _choose_labels(splits, known)
     splits = shorten(splits, data_args)
+    unseen, warning = find_unseen(splits, labels)
     for propositions in splits.values():
         if not propositions.num_predicates:
             raise ValueError(f"{propositions.source} has no predicates; give a file with their columns.")
@@ -178,8 +187,13 @@ def prepare_task(
         }
         for split, propositions in splits.items()
     }
+    tell(training_args, [], [warning])
     build = partial(build_model, model_args, config, labels, labels == known)
-    return SemanticRolesTask.start(build, table, model_args, training_args, tokenizer, splits, data, layer_cache)
+    return SemanticRolesTask.start(
+        leave_out_unseen(build) if unseen else build,
+        *(table, model_args, training_args, tokenizer, splits, data, layer_cache),
+        unseen_labels=unseen,
+    )
 
 
 def load_architecture(model_args: RoleArguments) -> tuple[ElmoConfig, bool]:
@@ -260,18 +274,14 @@ def _with_predicate(tags: Sequence[str], predicate: Predicate) -> list[str]:
 def _choose_labels(splits: Mapping[str, Propositions], known: Sequence[str] | None) -> list[str]:
     """The tags of the model: the checkpoint's where it knows all roles, else those of all data, as in AllenNLP.
 
-    Raises: ValueError naming a role that is not known where nothing is trained.
+    Raises: ValueError where there is neither training data nor a checkpoint's classifier.
     """
     wanted = labels_of(sorted({role for propositions in splits.values() for role in propositions.roles}), _SCHEME)
-    if known is not None and set(wanted) <= set(known):
-        return list(known)
-    if "train" in splits:
+    if "train" in splits and not (known is not None and set(wanted) <= set(known)):
         return wanted
     if known is None:
         raise ValueError(
             "do_train is off, but the checkpoint has no labeller of semantic roles to evaluate; name one that has with "
             "--model_name_or_path, or give training data."
         )
-    unknown = sorted({label[2:] for label in set(wanted) - set(known)})
-    sources = ", ".join(propositions.source for propositions in splits.values())
-    raise ValueError(f"{sources}: the checkpoint does not know the roles {unknown[:10]}; give training data with them.")
+    return list(known)

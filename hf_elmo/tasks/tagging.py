@@ -28,13 +28,14 @@ from .labels import choose_labels
 from .layer_cache import make_layer_cache
 from .metrics.entities import EntityMetric
 from .readers.columns import TaggedSentences
-from .run_checks import check_run
+from .run_checks import check_run, tell
 from .schemes import SchemeExchange, settle_scheme
 from .score_tables import by_type, span_score_lines
 from .splits import choose_splits, hold_out, share_of, shorten
 from .tagging_arguments import TaggedDataArguments, TaggerArguments
 from .tagging_data import check_columns, encode, find_tag_scheme, read_sentences, words_of
 from .training_arguments import TaskTrainingArguments
+from .unseen_labels import find_unseen, leave_out_unseen
 from .weights import (
     describe_model,
     is_random,
@@ -52,18 +53,21 @@ class TokenClassificationTask(FineTuning):
     Args:
         tag_scheme: "spans" or "words", see `EntityMetric`.
         exchange: Between the scheme of the data and the one of the model; None where both are the same.
+        unseen_labels: Gold labels that the model does not know; their ids come behind those of its own.
     """
 
     model: ElmoForTokenClassification
     splits: dict[str, TaggedSentences]
     tag_scheme: str
     exchange: SchemeExchange | None = None
+    unseen_labels: Sequence[str] = ()
 
     shown_scores: ClassVar[tuple[str, ...]] = ("precision", "recall", "f1", "accuracy")
     best_score: ClassVar[str] = "f1"
 
     def encode(self, split: str) -> Dataset:
-        return encode(self.splits[split], self.tokenizer, self.model.config.id_of_label)
+        id_of_label = {label: index for index, label in enumerate(self.all_labels)}
+        return encode(self.splits[split], self.tokenizer, id_of_label)
 
     def make_collator(self) -> DataCollatorForTokenClassification:
         return DataCollatorForTokenClassification(self.tokenizer, label_pad_token_id=IGNORED_LABEL)
@@ -83,9 +87,18 @@ class TokenClassificationTask(FineTuning):
         lines = format_report(f"{split} ({sentences.source})", report)
         return {f"{RESULT_PREFIXES[split]}_entities": by_type(report)}, lines
 
+    @property
+    def all_labels(self) -> list[str]:
+        """The labels in the order of their ids, those that the model does not know behind its own."""
+        return [*self.model.config.label_names, *self.unseen_labels]
+
     def describe(self) -> dict[str, Any]:
-        exchange = self.exchange
-        return {"tag_scheme": self.tag_scheme, **({} if exchange is None else {"converted": asdict(exchange)})}
+        described: dict[str, Any] = {"tag_scheme": self.tag_scheme}
+        if self.exchange is not None:
+            described["converted"] = asdict(self.exchange)
+        if self.unseen_labels:
+            described["unseen_labels"] = list(self.unseen_labels)
+        return described
 
     def write_card(self, directory: Path, name: str) -> None:
         write_card(directory, name)
@@ -96,7 +109,7 @@ class TokenClassificationTask(FineTuning):
 
     def _labels_of(self, label_ids: np.ndarray, gold_ids: np.ndarray) -> list[list[str]]:
         """The labels of the data for the ids (sentences, words) where there is a gold label, sentence by sentence."""
-        names = self.model.config.label_names
+        names = self.all_labels
         labels = [
             [names[int(index)] for index in row[gold != IGNORED_LABEL]]
             for row, gold in zip(label_ids, gold_ids, strict=True)
@@ -117,20 +130,23 @@ def prepare_task(
     check_data_source(data_args)
     check_columns(data_args)
     check_features(model_args)
-    splits = choose_splits(hold_out(read_sentences(data_args), data_args), training_args)
+    read = read_sentences(data_args)
+    notes = [sentences.note for sentences in read.values()]
+    splits = choose_splits(hold_out(read, data_args), training_args)
     config, has_classifier = load_architecture(model_args)
     layer_cache = make_layer_cache(model_args, config)
     tokenizer = load_tokenizer(model_args, config)
     known = config.label_names if has_classifier else None
     tag_scheme = find_tag_scheme(splits, data_args)
     head = config.require_head(TokenClassificationHead)
-    exchange = settle_scheme(head, splits.values(), tag_scheme, model_args.convert_scheme, has_classifier)
+    exchange, note = settle_scheme(head, splits.values(), tag_scheme, model_args.convert_scheme, has_classifier)
     extra = data_args.labels or []
     if exchange is not None:
         splits = {split: exchange.to_model(sentences) for split, sentences in splits.items()}
         extra = exchange.labels_to_model(extra)
     labels = choose_labels(splits, extra, known)
     splits = shorten(splits, data_args)
+    unseen, warning = find_unseen(splits, labels)
     texts = [words_of(splits, is_train=is_train) for is_train in (True, False)]
     table = set_word_inputs(config, TokenClassificationHead, model_args, tokenizer, *texts)
     check_table(config, table, is_random(model_args))
@@ -144,11 +160,14 @@ def prepare_task(
         for split, sentences in splits.items()
     }
     training_args.settle_sampling(model_args.group_by_length)
+    tell(training_args, [*notes, note], [warning])
     build = partial(build_model, model_args, config, labels, labels == known)
     return TokenClassificationTask.start(
-        *(build, table, model_args, training_args, tokenizer, splits, data, layer_cache),
+        leave_out_unseen(build) if unseen else build,
+        *(table, model_args, training_args, tokenizer, splits, data, layer_cache),
         tag_scheme=tag_scheme,
         exchange=exchange,
+        unseen_labels=unseen,
     )
 
 

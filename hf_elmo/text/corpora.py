@@ -20,16 +20,15 @@ from pyarrow import ArrowException
 
 from ..given.bounded_files import quoted
 from ..given.reasons import UNREADABLE, reason
+from .file_forms import PACKED_SUFFIXES, form_of
 from .hash_split import is_in_fraction
-from .json_records import JSON_ENDINGS, check_columns, check_records, json_texts
+from .json_records import check_columns, check_records, json_texts
 from .packed_lines import UNPACKING_ERRORS, decoded_lines
 from .parquet_tables import check_rows, check_tables
 from .saved_datasets import is_saved_dataset, load_saved_dataset
 
-_COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 # Endings of text, those first that hold nothing else as often as .json does.
 _KNOWN = ((".txt",), (".jsonl", ".ndjson", ".parquet"), (".json",))
-_BUILDERS = {**dict.fromkeys(JSON_ENDINGS, "json"), ".parquet": "parquet"}
 _ROWS_AT_A_TIME = 1000
 
 
@@ -134,8 +133,9 @@ def corpus_from_files(
     are the lines, or with by_document the lines up to an empty one (without even a space) or to the end of the file.
 
     Args:
-        patterns: Paths or globs; a directory is refused with the glob to write. `.jsonl`, `.json` and `.parquet` are
-            read by column, everything else as text; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
+        patterns: Paths or globs; a directory is refused with the glob to write. `.jsonl`, `.json` and `.parquet`, and
+            files of other suffixes that hold the like, are read by column, everything else as text; `.gz`, `.bz2`,
+            `.xz` and `.zst` are unpacked on the way.
         name: The argument's name, for errors.
         text_column: Column of JSON and Parquet records that holds the text.
         by_document: Whether text files are read by documents; one is held in memory at a time.
@@ -144,7 +144,7 @@ def corpus_from_files(
         UTF-8, no JSON or Parquet, no text or cut off.
     """
     files = expand_patterns(patterns, name)
-    groups = _group_by_builder(files)
+    groups = _group_by_builder(files, name)
     streams = []
     for builder, group in groups:
         if builder == "json":
@@ -236,7 +236,7 @@ def _describe_directory(name: str, directory: str) -> str:
     for parent, file in islice(found, 10_000):
         deep = os.path.join("**", "") if not os.path.samefile(parent, directory) else ""
         suffixes = Path(file).suffixes
-        kept = suffixes[-2:] if suffixes and suffixes[-1] in _COMPRESSIONS else suffixes[-1:]
+        kept = suffixes[-2:] if suffixes and suffixes[-1] in PACKED_SUFFIXES else suffixes[-1:]
         endings[f"{deep}*{''.join(kept)}"] += 1
     if not endings:
         return f"{name} {directory!r} is a directory without files; give files of text, or a quoted glob of them."
@@ -250,15 +250,15 @@ def _describe_directory(name: str, directory: str) -> str:
 
 def _rank(ending: str) -> int:
     """How unlikely it is that files of that ending, compressed or not, hold text: the lower the likelier."""
-    bare = next((ending.removesuffix(packed) for packed in _COMPRESSIONS if ending.endswith(packed)), ending)
+    bare = next((ending.removesuffix(packed) for packed in PACKED_SUFFIXES if ending.endswith(packed)), ending)
     return next((rank for rank, endings in enumerate(_KNOWN) if bare.endswith(endings)), len(_KNOWN))
 
 
-def _group_by_builder(files: Sequence[str]) -> list[tuple[str, list[str]]]:
+def _group_by_builder(files: Sequence[str], name: str) -> list[tuple[str, list[str]]]:
     """Neighbouring files of one format together, in the order given."""
     groups: list[tuple[str, list[str]]] = []
     for file in files:
-        builder = _builder_of(file)
+        builder = _builder_of(file, name)
         if groups and groups[-1][0] == builder:
             groups[-1][1].append(file)
         else:
@@ -266,9 +266,9 @@ def _group_by_builder(files: Sequence[str]) -> list[tuple[str, list[str]]]:
     return groups
 
 
-def _builder_of(file: str) -> str:
-    suffixes = [suffix for suffix in Path(file).suffixes if suffix not in _COMPRESSIONS]
-    return _BUILDERS.get(suffixes[-1] if suffixes else "", "text")
+def _builder_of(file: str, name: str) -> str:
+    form = form_of(file, name)
+    return "text" if form == "unknown" else form
 
 
 def _only_text(stream: IterableDataset, column: str, name: str, where: str, files: Sequence[str]) -> IterableDataset:
@@ -322,7 +322,7 @@ def _named_damage(name: str, files: Sequence[str]) -> Iterator[None]:
 
 
 def _read_through(file: str, name: str) -> None:
-    builder = _builder_of(file)
+    builder = _builder_of(file, name)
     if builder == "parquet":
         check_rows(file, name)
     elif builder == "text":

@@ -6,19 +6,18 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from ..given.bounded_files import quoted
-from .conll_words import COLUMN_FORMATS, ColumnFormat, conll_sentences
+from .conll_columns import ColumnFormat, ColumnLayout, column_format_of, conll_sentences, read_layout
 from .corpora import expand_patterns, stream_dataset
-from .json_records import JSON_ENDINGS, json_records
+from .file_forms import form_of
+from .json_records import json_records
 from .packed_lines import decoded_lines
 from .parquet_tables import open_table
 
 # A line to be cut into words, or words that are taken as they are.
 Sentence = str | list[str]
-_PACKED = (".gz", ".bz2", ".xz", ".zst")
 _ROWS_AT_A_TIME = 1000
 # Records that are looked at to see whether there is such a column.
 _FIRST_RECORDS = 1000
@@ -31,10 +30,12 @@ class SentenceSource:
     Args:
         read: Starts one reading.
         files: The files behind them, where they come from files.
+        notes: What a user should know of how they are read, a line each.
     """
 
     read: Callable[[], Iterator[Sentence]]
     files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Sentence]:
         return self.read()
@@ -56,7 +57,9 @@ def sentences_of_files(
     word_column: int | None = None,
     name: str = "input_file",
 ) -> SentenceSource:
-    """Sentences of text files, JSON lines, Parquet and CoNLL columns, each also compressed, by what the names end in.
+    """Sentences of text files, JSON lines, Parquet and CoNLL columns, each also compressed.
+
+    Suffixes say what files hold; those of unknown suffixes are read as what they look like.
 
     Args:
         patterns: Paths or globs.
@@ -68,22 +71,26 @@ def sentences_of_files(
         there, and when its turn comes, naming the file and the line, for what is damaged or not UTF-8.
     """
     files = expand_patterns(patterns, name)
+    layouts: dict[str, ColumnLayout] = {}
     for file in files:
-        _check_column(file, column, name)
+        file_format = column_format or column_format_of(file, name)
+        if file_format is None:
+            _check_column(file, column, name)
+        else:
+            layouts[file] = read_layout(file, name, file_format)
+    notes = (layout.note(f"{name} {file!r}", word_column) for file, layout in layouts.items())
 
     def read() -> Iterator[Sentence]:
         for file in files:
-            ending = _ending_of(file)
-            file_format = column_format or COLUMN_FORMATS.get(ending)
-            if file_format is not None:
-                yield from conll_sentences(file, file_format, word_column, name)
-            elif ending in JSON_ENDINGS or ending == ".parquet":
+            if file in layouts:
+                yield from conll_sentences(file, layouts[file], word_column, name)
+            elif form_of(file, name) == "unknown":
+                yield from _lines_of(file, name)
+            else:
                 for place, value in _values_of(file, column, name):
                     yield from _sentences_in(value, f"{place}: column {column!r}")
-            else:
-                yield from _lines_of(file, name)
 
-    return SentenceSource(read, tuple(files))
+    return SentenceSource(read, tuple(files), tuple(filter(None, notes)))
 
 
 def sentences_of_dataset(
@@ -111,11 +118,6 @@ def sentences_of_dataset(
     return SentenceSource(read)
 
 
-def _ending_of(file: str) -> str:
-    endings = [ending for ending in Path(file).suffixes if ending not in _PACKED]
-    return endings[-1] if endings else ""
-
-
 def _lines_of(file: str, name: str) -> Iterator[str]:
     for _, line in decoded_lines(file, name):
         # As `datasets` ends the lines of text: files from old Macs have carriage returns alone.
@@ -126,7 +128,7 @@ def _lines_of(file: str, name: str) -> Iterator[str]:
 
 def _values_of(file: str, column: str, name: str) -> Iterator[tuple[str, Any]]:
     """What stands in a column of a file's records, and where."""
-    if _ending_of(file) != ".parquet":
+    if form_of(file, name) != "parquet":
         for place, record in json_records(file, name):
             yield place, record.get(column)
         return
@@ -139,10 +141,10 @@ def _values_of(file: str, column: str, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _check_column(file: str, column: str, name: str) -> None:
-    ending = _ending_of(file)
-    if ending in JSON_ENDINGS:
+    form = form_of(file, name)
+    if form == "json":
         columns = set().union(*(record for _, record in islice(json_records(file, name), _FIRST_RECORDS)))
-    elif ending == ".parquet":
+    elif form == "parquet":
         with open_table(file, name) as table:
             columns = set(table.schema_arrow.names)
     else:

@@ -49,6 +49,13 @@ def test_labels_scores_layers_data_and_settings_are_in_the_card():
     assert {result.metric_type: result.metric_value for result in data.eval_results}["accuracy"] == 0.4321
 
 
+def test_labels_that_training_did_not_have_are_scored_but_not_known():
+    unseen = {**RESULTS, "unseen_labels": ["odd"], "predict_by_class": {"bad": ROW, "a|b": ROW, "odd": ROW}}
+    unseen["predict_confusion"] = [[1000, 234, 0], [1134, 100, 0], [7, 1227, 0]]
+    card = render_task_card(describe_classifier, "my-classifier", {}, unseen)
+    assert "\n\n`bad`, `a|b`\n\n" in card and "| `odd` | 50.00 | 25.00 | 33.33 | 1,234 | 7 | 1,227 | 0 |" in card
+
+
 def test_pairs_and_seeds():
     entailment = {**RESULTS, "task": "entailment", "labels": ["entailment", "a|b"]}
     entailment["predict_by_class"] = {"entailment": ROW, "a|b": ROW}

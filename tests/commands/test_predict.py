@@ -11,7 +11,7 @@ from transformers import pipeline
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.commands.command_line import main
-from hf_elmo.tasks.readers.columns import read_columns
+from hf_elmo.tasks.readers.columns import read_tagged_file
 
 NAMES = ["O", "B-PER", "I-PER", "E-PER", "S-PER"]
 TEXT = "Anna Smith sees Bert .\n\nno, one !\n"
@@ -78,7 +78,7 @@ def test_a_file_of_columns_is_what_the_pipeline_says(scheme, predict, checkpoint
     code, shown, errors = predict("spans", "--input_file", tmp_path / "text.txt", "--output_file", out, *options)
     assert code == 0, errors
     assert "3 sentences of 8 words" in shown
-    written = read_columns(out)
+    written = read_tagged_file(out)
     assert written.words == [["Anna", "Smith", "sees", "Bert", "."], ["no,", "one", "!"]]
     tagger = pipeline("token-classification", model=checkpoints["spans"], aggregation_strategy="simple")
     found = [tagger(" ".join(words)) for words in written.words]

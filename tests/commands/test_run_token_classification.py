@@ -8,7 +8,7 @@ import pytest
 from conftest import make_tiny_config
 
 from hf_elmo.commands.command_line import main
-from hf_elmo.tasks.readers.columns import read_columns
+from hf_elmo.tasks.readers.columns import read_tagged_file
 
 
 def run(*arguments):
@@ -38,19 +38,19 @@ def test_training(folder):
     assert {"ADJ", "PROPN", "VERB", "all"} <= {line.split()[0] for line in lines if line}
     assert lines[-1] == f"Written to {folder / 'out'}."
     assert "Warning" not in result.stderr
-    assert read_columns(folder / "out" / "test_predictions.conll").words == [["New York", "is"], ["big"]]
+    assert read_tagged_file(folder / "out" / "test_predictions.conll").words == [["New York", "is"], ["big"]]
     results = json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))
     assert results["train_samples"] == 2
     assert "--classifier_lstm_layers 1" in results["command"]
 
 
 def test_bad_input_is_one_line(folder):
-    (folder / "train.tsv").write_bytes(b"a\tO\nb\xff\tO\n")
+    (folder / "train.tsv").write_bytes(b"a\tO\nb\x80\tO\n")
     result = run("--preset", "small", "--train_file", folder / "train.tsv", "--output_dir", folder / "out")
     assert result.returncode == 2
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith(f"error: train_file '{folder / 'train.tsv'}', line 2 is not UTF-8 (byte 0xff)")
+    assert result.stderr.startswith(f"error: train_file '{folder / 'train.tsv'}', line 2 is not UTF-8 (byte 0x80)")
     assert not (folder / "out").exists()
 
 

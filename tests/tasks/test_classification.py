@@ -286,7 +286,7 @@ def test_bad_arguments_and_data(folder, tmp_path):
     model = {"config_name": str(folder / "architecture")}
     good = files(folder, "tsv")
     odd = tmp_path / "odd.tsv"
-    odd.write_text("label\tsentence\n0\tgood\n5\tgood\n")
+    odd.write_text("label\tsentence\n5\tgood\n6\tgood\n")
     one = tmp_path / "one.tsv"
     one.write_text("label\tsentence\n0\tgood\n0\tbad\n")
     many = tmp_path / "many.tsv"
@@ -294,7 +294,7 @@ def test_bad_arguments_and_data(folder, tmp_path):
     out = {"output_dir": str(tmp_path / "out")}
     for name, given, data, named in (
         ("sentiment", model, {"train_file": str(many)}, ("many.tsv", "30 different", "label_column")),
-        ("sentiment", model, {**good, "test_file": str(odd)}, ("test_file", "odd.tsv", "line 3", "'5'", "--labels")),
+        ("sentiment", model, {**good, "test_file": str(odd)}, ("test_file", "odd.tsv", "line 2", "'5'", "column")),
         ("sentiment", model, {"train_file": str(one)}, ("'0'", "label_column")),
         ("sentiment", model, {**good, "min_phrase_words": 4}, ("min_phrase_words", "train.tsv")),
         ("sentiment", model, {}, "--train_file"),
@@ -307,6 +307,26 @@ def test_bad_arguments_and_data(folder, tmp_path):
     ):
         assert_refused((ValueError, FileNotFoundError), named, make_task, name, given, data, out)
     assert not (tmp_path / "out").exists()
+
+
+def test_labels_that_only_the_test_data_have_are_scored_as_missed(reviewer, folder, tmp_path, capsys):
+    rows = (folder / "test.tsv").read_text().splitlines()
+    (tmp_path / "test.tsv").write_text("\n".join([*rows, "so\tsome film", "so\tany film"]) + "\n")
+    task = make_task(
+        "sentiment",
+        {"model_name_or_path": str(reviewer[0])},
+        {"test_file": str(tmp_path / "test.tsv")},
+        {"output_dir": str(tmp_path / "out"), "per_device_eval_batch_size": 2},
+    )
+    assert capsys.readouterr().err.count("'so' (test_file") == 1
+    results, known = task.run(), reviewer[1]
+    assert results["labels"] == ["0", "1"] and results["unseen_labels"] == ["so"]
+    assert results["predict_accuracy"] == pytest.approx(known["predict_accuracy"] * 24 / 26)
+    assert results["predict_by_class"]["so"] == {"precision": 0, "recall": 0, "f1": 0, "number": 2}
+    assert sum(results["predict_confusion"][2]) == 2 and len(results["predict_confusion"]) == 3
+    # The last batch has no label that the model knows.
+    assert results["predict_loss"] == pytest.approx(known["predict_loss"] * 24 / 26, rel=1e-4)
+    assert len((tmp_path / "out" / "test_predictions.tsv").read_text().splitlines()[-1].split("\t")) == 5
 
 
 def test_a_classifier_of_pairs_is_none_of_texts(judge, folder, tmp_path):

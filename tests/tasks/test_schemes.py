@@ -1,4 +1,4 @@
-"""Schemes of spans: told from the labels, refused where they break, exchanged and back without a loss."""
+"""Schemes of spans: told from the labels, broken ones counted, exchanged and back without a loss."""
 
 import itertools
 
@@ -43,7 +43,7 @@ def corpus(rows, scheme):
 @given(spans_of_sentences())
 def test_a_scheme_is_told_and_comes_back(scheme, rows):
     sentences = corpus(rows, scheme)
-    assert find_scheme([sentences]) == scheme
+    assert find_scheme([sentences]) == (scheme, [])
     for model in SCHEMES:
         exchange = SchemeExchange(scheme, model)
         converted = exchange.to_model(sentences)
@@ -59,19 +59,30 @@ def test_predictions_that_break_the_rules_are_read_as_they_are_scored():
 
 
 @pytest.mark.parametrize(
-    "labels, wrong",
+    "labels, scheme, wrong, read",
     [
-        (["B-X", "I-X", "O", "I-X"], "'I-X'"),
-        (["S-X", "O", "B-X", "O"], "'O'"),
-        (["B-X", "X", "O", "O"], "'X'"),
-        (["B-X", "O", "O", "B"], "'B'"),
+        (["B-X", "I-X", "O", "I-X"], "IOB2", ["line 6: the label 'I-X'"], ["B-X", "I-X", "O", "B-X"]),
+        (["S-X", "O", "B-X", "O"], "BIOES", ["line 6: the label 'O'"], ["S-X", "O", "S-X", "O"]),
+        # As in eng.train of CoNLL-2003.
+        (["I-X", "O", "B-Y", "I-Y"], "IOB1", ["line 5: the label 'B-Y'"], ["I-X", "O", "I-Y", "I-Y"]),
+        (["L-X", "U-X", "B-X", "O"], "BILOU", ["line 3: ", "line 6: "], ["S-X", "S-X", "S-X", "O"]),
     ],
 )
-def test_a_label_that_breaks_the_rules_is_named_with_its_line(labels, wrong):
-    first = TaggedSentences("train_file 'x'", [["w"]], [["O"]], [[1]])
+def test_labels_that_break_the_rules_are_counted_and_read_as_conlleval_reads_them(labels, scheme, wrong, read):
+    first = TaggedSentences("train_file 'x'", [["w"] * 3], corpus([[Span("Z", 0, 2)]], scheme).labels, [[1, 2, 3]])
     second = TaggedSentences("test_file 'y'", [["w"] * 4], [labels], [[3, 4, 5, 6]])
-    message = assert_refused(ValueError, ("test_file 'y', line", wrong), find_scheme, [first, second])
-    assert f"line {3 + max(i for i, label in enumerate(labels) if repr(label) == wrong)}" in message
+    found, places = find_scheme([first, second])
+    assert found == scheme and len(places) == len(wrong)
+    assert all(place.startswith(f"test_file 'y', {start}") for place, start in zip(places, wrong, strict=True))
+    settings = TokenClassificationHead(output_layer="crf")
+    exchange, note = settle_scheme(settings, [first, second], "spans", None, False)
+    assert exchange.to_model(second).labels == [read]
+    assert note.startswith(f"{len(wrong)} label") and "test_file 'y', line" in note and scheme in note
+
+
+def test_a_label_without_a_type_has_no_scheme():
+    words = [TaggedSentences("train_file 'x'", [["w"] * 2], [["B", "I"]])]
+    assert_refused(ValueError, ("train_file 'x'", "'B'", "--output_layer softmax"), find_scheme, words)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +99,13 @@ def test_a_label_that_breaks_the_rules_is_named_with_its_line(labels, wrong):
 def test_which_scheme_a_model_learns(head, asked, has_classifier, scheme, found):
     settings = TokenClassificationHead(**head)
     sentences = [corpus([[Span("X", 0, 2)]], "IOB2")]
-    exchange = settle_scheme(settings, sentences, "spans", asked, has_classifier)
+    settled = settle_scheme(settings, sentences, "spans", asked, has_classifier)
     assert settings.scheme == scheme
-    assert exchange == (found and SchemeExchange(*found))
+    assert settled == (found and SchemeExchange(*found), None)
 
 
 def test_labels_of_words_have_no_scheme():
     settings = TokenClassificationHead(output_layer="crf", scheme="IOB2")
     words = [TaggedSentences("x", [["w"]], [["NN"]])]
-    assert settle_scheme(settings, words, "words", None, False) is None and settings.scheme is None
+    assert settle_scheme(settings, words, "words", None, False) == (None, None) and settings.scheme is None
     assert_refused(ValueError, "convert_scheme is 'BIOES'", settle_scheme, settings, words, "words", "BIOES", False)

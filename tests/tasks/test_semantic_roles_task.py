@@ -185,4 +185,7 @@ def test_wrong_data_is_one_line(file, run, tmp_path):
         "train-semantic-roles", "--model_name_or_path", tmp_path / "model", "--test_file", file, "--use_cpu",
         "--output_dir", tmp_path / "out",
     )  # fmt: skip
-    assert code == 2 and "ARG0" in errors
+    assert code == 0 and errors.count("\n") == 1 and "'B-ARG0'" in errors and "as missed" in errors
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["predict_roles"]["ARG0"]["number"] == 3 and results["predict_f1"] == 0
+    assert results["unseen_labels"] == ["B-ARG0", "B-ARG1", "B-ARG2", "I-ARG1"]

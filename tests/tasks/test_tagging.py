@@ -27,11 +27,12 @@ from hf_elmo.checkpoints.sharing import check_checkpoint
 from hf_elmo.model.modeling_elmo_tasks import read_spans
 from hf_elmo.tasks.labels import choose_labels
 from hf_elmo.tasks.layer_cache import make_layer_cache
-from hf_elmo.tasks.readers.columns import TaggedSentences, read_columns
+from hf_elmo.tasks.readers.columns import TaggedSentences, read_tagged_file
 from hf_elmo.tasks.tagging import format_report, load_architecture, prepare_task, write_predictions
 from hf_elmo.tasks.tagging_arguments import TaggedDataArguments, TaggerArguments
 from hf_elmo.tasks.tagging_data import encode
 from hf_elmo.tasks.training_arguments import TaskTrainingArguments
+from hf_elmo.tasks.unseen_labels import find_unseen
 
 TOY_LABELS = ["B-LOC", "B-PER", "I-PER", "O"]
 # Small enough to be quick, large enough to learn the toy task.
@@ -145,15 +146,16 @@ class TestLabels:
 
     def test_label_only_in_the_test_set(self):
         splits = {"train": tagged("a/O"), "test": tagged("a/O", "b/O c/B-Y", source="test_file 'test.conll'")}
-        assert_refused(ValueError, ("test_file 'test.conll', line 21", "'B-Y'", "--labels B-Y"), choose_labels, splits)
-        assert choose_labels(splits, extra=["B-Y"]) == ["B-Y", "O"]
-        splits["validation"] = tagged("a/B-Z b/B-Y")
-        with pytest.raises(ValueError, match=r"'B-Y'.*--labels B-Y B-Z$"):
-            choose_labels(splits)
+        assert choose_labels(splits) == ["O"] and choose_labels(splits, extra=["B-Y"]) == ["B-Y", "O"]
+        splits["validation"] = tagged("a/O b/B-Z c/B-Y")
+        unseen, warning = find_unseen(splits, ["O"])
+        assert unseen == ["B-Y", "B-Z"]
+        assert "'B-Y' (test_file 'test.conll', line 21), 'B-Z' (train_file 'train.conll', line 11)" in warning
+        assert find_unseen(splits, ["O", "B-Y", "B-Z"]) == ([], None)
 
     def test_without_training(self):
         with pytest.raises(ValueError, match=r"line 10: .*'O'.*'X'"):
-            choose_labels({"test": tagged("a/O")}, checkpoint_labels=["X"])
+            find_unseen({"test": tagged("a/O")}, ["X"])
         with pytest.raises(ValueError, match=r"labels .*'Y'"):
             choose_labels({"test": tagged("a/X")}, extra=["Y"], checkpoint_labels=["X"])
         with pytest.raises(ValueError, match=r"has no classifier"):
@@ -193,10 +195,10 @@ class TestTraining:
 
     def test_the_pipeline_predicts_what_the_file_says(self, trained, toy):
         directory, _ = trained
-        gold = read_columns(toy[1]["test_file"])
-        written = read_columns(directory / "test_predictions.conll")
+        gold = read_tagged_file(toy[1]["test_file"])
+        written = read_tagged_file(directory / "test_predictions.conll")
         assert written.words == gold.words
-        assert read_columns(directory / "test_predictions.conll", label_column=1).labels == gold.labels
+        assert read_tagged_file(directory / "test_predictions.conll", label_column=1).labels == gold.labels
         tagger = pipeline("token-classification", model=str(directory), ignore_labels=[])
         for words, labels in zip(written.words, written.labels, strict=True):
             assert [entry["entity"] for entry in tagger(" ".join(words))] == labels
@@ -282,7 +284,7 @@ class TestTraining:
         results = task.run()
         assert len(task.model.config.id2label) == 13
         assert results["predict_samples"] == 50
-        assert len(read_columns(tmp_path / "out" / "test_predictions.conll")) == 50
+        assert len(read_tagged_file(tmp_path / "out" / "test_predictions.conll")) == 50
         assert "creative-work" in capsys.readouterr().out
 
     def test_parts_of_speech_in_a_few_steps(self, tmp_path):
@@ -589,10 +591,10 @@ class TestCRF:
         out, results = tagger
         assert results["predict_f1"] > 0.95 and results["converted"] == {"corpus": "IOB2", "model": "BIOES"}
         assert (
-            read_columns(out / "test_predictions.conll", label_column=1).labels
-            == read_columns(toy[1]["test_file"]).labels
+            read_tagged_file(out / "test_predictions.conll", label_column=1).labels
+            == read_tagged_file(toy[1]["test_file"]).labels
         )
-        assert {label for row in read_columns(out / "test_predictions.conll").labels for label in row} <= set(
+        assert {label for row in read_tagged_file(out / "test_predictions.conll").labels for label in row} <= set(
             TOY_LABELS
         )
         assert len(results["seeds"]) == 2 and results["predict_f1"] in {row["predict_f1"] for row in results["seeds"]}
@@ -623,7 +625,7 @@ class TestCRF:
     def test_a_trainer_by_hand_predicts_the_best_sequences(self, tagger, toy, tmp_path):
         model = AutoModelForTokenClassification.from_pretrained(tagger[0])
         tokenizer = ElmoCharTokenizer.from_pretrained(tagger[0])
-        sentences = read_columns(toy[1]["test_file"]).pick(range(5))
+        sentences = read_tagged_file(toy[1]["test_file"]).pick(range(5))
         rows = encode(replace(sentences, labels=[["O"] * len(row) for row in sentences.labels]), tokenizer, {"O": 0})
         args = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to="none", disable_tqdm=True)
         trainer = Trainer(model, args, data_collator=DataCollatorForTokenClassification(tokenizer))
@@ -642,16 +644,43 @@ class TestCRF:
         assert "classifier, crf" in task.description and not task.model.crf.transitions.any()
         assert "S-HUM" in task.model.config.label2id
 
-    def test_a_label_that_breaks_the_scheme_is_named_with_its_line(self, toy, tmp_path):
+    def test_a_label_that_breaks_the_scheme_is_counted_and_read_as_conlleval_reads_it(self, toy, tmp_path, capsys):
         lines = Path(toy[1]["train_file"]).read_text(encoding="utf-8").splitlines()
         place = next(number for number, line in enumerate(lines) if line.endswith("B-LOC"))
         lines[place] = lines[place].replace("B-LOC", "I-LOC")
         (tmp_path / "broken.conll").write_text("\n".join(lines))
-        named = (f"train_file '{tmp_path / 'broken.conll'}', line {place + 1}", "'I-LOC'", "IOB2")
         model = {"config_name": str(toy[0] / "architecture"), "output_layer": "crf"}
         data, training = {"train_file": str(tmp_path / "broken.conll")}, {"output_dir": str(tmp_path / "out")}
-        assert_refused(ValueError, named, make_task, model, data, training)
+        task = make_task(model, data, training)
+        assert task.splits["train"].labels == read_tagged_file(toy[1]["train_file"]).labels
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("note: 1 label breaks the rules of IOB2")
+        assert f"'{tmp_path / 'broken.conll'}', line {place + 1}: the label 'I-LOC'" in line
         assert make_task({**model, "output_layer": "softmax"}, data, training).exchange is None
+
+
+@pytest.mark.parametrize("output_layer", ["softmax", "crf"])
+def test_labels_that_only_the_test_data_have_are_scored_as_missed(toy, tmp_path, capsys, output_layer):
+    # As CoNLL-2000 has them; here in the form of CoNLL-2003, too, with B where IOB1 has no B.
+    text = Path(toy[1]["train_file"]).read_text(encoding="utf-8").replace("B-", "I-").replace("\t", " NN ")
+    (tmp_path / "eng.train").write_text("-DOCSTART- -X- O\n\n" + text.replace("I-LOC", "B-LOC", 2), encoding="utf-8")
+    rows = "Anna NN I-PER\nsees NN O\nLima NN I-NEW\n\nBert NN I-PER\nlikes NN O\nRome NN I-LOC\n"
+    (tmp_path / "eng.testb").write_text(rows, encoding="utf-8")
+    task = make_task(
+        {"config_name": str(toy[0] / "architecture"), "freeze_bilm": False, "output_layer": output_layer},
+        {"train_file": str(tmp_path / "eng.train"), "test_file": str(tmp_path / "eng.testb")},
+        {"output_dir": str(tmp_path / "out"), "num_train_epochs": 4, "learning_rate": 1e-2, "num_seeds": 2},
+    )
+    told = capsys.readouterr().err.splitlines()
+    assert [line for line in told if "'I-NEW'" in line and "line 3" in line and "as missed" in line] == told[-1:]
+    assert len(told) == (2 if output_layer == "crf" else 1) and ("2 labels break" in told[0]) == (len(told) == 2)
+    results = task.run()
+    assert results["unseen_labels"] == ["I-NEW"] and "I-NEW" not in task.model.config.label2id
+    new = results["predict_entities"]["NEW"]
+    assert new["number"] == 1 and new["recall"] == 0 and results["predict_recall"] == 0.75
+    assert math.isfinite(results["predict_loss"]) and results["predict_loss"] < 0.5
+    gold = read_tagged_file(tmp_path / "out" / "test_predictions.conll", label_column=1).labels
+    assert gold == [["I-PER", "O", "I-NEW"], ["I-PER", "O", "I-LOC"]]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_mistakes_are_named(tmp_path):
 
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": 7}\n')
     (tmp_path / "b.txt").write_bytes(b"a\nb\xe9\n")
-    (tmp_path / "b.conll").write_bytes(b"a O\nb\xe9 O\n")
+    (tmp_path / "b.conll").write_bytes("a O\n가 O\n".encode("euc-kr"))
     (tmp_path / "c.conll").write_text("a O\nb\n")
     (tmp_path / "d.conllu").write_text("1\ta\n2\t\n")
     for name, options, named in (
@@ -93,7 +93,7 @@ def test_mistakes_are_named(tmp_path):
         ("a.jsonl", {}, ("a.jsonl", "line 2", "int")),
         ("a.jsonl", {"column": "words"}, ("'words'", "'text'")),
         ("b.txt", {}, ("b.txt", "line 2", "0xE9")),
-        ("b.conll", {}, ("b.conll", "line 2", "0xE9")),
+        ("b.conll", {}, ("b.conll", "line 2", "0xb0")),
         ("c.conll", {"word_column": 1}, ("c.conll", "line 2", "word_column")),
         ("d.conllu", {}, ("d.conllu", "line 2")),
     ):

@@ -6,21 +6,17 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from datasets import ClassLabel, Dataset
 
 from ...given.bounded_files import quoted
-from .rows import ending_of
-from .text_lines import text_lines
+from ...text.conll_columns import COLUMN_FORMATS, CONLLU_COLUMNS, column_sentences, read_layout
+from ...text.file_forms import TEXT_SUFFIXES, form_of, suffix_of
+from .propositions import read_brackets
 
-CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-
-_COLUMN_SUFFIXES = (".conll", ".txt", ".tsv", ".iob", ".iob2", ".bio")
-_SPACES = re.compile(r"[ \t]+")
 _NUMBER = re.compile(r"-?\d+")
-# "3-4" are the two words written as one, "8.1" a word that is not written at all: neither is a word of the sentence.
-_CONLLU_RANGE_OR_EMPTY = re.compile(r"\d+-\d+|\d+\.\d+")
 
 
 @dataclass
@@ -33,6 +29,7 @@ class TaggedSentences:
         labels: The label of each word.
         lines: The line that each word stood on, counted from 1, where it comes from a file.
         known_labels: Labels that the corpus declares, whether they occur or not.
+        note: What a user should know of how it was read.
     """
 
     source: str
@@ -40,6 +37,7 @@ class TaggedSentences:
     labels: list[list[str]]
     lines: list[list[int]] | None = None
     known_labels: tuple[str, ...] = ()
+    note: str | None = None
 
     def __len__(self) -> int:
         return len(self.words)
@@ -80,113 +78,59 @@ def read_tagged_file(
     label_column: int | str | None = None,
     name: str = "file",
 ) -> TaggedSentences:
-    """Read a tagged file by what its name ends in: `.conllu` is CoNLL-U, `.conll`, `.txt` and `.tsv` are columns.
+    """Read a file with a word and its label on each line, and a blank line between sentences.
+
+    These are told apart by what they hold, whatever their names: CoNLL-U (universaldependencies.org/format.html),
+    whose multiword ranges and empty nodes are no words; the columns of CoNLL-2012, as which OntoNotes is given; and all
+    others (Tjong Kim Sang and De Meulder 2003), in which tabs, or any run of spaces or tabs, stand between columns.
+    Only words between tabs can hold spaces. Lines that begin with `-DOCSTART-` end a sentence. Comments before a
+    sentence are skipped where they differ from words, among which `#` may be.
 
     Args:
-        path: The file, UTF-8; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
-        word_column: Number (from 0; negative ones from the end) or name; None for the format's own default. A string of
-            digits is a number.
-        label_column: The same; the last column of CoNLL columns and UPOS of CoNLL-U by default.
+        path: The file, UTF-8, or ISO-8859-1 as CoNLL-2002 has it; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the
+            way.
+        word_column: Number (from 0; negative ones from the end) or name; None for the format's own: the first, or
+            FORM of CoNLL-U. A string of digits is a number. Names are those of CoNLL-U and of CoNLL-2012; in others
+            the first line is a header.
+        label_column: The same; by default the last one, UPOS of CoNLL-U, and named entities of CoNLL-2012.
         name: The argument that named the file, for errors.
-    Raises: FileNotFoundError; ValueError naming the argument, the file and the line of whatever cannot be read.
-    """
-    suffix = ending_of(path)
-    defaults: tuple[int | str, int | str]
-    if suffix == ".conllu":
-        read, defaults = read_conllu, ("form", "upos")
-    elif suffix in _COLUMN_SUFFIXES:
-        read, defaults = read_columns, (0, -1)
-    else:
-        raise ValueError(
-            f"{name} {str(path)!r} ends in {suffix!r}; wanted .conllu for CoNLL-U, or one of "
-            f"{', '.join(_COLUMN_SUFFIXES)} for columns. Rename the file after its format."
-        )
-    word_column = defaults[0] if word_column is None else word_column
-    label_column = defaults[1] if label_column is None else label_column
-    return read(path, word_column, label_column, name=name)
-
-
-def read_columns(
-    path: str | os.PathLike, word_column: int | str = 0, label_column: int | str = -1, name: str = "file"
-) -> TaggedSentences:
-    """Read CoNLL columns (Tjong Kim Sang and De Meulder 2003): a word per line, a blank line between sentences.
-
-    The first line with words decides what parts the columns of the whole file: tabs, where it has one, and any run of
-    spaces or tabs otherwise. Only words between tabs can hold spaces. Lines that begin with `-DOCSTART-` end a sentence
-    and are skipped; there are no comments, since `#` is a word.
-
-    Args:
-        path: The file, UTF-8.
-        word_column: Number (from 0; negative ones from the end) or name of the column of words. With a name for either
-            column the first line is a header.
-        label_column: The same for the labels.
-        name: The argument that named the file, for errors.
-    Raises: FileNotFoundError; ValueError naming the argument, the file and the line.
+    Raises: FileNotFoundError; ValueError naming the argument, the file and the line of whatever cannot be read, also
+        when the column of labels is left open (`_`) throughout.
     """
     source = f"{name} {str(path)!r}"
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"{source} is not a file; check the path.")
+    if form_of(path, name, (*TEXT_SUFFIXES, *COLUMN_FORMATS)) != "unknown":
+        raise ValueError(f"{source} is no file of columns; read JSON and Parquet with --dataset_name and its folder.")
     asked = {"word_column": _as_number(word_column), "label_column": _as_number(label_column)}
-    columns = {key: column for key, column in asked.items() if isinstance(column, int)}
-    separator = width = None
-    builder = _SentenceBuilder(source)
-    for number, line in text_lines(path, name):
-        if not line.strip(" \t") or line.startswith("-DOCSTART-"):
-            builder.end_sentence()
-            continue
-        if separator is None:
-            separator = re.compile("\t") if "\t" in line else _SPACES
-        fields = separator.split(line if separator.pattern == "\t" else line.strip(" \t"))
-        if width is None:
-            width = len(fields)
-            if len(columns) < len(asked):
-                columns = {key: _find_column(key, column, fields, source) for key, column in asked.items()}
-                continue
-        _check_width(fields, width, columns, f"{source}, line {number}")
-        builder.add(fields[columns["word_column"]], fields[columns["label_column"]], number)
-    return builder.finish()
-
-
-def read_conllu(
-    path: str | os.PathLike, word_column: int | str = "form", label_column: int | str = "upos", name: str = "file"
-) -> TaggedSentences:
-    """Read CoNLL-U (universaldependencies.org/format.html): comments, multiword ranges and empty nodes are skipped.
-
-    Args:
-        path: The file, UTF-8.
-        word_column: Number (from 0) or name of the column of words, one of `CONLLU_COLUMNS` in any case.
-        label_column: The same for the labels.
-        name: The argument that named the file, for errors.
-    Raises: FileNotFoundError; ValueError naming the argument, the file and the line, also when the column of labels is
-        left open (`_`) throughout.
-    """
-    source = f"{name} {str(path)!r}"
-    word_index = _find_column("word_column", _as_number(word_column), CONLLU_COLUMNS, source)
-    label_index = _find_column("label_column", _as_number(label_column), CONLLU_COLUMNS, source)
-    builder = _SentenceBuilder(source)
-    for number, line in text_lines(path, name):
-        if not line.strip(" \t"):
-            builder.end_sentence()
-            continue
-        if line.startswith("#"):
-            continue
-        fields = line.split("\t")
-        if len(fields) != len(CONLLU_COLUMNS):
-            raise ValueError(
-                f"{source}, line {number} has {_count(len(fields), 'column')} between tabs; CoNLL-U wants "
-                f"{len(CONLLU_COLUMNS)}. Repair the line, or name the file .conll if it holds plain columns."
-            )
-        if _CONLLU_RANGE_OR_EMPTY.fullmatch(fields[0]):
-            continue
-        if not fields[0].isdecimal():
-            raise ValueError(
-                f"{source}, line {number} has the id {quoted(fields[0])}; CoNLL-U wants a number, a range such as 3-4 "
-                "or an empty node such as 8.1. Repair the line."
-            )
-        builder.add(fields[word_index], fields[label_index], number)
+    has_header = any(isinstance(column, str) for column in asked.values())
+    layout = read_layout(path, name, COLUMN_FORMATS.get(suffix_of(path), "conll"), has_header)
+    columns = {"word_column": layout.word, "label_column": layout.label}
+    for key, column in asked.items():
+        if column is not None:
+            columns[key] = _find_column(key, column, layout.names, source)
+    width = 0
+    builder = _SentenceBuilder(source, layout.note(source, word_column))
+    for rows in column_sentences(path, layout, name):
+        width = width or len(rows[0][1])
+        for number, cells in rows:
+            if layout.format == "conllu":
+                _check_conllu(cells, f"{source}, line {number}")
+            else:
+                # Sentences of CoNLL-2012 have a column for each predicate.
+                wanted = width if layout.format == "conll" else len(cells)
+                _check_width(cells, wanted, columns, f"{source}, line {number}")
+        labels = [cells[columns["label_column"]] for _, cells in rows]
+        if layout.format == "conll2012" and all(label.startswith(("(", "*")) for label in labels):
+            labels = read_brackets(source, rows, columns["label_column"])
+        for (number, cells), label in zip(rows, labels, strict=True):
+            builder.add(layout.word_in(cells[columns["word_column"]]), label, number)
+        builder.end_sentence()
     sentences = builder.finish()
-    if all(label == "_" for labels in sentences.labels for label in labels):
+    if layout.format == "conllu" and all(label == "_" for labels in sentences.labels for label in labels):
         raise ValueError(
-            f"{source} leaves the column {CONLLU_COLUMNS[label_index]!r} open ('_') on every line; choose another one "
-            "with label_column."
+            f"{source} leaves the column {CONLLU_COLUMNS[columns['label_column']]!r} open ('_') on every line; choose "
+            "another one with label_column."
         )
     return sentences
 
@@ -230,14 +174,13 @@ def tagged_from_dataset(
 class _SentenceBuilder:
     """Gathers the words of a file, line by line, into sentences."""
 
-    def __init__(self, source: str):
+    def __init__(self, source: str, note: str | None):
         self._lines: list[list[int]] = []
-        self.sentences = TaggedSentences(source, [], [], self._lines)
+        self.sentences = TaggedSentences(source, [], [], self._lines, note=note)
         self.in_sentence = False
 
     def add(self, word: str, label: str, line: int) -> None:
-        # A word may be a space and nothing else, as in data cut into characters.
-        word, label = word.strip(" ") or word, label.strip(" ")
+        label = label.strip(" ")
         for what, value in (("word", word), ("label", label)):
             if not value:
                 raise ValueError(
@@ -263,14 +206,15 @@ class _SentenceBuilder:
         return self.sentences
 
 
-def _as_number(column: int | str) -> int | str:
-    return int(column) if _NUMBER.fullmatch(str(column)) else column
+def _as_number(column: int | str | None) -> int | str | None:
+    return int(column) if column is not None and _NUMBER.fullmatch(str(column)) else column
 
 
-def _find_column(argument: str, column: int | str, header: tuple[str, ...] | list[str], source: str) -> int:
+def _find_column(argument: str, column: int | str, header: Sequence[str], source: str) -> int:
     """The number of a column given by number or by its name in the header, in any case."""
     if isinstance(column, int):
-        if -len(header) <= column < len(header):
+        # Without a header each line is checked by itself.
+        if not header or -len(header) <= column < len(header):
             return column
     else:
         names = [name.strip(" #").lower() for name in header]
@@ -280,6 +224,19 @@ def _find_column(argument: str, column: int | str, header: tuple[str, ...] | lis
         f"{argument} is {column!r}, but the columns of {source} are {quoted(list(header))}; give one of these names "
         f"or a number from 0 to {len(header) - 1} (negative ones count from the end)."
     )
+
+
+def _check_conllu(cells: list[str], place: str) -> None:
+    if len(cells) != len(CONLLU_COLUMNS):
+        raise ValueError(
+            f"{place} has {_count(len(cells), 'column')} between tabs; CoNLL-U wants {len(CONLLU_COLUMNS)}. Repair the "
+            "line, or name the file .conll if it holds plain columns."
+        )
+    if not cells[0].isdecimal():
+        raise ValueError(
+            f"{place} has the id {quoted(cells[0])}; CoNLL-U wants a number, a range such as 3-4 or an empty node such "
+            "as 8.1. Repair the line."
+        )
 
 
 def _check_width(fields: list[str], width: int, columns: dict[str, int], place: str) -> None:

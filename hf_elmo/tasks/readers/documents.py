@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...given.bounded_files import quoted
+from ...text.conll_columns import CONLL2012_ESCAPES
 from .text_lines import text_lines
 
 _BEGIN = re.compile(r"#begin document \((?P<name>.*)\)(?:; part (?P<part>\d{1,9}))?\s*")
@@ -17,8 +18,6 @@ _END = "#end document"
 _WORD, _SPEAKER, _FEWEST = 3, 9, 5
 _NOTHING = ("-", "_", "*", "")
 _MENTION = re.compile(r"(\()?([^()|\s]{1,40})(\))?")
-# OntoNotes escapes two marks, and only these.
-_ESCAPED = {"/.": ".", "/?": "?"}
 
 
 class Mention(NamedTuple):
@@ -183,7 +182,7 @@ class _Builder:
             self.document.sentences.append([])
             self._is_in_sentence = True
         word = fields[_WORD]
-        self.document.sentences[-1].append(_ESCAPED.get(word, word))
+        self.document.sentences[-1].append(CONLL2012_ESCAPES.get(word, word))
         speaker = fields[_SPEAKER] if len(fields) > _SPEAKER + 1 else ""
         self._speakers.append("" if speaker in _NOTHING else speaker)
         self._read_mentions(place, fields[-1].strip())

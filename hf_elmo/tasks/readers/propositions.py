@@ -12,6 +12,8 @@ from ...model.modeling_elmo_tasks import OUTSIDE, read_spans
 from .text_lines import text_lines
 
 _BRACKETS = re.compile(r"(?:\((?P<role>[^\s()*]+))?\*(?P<end>\))?")
+# OntoNotes has named entities of one word without the star.
+_WHOLE = re.compile(r"\([^\s()*]+\)")
 _NO_PREDICATE = ("-", "_")
 # CoNLL-2012: word, lemma of a predicate, its sense, and where the brackets begin; mentions stand behind them.
 _BEGIN_2012 = "#begin document"
@@ -82,6 +84,14 @@ class Propositions:
         tags = {tag for sentence in self.sentences for predicate in sentence.predicates for tag in predicate.tags}
         return sorted({tag[2:] for tag in tags if tag != OUTSIDE} | {*self.known_roles})
 
+    def label_places(self) -> dict[str, str]:
+        """Each tag that occurs, and where its sentence begins that has it first, for errors."""
+        first: dict[str, str] = {}
+        for sentence in self.sentences:
+            for tag in sorted({tag for predicate in sentence.predicates for tag in predicate.tags} - first.keys()):
+                first[tag] = f"{self.source}, line {sentence.line}"
+        return first
+
     def text(self, place: int) -> str:
         """The words of a sentence."""
         return " ".join(self.sentences[place].words)
@@ -145,6 +155,39 @@ def write_brackets(tags: Sequence[str]) -> list[str]:
     return cells
 
 
+def read_brackets(source: str, rows: list[tuple[int, list[str]]], column: int) -> list[str]:
+    """The tags, by IOB2, that the brackets of a column mean.
+
+    Args:
+        source: What errors call the file.
+        rows: The lines of a sentence: their numbers and cells.
+        column: Which column.
+    Raises: ValueError naming the line of what is no bracket, or none that may stand there.
+    """
+    tags: list[str] = []
+    role: str | None = None
+    for number, cells in rows:
+        cell = cells[column]
+        found = _BRACKETS.fullmatch(f"{cell[:-1]}*)" if _WHOLE.fullmatch(cell) else cell)
+        is_wrong = found is None or (found["role"] if role else found["end"] and not found["role"])
+        if found is None or is_wrong:
+            raise ValueError(
+                f"{source}, line {number} has {quoted(cells[column])} in column {column}"
+                + (f", inside of {quoted(role)}" if role else "")
+                + "; wanted brackets such as (ARG0*, * and *), one inside of none."
+            )
+        begun = found["role"]
+        role = role or begun
+        tags.append(OUTSIDE if role is None else f"{'B' if begun else 'I'}-{role}")
+        if found["end"]:
+            role = None
+    if role is not None:
+        raise ValueError(
+            f"{source}, line {rows[-1][0]}: the sentence ends inside of {quoted(role)} in column {column}."
+        )
+    return tags
+
+
 def _read_sentence(source: str, rows: list[tuple[int, list[str]]], is_2012: bool) -> Proposition:
     first, fields = rows[0]
     width = len(fields)
@@ -160,7 +203,7 @@ def _read_sentence(source: str, rows: list[tuple[int, list[str]]], is_2012: bool
         raise ValueError(
             f"{source}, line {first} has {width} columns; wanted {_FIRST_2012 + 1} or more, as CoNLL-2012 has."
         )
-    columns = [_read_brackets(source, rows, column) for column in range(start, stop)]
+    columns = [read_brackets(source, rows, column) for column in range(start, stop)]
     column = _SENSE_2012 if is_2012 else start - 1
     names = [(place, cells[column]) for place, (_, cells) in enumerate(rows) if cells[column] not in _NO_PREDICATE]
     if is_2012:
@@ -191,31 +234,6 @@ def _first_of_brackets(source: str, rows: list[tuple[int, list[str]]]) -> int:
             "words and arguments that lie in two files beside each other (paste)."
         )
     return found
-
-
-def _read_brackets(source: str, rows: list[tuple[int, list[str]]], column: int) -> list[str]:
-    """The tags, by IOB2, that the brackets of a column mean."""
-    tags: list[str] = []
-    role: str | None = None
-    for number, cells in rows:
-        found = _BRACKETS.fullmatch(cells[column])
-        is_wrong = found is None or (found["role"] if role else found["end"] and not found["role"])
-        if found is None or is_wrong:
-            raise ValueError(
-                f"{source}, line {number} has {quoted(cells[column])} in column {column}"
-                + (f", inside of {quoted(role)}" if role else "")
-                + "; wanted brackets such as (ARG0*, * and *), one inside of none."
-            )
-        begun = found["role"]
-        role = role or begun
-        tags.append(OUTSIDE if role is None else f"{'B' if begun else 'I'}-{role}")
-        if found["end"]:
-            role = None
-    if role is not None:
-        raise ValueError(
-            f"{source}, line {rows[-1][0]}: the sentence ends inside of {quoted(role)} in column {column}."
-        )
-    return tags
 
 
 def _verb_of(source: str, rows: list[tuple[int, list[str]]], tags: Sequence[str]) -> tuple[int, str]:

@@ -13,13 +13,13 @@ from typing import Any
 from datasets import ClassLabel, Dataset
 
 from ...given.bounded_files import quoted
+from ...text.file_forms import form_of, suffix_of
 from ...text.json_records import JSON_ENDINGS, json_records
 from ...text.parquet_tables import open_table
 from .text_lines import text_lines
 
 TABLE_ENDINGS = (".tsv", ".txt", ".csv")
 ROW_ENDINGS = (*TABLE_ENDINGS, *JSON_ENDINGS, ".parquet")
-_PACKED = (".gz", ".bz2", ".xz", ".zst")
 _NUMBER = re.compile(r"-?\d+")
 
 # A place such as "line 3", and what stands there in each column, by the key that asks for it.
@@ -69,19 +69,13 @@ class Column:
         )
 
 
-def ending_of(path: str | os.PathLike) -> str:
-    """What a file's name ends in, in small letters, without the ending of what packs it."""
-    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
-    bare = [suffix for suffix in suffixes if suffix not in _PACKED]
-    return bare[-1] if bare else ""
-
-
 def read_rows(path: str | os.PathLike, columns: Mapping[str, Column], name: str) -> Iterator[Row]:
     """The rows of a file, by what its name ends in; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
 
     `.tsv` and `.txt` are columns between tabs, without any quoting; `.csv` between commas, quoted as spreadsheets do;
-    `.jsonl`, `.ndjson` and `.json` an object per line or a list of them; `.parquet` a table. The first line of a table
-    of text has its titles if a column is asked for by name, or if the line holds a usual name of one.
+    `.jsonl`, `.ndjson` and `.json` an object per line or a list of them; `.parquet` a table. A file of another name is
+    read as what it looks like. The first line of a table of text has its titles if a column is asked for by name, or if
+    the line holds a usual name of one.
 
     Args:
         path: The file, UTF-8.
@@ -92,19 +86,14 @@ def read_rows(path: str | os.PathLike, columns: Mapping[str, Column], name: str)
     source = f"{name} {str(path)!r}"
     if not Path(path).is_file():
         raise FileNotFoundError(f"{source} is not a file; check the path.")
-    ending = ending_of(path)
-    if ending in JSON_ENDINGS:
+    form = form_of(path, name)
+    if form == "json":
         yield from _json_rows(path, columns, name, source)
-    elif ending == ".parquet":
+    elif form == "parquet":
         yield from _parquet_rows(path, columns, name, source)
-    elif ending in TABLE_ENDINGS:
-        cut = _cut_at_commas if ending == ".csv" else _cut_at_tabs
-        yield from _table_rows(cut(text_lines(path, name), source), columns, source)
     else:
-        raise ValueError(
-            f"{source} ends in {ending!r}; wanted one of {', '.join(ROW_ENDINGS)}, packed or not. Rename the file "
-            "after its form."
-        )
+        cut = _cut_at_commas if _separator_of(path, name, source) == "," else _cut_at_tabs
+        yield from _table_rows(cut(text_lines(path, name), source), columns, source)
 
 
 def rows_of_dataset(dataset: Dataset, columns: Mapping[str, Column], source: str) -> Iterator[Row]:
@@ -136,6 +125,21 @@ def class_label_of(dataset: Dataset, column: str) -> ClassLabel | None:
     """The ClassLabel of a column, if it is one."""
     feature = dataset.features[column]
     return feature if isinstance(feature, ClassLabel) else None
+
+
+def _separator_of(path: str | os.PathLike, name: str, source: str) -> str:
+    """What stands between the columns of a table: by its suffix, or else by its first line."""
+    suffix = suffix_of(path)
+    if suffix in TABLE_ENDINGS:
+        return "," if suffix == ".csv" else "\t"
+    first = next((line for _, line in text_lines(path, name) if line.strip()), "")
+    found = next((separator for separator in "\t," if separator in first), None)
+    if found is None:
+        raise ValueError(
+            f"{source} has neither tabs nor commas in its first line, {quoted(first)}, and its suffix {suffix!r} does "
+            f"not say what it holds; wanted a table, JSON or Parquet ({', '.join(ROW_ENDINGS)}, packed or not)."
+        )
+    return found
 
 
 def _cut_at_tabs(lines: Iterator[tuple[int, str]], source: str) -> Iterator[tuple[int, list[str]]]:

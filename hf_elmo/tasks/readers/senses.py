@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...given.bounded_files import quoted
-from ...text.json_records import JSON_ENDINGS, check_characters, json_records
-from .rows import ending_of
+from ...text.file_forms import form_of
+from ...text.json_records import check_characters, json_records
 
 _KEYS = ("tokens", "index", "sense")
 
@@ -30,7 +30,7 @@ def holds_senses(file: str, name: str = "file") -> bool:
 
     Raises: ValueError naming the file and the line of what is not JSON.
     """
-    if ending_of(file) not in JSON_ENDINGS:
+    if form_of(file, name) != "json":
         return False
     _, first = next(json_records(file, name), ("", {}))
     return all(key in first for key in _KEYS)

@@ -10,8 +10,9 @@ from itertools import chain
 from datasets import Dataset
 
 from ...given.bounded_files import quoted
+from ...text.file_forms import form_of, suffix_of
 from .labelled_texts import LabelledTexts, gather, gather_dataset
-from .rows import Column, ending_of, read_rows
+from .rows import ROW_ENDINGS, Column, read_rows
 from .text_lines import text_lines
 
 TREE_ENDINGS = (".trees", ".tree", ".ptb", ".mrg")
@@ -36,8 +37,8 @@ def read_sentences(
 ) -> LabelledTexts:
     """Read texts with a label each, by what the file's name ends in.
 
-    Trees are files that end in `.trees`, `.tree`, `.ptb` or `.mrg`, and text files that begin with one; see
-    `read_rows` for all others.
+    Trees are files that end in `.trees`, `.tree`, `.ptb` or `.mrg`, and text files, and files of unknown names, that
+    begin with one; see `read_rows` for all others.
 
     Args:
         path: The file, UTF-8.
@@ -102,9 +103,12 @@ def _columns(text_column: int | str | None, label_column: int | str | None) -> d
 
 
 def _holds_trees(path: str | os.PathLike, name: str) -> bool:
-    ending = ending_of(path)
-    if ending != ".txt" or not os.path.isfile(path):
-        return ending in TREE_ENDINGS
+    suffix = suffix_of(path)
+    if suffix in TREE_ENDINGS:
+        return True
+    is_table = suffix in ROW_ENDINGS and suffix != ".txt"
+    if is_table or not os.path.isfile(path) or form_of(path, name) != "unknown":
+        return False
     first = next((line for _, line in text_lines(path, name) if line.strip()), "")
     return bool(_TREE.match(first.strip()))
 

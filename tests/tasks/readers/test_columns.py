@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo.tasks.readers.columns import (
-    read_columns,
-    read_conllu,
     read_tagged_file,
     tagged_from_dataset,
 )
@@ -45,7 +43,7 @@ def write(tmp_path):
 class TestColumns:
     def test_word_first_tag_last(self, write):
         path = write("-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\n\n. . O O\n")
-        sentences = read_columns(path)
+        sentences = read_tagged_file(path)
         assert sentences.words == [["EU", "rejects"], ["."]]
         assert sentences.labels == [["B-ORG", "O"], ["O"]]
         assert sentences.lines == [[3, 4], [8]]
@@ -56,7 +54,7 @@ class TestColumns:
         [(0, 1, ["EU", "."], ["NNP", "."]), (1, 0, ["NNP", "."], ["EU", "."]), ("-1", "-2", ["O", "O"], ["NNP", "."])],
     )
     def test_columns_by_number(self, write, word_column, label_column, words, labels):
-        sentences = read_columns(write("EU NNP O\n. . O\n"), word_column, label_column)
+        sentences = read_tagged_file(write("EU NNP O\n. . O\n"), word_column, label_column)
         assert (sentences.words, sentences.labels) == ([words], [labels])
 
     def test_columns_by_name(self, write):
@@ -65,22 +63,22 @@ class TestColumns:
         assert (sentences.words, sentences.labels, sentences.lines) == ([["New York"]], [["B-LOC"]], [[3]])
 
     def test_words_with_spaces_between_tabs(self, write):
-        sentences = read_columns(write("New York \tB-LOC\n \tO\n\u00a0\tO\n"))
+        sentences = read_tagged_file(write("New York \tB-LOC\n \tO\n\u00a0\tO\n"))
         assert sentences.words == [["New York", " ", "\u00a0"]]
 
     def test_blank_lines_may_hold_spaces_and_tabs(self, write):
-        assert read_columns(write("a\tO\n\t\nb\tO\n  \nc\tO")).words == [["a"], ["b"], ["c"]]
+        assert read_tagged_file(write("a\tO\n\t\nb\tO\n  \nc\tO")).words == [["a"], ["b"], ["c"]]
 
     def test_marks_of_other_systems(self, write):
         path = write(b"\xef\xbb\xbfa\tO\r\nb\tB-X\r\n\r\nc\tO\r\n")
-        assert read_columns(path).words == [["a", "b"], ["c"]]
-        assert read_columns(path).labels == [["O", "B-X"], ["O"]]
+        assert read_tagged_file(path).words == [["a", "b"], ["c"]]
+        assert read_tagged_file(path).labels == [["O", "B-X"], ["O"]]
 
     def test_line_separators_of_unicode_stay_inside_words(self, write):
-        assert read_columns(write("a\u2028b\tO\nc\u0085d\tO\n")).words == [["a\u2028b", "c\u0085d"]]
+        assert read_tagged_file(write("a\u2028b\tO\nc\u0085d\tO\n")).words == [["a\u2028b", "c\u0085d"]]
 
     def test_a_hash_is_a_word(self, write):
-        assert read_columns(write("#\tO\n# hash\tO\n")).words == [["#", "# hash"]]
+        assert read_tagged_file(write("#\tO\n# hash\tO\n")).words == [["#", "# hash"]]
 
     def test_bad_content_is_named_with_its_place(self, write):
         for content, named in (
@@ -92,7 +90,8 @@ class TestColumns:
             ("a O\n\nNew York B-LOC\n", "line 3"),
             ("", "no words"),
             ("-DOCSTART- O\n\n", "no words"),
-            (b"a O\n\ncaf\xe9 O\n", ("line 3", "UTF-8", "0xe9")),
+            ("a O\n\n가나 O\n".encode("euc-kr"), ("line 3", "UTF-8", "0xb0")),
+            ("résumé O\n".encode() * 9 + b"caf\xe9 O\n", ("line 10", "UTF-8", "0xe9")),
         ):
             path = write(content)
             message = assert_refused(ValueError, named, read_tagged_file, path, name="train_file")
@@ -110,7 +109,8 @@ class TestColumns:
     def test_missing_file_and_unknown_suffix(self, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"test_file .*none\.conll"):
             read_tagged_file(tmp_path / "none.conll", name="test_file")
-        with pytest.raises(ValueError, match=r"\.json"):
+        (tmp_path / "train.json").write_text('{"tokens": ["a"]}')
+        with pytest.raises(ValueError, match=r"train\.json.*--dataset_name"):
             read_tagged_file(tmp_path / "train.json")
 
     @pytest.mark.parametrize("name, pack", [("x.tsv.gz", gzip.compress), ("x.conllu.BZ2", bz2.compress)])
@@ -123,7 +123,7 @@ class TestColumns:
             read_tagged_file(tmp_path / name)
 
     def test_first_sentences_keep_their_places(self, write):
-        sentences = read_columns(write("a O\n\nb O\n\nc O\n")).pick(range(2))
+        sentences = read_tagged_file(write("a O\n\nb O\n\nc O\n")).pick(range(2))
         assert (sentences.words, sentences.lines) == ([["a"], ["b"]], [[1], [3]])
 
     def test_wnut17(self):
@@ -147,7 +147,7 @@ class TestConllu:
 
     @pytest.mark.parametrize("column", ["xpos", "XPOS", "4", 4])
     def test_other_columns(self, write, column):
-        sentences = read_conllu(write(CONLLU), word_column="lemma", label_column=column)
+        sentences = read_tagged_file(write(CONLLU), word_column="lemma", label_column=column)
         assert sentences.words[0] == ["ir", "nosotros", "mar"]
         assert sentences.labels[0] == ["v", "p", "n"]
 
@@ -234,19 +234,19 @@ def test_what_is_written_is_read_again(tmp_path_factory, words):
     path = tmp_path_factory.getbasetemp() / "written.conll"
     dataset = Dataset.from_dict({"tokens": words, "tags": [["O"] * len(row) for row in words]})
     write_predictions(path, tagged_from_dataset(dataset, "x"), [["B-X"] * len(row) for row in words])
-    read = read_columns(path)
+    read = read_tagged_file(path)
     assert read.words == words
     assert read.labels == [["B-X"] * len(row) for row in words]
-    assert read_columns(path, label_column=1).labels == [["O"] * len(row) for row in words]
+    assert read_tagged_file(path, label_column=1).labels == [["O"] * len(row) for row in words]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_lines_end_as_they_do_on_any_system(tmp_path, end):
     (tmp_path / "a.conll").write_bytes(f"a X{end}b Y{end}{end}c X{end}".encode())
-    assert read_columns(tmp_path / "a.conll").words == [["a", "b"], ["c"]]
+    assert read_tagged_file(tmp_path / "a.conll").words == [["a", "b"], ["c"]]
     row = "\t".join(["1", "a", "_", "X", *"______"])
     (tmp_path / "a.conllu").write_bytes(f"# text{end}{row}{end}{end}{row}{end}{end}".encode())
-    assert read_conllu(tmp_path / "a.conllu").words == [["a"], ["a"]]
+    assert read_tagged_file(tmp_path / "a.conllu").words == [["a"], ["a"]]
 
 
 def test_nested_records_in_a_directory_are_refused_before_they_are_parsed(tmp_path):

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo.tasks.readers.rows import Column, ending_of, read_rows, rows_of_dataset
+from hf_elmo.tasks.readers.rows import Column, read_rows, rows_of_dataset
+from hf_elmo.text.file_forms import suffix_of
 
 RECORDS = [{"id": 7, "review": "Good , \t fun", "stars": "4"}, {"id": 8, "review": "Bad", "stars": "1"}]
 
@@ -109,4 +110,4 @@ def test_bad_files_are_named_with_the_place_and_the_value(write, tmp_path):
 
 
 def test_endings():
-    assert [ending_of(name) for name in ("a.TSV.gz", "b.json", "c.gz", "d")] == [".tsv", ".json", "", ""]
+    assert [suffix_of(name) for name in ("a.TSV.gz", "b.json", "c.gz", "d")] == [".tsv", ".json", "", ""]

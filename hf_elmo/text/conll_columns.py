@@ -1,0 +1,347 @@
+"""Files with a word on each line and a blank line between sentences: CoNLL-U, OntoNotes, and columns of any kind."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, dropwhile, islice
+from typing import Literal
+
+from ..given.bounded_files import quoted
+from .file_forms import TEXT_SUFFIXES, form_of, suffix_of
+from .packed_lines import numbered_lines
+
+ColumnFormat = Literal["conll", "conllu", "conll2012"]
+# What suffixes say; "conll" are columns of any kind, whose contents say more.
+COLUMN_FORMATS: dict[str, ColumnFormat] = {
+    ".conllu": "conllu",
+    **dict.fromkeys((".conll", ".iob", ".iob2", ".bio"), "conll"),
+}
+CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+CONLL2012_COLUMNS = (
+    *("document", "part", "number", "word", "pos", "parse", "lemma", "frameset", "sense", "speaker", "entities"),
+)
+# OntoNotes escapes two marks, and only these.
+CONLL2012_ESCAPES = {"/.": ".", "/?": "?"}
+_NAMES: dict[ColumnFormat, tuple[str, ...]] = {"conllu": CONLLU_COLUMNS, "conll2012": CONLL2012_COLUMNS, "conll": ()}
+_DOCUMENT = "-DOCSTART-"
+_BEGIN_2012 = "#begin document"
+_COMMENT = re.compile(r"#+(?:\s|$)")
+_COMMENT_IN_CELL = re.compile(r"#+\s+\S")
+_SPACES = re.compile("[ \t]+")
+# "3-4" are the two words written as one, "8.1" a word that is not written at all: neither is a word of the sentence.
+_RANGE_OR_EMPTY = re.compile(r"\d+[-.]\d+")
+_SPAN_LABEL = re.compile(r"O|[BIESLUM]-.+", flags=re.DOTALL)
+_LANGUAGE = re.compile(r"[a-z][a-z-]{1,11}:")
+_FEWEST_INDEX_COLUMNS = 3
+_FIRST_LINES = 200
+_FEWEST_LINES = 10
+
+# The number of a line, from 1, and its cells.
+Row = tuple[int, list[str]]
+_Lines = list[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class ColumnLayout:
+    """How a file of columns is written.
+
+    Args:
+        format: "conllu"; "conll2012", as OntoNotes is given; or "conll" for all others.
+        encoding: "utf-8" or "iso-8859-1".
+        has_tabs: Whether tabs stand between columns, rather than any run of spaces or tabs.
+        names: Those of the columns; of "conll" the first line, if that is asked for.
+        header_line: The number of that line; 0 for none.
+        widths: How many columns lines with words have.
+        last_cells: What stands in the last one; of "conll" alone.
+        has_index: Whether the first column counts the words of each sentence, as in GermEval 2014.
+        prefix: What stands before each word: the language, `en:`, as in WikiANN; "" for nothing.
+        word, label: The columns of words and of labels, from 0 or backwards from -1, unless a user names others.
+    """
+
+    format: ColumnFormat
+    encoding: str = "utf-8"
+    has_tabs: bool = True
+    names: tuple[str, ...] = ()
+    header_line: int = 0
+    widths: frozenset[int] = frozenset()
+    last_cells: frozenset[str] = frozenset()
+    has_index: bool = False
+    prefix: str = ""
+    word: int = 0
+    label: int = -1
+
+    def cells(self, line: str) -> list[str]:
+        """The cells of a line."""
+        return line.split("\t") if self.has_tabs else _SPACES.split(line.strip(" \t"))
+
+    def word_in(self, cell: str) -> str:
+        """The word of a cell; "" for none."""
+        # A word may be a space and nothing else, as in data cut into characters.
+        word = cell.strip(" ") or cell
+        word = word.removeprefix(self.prefix) or word
+        return CONLL2012_ESCAPES.get(word, word) if self.format == "conll2012" else word
+
+    def is_comment(self, line: str) -> bool:
+        """Whether a line that a sentence may begin with is none of its words: `#` is a word, too."""
+        if self.format != "conll" or self.has_index:
+            return line.startswith("#")
+        if not _COMMENT.match(line) or not self.widths:
+            return False
+        cells = self.cells(line)
+        if len(cells) not in self.widths:
+            return True
+        # With as many columns as words have: `# id 7f\tdomain=en`, and `## 00001\tthe sentence`.
+        if not self.has_tabs:
+            return "\t" in line
+        return bool(_COMMENT_IN_CELL.match(cells[0])) and cells[-1] not in self.last_cells
+
+    def note(self, source: str, word_column: int | str | None) -> str | None:
+        """What a user should know of how a file is read, in a line; None where nothing is unusual.
+
+        Args:
+            source: What errors call the file.
+            word_column: The column of words that was asked for.
+        """
+        parts = ["it is not UTF-8 and read as ISO-8859-1"] if self.encoding != "utf-8" else []
+        if self.has_index and word_column is None:
+            parts.append(f"the first column counts words, so column {self.word} is read for them")
+        if self.prefix:
+            parts.append(f"{self.prefix!r} is taken off each word")
+        return f"{source}: {'; '.join(parts)}" if parts else None
+
+
+def column_format_of(path: str | os.PathLike, name: str) -> ColumnFormat | None:
+    """The format of a file of columns, by its suffix, or by how it begins where the suffix is not known.
+
+    Returns: None for files that are none.
+    Raises: As `form_of`.
+    """
+    suffix = suffix_of(path)
+    if suffix in COLUMN_FORMATS or suffix in TEXT_SUFFIXES or form_of(path, name) != "unknown":
+        return COLUMN_FORMATS.get(suffix)
+    start = [
+        (number, line.decode("iso-8859-1").rstrip("\r\n"))
+        for number, line in islice(numbered_lines(path, name, 1 << 16), _FIRST_LINES)
+    ]
+    layout = _look_at(lambda: iter(start), "conll", False, "utf-8")
+    if layout.format != "conll":
+        return layout.format
+    rows = [cells for sentence in _sentences_in(iter(start), layout) for _, cells in sentence]
+    if not rows or layout.widths != {len(rows[0])} or len(rows[0]) == 1:
+        return None
+    marks_spans = any(
+        all(map(_SPAN_LABEL.fullmatch, column)) and set(column) != {"O"} for column in zip(*rows, strict=True)
+    )
+    has_labels = len(rows) >= _FEWEST_LINES and 2 * len(layout.last_cells) <= len(rows) < len(start)
+    return "conll" if marks_spans or has_labels else None
+
+
+def read_layout(
+    path: str | os.PathLike, name: str, column_format: ColumnFormat = "conll", has_header: bool = False
+) -> ColumnLayout:
+    """How a file of columns is written, by one reading of it.
+
+    Args:
+        path: Path, or any address that fsspec opens; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
+        name: The argument that names it.
+        column_format: "conllu" where the file is to be read as such; of "conll" the contents say which kind it is.
+        has_header: Whether the first line of "conll" has the names of its columns.
+    Raises: FileNotFoundError; ValueError naming the file that cannot be unpacked, or the line that is not UTF-8 where
+        the file does not look like ISO-8859-1 either, as which CoNLL-2002 is given.
+    """
+    encoding = _encoding_of(path, name)
+    return _look_at(lambda: _lines_of(path, name, encoding), column_format, has_header, encoding)
+
+
+def column_sentences(path: str | os.PathLike, layout: ColumnLayout, name: str) -> Iterator[list[Row]]:
+    """The rows of each sentence of a file, a row for each word; its comments, documents and headers left out.
+
+    Args:
+        path, name: As of `read_layout`.
+        layout: What that says of the file.
+    """
+    return _sentences_in(_lines_of(path, name, layout.encoding), layout)
+
+
+def conll_sentences(
+    path: str | os.PathLike, layout: ColumnLayout, word_column: int | None = None, name: str = "input_file"
+) -> Iterator[list[str]]:
+    """The words of each sentence of a file, whatever else stands in its columns.
+
+    Args:
+        path, name: As of `read_layout`.
+        layout: What that says of the file.
+        word_column: Place of the words, from 0, or backwards from -1; None for that of the layout.
+    Raises: ValueError naming the file and the line that has no such column, or no word in it.
+    """
+    column = layout.word if word_column is None else word_column
+    for sentence in column_sentences(path, layout, name):
+        words = []
+        for number, cells in sentence:
+            where = f"{name} {str(path)!r}, line {number}"
+            if not -len(cells) <= column < len(cells):
+                raise ValueError(
+                    f"{where} has {len(cells)} columns ({quoted(cells)}), and none with the number {column}; repair "
+                    "the line, or name another --word_column."
+                )
+            words.append(layout.word_in(cells[column]))
+            if not words[-1]:
+                raise ValueError(f"{where} has an empty word in column {column}; fill it in or remove the line.")
+        yield words
+
+
+def _sentences_in(lines: Iterator[tuple[int, str]], layout: ColumnLayout) -> Iterator[list[Row]]:
+    has_ids = layout.format == "conllu" or layout.has_index
+    sentence: list[Row] = []
+    for number, line in lines:
+        # Of CoNLL-U and OntoNotes comments may stand anywhere.
+        is_comment = (layout.format != "conll" or not sentence) and layout.is_comment(line)
+        if _is_between_sentences(line) or (is_comment and layout.format == "conll2012"):
+            if sentence:
+                yield sentence
+            sentence = []
+        elif not is_comment and number != layout.header_line:
+            cells = layout.cells(line)
+            if not (has_ids and _RANGE_OR_EMPTY.fullmatch(cells[0])):
+                sentence.append((number, cells))
+    if sentence:
+        yield sentence
+
+
+def _look_at(
+    read: Callable[[], Iterator[tuple[int, str]]], column_format: ColumnFormat, has_header: bool, encoding: str
+) -> ColumnLayout:
+    """The layout of what a function reads, each time from the start."""
+    header_line, header, first = 0, "", ""
+    for number, line in read():
+        if line.startswith(_BEGIN_2012) and column_format == "conll":
+            column_format = "conll2012"
+        if _is_between_sentences(line):
+            continue
+        header_line, header = (header_line, header) if header_line else (number, line)
+        if not line.startswith("#") and not (has_header and number == header_line):
+            first = line
+            break
+    if column_format == "conll" and _is_conllu(first or header):
+        column_format = "conllu"
+    if column_format != "conll":
+        word, label = (1, 3) if column_format == "conllu" else (3, 10)
+        has_tabs = column_format == "conllu" or "\t" in first
+        return ColumnLayout(column_format, encoding, has_tabs, _NAMES[column_format], word=word, label=label)
+    if not has_header:
+        header_line = 0
+    has_tabs = "\t" in (header if has_header else first or header)
+    layout = ColumnLayout("conll", encoding, has_tabs, header_line=header_line)
+    names = tuple(layout.cells(header)) if has_header else ()
+    seen = _Seen(layout)
+    for block in _blocks(read(), header_line):
+        seen.add(block)
+    return ColumnLayout("conll", encoding, has_tabs, names, header_line, *seen.found())
+
+
+class _Seen:
+    """What the lines of a file of columns have in common."""
+
+    def __init__(self, layout: ColumnLayout):
+        self._layout = layout
+        self._widths: set[int] = set()
+        self._last_cells: set[str] = set()
+        self._has_index, self._longest = True, 0
+        self._num_words = 0
+        self._prefix: str | None = None
+        # Columns that mark spans, as far as is known; None before the first line.
+        self._labels: set[int] | None = None
+
+    def add(self, block: _Lines) -> None:
+        """Take in the lines between two blank ones."""
+        lines = [line for _, line in dropwhile(lambda line: _COMMENT.match(line[1]), block)]
+        rows = [self._layout.cells(line) for line in lines]
+        self._widths.update(map(len, rows))
+        self._last_cells.update(cells[-1] for cells in rows)
+        self._longest = max(self._longest, len(rows))
+        self._num_words += len(rows)
+        if self._prefix is None and rows:
+            found = _LANGUAGE.match(rows[0][0])
+            self._prefix = found[0] if found else ""
+        if self._prefix and not all(cells[0].startswith(self._prefix) for cells in rows):
+            self._prefix = ""
+        if self._has_index:
+            ids = [cells[0] for cells in rows if not _RANGE_OR_EMPTY.fullmatch(cells[0])]
+            self._has_index = ids == [str(number) for number in range(1, len(ids) + 1)]
+        if self._has_index:
+            for cells in rows:
+                marks = {column for column, cell in enumerate(cells) if _SPAN_LABEL.fullmatch(cell)}
+                self._labels = marks if self._labels is None else self._labels & marks
+
+    def found(self) -> tuple[frozenset[int], frozenset[str], bool, str, int, int]:
+        """The last fields of the layout."""
+        has_index = self._has_index and self._longest > 1 and min(self._widths) >= _FEWEST_INDEX_COLUMNS
+        word = int(has_index)
+        # Behind a column of numbers the last one need not be the labels: GermEval 2014 has those of inner spans there.
+        label = min((column for column in self._labels or () if column > word), default=-1) if has_index else -1
+        prefix = self._prefix if self._prefix and self._num_words > 1 and not has_index else ""
+        return frozenset(self._widths), frozenset(self._last_cells), has_index, prefix, word, label
+
+
+def _blocks(lines: Iterator[tuple[int, str]], header_line: int) -> Iterator[_Lines]:
+    """The lines between blank ones."""
+    block: _Lines = []
+    for number, line in chain(lines, [(0, "")]):
+        if _is_between_sentences(line):
+            if block:
+                yield block
+            block = []
+        elif number != header_line:
+            block.append((number, line))
+
+
+def _is_between_sentences(line: str) -> bool:
+    return not line.strip(" \t") or line.startswith(_DOCUMENT)
+
+
+def _is_conllu(line: str) -> bool:
+    """Whether a line is a word of CoNLL-U, or of the formats of 2006 and 2007 that have its first columns."""
+    cells = line.split("\t")
+    return len(cells) == len(CONLLU_COLUMNS) and bool(re.fullmatch(r"\d+(?:[-.]\d+)?", cells[0]))
+
+
+def _encoding_of(path: str | os.PathLike, name: str) -> str:
+    for number, raw in numbered_lines(path, name):
+        try:
+            raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if _looks_western(path, name):
+                return "iso-8859-1"
+            raise ValueError(
+                f"{name} {str(path)!r}, line {number} is not UTF-8 (byte 0x{raw[error.start]:02x}); convert the file, "
+                "for example with iconv -f EUC-KR -t UTF-8."
+            ) from error
+    return "utf-8"
+
+
+def _looks_western(path: str | os.PathLike, name: str) -> bool:
+    """Whether a file can be ISO-8859-1: no controls among its bytes, accents on few letters, and no line of UTF-8."""
+    accents = letters = 0
+    for _, raw in numbered_lines(path, name):
+        letters += sum(byte >= 0x41 for byte in raw)
+        if raw.isascii():
+            continue
+        accents += sum(byte >= 0xA0 for byte in raw)
+        if any(0x80 <= byte < 0xA0 for byte in raw) or "\ufffd" not in raw.decode("utf-8", "replace"):
+            return False
+    return 4 * accents < letters
+
+
+def _lines_of(path: str | os.PathLike, name: str, encoding: str) -> Iterator[tuple[int, str]]:
+    """The lines without their ends, and their numbers from 1."""
+    for number, raw in numbered_lines(path, name):
+        # str.splitlines would also cut at characters that tweets hold inside a word, such as U+2028 and U+0085.
+        line = raw.decode(encoding)
+        if number == 1 and not line.endswith("\n"):
+            # Carriage returns alone end the lines of files from old Macs; beside line feeds they may be anything.
+            yield from enumerate(line.split("\r"), start=1)
+        else:
+            yield number, line.removesuffix("\n").removesuffix("\r")
