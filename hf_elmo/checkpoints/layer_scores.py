@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from .tables import markdown_table
 
 # What a results file calls its kind, and what people call it.
@@ -16,6 +18,7 @@ _ABOUT = {
     TAGS: "Parts of speech: softmax regression on the vectors of a layer, and the tag that a word has most often in "
     "training; mean and deviation of {repeats} orders of the training data.",
 }
+_UNITS = {SENSES: "uses", TAGS: "words"}
 
 
 def averaged(scores: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,16 +62,68 @@ def _cell(figures: Mapping[str, Any]) -> str:
     return mean if figures["deviation"] is None else f"{mean} ± {100 * figures['deviation']:.2f}"
 
 
-def best_layer(results: Mapping[str, Any]) -> str:
-    """Which layer leads over all words, and whether by more than the deviations, in a sentence."""
-    scores = results["scores"]
-    ways = scores.get("all words") or next(iter(scores.values()))
-    layers = {way: measures["accuracy"] for way, measures in ways.items() if way.startswith("layer ")}
+def paired_errors(right: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, dict[str, dict[str, float]]]:
+    """The standard error of the difference between the accuracies of each two ways, over the items of a set of words.
+
+    It is that of a paired bootstrap, without its draws: of the mean of N differences drawn from themselves.
+
+    Args:
+        right: By set of words and way of finding, how often each item is found, in [0, 1], (N,).
+    """
+    return {
+        name: {
+            way: {other: float((found - found_too).std() / len(found) ** 0.5) for other, found_too in ways.items()}
+            for way, found in ways.items()
+        }
+        for name, ways in right.items()
+    }
+
+
+def what_leads(results: Mapping[str, Any]) -> str:
+    """Which layer leads over all words, and where a way without a model is above all layers, in some sentences.
+
+    A lead is one where it is larger than the deviation over repeats and than the standard error over the test's items.
+
+    Args:
+        results: As in senses.json or tags.json.
+    Raises: KeyError naming what they lack.
+    """
+    scores, errors = results["scores"], results["standard_errors"]
+    name = "all words" if "all words" in scores else next(iter(scores))
+    layers, _ = _accuracies(scores[name])
     first, second = sorted(layers, key=lambda way: -layers[way]["mean"])[:2]
     lead = layers[first]["mean"] - layers[second]["mean"]
-    spread = max(layers[first]["deviation"] or 0, layers[second]["deviation"] or 0)
-    means = "more" if lead > spread else "no more"
-    return f"{first.capitalize()} leads {second} by {100 * lead:.2f}, {means} than the larger deviation of the two."
+    bounds = {
+        "the larger deviation of the two": max(layers[first]["deviation"] or 0, layers[second]["deviation"] or 0),
+        f"the standard error of their difference over the test's {_UNITS[results['kind']]}": errors[name][first][
+            second
+        ],
+    }
+    said = [f"{what} ({100 * bound:.2f})" for what, bound in bounds.items()]
+    above = [f"{what} ({100 * bound:.2f})" for what, bound in bounds.items() if lead <= bound]
+    more = f"{first} has {100 * lead:.2f} more than {second}"
+    if above:
+        sentences = [f"No layer leads: {more}, which is no more than {' and '.join(above)}."]
+    else:
+        sentences = [f"{more[0].upper()}{more[1:]}, which is more than {' and '.join(said)}."]
+    for name, ways in scores.items():
+        layers, others = _accuracies(ways)
+        best = max(layers, key=lambda way: layers[way]["mean"])
+        for way, figures in others.items():
+            lead, error = figures["mean"] - layers[best]["mean"], errors[name][way][best]
+            if lead > error:
+                sentences.append(
+                    f"The {way}, which needs no model, has {100 * lead:.2f} more than every layer on {name} (standard "
+                    f"error {100 * error:.2f})."
+                )
+    return " ".join(sentences)
+
+
+def _accuracies(ways: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The accuracies of layers, and of ways without one."""
+    accuracies = {way: measures["accuracy"] for way, measures in ways.items()}
+    layers = {way: figures for way, figures in accuracies.items() if way.startswith("layer ")}
+    return layers, {way: figures for way, figures in accuracies.items() if way not in layers}
 
 
 def layers_section(known: Sequence[tuple[Mapping[str, Any], str | None]]) -> str | None:
@@ -82,11 +137,11 @@ def layers_section(known: Sequence[tuple[Mapping[str, Any], str | None]]) -> str
         return None
     parts = ["## Which layer knows what"]
     for results, plot in known:
-        unit = "uses" if results["kind"] == SENSES else "words"
+        unit = _UNITS[results["kind"]]
         data = "; ".join(f"{name}: {text['source']}, {text[unit]:,} {unit}" for name, text in results["data"].items())
         parts.append(f"{_ABOUT[results['kind']].format(repeats=results['repeats'])} Data: {data}.")
         parts.append(scores_table(results))
-        parts.append(best_layer(results))
+        parts.append(what_leads(results))
         if plot:
             parts.append(f"![accuracy of each layer on {results['kind']}]({plot})")
     return "\n\n".join(parts)

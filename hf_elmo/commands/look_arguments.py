@@ -48,13 +48,13 @@ def report(results: dict[str, Any], arguments: MeasuringArguments, names: tuple[
         arguments: Say where they go.
         names: Of the file of figures and of the picture.
     """
-    from ..checkpoints.layer_scores import best_layer, scores_table
+    from ..checkpoints.layer_scores import scores_table, what_leads
     from ..checkpoints.layer_scores_plot import plot_layer_scores
     from ..checkpoints.provenance import describe_run, write_json
     from ..checkpoints.writing import files_written_aside
 
     results |= describe_run()
-    print(f"{scores_table(results)}\n\n{best_layer(results)}")
+    print(f"{scores_table(results)}\n\n{what_leads(results)}")
     if arguments.output_dir is None:
         return
     files = [Path(arguments.output_dir).resolve() / name for name in names[: 1 if arguments.skip_plots else 2]]

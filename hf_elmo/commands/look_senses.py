@@ -45,7 +45,7 @@ def look_at_senses(arguments: SensesArguments) -> dict[str, Any]:
     Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
     """
     from ..checkpoints.file_names import SENSES_FILE, SENSES_PLOT_FILE
-    from ..checkpoints.layer_scores import SENSES, averaged
+    from ..checkpoints.layer_scores import SENSES, averaged, paired_errors
     from ..inference.embedder import ElmoEmbedder
     from ..inference.sense_scores import deal, right_by_layer, score_senses
     from ..inference.word_uses import UseGatherer, embed_uses
@@ -73,12 +73,14 @@ def look_at_senses(arguments: SensesArguments) -> dict[str, Any]:
     for word, split_of in track(found, "measuring", "words", len(found)):
         layers = embed_uses(embedder.model, embedder.tokenizer, word.uses, arguments.max_words_per_batch)
         measured.append((word, split_of, right_by_layer(word, layers, split_of)))
+    scores, right = score_senses(measured)
     results = {
         "kind": SENSES,
         "model": Path(embedder.name).name,
         "data": data,
         "repeats": arguments.splits,
-        "scores": averaged(score_senses(measured)),
+        "scores": averaged(scores),
+        "standard_errors": paired_errors(right),
     }
     report(results, arguments, names)
     return results

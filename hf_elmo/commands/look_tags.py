@@ -54,7 +54,7 @@ def look_at_tags(arguments: TagsArguments) -> dict[str, Any]:
     Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
     """
     from ..checkpoints.file_names import TAGS_FILE, TAGS_PLOT_FILE
-    from ..checkpoints.layer_scores import TAGS, averaged
+    from ..checkpoints.layer_scores import TAGS, averaged, paired_errors
     from ..inference.embedder import ElmoEmbedder
     from ..inference.tag_scores import (
         MOST_FREQUENT,
@@ -104,13 +104,15 @@ def look_at_tags(arguments: TagsArguments) -> dict[str, Any]:
             train, validation, test, layer, seed, arguments.num_train_epochs, arguments.learning_rate
         )
         right.setdefault(f"layer {layer}", []).append(learned)
+    scores, shares = score_tags(train, test, right)
     results = {
         "kind": TAGS,
         "model": Path(embedder.name).name,
         "data": data,
         "repeats": arguments.num_seeds,
         "settings": {"num_train_epochs": arguments.num_train_epochs, "learning_rate": arguments.learning_rate},
-        "scores": averaged(score_tags(train, test, right)),
+        "scores": averaged(scores),
+        "standard_errors": paired_errors(shares),
     }
     report(results, arguments, names)
     return results

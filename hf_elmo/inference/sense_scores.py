@@ -101,25 +101,28 @@ def nearest_sense(train: Any, senses: np.ndarray, known: Sequence[str], test: An
     return np.array(known)[(cosines >= cosines.max(axis=1, keepdims=True) - _EQUAL).argmax(axis=1)]
 
 
-def score_senses(words: Sequence[tuple[WordUses, np.ndarray, dict[str, np.ndarray]]]) -> dict[str, Any]:
+def score_senses(
+    words: Sequence[tuple[WordUses, np.ndarray, dict[str, np.ndarray]]],
+) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
     """The scores of each split, of each word and of all together, as a results file has them before they are averaged.
 
     Args:
         words: The uses of each, their splits and what is right.
-    Returns: By word, way and measure: "accuracy", and "by sense", the mean over the senses of the share that is found.
+    Returns: By word, way and measure: "accuracy", and "by sense", the mean over the senses of the share that is found;
+        and what is right by word and way.
     """
     scores: dict[str, Any] = {}
+    items = {found.word: right for found, _, right in words}
     for found, split_of, right in words:
         senses = np.array([f"{found.word} {sense}" for sense in found.labels or ()])
         scores[found.word] = {way: _measure(split_of, senses, answers) for way, answers in right.items()}
     if len(words) > 1:
         split_of = np.concatenate([each for _, each, _ in words])
         senses = np.concatenate([[f"{found.word} {sense}" for sense in found.labels or ()] for found, _, _ in words])
-        scores["all words"] = {
-            way: _measure(split_of, senses, np.concatenate([right[way] for _, _, right in words]))
-            for way in words[0][2]
-        }
-    return scores
+        items["all words"] = {way: np.concatenate([right[way] for _, _, right in words]) for way in words[0][2]}
+        scores["all words"] = {way: _measure(split_of, senses, right) for way, right in items["all words"].items()}
+    as_numbers = {name: {way: each.astype(float) for way, each in ways.items()} for name, ways in items.items()}
+    return scores, as_numbers
 
 
 def _measure(split_of: np.ndarray, senses: np.ndarray, right: np.ndarray) -> dict[str, list[float]]:

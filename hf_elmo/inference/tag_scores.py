@@ -121,21 +121,27 @@ def right_by_frequency(train: TaggedVectors, test: TaggedVectors) -> np.ndarray:
     return np.array(guesses) == np.array(test.tags)
 
 
-def score_tags(train: TaggedVectors, test: TaggedVectors, right: dict[str, list[np.ndarray]]) -> dict:
+def score_tags(
+    train: TaggedVectors, test: TaggedVectors, right: dict[str, list[np.ndarray]]
+) -> tuple[dict[str, dict], dict[str, dict[str, np.ndarray]]]:
     """The accuracy of each way of finding tags over all words, over words that training has with several tags, and
     over new ones, as a results file has it before it is averaged.
 
     Args:
         train, test: The words.
         right: By way, what is right with each seed.
+    Returns: By set of words and way: a figure for each seed; and of each word the share of seeds with which it is
+        right.
     """
     tags_of: defaultdict[str, set[str]] = defaultdict(set)
     for word, tag in zip(train.words, train.tags, strict=True):
         tags_of[word].add(tag)
     number_of_tags = np.array([len(tags_of.get(word, ())) for word in test.words])
     chosen = {"all words": number_of_tags >= 0, "several tags": number_of_tags > 1, "new words": number_of_tags == 0}
-    return {
+    chosen = {name: some for name, some in chosen.items() if some.any()}
+    scores = {
         name: {way: {"accuracy": [float(each[some].mean()) for each in runs]} for way, runs in right.items()}
         for name, some in chosen.items()
-        if some.any()
     }
+    shares = {way: np.mean(runs, axis=0) for way, runs in right.items()}
+    return scores, {name: {way: share[some] for way, share in shares.items()} for name, some in chosen.items()}

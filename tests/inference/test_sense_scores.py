@@ -71,7 +71,7 @@ def test_what_a_layer_does_not_tell_apart_has_the_most_frequent_sense():
         assert right[way].tolist() == is_frequent.tolist()
     # The sentences themselves say which sense it is.
     assert right[BAG_OF_WORDS].all() and right["layer 1"].all()
-    scores = score_senses([(found, split_of, right)])["play"]
+    scores = score_senses([(found, split_of, right)])[0]["play"]
     tested = [np.array([*senses])[split_of == split] for split in range(5)]
     shares = [Counter(each)["a"] / len(each) for each in tested]
     np.testing.assert_allclose(scores["layer 0"]["accuracy"], shares)
@@ -84,7 +84,8 @@ def test_all_words_are_counted_together_and_their_senses_apart():
         (first, np.array([0, 1, 0, 1]), {"layer 0": np.array([True, True, False, True])}),
         (second, np.array([0, 1]), {"layer 0": np.array([True, False])}),
     ]
-    scores = score_senses(words)
+    scores, right = score_senses(words)
+    assert right["all words"]["layer 0"].tolist() == [1, 1, 0, 1, 1, 0]
     assert scores["play"]["layer 0"] == {"accuracy": [0.5, 1.0], "by sense": [0.5, 1.0]}
     np.testing.assert_allclose(scores["all words"]["layer 0"]["accuracy"], [2 / 3, 2 / 3])
     np.testing.assert_allclose(scores["all words"]["layer 0"]["by sense"], [2 / 3, 2 / 3])

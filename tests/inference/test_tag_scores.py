@@ -51,11 +51,12 @@ def test_the_most_frequent_tag_and_the_sets_of_words():
     test = words("a/D", "a/X", "go/V", "go/N", "fox/N", "run/V")
     right = right_by_frequency(train, test)
     assert right.tolist() == [True, False, True, False, True, False]
-    scores = score_tags(train, test, {"w": [right, ~right]})
+    scores, shares = score_tags(train, test, {"w": [right, ~right], "v": [right, right]})
+    assert shares["several tags"]["w"].tolist() == [0.5, 0.5] and shares["new words"]["v"].tolist() == [1, 0]
     assert scores["all words"]["w"]["accuracy"] == [0.5, 0.5]
     assert scores["several tags"]["w"]["accuracy"] == [0.5, 0.5]
     assert scores["new words"]["w"]["accuracy"] == [0.5, 0.5]
-    assert "new words" not in score_tags(train, words("a/D"), {"w": [np.array([True])]})
+    assert "new words" not in score_tags(train, words("a/D"), {"w": [np.array([True])]})[0]
 
 
 def test_words_have_the_vectors_of_their_sentences(tokenizer):
