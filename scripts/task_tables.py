@@ -83,14 +83,14 @@ _CLUSTERS = {"muc_f1": ("MUC", ""), "b_cubed_f1": ("B³", ""), "ceafe_f1": ("CEA
 TABLES = {
     "sst5": Table(
         "sentiment, five classes",
-        f"train-sentiment {_TEXTS} {_files('sst5/train.tsv.gz', 'sst5/dev.tsv.gz', 'sst5/test.tsv.gz')}",
+        f"train text-classification {_TEXTS} {_files('sst5/train.tsv.gz', 'sst5/dev.tsv.gz', 'sst5/test.tsv.gz')}",
         (8, 20),
         {"accuracy": ("accuracy", "51.4 → 54.7")},
         rows=tuple(ROWS),
     ),
     "snli": Table(
         "entailment, from 8,858 pairs",
-        f"train-entailment {_WORDS} --lower_case_words --hidden_size 100 --dropout 0.4 --hidden_dropout 0.3 "
+        f"train text-classification {_WORDS} --lower_case_words --hidden_size 100 --dropout 0.4 --hidden_dropout 0.3 "
         "--output_dropouts 0.3 0.3 --learning_rate 0.002 "
         "--train_file {data}/snli/dev.tsv.gz --validation_share 0.1 --test_file {data}/snli/test.tsv.gz",
         (10, 20),
@@ -99,21 +99,21 @@ TABLES = {
     ),
     "wnut17": Table(
         "entities, of the web",
-        f"train-tagger {_WORDS} --output_layer crf {_TAGS} "
+        f"train token-classification {_WORDS} --output_layer crf {_TAGS} "
         + _files("wnut17/train.conll", "wnut17/dev.conll", "wnut17/test.conll"),
         (15, 40),
         _ENTITIES,
     ),
     "litbank": Table(
         "entities, of novels",
-        f"train-tagger {_WORDS} --output_layer crf {_TAGS} --label_column 1 "
+        f"train token-classification {_WORDS} --output_layer crf {_TAGS} --label_column 1 "
         + _files(*(f"litbank/entities/{split}.tsv.gz" for split in ("train", "dev", "test"))),
         (10, 40),
         _ENTITIES,
     ),
     "ewt": Table(
         "parts of speech, English",
-        "train-tagger --learn_words --word_vector_size 100 --character_filters 2:50 3:100 4:100 "
+        "train token-classification --learn_words --word_vector_size 100 --character_filters 2:50 3:100 4:100 "
         "--classifier_lstm_layers 1 --classifier_lstm_size 200 --learning_rate 0.003 "
         + _files("ud_english_ewt/train.conllu.gz", "ud_english_ewt/dev.conllu", "ud_english_ewt/test.conllu"),
         (10, 25),
@@ -121,7 +121,8 @@ TABLES = {
     ),
     "gsd": Table(
         "parts of speech, Korean",
-        f"train-tagger {_WORDS} {_TAGS} --train_file {{data}}/ud_korean_gsd/dev.conllu --validation_share 0.5 "
+        f"train token-classification {_WORDS} {_TAGS} "
+        f"--train_file {{data}}/ud_korean_gsd/dev.conllu --validation_share 0.5 "
         "--test_file {data}/ud_korean_gsd/test.conllu",
         (30, 60),
         {"accuracy": ("accuracy", "")},
@@ -129,7 +130,7 @@ TABLES = {
     ),
     "nsmc": Table(
         "sentiment, Korean",
-        f"train-sentiment {_TEXTS} "
+        f"train text-classification {_TEXTS} "
         + _files(*(f"nsmc/sentiment-{split}.tsv.gz" for split in ("train", "dev", "test"))),
         (5, 12),
         {"accuracy": ("accuracy", "")},
@@ -138,7 +139,7 @@ TABLES = {
     ),
     "policyqa": Table(
         "answers, of privacy policies",
-        f"train-question-answering {_READER} "
+        f"train question-answering {_READER} "
         "--train_file {data}/policyqa/dev.json.gz --test_file {data}/policyqa/test.json.gz",
         (10, 30),
         _ANSWERS,
@@ -148,7 +149,7 @@ TABLES = {
     ),
     "xquad": Table(
         "answers, of an encyclopedia, from 810 questions",
-        f"train-question-answering {_READER} --train_file {{data}}/xquad/xquad.en.json.gz",
+        f"train question-answering {_READER} --train_file {{data}}/xquad/xquad.en.json.gz",
         (15, 40),
         _ANSWERS,
         folds=5,
@@ -157,7 +158,7 @@ TABLES = {
     ),
     "propbank": Table(
         "semantic roles, of the web",
-        f"train-semantic-roles {_WORDS} --num_layers 4 --hidden_size 128 "
+        f"train semantic-roles {_WORDS} --num_layers 4 --hidden_size 128 "
         + _files(*(f"propbank_ewt/{split}.tsv.gz" for split in ("train", "dev", "test"))),
         (6, 20),
         {"f1": ("F1", "81.4 → 84.6")},
@@ -165,7 +166,7 @@ TABLES = {
     ),
     "coreference": Table(
         "coreference, of novels",
-        f"train-coreference {_WORDS} --lstm_size 100 --hidden_size 100 --max_antecedents 50 "
+        f"train coreference {_WORDS} --lstm_size 100 --hidden_size 100 --max_antecedents 50 "
         + _files(*(f"litbank/coref/{split}.conll.gz" for split in ("train", "dev", "test"))),
         (12, 40),
         {**_CLUSTERS, "mean_f1": ("mean F1", "67.2 → 70.4")},

@@ -40,11 +40,10 @@ from hf_elmo.inference.word_vector_files import read_words
 from hf_elmo.tasks.readers.columns import read_tagged_file, tagged_from_dataset
 from hf_elmo.tasks.readers.documents import read_documents
 from hf_elmo.tasks.readers.named_datasets import load_named_dataset
-from hf_elmo.tasks.readers.pairs import read_pairs
 from hf_elmo.tasks.readers.propositions import read_propositions
 from hf_elmo.tasks.readers.questions import read_questions
 from hf_elmo.tasks.readers.senses import holds_senses, read_senses
-from hf_elmo.tasks.readers.sentences import read_sentences
+from hf_elmo.tasks.readers.texts import read_texts
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.cutting import CuttingArguments, check_cutting
 from hf_elmo.text.sentence_sources import sentences_of_files
@@ -334,11 +333,11 @@ def read_squad(path, folder):
 
 
 def read_labelled(path, folder):
-    read_sentences(path)
+    read_texts(path)
 
 
 def read_labelled_pairs(path, folder):
-    read_pairs(path)
+    read_texts(path)
 
 
 def read_uses(path, folder):

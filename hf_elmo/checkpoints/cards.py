@@ -12,7 +12,8 @@ from typing import Any
 from ..given.bounded_json import read_json
 from ..model.modeling_elmo import WORD_LIST_FILE
 from .card_parts import only_what_was_measured
-from .classifier_card import CLASSIFIERS, describe_classifier
+from .classifier_card import TASK as TEXT_CLASSIFICATION
+from .classifier_card import describe_classifier
 from .conversion_card import render_conversion_card
 from .coreference_card import TASK as COREFERENCE
 from .coreference_card import describe_coreference
@@ -38,6 +39,7 @@ from .reader_card import TASK as QUESTION_ANSWERING
 from .reader_card import describe_reader
 from .semantic_roles_card import TASK as SEMANTIC_ROLES
 from .semantic_roles_card import describe_semantic_roles
+from .tagger_card import TASK as TOKEN_CLASSIFICATION
 from .tagger_card import describe_tagger
 from .task_card_parts import render_task_card
 from .writing import written_aside
@@ -49,7 +51,8 @@ KEPT_FILES = (
 )
 # What the card of a task says of its own, by what results.json calls the task.
 _TASKS = {
-    **dict.fromkeys(CLASSIFIERS, describe_classifier),
+    TOKEN_CLASSIFICATION: describe_tagger,
+    TEXT_CLASSIFICATION: describe_classifier,
     QUESTION_ANSWERING: describe_reader,
     COREFERENCE: describe_coreference,
     SEMANTIC_ROLES: describe_semantic_roles,
@@ -209,7 +212,7 @@ def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: 
         facts = read_facts(folder / FACTS_FILE, figures | {"config": fields, "results": results})
     tokenizer = _read_json(folder, TOKENIZER_FILE) if (folder / TOKENIZER_FILE).is_file() else None
     shares_plot = LAYER_SHARES_FILE if (folder / LAYER_SHARES_FILE).is_file() else None
-    describe = describe_tagger if "tag_scheme" in results else _TASKS.get(str(results.get("task")))
+    describe = _TASKS.get(str(results.get("task")))
     if describe is not None:
         return render_task_card(describe, name, fields, results, facts, tokenizer, shares_plot)
     if "format" in results:

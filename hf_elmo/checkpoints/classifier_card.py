@@ -8,8 +8,9 @@ from typing import Any
 from .tables import markdown_table
 from .task_card_parts import SPLITS, TaskCard, chosen_by, list_names
 
-# The Hub's name of the task.
+# The name that results.json and the Hub give to this task.
 TASK = "text-classification"
+_PAIRS = "text-pair-classification"
 
 _SNIPPET = """\
 ```python
@@ -19,14 +20,9 @@ from transformers import pipeline
 classifier = pipeline("text-classification", model="{name}")
 print(classifier({example}))
 ```"""
-_EXAMPLES = {
-    "sentiment": '"A sentence of words ."',
-    "entailment": '{"text": "A man sleeps .", "text_pair": "Nobody is awake ."}',
-}
-# What results.json calls these tasks.
-CLASSIFIERS = tuple(_EXAMPLES)
+_EXAMPLE = '"A sentence of words ."'
+_EXAMPLE_OF_PAIRS = '{"text": "A man sleeps .", "text_pair": "Nobody is awake ."}'
 _USE = "To give {what} one of the labels below, in text like that it was trained on."
-_WHAT = {"sentiment": "a text", "entailment": "a pair of texts"}
 _ZERO_SHOT = """\
 Any labels can be told apart by it, as far as it has learned what follows from what:
 
@@ -41,17 +37,17 @@ _BY_CLASS = ("precision", "recall", "f1")
 
 def describe_classifier(name: str, fields: Mapping[str, Any], results: Mapping[str, Any]) -> TaskCard:
     """What the card of a classifier of texts or of pairs says of its own; arguments as of `render_task_card`."""
-    task, labels = results["task"], results["labels"]
-    use = _SNIPPET.format(name=name, example=_EXAMPLES[task])
+    are_pairs, labels = results["text_pairs"], results["labels"]
+    use = _SNIPPET.format(name=name, example=_EXAMPLE_OF_PAIRS if are_pairs else _EXAMPLE)
     if any(label.lower().startswith("entail") for label in labels):
         use += "\n\n" + _ZERO_SHOT.format(name=name)
     return TaskCard(
-        tags=[TASK, task],
+        tags=[TASK, _PAIRS] if are_pairs else [TASK],
         task_name="Text classification",
         measured=_SCORES,
-        what=f"A classifier of {_WHAT[task].removeprefix('a ')}s",
+        what="A classifier of pairs of texts" if are_pairs else "A classifier of texts",
         snippet=use,
-        intended_use=_USE.format(what=_WHAT[task]),
+        intended_use=_USE.format(what="a pair of texts" if are_pairs else "a text"),
         limits=[_LIMIT],
         sections=[list_names("Labels", labels), *_scores(results)],
         seed_scores=_SCORES,

@@ -72,9 +72,7 @@ def render_task_card(
         shares_plot: Name of the picture of the layers' shares, beside the card.
     Raises: ValueError naming the figure that the results or the config lack.
     """
-    # The oldest task is the one that results.json does not name.
-    command = f"hf-elmo train-{results.get('task', 'tagger')}"
-    with card_parts.only_what_was_measured(name, f"Make the results anew with {command}."):
+    with card_parts.only_what_was_measured(name, f"Make the results anew with hf-elmo train {results.get('task')}."):
         card = describe(name, fields, results)
         pipeline_tag = card.tags[0] if card.is_on_the_hub else None
         parts = [

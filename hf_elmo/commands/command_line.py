@@ -25,15 +25,17 @@ COMMANDS = {
     "look senses": ("look_senses", "measure how well each layer tells the senses of words apart"),
     "look tags": ("look_tags", "measure how well each layer tells the parts of speech of words"),
     "look surprisal": ("look_surprisal", "draw how surprising the words of a text are, and write a row for each"),
-    "train-tagger": ("train_tagger", "train, evaluate and apply a token classifier"),
-    "train-sentiment": ("train_sentiment", "train, evaluate and apply a classifier of texts"),
-    "train-entailment": ("train_entailment", "train, evaluate and apply a classifier of pairs of texts"),
-    "train-question-answering": (
+    "train token-classification": ("train_token_classification", "train, evaluate and apply a token classifier"),
+    "train text-classification": (
+        "train_text_classification",
+        "train, evaluate and apply a classifier of texts or of pairs of texts",
+    ),
+    "train question-answering": (
         "train_question_answering",
         "train, evaluate and apply a reader that answers questions by pieces of a context",
     ),
-    "train-coreference": ("train_coreference", "train, evaluate and apply coreference resolution in documents"),
-    "train-semantic-roles": ("train_semantic_roles", "train, evaluate and apply a labeller of semantic roles"),
+    "train coreference": ("train_coreference", "train, evaluate and apply coreference resolution in documents"),
+    "train semantic-roles": ("train_semantic_roles", "train, evaluate and apply a labeller of semantic roles"),
     "predict": ("predict", "apply a checkpoint of a task to text of one's own"),
     "export": ("export", "write a checkpoint as an ONNX file, for onnxruntime"),
     "card": ("render_card", "render model cards and plots from their files"),

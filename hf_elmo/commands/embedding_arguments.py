@@ -30,8 +30,8 @@ class EmbeddingArguments(ReadingArguments):
 
     input_file: str | None = flag(  # type: ignore[assignment]
         "Text, one sentence per line, .jsonl or .parquet (a column of texts or of lists of words), or CoNLL columns "
-        "(.conll, .conllu, .iob, .iob2, .bio); each also as .gz, .bz2, .xz or .zst; - for text from standard input. "
-        "A quoted glob names several files.",
+        "(.conll, .conllu, .iob, .iob2, .bio); other suffixes are read as what the file looks like; each also as .gz, "
+        ".bz2, .xz or .zst; - for text from standard input. A quoted glob names several files.",
         default=None,
         aliases=("--text_file",),
     )

@@ -26,7 +26,7 @@ examples:
 class TagsArguments(MeasuringArguments):
     """What is measured."""
 
-    train_file: str = flag("Sentences to learn from: columns (.conll, .txt, .tsv) or CoNLL-U (.conllu).")
+    train_file: str = flag("Sentences to learn from, a word and its tag on each line: columns or CoNLL-U.")
     validation_file: str = flag("Sentences to choose the best epoch by.")
     test_file: str = flag("Sentences to test on.")
     label_column: str | None = flag("Column of the tags, by its name or its number from 0.", default=None)

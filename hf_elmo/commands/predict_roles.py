@@ -38,7 +38,7 @@ def predict_roles(arguments: PredictionArguments) -> None:
         raise ValueError(
             f"model_name_or_path {arguments.model_name_or_path!r} does not find predicates, which text has no marks "
             "of; name one that was trained with --find_predicates, or score a file that has them by "
-            "hf-elmo train-semantic-roles --test_file."
+            "hf-elmo train semantic-roles --test_file."
         )
     if arguments.input_file is not None:
         warn_of_raw_text(arguments, labeller.tokenizer.pre_tokenizer)

@@ -14,7 +14,8 @@ class PushArguments:
     """What is sent, and where to."""
 
     model_name_or_path: str = flag(
-        "The checkpoint: a directory that pretrain, train-tagger or convert wrote.", aliases=("--checkpoint",)
+        "The checkpoint: a directory that pretrain, train or convert wrote.",
+        aliases=("--checkpoint",),
     )
     hub_model_id: str = flag("Name of the repository, with or without a namespace; made if not there.")
     private: bool = flag("For nobody else to see; without it, the Hub's default holds.", default=False)

@@ -10,7 +10,7 @@ from .train_task import run_task
 
 _EPILOG = """
 example:
-  hf-elmo train-coreference --model_name_or_path CHECKPOINT --train_file train.conll --validation_file dev.conll \\
+  hf-elmo train coreference --model_name_or_path CHECKPOINT --train_file train.conll --validation_file dev.conll \\
       --test_file test.conll --load_best_model_at_end --output_dir coreference
 
 A batch is a document. All of transformers' training flags work too; --help_all lists them.

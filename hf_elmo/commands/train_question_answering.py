@@ -10,7 +10,7 @@ from .train_task import run_task
 
 _EPILOG = """
 example:
-  hf-elmo train-question-answering --model_name_or_path CHECKPOINT --train_file train-v1.1.json \\
+  hf-elmo train question-answering --model_name_or_path CHECKPOINT --train_file train-v1.1.json \\
       --validation_file dev-v1.1.json --pre_tokenizer penn --load_best_model_at_end --output_dir reader
 
 All of transformers' training flags work too; --help_all lists them.

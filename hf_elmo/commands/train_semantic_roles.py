@@ -10,7 +10,7 @@ from .train_task import run_task
 
 _EPILOG = """
 example:
-  hf-elmo train-semantic-roles --model_name_or_path CHECKPOINT --train_file train.tsv --validation_file dev.tsv \\
+  hf-elmo train semantic-roles --model_name_or_path CHECKPOINT --train_file train.tsv --validation_file dev.tsv \\
       --test_file test.tsv --find_predicates --load_best_model_at_end --output_dir roles
 
 All of transformers' training flags work too; --help_all lists them.

@@ -45,6 +45,9 @@ from .weights import (
     start_model,
 )
 
+# What results.json calls the task.
+TASK = "token-classification"
+
 
 @dataclass
 class TokenClassificationTask(FineTuning):
@@ -93,7 +96,7 @@ class TokenClassificationTask(FineTuning):
         return [*self.model.config.label_names, *self.unseen_labels]
 
     def describe(self) -> dict[str, Any]:
-        described: dict[str, Any] = {"tag_scheme": self.tag_scheme}
+        described: dict[str, Any] = {"task": TASK, "tag_scheme": self.tag_scheme}
         if self.exchange is not None:
             described["converted"] = asdict(self.exchange)
         if self.unseen_labels:

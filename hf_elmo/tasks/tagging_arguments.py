@@ -36,7 +36,8 @@ class TaggedDataArguments(SplitArguments):
     """What is read: files or a dataset, and which of their columns."""
 
     train_file: str | None = flag(
-        "Training sentences: columns (.conll, .txt, .tsv) or CoNLL-U (.conllu).", default=None
+        "Training sentences, a word and its label on each line: columns of any CoNLL corpus, CoNLL-U or OntoNotes.",
+        default=None,
     )
     validation_file: str | None = flag("Sentences to evaluate on, also after epochs.", default=None)
     test_file: str | None = flag("Sentences to predict and score at the end.", default=None)
@@ -46,7 +47,9 @@ class TaggedDataArguments(SplitArguments):
         default=None,
     )
     label_column: str | None = flag(
-        "Column of the labels in files, as word_column; the last, or UPOS, by default.", default=None
+        "Column of the labels in files, as word_column; the last, UPOS of CoNLL-U, or named entities of OntoNotes, by "
+        "default.",
+        default=None,
     )
     dataset_name: str | None = flag(
         "A dataset with the splits train, validation and test (directory or Hub).", default=None

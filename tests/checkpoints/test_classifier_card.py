@@ -12,7 +12,8 @@ from hf_elmo.checkpoints.task_card_parts import render_task_card
 ROW = {"precision": 0.5, "recall": 0.25, "f1": 1 / 3, "number": 1234}
 RESULTS = {
     "model": "98,765 parameters; 2 labels.",
-    "task": "sentiment",
+    "task": "text-classification",
+    "text_pairs": False,
     "labels": ["bad", "a|b"],
     "data": {"test": {"source": "test.tsv", "texts": 2468, "words": 34567}},
     "settings": {"learning_rate": 0.003, "seed": 42, "none": None},
@@ -22,7 +23,7 @@ RESULTS = {
     "predict_macro_f1": 0.25,
     "predict_by_class": {"bad": ROW, "a|b": ROW},
     "predict_confusion": [[1000, 234], [1134, 100]],
-    "command": "hf-elmo train-sentiment --train_file train.tsv",
+    "command": "hf-elmo train text-classification --train_file train.tsv",
     "date": "2026-01-02",
     "commit": None,
     "versions": {"torch": "2.13.0", "transformers": "5.23.0"},
@@ -57,7 +58,7 @@ def test_labels_that_training_did_not_have_are_scored_but_not_known():
 
 
 def test_pairs_and_seeds():
-    entailment = {**RESULTS, "task": "entailment", "labels": ["entailment", "a|b"]}
+    entailment = {**RESULTS, "text_pairs": True, "labels": ["entailment", "a|b"]}
     entailment["predict_by_class"] = {"entailment": ROW, "a|b": ROW}
     scores = {"predict_accuracy": 0.5, "predict_macro_f1": 0.25}
     seeds = {"seeds": [{"seed": 1}, {"seed": 2}], "mean": scores, "deviation": scores, "kept_seed": 2}

@@ -13,6 +13,7 @@ FIELDS = {"id2label": {"0": "O", "10": "I-a|b", "2": "B-PER"}}
 ROW = {"precision": 0.5, "recall": 0.25, "f1": 1 / 3, "number": 1234}
 RESULTS = {
     "model": "98,765 parameters, 43 of them trained (biLM fixed); 3 labels.",
+    "task": "token-classification",
     "tag_scheme": "spans",
     "data": {"test": {"source": "test.conll", "sentences": 2345, "words": 34567}},
     "settings": {"learning_rate": 0.003, "seed": 42, "none": None},

@@ -191,6 +191,6 @@ def test_the_taggers_short_help_tells_transformers_defaults():
 
 def test_the_taggers_long_help_lists_transformers_flags(capsys):
     with pytest.raises(SystemExit) as ended:
-        main(["train-tagger", "--help_all"])
+        main(["train", "token-classification", "--help_all"])
     assert not ended.value.code
     assert {"--torch_compile", "--train_file", "--learning_rate"} <= set(re.findall(r"--\w+", capsys.readouterr().out))

@@ -12,7 +12,7 @@ from hf_elmo.tasks.readers.columns import read_tagged_file
 
 
 def run(*arguments):
-    return fresh_process.run(["-m", "hf_elmo", "train-tagger", *arguments])
+    return fresh_process.run(["-m", "hf_elmo", "train", "token-classification", *arguments])
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_bad_input_is_one_line(folder):
 
 def test_bad_flag_is_one_line(capsys):
     with pytest.raises(SystemExit) as ended:
-        main(["train-tagger", "--lerning_rate", "1"])
+        main(["train", "token-classification", "--lerning_rate", "1"])
     assert ended.value.code == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "--lerning_rate 1; did you mean --learning_rate?" in error
@@ -65,7 +65,7 @@ def test_bad_flag_is_one_line(capsys):
 def test_a_token_is_refused_and_not_shown(capsys):
     token = "hf_" + "aBcDeFgHiJ" * 3 + "kLmN"
     with pytest.raises(SystemExit) as ended:
-        main(["train-tagger", "--hub_token", token])
+        main(["train", "token-classification", "--hub_token", token])
     shown = capsys.readouterr()
     assert ended.value.code == 2
     assert "the command line holds an access token" in shown.err and token not in shown.out + shown.err
@@ -77,6 +77,6 @@ def test_a_missing_seqeval_is_one_line(monkeypatch, capsys):
     for name in ("hf_elmo.tasks.metrics.entities", "hf_elmo.tasks.tagging"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(SystemExit) as ended:
-        main(["train-tagger", "--preset", "small", "--output_dir", "out"])
+        main(["train", "token-classification", "--preset", "small", "--output_dir", "out"])
     error = capsys.readouterr().err
     assert ended.value.code == 2 and error.count("\n") == 1 and "hf_elmo[tasks]" in error

@@ -1,4 +1,4 @@
-"""`hf-elmo train-question-answering` as a user gives it: from a file to a directory, and wrong files."""
+"""`hf-elmo train question-answering` as a user gives it: from a file to a directory, and wrong files."""
 
 import json
 
@@ -19,7 +19,7 @@ def run(tmp_path, capsys):
 
     def run_command(*flags):
         code = 0
-        command = ["train-question-answering", "--config_name", str(tmp_path / "architecture"), "--use_cpu"]
+        command = ["train", "question-answering", "--config_name", str(tmp_path / "architecture"), "--use_cpu"]
         try:
             main([*command, "--output_dir", str(tmp_path / "out"), *map(str, flags)])
         except SystemExit as ended:

@@ -14,7 +14,8 @@ from hf_elmo.commands import command_line
 
 TINY = Table(
     "a task",
-    "train-sentiment --train_file {data}/train.tsv --validation_file {data}/train.tsv --test_file {data}/train.tsv "
+    "train text-classification --train_file {data}/train.tsv "
+    "--validation_file {data}/train.tsv --test_file {data}/train.tsv "
     "--learn_words --min_word_count 1 --hidden_size 4 --max_steps 1",
     (1, 1),
     {"accuracy": ("accuracy", "50.0 → 60.0"), "macro_f1": ("F1", "")},

@@ -45,7 +45,7 @@ def run(tmp_path, capsys):
     def run_command(command, *flags):
         code = 0
         try:
-            main([command, *map(str, flags)])
+            main([*command.split(), *map(str, flags)])
         except SystemExit as ended:
             code = ended.code
         return code, *capsys.readouterr()
@@ -83,7 +83,7 @@ def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file
     training = ["--learning_rate", 0.03, "--num_train_epochs", 40, "--recurrent_dropout", 0, "--dropout", 0]
     data = ["--train_file", file, "--test_file", file, "--find_predicates", "--character_filters", "3:16"]
     code, shown, errors = run(
-        "train-semantic-roles", "--config_name", tmp_path / "architecture", *data, *SMALL, *training,
+        "train semantic-roles", "--config_name", tmp_path / "architecture", *data, *SMALL, *training,
         "--output_dir", out,
     )  # fmt: skip
     assert code == 0, errors
@@ -131,7 +131,7 @@ def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file
 
     # Scored anew from the checkpoint.
     code, shown, errors = run(
-        "train-semantic-roles", "--model_name_or_path", out, "--test_file", file, "--use_cpu",
+        "train semantic-roles", "--model_name_or_path", out, "--test_file", file, "--use_cpu",
         "--output_dir", tmp_path / "again",
     )  # fmt: skip
     assert code == 0, errors
@@ -174,15 +174,15 @@ def test_wrong_data_is_one_line(file, run, tmp_path):
         ("Well	-\n", "no predicates"),
     ):
         wrong.write_text(content)
-        code, shown, errors = run("train-semantic-roles", "--train_file", wrong, *model)
+        code, shown, errors = run("train semantic-roles", "--train_file", wrong, *model)
         assert code == 2 and not shown and errors.count("\n") == 1 and named in errors, errors
-    code, _, errors = run("train-semantic-roles", *model)
+    code, _, errors = run("train semantic-roles", *model)
     assert code == 2 and "--train_file" in errors
-    code, _, errors = run("train-semantic-roles", "--test_file", file, *model)
+    code, _, errors = run("train semantic-roles", "--test_file", file, *model)
     assert code == 2 and "do_train" in errors
     ElmoForSemanticRoleLabeling(make_tiny_config(id2label={0: "O", 1: "B-V"})).save_pretrained(tmp_path / "model")
     code, _, errors = run(
-        "train-semantic-roles", "--model_name_or_path", tmp_path / "model", "--test_file", file, "--use_cpu",
+        "train semantic-roles", "--model_name_or_path", tmp_path / "model", "--test_file", file, "--use_cpu",
         "--output_dir", tmp_path / "out",
     )  # fmt: skip
     assert code == 0 and errors.count("\n") == 1 and "'B-ARG0'" in errors and "as missed" in errors

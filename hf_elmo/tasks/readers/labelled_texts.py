@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,8 @@ from datasets import Dataset
 from ...given.bounded_files import quoted
 from ...text.json_records import check_characters
 from .rows import Column, Row, class_label_of, rows_of_dataset
+
+_NO_LABEL = "-"
 
 
 @dataclass
@@ -65,14 +67,15 @@ class LabelledTexts:
         return replace(self, **kept, known_labels=tuple(dict.fromkeys([*self.known_labels, *self.labels])))
 
 
-def gather(rows: Iterable[Row], source: str, unlabelled: Collection[str] = ()) -> LabelledTexts:
+def gather(rows: Iterable[Row], source: str) -> LabelledTexts:
     """The texts of rows with the keys `text` and `label` and, where there are such, `second` and `id`.
+
+    Rows without a label are counted and left out: those with None for one and, of pairs, with `-`, by which SNLI says
+    that its annotators did not agree.
 
     Args:
         rows: From `read_rows` or `rows_of_dataset`.
         source: What errors call them.
-        unlabelled: Labels that say that there is none. Such rows, and those with None for a label, are counted and
-            left out.
     Raises: ValueError naming the row whose text or label is none, or the source if nothing is left.
     """
     kept = LabelledTexts(source)
@@ -80,7 +83,7 @@ def gather(rows: Iterable[Row], source: str, unlabelled: Collection[str] = ()) -
     for place, values in rows:
         where = f"{source}, {place}"
         label = None if values["label"] is None else _checked_label(values["label"], where)
-        if label is None or label in unlabelled:
+        if label is None or (label == _NO_LABEL and "second" in values):
             kept.num_unlabelled += 1
             continue
         kept.texts.append(_checked_text(values["text"], where, "the text"))
@@ -99,11 +102,9 @@ def gather(rows: Iterable[Row], source: str, unlabelled: Collection[str] = ()) -
     return kept
 
 
-def gather_dataset(
-    dataset: Dataset, source: str, columns: Mapping[str, Column], unlabelled: Collection[str] = ()
-) -> LabelledTexts:
+def gather_dataset(dataset: Dataset, source: str, columns: Mapping[str, Column]) -> LabelledTexts:
     """The texts of one split of a dataset, as `gather`, and the labels that its `ClassLabel` declares."""
-    kept = gather(rows_of_dataset(dataset, columns, source), source, unlabelled)
+    kept = gather(rows_of_dataset(dataset, columns, source), source)
     place = columns["label"].find(dataset.column_names, source)
     declared = class_label_of(dataset, dataset.column_names[place])
     kept.known_labels = () if declared is None else tuple(declared.names)

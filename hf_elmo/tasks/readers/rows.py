@@ -34,13 +34,13 @@ class Column:
         argument: The argument that can name it.
         asked: Its name, or its number from 0 (negative ones from the end), of tables without titles too; None for
             the first of the usual names that there is.
-        usual: The usual names.
+        usual: The usual names; a pair of them is one that counts only beside the other.
         is_optional: Whether there need be none.
     """
 
     argument: str
     asked: int | str | None
-    usual: tuple[str, ...]
+    usual: tuple[str | tuple[str, str], ...]
     is_optional: bool = False
 
     def find(self, titles: Sequence[str], source: str) -> int | None:
@@ -50,11 +50,13 @@ class Column:
         """
         names = [str(title).strip(" #\ufeff").lower() for title in titles]
         if self.asked is None:
-            found = next((names.index(name) for name in self.usual if name in names), None)
+            pairs = [(usual, usual) if isinstance(usual, str) else usual for usual in self.usual]
+            found = next((names.index(name) for name, other in pairs if name in names and other in names), None)
             if found is None and not self.is_optional:
+                usual = ", ".join(dict.fromkeys(name for name, _ in pairs))
                 raise ValueError(
-                    f"{source} has the columns {quoted(list(titles))} and none of {', '.join(self.usual)}; say which "
-                    f"one it is with --{self.argument}, by its name or its number from 0."
+                    f"{source} has the columns {quoted(list(titles))} and none of {usual}; say which one it is with "
+                    f"--{self.argument}, by its name or its number from 0."
                 )
             return found
         if _NUMBER.fullmatch(str(self.asked)):
@@ -188,7 +190,8 @@ def _table_rows(rows: Iterator[tuple[int, list[str]]], columns: Mapping[str, Col
 def _are_titles(fields: Sequence[str], columns: Mapping[str, Column]) -> bool:
     """Whether the first line of a table has the names of its columns."""
     asked = [str(column.asked) for column in columns.values() if column.asked is not None]
-    usual = {name for column in columns.values() if not column.is_optional for name in column.usual}
+    names = [name for column in columns.values() if not column.is_optional for name in column.usual]
+    usual = {name if isinstance(name, str) else name[0] for name in names}
     is_usual = any(field.strip(" #").lower() in usual for field in fields)
     return is_usual or any(not _NUMBER.fullmatch(name) for name in asked)
 

@@ -10,7 +10,7 @@ from refusals import assert_refused
 from hf_elmo.tasks.readers.columns import read_tagged_file
 from hf_elmo.tasks.readers.rows import Column, read_rows
 from hf_elmo.tasks.readers.senses import holds_senses
-from hf_elmo.tasks.readers.sentences import read_sentences
+from hf_elmo.tasks.readers.texts import read_texts
 from hf_elmo.text.corpora import corpus_from_files, lines_of
 from hf_elmo.text.sentence_sources import sentences_of_files
 
@@ -155,7 +155,7 @@ def test_other_files_of_unknown_suffixes_are_read_as_what_they_look_like(tmp_pat
     assert list(lines_of(corpus_from_files([str(path)]))) == ["good film", "bad, film"]
     assert list(sentences_of_files([str(path)])) == ["good film", "bad, film"]
     path.write_text("(1 (2 good) (2 film))\n")
-    assert read_sentences(path).texts == ["good film"]
+    assert read_texts(path).texts == ["good film"]
     path.write_text(json.dumps({"tokens": ["a", "hard", "task"], "index": 1, "sense": "difficult"}))
     assert holds_senses(str(path))
     path.write_text("good film\n\n[1] bad film\n")

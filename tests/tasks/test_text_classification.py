@@ -1,4 +1,4 @@
-"""Sentiment and entailment: from labelled texts and pairs to classifiers that the pipelines load."""
+"""Text classification: from labelled texts and pairs to classifiers that the pipelines load."""
 
 import json
 import random
@@ -12,16 +12,10 @@ from refusals import assert_refused
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSequenceClassification
-from hf_elmo.tasks import entailment, sentiment
 from hf_elmo.tasks.class_reports import format_report, write_records, write_table
-from hf_elmo.tasks.classification import encode, words_of
-from hf_elmo.tasks.classification_arguments import (
-    EntailmentArguments,
-    EntailmentDataArguments,
-    SentimentArguments,
-    SentimentDataArguments,
-)
 from hf_elmo.tasks.readers.labelled_texts import LabelledTexts
+from hf_elmo.tasks.text_classification import encode, prepare_task, words_of
+from hf_elmo.tasks.text_classification_arguments import ClassifierArguments, LabelledDataArguments
 from hf_elmo.tasks.training_arguments import TaskTrainingArguments
 
 # Small enough to be quick, large enough to learn the toy tasks.
@@ -30,10 +24,6 @@ TOY_CONFIG = {
     "cell_size": 32,
     "filters": [[1, 8], [2, 16], [3, 32]],
     "character_embedding_size": 8,
-}
-TASKS = {
-    "sentiment": (sentiment, SentimentArguments, SentimentDataArguments),
-    "entailment": (entailment, EntailmentArguments, EntailmentDataArguments),
 }
 
 
@@ -65,10 +55,9 @@ def write_pairs(path, count, seed):
     return str(path)
 
 
-def make_task(name, model, data, training):
-    task, *classes = TASKS[name]
+def make_task(model, data, training):
     settings = {"use_cpu": True, "disable_tqdm": True, **training}
-    return task.prepare_task(classes[0](**model), classes[1](**data), TaskTrainingArguments(**settings))
+    return prepare_task(ClassifierArguments(**model), LabelledDataArguments(**data), TaskTrainingArguments(**settings))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +79,6 @@ def files(folder, ending):
 def reviewer(folder):
     """The directory and the results of one training on the reviews, by words and characters of the task's own."""
     task = make_task(
-        "sentiment",
         {
             "config_name": str(folder / "architecture"),
             "hidden_size": 8,
@@ -114,7 +102,6 @@ def reviewer(folder):
 def judge(folder):
     """The same for pairs."""
     task = make_task(
-        "entailment",
         {
             "config_name": str(folder / "architecture"),
             "encoder": "esim",
@@ -131,11 +118,11 @@ def judge(folder):
     return folder / "judge", task.run()
 
 
-class TestSentiment:
+class TestTexts:
     def test_it_learns_and_writes_what_it_scored(self, reviewer, folder):
         directory, results = reviewer
         assert results["predict_accuracy"] > 0.8 and results["predict_macro_f1"] > 0.8
-        assert results["task"] == "sentiment" and results["labels"] == ["0", "1"]
+        assert results["task"] == "text-classification" and results["labels"] == ["0", "1"]
         assert np.sum(results["predict_confusion"]) == 24
         assert results["data"]["train"]["texts"] == 160 and results["data"]["train"]["source"] == "train.tsv"
         assert json.loads((directory / "results.json").read_text(encoding="utf-8")) == results
@@ -161,15 +148,12 @@ class TestSentiment:
     def test_a_checkpoint_is_scored_and_trained_further(self, reviewer, folder, tmp_path):
         directory, results = reviewer
         data = {"test_file": str(folder / "test.tsv")}
-        again = make_task(
-            "sentiment", {"model_name_or_path": str(directory)}, data, {"output_dir": str(tmp_path / "scores")}
-        ).run()
+        again = make_task({"model_name_or_path": str(directory)}, data, {"output_dir": str(tmp_path / "scores")}).run()
         assert again["predict_accuracy"] == results["predict_accuracy"]
         assert again["predict_confusion"] == results["predict_confusion"]
         other = tmp_path / "other.tsv"
         other.write_text("label\ttext\n" + "no\tbad film\nyes\tgood film\nso\tsome film\n" * 4)
         more = make_task(
-            "sentiment",
             {"model_name_or_path": str(directory)},
             {"train_file": str(other)},
             {"output_dir": str(tmp_path / "more"), "max_steps": 1},
@@ -180,7 +164,6 @@ class TestSentiment:
         trees = tmp_path / "train.txt"
         trees.write_text("(1 (0 bad) (1 (1 good) (1 end)))\n(0 (0 bad) (0 end))\n" * 3)
         task = make_task(
-            "sentiment",
             {"config_name": str(folder / "architecture"), "encoder": "pooled"},
             {"train_file": str(trees), "validation_file": str(trees), "min_phrase_words": 2},
             {"output_dir": str(tmp_path / "out")},
@@ -192,7 +175,6 @@ class TestSentiment:
         rows = Dataset.from_dict({"body": ["good", "bad", "dull", "fine"], "label": [1, 0, 0, 1]}, features=features)
         DatasetDict({"train": rows, "test": rows}).save_to_disk(tmp_path / "reviews")
         task = make_task(
-            "sentiment",
             {"config_name": str(folder / "architecture"), "encoder": "pooled", "no_use_elmo": True, "learn_words": True}
             | {"min_word_count": 1},
             {"dataset_name": str(tmp_path / "reviews"), "text_column": "body", "train_share": 0.9},
@@ -202,7 +184,7 @@ class TestSentiment:
         assert not task.model.uses_elmo and task.model.features.word_table is not None
 
 
-class TestEntailment:
+class TestPairs:
     def test_it_learns_and_writes_snlis_lines(self, judge, folder):
         directory, results = judge
         assert results["predict_accuracy"] > 0.9 and results["labels"] == ["contradiction", "entailment"]
@@ -292,20 +274,22 @@ def test_bad_arguments_and_data(folder, tmp_path):
     many = tmp_path / "many.tsv"
     many.write_text("label\tsentence\n" + "".join(f"{number}\tgood\n" for number in range(30)))
     out = {"output_dir": str(tmp_path / "out")}
-    for name, given, data, named in (
-        ("sentiment", model, {"train_file": str(many)}, ("many.tsv", "30 different", "label_column")),
-        ("sentiment", model, {**good, "test_file": str(odd)}, ("test_file", "odd.tsv", "line 2", "'5'", "column")),
-        ("sentiment", model, {"train_file": str(one)}, ("'0'", "label_column")),
-        ("sentiment", model, {**good, "min_phrase_words": 4}, ("min_phrase_words", "train.tsv")),
-        ("sentiment", model, {}, "--train_file"),
-        ("sentiment", {}, good, "--model_name_or_path"),
-        ("sentiment", {**model, "max_length": 0}, good, "max_length"),
-        ("sentiment", {**model, "hidden_size": 0}, good, "hidden_size"),
-        ("sentiment", {**model, "encoder": "pooled", "mix_at_output": True}, good, "mix_at_output"),
-        ("sentiment", model, {"test_file": good["test_file"]}, "classifier"),
-        ("entailment", model, good, ("train.tsv", "--text_column")),
+    for given, data, named in (
+        (model, {"train_file": str(many)}, ("many.tsv", "30 different", "label_column")),
+        (model, {**good, "test_file": str(odd)}, ("test_file", "odd.tsv", "line 2", "'5'", "column")),
+        (model, {"train_file": str(one)}, ("'0'", "label_column")),
+        (model, {**good, "min_phrase_words": 4}, ("min_phrase_words", "train.tsv")),
+        (model, {}, "--train_file"),
+        ({}, good, "--model_name_or_path"),
+        ({**model, "max_length": 0}, good, "max_length"),
+        ({**model, "hidden_size": 0}, good, "hidden_size"),
+        ({**model, "encoder": "pooled", "mix_at_output": True}, good, "mix_at_output"),
+        (model, {"test_file": good["test_file"]}, "classifier"),
+        (model, {**good, "test_file": str(folder / "test.jsonl")}, ("test.jsonl", "train.tsv", "--text_pair_column")),
+        ({**model, "encoder": "esim"}, good, ("'esim'", "single texts", "bcn and pooled", "--text_pair_column")),
+        (model, {**good, "text_pair_column": "label"}, ("text_pair_column", "label_column")),
     ):
-        assert_refused((ValueError, FileNotFoundError), named, make_task, name, given, data, out)
+        assert_refused((ValueError, FileNotFoundError), named, make_task, given, data, out)
     assert not (tmp_path / "out").exists()
 
 
@@ -313,7 +297,6 @@ def test_labels_that_only_the_test_data_have_are_scored_as_missed(reviewer, fold
     rows = (folder / "test.tsv").read_text().splitlines()
     (tmp_path / "test.tsv").write_text("\n".join([*rows, "so\tsome film", "so\tany film"]) + "\n")
     task = make_task(
-        "sentiment",
         {"model_name_or_path": str(reviewer[0])},
         {"test_file": str(tmp_path / "test.tsv")},
         {"output_dir": str(tmp_path / "out"), "per_device_eval_batch_size": 2},
@@ -333,8 +316,8 @@ def test_a_classifier_of_pairs_is_none_of_texts(judge, folder, tmp_path):
     directory, _ = judge
     given, data = {"model_name_or_path": str(directory)}, {"train_file": str(folder / "train.tsv")}
     out = {"output_dir": str(tmp_path / "out")}
-    assert_refused(ValueError, ("'esim'", str(directory), "--encoder"), make_task, "sentiment", given, data, out)
-    task = make_task("sentiment", {**given, "encoder": "pooled"}, data, out)
+    assert_refused(ValueError, ("'esim'", str(directory), "--encoder"), make_task, given, data, out)
+    task = make_task({**given, "encoder": "pooled"}, data, out)
     assert task.model.encoder_name == "pooled" and task.labels == ["0", "1"]
 
 
@@ -343,7 +326,7 @@ def test_raw_text_for_a_tokenizer_that_cuts_at_white_space_is_told(folder, tmp_p
     raw.write_text("label\ttext\n" + "1\tIt was good, really.\n0\tBad, bad film!\n" * 20)
     model = {"config_name": str(folder / "architecture"), "encoder": "pooled"}
     out = {"output_dir": str(tmp_path / "out")}
-    make_task("sentiment", model, {"train_file": str(raw)}, out)
+    make_task(model, {"train_file": str(raw)}, out)
     assert "raw text" in capsys.readouterr().err
-    task = make_task("sentiment", {**model, "pre_tokenizer": "penn"}, {"train_file": str(raw)}, out)
+    task = make_task({**model, "pre_tokenizer": "penn"}, {"train_file": str(raw)}, out)
     assert "raw text" not in capsys.readouterr().err and task.tokenizer.pre_tokenizer == "penn"

@@ -10,8 +10,8 @@ from .train_task import run_task
 
 _EPILOG = """
 example:
-  hf-elmo train-tagger --model_name_or_path CHECKPOINT --train_file train.conll --validation_file dev.conll \\
-      --test_file test.conll --load_best_model_at_end --output_dir tagger
+  hf-elmo train token-classification --model_name_or_path CHECKPOINT --train_file train.conll \\
+      --validation_file dev.conll --test_file test.conll --load_best_model_at_end --output_dir tagger
 
 All of transformers' training flags work too; --help_all lists them.
 """

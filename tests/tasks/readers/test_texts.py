@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo.tasks.readers.sentences import read_sentences, read_trees, sentences_of_dataset
+from hf_elmo.tasks.readers.texts import read_texts, read_trees, texts_of_dataset
 
 TREES = "(3 (2 It) (3 (4 (2 's) (4 good)) (2 .)))\n(1 (2 -LRB-) (1 (1 bad\\/sad) (2 -RRB-)))\n"
 
@@ -24,7 +24,7 @@ def write(tmp_path):
 
 def test_texts_labels_places_and_ids(write):
     path = write("id\tdocument\tlabel\n5\t 좋아요 \t1\n9\t별로\t0\n")
-    sentences = read_sentences(path, name="train_file")
+    sentences = read_texts(path, name="train_file")
     assert (sentences.texts, sentences.labels, sentences.ids) == (["좋아요", "별로"], ["1", "0"], ["5", "9"])
     assert sentences.place(1) == f"train_file {str(path)!r}, line 3" and not sentences.is_tokenized
     last = sentences.pick([1])
@@ -35,16 +35,16 @@ def test_texts_labels_places_and_ids(write):
 
 def test_json_labels_may_be_numbers_or_none(write):
     lines = '{"text": "a", "label": 1}\n{"text": "b", "label": null}\n{"text": "c", "label": "-"}\n'
-    sentences = read_sentences(write(lines, "a.jsonl"))
+    sentences = read_texts(write(lines, "a.jsonl"))
     assert (sentences.texts, sentences.labels, sentences.num_unlabelled) == (["a", "c"], ["1", "-"], 1)
 
 
 def test_trees(write):
     path = write(TREES, "train.txt")
-    whole = read_sentences(path)
+    whole = read_texts(path)
     assert (whole.texts, whole.labels) == (["It 's good .", "( bad/sad )"], ["3", "1"]) and whole.is_tokenized
     assert [whole.place(index) for index in (0, 1)] == [f"file {str(path)!r}, line {line}" for line in (1, 2)]
-    of_two = read_sentences(path, min_phrase_words=2)
+    of_two = read_texts(path, min_phrase_words=2)
     assert list(zip(of_two.texts, of_two.labels, strict=True)) == [
         ("'s good", "4"),
         ("'s good .", "3"),
@@ -52,8 +52,8 @@ def test_trees(write):
         ("bad/sad )", "1"),
         ("( bad/sad )", "1"),
     ]
-    assert len(read_sentences(path, min_phrase_words=1)) == 12
-    assert read_sentences(path, min_phrase_words=9).texts == whole.texts
+    assert len(read_texts(path, min_phrase_words=1)) == 12
+    assert read_texts(path, min_phrase_words=9).texts == whole.texts
     over_lines = write(TREES.replace(" (", "\n  ("), "train.trees")
     assert (read_trees(over_lines).texts, read_trees(over_lines).labels) == (whole.texts, whole.labels)
 
@@ -118,24 +118,24 @@ def test_bad_trees_and_tables(write):
         ('{"text": "a", "label": 0.5}', "a.jsonl", {}, ("line 1", "0.5")),
         ('{"text": "a\\ud800", "label": 1}', "a.jsonl", {}, ("line 1", "surrogate")),
     ):
-        assert_refused(ValueError, named, read_sentences, write(content, name), **kw)
+        assert_refused(ValueError, named, read_texts, write(content, name), **kw)
 
 
 def test_datasets():
     features = Features({"text": Value("string"), "label": ClassLabel(names=["neg", "pos", "odd"])})
     rows = Dataset.from_dict({"text": ["a", "b", "c"], "label": [1, 0, -1]}, features=features)
-    sentences = sentences_of_dataset(rows, "dataset_name 'x', split 'train'")
+    sentences = texts_of_dataset(rows, "dataset_name 'x', split 'train'")
     assert (sentences.texts, sentences.labels, sentences.num_unlabelled) == (["a", "b"], ["pos", "neg"], 1)
     assert sentences.known_labels == ("neg", "pos", "odd") and sentences.place(1).endswith("'train', row 1")
     named = ("dataset_name 'x'", "'body'")
-    assert_refused(ValueError, named, sentences_of_dataset, rows, "dataset_name 'x'", text_column="body")
+    assert_refused(ValueError, named, texts_of_dataset, rows, "dataset_name 'x'", text_column="body")
 
 
 def test_real_files():
     folder = shared_data("sst5")
-    counts = {split: read_sentences(folder / f"{split}.tsv.gz") for split in ("train", "dev", "test")}
+    counts = {split: read_texts(folder / f"{split}.tsv.gz") for split in ("train", "dev", "test")}
     # As the paper has them (Socher et al. 2013, sec. 5.1).
     assert {split: len(read) for split, read in counts.items()} == {"train": 8544, "dev": 1101, "test": 2210}
     assert set(counts["dev"].labels) == set("01234")
-    korean = read_sentences(shared_data("nsmc") / "sentiment-test.tsv.gz")
+    korean = read_texts(shared_data("nsmc") / "sentiment-test.tsv.gz")
     assert len(korean) == 4000 and set(korean.labels) == {"0", "1"}

@@ -1,4 +1,4 @@
-"""The arguments of sentiment and entailment runs beside those that all tasks share."""
+"""The arguments of a text classification run beside those that all tasks share."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from .arguments import BatchArguments, FeatureArguments, ModelArguments, SplitAr
 class ClassifierArguments(ModelArguments, FeatureArguments, BatchArguments):
     """What stands between ELMo and the label; what is left out is as the checkpoint has it, or as published."""
 
+    encoder: Literal["bcn", "pooled", "esim", "pooled_pairs"] | None = flag(
+        "Of texts: bcn, the biattentive classifier (McCann et al. 2017; the default), or pooled, mean and maximum of "
+        "the words. Of pairs: esim (Chen et al. 2017; the default), or pooled_pairs, mean and maximum of the words of "
+        "both texts, their difference and their product.",
+        default=None,
+    )
     hidden_size: int | None = flag(
         "Size of each direction of the encoder's biLSTMs, and of its dense layer (default: 300).", default=None
     )
@@ -36,32 +42,12 @@ class ClassifierArguments(ModelArguments, FeatureArguments, BatchArguments):
 
 
 @dataclass
-class SentimentArguments(ClassifierArguments):
-    """The encoder of texts, what stands between ELMo and the label; what is left out is as the checkpoint has it."""
-
-    encoder: Literal["pooled", "bcn"] | None = flag(
-        "bcn, the biattentive classifier (McCann et al. 2017; the default), or pooled, mean and maximum of the words.",
-        default=None,
-    )
-
-
-@dataclass
-class EntailmentArguments(ClassifierArguments):
-    """The encoder of pairs, what stands between ELMo and the label; what is left out is as the checkpoint has it."""
-
-    encoder: Literal["pooled_pairs", "esim"] | None = flag(
-        "esim (Chen et al. 2017; the default), or pooled_pairs, mean and maximum of the words of both texts, their "
-        "difference and their product.",
-        default=None,
-    )
-
-
-@dataclass
 class LabelledDataArguments(SplitArguments):
-    """What is read: files or a dataset, and which of their columns."""
+    """What is read: files or a dataset of texts, or of pairs of texts, and which of their columns."""
 
     train_file: str | None = flag(
-        "Training data: .tsv or .txt (tabs), .csv, .jsonl, .json or .parquet; text also as .gz, .bz2, .xz or .zst.",
+        "Training data: .tsv or .txt (tabs), .csv, .jsonl, .json or .parquet, or trees in brackets, as the Stanford "
+        "Sentiment Treebank has them; text also as .gz, .bz2, .xz or .zst.",
         default=None,
     )
     validation_file: str | None = flag("Data to evaluate on, also after epochs.", default=None)
@@ -75,6 +61,11 @@ class LabelledDataArguments(SplitArguments):
         "has a usual name, such as text, sentence, premise or sentence1.",
         default=None,
     )
+    text_pair_column: str | None = flag(
+        "Column of the second text, as text_column: it makes the examples pairs. By default, where text_column is not "
+        "named either, one that is called hypothesis, sentence2 or the like, if there is one.",
+        default=None,
+    )
     label_column: str | None = flag(
         "Column of the label, as text_column; label, gold_label or the like by default.", default=None
     )
@@ -82,29 +73,14 @@ class LabelledDataArguments(SplitArguments):
     text_is_tokenized: bool = flag(
         "Words stand between white space; without it the checkpoint's tokenizer cuts them.", default=False
     )
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The files given, by split."""
-        files = {"train": self.train_file, "validation": self.validation_file, "test": self.test_file}
-        return {split: file for split, file in files.items() if file is not None}
-
-
-@dataclass
-class SentimentDataArguments(LabelledDataArguments):
-    """What is read: files (also of trees in brackets, as the Stanford Sentiment Treebank has them) or a dataset."""
-
     min_phrase_words: int | None = flag(
         "Of training data in trees, also take the phrases of so many words and more; 4 as in the paper, 1 for all. "
         "None takes whole sentences alone.",
         default=None,
     )
 
-
-@dataclass
-class EntailmentDataArguments(LabelledDataArguments):
-    """What is read: files of pairs, such as SNLI's, or a dataset."""
-
-    text_pair_column: str | None = flag(
-        "Column of the second text, as text_column; hypothesis, sentence2 or the like by default.", default=None
-    )
+    @property
+    def files(self) -> dict[str, str]:
+        """The files given, by split."""
+        files = {"train": self.train_file, "validation": self.validation_file, "test": self.test_file}
+        return {split: file for split, file in files.items() if file is not None}

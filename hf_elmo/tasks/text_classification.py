@@ -1,4 +1,4 @@
-"""Labels for whole texts and for pairs of them: what sentiment and entailment have in common."""
+"""The text classification task: texts, or pairs of them, with labels in, a trained classifier and its scores out."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from ..model.configuration_elmo import ElmoConfig, SequenceClassificationHead
 from ..model.modeling_elmo_tasks import ElmoForSequenceClassification
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.first_look import look_at_lines
-from .class_reports import format_report, write_table
-from .classification_arguments import ClassifierArguments, LabelledDataArguments
-from .data_sources import check_data_source, name_source
+from .class_reports import format_report, write_records, write_table
+from .data_sources import check_data_source, name_source, read_splits
 from .features import check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .labels import choose_labels
 from .layer_cache import make_layer_cache
 from .metrics.accuracy import ClassificationMetric
 from .readers.labelled_texts import LabelledTexts
+from .readers.texts import read_texts, texts_of_dataset
 from .run_checks import check_run, tell
 from .splits import choose_splits, hold_out, share_of, shorten
+from .text_classification_arguments import ClassifierArguments, LabelledDataArguments
 from .training_arguments import TaskTrainingArguments
 from .unseen_labels import find_unseen, leave_out_unseen
 from .weights import (
@@ -43,16 +44,24 @@ from .weights import (
     start_model,
 )
 
+# What results.json calls the task.
+TASK = "text-classification"
 # Settings of the head that have flags of their own.
 _HEAD_FLAGS = ("encoder", "hidden_size", "dropout", "hidden_dropout", "output_sizes", "output_dropouts")
+
+# Encoders of texts and of pairs, the default first.
+_ENCODERS = ("bcn", "pooled")
+_ENCODERS_OF_PAIRS = ("esim", "pooled_pairs")
 
 # So many labels are too few to tell by their number that a column holds something else.
 _FEW_LABELS = 20
 
 
 @dataclass
-class ClassificationTask(FineTuning):
+class TextClassificationTask(FineTuning):
     """Classification, checked and ready to run; it writes `test_predictions.tsv` and its like beside the rest.
+
+    Predictions for pairs are written as SNLI's lines of JSON, too.
 
     Args:
         max_length: Words of a text, or of a pair, that are read; None for all.
@@ -66,8 +75,6 @@ class ClassificationTask(FineTuning):
 
     shown_scores: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1")
     best_score: ClassVar[str] = "accuracy"
-    # What results.json calls the task; that of a subclass.
-    name: ClassVar[str]
 
     def encode(self, split: str) -> Dataset:
         id_of_label = {label: index for index, label in enumerate([*self.labels, *self.unseen_labels])}
@@ -87,13 +94,11 @@ class ClassificationTask(FineTuning):
         texts, prefix = self.splits[split], RESULT_PREFIXES[split]
         report = self._compute(output.predictions, output.label_ids)
         if directory is not None:
-            self.write_predictions(directory, split, output.predictions)
+            write_table(directory / f"{split}_predictions.tsv", texts, self.labels, output.predictions)
+            if texts.second_texts is not None:
+                write_records(directory / f"{split}_predictions.jsonl", texts, self.labels, output.predictions)
         kept = {f"{prefix}_{name}": report[name] for name in ("by_class", "confusion")}
         return kept, format_report(f"{split} ({texts.source})", report)
-
-    def write_predictions(self, directory: Path, split: str, probabilities: np.ndarray) -> None:
-        """Write what was predicted for a split, by the probabilities (N, K) of its labels."""
-        write_table(directory / f"{split}_predictions.tsv", self.splits[split], self.labels, probabilities)
 
     @property
     def labels(self) -> list[str]:
@@ -102,7 +107,7 @@ class ClassificationTask(FineTuning):
 
     def describe(self) -> dict[str, Any]:
         unseen = {"unseen_labels": self.unseen_labels} if self.unseen_labels else {}
-        return {"task": self.name, "labels": self.labels, **unseen}
+        return {"task": TASK, "text_pairs": _are_pairs(self.splits), "labels": self.labels, **unseen}
 
     def write_card(self, directory: Path, name: str) -> None:
         write_card(directory, name)
@@ -114,10 +119,12 @@ class ClassificationTask(FineTuning):
         return metric.compute(predictions=predicted, references=[labels[index] for index in gold_ids], labels=labels)
 
 
-def check_arguments(
+def prepare_task(
     model_args: ClassifierArguments, data_args: LabelledDataArguments, training_args: TaskTrainingArguments
-) -> None:
-    """Check what can be checked before any data is read.
+) -> TextClassificationTask:
+    """Check everything that can be wrong with the arguments and the data, and build the model.
+
+    Nothing is written. Once this has returned, an error is one of the machine or of this package.
 
     Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
     """
@@ -125,26 +132,8 @@ def check_arguments(
     check_data_source(data_args)
     if model_args.max_length is not None and model_args.max_length < 1:
         raise ValueError(f"max_length is {model_args.max_length}; it must be an integer >= 1, or left out.")
-
-
-def prepare(
-    task: type[ClassificationTask],
-    splits: dict[str, LabelledTexts],
-    model_args: ClassifierArguments,
-    data_args: LabelledDataArguments,
-    training_args: TaskTrainingArguments,
-    encoders: Sequence[str],
-) -> ClassificationTask:
-    """Check the splits of a task, and build its model.
-
-    Args:
-        task: The class of the task.
-        splits: What was read.
-        model_args, data_args, training_args: Checked by `check_arguments`.
-        encoders: Those that read what the task has, texts or pairs; the first one where nobody names one.
-    Raises: ValueError or FileNotFoundError naming the argument, the value got and what to do.
-    """
-    splits = choose_splits(hold_out(splits, data_args), training_args)
+    splits = choose_splits(hold_out(read_labelled(data_args), data_args), training_args)
+    encoders = _ENCODERS_OF_PAIRS if _are_pairs(splits) else _ENCODERS
     config, has_classifier = load_architecture(model_args, encoders)
     layer_cache = make_layer_cache(model_args, config)
     known = config.label_names if has_classifier else None
@@ -181,12 +170,33 @@ def prepare(
     }
     tell(training_args, _notes(splits), [*_warnings(splits, tokenizer), warning])
     build = partial(build_model, model_args, config, labels, labels == known)
-    return task.start(
+    return TextClassificationTask.start(
         leave_out_unseen(build) if unseen else build,
         *(table, model_args, training_args, tokenizer, splits, data, layer_cache),
         unseen_labels=unseen,
         max_length=model_args.max_length,
     )
+
+
+def read_labelled(data_args: LabelledDataArguments) -> dict[str, LabelledTexts]:
+    """The texts, or pairs, of each split.
+
+    Raises: ValueError naming min_phrase_words where it is wrong, or what the readers raise.
+    """
+    least = data_args.min_phrase_words
+    if least is not None and (least < 1 or data_args.train_file is None):
+        raise ValueError(f"min_phrase_words is {least}; it must be an integer >= 1, and train_file a file of trees.")
+    if least is not None and data_args.validation_share is not None:
+        raise ValueError(
+            f"min_phrase_words is {least} and validation_share {data_args.validation_share}: phrases would be held out "
+            "of sentences that are trained on; give a validation_file."
+        )
+    columns = (data_args.text_column, data_args.text_pair_column, data_args.label_column)
+
+    def read_file(file: str, argument: str) -> LabelledTexts:
+        return read_texts(file, *columns, least if argument == "train_file" else None, argument)
+
+    return read_splits(data_args, read_file, lambda split, source: texts_of_dataset(split, source, *columns))
 
 
 def load_architecture(model_args: ClassifierArguments, encoders: Sequence[str]) -> tuple[ElmoConfig, bool]:
@@ -210,9 +220,11 @@ def load_architecture(model_args: ClassifierArguments, encoders: Sequence[str]) 
         raise ValueError(str(error.__cause__ or error)) from error
     encoder = config.head.encoder
     if encoder not in encoders:
+        of = "single texts" if encoders == _ENCODERS else "pairs of texts"
         raise ValueError(
-            f"encoder is {encoder!r}, that of model_name_or_path {model_args.model_name_or_path!r}; this task has "
-            f"{' and '.join(encoders)}. Name it with --encoder, or name another checkpoint."
+            f"encoder is {encoder!r}, here or of model_name_or_path {model_args.model_name_or_path!r}, but the data "
+            f"are {of}, for {' and '.join(encoders)}. Name one of them with --encoder, another checkpoint, or the "
+            "columns with --text_column and --text_pair_column."
         )
     return config, has_classifier
 
@@ -271,6 +283,18 @@ def encode(
         columns["second"] = texts.second_texts
     dataset = Dataset.from_dict(columns)
     return dataset.map(encode_batch, batched=True, remove_columns=list(columns), desc=f"Encoding {texts.source}")
+
+
+def _are_pairs(splits: Mapping[str, LabelledTexts]) -> bool:
+    """Whether the texts are pairs; raises ValueError naming two sources of which only one has pairs."""
+    are_pairs = {texts.source: texts.second_texts is not None for texts in splits.values()}
+    pairs, singles = ([source for source, each in are_pairs.items() if each is kind] for kind in (True, False))
+    if pairs and singles:
+        raise ValueError(
+            f"{pairs[0]} has pairs of texts, but {singles[0]} single ones; name the columns of both with --text_column "
+            "and, for pairs, --text_pair_column."
+        )
+    return bool(pairs)
 
 
 def _check_number_of_labels(labels: Sequence[str], splits: Mapping[str, LabelledTexts]) -> None:

@@ -1,4 +1,4 @@
-"""Texts with a label each: from tables, JSON, Parquet, `datasets`, and trees of the Stanford Sentiment Treebank."""
+"""Texts, or pairs of them, with a label each: tables, JSON, Parquet, `datasets`, and the trees of the SST."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ from .text_lines import text_lines
 
 TREE_ENDINGS = (".trees", ".tree", ".ptb", ".mrg")
 
-_TEXT_NAMES = ("sentence", "text", "review", "document", "phrase")
-_LABEL_NAMES = ("label", "labels", "sentiment", "stars", "polarity", "class")
-_ID_NAMES = ("id", "guid", "idx", "index", "sentence_id")
+# A question and a sentence, as QNLI has them, are a pair; each by itself is a text.
+_TEXT_NAMES = (
+    *("premise", "sentence1", "question1", ("question", "sentence")),
+    *("sentence", "text", "review", "document", "phrase", "question"),
+)
+_SECOND_NAMES = ("hypothesis", "sentence2", "question2", "text_pair", ("sentence", "question"))
+_LABEL_NAMES = ("gold_label", "label", "labels", "sentiment", "stars", "polarity", "class")
+_ID_NAMES = ("pairid", "guid", "id", "idx", "index", "sentence_id")
 _MARK_OR_WORD = re.compile(r"[()]|[^\s()]+")
 # Nodes in one another; the deepest of the Stanford Sentiment Treebank have some thirty.
 _MOST_LEVELS = 250
@@ -28,14 +33,15 @@ _TREE = re.compile(r"\(\S+\s+[^\s(]|\(\S+\s*\(")
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
-def read_sentences(
+def read_texts(
     path: str | os.PathLike,
     text_column: int | str | None = None,
+    text_pair_column: int | str | None = None,
     label_column: int | str | None = None,
     min_phrase_words: int | None = None,
     name: str = "file",
 ) -> LabelledTexts:
-    """Read texts with a label each, by what the file's name ends in.
+    """Read texts, or pairs of texts, with a label each, by what the file's name ends in.
 
     Trees are files that end in `.trees`, `.tree`, `.ptb` or `.mrg`, and text files, and files of unknown names, that
     begin with one; see `read_rows` for all others.
@@ -43,6 +49,8 @@ def read_sentences(
     Args:
         path: The file, UTF-8.
         text_column: Name or number of the column of texts; None for the first that has a usual name.
+        text_pair_column: The same for the second texts of pairs, which there are only where this is named, or where no
+            column of texts is named and one has a usual name.
         label_column: The same for the labels.
         min_phrase_words: Of trees, also take the phrases of at least so many words; None for whole sentences alone.
         name: The argument that named the file, for errors.
@@ -50,7 +58,8 @@ def read_sentences(
     """
     source = f"{name} {str(path)!r}"
     if _holds_trees(path, name):
-        for argument, column in (("text_column", text_column), ("label_column", label_column)):
+        asked = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
+        for argument, column in asked.items():
             if column is not None:
                 raise ValueError(f"{argument} is {column!r}, but {source} holds trees, which have no columns.")
         return read_trees(path, min_phrase_words, name)
@@ -58,17 +67,21 @@ def read_sentences(
         raise ValueError(
             f"min_phrase_words is {min_phrase_words}, but {source} holds no trees, whose phrases they are."
         )
-    return gather(read_rows(path, _columns(text_column, label_column), name), source)
+    return gather(read_rows(path, _columns(text_column, text_pair_column, label_column), name), source)
 
 
-def sentences_of_dataset(
-    dataset: Dataset, source: str, text_column: int | str | None = None, label_column: int | str | None = None
+def texts_of_dataset(
+    dataset: Dataset,
+    source: str,
+    text_column: int | str | None = None,
+    text_pair_column: int | str | None = None,
+    label_column: int | str | None = None,
 ) -> LabelledTexts:
-    """Read one split of a dataset with a text and a label, a string, an integer or a `ClassLabel`, per row.
+    """Read one split of a dataset with a text, or two, and a label, a string, an integer or a `ClassLabel`, per row.
 
     Raises: ValueError naming the split and the column or the row.
     """
-    return gather_dataset(dataset, source, _columns(text_column, label_column))
+    return gather_dataset(dataset, source, _columns(text_column, text_pair_column, label_column))
 
 
 def read_trees(path: str | os.PathLike, min_phrase_words: int | None = None, name: str = "file") -> LabelledTexts:
@@ -94,12 +107,18 @@ def read_trees(path: str | os.PathLike, min_phrase_words: int | None = None, nam
     return sentences
 
 
-def _columns(text_column: int | str | None, label_column: int | str | None) -> dict[str, Column]:
-    return {
+def _columns(
+    text_column: int | str | None, text_pair_column: int | str | None, label_column: int | str | None
+) -> dict[str, Column]:
+    columns = {
         "text": Column("text_column", text_column, _TEXT_NAMES),
+        "second": Column("text_pair_column", text_pair_column, _SECOND_NAMES, is_optional=True),
         "label": Column("label_column", label_column, _LABEL_NAMES),
         "id": Column("id_column", None, _ID_NAMES, is_optional=True),
     }
+    if text_column is not None and text_pair_column is None:
+        del columns["second"]
+    return columns
 
 
 def _holds_trees(path: str | os.PathLike, name: str) -> bool:
