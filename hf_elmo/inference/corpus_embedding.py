@@ -132,11 +132,12 @@ class CorpusEmbedder:
     """The vectors of a corpus, written shard by shard into a directory.
 
     A shard appears under its name when it is complete, and the directory knows which text it holds: a run that is
-    killed is gone on with by running it again, and shards of another text are refused. What is held in memory is the
+    killed is gone on with by running it again, and shards of another text are refused. On one machine, with as many
+    threads, a shard has the same bytes whichever run or process writes it. What is held in memory is the
     text of a shard and the vectors of a buffer; of safetensors and npz, those of a shard.
 
     Args:
-        embedder: Gives the vectors; words are encoded once and kept while it lasts.
+        embedder: Gives the vectors; each distinct word of a shard is encoded once.
         output_dir: The directory.
         settings: What is written, and how.
         rank, num_ranks: Which of how many processes this is; each writes every `num_ranks`-th shard.
@@ -198,14 +199,12 @@ class CorpusEmbedder:
                 num_shards = shard.number + 1
                 yield shard
 
-        encoder = self.embedder.model.token_encoder
-        cache_words(encoder, _CACHED_WORDS)
         try:
             items = track(self._embedded(self._mine(counted(), finished)), lambda item: count_words(item.sentence))
             by_shard = itertools.groupby(items, lambda item: item.shard.number)
             written = [self._write(next(entries), entries) for _, entries in by_shard]
         finally:
-            cache_words(encoder, None)
+            cache_words(self.embedder.model.token_encoder, None)
         if len(finished) > num_shards:
             raise self._other_text(f"more shards than this text has, {num_shards}")
         complete = self.directory.complete(num_shards)
@@ -243,6 +242,9 @@ class CorpusEmbedder:
 
     def _embedded(self, shards: Iterable[Shard]) -> Iterator[_Embedded]:
         for shard in shards:
+            # Anew for each shard: a word's last bits depend on the words that it is encoded with, and those of a shard
+            # must not depend on what this process has met before.
+            cache_words(self.embedder.model.token_encoder, _CACHED_WORDS)
             cut = [self._cut(sentence) for sentence in shard.sentences]
             arrays = self.embedder.stream(
                 (words for words, _ in cut), self.settings.layers, keep_markers=self.settings.keep_markers

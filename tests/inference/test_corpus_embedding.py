@@ -75,6 +75,11 @@ def read(folder, column=None):
     return list(EmbeddedCorpus(folder).sentences(column))
 
 
+def contents(folder):
+    """The bytes of all shards, by their names."""
+    return {path.name: path.read_bytes() for path in folder.glob("shard-*")}
+
+
 def assert_right(embedder, folder, layers="all", pooling="none", tolerance=REORDERED_FLOAT32):
     wanted = list(embedder.stream(TEXT, layers))
     for place, column in enumerate(EmbeddedCorpus(folder).columns):
@@ -148,19 +153,27 @@ def test_killed_runs_are_gone_on_with_without_loss_or_repetition(embedder, tmp_p
                 assert stop is not None or rank < num_ranks - 1 or summary.is_complete
             written += {path.name for path in folder.glob("shard-*")} - before
     assert_right(embedder, folder)
-    # Each was written once, and holds what one run alone writes; words that are encoded in other company may differ in
-    # their last bit.
     assert len(written) == len(set(written)) == len(EmbeddedCorpus(folder).shards)
     embed(embedder, folder.parent / "alone")
-    alone = EmbeddedCorpus(folder.parent / "alone").batches()
-    for batch, other in zip(EmbeddedCorpus(folder).batches(), alone, strict=True):
-        assert batch.words == other.words
-        np.testing.assert_array_equal(batch.sentence_ids, other.sentence_ids)
-        np.testing.assert_array_equal(batch.num_words, other.num_words)
-        np.testing.assert_array_equal(batch.offsets, other.offsets)
-        assert list(batch.columns) == list(other.columns)
-        for name, column in batch.columns.items():
-            np.testing.assert_allclose(column.values, other.columns[name].values, rtol=0, atol=REORDERED_FLOAT32)
+    assert contents(folder) == contents(folder.parent / "alone")
+
+
+@pytest.mark.parametrize("max_words", [1, 40, 150, 300])
+def test_shards_are_the_same_bytes_whoever_wrote_the_ones_before(embedder, tmp_path, max_words):
+    """What a shard holds depends on its text alone: not on the words that the process met earlier."""
+    settings = dataclasses.replace(SETTINGS, max_words_per_shard=max_words)
+    vocabulary = [f"{'un' * (n % 3)}word{n}" for n in range(97)]
+    text = [" ".join(vocabulary[(n * k) % 97] for k in range(1, 3 + n % 11)) for n in range(60)]
+    embed(embedder, tmp_path / "alone", settings, text)
+    wanted = contents(tmp_path / "alone")
+    for stop_after in (7, 31, 58):
+        with pytest.raises(KeyboardInterrupt):
+            embed(embedder, tmp_path / "killed" / str(stop_after), settings, text, stop_after=stop_after)
+        embed(embedder, tmp_path / "killed" / str(stop_after), settings, text)
+        assert contents(tmp_path / "killed" / str(stop_after)) == wanted
+    for rank in range(2):
+        embed(embedder, tmp_path / "two", settings, text, rank=rank, num_ranks=2)
+    assert contents(tmp_path / "two") == wanted
 
 
 @pytest.mark.slow
