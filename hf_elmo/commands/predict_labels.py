@@ -21,16 +21,23 @@ def predict_labels(arguments: PredictionArguments) -> None:
     """
     from ..inference.tagger import ElmoTagger
 
+    if arguments.text_pair is not None:
+        raise ValueError(f"text_pair is {arguments.text_pair!r}, but the checkpoint labels words; leave it out.")
     lines = arguments.lines()
     tagger = ElmoTagger(
         arguments.model_name_or_path, arguments.device, arguments.max_words_per_batch, arguments.pre_tokenizer
     )
+    has_spans = _has_spans(tagger.model.config.label_names)
+    if arguments.convert_scheme is not None and not has_spans:
+        raise ValueError(
+            f"convert_scheme is {arguments.convert_scheme!r}, but the checkpoint labels single words, not spans; leave "
+            "it out."
+        )
     if arguments.input_file is not None:
         warn_of_raw_text(arguments, tagger.tokenizer.pre_tokenizer)
     tagged = tagger.tag(map(str.split, lines) if arguments.text_is_tokenized else lines)
     if arguments.convert_scheme is not None:
         tagged = _converted(tagged, arguments.convert_scheme)
-    has_spans = _has_spans(tagger.model.config.label_names)
     show = _in_brackets if has_spans else _with_slashes
     draw = _draw_spans if has_spans else _draw_labels
     deliver(arguments, tagged, "sentences", lambda sentence: [show(sentence)], _write, draw)

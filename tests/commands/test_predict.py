@@ -120,6 +120,8 @@ def test_standard_input_and_another_cut(predict, monkeypatch):
         ("words", ["a", "--input_file", "x"], "input_file 'x'"),
         ("words", ["--input_file", "absent.txt"], "absent.txt"),
         ("words", ["a", "--max_words_per_batch", "0"], "max_words_per_batch is 0"),
+        ("words", ["a", "--convert_scheme", "IOB2"], "convert_scheme is 'IOB2'"),
+        ("spans", ["a", "--text_pair", "b"], "text_pair is 'b'"),
         ("pre-trained", ["a"], "ElmoForPreTraining"),
         ("words", ["a", "--pre_tokenizer", "x"], "--pre_tokenizer"),
     ],
