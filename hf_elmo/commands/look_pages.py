@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ..given.flags import check_choices, flag
-from .text_input import ReadingArguments
+from .text_input import STANDARD_INPUT, ReadingArguments
 
 
 @dataclass(kw_only=True)
@@ -24,14 +24,22 @@ class PageArguments(ReadingArguments):
     def check(self) -> None:
         """Check what can be checked before any file is read.
 
-        Raises: ValueError or FileExistsError naming the argument, the value got and the value wanted.
+        Raises: ValueError, FileExistsError or FileNotFoundError naming the argument, the value got and what is wanted.
         """
         from ..checkpoints.writing import check_output_file
+        from ..text.corpora import expand_patterns
 
         check_choices(self)
         if Path(self.output_file).suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"--output_file is {self.output_file!r}; it must end in .html.")
+        inputs = [] if self.input_file == STANDARD_INPUT else expand_patterns([self.input_file], "input_file")
+        read = {Path(file).resolve() for file in inputs}
         for file in self.files():
+            if file in read:
+                raise ValueError(
+                    f"output_file {self.output_file!r} means {file.name!r} is written, which is the input_file too; "
+                    "name another page."
+                )
             check_output_file(file, self.overwrite_output_file)
 
     def files(self) -> list[Path]:

@@ -49,6 +49,20 @@ def test_the_table_has_the_words_as_the_file_cuts_them(folder, tmp_path, capsys)
     np.testing.assert_allclose([float(row["forward"]) for row in rows[:3]], wanted, atol=1e-4)
 
 
+def test_the_text_itself_is_not_overwritten(folder, tmp_path):
+    text = tmp_path / "story.tsv"
+    text.write_text(TEXT)
+    for input_file in (text, tmp_path / "*.tsv"):
+        arguments = SurprisalArguments(
+            model_name_or_path=str(folder / "elmo"),
+            input_file=str(input_file),
+            output_file=str(tmp_path / "story.html"),
+            overwrite_output_file=True,
+        )
+        assert_refused(ValueError, ("output_file", "'story.tsv'", "input_file"), look_at_surprisal, arguments)
+    assert text.read_text() == TEXT and list(tmp_path.iterdir()) == [text]
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
