@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
 from ..checkpoints.secrets import check_command_line
 from .flags import FlagParser
@@ -48,7 +49,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run `hf-elmo COMMAND ...`, or list the commands."""
     argv = sys.argv[1:] if argv is None else argv
     with readable_errors():
-        check_command_line(argv)
+        _run_named(argv)
+
+
+def _run_named(argv: Sequence[str]) -> None:
+    check_command_line(argv)
     if not argv or argv[0] in ("-h", "--help"):
         print(_list_commands(), file=sys.stdout if argv else sys.stderr)
         sys.exit(0 if argv else 2)
@@ -91,12 +96,11 @@ def run_command(
     """
     argv = sys.argv[1:] if argv is None else argv
     classes = [classes] if isinstance(classes, type) else list(classes)
+    description = (description or classes[0].__doc__ or "").strip().splitlines()[0]
     with readable_errors():
         # Before the parser, which shows the words that it does not know.
         check_command_line(argv)
-    description = (description or classes[0].__doc__ or "").strip().splitlines()[0]
-    arguments = FlagParser(classes, prog, description, epilog).parse(argv)
-    with readable_errors():
+        arguments = FlagParser(classes, prog, description, epilog).parse(argv)
         quiet_libraries()
         function(*arguments)
 
@@ -125,9 +129,24 @@ def readable_errors() -> Iterator[None]:
     """End the process with exit code 2 and the message alone where a user's mistake is the cause.
 
     Ctrl-C ends it with exit code 130, as shells do. HF_ELMO_TRACEBACK=1 in the environment shows the traceback too.
+    Where nobody reads standard output any more, as behind `head`, it ends with exit code 0 and without a word.
     """
     try:
-        yield
+        try:
+            yield
+        except SystemExit as ended:
+            # After --help, for example.
+            if not ended.code:
+                sys.stdout.flush()
+            raise
+        # Python itself flushes at its end, where nothing can answer an error any more.
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not _has_lost_its_reader(sys.stdout):
+            raise
+        # For that flush of Python's.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except KeyboardInterrupt:
         if os.environ.get(SHOW_TRACEBACK):
             raise
@@ -138,6 +157,13 @@ def readable_errors() -> Iterator[None]:
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def _has_lost_its_reader(file: IO[str]) -> bool:
+    """Whether a file is a pipe that nobody reads any more."""
+    poll = select.poll()
+    poll.register(file.fileno(), 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 def _list_commands(start: str = "") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -188,13 +187,7 @@ def _open_report(arguments: ScoringArguments) -> Iterator[Report]:
         shown = itertools.count()
         yield lambda line: print(describe_scores(line)) if next(shown) < arguments.max_sentences_shown else None
     elif arguments.output_file == STANDARD_OUTPUT:
-        try:
-            yield open_rows(sys.stdout, arguments.file_format())
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Who reads has had enough, as `head` has after ten lines; Python would flush once more at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(0)
+        yield open_rows(sys.stdout, arguments.file_format())
     else:
         target = Path(arguments.output_file).resolve()
         with files_written_aside(target) as (aside,), open(aside, "w", encoding="utf-8", newline="") as file:

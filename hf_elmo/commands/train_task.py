@@ -33,13 +33,11 @@ def run_task(
     argv = sys.argv[1:] if argv is None else argv
     with readable_errors():
         check_command_line(argv)
-    if "-h" in argv or "--help" in argv:
-        from ..tasks.arguments import TrainingFlags
+        if "-h" in argv or "--help" in argv:
+            from ..tasks.arguments import TrainingFlags
 
-        FlagParser([*classes, TrainingFlags], prog, description, epilog).parse(["--help"])
-    with readable_errors():
-        task = prepare(*_parse(classes, argv, prog))
-    task.run()
+            FlagParser([*classes, TrainingFlags], prog, description, epilog).parse(["--help"])
+        prepare(*_parse(classes, argv, prog)).run()
 
 
 def _parse(classes: Sequence[type], argv: Sequence[str], prog: str | None) -> list[Any]:
