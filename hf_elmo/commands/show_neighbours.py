@@ -57,7 +57,7 @@ class NeighbourArguments(ReadingArguments):
     same_word: bool = flag("Look at uses of the same word only, in upper or lower case.", default=False)
     approximate: bool = flag(
         "In --vectors look by way of clusters, which the first search makes and keeps there: later ones take a share "
-        "of the time, and may miss a use.",
+        "of the time, and may miss a use; only for words of which they find none are all uses compared.",
         default=False,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from ..checkpoints.provenance import write_json
 from ..checkpoints.writing import files_written_aside
 from ..given.bounded_json import read_json
 from .embedding_directory import EmbeddedCorpus
-from .neighbours import unit
+from .neighbours import Use, unit
 from .shard_files import ShardBatch
 from .shard_search import ShardIndex
 
@@ -36,8 +36,8 @@ class ClusterIndex(ShardIndex):
     """As `ShardIndex`, looking only into the blocks that hold uses near to a word by an index of clusters (faiss).
 
     What is found has the same similarities; a use that is near, but lies in a block of which no other use is, may be
-    missed. The index is made by the first search and kept beside the shards, a byte for each number of a vector; later
-    searches map it into memory.
+    missed. Where nothing is found, all blocks are looked into. The index is made by the first search and kept beside
+    the shards, a byte for each number of a vector; later searches map it into memory.
 
     Args:
         directory, embedder, layer, track: As of `ShardIndex`.
@@ -67,7 +67,17 @@ class ClusterIndex(ShardIndex):
             raise self._damaged(self._files[0])
         faiss.ParameterSpace().set_index_parameter(self._index, "nprobe", _CLUSTERS_TO_LOOK_INTO)
 
-    def _batches(self, queries: np.ndarray, count: int) -> Iterator[ShardBatch]:
+    def nearest_to_each(
+        self, sentence: str | Sequence[str], places: Sequence[int], count: int = 1, same_word: bool = False
+    ) -> list[list[tuple[float, Use]]]:
+        """See `ShardIndex`; where the near blocks hold no such use, all are looked into."""
+        words = self.cut(sentence)
+        found = self._nearest(words, places, count, same_word, self._near_blocks)
+        missing = [place for place, uses in zip(places, found, strict=True) if not uses]
+        exact = iter(super().nearest_to_each(words, missing, count, same_word) if missing else ())
+        return [uses or next(exact) for uses in found]
+
+    def _near_blocks(self, queries: np.ndarray, count: int) -> Iterator[ShardBatch]:
         _, uses = self._index.search(np.ascontiguousarray(queries.T), min(count, self._index.ntotal))
         firsts = np.array([block.first_use for block in self._blocks])
         # Where fewer are found than asked for, faiss says -1.

@@ -20,6 +20,8 @@ _KEPT_PER_WANTED = 8
 
 # Passes batches on, and shows how many of their words, of so many, have gone by.
 Track = Callable[[Iterator[ShardBatch], int], Iterator[ShardBatch]]
+# The blocks that are looked into for so many uses nearest to each query, (D, Q).
+_Blocks = Callable[[np.ndarray, int], Iterator[ShardBatch]]
 
 
 class ShardIndex(UseFinder):
@@ -94,13 +96,18 @@ class ShardIndex(UseFinder):
             count: How many uses.
             same_word: Whether only uses of the same word, in upper or lower case, are looked at.
         """
-        words = self.cut(sentence)
+        return self._nearest(self.cut(sentence), places, count, same_word, self._all_blocks)
+
+    def _nearest(
+        self, words: tuple[str, ...], places: Sequence[int], count: int, same_word: bool, blocks: _Blocks
+    ) -> list[list[tuple[float, Use]]]:
+        """As `nearest_to_each`, among the uses in some blocks."""
         vectors = unit(self.embedder.embed_sentence(words, self.layers)[list(places)])
         queries = [_Query(Use(-1, place, words), vector) for place, vector in zip(places, vectors, strict=True)]
         results: dict[int, list[tuple[float, Use]]] = {}
         kept = max(_LEAST_KEPT, _KEPT_PER_WANTED * count)
         while left := [number for number in range(len(queries)) if number not in results]:
-            best = self._best([queries[number] for number in left], kept, same_word)
+            best = self._best([queries[number] for number in left], kept, same_word, blocks)
             for number, uses in zip(left, best, strict=True):
                 found = list(itertools.islice(distinct_sentences(uses, queries[number].use), count))
                 # Too many of those that were kept lie in sentences that are nearly the same: look at more.
@@ -109,11 +116,13 @@ class ShardIndex(UseFinder):
             kept *= _KEPT_PER_WANTED
         return [results[number] for number in range(len(queries))]
 
-    def _best(self, queries: Sequence[_Query], count: int, same_word: bool) -> list[list[tuple[float, Use]]]:
+    def _best(
+        self, queries: Sequence[_Query], count: int, same_word: bool, blocks: _Blocks
+    ) -> list[list[tuple[float, Use]]]:
         """The `count` most similar uses for each query, the nearest first."""
         best: list[list[tuple[float, Use]]] = [[] for _ in queries]
         stacked = np.stack([query.vector for query in queries], axis=1)
-        for batch in self._batches(stacked, count):
+        for batch in blocks(stacked, count):
             similarities = unit(batch.columns[self.column].restore()) @ stacked
             words = np.array([word.casefold() for word in batch.words], dtype=object)
             ends = np.cumsum(batch.num_words)
@@ -130,8 +139,7 @@ class ShardIndex(UseFinder):
                 best[number] = sorted([*best[number], *new], key=lambda entry: -entry[0])[:count]
         return best
 
-    def _batches(self, queries: np.ndarray, count: int) -> Iterator[ShardBatch]:
-        """The blocks that are looked into for the `count` uses nearest to each query, (D, Q)."""
+    def _all_blocks(self, queries: np.ndarray, count: int) -> Iterator[ShardBatch]:
         return self._tracked(self.corpus.batches())
 
     def _tracked(self, batches: Iterator[ShardBatch]) -> Iterator[ShardBatch]:

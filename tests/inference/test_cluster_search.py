@@ -9,7 +9,7 @@ from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32
 
 from hf_elmo.commands.show_neighbours import NeighbourArguments, show_neighbours
-from hf_elmo.inference import cluster_search, corpus_embedding
+from hf_elmo.inference import cluster_search, corpus_embedding, shard_search
 from hf_elmo.inference.cluster_search import ClusterIndex
 from hf_elmo.inference.corpus_embedding import CorpusEmbedder, VectorSettings
 from hf_elmo.inference.embedding_directory import EmbeddedCorpus
@@ -71,6 +71,20 @@ def test_blocks_without_a_near_use_are_not_read(embedder, write, monkeypatch):
     monkeypatch.setattr(EmbeddedCorpus, "batches_of", counted)
     assert len(index.nearest_to(QUERY, 3, 2)) == 2
     assert 0 < sum(read) < len(index._blocks) / 2
+
+
+def test_a_use_that_lies_far_from_the_word_is_found_all_the_same(embedder, write, monkeypatch):
+    """Only where all blocks were looked into may anybody say that the text has no other use."""
+    monkeypatch.setattr(cluster_search, "_CLUSTERS_TO_LOOK_INTO", 1)
+    monkeypatch.setattr(shard_search, "_LEAST_KEPT", 1)
+    vectors = write([*draw_sentences(1000), "a ZEBRA sat near", *draw_sentences(1000, seed=1)])
+    exact, clusters = ShardIndex(vectors, embedder), ClusterIndex(vectors, embedder)
+    words = ("the", "zebra", "was", "on")
+    assert clusters._nearest(words, [1], 1, True, clusters._near_blocks) == [[]]
+    wanted = exact.nearest_to_each(words, [1, 3], 1, same_word=True)
+    assert clusters.nearest_to_each(words, [1, 3], 1, same_word=True) == wanted
+    assert [use.word for ((_, use),) in wanted] == ["ZEBRA", "on"]
+    assert clusters.nearest_to(("the", "okapi"), 1, same_word=True) == []
 
 
 def test_the_index_is_kept_until_the_vectors_are_others(embedder, write):
