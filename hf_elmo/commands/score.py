@@ -46,7 +46,9 @@ class ScoringArguments(ReadingArguments):
         "Carry the state from line to line, as in one long text; without it each line is read by itself.", default=False
     )
     substitutes: int = flag("How many words to propose for the place named by --position or --word.", default=0)
-    position: int | None = flag("The place, in each sentence, to find substitutes for; from 0.", default=None)
+    position: int | None = flag(
+        "The place, in each sentence that is long enough, to find substitutes for; from 0.", default=None
+    )
     word: str | None = flag("The word to find substitutes for, wherever it stands.", default=None)
     prior: Literal["zipf", "uniform"] = flag(
         "What the product of both directions is divided by: the words' shares by Zipf's law, or 1.", default="zipf"
@@ -81,6 +83,8 @@ class ScoringArguments(ReadingArguments):
             )
         if places and not self.substitutes:
             raise ValueError(f"--{places[0]} names a place for substitutes, but --substitutes is 0; say how many.")
+        if self.position is not None and self.position < 0:
+            raise ValueError(f"--position is {self.position}; it must be >= 0.")
         if self.substitutes and self.carry_state:
             raise ValueError(
                 f"--substitutes is {self.substitutes} with --carry_state; substitutes are found in each line by "
@@ -141,40 +145,44 @@ def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
     with_words = ((number, each) for number, each in enumerate(placed) if each.words)
     kept, read = itertools.tee(with_words)
     stream = scorer.stream((each.words for _, each in read), arguments.carry_state)
-    totals, num_places, started = ScoreTotals(), 0, time.perf_counter()
+    totals, started = ScoreTotals(), time.perf_counter()
+    num_places = num_without = 0
     with _open_report(arguments) as report:
         # The scores first: the numbers are those of the sentences that have been scored.
         for scores, (number, each) in zip(track(stream, "scoring", "sentences"), kept, strict=False):
-            places = _find_places(arguments, number, each.words)
+            places = _find_places(arguments, each.words)
             substitutes = {place: scorer.substitutes(each.words, place, arguments.substitutes) for place in places}
             report(ScoredLine(number, each, scores, substitutes))
             num_places += len(substitutes)
+            num_without += not substitutes
             totals += scores.totals
         if not totals.num_words:
             raise ValueError(f"input_file {arguments.input_file!r} holds no words; give one with text in it.")
         if arguments.word is not None and not num_places:
             raise ValueError(f"--word is {arguments.word!r}, which stands in no sentence of input_file; name another.")
+        if arguments.position is not None and not num_places:
+            raise ValueError(
+                f"--position is {arguments.position}, and no sentence of input_file has so many words; name a smaller "
+                "one, or a word with --word."
+            )
     # Where the rows go to standard output, nothing else may.
     screen = sys.stderr if arguments.output_file == STANDARD_OUTPUT else sys.stdout
     seconds = time.perf_counter() - started
     print(describe_totals(totals, seconds, scorer.device, arguments.carry_state), file=screen)
+    if arguments.position is not None and num_without:
+        print(
+            f"Sentences without substitutes, too short for position {arguments.position}: {num_without:,}.", file=screen
+        )
     if arguments.output_file not in (None, STANDARD_OUTPUT):
         print(f"Wrote {arguments.output_file}.")
     return totals
 
 
-def _find_places(arguments: ScoringArguments, number: int, words: Sequence[str]) -> list[int]:
+def _find_places(arguments: ScoringArguments, words: Sequence[str]) -> list[int]:
     """The positions of a sentence that substitutes are wanted for."""
     if arguments.word is not None:
         return [place for place, word in enumerate(words) if word == arguments.word]
-    if arguments.position is None:
-        return []
-    if not 0 <= arguments.position < len(words):
-        raise ValueError(
-            f"--position is {arguments.position}; sentence {number} has the positions 0 to {len(words) - 1}. Name "
-            "one of those, or a word with --word."
-        )
-    return [arguments.position]
+    return [] if arguments.position is None or arguments.position >= len(words) else [arguments.position]
 
 
 @contextmanager

@@ -71,10 +71,10 @@ def test_from_a_text_to_a_table_and_from_a_mistake_to_one_line(checkpoint, tmp_p
     assert lines[-2].startswith("Scored 3 sentences of 12 words, each from a state of zeros: perplexity ")
     assert "scored as <UNK>: 1 of 12." in lines[-1]
     with pytest.raises(SystemExit) as ended:
-        main([*map(str, paths), "--substitutes", "3", "--position", "4"])
+        main([*map(str, paths), "--substitutes", "3", "--position", "7"])
     assert ended.value.code == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: --position is 4; sentence 0 has the positions 0 to 3.") and error.count("\n") == 1
+    assert error.startswith("error: --position is 7, and no sentence of input_file has so") and error.count("\n") == 1
 
 
 def test_tsv_has_a_line_a_word_and_sums_to_the_perplexities(run, tmp_path, capsys):
@@ -111,6 +111,14 @@ def test_json_lines_hold_what_the_functions_give(run, checkpoint, tmp_path):
         assert record["perplexity"] == scores.totals.perplexity
         substitutes = best_substitutes(*loaded, scores.words, 0, 3, frequencies=even)
         assert record["substitutes"] == {"0": [vars(each) for each in substitutes]}
+
+
+def test_sentences_too_short_for_the_position_are_scored_and_counted(run, tmp_path, capsys):
+    totals = run(output_file=str(tmp_path / "scores.jsonl"), substitutes=2, position=4)
+    records = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert totals.num_words == 12
+    assert [list(record.get("substitutes", {})) for record in records] == [[], ["4"], []]
+    assert "too short for position 4: 2." in capsys.readouterr().out
 
 
 def rows_of(path, **dialect):
@@ -207,7 +215,7 @@ MISTAKES = [
     ({"substitutes": -1}, "--substitutes is -1"),
     ({"position": 1}, ("--position", "--substitutes is 0")),
     ({"substitutes": 1, "word": "dog"}, "--word is 'dog'"),
-    ({"substitutes": 1, "position": 1}, ("--position is 1", "sentence 3", "0 to 0")),
+    ({"substitutes": 1, "position": -1}, "--position is -1"),
     ({"chunk_size": 0}, "chunk_size is 0"),
     ({"device": "abacus"}, "device 'abacus'"),
     ({"model_name_or_path": "absent"}, "model_name_or_path 'absent'"),
