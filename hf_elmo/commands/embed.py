@@ -65,7 +65,7 @@ def _embed_words(arguments: EmbeddingArguments) -> EmbeddingSummary:
     words, num_repeated = read_words(arguments.vocabulary)
     embedder = ElmoEmbedder(arguments.model_name_or_path, arguments.device, arguments.dtype)
     started = time.perf_counter()
-    write_word_vectors(embedder, words, target, arguments.overwrite_output_file)
+    write_word_vectors(embedder, words, target, arguments.overwrite_output_file, arguments.max_words_per_batch)
     seconds = time.perf_counter() - started
     summary = EmbeddingSummary(0, len(words), target.stat().st_size, seconds)
     repeated = f"; {num_repeated:,} lines that repeat a word were left out" if num_repeated else ""

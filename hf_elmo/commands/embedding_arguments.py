@@ -19,8 +19,12 @@ _FIRST_SENTENCES = 1000
 _INPUTS = ("input_file", "dataset_name", "vocabulary")
 _OUTPUTS = ("output_dir", "output_file")
 _WITHOUT_CONTEXT = ("token", "0")
-# What only shards have, or only single files.
+# What only shards have, or only texts, which words without context are not, or only single files.
 _OF_SHARDS = ("pooling", "keep_markers", "max_words_per_shard", "format", "overwrite_output_dir")
+_OF_TEXT = (
+    *("text_is_tokenized", "text_column", "input_format", "word_column", "carry_state", "store_sentences"),
+    *("storage_dtype", "compression", "max_words_per_chunk", "max_words_per_buffer"),
+)
 _OF_FILES = ("carry_state", "store_sentences", "overwrite_output_file")
 
 
@@ -115,6 +119,12 @@ class EmbeddingArguments(ReadingArguments):
             raise ValueError(f"output_dir is {self.output_dir!r}; words of --vocabulary go into an --output_file.")
         if self.vocabulary is not None and self.layers not in (*_WITHOUT_CONTEXT, _default_of("layers")):
             raise ValueError(f"layers is {self.layers!r}; words of --vocabulary have no context, which is layer 0.")
+        if self.vocabulary is not None:
+            for name in _OF_TEXT:
+                if getattr(self, name) != _default_of(name):
+                    raise ValueError(
+                        f"{name} is {getattr(self, name)!r}, which words of --vocabulary do not have; leave it out."
+                    )
         other, left_out = ("output_file", _OF_SHARDS) if self.output_dir is None else ("output_dir", _OF_FILES)
         for name in left_out:
             if getattr(self, name) != _default_of(name):

@@ -31,6 +31,11 @@ def predict_clusters(arguments: PredictionArguments) -> None:
             raise ValueError(
                 f"{name} is {getattr(arguments, name)!r}, but the checkpoint finds clusters of mentions; leave it out."
             )
+    if arguments.max_words_per_batch != PredictionArguments.max_words_per_batch:
+        raise ValueError(
+            f"max_words_per_batch is {arguments.max_words_per_batch}, but the checkpoint reads a document as a whole; "
+            "leave it out."
+        )
     text = "\n".join(arguments.lines())
     if not text.strip():
         raise ValueError(f"input_file {arguments.input_file!r} holds no text; give one with text in it.")

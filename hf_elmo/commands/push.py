@@ -14,7 +14,7 @@ class PushArguments:
     """What is sent, and where to."""
 
     model_name_or_path: str = flag(
-        "The checkpoint: a directory that pretrain, train or convert wrote.",
+        "The checkpoint: a directory written by pretrain, convert or train.",
         aliases=("--checkpoint",),
     )
     hub_model_id: str = flag("Name of the repository, with or without a namespace; made if not there.")

@@ -16,7 +16,7 @@ class CardArguments:
     """The cards."""
 
     model_name_or_path: str | None = flag(
-        "Checkpoint to be taken in: a directory that pretrain, train or convert wrote.",
+        "Checkpoint to be taken in: a directory written by pretrain, convert or train.",
         aliases=("--checkpoint",),
         default=None,
     )

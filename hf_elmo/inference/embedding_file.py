@@ -140,9 +140,9 @@ _WRITERS: dict[str, Callable[[Path, str], AbstractContextManager[Put]]] = {
 def _writer_for(output_file: str | os.PathLike) -> Callable[[Path, str], AbstractContextManager[Put]]:
     suffix = Path(output_file).suffix
     if suffix not in _WRITERS:
-        later = " (.parquet comes later)" if suffix == ".parquet" else ""
         raise ValueError(
             f"output_file {str(output_file)!r} ends in {suffix!r}; vectors are written as one of "
-            f"{', '.join(_WRITERS)}{later}. Give the name one of these endings."
+            f"{', '.join(_WRITERS)}. Give the name one of these endings; Parquet, Arrow and safetensors are written as "
+            "shards, into an output_dir."
         )
     return _WRITERS[suffix]

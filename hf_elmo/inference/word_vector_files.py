@@ -14,8 +14,6 @@ from ..given.bounded_files import quoted
 from ..text.packed_lines import decoded_lines
 from .embedder import ElmoEmbedder
 
-_WORDS_AT_A_TIME = 2048
-
 
 def read_words(file: str | os.PathLike, name: str = "vocabulary") -> tuple[list[str], int]:
     """The words of a file, one per line, each once, and how many lines repeat an earlier one; empty lines are none.
@@ -55,7 +53,11 @@ def check_word_vector_file(output_file: str | os.PathLike, overwrite: bool = Fal
 
 
 def write_word_vectors(
-    embedder: ElmoEmbedder, words: Sequence[str], output_file: str | os.PathLike, overwrite: bool = False
+    embedder: ElmoEmbedder,
+    words: Sequence[str],
+    output_file: str | os.PathLike,
+    overwrite: bool = False,
+    max_words_per_batch: int = 2048,
 ) -> Path:
     """Write the token encoder's vector of each word, P numbers: half of layer 0, whose two halves are the same.
 
@@ -66,6 +68,7 @@ def write_word_vectors(
         words: Each once, without white space.
         output_file: Its ending says the format. It appears under its name when it is complete.
         overwrite: Whether an existing file may be replaced.
+        max_words_per_batch: Words computed at once.
     Returns: The file's path.
     Raises: ValueError or FileExistsError as `check_word_vector_file`.
     """
@@ -73,8 +76,8 @@ def write_word_vectors(
     entry = _ENTRIES[target.suffix]
     with files_written_aside(target) as (aside,), open(aside, "wb") as file:
         file.write(f"{len(words)} {embedder.vector_size // 2}\n".encode())
-        for start in range(0, len(words), _WORDS_AT_A_TIME):
-            part = words[start : start + _WORDS_AT_A_TIME]
+        for start in range(0, len(words), max_words_per_batch):
+            part = words[start : start + max_words_per_batch]
             file.writelines(map(entry, part, encode_words(embedder, part)))
     return target
 

@@ -109,6 +109,7 @@ def test_what_does_not_fit_is_one_line(predict, tmp_path):
     for flags, named in (
         (["a", "--text_pair", "b"], "text_pair"),
         (["a", "--convert_scheme", "IOB2"], "convert_scheme"),
+        (["a", "--max_words_per_batch", 512], "max_words_per_batch is 512"),
         (["--input_file", tmp_path / "empty.txt"], "holds no text"),
         ([" "], "no text"),
     ):

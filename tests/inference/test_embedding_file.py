@@ -132,7 +132,7 @@ def test_what_float16_cannot_hold_is_no_infinity(tmp_path):
 
 def test_other_formats_are_refused_with_those_that_there_are(tmp_path):
     for name, options, named in (
-        ("v.parquet", {}, ".npz"),
+        ("v.parquet", {}, (".npz", "output_dir")),
         ("v", {}, ".hdf5, .h5, .npz"),
         ("v.txt", {}, ".hdf5"),
         ("v.npz", {"dtype": "float64"}, "float16"),

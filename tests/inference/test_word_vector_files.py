@@ -54,6 +54,17 @@ def test_gensim_loads_it(tmp_path, embedder, name):
     np.testing.assert_allclose(loaded.vectors[:20], wanted(embedder), rtol=0, atol=1e-6)
 
 
+# Flags of texts, which words without context do not have.
+OF_TEXT = {
+    "storage_dtype": "float16",
+    "compression": "gzip",
+    "carry_state": True,
+    "store_sentences": True,
+    "text_is_tokenized": True,
+    "max_words_per_buffer": 9,
+}
+
+
 def test_the_command_reads_a_word_per_line(tmp_path, embedder, capsys):
     (tmp_path / "words.txt.gz").write_bytes(gzip.compress(b"the\n\nof\r\nthe\n"))
     options = {"vocabulary": str(tmp_path / "words.txt.gz"), "output_file": str(tmp_path / "v.txt"), "device": "cpu"}
@@ -67,6 +78,7 @@ def test_the_command_reads_a_word_per_line(tmp_path, embedder, capsys):
         ({"output_file": None, "output_dir": "v"}, "--output_file"),
         ({"output_file": "v.bin", "layers": "top"}, "layers is 'top'"),
         ({"output_file": "v.bin", "input_file": "a.txt"}, "--vocabulary"),
+        *(({"output_file": "v.bin", name: value}, name) for name, value in OF_TEXT.items()),
     ):
         arguments = EmbeddingArguments(model_name_or_path=embedder.name, **{**options, **changes})
         assert_refused((ValueError, FileExistsError), named, run_embedding, arguments)
