@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .arrays import open_hdf5_arrays
 from .checked_files import ConversionError
 
 _HDF5_SUFFIXES = (".hdf5", ".h5")
@@ -67,16 +68,28 @@ def candidates(source: Path, name: str) -> list[Path]:
 
 
 def find(source: Path, name: str) -> Path:
-    """The one file of a source that an argument names.
+    """The one file of a source that an argument names; of several hdf5 the one that has a model's keys.
 
-    Raises: ConversionError where there is none, or several.
+    Raises: ConversionError where there is none, or several; ImportError where h5py is missing.
     """
     found = candidates(source, name)
+    if name == "weight_file" and len(found) > 1:
+        found = [path for path in found if _holds_weights(path)] or found
     if len(found) == 1:
         return found[0]
     wanted = _KINDS[name].wanted
     have = f"{len(found)} that may be it ({_quoted(found)})" if found else f"none ({_listing(source)})"
     raise ConversionError(f"source {str(source)!r} has {have}, wanted {wanted}; name it with {name}.")
+
+
+def _holds_weights(path: Path) -> bool:
+    """Whether an hdf5 has the keys of a token encoder and of LSTMs, which files of vectors or a softmax lack."""
+    try:
+        with open_hdf5_arrays("weight_file", path) as arrays:
+            keys = arrays.keys
+    except ConversionError:
+        return False
+    return bool({"char_embed", "embedding"} & {*keys}) and any("/LSTMCell/" in key for key in keys)
 
 
 def _listing(source: Path) -> str:

@@ -49,9 +49,6 @@ def load_source(
     """Read a directory of simple_elmo's; arguments and errors are those of `bilm_tf.load_source`."""
     if weight_file is None and (source / _WEIGHTS).is_file():
         weight_file = source / _WEIGHTS
-    elif weight_file is None:
-        # As that program does: the first by name, whatever it is called.
-        weight_file = next(iter(candidates(source, "weight_file")), None)
     foreign = bilm_tf.load_source(
         source,
         options_file=options_file,

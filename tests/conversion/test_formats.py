@@ -3,6 +3,7 @@
 import shutil
 import typing
 
+import h5py
 import pytest
 import torch
 from bilm_tf_files import listing, make_options, write_checkpoint
@@ -48,6 +49,20 @@ def test_files_under_published_names_belong_together(tmp_path, source):
     assert "elmo_large_options.json" in message and "elmo_small_options.json" in message
     names = {"options_file": tmp_path / "elmo_small_options.json", "weight_file": tmp_path / "elmo_large_weights.hdf5"}
     assert are_equal(load_foreign(tmp_path, **names)[0], model)
+
+
+def test_of_several_hdf5_the_one_with_the_keys_of_weights_is_taken(tmp_path, source):
+    wanted = load_foreign(source)[0]
+    (source / "weights.hdf5").rename(source / "of_a_model.hdf5")
+    with h5py.File(source / "an_embedding.hdf5", "w") as file:
+        file["0"] = [[1.0, 2.0]]
+    (source / "words.hdf5").write_bytes(b"no hdf5")
+    for given in ({}, {"format": "simple-elmo"}):
+        assert are_equal(load_foreign(source, **given)[0], wanted)
+        (source / "vocab.txt").write_text("the\ncat\n")  # simple-elmo's third file
+    shutil.copy(source / "of_a_model.hdf5", source / "of_another.hdf5")
+    named = ("weight_file", "of_a_model.hdf5", "of_another.hdf5")
+    assert "an_embedding" not in assert_refused(ConversionError, named, load_foreign, source)
 
 
 def test_a_conversion_writes_a_directory_and_says_what_it_is_made_from(tmp_path, source):

@@ -5,6 +5,7 @@ import json
 import shutil
 import zipfile
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -78,6 +79,11 @@ def source(tmp_path):
     return folder
 
 
+def write_vectors(path):
+    with h5py.File(path, "w") as file:
+        file["0"] = np.ones((3, 4), np.float32)
+
+
 def weights(source, options_file="options.json", weight_file="model.hdf5"):
     return load_bilm_tf(source / options_file, source / weight_file).state_dict()
 
@@ -92,7 +98,8 @@ def test_files_are_found_under_the_names_that_simple_elmo_reads(source):
             lambda: shutil.copy(source / "model.hdf5", source / "other.hdf5"),
             lambda: (source / "vocab.txt.gz").write_bytes(gzip.compress(b"the\ncat\n")),
             lambda: (source / "model.hdf5").unlink(),
-            lambda: (source / "zz.hdf5").write_bytes(b"not read: it is not the first"),
+            lambda: (source / "zz.hdf5").write_bytes(b"not read: it has no keys"),
+            lambda: write_vectors(source / "a.hdf5"),
             lambda: (source / "a_softmax.hdf5").write_bytes(b"not read: it is no biLM"),
         )
     ):
