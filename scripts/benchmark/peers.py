@@ -5,7 +5,6 @@ Letters in shapes: B sentences, T words, C characters, P projection.
 
 from __future__ import annotations
 
-import itertools
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -116,16 +115,6 @@ class AllenNLPModel:
         """The top layer, (B, T, 2P), of token vectors (B, T, P) under a mask (B, T)."""
         self.lstm.reset_states()
         return self.lstm(vectors, mask)[-1]
-
-
-def gradients(top: Tensor, vectors: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """A peer's backward pass, from the sum of its top layer to its token vectors and weights."""
-    return torch.autograd.grad(top.sum(), [vectors, *weights])
-
-
-def trained_weights(module: nn.Module) -> list[Tensor]:
-    """The weights that get gradients."""
-    return [weight for weight in itertools.chain(module.parameters()) if weight.requires_grad]
 
 
 # What runs as AllenNLP wrote it; every other module of theirs is a stand-in.

@@ -19,7 +19,7 @@ from hf_elmo.checkpoints.tables import markdown_table
 
 from . import timing
 
-_FLOOR, _LOOP_STEP, _LOOP_MODEL = "floor", "step", "forward + backward"
+_FLOOR, _LOOP_MODEL = "floor", "forward + backward"
 # What counts as slower when two checkouts are compared.
 SLOWER = 0.9
 
@@ -123,7 +123,7 @@ def _describe(results: Mapping[str, Any]) -> str:
         how = (
             f"{results['rounds']} rounds, in each of them a fresh process of either checkout; a ratio is the median of "
             "the rounds' ratios of median times, with the least and the greatest one behind it, and more than 1 where "
-            "this commit is the faster one. The biLM's step is one pass forward and backward."
+            "this commit is the faster one."
         )
     else:
         how = (

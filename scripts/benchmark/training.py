@@ -29,7 +29,7 @@ from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
 from benchmark import models, report, timing
-from benchmark.peers import AllenNLPModel, TorchBiLM, gradients, trained_weights
+from benchmark.peers import AllenNLPModel, TorchBiLM
 from hf_elmo import ElmoModel
 
 BILM_STEP, LOOP = "training step of the biLM", "pre-training loop"
@@ -130,8 +130,8 @@ def _peers(model: ElmoModel, inputs: dict[str, Tensor], arguments: argparse.Name
         runs[ALLENNLP] = allennlp.lstm, partial(allennlp.run_bilm, vectors, mask)
     for name, (module, run) in runs.items():
         models.check(name, run().detach(), layers[-1])
-        weights = trained_weights(module)
-        functions[name] = lambda run=run, weights=weights: gradients(run(), vectors, weights)
+        weights = [vectors, *(weight for weight in module.parameters() if weight.requires_grad)]
+        functions[name] = partial(_step, run, weights)
     return functions
 
 
