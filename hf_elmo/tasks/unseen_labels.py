@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch.nn import functional as F
 
-from ..model.embeddings_elmo import ElmoTaskModel
-from ..model.modeling_elmo import IGNORED_LABEL
+from ..model.modeling_elmo import IGNORED_LABEL, ElmoTaskModel
 
 _MOST_SHOWN = 10
 
