@@ -61,7 +61,7 @@ _TASKS = {
 _LAYER_SCORES = {SENSES_FILE: SENSES_PLOT_FILE, TAGS_FILE: TAGS_PLOT_FILE}
 # What of an earlier run must not stand beside the figures of this one: its plots, weights, code, words and layers.
 _REPLACED_FILES = (
-    *(PLOT_FILE, LAYER_SHARES_FILE, "*.safetensors", WEIGHTS_INDEX_FILE, "*_elmo.py", WORD_LIST_FILE),
+    *(PLOT_FILE, LAYER_SHARES_FILE, "*.safetensors", WEIGHTS_INDEX_FILE, "*_elmo*.py", WORD_LIST_FILE),
     *(SENSES_FILE, SENSES_PLOT_FILE, TAGS_FILE, TAGS_PLOT_FILE),
 )
 

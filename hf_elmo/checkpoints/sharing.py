@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from huggingface_hub import CommitOperationAdd, HfApi, is_offline_mode
 from huggingface_hub.errors import HfHubHTTPError, HTTPError
 from huggingface_hub.utils import validate_repo_id
 from safetensors import SafetensorError, safe_open
-from transformers.dynamic_module_utils import get_relative_imports
+from transformers.dynamic_module_utils import get_relative_import_files, get_relative_imports
 
 from ..given.bounded_json import read_json
 from ..model import configuration_elmo
@@ -33,7 +33,7 @@ from .file_names import (
 from .secrets import find_token, holds_token, redact, require_token
 
 # What a checkpoint is made of. What else lies in its directory (training state, trackers' files, pickles) stays there.
-CODE_FILES = "*_elmo.py"
+CODE_FILES = "*_elmo*.py"
 SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.png", "*.yaml", CODE_FILES, "LICENSE")
 _MODEL_CODE = Path(configuration_elmo.__file__).parent
 _TOKENIZER_AUTO_MAP = {"AutoTokenizer": "tokenization_elmo.ElmoCharTokenizer"}
@@ -117,9 +117,16 @@ def files_to_send(directory: str | os.PathLike) -> list[Path]:
     """
     found = {path for pattern in SENT_FILES for path in Path(directory).glob(pattern)}
     if not any(path.match(CODE_FILES) for path in found):
-        found.update(_MODEL_CODE.glob(CODE_FILES))
+        found |= _package_code(_read_object(Path(directory) / CONFIG_FILE, []).get("architectures"))
     files = (path for path in found if path.is_file() and not path.name.startswith("."))
     return sorted(files, key=lambda path: path.name)
+
+
+def _package_code(architectures: Iterable[str] | None) -> set[Path]:
+    """What `save_pretrained` puts beside the weights of a model of these classes, and beside its tokenizer."""
+    references = (*auto_map_of(architectures).values(), *_TOKENIZER_AUTO_MAP.values())
+    files = {_MODEL_CODE / f"{reference.partition('.')[0]}.py" for reference in references}
+    return files.union(*(map(Path, get_relative_import_files(path)) for path in files))
 
 
 def push_checkpoint(

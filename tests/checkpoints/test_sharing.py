@@ -48,7 +48,7 @@ TOKENS = {
 }
 # What the Hub takes apart from the commit itself.
 LARGE = (".safetensors", ".png")
-CODE_FILES = {path.name for path in (ROOT / "hf_elmo" / "model").glob("*_elmo.py")}
+CODE_FILES = {"configuration_elmo.py", "modeling_elmo.py", "modeling_elmo_tasks.py", "tokenization_elmo.py"}
 
 
 class Hub(ThreadingHTTPServer):
