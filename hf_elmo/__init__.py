@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .registration import register_when_ready
 
 if TYPE_CHECKING:
-    from .conversion.formats import load_foreign
+    from .conversion.sources import load_external
     from .inference.elmo_transformer import ElmoTransformer as ElmoTransformer
     from .inference.embedder import ElmoEmbedder
     from .inference.scorer import ElmoScorer
@@ -73,7 +73,7 @@ __all__ = [
     "SemanticRoleLabelingHead",
     "SequenceClassificationHead",
     "TokenClassificationHead",
-    "load_foreign",
+    "load_external",
 ]
 
 # The module of each public name. ElmoTransformer, which wants an extra, is not among those of `import *`.
@@ -105,7 +105,7 @@ _MODULES = {
     "SemanticRoleLabelingHead": "model.configuration_elmo",
     "SequenceClassificationHead": "model.configuration_elmo",
     "TokenClassificationHead": "model.configuration_elmo",
-    "load_foreign": "conversion.formats",
+    "load_external": "conversion.sources",
 }
 # Folders that can be reached as attributes after `import hf_elmo`.
 _ROOMS = {"checkpoints", "conversion", "inference", "kernels", "model", "pretraining", "tasks", "text"}

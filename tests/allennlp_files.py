@@ -42,25 +42,17 @@ def experiment_with(**elmo) -> dict:
     return found
 
 
-def write_archive(
-    directory, model, experiment=EXPERIMENT, options=OPTIONS, prefix=PREFIX, others=(), labels=("N", "V")
-):
+def write_archive(directory, model, experiment=EXPERIMENT, options=OPTIONS, prefix=PREFIX, others=()):
     """Write the files of an archive with a model's biLM and mixes, and return its weights by their names."""
-    (directory / "vocabulary").mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
     weights = {f"{prefix}{key}": tensor for key, tensor in weights_of(model).items()} | dict(others)
     torch.save(weights, directory / "weights.th", _use_new_zipfile_serialization=False)
     (directory / "config.json").write_text(json.dumps(experiment))
-    write_namespace(directory, "labels", labels)
-    (directory / "vocabulary" / "non_padded_namespaces.txt").write_text("*labels\n*tags\n")
     if options is not None:
         (directory / "fta").mkdir()
         name = "model.text_field_embedder.token_embedders.elmo.options_file"
         (directory / "fta" / name).write_text(json.dumps(options))
     return weights
-
-
-def write_namespace(directory, name, entries):
-    (directory / "vocabulary" / f"{name}.txt").write_text("".join(f"{entry}\n" for entry in entries), encoding="utf-8")
 
 
 def pack(directory, path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from refusals import assert_refused
 
-from hf_elmo.conversion.bilm_tf import convert_bilm_tf
+from hf_elmo.conversion.sources import convert
 
 h5py = pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
 
@@ -149,11 +149,6 @@ def any_bits(shape, rng):
     return np.where(np.isfinite(values), values, np.float32(-0.0))
 
 
-def write_options(folder, options):
-    (folder / "options.json").write_text(json.dumps(options))
-    return folder / "options.json"
-
-
 def changed(path, value):
     options = copy.deepcopy(make_options())
     *sections, name = path.split(".")
@@ -173,13 +168,10 @@ def listing(folder):
 
 def assert_conversion_fails(folder, error, named):
     """Both where there is no output directory yet and where a full one is to be replaced."""
-    files = (folder / "options.json", folder / "weights.hdf5")
-    before = listing(folder)
-    assert "\n" not in assert_refused(error, named, convert_bilm_tf, *files, folder / "new")
-    assert listing(folder) == before
-    assert not (folder / "new").exists()
-    (folder / "full").mkdir()
-    (folder / "full" / "precious").write_text("mine")
-    before = listing(folder)
-    assert_refused(error, named, convert_bilm_tf, *files, folder / "full", overwrite=True)
-    assert listing(folder) == before
+    full = folder.parent / f"{folder.name} full"
+    full.mkdir()
+    (full / "precious").write_text("mine")
+    before = listing(folder.parent)
+    for output, overwrite in ((folder.parent / "new", False), (full, True)):
+        assert "\n" not in assert_refused(error, named, convert, folder, output, overwrite=overwrite)
+    assert listing(folder.parent) == before and not (folder.parent / "new").exists()

@@ -13,26 +13,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from allennlp_files import OPTIONS, experiment_with, pack, write_archive
+from allennlp_files import pack, write_archive
 from bilm_tf_files import make_options, wanted_shapes, write_checkpoint
 from conftest import ROOT, make_tiny_config
 from datasets import Dataset
-from efml_files import write_model as write_efml
-from efml_files import zip_directory
+from elmoformanylangs_files import write_model as write_elmoformanylangs
+from elmoformanylangs_files import zip_directory
 from refusals import assert_read_or_refused
 from tensor_bundles import variables_of, with_sums, write_bundle
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel, load_foreign
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel, load_external
 from hf_elmo.checkpoints.cards import render_recipe
 from hf_elmo.checkpoints.facts import FACTS_FILE, read_facts
 from hf_elmo.checkpoints.file_names import CONFIG_FILE, RESULTS_FILE, SENSES_FILE, TOKENIZER_FILE
 from hf_elmo.checkpoints.loading import load_config, load_model, load_tokenizer
 from hf_elmo.checkpoints.provenance import write_json
-from hf_elmo.conversion.alignment import read_matrices
-from hf_elmo.conversion.bilm_tf import load_bilm_tf
-from hf_elmo.conversion.bilm_tf_options import read_config
-from hf_elmo.conversion.bilm_tf_softmax import read_word_softmax
-from hf_elmo.conversion.bilm_tf_vocabulary import read_vocabulary
+from hf_elmo.conversion.alignment import align_layers
 from hf_elmo.inference.embedding_directory import MANIFEST_FILE, EmbeddedCorpus, ShardRecord, shard_file
 from hf_elmo.inference.shard_files import ENDINGS, ShardBatch, open_shard
 from hf_elmo.inference.stored_numbers import store_numbers
@@ -160,21 +156,12 @@ def write_simple_elmo(folder):
     zip_directory(folder / "inner", folder / "160.zip")
 
 
-def read_bilm_tf(path, folder):
-    load_bilm_tf(folder / "options.json", folder / "weights.hdf5")
-
-
-def read_softmax(path, folder):
-    words = read_vocabulary(folder / "vocab.txt")
-    read_word_softmax(folder / "softmax.hdf5", words, read_config(folder / "options.json"))
-
-
 def write_many_langs(folder):
-    write_efml(folder, softmax=True)
+    write_elmoformanylangs(folder, softmax=True)
 
 
 def write_many_langs_zip(folder):
-    write_efml(folder / "inner", softmax=True)
+    write_elmoformanylangs(folder / "inner", softmax=True)
     zip_directory(folder / "inner", folder / "model.zip")
 
 
@@ -187,38 +174,18 @@ def write_allennlp_archive(folder):
     pack(folder / "inner", folder / "model.tar.gz")
 
 
-def write_tagger(folder):
-    """A tagger of AllenNLP's with vectors of words beside ELMo."""
-    experiment = experiment_with()
-    experiment["model"]["encoder"] = {"type": "lstm", "bidirectional": True}
-    experiment["model"]["text_field_embedder"]["token_embedders"]["tokens"] = {"type": "embedding"}
-    others = {
-        **{f"encoder._module.{name}": value for name, value in lstm_parameters(12 + 3, 5)},
-        "text_field_embedder.token_embedder_tokens.weight": torch.ones(4, 3),
-        "tag_projection_layer._module.weight": torch.ones(2, 10),
-        "tag_projection_layer._module.bias": torch.ones(2),
-    }
-    write_archive(folder, ElmoModel(make_tiny_config()), experiment, OPTIONS, others=others)
-    (folder / "vocabulary" / "tokens.txt").write_text("@@UNKNOWN@@\nthe\ncat\n")
-
-
-def lstm_parameters(input_size, size):
-    lstm = torch.nn.LSTM(input_size, size, bidirectional=True)
-    return [(name, value.detach()) for name, value in lstm.named_parameters()]
-
-
-def read_foreign(path, folder):
-    load_foreign(path if path.suffix in (".zip", ".gz") else folder)
+def read_external(path, folder):
+    load_external(path if path.suffix in (".zip", ".gz") else folder)
 
 
 def write_matrices(folder):
     torch.save(torch.eye(12), folder / "matrix.pth")
-    np.savez(folder / "matrix.npz", layer=np.eye(12, dtype=np.float32))
+    np.save(folder / "matrix.npy", np.eye(12, dtype=np.float32))
     np.savetxt(folder / "matrix.txt", np.eye(12, dtype=np.float32), fmt="%g")
 
 
 def read_matrix(path, folder):
-    read_matrices(["-", path, "-"], 3, 12)
+    align_layers(ElmoModel(make_tiny_config()), ["-", path, "-"])
 
 
 # Checkpoints and their cards
@@ -427,25 +394,23 @@ SENSES = records(*({"tokens": ["a", "word"], "index": 1, "sense": sense} for sen
 LISTS_OF_WORDS = records(*({"text": text} for text in ("a b", ["c", "d"], None)))
 
 KINDS = [
-    Kind("weights.hdf5", "weights.hdf5", write_bilm_tf, read_bilm_tf, examples=30),
-    Kind("options.json", "options.json", write_bilm_tf, read_bilm_tf, examples=30),
-    Kind("softmax.hdf5", "softmax.hdf5", write_bilm_tf, read_softmax, examples=15),
-    Kind("vocab.txt", "vocab.txt", write_bilm_tf, read_softmax, "folder", examples=20),
-    Kind("model.index", "model.index", write_bundle_of_bilm_tf, read_foreign, "folder", index_of),
-    Kind("model.data", "model.data-00000-of-00001", write_bundle_of_bilm_tf, read_foreign, "folder"),
-    Kind("160.zip", "160.zip", write_simple_elmo, read_foreign),
-    Kind("encoder.pkl", "encoder.pkl", write_many_langs, read_foreign, inside=pickle_of, examples=13),
-    Kind("sizes.json", "sizes.json", write_many_langs, read_foreign, examples=13),
-    Kind("word.dic", "word.dic", write_many_langs, read_foreign, "folder", examples=13),
-    Kind("char.dic", "char.dic", write_many_langs, read_foreign, "folder"),
-    Kind("model.zip", "model.zip", write_many_langs_zip, read_foreign, examples=20),
-    Kind("weights.th", "weights.th", write_allennlp, read_foreign, "folder", examples=13),
-    Kind("experiment.json", "config.json", write_allennlp, read_foreign, "config.json", examples=13),
-    Kind("model.tar.gz", "model.tar.gz", write_allennlp_archive, read_foreign, inside=unpacked, examples=20),
-    Kind("tagger.json", "config.json", write_tagger, read_foreign, "folder"),
-    Kind("tokens.txt", "vocabulary/tokens.txt", write_tagger, read_foreign, "folder"),
+    Kind("weights.hdf5", "weights.hdf5", write_bilm_tf, read_external, examples=30),
+    Kind("options.json", "options.json", write_bilm_tf, read_external, examples=30),
+    Kind("softmax.hdf5", "softmax.hdf5", write_bilm_tf, read_external, examples=15),
+    Kind("vocab.txt", "vocab.txt", write_bilm_tf, read_external, "folder", examples=20),
+    Kind("model.index", "model.index", write_bundle_of_bilm_tf, read_external, "folder", index_of),
+    Kind("model.data", "model.data-00000-of-00001", write_bundle_of_bilm_tf, read_external, "folder"),
+    Kind("160.zip", "160.zip", write_simple_elmo, read_external),
+    Kind("encoder.pkl", "encoder.pkl", write_many_langs, read_external, inside=pickle_of, examples=13),
+    Kind("sizes.json", "sizes.json", write_many_langs, read_external, examples=13),
+    Kind("word.dic", "word.dic", write_many_langs, read_external, "folder", examples=13),
+    Kind("char.dic", "char.dic", write_many_langs, read_external, "folder"),
+    Kind("model.zip", "model.zip", write_many_langs_zip, read_external, examples=20),
+    Kind("weights.th", "weights.th", write_allennlp, read_external, "folder", examples=13),
+    Kind("experiment.json", "config.json", write_allennlp, read_external, "config.json", examples=13),
+    Kind("model.tar.gz", "model.tar.gz", write_allennlp_archive, read_external, inside=unpacked, examples=20),
     Kind("matrix.pth", "matrix.pth", write_matrices, read_matrix, inside=pickle_of, examples=13),
-    Kind("matrix.npz", "matrix.npz", write_matrices, read_matrix, inside=lambda content: member_of(content, ".npy")),
+    Kind("matrix.npy", "matrix.npy", write_matrices, read_matrix),
     Kind("matrix.txt", "matrix.txt", write_matrices, read_matrix),
     Kind("config.json", "config.json", write_model, read_model, "folder", examples=20),
     Kind("model.safetensors", "model.safetensors", write_model, read_model, "folder", header_of, 25),

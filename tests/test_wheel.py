@@ -109,7 +109,7 @@ import hf_elmo
 assert hf_elmo.__file__.startswith(sys.prefix), hf_elmo.__file__
 from hf_elmo import *
 from hf_elmo.commands.command_line import main
-main(["convert", "--options_file", "options.json", "--weight_file", "weights.hdf5", "--output_dir", "elmo"])
+main(["convert", "theirs", "elmo"])
 main(["embed", "--model_name_or_path", "elmo", "--input_file", "text.txt", "--output_file", "vectors.hdf5",
       "--layers", "all", "--device", "cpu"])
 """
@@ -138,7 +138,7 @@ def test_an_installed_wheel_converts_and_embeds(built, tmp_path):
     )
     assert shown.returncode == 0 and "usage: hf-elmo embed" in shown.stdout, shown.stderr
 
-    save_bilm_tf(ElmoModel(make_tiny_config()), tmp_path / "options.json", tmp_path / "weights.hdf5")
+    save_bilm_tf(ElmoModel(make_tiny_config()), tmp_path / "theirs")
     (tmp_path / "text.txt").write_text("the cat sat\n")
     done = subprocess.run(
         [str(python), "-c", INSTALLED], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=240

@@ -46,10 +46,10 @@ class FlagParser(OneLineErrors):
 
     A field `train_file: list[str]` is the flag `--train_file FILE ...`, also spelt `--train-file`; a bool is
     `--do_lower_case`, or `--do_lower_case false`, and has `--no_...` beside it where it is on by default. The metadata
-    of a field may hold `help`, `aliases`, spellings that --help does not show, and `positional`, for a word of its own
-    that may be left out. A group's title is the first line of the class's docstring; fields that a class inherits stand
-    in the group of the class that declares them. A class method `shown_defaults` may give words for --help, by the
-    field's name, where None stands for something.
+    of a field may hold `help`, `aliases`, spellings that --help does not show, and `positional`, for a word of its own,
+    which may be left out where it has a default. A group's title is the first line of the class's docstring; fields
+    that a class inherits stand in the group of the class that declares them. A class method `shown_defaults` may give
+    words for --help, by the field's name, where None stands for something.
 
     Args:
         classes: The dataclasses.
@@ -96,8 +96,9 @@ class FlagParser(OneLineErrors):
             # A list takes all of them.
             many = typing.get_origin(_without_none(hint)) is list
             shown = field.name.upper()
-            self._positional.append(f"[{shown}{' ...' if many else ''}]")
-            nargs = "*" if many else "?"
+            is_required = field.default is MISSING and field.default_factory is MISSING
+            self._positional.append(shown if is_required else f"[{shown}{' ...' if many else ''}]")
+            nargs = "*" if many else None if is_required else "?"
             group.add_argument(field.name, nargs=nargs, default=argparse.SUPPRESS, metavar=shown, help=help_text)
             return
         names = [f"--{field.name}"]

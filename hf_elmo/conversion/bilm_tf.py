@@ -1,176 +1,341 @@
-"""bilm-tf checkpoints (the released ELMo models: options.json and weights.hdf5) to ElmoModel, bit by bit.
+"""bilm-tf's models: the released ELMo models, those of simple_elmo and the NLPL repository, and training checkpoints.
 
-No number is computed: values are copied, and only their places change. The forget gate's constant 1, which bilm-tf adds
-while it runs, is `ElmoConfig.forget_bias` here. A word softmax comes in two files more: see `bilm_tf_softmax`. The way
-back is `bilm_tf_export`.
+Values are copied bit by bit and none is computed: the constant 1 that bilm-tf adds to the forget gate while it runs is
+`ElmoConfig.forget_bias` here. The way back is `bilm_tf_export`.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Mapping
+import string
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from ..checkpoints.hdf5 import require_h5py
-from ..model.configuration_elmo import ElmoConfig
+from ..model.configuration_elmo import MAX_CHARACTERS_PER_WORD, ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from .arrays import open_hdf5_arrays
-from .bilm_tf_files import candidates, find
-from .bilm_tf_options import read_config, read_options, reads_words
-from .bilm_tf_softmax import check_files_together, read_word_softmax
-from .bilm_tf_vocabulary import ForeignWords, read_vocabulary
-from .bilm_tf_weights import add_word_softmax, build_model
-from .foreign import ForeignFormat, ForeignModel, check_output, save_foreign
+from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
+from .bilm_tf_keys import (
+    CHARACTERS_OPTION,
+    FORGET_BIAS,
+    INFERENCE_CHARACTERS,
+    OPTIONS,
+    REQUIRED,
+    SOFTMAX_KEYS,
+    TRAINING_CHARACTERS,
+    WORD_TABLE,
+    key_of_variable,
+    missing_projections,
+    weight_rules,
+)
+from .reading import (
+    ConversionError,
+    Converted,
+    Weights,
+    add_word_softmax,
+    existing_file,
+    expected_shapes,
+    make_config,
+    make_tokenizer,
+    one_line,
+    read_hdf5,
+    read_lines,
+    read_object,
+    to_ours,
+)
+from .tensor_bundle import INDEX_SUFFIX, data_file_of, find_index, read_bundle
 
-
-def recognises(source: Path) -> bool:
-    """Whether a source is an hdf5 of weights with its options beside it, or a directory that holds both."""
-    return bool(candidates(source, "weight_file") and candidates(source, "options_file"))
-
-
-def load_source(
-    source: Path,
-    *,
-    options_file: str | os.PathLike | None = None,
-    weight_file: str | os.PathLike | None = None,
-    softmax_file: str | os.PathLike | None = None,
-    vocab_file: str | os.PathLike | None = None,
-    tokenizer_options: Mapping[str, Any] | None = None,
-) -> ForeignModel:
-    """Read a bilm-tf checkpoint out of a directory, or an hdf5 of weights whose options stand beside it.
-
-    Args:
-        source: The directory or the hdf5.
-        options_file, weight_file: Where they are not to be looked for.
-        softmax_file, vocab_file, tokenizer_options: As for `convert_bilm_tf`; a model that reads words finds its words
-            in the directory too.
-    Raises: ConversionError, also where source does not say which file is meant; as `convert_bilm_tf`.
-    """
-    options_file = find(source, "options_file") if options_file is None else options_file
-    weight_file = find(source, "weight_file") if weight_file is None else weight_file
-    if vocab_file is None and reads_words(read_options(options_file)) and candidates(source, "vocab_file"):
-        vocab_file = find(source, "vocab_file")
-    return _load_files(options_file, weight_file, softmax_file, vocab_file, tokenizer_options)
-
-
-BILM_TF = ForeignFormat(
-    name="bilm-tf",
-    files="an hdf5 of weights with its options.json, the released models' and AllenNLP's",
-    licence="bilm-tf, which makes such files, is under Apache-2.0; the weights have the licence of whoever published "
-    "them.",
-    recognises=recognises,
-    load=load_source,
+# At the top of an hdf5 of weights: those of both directions, and of a model that reads forwards only.
+_BILM_GROUPS = ("RNN_0", "rnn")
+# Closes the word lists of the One Billion Word benchmark; bilm-tf passes over it, so it has no row.
+_END_OF_LIST = "!!!MAXTERMID"
+_ONE_DIRECTION = (
+    "is of a model that reads forwards only. An ELMo vector joins both directions, and bilm-tf itself cannot read such "
+    "files: convert a bidirectional model."
+)
+_ADAGRAD = "Adagrad's sums and the training's carried states were left out: training on starts without them."
+_NO_WORDS = (
+    "The word softmax was left out, since no vocabulary says which words its rows stand for: name it by vocab_file."
+)
+_SHARED = (
+    "The model shared one matrix between word table and softmax (share_embedding_softmax); here they are two, equal "
+    "until they are trained."
 )
 
 
-def convert_bilm_tf(
-    options_file: str | os.PathLike,
-    weight_file: str | os.PathLike,
-    output_dir: str | os.PathLike,
-    overwrite: bool = False,
+class Words(NamedTuple):
+    """The words of a vocabulary file.
+
+    Args:
+        where: The file in errors.
+        vocabulary: The words, special ones first.
+        order: For each of them its line in the file, which is its row of the weights.
+    """
+
+    where: str
+    vocabulary: WordVocabulary
+    order: list[int]
+
+
+def recognizes(source: Path) -> bool:
+    """Whether a file or directory holds weights of bilm-tf, by the names of files alone."""
+    return bool(_hdf5_files(source)) or find_index(source) is not None or any(source.glob(f"*{INDEX_SUFFIX}"))
+
+
+def read(
+    source: Path,
+    *,
+    options_file: str | os.PathLike | None = None,
     softmax_file: str | os.PathLike | None = None,
     vocab_file: str | os.PathLike | None = None,
     tokenizer_options: Mapping[str, Any] | None = None,
-) -> ElmoPreTrainedModel:
-    """Write a directory that AutoModel and AutoTokenizer load from a bilm-tf checkpoint, with a model card.
-
-    Unless the options say otherwise, the tokenizer cuts text at white space, as the corpus of the released models was
-    cut beforehand. With the files of the word softmax the directory is one of ElmoForPreTraining and holds its words:
-    it can score text, and be trained on.
+) -> Converted:
+    """Read a bilm-tf model with what is there of its word softmax.
 
     Args:
-        options_file: options.json, in its training or its inference form.
-        weight_file: The hdf5 of weights.
-        output_dir: The directory to write; on any error it is left as it was.
-        overwrite: Whether a full output_dir may be replaced.
-        softmax_file, vocab_file: The hdf5 of the word softmax and its words, one per line; both or neither. A model
-            that reads words in place of characters wants its words in each case.
-        tokenizer_options: How the tokenizer cuts text and reads words: arguments of `ElmoCharTokenizer` such as
-            `pre_tokenizer` and `do_lower_case`.
-    Returns: The model that was saved.
-    Raises:
-        ConversionError: As `load_bilm_tf`; also when output_dir holds one of the files, which would be lost.
-        FileExistsError: output_dir is not empty and `overwrite` is not set.
-        FileNotFoundError: A file is missing.
-        ImportError: h5py is missing.
-        TypeError, ValueError: A tokenizer option is wrong.
+        source: The hdf5 of weights, a training checkpoint's .index or .data, or the directory of either.
+        options_file, softmax_file, vocab_file: The options, the hdf5 of the word softmax and the words, one per line,
+            where they are not to be looked for beside the weights.
+        tokenizer_options: Arguments of `ElmoCharTokenizer`.
+    Raises: ConversionError naming what was found and what was expected; FileNotFoundError; ImportError.
     """
-    check_output(output_dir, overwrite, _inputs(options_file, weight_file, softmax_file, vocab_file))
-    foreign = _load_files(options_file, weight_file, softmax_file, vocab_file, tokenizer_options)
-    save_foreign(foreign, BILM_TF, output_dir, overwrite)
-    return foreign.model
-
-
-def _load_files(
-    options_file: str | os.PathLike,
-    weight_file: str | os.PathLike,
-    softmax_file: str | os.PathLike | None,
-    vocab_file: str | os.PathLike | None,
-    tokenizer_options: Mapping[str, Any] | None,
-) -> ForeignModel:
-    require_h5py("bilm-tf weights")
-    options = read_options(options_file)
-    if not reads_words(options):
-        check_files_together(softmax_file, vocab_file)
-    words = None if vocab_file is None else read_vocabulary(vocab_file)
-    bilm = _load_model(options_file, weight_file, words if reads_words(options) else None)
+    index_file = find_index(source)
+    is_training = index_file is not None
+    weight_file = find_weights(source) if index_file is None else index_file
+    files = {"weight_file": weight_file, "options_file": Path(options_file or _find_options(weight_file))}
+    options = read_object("options_file", files["options_file"])
+    if index_file is not None:
+        files["data_file"] = data_file_of(index_file)
+    weights = read_hdf5("weight_file", weight_file) if index_file is None else read_bundle(index_file, key_of_variable)
+    softmax, softmax_path = (
+        weights,
+        Path(softmax_file) if softmax_file else None if is_training else _find_softmax(source),
+    )
+    if softmax_path is not None:
+        files["softmax_file"] = softmax_path
+        softmax = read_hdf5("softmax_file", softmax_path)
+    has_softmax = softmax is not weights or any(key in weights for key in SOFTMAX_KEYS)
+    words = None
+    if reads_words(options) or has_softmax:
+        vocab_path = _find_vocabulary(weight_file) if vocab_file is None else Path(vocab_file)
+        if vocab_path is not None:
+            files["vocab_file"] = vocab_path
+            words = read_vocabulary(vocab_path)
+        elif softmax_file is not None:
+            raise ConversionError(f"softmax_file {str(softmax_file)!r} wants its words: name vocab_file too.")
+    elif vocab_file is not None:
+        raise ConversionError(
+            f"vocab_file {str(vocab_file)!r} has no use without a word softmax: name softmax_file too."
+        )
+    where = f"options_file {str(files['options_file'])!r}"
+    bilm = build_model(weights, options, where, words if reads_words(options) else None, is_training)
+    notes = [_ADAGRAD] * is_training
     model: ElmoPreTrainedModel = bilm
-    if softmax_file is not None and words is not None:
-        model = add_word_softmax(bilm, read_word_softmax(softmax_file, words, bilm.config))
-    tokenizer = make_tokenizer(model.config, tokenizer_options)
-    files = _inputs(options_file, weight_file, softmax_file, vocab_file)
-    return ForeignModel(model, tokenizer, files, options, words=None if words is None else words.vocabulary)
+    if has_softmax and words is not None:
+        is_shared = options.get("share_embedding_softmax") is True and "softmax/W" not in softmax
+        matrix, bias = "embedding" if is_shared else "softmax/W", "softmax/b"
+        shapes = {matrix: (len(words.order), bilm.config.projection_size), bias: (len(words.order),)}
+        softmax.check(shapes, f"{words.where} and {where}", lambda key: True)
+        model = add_word_softmax(bilm, words.vocabulary, *(softmax[key][words.order] for key in (matrix, bias)))
+        notes += [_SHARED] * is_shared
+    elif has_softmax:
+        notes.append(_NO_WORDS)
+    tokenizer = make_tokenizer(tokenizer_options, max_characters_per_word=model.config.max_characters_per_word)
+    return Converted(model, tokenizer, files, options, tuple(notes), None if words is None else words.vocabulary)
 
 
-def make_tokenizer(config: ElmoConfig, options: Mapping[str, Any] | None = None) -> ElmoCharTokenizer:
-    """The tokenizer of a converted model, which cuts at white space unless the options say otherwise."""
-    return ElmoCharTokenizer(
-        **{"pre_tokenizer": "whitespace", **(options or {})}, max_characters_per_word=config.max_characters_per_word
+def build_model(
+    weights: Weights, options: Mapping[str, Any], where: str, words: Words | None, is_training: bool = False
+) -> ElmoModel:
+    """The model of bilm-tf's weights and options, in evaluation mode; the scalar mixes keep their starting values.
+
+    Args:
+        weights: By the keys of the hdf5.
+        options: The content of options.json.
+        where: That file in errors.
+        words: Those that the model reads in place of characters.
+        is_training: Whether to read options as bilm-tf's trainer, for which a missing `use_skip_connections` is false.
+    Raises: ConversionError naming the option or the key.
+    """
+    if options.get("bidirectional") is False or any(key.startswith("rnn/") for key in weights):
+        raise ConversionError(f"{where if options.get('bidirectional') is False else weights.where} {_ONE_DIRECTION}")
+    config = read_config(options, where, words, is_training)
+    config = ElmoConfig.from_dict({**config.to_dict(), **missing_projections(config, weights)})
+    # A single layer is below a MultiRNNCell too in what bilm-tf's inference and AllenNLP read.
+    is_stacked = config.num_hidden_layers > 1 or any("/MultiRNNCell/" in key for key in weights)
+    rules = list(weight_rules(config, is_stacked))
+    weights.check(expected_shapes(rules, config, where), where, SOFTMAX_KEYS.__contains__)
+    parameters = to_ours(rules, weights)
+    model = ElmoModel(config)
+    if words is not None:
+        _fill_table(model, words, parameters.pop(WORD_TABLE)[words.order])
+    model.load_state_dict({**model.state_dict(), **parameters})
+    return model.eval()
+
+
+def reads_words(options: Mapping[str, Any]) -> bool:
+    """Whether options are of a model with a table of word vectors in place of characters."""
+    return "char_cnn" not in options and "lstm" in options
+
+
+def read_config(options: Mapping[str, Any], where: str, words: Words | None, is_training: bool = False) -> ElmoConfig:
+    """The config of a model with all projections (see `missing_projections`); arguments and errors as `build_model`."""
+    if words is None and reads_words(options):
+        raise ConversionError(f"{where} has no char_cnn: the model reads words. Name its vocabulary by vocab_file.")
+    fields: dict[str, Any] = {"vocab_size": INFERENCE_CHARACTERS, "forget_bias": FORGET_BIAS}
+    for path, (name, default) in OPTIONS.items():
+        if words is None or not path.startswith("char_cnn."):
+            is_optional = is_training and name == "use_skip_connections"
+            fields[name] = _option(options, where, path, False if is_optional else default)
+    if words is not None:
+        fields |= {
+            "token_inputs": "words",
+            "word_table_size": len(words.order) - 1,  # all but <UNK>, which stands for whatever is not in the table
+            "word_vector_size": fields["projection_size"],
+            "project_tokens": False,
+            "max_characters_per_word": _width_for(words.vocabulary),
+        }
+    else:
+        count = _option(options, where, CHARACTERS_OPTION)
+        if count not in (TRAINING_CHARACTERS, INFERENCE_CHARACTERS):
+            raise ConversionError(
+                f"{where}: {CHARACTERS_OPTION} is {count!r}, expected {TRAINING_CHARACTERS} (in training) or "
+                f"{INFERENCE_CHARACTERS} (in inference): models with other characters than bytes cannot be converted."
+            )
+    return make_config(where, {name: path for path, (name, _) in OPTIONS.items()}, fields)
+
+
+def _option(options: Mapping[str, Any], where: str, path: str, default: Any = REQUIRED) -> Any:
+    value: Any = options
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is not None:
+        return value
+    if default is not REQUIRED:
+        return default
+    raise ConversionError(f"{where} lacks the option {path}; use the options.json published with the weights.")
+
+
+def _width_for(words: WordVocabulary) -> int:
+    """The width of rows that hold every word whole, and one byte more, so that no longer word is taken for one."""
+    longest = max(len(word.encode("utf-8", "ignore")) for word in words.words)
+    return min(max(ElmoConfig.max_characters_per_word, longest + 3), MAX_CHARACTERS_PER_WORD)
+
+
+def _fill_table(model: ElmoModel, words: Words, vectors: torch.Tensor) -> None:
+    """Fill the word table: there rows stand in the order of the vocabulary, here a word is found by its characters."""
+    table, unknown = model.token_encoder.word_table, words.vocabulary.unk_id
+    tokenizer = ElmoCharTokenizer(max_characters_per_word=model.config.max_characters_per_word)
+    rows = torch.from_numpy(tokenizer.encode_words(words.vocabulary.words))
+    is_known = torch.arange(len(rows)) != unknown
+    try:
+        table.fill(rows[is_known], vectors[is_known], vectors[unknown])  # type: ignore[union-attr]
+    except ValueError as error:
+        raise ConversionError(f"{words.where}: {error}") from error
+
+
+def read_vocabulary(vocab_file: str | os.PathLike) -> Words:
+    """Read a vocabulary file, one word per line, decompressed where its name ends in .gz.
+
+    bilm-tf finds `<S>`, `</S>` and `<UNK>` wherever they stand (in the released models' file `</S>` is the first line);
+    here they come first.
+
+    Raises: ConversionError naming the file and what is wrong; FileNotFoundError.
+    """
+    path = existing_file("vocab_file", vocab_file)
+    where = f"vocab_file {str(vocab_file)!r}"
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConversionError(f"{where} is not a gzip file, or damaged ({one_line(error)}); get it again.") from error
+    # bilm-tf strips white space of any kind. Here only ASCII's: "x" with a no-break space would be a second "x".
+    lines = (line.strip(string.whitespace) for line in read_lines("vocab_file", path, content))
+    words = [line for line in lines if line != _END_OF_LIST]
+    missing = [word for word in SPECIAL_WORDS if word not in words]
+    if missing:
+        raise ConversionError(
+            f"{where} lacks the line {missing[0]}; name the vocabulary that the model was trained with."
+        )
+    special = [words.index(word) for word in SPECIAL_WORDS]
+    order = special + [line for line in range(len(words)) if line not in special]
+    try:
+        return Words(where, WordVocabulary([words[line] for line in order]), order)
+    except ValueError as error:
+        raise ConversionError(f"{where}: {one_line(error)}") from error
+
+
+def find_weights(source: Path) -> Path:
+    """The hdf5 of a biLM's weights: a source itself, or the one of a directory that holds a biLM's keys.
+
+    Raises: ConversionError naming the candidates.
+    """
+    if source.is_file():
+        return source
+    files = _hdf5_files(source)
+    found = [file for file in files if _may_hold(file, *_BILM_GROUPS)]
+    found = [file for file in found if file.name in ("weights.hdf5", "model.hdf5")][:1] or found
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ConversionError(
+            f"source {str(source)!r} holds {len(found)} files that may be the weights ({_names(found)}); name one of "
+            "them in place of the directory."
+        )
+    names = _names([*files, *source.glob(f"*{INDEX_SUFFIX}")])
+    raise ConversionError(
+        f"source {str(source)!r} holds neither one hdf5 with the key 'RNN_0' nor one training checkpoint "
+        f"({names or 'no such files'}); name the weights themselves."
     )
 
 
-def _inputs(
-    options_file: str | os.PathLike,
-    weight_file: str | os.PathLike,
-    softmax_file: str | os.PathLike | None,
-    vocab_file: str | os.PathLike | None,
-) -> dict[str, Path]:
-    """The files that are read, by the arguments that name them."""
-    files = {
-        "options_file": options_file,
-        "weight_file": weight_file,
-        "softmax_file": softmax_file,
-        "vocab_file": vocab_file,
-    }
-    return {name: Path(file) for name, file in files.items() if file is not None}
+def _find_softmax(source: Path) -> Path | None:
+    """The hdf5 of a directory that holds a word softmax and no biLM; None where there is not exactly one."""
+    files = [] if source.is_file() else _hdf5_files(source)
+    found = [file for file in files if _may_hold(file, "softmax") and not _may_hold(file, *_BILM_GROUPS)]
+    return found[0] if len(found) == 1 else None
 
 
-def load_bilm_tf(
-    options_file: str | os.PathLike, weight_file: str | os.PathLike, vocab_file: str | os.PathLike | None = None
-) -> ElmoModel:
-    """Read a bilm-tf checkpoint into an ElmoModel in evaluation mode; the scalar mixes keep their starting values.
-
-    A word softmax in the hdf5 of weights is passed over: it is nothing without its words (see `read_word_softmax`).
-
-    Args:
-        options_file: options.json, in its training or its inference form.
-        weight_file: The hdf5 of weights.
-        vocab_file: The words, one per line, of a model that reads words; others have no use for it.
-    Raises:
-        ConversionError: The options are not JSON, lack a key or hold a wrong value, or the hdf5 is damaged or does not
-            agree with them.
-        FileNotFoundError: A file is missing.
-        ImportError: h5py is missing.
-    """
-    words = read_vocabulary(vocab_file) if vocab_file is not None and reads_words(read_options(options_file)) else None
-    return _load_model(options_file, weight_file, words)
+def _find_options(weight_file: Path) -> Path:
+    # The released models' files: ..._weights.hdf5 beside ..._options.json.
+    paired = f"{weight_file.stem.replace('weights', 'options')}.json"
+    found = _beside(weight_file, "*options*.json", (paired, "options.json"))
+    if len(found) != 1:
+        held = f"{len(found)} options files ({_names(found)})" if found else "no options.json"
+        raise ConversionError(f"{str(weight_file)!r} has {held} beside it; name the model's by options_file.")
+    return found[0]
 
 
-def _load_model(
-    options_file: str | os.PathLike, weight_file: str | os.PathLike, words: ForeignWords | None
-) -> ElmoModel:
-    config = read_config(options_file, None if words is None else words.vocabulary)
-    with open_hdf5_arrays("weight_file", weight_file) as arrays:
-        return build_model(arrays, config, f"options_file {str(options_file)!r}", words)
+def _find_vocabulary(weight_file: Path) -> Path | None:
+    found = _beside(weight_file, "vocab*.txt*", ("vocab.txt.gz", "vocab.txt"))
+    return found[0] if len(found) == 1 else None
+
+
+def _beside(file: Path, pattern: str, preferred: tuple[str, ...]) -> list[Path]:
+    """The files beside another whose names match; the first of the preferred names alone where there is one."""
+    found = sorted(path for path in file.parent.glob(pattern) if path.is_file())
+    return [path for name in preferred for path in found if path.name == name][:1] or found
+
+
+def _hdf5_files(source: Path) -> list[Path]:
+    files = sorted(source.iterdir()) if source.is_dir() else [source]
+    return [file for file in files if file.name.endswith((".hdf5", ".h5")) and file.is_file()]
+
+
+def _may_hold(file: Path, *keys: str) -> bool:
+    """Whether an hdf5 has one of these keys at its top; one that is damaged may have them all."""
+    h5py = require_h5py("bilm-tf weights")
+    try:
+        with h5py.File(file, "r") as opened:
+            return any(key in opened for key in keys)
+    except Exception:  # it is named, and read, where no other file may be the weights
+        return True
+
+
+def _names(files: Sequence[Path]) -> str:
+    return ", ".join(file.name for file in files[:5]) + (", ..." if len(files) > 5 else "")

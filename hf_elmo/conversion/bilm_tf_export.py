@@ -1,211 +1,193 @@
-"""Saved ELMo checkpoints to bilm-tf's files (options.json, weights.hdf5 and those of a word softmax), bit by bit."""
+"""Saved ELMo checkpoints as bilm-tf's files, bit by bit: options.json, weights.hdf5, and those of a word softmax."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import logging
 import os
-from pathlib import Path
-from typing import TypeVar
+from typing import Any, cast
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..checkpoints.hdf5 import require_h5py
 from ..checkpoints.loading import find_file, load_config, load_what_is_there
-from ..checkpoints.writing import check_output_file, files_written_aside
+from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model.configuration_elmo import ElmoConfig
-from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoWordTable
+from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
-from .bilm_tf_keys import FORGET_BIAS, INFERENCE_CHARACTERS, expand_weight_rules
-from .bilm_tf_layouts import to_theirs
-from .bilm_tf_options import options_from_config
-from .bilm_tf_softmax import SOFTMAX_KEYS, check_exportable_softmax, check_files_together, to_arrays
-from .bilm_tf_vocabulary import encode_words
-from .bilm_tf_words import WORD_TABLE, vectors_in_order
-from .checked_files import ConversionError, and_more, one_line
+from .bilm_tf_keys import (
+    CHARACTERS_OPTION,
+    FORGET_BIAS,
+    INFERENCE_CHARACTERS,
+    OPTIONS,
+    SOFTMAX_KEYS,
+    WORD_TABLE,
+    WORDS_OPTION,
+    weight_rules,
+)
+from .reading import ConversionError, and_more, one_line
 
-Model = TypeVar("Model", bound=ElmoPreTrainedModel)
-
-logger = logging.getLogger(__name__)
+OPTIONS_FILE, WEIGHT_FILE, SOFTMAX_FILE, VOCAB_FILE = "options.json", "weights.hdf5", "softmax.hdf5", "vocab.txt"
 
 
 def export_bilm_tf(
-    model_name_or_path: str | os.PathLike,
-    options_file: str | os.PathLike,
-    weight_file: str | os.PathLike,
-    overwrite: bool = False,
-    softmax_file: str | os.PathLike | None = None,
-    vocab_file: str | os.PathLike | None = None,
-) -> ElmoPreTrainedModel:
-    """Write the biLM of a saved checkpoint, and its word softmax if wanted, as bilm-tf's files.
+    model_name_or_path: str | os.PathLike, output_dir: str | os.PathLike, overwrite: bool = False
+) -> list[str]:
+    """Write the biLM of a saved checkpoint, with its word softmax where bilm-tf has a place for it, as bilm-tf's files.
 
     Args:
-        model_name_or_path: A checkpoint of ElmoModel, ElmoForPreTraining or ElmoForTokenClassification; the softmax
-            wants one of ElmoForPreTraining that holds its words.
-        options_file: The options.json to write.
-        weight_file: The hdf5 to write.
-        overwrite: Whether files of these names may be replaced.
-        softmax_file, vocab_file: The hdf5 and the list of words to write for the softmax; both or neither. A model that
-            reads words in place of characters always wants the list.
-    Returns: The model that was exported.
-    Raises:
-        ConversionError: It is no whole ELMo checkpoint, or one that the format cannot hold (see `save_bilm_tf`).
-        FileExistsError: A file of these names is there and `overwrite` is not set.
-        FileNotFoundError: There is no checkpoint of that name.
-        ImportError: h5py is missing.
+        model_name_or_path: Any ELMo checkpoint, a directory or a name on the Hub.
+        output_dir: The directory to write; on any error it is left as it was.
+        overwrite: Whether a full output_dir may be replaced.
+    Returns: What was left out and what to know of the files, a sentence each.
+    Raises: ConversionError where it is no whole ELMo checkpoint, or as `save_bilm_tf`; FileExistsError;
+        FileNotFoundError; ImportError.
     """
     require_h5py("bilm-tf weights")
-    _check_output_files(options_file, weight_file, softmax_file, vocab_file, overwrite=overwrite)
     name = os.fspath(model_name_or_path)
-    config = _load_config(name)
-    _check_word_files(config, softmax_file, vocab_file)
-    vocabulary = None if vocab_file is None else _load_vocabulary(name, config)
-    model_class: type[ElmoPreTrainedModel] = ElmoModel if softmax_file is None else ElmoForPreTraining
-    model = _load_checkpoint(model_class, name, config)
-    save_bilm_tf(model, options_file, weight_file, overwrite, softmax_file, vocab_file, vocabulary)
-    return model
+    check_output_directory(output_dir, overwrite)
+    try:
+        check_keeps_inputs(output_dir, [("model_name_or_path", name)])
+        config = load_config(name)
+        file = find_file(name, VOCABULARY_FILE)
+        vocabulary = None if file is None else WordVocabulary.load(file)
+        # In the precision that it has: float64 is refused, not rounded.
+        whole = config.word_vocab_size is not None
+        model: ElmoPreTrainedModel
+        model, lacking = load_what_is_there(ElmoForPreTraining if whole else ElmoModel, name, config, dtype="auto")
+    except (ValueError, RuntimeError, StrictDataclassError) as error:
+        raise ConversionError(one_line(error)) from error
+    missing = [key for key in lacking if key.removeprefix("elmo.").startswith(("token_encoder.", "bilm."))]
+    if missing:
+        raise ConversionError(
+            f"model_name_or_path {name!r} lacks the weights {missing[0]!r}{and_more(missing)}; name a complete "
+            "checkpoint."
+        )
+    notes = ["Scalar mixes and the layers of a task have no place in bilm-tf's files."]
+    if whole:
+        reason = _why_no_softmax(config, vocabulary, [key for key in lacking if key.startswith("word_softmax")])
+        if reason is not None:
+            notes.append(f"The word softmax was left out: {reason}.")
+            model = cast("ElmoModel", model.base_model)
+    save_bilm_tf(model, output_dir, vocabulary, overwrite)
+    num_filters = sum(count for _, count in config.filters)
+    if (config.project_tokens and config.projection_size >= num_filters) or (
+        config.project_hidden and config.projection_size >= config.cell_size
+    ):
+        notes.append(
+            f"projection_size {config.projection_size} is not below cell_size {config.cell_size} and the {num_filters} "
+            "filters: AllenNLP reads the files, but bilm-tf itself leaves out projections of such sizes."
+        )
+    return notes
 
 
 def save_bilm_tf(
     model: ElmoPreTrainedModel,
-    options_file: str | os.PathLike,
-    weight_file: str | os.PathLike,
-    overwrite: bool = False,
-    softmax_file: str | os.PathLike | None = None,
-    vocab_file: str | os.PathLike | None = None,
+    output_dir: str | os.PathLike,
     vocabulary: WordVocabulary | None = None,
+    overwrite: bool = False,
 ) -> None:
-    """Write a model's token encoder and biLM as bilm-tf's options.json (inference form) and hdf5.
+    """Write a directory of bilm-tf's files: the biLM, and the word softmax of an ElmoForPreTraining.
 
-    The format has no place for scalar mixes or a task's layers; they are left out, and so is a word softmax unless its
-    own two files are named. A one-layer model is written without the MultiRNNCell level, as bilm-tf's training code
-    does. All files are written aside and renamed at the end.
+    A one-layer model is written without the MultiRNNCell level, as bilm-tf's training code does. Weights in half
+    precision are written as the same numbers in float32.
 
     Args:
-        model: Any ELMo model; half-precision weights are written as the same numbers in float32.
-        options_file, weight_file: The files to write.
-        overwrite: Whether files of these names may be replaced.
-        softmax_file, vocab_file: The files to write for the word softmax of an ElmoForPreTraining; both or neither. A
-            model that reads words in place of characters always wants the latter.
-        vocabulary: The words of that softmax, or of the table.
-    Raises:
-        ConversionError: The format cannot hold the model exactly: forget_bias other than 1, other than 262 character
-            ids, a padding character with a vector of its own, a table of word vectors beside characters or projected,
-            or float64 weights; and a softmax that is adaptive, or not one for both directions.
-        FileExistsError: A file of these names is there and `overwrite` is not set.
-        ImportError: h5py is missing.
+        model: Any ELMo model.
+        output_dir: The directory to write; on any error it is left as it was.
+        vocabulary: The words of the softmax, or of the table of a model that reads words.
+        overwrite: Whether a full output_dir may be replaced.
+    Raises: ConversionError where the format cannot hold the model exactly; FileExistsError; ImportError.
     """
     h5py = require_h5py("bilm-tf weights")
-    targets = _check_output_files(options_file, weight_file, softmax_file, vocab_file, overwrite=overwrite)
-    config = model.config
-    _check_exportable(config)
-    _check_word_files(config, softmax_file, vocab_file)
-    softmax = {}
-    if softmax_file is not None:
-        check_exportable_softmax(config, vocabulary)
-        softmax = to_arrays({name: _as_float32(name, model.get_parameter(name)) for name in SOFTMAX_KEYS.values()})
-    parameters = _float32_parameters(model.base_model)
+    config, has_softmax = model.config, isinstance(model, ElmoForPreTraining)
+    _check_config(config)
+    reason = _why_no_softmax(config, vocabulary) if has_softmax else None
+    if reason is not None:
+        raise ConversionError(f"bilm-tf's files cannot hold the word softmax: {reason}. Give model.base_model alone.")
+    parameters = {name: _as_float32(name, tensor) for name, tensor in model.base_model.state_dict().items()}
     if config.token_inputs == "words":
-        parameters[WORD_TABLE] = vectors_in_order(parameters, config, vocabulary)
-    _warn_of_sizes_bilm_tf_skips(config)
-    with files_written_aside(*targets.values()) as paths:
-        aside = dict(zip(targets, paths, strict=True))
-        aside["options_file"].write_text(json.dumps(options_from_config(config), indent=2) + "\n", encoding="utf-8")
-        with h5py.File(aside["weight_file"], "w") as file:
-            for rule in expand_weight_rules(config, stacked=config.num_hidden_layers > 1):
-                file.create_dataset(rule.key, data=to_theirs(rule, parameters).contiguous().numpy())
-        if softmax:
-            with h5py.File(aside["softmax_file"], "w") as file:
-                for key, array in softmax.items():
-                    file.create_dataset(key, data=array)
-        if vocab_file is not None and vocabulary is not None:
-            aside["vocab_file"].write_bytes(encode_words(vocabulary))
-
-
-def _load_checkpoint(model_class: type[Model], name: str, config: ElmoConfig) -> Model:
-    where = f"model_name_or_path {name!r}"
-    try:
-        # In the precision it has: float64 is refused, not rounded.
-        model, lacking = load_what_is_there(model_class, name, config, dtype="auto")
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ConversionError(
-            f"{where} cannot be loaded ({one_line(error)}); name a directory that AutoModel.from_pretrained loads."
-        ) from error
-    missing = [key for key in lacking if not key.removeprefix("elmo.").startswith("mixes.")]
-    if missing:
-        wanted = "the whole biLM" if model_class is ElmoModel else "the whole biLM and its word softmax"
-        raise ConversionError(
-            f"{where} lacks the weights {missing[0]!r}{and_more(missing)}, wanted those of {wanted}; name a complete "
-            "checkpoint."
-        )
-    return model
-
-
-def _load_config(name: str) -> ElmoConfig:
-    try:
-        return load_config(name)
-    except (ValueError, StrictDataclassError) as error:
-        raise ConversionError(one_line(error)) from error
-
-
-def _load_vocabulary(name: str, config: ElmoConfig) -> WordVocabulary:
-    where = f"model_name_or_path {name!r}"
-    try:
-        file = find_file(name, VOCABULARY_FILE)
-        if file is None:
-            raise FileNotFoundError("it is not there")
-        vocabulary = WordVocabulary.load(file)
-    except (OSError, ValueError) as error:
-        raise ConversionError(
-            f"{where} holds no usable {VOCABULARY_FILE}, the words of the softmax ({one_line(error)}); leave "
-            "softmax_file and vocab_file out, or name a checkpoint of hf-elmo pretrain."
-        ) from error
-    if config.word_vocab_size not in (None, len(vocabulary)):
-        raise ConversionError(
-            f"{where} has a softmax over {config.word_vocab_size} words, but its {VOCABULARY_FILE} has "
-            f"{len(vocabulary)}; put the file there that was saved with the model."
-        )
-    return vocabulary
-
-
-def _check_exportable(config: ElmoConfig) -> None:
-    if config.token_inputs != "characters" and (config.token_inputs == "both" or config.project_tokens):
-        raise ConversionError(
-            f"token_inputs is {config.token_inputs!r} and project_tokens is {config.project_tokens}; bilm-tf's models "
-            "read characters alone, or words alone by a table whose vectors are not projected. Only models with "
-            "token_inputs='characters', or 'words' and project_tokens=False, can be exported."
-        )
-    if config.forget_bias != FORGET_BIAS:
-        raise ConversionError(
-            f"forget_bias is {config.forget_bias}; bilm-tf always adds {FORGET_BIAS}, and folding the difference into "
-            "the learned bias would round it. Only models with forget_bias=1.0 can be exported."
-        )
-    if config.character_scheme != "bytes" or config.vocab_size != INFERENCE_CHARACTERS:
-        raise ConversionError(
-            f"vocab_size is {config.vocab_size} and character_scheme {config.character_scheme!r}; bilm-tf has bytes, "
-            f"with {INFERENCE_CHARACTERS} ids. Only models with these can be exported."
-        )
-
-
-def _float32_parameters(model: nn.Module) -> dict[str, Tensor]:
-    # What is not floating-point, the hashes of a table, is looked at and not written.
-    parameters = {
-        name: _as_float32(name, tensor) if tensor.is_floating_point() else tensor.detach().cpu()
-        for name, tensor in model.state_dict().items()
-    }
-    characters = parameters.get("token_encoder.character_embedding.weight")
-    if characters is not None and characters[0].any():
+        parameters[WORD_TABLE] = _vectors_in_order(parameters, config, vocabulary)
+    elif parameters["token_encoder.character_embedding.weight"][0].any():
         raise ConversionError(
             "row 0 of token_encoder.character_embedding.weight, the padding id, is not zero; bilm-tf's files have no "
             "place for it. Set that row to zeros first."
         )
-    return parameters
+    arrays = {
+        rule.key: rule.layout.to_theirs(*map(parameters.get, rule.parameters))
+        for rule in weight_rules(config, is_stacked=config.num_hidden_layers > 1)
+    }
+    files = {WEIGHT_FILE: arrays}
+    if has_softmax:
+        files[SOFTMAX_FILE] = {key: _as_float32(name, model.get_parameter(name)) for key, name in SOFTMAX_KEYS.items()}
+    with written_aside(output_dir, overwrite) as directory:
+        (directory / OPTIONS_FILE).write_text(json.dumps(_options(config), indent=2) + "\n", encoding="utf-8")
+        for name, tensors in files.items():
+            with h5py.File(directory / name, "w") as file:
+                for key, tensor in tensors.items():
+                    file.create_dataset(key, data=tensor.contiguous().numpy())
+        if vocabulary is not None and (has_softmax or config.token_inputs == "words"):
+            lines = "".join(f"{word}\n" for word in vocabulary.words)
+            (directory / VOCAB_FILE).write_bytes(lines.encode("utf-8"))
+
+
+def _options(config: ElmoConfig) -> dict[str, Any]:
+    """The options.json of a config, in the form for inference."""
+    values = {path: getattr(config, name) for path, (name, _) in OPTIONS.items()}
+    values[CHARACTERS_OPTION] = config.vocab_size
+    if config.word_table_size is not None:
+        values = {path: value for path, value in values.items() if not path.startswith("char_cnn.")}
+        values[WORDS_OPTION] = config.word_table_size + 1
+    options: dict[str, Any] = {}
+    for path, value in values.items():
+        *sections, name = path.split(".")
+        section = options
+        for level in sections:
+            section = section.setdefault(level, {})
+        section[name] = value
+    return options
+
+
+def _check_config(config: ElmoConfig) -> None:
+    """Refuse what bilm-tf has no place for."""
+    if config.token_inputs == "both" or (config.token_inputs == "words" and config.project_tokens):
+        raise ConversionError(
+            f"token_inputs is {config.token_inputs!r} and project_tokens is {config.project_tokens}; models of bilm-tf "
+            "read characters alone, or words alone without a projection."
+        )
+    if config.forget_bias != FORGET_BIAS:
+        raise ConversionError(
+            f"forget_bias is {config.forget_bias}, as in models of AllenNLP and ELMoForManyLangs; bilm-tf always adds "
+            f"{FORGET_BIAS}, and moving the difference into the learned bias would round it."
+        )
+    if config.character_scheme != "bytes" or config.vocab_size != INFERENCE_CHARACTERS:
+        raise ConversionError(
+            f"character_scheme is {config.character_scheme!r} and vocab_size is {config.vocab_size}; characters of "
+            f"bilm-tf are bytes, with {INFERENCE_CHARACTERS} ids."
+        )
+
+
+def _why_no_softmax(
+    config: ElmoConfig, vocabulary: WordVocabulary | None, lacking: list[str] | None = None
+) -> str | None:
+    """Why a model's word softmax has no place in bilm-tf's files; None where it has."""
+    if config.softmax_type != "full" or not config.share_word_softmax:
+        return (
+            f"softmax_type is {config.softmax_type!r} and share_word_softmax is {config.share_word_softmax}, and "
+            "bilm-tf has one full softmax for both directions"
+        )
+    if vocabulary is None or len(vocabulary) != config.word_vocab_size:
+        found = f"no {VOCABULARY_FILE}" if vocabulary is None else f"a {VOCABULARY_FILE} of {len(vocabulary)} words"
+        return f"there is {found}, expected its {config.word_vocab_size} words"
+    return f"the checkpoint lacks {lacking[0]!r}" if lacking else None
 
 
 def _as_float32(name: str, tensor: Tensor) -> Tensor:
+    if not tensor.is_floating_point():
+        # The hashes of a word table, which are read and not written.
+        return tensor.detach().cpu()
     if tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         raise ConversionError(
             f"the parameter {name!r} has the dtype {tensor.dtype}; bilm-tf's files hold float32, and narrowing would "
@@ -214,43 +196,23 @@ def _as_float32(name: str, tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", torch.float32)
 
 
-def _warn_of_sizes_bilm_tf_skips(config: ElmoConfig) -> None:
-    num_filters = sum(count for _, count in config.filters)
-    projects_for_nothing = config.project_tokens and config.projection_size >= num_filters
-    if projects_for_nothing or (config.project_hidden and config.projection_size >= config.cell_size):
-        logger.warning(
-            f"projection_size is {config.projection_size}, with cell_size {config.cell_size} and {num_filters} filters "
-            "in all. Where it is not less than both, bilm-tf itself leaves projections out: the exported files give "
-            "the same vectors here and in AllenNLP, but not in bilm-tf."
-        )
-
-
-def _check_output_files(
-    options_file: str | os.PathLike,
-    weight_file: str | os.PathLike,
-    softmax_file: str | os.PathLike | None,
-    vocab_file: str | os.PathLike | None,
-    overwrite: bool,
-) -> dict[str, Path]:
-    files = {"options_file": options_file, "weight_file": weight_file}
-    files |= {"softmax_file": softmax_file} if softmax_file is not None else {}
-    files |= {"vocab_file": vocab_file} if vocab_file is not None else {}
-    targets = {name: check_output_file(file, overwrite, name, "--overwrite_output_dir") for name, file in files.items()}
-    for (first, target), (second, other) in itertools.combinations(targets.items(), 2):
-        if target == other:
-            raise ConversionError(
-                f"{first} and {second} are both {str(files[first])!r}; give the two files a name each."
-            )
-    return targets
-
-
-def _check_word_files(
-    config: ElmoConfig, softmax_file: str | os.PathLike | None, vocab_file: str | os.PathLike | None
-) -> None:
-    if config.token_inputs != "words":
-        check_files_together(softmax_file, vocab_file)
-    elif vocab_file is None:
+def _vectors_in_order(parameters: dict[str, Tensor], config: ElmoConfig, vocabulary: WordVocabulary | None) -> Tensor:
+    """The vectors of a vocabulary's words in its order, (V, P), out of a model's word table."""
+    if vocabulary is None:
         raise ConversionError(
-            "vocab_file is left out, but the model reads words: its table is nothing without them. Name the file to "
-            "write them to."
+            "vocabulary is None, but the model reads words, and bilm-tf's table has their order: a converted "
+            f"checkpoint has them in {VOCABULARY_FILE}."
         )
+    with torch.device("meta"):
+        table = ElmoWordTable(len(parameters[WORD_TABLE]) - 1, config.projection_size)
+    prefix = WORD_TABLE.removesuffix("weight")
+    table.load_state_dict({name: parameters[f"{prefix}{name}"] for name in ("weight", "hashes")}, assign=True)
+    tokenizer = ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word)
+    rows = table.places(torch.from_numpy(tokenizer.encode_words(vocabulary.words)))
+    num_known = len(rows[rows > 0].unique())
+    if num_known != config.word_table_size or int(rows[vocabulary.unk_id]) != 0:
+        raise ConversionError(
+            f"vocabulary has {num_known} of the {config.word_table_size} words of the model's table, expected all of "
+            "them; give the words that it was trained with."
+        )
+    return parameters[WORD_TABLE][rows]

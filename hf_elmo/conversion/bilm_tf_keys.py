@@ -1,310 +1,134 @@
-"""What a bilm-tf checkpoint is made of: each hdf5 key and each option beside its name here, for both directions.
+"""bilm-tf's names and layouts beside ours: each key of its hdf5 and each option of its JSON, for both directions.
 
-Source: bilm-tf, bilm/training.py (`dump_weights` writes the hdf5) and bilm/model.py (reads it for inference). The names
-of the layouts and kinds are explained where they are carried out, in `bilm_tf_layouts` and `bilm_tf_options`.
+Source: bilm-tf, bilm/training.py (`dump_weights` writes the hdf5) and bilm/model.py (reads it for inference).
+
+Letters in shapes: D character embedding, N filters of one width W, P projection, H cell, V words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
 from ..model.configuration_elmo import ElmoConfig
+from .reading import SAME, Layout, Rule
 
 # The 261 characters of the byte scheme; inference adds the padding id 0, for which the hdf5 holds no row.
-TRAINING_CHARACTERS = 261
-INFERENCE_CHARACTERS = 262
-
-# The only one there is: bilm-tf leaves it at the default of TensorFlow's LSTMCell, so the hdf5 holds the learned bias.
-FORGET_BIAS = 1.0
-
-# Marks an option that must be given.
-REQUIRED = object()
-
-
-@dataclass(frozen=True)
-class OptionRule:
-    """One key of options.json and the field of `ElmoConfig` that holds the same value.
-
-    Args:
-        path: Where it stands in the JSON, levels joined by dots.
-        field: The field of `ElmoConfig`.
-        kind: What a valid value is.
-        default: The value that bilm-tf takes where the key is absent or null; `REQUIRED` where it cannot do without.
-    """
-
-    path: str
-    field: str
-    kind: str
-    default: Any = REQUIRED
-
-
-OPTION_RULES = (
-    OptionRule("lstm.use_skip_connections", "use_skip_connections", "flag"),
-    OptionRule("lstm.projection_dim", "projection_size", "size"),
-    OptionRule("lstm.cell_clip", "cell_clip", "clip", default=None),
-    OptionRule("lstm.proj_clip", "projection_clip", "clip", default=None),
-    OptionRule("lstm.dim", "cell_size", "size"),
-    OptionRule("lstm.n_layers", "num_hidden_layers", "layers", default=1),
-    OptionRule("char_cnn.activation", "filter_activation", "activation"),
-    OptionRule("char_cnn.filters", "filters", "filters"),
-    OptionRule("char_cnn.n_highway", "num_highway_layers", "optional layers", default=0),
-    OptionRule("char_cnn.embedding.dim", "character_embedding_size", "size"),
-    OptionRule("char_cnn.max_characters_per_token", "max_characters_per_word", "row"),
-)
-
+TRAINING_CHARACTERS, INFERENCE_CHARACTERS = 261, 262
 CHARACTERS_OPTION = "char_cnn.n_characters"
 # Of models that read words.
 WORDS_OPTION = "n_tokens_vocab"
 
+# bilm-tf leaves it at the default of TensorFlow's LSTMCell, which adds it while it runs: files hold the learned bias.
+FORGET_BIAS = 1.0
 
-@dataclass(frozen=True)
-class WeightRule:
-    """One hdf5 key and the parameters of `ElmoModel` that hold the same numbers.
+# Marks an option without a default.
+REQUIRED: Any = object()
+# Each option, levels joined by dots, the field of `ElmoConfig` of the same value, and the value where it is not given.
+OPTIONS = {
+    "lstm.use_skip_connections": ("use_skip_connections", REQUIRED),
+    "lstm.projection_dim": ("projection_size", REQUIRED),
+    "lstm.cell_clip": ("cell_clip", None),
+    "lstm.proj_clip": ("projection_clip", None),
+    "lstm.dim": ("cell_size", REQUIRED),
+    "lstm.n_layers": ("num_hidden_layers", 1),
+    "char_cnn.activation": ("filter_activation", REQUIRED),
+    "char_cnn.filters": ("filters", REQUIRED),
+    "char_cnn.n_highway": ("num_highway_layers", 0),
+    "char_cnn.embedding.dim": ("character_embedding_size", REQUIRED),
+    "char_cnn.max_characters_per_token": ("max_characters_per_word", REQUIRED),
+}
 
-    Args:
-        key: The hdf5 key; names in braces are filled in for each repetition.
-        parameters: The parameters, named as in the model's state dict.
-        layout: How the numbers lie in the one and in the other.
-        repeat: What there is one of each of: "words", "characters", "filter", "highway", "token projection", "cell" (a
-            layer's direction) or "projected cell".
-        options: The options that fix the shape.
-        absent: When bilm-tf itself writes no such key.
-    """
-
-    key: str
-    parameters: tuple[str, ...]
-    layout: str
-    repeat: str
-    options: str
-    absent: str = ""
+WORD_TABLE = "token_encoder.word_table.weight"
+# The softmax of both directions: (V, P) and (V,), as `word_softmax` has them in ElmoForPreTraining.
+SOFTMAX_KEYS = {"softmax/W": "word_softmax.weight", "softmax/b": "word_softmax.bias"}
 
 
-_NO_TOKEN_PROJECTION = "bilm-tf writes none only where the filters already add up to lstm.projection_dim"
-_NO_CELL_PROJECTION = "bilm-tf writes none only where lstm.dim is lstm.projection_dim"
-_CELL = "bilm.layers.{layer}.{direction}_lstm"
+def _swap_gates(rows: Tensor) -> Tensor:
+    """Rows of gates in the order i, j, f, o to i, f, j, o, and back; (4H, ...)."""
+    first, second, third, last = rows.chunk(4)
+    return torch.cat([first, third, second, last])
 
-WEIGHT_RULES = (
-    # In the order of the vocabulary file; see `bilm_tf_words`.
-    WeightRule(
-        "embedding",
-        ("token_encoder.word_table.weight",),
-        "same",
-        "words",
-        "the words of vocab_file and lstm.projection_dim",
-    ),
-    WeightRule(
-        "char_embed",
-        ("token_encoder.character_embedding.weight",),
-        "without padding row",
-        "characters",
-        "char_cnn.embedding.dim",
-    ),
-    WeightRule(
-        "CNN/W_cnn_{filter}",
-        ("token_encoder.convolutions.{filter}.weight",),
-        "convolution",
-        "filter",
-        "char_cnn.filters and char_cnn.embedding.dim",
-    ),
-    WeightRule(
-        "CNN/b_cnn_{filter}",
-        ("token_encoder.convolutions.{filter}.bias",),
-        "same",
-        "filter",
-        "char_cnn.filters",
-    ),
-    WeightRule(
-        "CNN_high_{highway}/W_carry",
-        ("token_encoder.highways.{highway}.carry.weight",),
-        "transposed",
-        "highway",
-        "char_cnn.filters",
-    ),
-    WeightRule(
-        "CNN_high_{highway}/b_carry",
-        ("token_encoder.highways.{highway}.carry.bias",),
-        "same",
-        "highway",
-        "char_cnn.filters",
-    ),
-    WeightRule(
-        "CNN_high_{highway}/W_transform",
-        ("token_encoder.highways.{highway}.transform.weight",),
-        "transposed",
-        "highway",
-        "char_cnn.filters",
-    ),
-    WeightRule(
-        "CNN_high_{highway}/b_transform",
-        ("token_encoder.highways.{highway}.transform.bias",),
-        "same",
-        "highway",
-        "char_cnn.filters",
-    ),
-    WeightRule(
-        "CNN_proj/W_proj",
-        ("token_encoder.projection.weight",),
-        "transposed",
-        "token projection",
-        "char_cnn.filters and lstm.projection_dim",
-        absent=_NO_TOKEN_PROJECTION,
-    ),
-    WeightRule(
-        "CNN_proj/b_proj",
-        ("token_encoder.projection.bias",),
-        "same",
-        "token projection",
-        "lstm.projection_dim",
-        absent=_NO_TOKEN_PROJECTION,
-    ),
-    WeightRule(
-        "{cell}/LSTMCell/W_0",
-        (f"{_CELL}.weight_ih", f"{_CELL}.weight_hh"),
-        "gate weights",
-        "cell",
-        "lstm.projection_dim and lstm.dim",
-    ),
-    WeightRule(
-        "{cell}/LSTMCell/B",
-        (f"{_CELL}.bias",),
-        "gate bias",
-        "cell",
-        "lstm.dim",
-    ),
-    WeightRule(
-        "{cell}/LSTMCell/W_P_0",
-        (f"{_CELL}.weight_hr",),
-        "transposed",
-        "projected cell",
-        "lstm.projection_dim and lstm.dim",
-        absent=_NO_CELL_PROJECTION,
-    ),
+
+_TRANSPOSED = Layout(lambda theirs: (theirs.T,), lambda ours: ours.T)
+# (261, D) to (262, D): the padding id 0 has a row of zeros here and none there.
+_WITHOUT_PADDING_ROW = Layout(lambda theirs: (F.pad(theirs, (0, 0, 1, 0)),), lambda ours: ours[1:])
+# (1, W, D, N) to (N, D, W).
+_CONVOLUTION = Layout(lambda theirs: (theirs[0].permute(2, 1, 0),), lambda ours: ours.permute(2, 1, 0)[None])
+# (P + P, 4H), inputs above recurrent, to (4H, P) and (4H, P).
+_GATE_WEIGHTS = Layout(
+    lambda theirs: _swap_gates(theirs.T).chunk(2, dim=1),
+    lambda inputs, recurrent: _swap_gates(torch.cat([inputs, recurrent], dim=1)).T,
 )
-
-# TensorFlow stacks layers in a MultiRNNCell only where there are several.
-STACK = "RNN_{number}/RNN/MultiRNNCell"
-STACKED_CELL = STACK + "/Cell{layer}"
-SINGLE_CELL = "RNN_{number}/RNN"
-
-# The number of a direction in the hdf5 and its name here.
-DIRECTIONS = {0: "forward", 1: "backward"}
+_GATE_BIAS = Layout(lambda theirs: (_swap_gates(theirs),), _swap_gates)
 
 
-@dataclass(frozen=True)
-class Names:
-    """What arrays are called in one kind of file.
+def weight_rules(config: ElmoConfig, is_stacked: bool) -> Iterator[Rule]:
+    """The rules of a model's keys.
 
     Args:
-        of_key: The name of what stands under a key of the hdf5.
-        one_direction: What names begin with in models that read forwards only; both directions' have RNN_0 and RNN_1.
-        is_apart: Whether a name, of all those in the file, is of something that a model is read without.
+        config: Of the model.
+        is_stacked: Whether LSTM cells are below a MultiRNNCell, as TensorFlow names those of several layers.
     """
-
-    of_key: Callable[[str], str]
-    one_direction: str
-    is_apart: Callable[[str, Collection[str]], bool]
-
-
-def _is_apart_from_weights(key: str, keys: Collection[str]) -> bool:
-    return key in ("softmax/W", "softmax/b")
-
-
-HDF5_NAMES = Names(lambda key: key, "rnn/", _is_apart_from_weights)
-
-
-def _variable(key: str) -> str:
-    """The variable of a training checkpoint that `dump_weights` writes under a key of the hdf5."""
-    for theirs, variable in _RENAMED:
-        key = key.replace(theirs, variable)
-    return f"{_SCOPE}{key}"
-
-
-def _is_apart_from_variables(name: str, names: Collection[str]) -> bool:
-    """Whether a variable is of the training alone: counters, sums that an optimizer keeps of another, the softmax."""
-    of_model = name.startswith(_SCOPE) and name.rpartition("/")[0] not in names
-    return not of_model or _is_apart_from_weights(name.removeprefix(_SCOPE), names)
-
-
-# In the order in which they are replaced.
-_SCOPE = "lm/"
-_RENAMED = (
-    ("/RNN/MultiRNNCell/Cell", "/rnn/multi_rnn_cell/cell_"),
-    ("/RNN/", "/rnn/"),
-    ("/LSTMCell/W_P_0", "/lstm_cell/projection/kernel"),
-    ("/LSTMCell/W_0", "/lstm_cell/kernel"),
-    ("/LSTMCell/B", "/lstm_cell/bias"),
-)
-VARIABLE_NAMES = Names(_variable, f"{_SCOPE}rnn/", _is_apart_from_variables)
+    if config.token_inputs == "words":
+        # There in the order of the vocabulary, here in that of hashes.
+        yield Rule("embedding", (WORD_TABLE,), SAME)
+    else:
+        yield Rule("char_embed", ("token_encoder.character_embedding.weight",), _WITHOUT_PADDING_ROW)
+        for index in range(len(config.filters)):
+            yield Rule(f"CNN/W_cnn_{index}", (f"token_encoder.convolutions.{index}.weight",), _CONVOLUTION)
+            yield Rule(f"CNN/b_cnn_{index}", (f"token_encoder.convolutions.{index}.bias",))
+        for index in range(config.num_highway_layers):
+            for part in ("carry", "transform"):
+                ours = f"token_encoder.highways.{index}.{part}"
+                yield Rule(f"CNN_high_{index}/W_{part}", (f"{ours}.weight",), _TRANSPOSED)
+                yield Rule(f"CNN_high_{index}/b_{part}", (f"{ours}.bias",))
+    if config.project_tokens:
+        yield Rule("CNN_proj/W_proj", ("token_encoder.projection.weight",), _TRANSPOSED)
+        yield Rule("CNN_proj/b_proj", ("token_encoder.projection.bias",))
+    for number, direction in enumerate(("forward", "backward")):
+        for layer in range(config.num_hidden_layers):
+            stack = f"MultiRNNCell/Cell{layer}/" if is_stacked else ""
+            theirs, ours = f"RNN_{number}/RNN/{stack}LSTMCell", f"bilm.layers.{layer}.{direction}_lstm"
+            yield Rule(f"{theirs}/W_0", (f"{ours}.weight_ih", f"{ours}.weight_hh"), _GATE_WEIGHTS)
+            yield Rule(f"{theirs}/B", (f"{ours}.bias",), _GATE_BIAS)
+            if config.project_hidden:
+                yield Rule(f"{theirs}/W_P_0", (f"{ours}.weight_hr",), _TRANSPOSED)
 
 
-def expand_weight_rules(config: ElmoConfig, stacked: bool, names: Names = HDF5_NAMES) -> list[WeightRule]:
-    """The rules of one model, the repetitions written out.
+def missing_projections(config: ElmoConfig, keys: Iterable[str]) -> dict[str, bool]:
+    """The fields of a config for projections that weights lack.
 
-    Args:
-        config: Says how many filters, highway layers and biLM layers there are.
-        stacked: Whether the LSTM cells stand below a MultiRNNCell.
-        names: What the arrays are called.
+    bilm-tf makes none where sizes are equal before and after it. Such sizes alone do not tell: this package writes
+    projections of equal sizes too.
     """
-    cell = STACKED_CELL if stacked else SINGLE_CELL
-    cells = [
-        {"cell": cell.format(number=number, layer=layer), "direction": direction, "layer": layer}
-        for number, direction in DIRECTIONS.items()
-        for layer in range(config.num_hidden_layers)
-    ]
-    reads_words = config.token_inputs == "words"
-    repetitions: dict[str, list[dict[str, Any]]] = {
-        "words": [{}] * reads_words,
-        "characters": [{}] * (not reads_words),
-        "filter": [] if reads_words else [{"filter": index} for index in range(len(config.filters))],
-        "highway": [] if reads_words else [{"highway": index} for index in range(config.num_highway_layers)],
-        "token projection": [{}] * config.project_tokens,
-        "cell": cells,
-        "projected cell": cells if config.project_hidden else [],
-    }
-    return [
-        WeightRule(
-            key=names.of_key(rule.key.format(**numbers)),
-            parameters=tuple(parameter.format(**numbers) for parameter in rule.parameters),
-            layout=rule.layout,
-            repeat=rule.repeat,
-            options=rule.options,
-            absent=rule.absent,
-        )
-        for rule in WEIGHT_RULES
-        for numbers in repetitions[rule.repeat]
-    ]
-
-
-def is_stacked(config: ElmoConfig, keys: Iterable[str], names: Names = HDF5_NAMES) -> bool:
-    """Whether LSTM cells stand below a MultiRNNCell: always where there are several layers, and at times a single one.
-
-    Args:
-        config: Says how many layers there are.
-        keys: The names of all arrays of the file.
-        names: How they are made.
-    """
-    stack = names.of_key(f"{STACK.format(number=0)}/Cell")
-    return config.num_hidden_layers > 1 or any(key.startswith(stack) for key in keys)
-
-
-def without_missing_projections(config: ElmoConfig, keys: Collection[str], names: Names = HDF5_NAMES) -> ElmoConfig:
-    """The config of weights that lack a projection where bilm-tf makes none: where sizes are equal before and after it.
-
-    Such sizes alone do not tell: this package writes projections of these sizes too.
-
-    Args:
-        config: As the options describe the model.
-        keys: The names of all arrays of the file.
-        names: How they are made.
-    """
-    rules = expand_weight_rules(config, is_stacked(config, keys, names), names)
-    there = {rule.repeat for rule in rules if rule.key in keys}
-    num_filters = sum(count for _, count in config.filters)
-    changes = {}
-    if config.project_tokens and num_filters == config.projection_size:
-        changes["project_tokens"] = "token projection" in there
+    names = {key.rpartition("/")[2] for key in keys}
+    found = {}
+    if sum(count for _, count in config.filters) == config.projection_size:
+        found["project_tokens"] = "W_proj" in names
     if config.cell_size == config.projection_size:
-        changes["project_hidden"] = "projected cell" in there
-    return ElmoConfig.from_dict({**config.to_dict(), **changes})
+        found["project_hidden"] = "W_P_0" in names
+    return found
+
+
+# As `dump_weights` renames the variables of a training checkpoint, in this order.
+_RENAMED = (
+    ("/rnn/multi_rnn_cell/cell_", "/RNN/MultiRNNCell/Cell"),
+    ("/rnn/lstm_cell/", "/RNN/lstm_cell/"),
+    ("/lstm_cell/projection/kernel", "/LSTMCell/W_P_0"),
+    ("/lstm_cell/kernel", "/LSTMCell/W_0"),
+    ("/lstm_cell/bias", "/LSTMCell/B"),
+)
+
+
+def key_of_variable(name: str) -> str | None:
+    """The key of a training checkpoint's variable in the hdf5; None for counters and an optimizer's variables."""
+    if not name.startswith("lm/") or name.endswith("/Adagrad"):
+        return None
+    for theirs, key in _RENAMED:
+        name = name.replace(theirs, key)
+    return name.removeprefix("lm/")

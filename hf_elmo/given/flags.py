@@ -16,7 +16,8 @@ def flag(text: str, aliases: Sequence[str] = (), positional: bool = False, **def
     Args:
         text: Its help.
         aliases: Other spellings, `--old_name`, which the help does not show.
-        positional: Whether it is no flag but a word of its own, in the order of the fields; it may be left out.
+        positional: Whether it is no flag but a word of its own, in the order of the fields; with a default it may be
+            left out.
         defaults: As of `dataclasses.field`.
     """
     # transformers' parser of flags takes no other entries than its own.

@@ -1,7 +1,11 @@
-"""bilm-tf checkpoints read: numbers, wrong keys and shapes, and the directory that is written."""
+"""bilm-tf's models of random weights: their numbers, written down a second time; their files; and what is wrong."""
 
-import hashlib
+import gzip
+import json
+import shutil
+import sys
 
+import h5py
 import numpy as np
 import pytest
 import tolerances
@@ -11,19 +15,31 @@ from bilm_tf_files import (
     changed,
     listing,
     make_options,
-    read_datasets,
     run_bilm_tf,
+    wanted_shapes,
     write_checkpoint,
-    write_options,
 )
-from transformers import AutoModel, AutoTokenizer
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import assert_refused
+from tensor_bundles import variables_of, write_bundle
+from transformers import AutoModel, AutoModelForPreTraining
 
-from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.conversion.bilm_tf import convert_bilm_tf, load_bilm_tf
-from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
-from hf_elmo.conversion.checked_files import ConversionError
+from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoModel, load_external
+from hf_elmo.conversion.bilm_tf_keys import weight_rules
+from hf_elmo.conversion.reading import ConversionError
+from hf_elmo.conversion.sources import convert
+from hf_elmo.inference.scoring import score_sentences
+from hf_elmo.text.vocabulary import WordVocabulary
 
-h5py = pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
+WORDS = ["<S>", "</S>", "<UNK>", "the", "cat", "sat", "naïve", "語"]
+CELL = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell"
+
+
+def are_equal(model, other):
+    ours, theirs = model.state_dict(), other.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +55,7 @@ h5py = pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
 )
 def test_a_converted_model_gives_the_numbers_of_bilm_tf(tmp_path, options):
     arrays = write_checkpoint(tmp_path, options)
-    model = load_bilm_tf(tmp_path / "options.json", tmp_path / "weights.hdf5").double()
+    model = load_external(tmp_path)[0].double()
     inputs = ElmoCharTokenizer()(
         "Ein naïver Satz mit einem 語 und a-word-of-more-than-fifty-bytes" * 3, return_tensors="pt"
     )
@@ -48,26 +64,26 @@ def test_a_converted_model_gives_the_numbers_of_bilm_tf(tmp_path, options):
     torch.testing.assert_close(layers.detach(), expected, rtol=0, atol=tolerances.REORDERED_FLOAT64)
 
 
-def test_a_one_layer_model_is_also_read_in_the_form_of_bilm_tf_s_inference(tmp_path):
-    arrays = write_checkpoint(tmp_path / "trained", make_options(layers=1))
+def test_other_forms_of_the_same_numbers_are_read_alike(tmp_path):
+    options = make_options(layers=1)
+    arrays = write_checkpoint(tmp_path / "trained", options)
     stacked = {key.replace("/RNN/LSTM", "/RNN/MultiRNNCell/Cell0/LSTM"): array for key, array in arrays.items()}
     assert stacked.keys() != arrays.keys()
-    write_checkpoint(tmp_path / "stacked", make_options(layers=1), stacked)
-    models = [
-        load_bilm_tf(tmp_path / name / "options.json", tmp_path / name / "weights.hdf5")
-        for name in ("trained", "stacked")
-    ]
-    for name, tensor in models[0].state_dict().items():
-        assert torch.equal(models[1].state_dict()[name], tensor)
+    write_checkpoint(tmp_path / "stacked", options, stacked)
+    write_checkpoint(tmp_path / "big endian", options, {key: array.astype(">f4") for key, array in arrays.items()})
+    write_checkpoint(tmp_path / "compressed", options, {})
+    with h5py.File(tmp_path / "compressed" / "weights.hdf5", "w") as file:
+        for key, array in arrays.items():
+            file.create_dataset(key, data=array, compression="gzip", shuffle=True)
+    model, _ = load_external(tmp_path / "trained")
+    assert not model.training and model.mixes[0].weight.tolist() == [0.0, 0.0] and model.config.forget_bias == 1
+    for name in ("stacked", "big endian", "compressed"):
+        assert are_equal(load_external(tmp_path / name)[0], model), name
 
 
-def test_big_endian_float32_is_float32(tmp_path):
-    options = make_options()
-    arrays = write_checkpoint(tmp_path / "little", options)
-    write_checkpoint(tmp_path / "big", options, {key: array.astype(">f4") for key, array in arrays.items()})
-    model = load_bilm_tf(tmp_path / "big" / "options.json", tmp_path / "big" / "weights.hdf5")
-    save_bilm_tf(model, tmp_path / "options.json", tmp_path / "weights.hdf5")
-    assert read_datasets(tmp_path / "weights.hdf5") == read_datasets(tmp_path / "little" / "weights.hdf5")
+def test_the_released_sizes_have_the_keys_of_the_released_files():
+    keys = {rule.key for rule in weight_rules(ElmoConfig.original(), is_stacked=True)}
+    assert len(keys) == 1 + 2 * 7 + 4 * 2 + 2 + 3 * 2 * 2 and f"{CELL}/W_P_0" in keys
 
 
 def replace(file, key, **dataset):
@@ -75,161 +91,390 @@ def replace(file, key, **dataset):
     return file.create_dataset(key, **dataset)
 
 
-def fill_one_chunk(file):
-    replace(file, "CNN_proj/W_proj", shape=(14, 6), dtype="f4", chunks=(7, 6))[:7] = 1.0
+def external_storage(file):
+    del file["CNN_proj/b_proj"]
+    file.create_dataset("CNN_proj/b_proj", (6,), "f4", external=[("secret", 0, 24)])
 
 
-CELL = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell"
+def virtual(file):
+    del file["CNN_proj/b_proj"]
+    layout = h5py.VirtualLayout((6,), "f4")
+    layout[:] = h5py.VirtualSource("secret.hdf5", "a", (6,))
+    file.create_virtual_dataset("CNN_proj/b_proj", layout)
 
-# What is done to the weights, and what the error names: the key, and the option that it follows from.
+
+def linked(file):
+    del file["CNN_proj"]
+    file["CNN_proj"] = h5py.ExternalLink("secret.hdf5", "CNN_proj")
+
+
+# What is done to the weights, and what the error names.
 BAD_WEIGHTS = {
-    "key missing": (lambda file: file.pop(f"{CELL}/B"), (f"{CELL}/B", "(40,)", "lstm.n_layers")),
-    "direction missing": (lambda file: file.pop("RNN_1"), ("RNN_1/RNN/MultiRNNCell/Cell0/LSTMCell/W_0", "5 more")),
-    "no projection of words": (lambda file: file.pop("CNN_proj"), ("CNN_proj/W_proj", "lstm.projection_dim")),
-    "no projection of cells": (lambda file: file.pop(f"{CELL}/W_P_0"), (f"{CELL}/W_P_0", "lstm.dim")),
+    "key missing": (lambda file: file.pop(f"{CELL}/B"), (f"{CELL}/B", "(40,)", "options.json")),
+    "no projection of cells": (lambda file: file.pop(f"{CELL}/W_P_0"), f"{CELL}/W_P_0"),
     "group in place of array": (
         lambda file: (file.pop("char_embed"), file.create_group("char_embed")),
         ("char_embed", "(261, 4)"),
     ),
-    "array in place of group": (
-        lambda file: replace(file, "CNN", data=np.zeros(3, "f4")),
-        ("CNN/W_cnn_0", "(1, 1, 4, 3)", "5 more", "options.json"),
-    ),
-    "type in place of array": (
-        lambda file: (file.pop("char_embed"), file.__setitem__("char_embed", np.dtype("f4"))),
-        "char_embed",
-    ),
     "shape": (
         lambda file: replace(file, "CNN/W_cnn_1", data=np.zeros((1, 2, 4, 4), "f4")),
-        ("CNN/W_cnn_1", "(1, 2, 4, 4)", "(1, 2, 4, 5)", "char_cnn.filters", "options.json"),
-    ),
-    "transposed": (
-        lambda file: replace(file, "CNN_proj/W_proj", data=np.zeros((6, 14), "f4")),
-        ("CNN_proj/W_proj", "(6, 14)", "(14, 6)"),
+        ("CNN/W_cnn_1", "(1, 2, 4, 4)", "(1, 2, 4, 5)"),
     ),
     "padding row inside": (
         lambda file: replace(file, "char_embed", data=np.zeros((262, 4), "f4")),
         ("char_embed", "(262, 4)", "(261, 4)"),
     ),
-    "scalar": (lambda file: replace(file, "CNN_proj/b_proj", data=np.float32(0)), ("CNN_proj/b_proj", "(6,)")),
-    "no shape": (lambda file: replace(file, "CNN_proj/b_proj", data=h5py.Empty("f4")), ("CNN_proj/b_proj", "(6,)")),
+    "scalar": (lambda file: replace(file, "CNN_proj/b_proj", data=np.float32(0)), ("CNN_proj/b_proj", "()", "(6,)")),
     "a third layer": (
         lambda file: file.copy(file["RNN_0/RNN/MultiRNNCell/Cell1"], "RNN_0/RNN/MultiRNNCell/Cell2"),
-        ("RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/B", "2 more", "options.json", "lstm.n_layers"),
+        ("RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/B", "2 more"),
     ),
-    "word embeddings": (lambda file: file.create_dataset("embedding", data=np.zeros((7, 6), "f4")), "'embedding'"),
     "float64": (
         lambda file: replace(file, "CNN_proj/b_proj", data=np.zeros(6, "f8")),
         ("CNN_proj/b_proj", "float64", "float32"),
     ),
-    "float16": (
-        lambda file: replace(file, "CNN_proj/b_proj", data=np.zeros(6, "f2")),
-        ("CNN_proj/b_proj", "float16", "float32"),
-    ),
-    "integers": (
-        lambda file: replace(file, "CNN_proj/b_proj", data=np.zeros(6, "i4")),
-        ("CNN_proj/b_proj", "int32", "float32"),
-    ),
-    "never filled": (
-        lambda file: replace(file, "CNN_proj/W_proj", shape=(14, 6), dtype="f4"),
-        ("CNN_proj/W_proj", "never filled"),
-    ),
-    "half filled": (fill_one_chunk, ("CNN_proj/W_proj", "never filled")),
     "not a number": (
         lambda file: file["CNN_proj/W_proj"].__setitem__((0, slice(0, 2)), [np.nan, np.inf]),
         ("CNN_proj/W_proj", "2 values"),
     ),
+    "more than it can hold": (
+        lambda file: file.create_dataset("zeros", (8_000_000,), "f4", compression="gzip", fillvalue=0),
+        ("weights.hdf5", "memory"),
+    ),
+    "linked from another file": (linked, "CNN_proj/W_proj"),
+    "stored in another file": (external_storage, "CNN_proj/b_proj"),
+    "put together from another file": (virtual, "CNN_proj/b_proj"),
 }
 
 
-def test_wrong_weights_are_named_and_leave_nothing_behind(tmp_path):
+def test_wrong_weights_are_named_and_leave_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for name, (spoil, named) in BAD_WEIGHTS.items():
-        write_checkpoint(tmp_path / name, make_options())
-        with h5py.File(tmp_path / name / "weights.hdf5", "r+") as file:
+        arrays = write_checkpoint(tmp_path / name / "theirs", make_options())
+        with h5py.File(tmp_path / name / "theirs" / "secret.hdf5", "w") as file:
+            file["CNN_proj/W_proj"], file["CNN_proj/b_proj"] = arrays["CNN_proj/W_proj"], arrays["CNN_proj/b_proj"]
+            file["a"] = arrays["CNN_proj/b_proj"]
+        (tmp_path / name / "theirs" / "secret").write_bytes(arrays["CNN_proj/b_proj"].tobytes())
+        with h5py.File(tmp_path / name / "theirs" / "weights.hdf5", "r+") as file:
             spoil(file)
-        assert_conversion_fails(tmp_path / name, ConversionError, named)
+        assert_conversion_fails(tmp_path / name / "theirs", ConversionError, named)
 
 
-def test_options_of_another_model_are_refused(tmp_path):
-    for path, value in (("lstm.n_layers", 1), ("lstm.n_layers", 3), ("lstm.dim", 11), ("char_cnn.n_highway", 2)):
-        folder = tmp_path / f"{path} {value}"
-        write_checkpoint(folder, make_options())
-        write_options(folder, changed(path, value))
-        assert_conversion_fails(folder, ConversionError, ("weights.hdf5", f"{path.split('.')[0]}."))
+BAD_OPTIONS = [
+    ("lstm", KeyError),
+    ("lstm", []),
+    ("lstm.dim", KeyError),
+    ("lstm.dim", 10.0),
+    ("lstm.dim", "10"),
+    ("lstm.dim", True),
+    ("lstm.dim", 0),
+    ("lstm.dim", None),
+    ("lstm.projection_dim", -6),
+    ("lstm.n_layers", 0),
+    ("lstm.use_skip_connections", KeyError),
+    ("lstm.use_skip_connections", 1),
+    ("lstm.cell_clip", 0),
+    ("lstm.proj_clip", "3"),
+    ("lstm.proj_clip", float("nan")),
+    ("char_cnn", KeyError),
+    ("char_cnn.activation", "gelu"),
+    ("char_cnn.activation", KeyError),
+    ("char_cnn.filters", []),
+    ("char_cnn.filters", 3),
+    ("char_cnn.filters", [[1, 3], [2]]),
+    ("char_cnn.filters", [[1, 3], [60, 5]]),
+    ("char_cnn.n_highway", -1),
+    ("char_cnn.embedding", 4),
+    ("char_cnn.n_characters", 60),
+    ("char_cnn.n_characters", KeyError),
+    ("char_cnn.max_characters_per_token", 2),
+    ("char_cnn.max_characters_per_token", 10**30),
+    ("bidirectional", False),
+]
 
 
-def test_the_directory_has_the_whole_model_and_its_tokenizer(tmp_path):
-    options = make_options()
-    options["char_cnn"]["max_characters_per_token"] = 20
+def test_wrong_options_are_named(tmp_path):
+    write_checkpoint(tmp_path, make_options())
+    for path, value in BAD_OPTIONS:
+        (tmp_path / "options.json").write_text(json.dumps(changed(path, value)))
+        message = assert_refused(ConversionError, ("options.json", path), load_external, tmp_path)
+        assert "\n" not in message and len(message) < 700
+    for path, value in (
+        *(("lstm.n_layers", 1), ("lstm.n_layers", 3), ("lstm.dim", 11), ("char_cnn.n_highway", 2)),
+        *(("lstm.dim", 10**6), ("lstm.dim", 10**12), ("lstm.dim", 10**400), ("char_cnn.filters", [[1, 10**6]])),
+    ):
+        (tmp_path / "options.json").write_text(json.dumps(changed(path, value)))
+        assert_refused(ConversionError, "options.json", load_external, tmp_path)
+    for content in (b"", b'{"lstm": {', b"\x89HDF\r\n\x1a\n\xff\xfe", b"[1, 2]", b"[" * 100_000):
+        (tmp_path / "options.json").write_bytes(content)
+        assert_refused(ConversionError, "options.json", load_external, tmp_path)
+
+
+def test_options_of_training_and_left_out_ones_describe_the_same_model(tmp_path):
+    options = make_options(layers=1, highways=0, clip=None)
     write_checkpoint(tmp_path, options)
-    written = convert_bilm_tf(tmp_path / "options.json", tmp_path / "weights.hdf5", tmp_path / "elmo")
-    model, loading = AutoModel.from_pretrained(tmp_path / "elmo", output_loading_info=True)
-    assert isinstance(model, ElmoModel)
-    assert not any(loading.values())
-    for name, tensor in written.state_dict().items():
-        assert torch.equal(model.state_dict()[name], tensor), name
-    assert model.mixes[0].weight.tolist() == [0.0, 0.0, 0.0] and model.mixes[0].scale.tolist() == [1.0]
-    assert model.config.forget_bias == 1.0
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "elmo")
-    assert isinstance(tokenizer, ElmoCharTokenizer)
-    assert (tokenizer.pre_tokenizer, tokenizer.max_characters_per_word) == ("whitespace", 20)
-    assert not list(tmp_path.glob(".*"))
+    config = load_external(tmp_path)[0].config.to_dict()
+    options["char_cnn"]["n_characters"] = 261
+    options.update({"bidirectional": True, "dropout": 0.1, "batch_size": 128, "n_tokens_vocab": 793471})
+    del options["lstm"]["cell_clip"], options["lstm"]["n_layers"], options["char_cnn"]["n_highway"]
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    assert load_external(tmp_path)[0].config.to_dict() == config
 
 
-def test_a_card_names_the_files_and_says_how_text_is_cut(tmp_path):
-    write_checkpoint(tmp_path, make_options())
-    files = (tmp_path / "options.json", tmp_path / "weights.hdf5")
-    convert_bilm_tf(*files, tmp_path / "my-elmo")
-    card = (tmp_path / "my-elmo" / "README.md").read_text()
-    digest = hashlib.sha256(files[1].read_bytes()).hexdigest()
-    for part in ('from_pretrained("my-elmo")', "weights.hdf5", digest, "white space"):
-        assert part in card, part
-    raw = {"pre_tokenizer": "punctuation", "do_lower_case": True}
-    convert_bilm_tf(*files, tmp_path / "raw", tokenizer_options=raw)
-    assert AutoTokenizer.from_pretrained(tmp_path / "raw").tokenize("It's") == ["it", "'", "s"]
-    assert "lower-cased" in (tmp_path / "raw" / "README.md").read_text()
-
-
-def test_a_wrong_tokenizer_option_leaves_nothing_behind(tmp_path):
-    write_checkpoint(tmp_path, make_options())
-    before = listing(tmp_path)
-    with pytest.raises(ValueError, match="pre_tokenizer"):
-        convert_bilm_tf(
-            tmp_path / "options.json",
-            tmp_path / "weights.hdf5",
-            tmp_path / "elmo",
-            tokenizer_options={"pre_tokenizer": "spaces"},
+def test_damaged_files_are_named(tmp_path):
+    write_checkpoint(tmp_path / "theirs", make_options())
+    whole = (tmp_path / "theirs" / "weights.hdf5").read_bytes()
+    contents = [whole[: int(fraction * len(whole))] for fraction in (0.0, 0.001, 0.3, 0.999)]
+    for content in (*contents, whole.replace(b"TREE", b"EERT"), b"<html>404</html>"):
+        (tmp_path / "theirs" / "weights.hdf5").write_bytes(content)
+        assert_refused(
+            ConversionError, ("weights.hdf5", "not a readable hdf5 file"), load_external, tmp_path / "theirs"
         )
-    assert listing(tmp_path) == before and not (tmp_path / "elmo").exists()
+    assert_conversion_fails(tmp_path / "theirs", ConversionError, "weights.hdf5")
 
 
-def test_a_full_directory_is_replaced_only_when_asked(tmp_path):
+@pytest.fixture(scope="module")
+def damaged_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("damaged")
+    write_checkpoint(folder, make_options())
+    shutil.copy(folder / "weights.hdf5", folder / "whole")
+    return folder
+
+
+@examples(30)
+@given(place=st.floats(0, 1), length=st.integers(1, 5000), byte=st.integers(0, 255))
+def test_damaged_weights_are_read_or_refused_but_never_crash(damaged_folder, place, length, byte):
+    content = bytearray((damaged_folder / "whole").read_bytes())
+    start = int(place * (len(content) - 1))
+    content[start : start + length] = bytes([byte]) * len(content[start : start + length])
+    (damaged_folder / "weights.hdf5").write_bytes(content)
+    try:
+        model, _ = load_external(damaged_folder)
+    except ConversionError as error:
+        assert "weights.hdf5" in str(error)
+    else:
+        assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
+
+
+def test_a_missing_h5py_says_how_to_get_it(tmp_path, monkeypatch):
+    write_checkpoint(tmp_path / "theirs", make_options())
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    assert_conversion_fails(tmp_path / "theirs", ImportError, "pip install 'hf_elmo[conversion]'")
+
+
+def write_hdf5(path, arrays):
+    with h5py.File(path, "w") as file:
+        for key, array in arrays.items():
+            file[key] = array
+
+
+def test_the_weights_of_a_directory_are_told_by_their_keys(tmp_path):
+    arrays = write_checkpoint(tmp_path, make_options())
+    wanted, _ = load_external(tmp_path)
+    (tmp_path / "weights.hdf5").rename(tmp_path / "lm_weights.hdf5")
+    # Vectors of a corpus and a cache of word vectors; a list of words that nothing here reads.
+    write_hdf5(tmp_path / "embeddings.hdf5", {"0": np.zeros((2, 3), "f4"), "sentence_to_index": np.zeros(2, "f4")})
+    write_hdf5(tmp_path / "cache.hdf5", {"embedding": np.zeros((7, 6), "f4")})
+    (tmp_path / "vocab.txt").write_text("the\ncat\n")
+    assert are_equal(load_external(tmp_path)[0], wanted)
+    shutil.copy(tmp_path / "lm_weights.hdf5", tmp_path / "other.hdf5")
+    assert_refused(ConversionError, ("lm_weights.hdf5", "other.hdf5"), load_external, tmp_path)
+    # The names that bilm-tf and simple_elmo give them settle it.
+    (tmp_path / "other.hdf5").rename(tmp_path / "model.hdf5")
+    assert are_equal(load_external(tmp_path)[0], wanted)
+    for name in ("model.hdf5", "lm_weights.hdf5"):
+        (tmp_path / name).unlink()
+    assert_refused(ConversionError, ("RNN_0", "cache.hdf5", "embeddings.hdf5"), load_external, tmp_path)
+    write_hdf5(tmp_path / "weights.hdf5", arrays)
+    (tmp_path / "options.json").unlink()
+    assert_refused(ConversionError, ("options.json", "options_file"), load_external, tmp_path)
+
+
+def test_files_under_published_names_belong_together(tmp_path):
+    write_checkpoint(tmp_path / "theirs", make_options())
+    for name in ("small", "large"):
+        shutil.copy(tmp_path / "theirs" / "options.json", tmp_path / f"elmo_{name}_options.json")
+        shutil.copy(tmp_path / "theirs" / "weights.hdf5", tmp_path / f"elmo_{name}_weights.hdf5")
+    model, _ = load_external(tmp_path / "elmo_small_weights.hdf5")
+    assert are_equal(model, load_external(tmp_path / "theirs")[0])
+    (tmp_path / "elmo_small_options.json").rename(tmp_path / "elmo_medium_options.json")
+    named = ("elmo_large_options.json", "elmo_medium_options.json", "options_file")
+    assert_refused(ConversionError, named, load_external, tmp_path / "elmo_small_weights.hdf5")
+    model, _ = load_external(tmp_path / "elmo_small_weights.hdf5", options_file=tmp_path / "elmo_medium_options.json")
+
+
+# The word softmax
+
+
+def write_softmax(folder, words=WORDS, name="softmax.hdf5"):
+    """The two files of a softmax over words."""
+    rng = np.random.default_rng(1)
+    arrays = {"softmax/W": rng.uniform(-1, 1, (len(words), 6)).astype("f4")}
+    arrays["softmax/b"] = rng.uniform(-1, 1, len(words)).astype("f4")
+    write_hdf5(folder / name, arrays)
+    (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    return arrays
+
+
+def test_a_directory_with_a_softmax_is_whole_for_both_auto_classes(tmp_path):
     write_checkpoint(tmp_path, make_options())
-    files = (tmp_path / "options.json", tmp_path / "weights.hdf5")
-    (tmp_path / "elmo").mkdir()
-    (tmp_path / "elmo" / "old").write_text("mine")
-    with pytest.raises(FileExistsError, match="--overwrite_output_dir"):
-        convert_bilm_tf(*files, tmp_path / "elmo")
-    assert [path.name for path in (tmp_path / "elmo").iterdir()] == ["old"]
-    convert_bilm_tf(*files, tmp_path / "elmo", overwrite=True)
-    assert not (tmp_path / "elmo" / "old").exists()
-    assert (tmp_path / "elmo" / "config.json").exists()
+    convert(tmp_path, tmp_path / "plain")
+    arrays = write_softmax(tmp_path)
+    _, converted = convert(tmp_path, tmp_path / "elmo")
+    assert converted.files.keys() == {"weight_file", "options_file", "softmax_file", "vocab_file"}
+    assert WordVocabulary.load(tmp_path / "elmo").words == WORDS
+    model, loading = AutoModelForPreTraining.from_pretrained(tmp_path / "elmo", output_loading_info=True)
+    assert isinstance(model, ElmoForPreTraining) and not any(loading.values())
+    assert torch.equal(model.word_softmax.weight, torch.from_numpy(arrays["softmax/W"]))
+    assert torch.equal(model.word_softmax.bias, torch.from_numpy(arrays["softmax/b"]))
+    base, loading = AutoModel.from_pretrained(tmp_path / "elmo", output_loading_info=True)
+    assert isinstance(base, ElmoModel) and not any(loading.values())
+    assert are_equal(base, AutoModel.from_pretrained(tmp_path / "plain"))
 
 
-def test_the_files_to_convert_are_never_replaced_by_the_result(tmp_path):
-    write_checkpoint(tmp_path / "elmo", make_options())
-    before = listing(tmp_path)
-    with pytest.raises(ConversionError, match=r"output_dir .*options_file"):
-        convert_bilm_tf(
-            tmp_path / "elmo" / "options.json", tmp_path / "elmo" / "weights.hdf5", tmp_path / "elmo", overwrite=True
-        )
-    assert listing(tmp_path) == before
+@pytest.mark.parametrize(
+    "words",
+    [
+        WORDS,
+        # The order of the released models' file, and the line that closes it.
+        ["</S>", "<S>", "<UNK>", *WORDS[3:], "!!!MAXTERMID"],
+        [*WORDS[3:], "<UNK>", "<S>", "</S>"],
+    ],
+    ids=["usual", "released", "last"],
+)
+def test_words_have_the_probabilities_of_bilm_tf_wherever_the_special_ones_stand(tmp_path, words):
+    options, rows = make_options(), [word for word in words if word != "!!!MAXTERMID"]
+    arrays = write_checkpoint(tmp_path, options)
+    weights = write_softmax(tmp_path, rows)
+    (tmp_path / "vocab.txt").unlink()
+    (tmp_path / "vocab-2016-09-10.txt.gz").write_bytes(gzip.compress("\r\n".join(words).encode()))
+    model = load_external(tmp_path)[0].double()
+    vocabulary, sentence = WordVocabulary(model.words), ["the", "naïve", "語", "zebra", "sat"]
+    (scores,) = score_sentences(model, ElmoCharTokenizer(), vocabulary, [sentence])
+    inputs = ElmoCharTokenizer()(sentence, is_split_into_words=True, return_tensors="np")["input_ids"]
+    top = run_bilm_tf(arrays, options, inputs[0])[-1]
+    logits = [half @ weights["softmax/W"].T.astype(float) + weights["softmax/b"] for half in np.split(top, 2, axis=1)]
+    forward, backward = (scores - np.log(np.exp(scores).sum(1, keepdims=True)) for scores in logits)
+    targets = [rows.index(word if word in rows else "<UNK>") for word in ["<S>", *sentence, "</S>"]]
+    places = np.arange(len(sentence))
+    for found, wanted in (
+        ([*scores.forward, scores.forward_end], [*forward[places, targets[1:-1]], forward[-2, targets[-1]]]),
+        ([scores.backward_end, *scores.backward], [backward[1, targets[0]], *backward[places + 2, targets[1:-1]]]),
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerances.REORDERED_FLOAT32)
 
 
-def test_a_failure_while_saving_leaves_nothing_behind(tmp_path, monkeypatch):
-    def fail(*args, **kwargs):
-        raise OSError("no space left on device")
+def test_a_softmax_may_lie_elsewhere_or_in_the_weights_and_wants_its_words(tmp_path):
+    arrays = write_checkpoint(tmp_path / "theirs", make_options())
+    (tmp_path / "apart").mkdir()
+    softmax = write_softmax(tmp_path / "apart")
+    files = {"softmax_file": tmp_path / "apart" / "softmax.hdf5", "vocab_file": tmp_path / "apart" / "vocab.txt"}
+    apart, _ = load_external(tmp_path / "theirs", **files)
+    for name, value in files.items():
+        other = "vocab_file" if name == "softmax_file" else "softmax_file"
+        assert_refused(ConversionError, (name, other), load_external, tmp_path / "theirs", **{name: value})
+    # Where nobody asked for it, the model is given without.
+    shutil.copy(files["softmax_file"], tmp_path / "theirs")
+    _, converted = convert(tmp_path / "theirs", tmp_path / "ours")
+    assert type(converted.model) is ElmoModel and any("vocab_file" in note for note in converted.notes)
+    (tmp_path / "theirs" / "softmax.hdf5").unlink()
+    write_checkpoint(tmp_path / "theirs", make_options(), {**arrays, **softmax})
+    inside, _ = load_external(tmp_path / "theirs", vocab_file=files["vocab_file"])
+    assert are_equal(inside, apart)
 
-    write_checkpoint(tmp_path, make_options())
-    monkeypatch.setattr(ElmoCharTokenizer, "save_pretrained", fail)
-    assert_conversion_fails(tmp_path, OSError, "no space left")
+
+def set_words(text):
+    return lambda folder: (folder / "vocab.txt").write_bytes(text)
+
+
+def set_softmax(key, array):
+    def change(folder):
+        with h5py.File(folder / "softmax.hdf5", "r+") as file:
+            del file[key]
+            if array is not None:
+                file[key] = array
+
+    return change
+
+
+BAD_SOFTMAXES = {
+    "a word too few": (
+        set_words("\n".join(WORDS[:-1]).encode()),
+        ("softmax.hdf5", "softmax/W", "(8, 6)", "(7, 6)", "vocab_file", "vocab.txt"),
+    ),
+    "another model's": (set_softmax("softmax/W", np.zeros((8, 5), "f4")), ("softmax/W", "(8, 5)", "(8, 6)")),
+    "short bias": (set_softmax("softmax/b", np.zeros(7, "f4")), ("softmax/b", "(7,)", "(8,)")),
+    "no bias": (set_softmax("softmax/b", None), ("softmax.hdf5", "softmax/b", "(8,)")),
+    "float64": (set_softmax("softmax/b", np.zeros(8)), ("softmax.hdf5", "softmax/b", "float64")),
+    "not a number": (set_softmax("softmax/b", np.full(8, np.nan, "f4")), ("softmax/b", "8 values")),
+    "no <UNK>": (set_words("\n".join(word for word in WORDS if word != "<UNK>").encode()), ("vocab.txt", "<UNK>")),
+    "a word twice": (set_words("\n".join([*WORDS, "cat"]).encode()), ("vocab.txt", "'cat'")),
+    "Latin-1": (set_words("\n".join(WORDS[:-1]).encode("latin-1")), ("vocab.txt", "line 7")),
+}
+
+
+def test_a_wrong_softmax_is_named_and_leaves_nothing_behind(tmp_path):
+    for name, (spoil, named) in BAD_SOFTMAXES.items():
+        folder = tmp_path / name
+        write_checkpoint(folder, make_options())
+        write_softmax(folder)
+        spoil(folder)
+        before = listing(tmp_path)
+        assert "\n" not in assert_refused(ConversionError, named, convert, folder, tmp_path / "ours")
+        assert listing(tmp_path) == before and not (tmp_path / "ours").exists()
+
+
+# Training checkpoints
+
+
+def write_training(folder, options=None, words=WORDS, without=(), **bundle):
+    """A tiny training checkpoint of random weights."""
+    options = options or {**make_options(), "n_tokens_vocab": len(WORDS)}
+    options["char_cnn"]["n_characters"] = 261
+    rng = np.random.default_rng(0)
+    shapes = {**wanted_shapes(options), "softmax/W": (len(WORDS), 6), "softmax/b": (len(WORDS),)}
+    arrays = variables_of({key: rng.uniform(-1, 1, shape).astype("f4") for key, shape in shapes.items()})
+    arrays |= {f"{name}/Adagrad": np.ones_like(array) for name, array in arrays.items()}
+    arrays["global_step"] = np.array(3, dtype=np.float32)
+    write_bundle(folder, {name: array for name, array in arrays.items() if name not in without}, **bundle)
+    (folder / "options.json").write_text(json.dumps(options))
+    if words is not None:
+        (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
+    return arrays
+
+
+def test_without_a_vocabulary_there_is_no_softmax_and_the_card_says_so(tmp_path):
+    arrays = write_training(tmp_path / "theirs", words=None)
+    _, converted = convert(tmp_path / "theirs", tmp_path / "ours")
+    assert type(converted.model) is ElmoModel
+    card = (tmp_path / "ours" / "README.md").read_text()
+    assert "vocab_file" in card and "Adagrad" in card and "model.ckpt-7.data-00000-of-00001" in card
+    (tmp_path / "words").write_text("".join(f"{word}\n" for word in WORDS))
+    model, _ = load_external(tmp_path / "theirs" / "model.ckpt-7.index", vocab_file=tmp_path / "words")
+    assert np.array_equal(model.word_softmax.weight.detach().numpy(), arrays["lm/softmax/W"])
+
+
+def test_the_trainer_takes_missing_skip_connections_for_none(tmp_path):
+    options = make_options()
+    del options["lstm"]["use_skip_connections"]
+    write_training(tmp_path, options)
+    assert load_external(tmp_path)[0].config.use_skip_connections is False
+    del options["lstm"]["dim"]
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    assert_refused(ConversionError, "lstm.dim", load_external, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"without": ["lm/CNN_proj/W_proj"]}, ("CNN_proj/W_proj", "(14, 6)")),
+        ({"without": ["lm/softmax/W"]}, ("softmax/W", "(8, 6)")),
+        ({"words": WORDS[:-1]}, ("softmax/W", "(8, 6)", "(7, 6)", "vocab.txt")),
+        ({"words": ["cat", "sat"]}, ("<S>", "vocab.txt")),
+        ({"shards": 3}, "3 shards"),
+    ],
+    ids=["a variable less", "no softmax", "a word less", "no special words", "shards"],
+)
+def test_what_does_not_belong_together_is_refused(tmp_path, changes, named):
+    write_training(tmp_path / "theirs", **changes)
+    assert_conversion_fails(tmp_path / "theirs", ConversionError, named)

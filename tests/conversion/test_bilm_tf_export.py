@@ -1,26 +1,29 @@
-"""Models written back as bilm-tf's files: round trips bit by bit, and what the format cannot hold."""
+"""Models written as bilm-tf's files: round trips bit by bit, and what the format cannot hold."""
 
 import json
 import shutil
 import tempfile
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
-from bilm_tf_files import any_bits, listing, read_datasets, wanted_shapes, write_checkpoint
+from bilm_tf_files import any_bits, listing, make_options, read_datasets, wanted_shapes, write_checkpoint
 from conftest import make_tiny_config
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
-from hf_elmo.conversion import bilm_tf_export
-from hf_elmo.conversion.bilm_tf import load_bilm_tf
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, load_external
 from hf_elmo.conversion.bilm_tf_export import export_bilm_tf, save_bilm_tf
-from hf_elmo.conversion.bilm_tf_options import options_from_config
-from hf_elmo.conversion.checked_files import ConversionError
+from hf_elmo.conversion.reading import ConversionError
+from hf_elmo.conversion.sources import convert
+from hf_elmo.text.vocabulary import WordVocabulary
+from hf_elmo.text.word_vectors import build_word_table
+
+WORDS = ["<S>", "</S>", "<UNK>", "the", "cat", "sat"]
 
 options_of_any_model = st.fixed_dictionaries(
     {
@@ -55,31 +58,60 @@ def test_any_bilm_tf_checkpoint_comes_back_bit_by_bit(options, seed):
     with tempfile.TemporaryDirectory() as folder:
         theirs, back = Path(folder) / "theirs", Path(folder) / "back"
         write_checkpoint(theirs, options, {key: any_bits(shape, rng) for key, shape in wanted_shapes(options).items()})
-        model = load_bilm_tf(theirs / "options.json", theirs / "weights.hdf5")
-        save_bilm_tf(model, back / "options.json", back / "weights.hdf5")
+        save_bilm_tf(load_external(theirs)[0], back)
         assert read_datasets(back / "weights.hdf5") == read_datasets(theirs / "weights.hdf5")
         assert json.loads((back / "options.json").read_text()) == options
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("highways", [0, 1, 2])
-@pytest.mark.parametrize(("activation", "clip"), [("relu", 3.0), ("tanh", None)])
-def test_any_model_of_ours_comes_back_bit_by_bit(tmp_path, layers, highways, activation, clip):
-    config = make_tiny_config(
-        num_hidden_layers=layers,
-        num_highway_layers=highways,
-        filter_activation=activation,
-        cell_clip=clip,
-        projection_clip=clip,
+def test_a_word_softmax_comes_back_bit_by_bit(tmp_path):
+    rng = np.random.default_rng(0)
+    write_checkpoint(tmp_path / "theirs", make_options())
+    with h5py.File(tmp_path / "theirs" / "softmax.hdf5", "w") as file:
+        file["softmax/W"], file["softmax/b"] = any_bits((6, 6), rng), any_bits(6, rng)
+    (tmp_path / "theirs" / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS))
+    convert(tmp_path / "theirs", tmp_path / "ours")
+    notes = export_bilm_tf(tmp_path / "ours", tmp_path / "back")
+    assert not any("softmax" in note for note in notes)
+    for name in ("weights.hdf5", "softmax.hdf5"):
+        assert read_datasets(tmp_path / "back" / name) == read_datasets(tmp_path / "theirs" / name)
+    assert (tmp_path / "back" / "vocab.txt").read_bytes() == (tmp_path / "theirs" / "vocab.txt").read_bytes()
+
+
+SAME_SIZES = {"projection_size": 14, "cell_size": 14}
+OWN_MODELS = {
+    "usual": {},
+    "one layer": {"num_hidden_layers": 1, "num_highway_layers": 0, "cell_clip": None, "projection_clip": None},
+    "tanh, two highways": {"num_highway_layers": 2, "filter_activation": "tanh"},
+    "no projection of words": {"projection_size": 14, "project_tokens": False},
+    "no projection of cells": {**SAME_SIZES, "project_hidden": False, "projection_clip": None},
+    "no projections": {**SAME_SIZES, "project_tokens": False, "project_hidden": False, "num_hidden_layers": 1},
+    "projections of equal sizes": SAME_SIZES,
+    "words": {"token_inputs": "words", "word_table_size": 5, "word_vector_size": 6, "project_tokens": False},
+}
+
+
+@pytest.mark.parametrize("name", OWN_MODELS)
+def test_a_model_of_our_own_comes_back_as_it_went_out(name, tmp_path):
+    vocabulary = WordVocabulary(WORDS)
+    model = ElmoModel(make_tiny_config(**OWN_MODELS[name]))
+    table = model.token_encoder.word_table
+    if table is not None:
+        build_word_table(ElmoCharTokenizer(), [word for word in WORDS if word != "<UNK>"]).fill(model)
+    save_bilm_tf(model, tmp_path / "back", vocabulary)
+    back, tokenizer = load_external(tmp_path / "back")
+    # Which a model without characters has no use for, and options no place.
+    unused = () if table is None else ("filters", "num_highway_layers", "character_embedding_size")
+    assert all(
+        getattr(back.config, field) == value for field, value in model.config.to_dict().items() if field not in unused
     )
-    model = ElmoModel(config)
-    save_bilm_tf(model, tmp_path / "options.json", tmp_path / "weights.hdf5")
-    back = load_bilm_tf(tmp_path / "options.json", tmp_path / "weights.hdf5")
-    assert back.config.to_diff_dict() == config.to_diff_dict()
-    assert back.state_dict().keys() == model.state_dict().keys()
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(back.state_dict()[name].view(torch.int32), tensor.view(torch.int32)), name
-    assert set(read_datasets(tmp_path / "weights.hdf5")) == set(wanted_shapes(options_from_config(config)))
+    wanted = model.state_dict()
+    assert back.state_dict().keys() == wanted.keys()
+    assert all(torch.equal(tensor, wanted[key]) for key, tensor in back.state_dict().items())
+    if table is not None:
+        rows = torch.from_numpy(tokenizer.encode_words([*WORDS, "zebra"]))
+        assert table.places(rows)[[2, 6]].tolist() == [0, 0] and table.places(rows).unique().tolist() == list(range(6))
+        for other in (None, WordVocabulary([*WORDS[:-1], "dog"])):
+            assert_refused(ConversionError, "vocabulary", save_bilm_tf, model, tmp_path / "new", other)
 
 
 @pytest.mark.parametrize("head", ["pre-training", "token classification", "half precision"])
@@ -91,17 +123,12 @@ def test_every_kind_of_checkpoint_goes_back(tmp_path, head):
     else:
         model = ElmoModel(make_tiny_config()).to(torch.bfloat16)
     model.save_pretrained(tmp_path / "model")
-    export_bilm_tf(tmp_path / "model", tmp_path / "out" / "options.json", tmp_path / "out" / "weights.hdf5")
-    back = load_bilm_tf(tmp_path / "out" / "options.json", tmp_path / "out" / "weights.hdf5")
+    export_bilm_tf(tmp_path / "model", tmp_path / "out")
     mine = model.base_model.state_dict()
-    for name, tensor in back.state_dict().items():
+    for name, tensor in load_external(tmp_path / "out")[0].state_dict().items():
         if not name.startswith("mixes."):
             assert torch.equal(tensor, mine[name].float()), name
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["options.json", "weights.hdf5"]
-
-
-def widen(model):
-    model.double()
 
 
 def fill_padding_row(model):
@@ -115,60 +142,62 @@ def test_a_model_that_the_format_cannot_hold_is_refused(tmp_path):
         ({"forget_bias": 0.0}, None, "forget_bias"),
         ({"vocab_size": 300}, None, "vocab_size"),
         (words, None, "token_inputs"),
-        ({}, widen, "float64"),
+        ({}, ElmoModel.double, "float64"),
         ({}, fill_padding_row, "token_encoder.character_embedding.weight"),
     ):
         model = ElmoModel(make_tiny_config(**config))
         if change is not None:
             change(model)
-        files = (tmp_path / "out" / "options.json", tmp_path / "out" / "weights.hdf5")
-        assert_refused(ConversionError, named, save_bilm_tf, model, *files)
-        assert not list(tmp_path.iterdir())
+        assert_refused(ConversionError, named, save_bilm_tf, model, tmp_path / "out")
+    model = ElmoForPreTraining(make_tiny_config(word_vocab_size=9, share_word_softmax=False))
+    assert_refused(ConversionError, "share_word_softmax", save_bilm_tf, model, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
 
 
-def test_sizes_that_bilm_tf_itself_reads_otherwise_are_warned_of(tmp_path, log_records):
-    save_bilm_tf(ElmoModel(make_tiny_config()), tmp_path / "o.json", tmp_path / "w.hdf5")
-    assert not log_records
-    save_bilm_tf(ElmoModel(make_tiny_config(cell_size=6)), tmp_path / "o2.json", tmp_path / "w2.hdf5")
-    assert "projection_size is 6, with cell_size 6" in log_records[0].getMessage()
-
-
-def test_existing_files_are_replaced_only_when_asked(tmp_path):
-    model = ElmoModel(make_tiny_config())
-    (tmp_path / "weights.hdf5").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"weight_file .*--overwrite_output_dir"):
-        save_bilm_tf(model, tmp_path / "options.json", tmp_path / "weights.hdf5")
-    assert listing(tmp_path) == {Path("weights.hdf5"): b"mine"}
-    save_bilm_tf(model, tmp_path / "options.json", tmp_path / "weights.hdf5", overwrite=True)
-    assert load_bilm_tf(tmp_path / "options.json", tmp_path / "weights.hdf5").config.cell_size == 10
-
-
-def test_names_that_cannot_be_written_are_refused(tmp_path):
-    (tmp_path / "folder").mkdir()
-    model = ElmoModel(make_tiny_config())
-    for names, error, named in (
-        (("same", "same"), ConversionError, "same"),
-        (("folder", "weights"), FileExistsError, "options_file"),
-    ):
-        assert_refused(error, named, save_bilm_tf, model, *(tmp_path / name for name in names), overwrite=True)
-        assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
-def test_a_failure_while_writing_back_leaves_the_old_files(tmp_path, monkeypatch):
-    def fail(rule, parameters):
-        if rule.key == "CNN_proj/b_proj":
-            raise OSError("no space left on device")
-        return written(rule, parameters)
-
-    (tmp_path / "options.json").write_text("mine")
-    written = bilm_tf_export.to_theirs
-    monkeypatch.setattr(bilm_tf_export, "to_theirs", fail)
-    with pytest.raises(OSError, match="no space left"):
-        save_bilm_tf(
-            ElmoModel(make_tiny_config()), tmp_path / "options.json", tmp_path / "weights.hdf5", overwrite=True
+def test_a_softmax_that_the_format_cannot_hold_is_left_out_with_the_reason(tmp_path):
+    adaptive = {"softmax_type": "adaptive", "adaptive_softmax_cutoffs": [4]}
+    for number, (model_class, fields, words, named) in enumerate(
+        (
+            (ElmoForPreTraining, {"share_word_softmax": False}, WORDS, "share_word_softmax"),
+            (ElmoForPreTraining, adaptive, WORDS, "softmax_type is 'adaptive'"),
+            (ElmoForPreTraining, {}, WORDS[:-1], "of 5 words"),
+            (ElmoForPreTraining, {}, None, "no word_vocabulary.txt"),
+            (ElmoModel, {}, WORDS, "word_softmax.bias"),
         )
-    assert listing(tmp_path) == {Path("options.json"): b"mine"}
-    assert [path.name for path in tmp_path.iterdir()] == ["options.json"]
+    ):
+        folder, back = tmp_path / str(number), tmp_path / f"{number} back"
+        model_class(make_tiny_config(word_vocab_size=6, **fields)).save_pretrained(folder)
+        if words is not None:
+            WordVocabulary(words).save(folder)
+        assert named in " ".join(export_bilm_tf(folder, back)), named
+        assert sorted(path.name for path in back.iterdir()) == ["options.json", "weights.hdf5"]
+
+
+def test_sizes_that_bilm_tf_itself_reads_otherwise_are_told(tmp_path):
+    for size, is_told in ((10, False), (6, True)):
+        ElmoModel(make_tiny_config(cell_size=size)).save_pretrained(tmp_path / str(size))
+        notes = export_bilm_tf(tmp_path / str(size), tmp_path / f"{size} back")
+        assert any("projection_size 6" in note for note in notes) == is_told
+
+
+def test_a_full_directory_is_replaced_only_when_asked_and_never_lost(tmp_path, monkeypatch):
+    model = ElmoModel(make_tiny_config())
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("mine")
+    before = listing(tmp_path)
+    assert_refused(FileExistsError, ("output_dir", "--overwrite_output_dir"), save_bilm_tf, model, tmp_path / "out")
+    with monkeypatch.context() as patch:
+
+        def fail(*args, **kwargs):
+            raise OSError("no space left on device")
+
+        patch.setattr(h5py.Group, "create_dataset", fail)
+        assert_refused(OSError, "no space", save_bilm_tf, model, tmp_path / "out", overwrite=True)
+    assert listing(tmp_path) == before
+    save_bilm_tf(model, tmp_path / "out", overwrite=True)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"options.json", "weights.hdf5"}
+    model.save_pretrained(tmp_path / "model")
+    assert_refused(ConversionError, "output_dir", export_bilm_tf, tmp_path / "model", tmp_path / "model", True)
 
 
 def drop_weights(folder):
@@ -184,27 +213,18 @@ def change_model_type(folder):
 
 
 BAD_DIRECTORIES = {
-    "no such directory": (shutil.rmtree, FileNotFoundError, "model_name_or_path"),
-    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), ConversionError, "model_name_or_path"),
-    "truncated weights": (
-        lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-5]),
-        ConversionError,
-        "model_name_or_path",
-    ),
-    "half the weights": (drop_weights, ConversionError, ("bilm.layers.0.backward_lstm.bias", "7 more")),
-    "config is no JSON": (
-        lambda folder: (folder / "config.json").write_text("{"),
-        ConversionError,
-        ("model_name_or_path", "config.json"),
-    ),
-    "another model": (change_model_type, ConversionError, ("model_name_or_path", "'bert'", "'elmo'")),
+    "no such directory": (shutil.rmtree, "model_name_or_path"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "model_name_or_path"),
+    "half the weights": (drop_weights, ("bilm.layers.0.backward_lstm.bias", "7 more")),
+    "config is no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json"),
+    "another model": (change_model_type, ("model_name_or_path", "'bert'", "'elmo'")),
 }
 
 
 def test_a_directory_without_a_whole_model_is_refused(tmp_path):
-    files = (tmp_path / "out" / "options.json", tmp_path / "out" / "weights.hdf5")
-    for name, (spoil, error, named) in BAD_DIRECTORIES.items():
+    for name, (spoil, named) in BAD_DIRECTORIES.items():
         ElmoModel(make_tiny_config()).save_pretrained(tmp_path / name)
         spoil(tmp_path / name)
-        assert "\n" not in assert_refused(error, named, export_bilm_tf, tmp_path / name, *files)
+        errors = (ConversionError, FileNotFoundError)
+        assert "\n" not in assert_refused(errors, named, export_bilm_tf, tmp_path / name, tmp_path / "out")
         assert not (tmp_path / "out").exists()

@@ -1,24 +1,20 @@
 """ELMoForManyLangs models give the numbers of their own program, and whatever is wrong with them is refused by name."""
 
 import json
-import os
 
-import fresh_process
 import numpy as np
 import pytest
 import torch
 from bilm_tf_files import listing
 from conftest import shared_data
-from efml_files import SETTINGS, WORDS, make_settings, word_vector, write_model, zip_directory
+from elmoformanylangs_files import SETTINGS, WORDS, make_settings, word_vector, write_model, zip_directory
 from refusals import assert_refused
 from tolerances import FOREIGN_VECTORS, REORDERED_FLOAT32
-from transformers import AutoModel, AutoModelForPreTraining, AutoModelForTokenClassification, AutoTokenizer
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
-from hf_elmo import ElmoForPreTraining, ElmoScorer, ElmoState, kernels, load_foreign
-from hf_elmo.conversion.checked_files import ConversionError
-from hf_elmo.conversion.efml import load_source
-from hf_elmo.conversion.efml_files import DEFAULT_OPTIONS, read_dictionary, read_settings
-from hf_elmo.conversion.formats import convert_foreign
+from hf_elmo import ElmoForPreTraining, ElmoScorer, ElmoState, kernels, load_external
+from hf_elmo.conversion.reading import ConversionError
+from hf_elmo.conversion.sources import convert
 
 FIXTURES = {"char_word": "char_word.zip", "char_only": "char_only.zip", "word_only": "word_only"}
 TEXT = ["the boat", "나무 ñ ñandú q", "abcdefghij abcdef <S>", ""]
@@ -37,14 +33,14 @@ def layers_of(model, tokenizer, sentences, state=None):
     """The layers of a padded batch, (L + 1, B, T, 2P), without the markers of the longest row, and the states."""
     batch = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
     with torch.no_grad():
-        _, layers, state = model.base_model.run_layers(**batch, state=state)
-    return torch.stack(layers)[:, :, 1:].numpy(), state
+        output = model.base_model(**batch, state=state, output_hidden_states=True)
+    return torch.stack(output.hidden_states)[:, :, 1:].numpy(), output.state
 
 
 @pytest.mark.parametrize("name", FIXTURES)
 def test_every_layer_of_the_program_is_given(name):
     source, expected, sentences = fixture_of(name)
-    model, tokenizer = load_foreign(source)
+    model, tokenizer = load_external(source)
     found, _ = layers_of(model, tokenizer, sentences)
     for number, words in enumerate(sentences):
         layers = found[:, number, : len(words)]
@@ -58,7 +54,7 @@ def test_every_layer_of_the_program_is_given(name):
 @pytest.mark.parametrize("name", FIXTURES)
 def test_its_carried_state_is_had_by_a_state_that_is_given(name):
     source, expected, sentences = fixture_of(name)
-    model, tokenizer = load_foreign(source)
+    model, tokenizer = load_external(source)
     config, rows = model.config, 4
     sizes = {"hidden": config.projection_size, "cell": config.cell_size}
     carried = {each: torch.zeros(rows, config.num_hidden_layers, 2, size) for each, size in sizes.items()}
@@ -76,58 +72,20 @@ def test_its_carried_state_is_had_by_a_state_that_is_given(name):
 
 def test_sentences_are_scored_as_by_its_classifier(tmp_path):
     source, expected, sentences = fixture_of("char_word")
-    convert_foreign(source, tmp_path / "ours")
+    convert(source, tmp_path / "ours")
     scores = ElmoScorer(str(tmp_path / "ours")).score_sentences(sentences)
     for number, each in enumerate(scores):
         found = (-each.forward.sum() - each.forward_end, -each.backward.sum() - each.backward_end)
         np.testing.assert_allclose(found, expected["nll"][number], rtol=0, atol=FOREIGN_VECTORS)
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """For each fixture the directory that it was converted to, its sentences and the layers as they were converted."""
-    found = {}
-    for name in FIXTURES:
-        source, _, sentences = fixture_of(name)
-        directory = tmp_path_factory.mktemp("saved") / name
-        _, foreign = convert_foreign(source, directory)
-        found[name] = directory, sentences, layers_of(foreign.model, foreign.tokenizer, sentences)[0]
-    return found
-
-
 @pytest.mark.parametrize("name", FIXTURES)
-def test_what_is_saved_is_loaded_by_auto_classes(saved, name):
-    directory, sentences, wanted = saved[name]
-    model, tokenizer = AutoModel.from_pretrained(directory), AutoTokenizer.from_pretrained(directory)
+def test_what_is_saved_is_loaded_by_auto_classes(tmp_path, name):
+    source, _, sentences = fixture_of(name)
+    _, converted = convert(source, tmp_path / "ours")
+    model, tokenizer = (each.from_pretrained(tmp_path / "ours") for each in (AutoModel, AutoTokenizer))
+    wanted, _ = layers_of(converted.model, converted.tokenizer, sentences)
     np.testing.assert_array_equal(layers_of(model, tokenizer, sentences)[0], wanted)
-
-
-REMOTE_SCRIPT = """
-import json, sys
-import numpy as np, torch
-from transformers import AutoModel, AutoTokenizer
-for directory, sentences, layers in json.loads(sys.argv[1]):
-    tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
-    model = AutoModel.from_pretrained(directory, trust_remote_code=True)
-    batch = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        _, found, _ = model.run_layers(**batch)
-    np.save(layers, torch.stack(found)[:, :, 1:].numpy())
-assert "hf_elmo" not in sys.modules
-"""
-
-
-def test_what_is_saved_is_loaded_by_its_own_code(saved, tmp_path):
-    tasks = [(str(directory), sentences, f"{name}.npy") for name, (directory, sentences, _) in saved.items()]
-    run = fresh_process.run(
-        ["-c", fresh_process.WITHOUT_OUR_PACKAGE + REMOTE_SCRIPT, json.dumps(tasks)],
-        cwd=tmp_path,
-        env={**os.environ, "HF_MODULES_CACHE": str(tmp_path / "modules")},
-        modules=fresh_process.TRANSFORMERS,
-    )
-    assert run.returncode == 0, run.stderr[-4000:]
-    for name, (_, _, wanted) in saved.items():
-        np.testing.assert_allclose(np.load(tmp_path / f"{name}.npy"), wanted, rtol=0, atol=REORDERED_FLOAT32)
 
 
 @pytest.mark.parametrize("backend", ["readable", "plain", "compiled", "auto"])
@@ -135,7 +93,7 @@ def test_all_backends_give_the_same_numbers(tmp_path, backend):
     if backend in kernels.why_not():
         pytest.skip(kernels.why_not()[backend])
     write_model(tmp_path)
-    model, tokenizer = load_foreign(tmp_path)
+    model, tokenizer = load_external(tmp_path)
     sentences = [text.split() for text in TEXT]
     with kernels.use_backend("readable"):
         wanted, _ = layers_of(model, tokenizer, sentences)
@@ -159,7 +117,7 @@ ODD_WORDS = (*WORDS, "qqq", "abcdefghij", "", "New York", "THE", "ñandú", "<bo
 def test_words_are_read_by_the_rules_of_the_program(tmp_path, kind):
     settings = make_settings(**KINDS[kind])
     weights = write_model(tmp_path, settings)
-    model, tokenizer = load_foreign(tmp_path)
+    model, tokenizer = load_external(tmp_path)
     # `<S>` and `</S>` are markers here, as `<bos>` and `<eos>` are.
     words = [word for word in ODD_WORDS if word != "<S>"]
     with torch.no_grad():
@@ -172,7 +130,7 @@ def test_words_are_read_by_the_rules_of_the_program(tmp_path, kind):
 def test_words_that_char_dic_cannot_spell_are_still_told_apart(tmp_path):
     words = ("<oov>", "<bos>", "<eos>", "<pad>", "茶", "酒", "茶酒", "q")
     weights = write_model(tmp_path, words=words)
-    model, tokenizer = load_foreign(tmp_path)
+    model, tokenizer = load_external(tmp_path)
     read = ["茶", "酒", "茶酒", "q", "水", "酒茶"]
     with torch.no_grad():
         found = model.token_encoder(torch.from_numpy(tokenizer.encode_words(read))).numpy()
@@ -183,7 +141,7 @@ def test_words_that_char_dic_cannot_spell_are_still_told_apart(tmp_path):
 def test_the_marks_of_a_dictionary_may_stand_anywhere_in_it(tmp_path):
     words = (*(f"w{number}" for number in range(40)), "<pad>", "<eos>", "<oov>", "<bos>")
     weights = write_model(tmp_path, words=words, softmax=True)
-    model, tokenizer = load_foreign(tmp_path)
+    model, tokenizer = load_external(tmp_path)
     read = ["w3", "w39", "the", "<bos>", "<eos>", "<pad>", "<oov>"]
     with torch.no_grad():
         found = model.base_model.token_encoder(torch.from_numpy(tokenizer.encode_words(read))).numpy()
@@ -192,12 +150,12 @@ def test_the_marks_of_a_dictionary_may_stand_anywhere_in_it(tmp_path):
     theirs = weights["classifier.pkl"]["column_emb.weight"]
     assert torch.equal(model.word_softmax.weight[:3], theirs[[43, 41, 42]])
     write_model(tmp_path, words=words[:-2])
-    assert_refused(ConversionError, ("word.dic", "<oov>"), load_foreign, tmp_path)
+    assert_refused(ConversionError, ("word.dic", "<oov>"), load_external, tmp_path)
 
 
 def test_the_tokenizer_answers_for_its_characters(tmp_path):
     write_model(tmp_path)
-    model, tokenizer = load_foreign(tmp_path, tokenizer_options={"pre_tokenizer": "unicode"})
+    model, tokenizer = load_external(tmp_path, tokenizer_options={"pre_tokenizer": "unicode"})
     assert tokenizer.vocab_size == model.config.vocab_size == len(tokenizer.get_vocab())
     batch = tokenizer("the 나무q, abcdefghij", return_special_tokens_mask=True)
     assert tokenizer.decode(batch["input_ids"]) == "<S> the 나무<oov> <oov> abcdef </S>"
@@ -216,9 +174,9 @@ def test_the_tokenizer_answers_for_its_characters(tmp_path):
 
 def test_an_archive_and_a_folder_within_are_one_model(tmp_path):
     write_model(tmp_path / "here", softmax=True)
-    wanted, _ = load_foreign(tmp_path / "here")
+    wanted, _ = load_external(tmp_path / "here")
     for under in ("", "xx.model/"):
-        model, _ = load_foreign(zip_directory(tmp_path / "here", tmp_path / "model.zip", under))
+        model, _ = load_external(zip_directory(tmp_path / "here", tmp_path / "model.zip", under))
         assert isinstance(model, ElmoForPreTraining)
         assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in wanted.state_dict().items())
 
@@ -226,62 +184,63 @@ def test_an_archive_and_a_folder_within_are_one_model(tmp_path):
 def test_the_card_and_the_files_beside_it_say_what_it_was_made_of(tmp_path):
     write_model(tmp_path / "here", softmax=True)
     source = zip_directory(tmp_path / "here", tmp_path / "model.zip")
-    convert_foreign(source, tmp_path / "ours")
+    convert(source, tmp_path / "ours")
     facts = json.loads((tmp_path / "ours" / "conversion.json").read_text())
-    assert facts["format"] == "efml" and facts["files"]["source"]["name"] == "model.zip"
+    assert facts["format"] == "elmoformanylangs" and facts["files"]["source"]["name"] == "model.zip"
     assert {"token_embedder.pkl", "encoder.pkl", "classifier.pkl", "char.dic"} <= facts["files"].keys()
     assert "MIT" in facts["licence"] and any("state" in note for note in facts["notes"])
     model = AutoModelForPreTraining.from_pretrained(tmp_path / "ours")
     assert model.words[:3] == ("<S>", "</S>", "<UNK>") and "나무" in model.words
 
 
-def test_a_task_can_be_trained_on_it(tmp_path):
-    write_model(tmp_path / "here")
-    convert_foreign(tmp_path / "here", tmp_path / "ours")
-    model = AutoModelForTokenClassification.from_pretrained(tmp_path / "ours", num_labels=3).eval()
-    batch = AutoTokenizer.from_pretrained(tmp_path / "ours")(["the boat q"], return_tensors="pt")
-    assert model(**batch, labels=torch.tensor([[-100, 0, 1, 2, -100]])).loss.isfinite()
-
-
 def test_a_top_layer_that_was_never_trained_has_no_softmax(tmp_path):
-    write_model(tmp_path, make_settings(encoder={"n_layers": 3}), softmax=True)
-    foreign = load_source(tmp_path)
-    assert not isinstance(foreign.model, ElmoForPreTraining)
-    assert any("classifier.pkl" in note for note in foreign.notes)
+    write_model(tmp_path / "here", make_settings(encoder={"n_layers": 3}), softmax=True)
+    _, converted = convert(tmp_path / "here", tmp_path / "ours")
+    assert not isinstance(converted.model, ElmoForPreTraining)
+    assert any("classifier.pkl" in note for note in converted.notes)
 
 
 def test_settings_are_found_as_the_program_finds_them(tmp_path):
+    def settings():
+        return convert(tmp_path / "here", tmp_path / "ours", overwrite=True)[1].options
+
     for name in ("sizes.json", "/home/them/configs/sizes.json", "C:\\them\\sizes.json", "../../sizes.json"):
-        write_model(tmp_path, config_path=name)
-        assert read_settings(tmp_path, None).content == SETTINGS
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "sizes.json").rename(tmp_path / "inner" / "sizes.json")
-    write_config = (tmp_path / "config.json").write_text
+        write_model(tmp_path / "here", config_path=name)
+        assert settings() == SETTINGS
+    (tmp_path / "here" / "inner").mkdir()
+    (tmp_path / "here" / "sizes.json").rename(tmp_path / "here" / "inner" / "sizes.json")
+    write_config = (tmp_path / "here" / "config.json").write_text
     write_config(json.dumps({"config_path": "inner/sizes.json"}))
-    assert read_settings(tmp_path, None).content == SETTINGS
+    assert settings() == SETTINGS
     for name in ("cnn_50_100_512_4096_sample.json", "/a/cnn_0_100_512_4096_sample.json"):
         write_config(json.dumps({"config_path": name}))
-        settings = read_settings(tmp_path, None)
-        assert settings.file is None and settings.content == DEFAULT_OPTIONS
-        # The tiny weights do not agree with the sizes of the released models.
-        assert_refused(ConversionError, ("token_embedder.pkl", "(64, 50, 3)", "cnn_50_100"), load_foreign, tmp_path)
-    write_config(json.dumps({"config_path": "/a/other.json"}))
-    assert_refused(ConversionError, ("other.json", "options_file"), load_foreign, tmp_path)
-    load_foreign(tmp_path, options_file=tmp_path / "inner" / "sizes.json")
+        # The program's own, with which the tiny weights do not agree: the sizes of the released models.
+        assert_refused(ConversionError, ("token_embedder.pkl", "(64, 50, 3)", "cnn_50_100"), settings)
+    for name in ("/a/other.json", "../inner/../../sizes", 3):
+        write_config(json.dumps({"config_path": name}))
+        assert_refused(ConversionError, ("config.json", "options_file"), settings)
+    load_external(tmp_path / "here", options_file=tmp_path / "here" / "inner" / "sizes.json")
 
 
 def test_dictionaries_are_read_as_the_program_reads_them(tmp_path):
-    path = tmp_path / "char.dic"
-    path.write_text(" \t7\n\ta\t0\r\n\u00a0\t3\nb\t12\n", encoding="utf-8")
-    assert read_dictionary(path) == {"\u3000": 3, "a": 0, "b": 12}
+    write_model(tmp_path)
+    path, entries = tmp_path / "char.dic", [line.split("\t")[0] for line in (tmp_path / "char.dic").open()]
+    # In any order, behind a byte order mark, with white space around, which an entry of white space alone is part of.
+    lines = [f"\t{entry}\t{number}\r" for number, entry in enumerate(entries)]
+    path.write_text("\ufeff" + "\n".join([f"\u00a0\t{len(entries)}", *reversed(lines)]) + "\n\n", encoding="utf-8")
+    assert_refused(ConversionError, ("char_emb_layer", f"({len(entries)}, 2)"), load_external, tmp_path)
+    path.write_text("\ufeff" + "\n".join(["\u00a0\t0", *reversed(lines[1:])]) + "\n\n", encoding="utf-8")
+    _, tokenizer = load_external(tmp_path)
+    assert tokenizer.characters[0] == "\u3000" and list(tokenizer.characters)[1 : len(entries)] == entries[1:]
     for content, named in (
         (b"a\t1\nb\tx\n", "line 2"),
         (b"a\tb\t1\n", "line 1"),
-        (b"\xff\t1\n", "line 1"),
+        (b"a\t1\n\xff\t1\n", "line 2"),
         (b"", "line 1"),
+        (b"a\t1\n", "<bos>"),
     ):
         path.write_bytes(content)
-        assert_refused(ConversionError, ("char.dic", named), read_dictionary, path)
+        assert_refused(ConversionError, ("char.dic", named), load_external, tmp_path)
 
 
 BROKEN_SETTINGS = [
@@ -308,19 +267,19 @@ def test_wrong_settings_are_refused_by_name(tmp_path, changes, named):
     write_model(tmp_path / "here")
     (tmp_path / "here" / "sizes.json").write_text(json.dumps(make_settings(**changes)))
     before = listing(tmp_path)
-    assert_refused(ConversionError, named, convert_foreign, tmp_path / "here", tmp_path / "ours")
+    assert_refused(ConversionError, named, convert, tmp_path / "here", tmp_path / "ours")
     assert listing(tmp_path) == before
 
 
 def test_an_encoder_without_clips_clips_nothing(tmp_path):
     write_model(tmp_path, make_settings(encoder={"cell_clip": 0, "proj_clip": None}))
-    config = load_foreign(tmp_path)[0].config
+    config = load_external(tmp_path)[0].config
     assert config.cell_clip is None and config.projection_clip is None
 
 
 def test_the_lstm_encoder_is_refused_with_the_reason():
     message = assert_refused(
-        ConversionError, ("encoder.name", "lstm"), load_foreign, shared_data("zoo/efml/lstm_encoder")
+        ConversionError, ("encoder.name", "lstm"), load_external, shared_data("zoo/efml/lstm_encoder")
     )
     assert "no ELMo" in message
 
@@ -346,7 +305,7 @@ def test_altered_weights_are_refused_by_name(tmp_path, file, how):
     weights = write_model(tmp_path / "here")
     BROKEN_WEIGHTS[how](tmp_path / "here" / file, weights[file])
     before = listing(tmp_path)
-    assert_refused(ConversionError, file, convert_foreign, tmp_path / "here", tmp_path / "ours")
+    assert_refused(ConversionError, file, convert, tmp_path / "here", tmp_path / "ours")
     assert listing(tmp_path) == before
 
 
@@ -361,7 +320,7 @@ def test_no_code_of_a_pickle_runs(tmp_path, monkeypatch, legacy):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "here" / "encoder.pkl"
     torch.save({**weights["encoder.pkl"], "x": _Runs()}, path, _use_new_zipfile_serialization=not legacy)
-    assert_refused(ConversionError, "encoder.pkl", load_foreign, tmp_path / "here")
+    assert_refused(ConversionError, "encoder.pkl", load_external, tmp_path / "here")
     assert not (tmp_path / "ran.txt").exists()
 
 
@@ -369,21 +328,21 @@ def test_errors_over_an_archive_name_its_files_and_not_where_they_were_unpacked_
     write_model(tmp_path / "here")
     (tmp_path / "here" / "encoder.pkl").write_bytes(b"")
     source = zip_directory(tmp_path / "here", tmp_path / "model.zip")
-    assert_refused(ConversionError, f"{source}/encoder.pkl", load_foreign, source)
+    assert_refused(ConversionError, f"{source}/encoder.pkl", load_external, source)
     (tmp_path / "here" / "word.dic").unlink()
     source = zip_directory(tmp_path / "here", tmp_path / "model.zip")
-    assert_refused(FileNotFoundError, f"{source}/word.dic", load_foreign, source)
+    assert_refused(FileNotFoundError, f"{source}/word.dic", load_external, source)
 
 
 @pytest.mark.parametrize("file", ["char.dic", "word.dic", "config.json"])
 def test_missing_files_are_named(tmp_path, file):
     write_model(tmp_path)
     (tmp_path / file).unlink()
-    assert_refused((ConversionError, FileNotFoundError), file, load_foreign, tmp_path)
+    assert_refused((ConversionError, FileNotFoundError), file, load_external, tmp_path)
 
 
 def test_a_dictionary_longer_than_its_embedding_is_refused(tmp_path):
     write_model(tmp_path)
     with (tmp_path / "word.dic").open("a", encoding="utf-8") as stream:
         stream.write("more\t99\n")
-    assert_refused(ConversionError, ("word_emb_layer", f"({len(WORDS)}, 4)", "(100, 4)"), load_foreign, tmp_path)
+    assert_refused(ConversionError, ("word_emb_layer", f"({len(WORDS)}, 4)", "(100, 4)"), load_external, tmp_path)

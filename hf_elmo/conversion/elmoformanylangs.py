@@ -1,0 +1,332 @@
+"""Models of ELMoForManyLangs (Che et al. 2018): words beside characters, and characters that are code points.
+
+Numbers are copied; only the gates of the highway layers, which mean the opposite here, change their sign. What the
+program does otherwise is written in docs/conversion.md.
+
+Source: elmoformanylangs/elmo.py (how a model is found and loaded), frontend/ and modules/ of the same package.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path, PureWindowsPath
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn import functional as F
+
+from ..given.bounded_files import quoted
+from ..model.configuration_elmo import (
+    BOS_TOKEN,
+    DICTIONARY_MARKS,
+    EOS_TOKEN,
+    MAX_CHARACTERS_PER_WORD,
+    ElmoConfig,
+)
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.vocabulary import SPECIAL_WORDS, UNK_TOKEN, WordVocabulary
+from .allennlp import CARRIED_STATES, FORGET_BIAS, bilm_rules, encoder_rules
+from .reading import (
+    ConversionError,
+    Converted,
+    add_word_softmax,
+    existing_file,
+    expected_shapes,
+    make_config,
+    make_tokenizer,
+    read_lines,
+    read_object,
+    read_torch,
+    to_ours,
+)
+
+_EMBEDDER, _ENCODER, _CLASSIFIER = "token_embedder.pkl", "encoder.pkl", "classifier.pkl"
+_WORDS, _CHARACTERS = "word_emb_layer.embedding.weight", "char_emb_layer.embedding.weight"
+_SOFTMAX, _SOFTMAX_BIAS = "column_emb.weight", "column_bias.weight"
+# The program trains this many layers by its language models' loss, however many there are.
+_TRAINED_LAYERS = 2
+
+_UNKNOWN = "<oov>"
+# Their names of words that a vocabulary here must have.
+_SPECIAL_WORDS = {"<bos>": BOS_TOKEN, "<eos>": EOS_TOKEN, _UNKNOWN: UNK_TOKEN}
+# What an entry of white space alone becomes, because lines are stripped before they are cut.
+_WHITE_SPACE = "\u3000"
+
+# The released models' settings, which are not in their archives: the program brings them under both names.
+_DEFAULT_NAMES = ("cnn_50_100_512_4096_sample.json", "cnn_0_100_512_4096_sample.json")
+_DEFAULT_SETTINGS: dict[str, Any] = {
+    "encoder": {"name": "elmo", "projection_dim": 512, "cell_clip": 3, "proj_clip": 3, "dim": 4096, "n_layers": 2},
+    "token_embedder": {
+        "name": "cnn",
+        "activation": "relu",
+        "filters": [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512], [7, 1024]],
+        "n_highway": 2,
+        "word_dim": 100,
+        "char_dim": 50,
+        "max_characters_per_token": 50,
+    },
+    "classifier": {"name": "sampled_softmax", "n_samples": 8192},
+    "dropout": 0.1,
+}
+# What the settings call the fields of `ElmoConfig`.
+_NAMES = {
+    "max_characters_per_word": "token_embedder.max_characters_per_token",
+    "character_embedding_size": "token_embedder.char_dim",
+    "word_vector_size": "token_embedder.word_dim",
+    "filters": "token_embedder.filters",
+    "filter_activation": "token_embedder.activation",
+    "num_highway_layers": "token_embedder.n_highway",
+    "projection_size": "encoder.projection_dim",
+    "cell_size": "encoder.dim",
+    "num_hidden_layers": "encoder.n_layers",
+    "cell_clip": "encoder.cell_clip",
+    "projection_clip": "encoder.proj_clip",
+}
+
+
+class _Entries(NamedTuple):
+    """Entries of a dictionary of theirs, and the row of their embedding that holds the vector of each."""
+
+    entries: list[str]
+    rows: list[int]
+
+
+def find_directory(source: Path) -> Path | None:
+    """The directory of a model: a source itself, or the only one below it with its files."""
+    if not source.is_dir():
+        return None
+    places = [source, *(path for path in sorted(source.iterdir()) if path.is_dir())]
+    found = [place for place in places if (place / _EMBEDDER).is_file() and (place / _ENCODER).is_file()]
+    return found[0] if len(found) == 1 or source in found else None
+
+
+def recognizes(source: Path) -> bool:
+    """Whether a source is the directory of a model, or holds one."""
+    return find_directory(source) is not None
+
+
+def read(
+    source: Path,
+    *,
+    options_file: str | os.PathLike | None = None,
+    tokenizer_options: Mapping[str, Any] | None = None,
+) -> Converted:
+    """Read a model out of its directory.
+
+    Args:
+        source: The directory, or one that holds it alone.
+        options_file: The JSON of the model's sizes, where the directory's config.json does not lead to it.
+        tokenizer_options: Arguments of `ElmoCharTokenizer`.
+    Raises: ConversionError naming the file, what was found and what was expected; FileNotFoundError.
+    """
+    directory = find_directory(source)
+    if directory is None:
+        raise ConversionError(
+            f"source {str(source)!r} holds {_EMBEDDER} and {_ENCODER} of no model, or of several; name the directory "
+            "or the zip of one."
+        )
+    file = _find_settings(directory) if options_file is None else Path(options_file)
+    settings = _DEFAULT_SETTINGS if file is None else read_object("options_file", file)
+    where = f"the program's own {_DEFAULT_NAMES[0]}" if file is None else f"options_file {str(file)!r}"
+    embedder = _check_kind(where, settings)
+    width = embedder.get("max_characters_per_token")
+    if not isinstance(width, int) or not 3 <= width <= MAX_CHARACTERS_PER_WORD:
+        raise ConversionError(
+            f"{where}: {_NAMES['max_characters_per_word']} is {quoted(width)}, expected an integer from 3 to "
+            f"{MAX_CHARACTERS_PER_WORD}."
+        )
+    words = _read_words(directory) if embedder.get("word_dim") else {}
+    characters = _characters(directory, bool(embedder.get("char_dim")), words, width - 2)
+    tokenizer = make_tokenizer(tokenizer_options, max_characters_per_word=width, characters=characters.entries)
+    table = _table_words(words, width - 2)
+    config = _make_config(where, settings, tokenizer, table)
+    bilm = _load_model(directory, where, config, tokenizer, characters, table)
+    names = (_EMBEDDER, _ENCODER, "config.json", "char.dic", "word.dic", _CLASSIFIER)
+    files = {name: directory / name for name in names if (directory / name).is_file()}
+    notes = [CARRIED_STATES, f"Words are cut to {width - 2} characters, and looked up as they are then."]
+    if file is not None:
+        files["options_file"] = file
+    else:
+        notes.append(f"The sizes are not in the archive: as the program does, those of {_DEFAULT_NAMES[0]} were taken.")
+    if config.num_hidden_layers > _TRAINED_LAYERS:
+        notes.append(f"The program trains {_TRAINED_LAYERS} layers: those above have the numbers they started with.")
+    model: ElmoPreTrainedModel = bilm
+    if _CLASSIFIER in files:
+        reason = f"it was trained on layer {_TRAINED_LAYERS}, which is not the top one of {config.num_hidden_layers}"
+        if config.num_hidden_layers == _TRAINED_LAYERS:
+            model, reason = _with_softmax(bilm, directory)
+        notes += [f"{_CLASSIFIER} was left out, so no text can be scored: {reason}."] if model is bilm else []
+    return Converted(model, tokenizer, files, settings, tuple(notes))
+
+
+def _find_settings(directory: Path) -> Path | None:
+    """The JSON of the sizes, looked for as the program does; None for the one that the program brings."""
+    named = read_object("the model's", directory / "config.json").get("config_path")
+    # A path on the machine where the model was trained, whatever its system.
+    path = PureWindowsPath(str(named))
+    inside = [] if path.is_absolute() or path.root or ".." in path.parts else [directory.joinpath(*path.parts)]
+    found = [file for file in (*inside, directory / path.name) if os.path.isfile(file)]
+    if found or path.name in _DEFAULT_NAMES:
+        return found[0] if found else None
+    raise ConversionError(
+        f"{str(directory / 'config.json')!r} names {quoted(named)} as the JSON of the model's sizes, which is not "
+        "there, and the program brings none of that name; name the file by options_file."
+    )
+
+
+def _check_kind(where: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the token embedder; refuses what is no ELMo, and what the program itself cannot run."""
+    encoder, embedder = (settings.get(name) for name in ("encoder", "token_embedder"))
+    if not isinstance(encoder, dict) or not isinstance(embedder, dict):
+        raise ConversionError(f"{where} lacks the objects 'encoder' and 'token_embedder'; name the model's own.")
+    if encoder.get("name") != "elmo":
+        reason = (
+            " An encoder 'lstm' is no ELMo: its second layer reads both directions, only the top layer is given, and "
+            "vectors change with the longest sentence of the batch."
+        )
+        raise ConversionError(f"{where}: encoder.name is {quoted(encoder.get('name'))}, expected 'elmo'.{reason}")
+    # Without characters both kinds are the same.
+    if embedder.get("name") != "cnn" and not (embedder.get("name") == "lstm" and embedder.get("char_dim") == 0):
+        raise ConversionError(f"{where}: token_embedder.name is {quoted(embedder.get('name'))}, expected 'cnn'.")
+    return embedder
+
+
+def _read_dictionary(path: Path, *required: str) -> dict[str, int]:
+    """The entries of char.dic or word.dic and their ids, as the program reads them."""
+    where, entries = f"the dictionary {str(path)!r}", {}
+    content = existing_file("the dictionary", path).read_bytes().removeprefix(b"\xef\xbb\xbf").rstrip(b"\n")
+    for number, line in enumerate(read_lines("the dictionary", path, content), start=1):
+        parts = line.strip().split("\t")
+        entry, index = (_WHITE_SPACE, parts[0]) if len(parts) == 1 else (parts[0], parts[-1])
+        if len(parts) > 2 or not index.isascii() or not index.isdigit() or len(index) > 9:
+            raise ConversionError(f"{where}, line {number} is {quoted(line)}, expected an entry, a tab and its id.")
+        entries[entry] = int(index)
+    for entry in required:
+        if entry not in entries:
+            raise ConversionError(f"{where} lacks the entry {entry!r}, which the program needs; get it again.")
+    return entries
+
+
+def _read_words(directory: Path) -> dict[str, int]:
+    return _read_dictionary(directory / "word.dic", _UNKNOWN)
+
+
+def _characters(directory: Path, has_characters: bool, words: Mapping[str, int], longest: int) -> _Entries:
+    """The characters of the tokenizer, by id from 1 on.
+
+    Words of the table are found by their characters: one that char.dic lacks gets an id of its own, and the vector of
+    `<oov>`, by which the program reads it.
+    """
+    ids = dict.fromkeys(DICTIONARY_MARKS, 0)
+    if has_characters:
+        ids = _read_dictionary(directory / "char.dic", *DICTIONARY_MARKS)
+    known = sorted(ids, key=lambda entry: (ids[entry], entry))
+    new = dict.fromkeys(character for word in words if len(word) <= longest for character in word)
+    added = [character for character in new if character not in ids]
+    return _Entries(known + added, [ids[entry] for entry in known] + [ids[_UNKNOWN]] * len(added))
+
+
+def _table_words(words: Mapping[str, int], longest: int) -> _Entries | None:
+    """`<oov>` and the words that a row holds whole; None for a model without words."""
+    if not words:
+        return None
+    # `<S>` and `</S>`, where they are words, are markers here.
+    found = [
+        word
+        for word in words
+        if word != _UNKNOWN and (word in _SPECIAL_WORDS or (len(word) <= longest and word not in SPECIAL_WORDS[:2]))
+    ]
+    return _Entries([_UNKNOWN, *found], [words[word] for word in (_UNKNOWN, *found)])
+
+
+def _make_config(
+    where: str, settings: Mapping[str, Any], tokenizer: ElmoCharTokenizer, table: _Entries | None
+) -> ElmoConfig:
+    def setting(name: str) -> Any:
+        section, _, key = _NAMES[name].partition(".")
+        return settings[section].get(key)
+
+    has_characters = bool(setting("character_embedding_size"))
+    if not has_characters and table is None:
+        raise ConversionError(f"{where}: token_embedder has neither a word_dim nor a char_dim above 0.")
+    character_names = ("character_embedding_size", "filters", "filter_activation", "num_highway_layers")
+    fields = {name: setting(name) for name in _NAMES if has_characters or name not in character_names}
+    if not has_characters:
+        # There are none; the field alone wants some that a row has room for.
+        fields["filters"] = [[1, 1]]
+    fields |= {
+        # 0 clips nothing there.
+        "cell_clip": fields["cell_clip"] or None,
+        "projection_clip": fields["projection_clip"] or None,
+        "word_vector_size": fields["word_vector_size"] or None,
+        "word_table_size": None if table is None else len(table.entries) - 1,
+        "token_inputs": "characters" if table is None else "both" if has_characters else "words",
+        "dropout": settings.get("dropout", 0.1),
+        "forget_bias": FORGET_BIAS,
+        "vocab_size": tokenizer.vocab_size,
+        "character_scheme": "dictionary",
+        "padding_character_id": tokenizer.get_vocab()["<pad>"],
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
+    return make_config(where, _NAMES, fields)
+
+
+def _load_model(
+    directory: Path,
+    where: str,
+    config: ElmoConfig,
+    tokenizer: ElmoCharTokenizer,
+    characters: _Entries,
+    table: _Entries | None,
+) -> ElmoModel:
+    embedder, encoder = (
+        read_torch("the model's", directory / _EMBEDDER),
+        read_torch("the model's", directory / _ENCODER),
+    )
+    tokens, layers = list(encoder_rules(config, "convolutions.")), list(bilm_rules(config))
+    expected = expected_shapes(tokens, config, where)
+    for key, size, entries in (
+        (_WORDS, config.word_vector_size, table),
+        (_CHARACTERS, config.character_embedding_size, characters if config.token_inputs != "words" else None),
+    ):
+        if size is not None and entries is not None:
+            # How many rows there are the settings do not say; the dictionary must not lead beyond them.
+            num_rows = embedder[key].shape[0] if key in embedder and embedder[key].ndim else 0
+            expected[key] = (max(num_rows, *(row + 1 for row in entries.rows)), size)
+    embedder.check(expected, where)
+    encoder.check(expected_shapes(layers, config, where), where)
+    parameters = {**to_ours(tokens, embedder), **to_ours(layers, encoder)}
+    if config.token_inputs != "words":
+        # The id 0, "no word here", is ours alone.
+        vectors = F.pad(embedder[_CHARACTERS][characters.rows], (0, 0, 1, 0))
+        parameters["token_encoder.character_embedding.weight"] = vectors
+    model = ElmoModel(config)
+    model.load_state_dict({**model.state_dict(), **parameters})
+    if table is not None and model.token_encoder.word_table is not None:
+        unknown, known = embedder[_WORDS][table.rows].split([1, len(table.rows) - 1])
+        rows = torch.from_numpy(tokenizer.encode_words(table.entries[1:]))
+        model.token_encoder.word_table.fill(rows, known, unknown[0])
+    return model.eval()
+
+
+def _with_softmax(model: ElmoModel, directory: Path) -> tuple[ElmoPreTrainedModel, str]:
+    """The model with the softmax of classifier.pkl; or the model as it is, and the reason."""
+    weights, words = read_torch("the model's", directory / _CLASSIFIER), _read_words(directory)
+    if _SOFTMAX not in weights:
+        return model, f"it has no {_SOFTMAX!r}, the softmax of the setting 'sampled_softmax'"
+    missing = [theirs for theirs in _SPECIAL_WORDS if theirs not in words]
+    if missing:
+        return model, f"word.dic lacks {missing[0]}, which it would have to predict"
+    num_rows = max(weights[_SOFTMAX].shape[0] if weights[_SOFTMAX].ndim else 0, *(row + 1 for row in words.values()))
+    expected = {_SOFTMAX: (num_rows, model.config.projection_size), _SOFTMAX_BIAS: (num_rows, 1)}
+    weights.check(expected, f"{str(directory / 'word.dic')!r}", lambda key: key == "oov_column")
+    # What would be taken for another word has no name here: no text leads to it.
+    names = {row: _SPECIAL_WORDS.get(word, word) for word, row in words.items() if word not in SPECIAL_WORDS}
+    listed = [names.get(row, f"<unused {row}>") for row in range(num_rows)]
+    first = [listed.index(word) for word in SPECIAL_WORDS]
+    order = first + [row for row in range(num_rows) if row not in first]
+    vocabulary = WordVocabulary([listed[row] for row in order])
+    return add_word_softmax(model, vocabulary, weights[_SOFTMAX][order], weights[_SOFTMAX_BIAS][order].squeeze(1)), ""

@@ -1,0 +1,213 @@
+"""Other programs' ELMo checkpoints: the formats, archives of them, and the one way in for all."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from transformers import PreTrainedTokenizer
+
+from ..checkpoints.cards import write_conversion_card
+from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
+from ..given.bounded_files import MEBIBYTE
+from ..model.modeling_elmo import ElmoPreTrainedModel
+from . import allennlp, bilm_tf, elmoformanylangs
+from .alignment import NO_MATRIX, align_layers
+from .reading import ConversionError, Converted, one_line
+
+# Weights hardly shrink, words and JSON some five times: what unpacks to much more is made to fill a disk.
+_MOST_COMPRESSION, _SMALL = 16, 16 * MEBIBYTE
+
+
+class SourceFormat(NamedTuple):
+    """A format of another program.
+
+    Args:
+        files: What it consists of, for messages.
+        license: What is known of the license, for the model card.
+        recognizes: Whether a directory or file is of this format.
+        read: Reads it; gets the directory or file, and by keyword the options that were given.
+        options: Those that it knows besides `tokenizer_options`.
+    """
+
+    files: str
+    license: str
+    recognizes: Callable[[Path], bool]
+    read: Callable[..., Converted]
+    options: tuple[str, ...]
+
+
+# The first that recognizes a source reads it.
+FORMATS = {
+    "allennlp": SourceFormat(
+        "an archive of AllenNLP with config.json and weights.th",
+        "AllenNLP is under Apache-2.0; the weights have the license of whoever published them.",
+        allennlp.recognizes,
+        allennlp.read,
+        ("options_file",),
+    ),
+    "elmoformanylangs": SourceFormat(
+        "a model of ELMoForManyLangs with token_embedder.pkl and encoder.pkl",
+        "ELMoForManyLangs is under the MIT license; the weights have the license of whoever published them.",
+        elmoformanylangs.recognizes,
+        elmoformanylangs.read,
+        ("options_file",),
+    ),
+    "bilm-tf": SourceFormat(
+        "an hdf5 of weights, or a training checkpoint of TensorFlow, with options.json",
+        "bilm-tf, which makes such files, is under Apache-2.0; the weights have the license of whoever published them.",
+        bilm_tf.recognizes,
+        bilm_tf.read,
+        ("options_file", "softmax_file", "vocab_file"),
+    ),
+}
+
+
+def load_external(
+    source: str | os.PathLike, format: str | None = None, **options: Any
+) -> tuple[ElmoPreTrainedModel, PreTrainedTokenizer]:
+    """Read an ELMo checkpoint of another program, without writing anything.
+
+    Args:
+        source: A directory, a zip or tar archive, or a file of one of `FORMATS`.
+        format: The name of the format; None tells it by the files.
+        options: `options_file`, `softmax_file` and `vocab_file`, as far as the format knows them, for files that are
+            not beside the weights; `tokenizer_options`, arguments of `ElmoCharTokenizer`; and `alignment_files`, see
+            `alignment.align_layers`.
+    Returns: The model, in evaluation mode, and its tokenizer.
+    Raises:
+        ConversionError: The source is of no known format, damaged, or no model that can be held here; or an option is
+            not known to its format.
+        FileNotFoundError: There is no such source.
+        ImportError: A package that the format needs is missing.
+    """
+    with _opened(source) as path:
+        converted = _read(path, _find_format(source, path, format), options)
+    return converted.model, converted.tokenizer
+
+
+def convert(
+    source: str | os.PathLike,
+    output_dir: str | os.PathLike,
+    format: str | None = None,
+    overwrite: bool = False,
+    **options: Any,
+) -> tuple[str, Converted]:
+    """Write a directory that AutoModel and AutoTokenizer load from a checkpoint of another program, with a model card.
+
+    Args:
+        source, format, options: As for `load_external`.
+        output_dir: The directory to write; on any error it is left as it was.
+        overwrite: Whether a full output_dir may be replaced.
+    Returns: The name of the format, and what was read.
+    Raises: As `load_external`; FileExistsError.
+    """
+    inputs = {name: value for name, value in options.items() if name.endswith("_file") and value is not None}
+    inputs |= {"source": source, **_numbered(options.get("alignment_files"))}
+    try:
+        check_keeps_inputs(output_dir, inputs.items())
+    except ValueError as error:
+        raise ConversionError(str(error)) from error
+    check_output_directory(output_dir, overwrite)
+    with _opened(source) as path:
+        name = _find_format(source, path, format)
+        converted = _read(path, name, options)
+        files = converted.files if path == Path(source) else {"source": Path(source), **converted.files}
+        with written_aside(output_dir, overwrite) as directory:
+            converted.model.save_pretrained(directory)
+            converted.tokenizer.save_pretrained(directory)
+            if converted.words is not None:
+                converted.words.save(directory)
+            title, license = Path(output_dir).resolve().name, FORMATS[name].license
+            write_conversion_card(directory, name, files, converted.options, title, license, converted.notes)
+    return name, replace(converted, files=files)
+
+
+def _find_format(source: str | os.PathLike, path: Path, name: str | None) -> str:
+    """The name of the format of a source that was opened as a path."""
+    if name is not None and name not in FORMATS:
+        raise ConversionError(f"format is {name!r}; it must be one of {', '.join(FORMATS)}.")
+    found = [each for each, format in FORMATS.items() if format.recognizes(path)] if name is None else [name]
+    if not found:
+        known = "; ".join(f"{format.files} ({each})" for each, format in FORMATS.items())
+        raise ConversionError(f"source {str(source)!r} is of no known format; expected {known}.")
+    return found[0]
+
+
+def _read(path: Path, name: str, options: Mapping[str, Any]) -> Converted:
+    given = {option: value for option, value in options.items() if value is not None and option != "alignment_files"}
+    known = (*FORMATS[name].options, "tokenizer_options")
+    unknown = [option for option in given if option not in known]
+    if unknown:
+        raise ConversionError(f"{unknown[0]} has no meaning for the format {name}, which knows {', '.join(known)}.")
+    converted = FORMATS[name].read(path, **given)
+    matrices = options.get("alignment_files")
+    if matrices:
+        align_layers(converted.model, matrices)
+    return replace(converted, files={**converted.files, **_numbered(matrices)})
+
+
+def _numbered(alignment_files: Sequence[str | os.PathLike] | None) -> dict[str, Path]:
+    """The files of matrices by names that tell them apart."""
+    return {f"alignment_files {n}": Path(file) for n, file in enumerate(alignment_files or ()) if file != NO_MATRIX}
+
+
+@contextmanager
+def _opened(source: str | os.PathLike) -> Iterator[Path]:
+    """The directory or file that a source is; of an archive the directory with its files, which is gone afterwards."""
+    path = Path(source)
+    if not path.exists():
+        raise FileNotFoundError(f"source {str(source)!r} does not exist; name a directory or a file.")
+    with tempfile.TemporaryDirectory(prefix="hf_elmo.") as folder:
+        try:
+            is_archive = path.is_file() and _unpack(path, Path(folder))
+        except Exception as error:  # what the libraries raise depends on where the damage lies
+            told = one_line(error) if isinstance(error, ConversionError) else f"{type(error).__name__}: {error}"
+            raise ConversionError(f"source {str(source)!r} cannot be unpacked ({told[:200]}); get it again.") from error
+        if not is_archive:
+            yield path
+            return
+        inside = Path(folder)
+        # Archives are often made of a folder, to which macOS adds one of its own.
+        while len(names := [name for name in inside.iterdir() if name.name != "__MACOSX"]) == 1 and names[0].is_dir():
+            inside = names[0]
+        try:
+            yield inside
+        except (ConversionError, FileNotFoundError) as error:
+            # Where it was unpacked to is gone when the error is read.
+            raise type(error)(str(error).replace(str(inside), str(path))) from error
+
+
+def _unpack(path: Path, folder: Path) -> bool:
+    """Unpack an archive whose members are files and directories; False where it is no zip or tar archive."""
+    most = _MOST_COMPRESSION * path.stat().st_size + _SMALL
+    with path.open("rb") as stream:
+        is_zip = stream.read(2) == b"PK"
+    if is_zip:
+        with zipfile.ZipFile(path) as archive:
+            _check_size(sum(member.file_size for member in archive.infolist()), most)
+            # Names that lead out of the folder are taken for names within, and links for files.
+            archive.extractall(folder)
+        return True
+    if not tarfile.is_tarfile(path):
+        return False
+    with tarfile.open(path) as tar:
+        size = 0
+        for member in tar:
+            _check_size(size := size + member.size, most)
+            if not member.isfile() and not member.isdir():
+                raise ConversionError(f"{member.name[:80]!r} is a link or a device")
+        tar.extractall(folder, filter="data")
+    return True
+
+
+def _check_size(num_bytes: int, most: int) -> None:
+    if num_bytes > most:
+        raise ConversionError(f"it unpacks to more than {most:,} bytes, as no weights do")

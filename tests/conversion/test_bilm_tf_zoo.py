@@ -1,0 +1,312 @@
+"""Models as bilm-tf and simple_elmo wrote them, against the vectors and the logits that those programs computed."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from bilm_tf_files import read_datasets
+from conftest import shared_data
+from refusals import assert_refused
+from run_cases import make_arguments
+from tolerances import FOREIGN_VECTORS, PARITY, REORDERED_FLOAT32
+from transformers import AutoModel, AutoTokenizer
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel, ElmoScorer, kernels, load_external
+from hf_elmo.conversion.bilm_tf_export import export_bilm_tf
+from hf_elmo.conversion.reading import ConversionError
+from hf_elmo.conversion.sources import convert
+from hf_elmo.pretraining.run import run_pretraining
+
+BY_CHARACTERS = (
+    "layers1",
+    "layers3",
+    "noskip",
+    "highway0",
+    "tanh",
+    "uneven",
+    "no_cnn_projection",
+    "no_lstm_projection",
+    "noclip",
+    "clip",
+)
+BY_WORDS = ("word_inputs", "word_shared_softmax")
+VARIANTS = (*BY_CHARACTERS, *BY_WORDS)
+
+
+def folder_of(variant):
+    return shared_data("zoo/bilm_tf") / variant
+
+
+def options_of(variant):
+    return {"vocab_file": folder_of("vocab.txt")} if variant in BY_WORDS else {}
+
+
+def run_batches(model, tokenizer):
+    """The layers of each sentence of each batch, (L + 1, T, 2P), the state carried from batch to batch, row to row."""
+    batches = json.loads(folder_of("batches.json").read_text())
+    state, found = None, {}
+    for number, batch in enumerate(batches):
+        # A row without words keeps its state, as the rows of a smaller batch do there.
+        rows = batch + [[]] * (max(map(len, batches)) - len(batch))
+        encoded = tokenizer(rows, is_split_into_words=True, padding=True, return_tensors="pt")
+        encoded["attention_mask"][len(batch) :] = 0
+        with torch.no_grad():
+            output = model(**encoded, state=state, output_hidden_states=True)
+        state = output.state
+        layers = torch.stack(output.hidden_states).numpy()
+        found |= {f"call{number}/{row}": layers[:, row, 1 : 1 + len(words)] for row, words in enumerate(batch)}
+    return found
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_vectors_are_those_that_bilm_tf_computed_with_its_state_carried(variant):
+    model, tokenizer = load_external(folder_of(variant), **options_of(variant))
+    found = run_batches(model, tokenizer)
+    with np.load(folder_of(variant) / "expected.npz") as expected:
+        wanted = {key: expected[key] for key in expected.files if key.startswith("call")}
+    assert found.keys() == wanted.keys()
+    for key, layers in wanted.items():
+        assert np.abs(found[key] - layers).max() < FOREIGN_VECTORS, key
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_saved_conversion_goes_back_bit_by_bit(variant, tmp_path):
+    convert(folder_of(variant), tmp_path / "ours", **options_of(variant))
+    export_bilm_tf(tmp_path / "ours", tmp_path / "back")
+    assert read_datasets(tmp_path / "back" / "weights.hdf5") == read_datasets(folder_of(variant) / "weights.hdf5")
+    if variant in BY_WORDS:
+        assert (tmp_path / "back" / "vocab.txt").read_bytes() == folder_of("vocab.txt").read_bytes()
+    written, theirs = (
+        json.loads((path / "options.json").read_text()) for path in (tmp_path / "back", folder_of(variant))
+    )
+    assert {name for name, value in written["lstm"].items() if value is not None} == set(theirs["lstm"])
+    assert written.get("char_cnn") == theirs.get("char_cnn")
+    assert written["lstm"].items() >= theirs["lstm"].items()
+
+
+def test_other_files_of_the_same_models_are_read_alike():
+    wanted = load_external(folder_of("layers1"))[0].state_dict()
+    multi = load_external(folder_of("layers1") / "weights_multi.hdf5")[0].state_dict()
+    assert all(torch.equal(multi[name], wanted[name]) for name in wanted)
+    named = {"options_file": folder_of("highway0") / "options_without_key.json"}
+    assert load_external(folder_of("highway0"), **named)[0].config.num_highway_layers == 0
+
+
+def test_a_model_of_one_direction_is_refused_with_the_reason():
+    source = folder_of("forward_only")
+    for options in (source / "training" / "options.json", folder_of("layers3") / "options.json"):
+        assert_refused(ConversionError, "both directions", load_external, source, options_file=options)
+    assert_refused(ConversionError, "both directions", load_external, source / "training")
+
+
+def test_words_are_needed_by_what_reads_them_and_must_be_as_many(tmp_path):
+    source = folder_of("word_inputs")
+    assert_refused(ConversionError, "vocab_file", load_external, source)
+    lines = folder_of("vocab.txt").read_text().splitlines()
+    for changed, named in (
+        (lines[:-1], ("embedding", "(63, 6)", "(62, 6)")),
+        ([*lines[3:], "x", "y", "z"], "<S>"),
+        ([*lines[:-1], lines[5]], repr(lines[5])),
+    ):
+        (tmp_path / "vocab.txt").write_text("\n".join(changed) + "\n")
+        assert_refused(ConversionError, named, load_external, source, vocab_file=tmp_path / "vocab.txt")
+
+
+@pytest.mark.parametrize("variant", ["no_cnn_projection", "no_lstm_projection", "word_inputs", "uneven"])
+def test_every_way_to_compute_a_model_gives_its_vectors(variant):
+    """Without a projection of the hidden state the fast scans step aside; where they are asked for they refuse."""
+    model, tokenizer = load_external(folder_of(variant), **options_of(variant))
+    with kernels.use_backend("readable"):
+        wanted = run_batches(model, tokenizer)
+    for backend in ("auto", "plain", *([] if "compiled" in kernels.why_not() else ["compiled"])):
+        with kernels.use_backend(backend):
+            if backend != "auto" and not model.config.project_hidden:
+                assert_refused(RuntimeError, ("project_hidden", repr(backend)), run_batches, model, tokenizer)
+                continue
+            found = run_batches(model, tokenizer)
+        assert all(np.abs(found[key] - wanted[key]).max() < REORDERED_FLOAT32 for key in wanted), backend
+
+
+# Training checkpoints
+
+
+def nlpl():
+    return shared_data("zoo/nlpl")
+
+
+def sentences_with_scores():
+    """Each sentence that the other program scored, with its logits and targets in both directions."""
+    sentences = json.loads((nlpl() / "sentences.json").read_text())
+    with np.load(nlpl() / "expected.npz") as expected:
+        for number, words in enumerate(sentences):
+            if f"logits/forward/{number}" in expected:
+                kinds = [(kind, side) for kind in ("logits", "targets") for side in ("forward", "backward")]
+                yield words, [expected[f"{kind}/{side}/{number}"] for kind, side in kinds]
+
+
+def test_logits_are_those_that_bilm_tf_computed():
+    model, tokenizer = load_external(nlpl() / "training")
+    assert isinstance(model, ElmoForPreTraining) and model.words[:3] == ("<S>", "</S>", "<UNK>")
+    for words, (forward, backward, *_) in sentences_with_scores():
+        with torch.no_grad():
+            output = model(**tokenizer([words], is_split_into_words=True, return_tensors="pt"))
+        assert np.abs(output.forward_logits[0, :-1].numpy() - forward).max() < FOREIGN_VECTORS
+        # The backward direction begins at the last marker.
+        assert np.abs(output.backward_logits[0, 1:].flip(0).numpy() - backward).max() < FOREIGN_VECTORS
+
+
+def test_a_conversion_scores_text_and_its_training_goes_on(tmp_path):
+    source = str(tmp_path / "ours")
+    convert(nlpl() / "training", source)
+    scorer = ElmoScorer(source, device="cpu")
+    for words, (forward, backward, forward_targets, backward_targets) in sentences_with_scores():
+        scores = scorer.score_sentence(words)
+        for found, logits, targets in (
+            (scores.forward, forward, forward_targets),
+            (scores.backward[::-1], backward, backward_targets),
+        ):
+            likely = torch.from_numpy(logits).double().log_softmax(-1).numpy()[range(len(targets)), targets]
+            assert np.abs(found - likely[: len(words)]).max() < FOREIGN_VECTORS
+    (tmp_path / "text.txt").write_text("The boats left the harbour .\nthe sea is old .\n" * 20)
+    arguments = make_arguments(
+        tmp_path, model_name_or_path=source, config_overrides=None, max_steps=1, skip_baselines=True
+    )
+    run_pretraining(arguments, report=lambda line: None)
+    before, after = (ElmoForPreTraining.from_pretrained(folder) for folder in (source, tmp_path / "out"))
+    assert after.words == before.words
+    changed = [name for name, weight in after.named_parameters() if not torch.equal(weight, before.get_parameter(name))]
+    assert {"elmo.bilm.layers.1.backward_lstm.weight_hr", "word_softmax.weight"} <= set(changed)
+
+
+def test_a_checkpoint_is_the_model_that_is_dumped_from_it(tmp_path):
+    """The weights of the hdf5 files, one layer and a table of words among them; and out again as such files."""
+    variants = shared_data("zoo/bilm_tf")
+    words = {"vocab_file": variants / "vocab.txt"}
+    for training, dumped, options in (
+        (nlpl() / "training", nlpl() / "directory", {}),
+        (shared_data("zoo/bilm_tf/layers1/training"), shared_data("zoo/bilm_tf/layers1"), {}),
+        (
+            shared_data("zoo/bilm_tf/word_shared_softmax/training"),
+            shared_data("zoo/bilm_tf/word_shared_softmax"),
+            words,
+        ),
+    ):
+        model, _ = load_external(training, **options)
+        wanted = load_external(dumped, **options)[0].state_dict()
+        assert all(torch.equal(tensor, wanted[name]) for name, tensor in model.base_model.state_dict().items())
+    # A softmax that shares its rows with the table of words, in the order of the softmax.
+    table = model.elmo.token_encoder.word_table
+    rows = load_external(dumped, **words)[1].encode_words(model.words)
+    assert torch.equal(model.word_softmax.weight, table(torch.from_numpy(rows)))
+    convert(training, tmp_path / "ours", **words)
+    export_bilm_tf(tmp_path / "ours", tmp_path / "back")
+    assert (tmp_path / "back" / "vocab.txt").read_bytes() == words["vocab_file"].read_bytes()
+
+
+# simple_elmo
+
+
+ROWS = 3
+
+
+def run_as_simple_elmo(model, tokenizer, sentences, warmup):
+    """The layers of each sentence without markers, (L + 1, T, 2P): batches of three in order, row r carrying on row r.
+
+    With `warmup` the first batch is run once for its state alone.
+    """
+    batches = [sentences[start : start + ROWS] for start in range(0, len(sentences), ROWS)]
+    state, found = None, []
+    for number, batch in enumerate([*batches[:warmup], *batches]):
+        encoded = tokenizer(
+            batch + [[]] * (ROWS - len(batch)), is_split_into_words=True, padding=True, return_tensors="pt"
+        )
+        encoded["attention_mask"][len(batch) :] = 0
+        with torch.no_grad():
+            output = model(**encoded, state=state, output_hidden_states=True)
+        state = output.state
+        if number >= warmup:
+            layers = torch.stack(output.hidden_states).numpy()
+            found += [layers[:, row, 1 : 1 + len(words)] for row, words in enumerate(batch)]
+    return found
+
+
+@pytest.mark.parametrize("warmup", [True, False])
+@pytest.mark.parametrize("name", ["directory", "model.zip"])
+def test_vectors_of_words_are_simple_elmos_with_the_state_carried(name, warmup):
+    model, tokenizer = load_external(shared_data("zoo/nlpl") / name)
+    sentences = json.loads(shared_data("zoo/nlpl/sentences.json").read_text())
+    found = run_as_simple_elmo(model, tokenizer, sentences, warmup)
+    with np.load(shared_data("zoo/nlpl/expected.npz")) as expected:
+        wanted = {layers: expected[f"vectors/{layers}/warmup={warmup}"] for layers in ("all", "top", "average")}
+    for number, (words, layers) in enumerate(zip(sentences, found, strict=True)):
+        # Beyond a sentence's words there is padding, which there is no vector of here.
+        for given, theirs in (
+            (layers, wanted["all"][number][:, : len(words)]),
+            (layers[-1], wanted["top"][number][: len(words)]),
+            (layers.mean(axis=0), wanted["average"][number][: len(words)]),
+        ):
+            assert np.abs(given - theirs).max() < FOREIGN_VECTORS, words
+
+
+def test_a_sentence_alone_has_the_vectors_of_an_empty_state():
+    """What simple_elmo gives depends on the batches before; here it does where a state is handed on, and else never."""
+    model, tokenizer = load_external(shared_data("zoo/nlpl/directory"))
+    sentences = json.loads(shared_data("zoo/nlpl/sentences.json").read_text())
+    carried, fresh = (run_as_simple_elmo(model, tokenizer, sentences, warmup)[0] for warmup in (True, False))
+    assert np.abs(carried[1:] - fresh[1:]).max() > 100 * FOREIGN_VECTORS
+    (alone,) = run_as_simple_elmo(model, tokenizer, sentences[:1], warmup=False)
+    assert np.abs(alone - fresh).max() < FOREIGN_VECTORS
+
+
+# The small biLM that was published for tests
+
+
+@pytest.fixture(scope="module")
+def fixture():
+    return shared_data("elmo_fixture")
+
+
+@pytest.fixture(scope="module")
+def batches(fixture):
+    """Batch i is the i-th sentence of each list, in the order in which the expected vectors were made."""
+    return [list(sentences) for sentences in zip(*json.loads((fixture / "sentences.json").read_text()), strict=True)]
+
+
+@pytest.fixture(scope="module")
+def expected(fixture):
+    """The top layer of each batch's first sentence, (2, T, P), the directions apart and without the markers."""
+    with h5py.File(fixture / "lm_embeddings_0.hdf5") as file:
+        return [torch.from_numpy(file[str(index)][()]) for index in range(10)]
+
+
+def top_layers(model, tokenizer, batches, carry_state):
+    """The top layer of each batch's first sentence as the expected vectors have it."""
+    state = None
+    for sentences in batches:
+        inputs = tokenizer(sentences, padding=True, return_tensors="pt")
+        assert inputs["attention_mask"].sum(dim=1).tolist() == [len(sentence.split()) + 2 for sentence in sentences]
+        with torch.no_grad():
+            output = model(**inputs, state=state if carry_state else None, output_hidden_states=True)
+        state = output.state
+        top = output.hidden_states[-1][0, 1 : 1 + len(sentences[0].split())]
+        yield torch.stack(top.chunk(2, dim=-1))
+
+
+def test_a_saved_conversion_has_the_original_vectors_where_the_state_is_carried(fixture, batches, expected, tmp_path):
+    # Beside the weights lies an hdf5 of vectors.
+    convert(fixture, tmp_path / "elmo")
+    model, tokenizer = AutoModel.from_pretrained(tmp_path / "elmo"), AutoTokenizer.from_pretrained(tmp_path / "elmo")
+    assert isinstance(model, ElmoModel) and not model.training
+    assert isinstance(tokenizer, ElmoCharTokenizer) and tokenizer.pre_tokenizer == "whitespace"
+    for mine, theirs in zip(top_layers(model, tokenizer, batches, True), expected, strict=True):
+        assert mine.shape == theirs.shape and float((mine - theirs).abs().max()) <= PARITY
+    fresh = top_layers(model, tokenizer, batches, carry_state=False)
+    differences = [float((mine - theirs).abs().max()) for mine, theirs in zip(fresh, expected, strict=True)]
+    assert differences[0] <= PARITY and min(differences[1:]) > 1e-3
+    export_bilm_tf(tmp_path / "elmo", tmp_path / "back")
+    options = [json.loads((folder / "options.json").read_text()) for folder in (tmp_path / "back", fixture)]
+    assert options[0] == options[1]
+    found = read_datasets(tmp_path / "back" / "weights.hdf5")
+    assert found == read_datasets(fixture / "lm_weights.hdf5") and len(found) == 1 + 2 * 5 + 4 * 2 + 2 + 3 * 2 * 2

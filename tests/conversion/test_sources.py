@@ -1,0 +1,202 @@
+"""Other programs' checkpoints: the format told by their files, archives of them, and what is written or refused."""
+
+import hashlib
+import io
+import shutil
+import stat
+import tarfile
+import typing
+import zipfile
+
+import pytest
+import torch
+from bilm_tf_files import assert_conversion_fails, listing, make_options, write_checkpoint
+from refusals import assert_refused
+from transformers import AutoModel, AutoTokenizer
+
+from hf_elmo import ElmoCharTokenizer, load_external
+from hf_elmo.commands.convert import ConversionArguments
+from hf_elmo.conversion import sources
+from hf_elmo.conversion.reading import ConversionError
+from hf_elmo.conversion.sources import FORMATS, convert
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A directory with the files of a tiny bilm-tf model."""
+    folder = tmp_path / "theirs"
+    write_checkpoint(folder, make_options())
+    return folder
+
+
+def are_equal(model, other):
+    ours, theirs = model.state_dict(), other.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_directory_or_a_file_of_weights_is_read(source):
+    wanted, tokenizer = load_external(source)
+    assert tokenizer.pre_tokenizer == "whitespace" and not wanted.training
+    for given, format in ((str(source), "bilm-tf"), (source / "weights.hdf5", None)):
+        assert are_equal(load_external(given, format)[0], wanted)
+    assert load_external(source, tokenizer_options={"do_lower_case": True})[1].do_lower_case
+
+
+def test_a_conversion_writes_a_directory_and_says_what_it_is_made_from(tmp_path, source):
+    options = make_options()
+    options["char_cnn"]["max_characters_per_token"] = 20
+    write_checkpoint(source, options)
+    raw = {"pre_tokenizer": "punctuation", "do_lower_case": True}
+    name, converted = convert(source, tmp_path / "my-elmo", tokenizer_options=raw)
+    assert name == "bilm-tf"
+    model, loading = AutoModel.from_pretrained(tmp_path / "my-elmo", output_loading_info=True)
+    assert are_equal(model, converted.model) and not any(loading.values())
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "my-elmo")
+    assert tokenizer.max_characters_per_word == 20 and tokenizer.tokenize("It's") == ["it", "'", "s"]
+    card = (tmp_path / "my-elmo" / "README.md").read_text()
+    digest = hashlib.sha256((source / "weights.hdf5").read_bytes()).hexdigest()
+    for part in ('from_pretrained("my-elmo")', "weights.hdf5", digest, "lower-cased", "Apache-2.0"):
+        assert part in card, part
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_cannot_be_read_is_refused_by_name_and_leaves_nothing(tmp_path, source):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.txt").write_text("no model\n")
+    before = listing(tmp_path)
+    for error, named, given, options in (
+        (FileNotFoundError, "'nowhere'", "nowhere", {}),
+        (ConversionError, ("empty", *FORMATS), tmp_path / "empty", {}),
+        (ConversionError, ("text.txt", *FORMATS), tmp_path / "text.txt", {}),
+        (ConversionError, "empty", tmp_path / "empty", {"format": "bilm-tf"}),
+        (ConversionError, "empty", tmp_path / "empty", {"format": "elmoformanylangs"}),
+        (FileNotFoundError, "config.json", tmp_path / "empty", {"format": "allennlp"}),
+        (ConversionError, ("'glove'", "bilm-tf"), source, {"format": "glove"}),
+        (ConversionError, ("softmax_fil", "softmax_file"), source, {"softmax_fil": "x"}),
+        (FileNotFoundError, "absent.json", source, {"options_file": "absent.json"}),
+        (FileNotFoundError, "softmax_file", source, {"softmax_file": "absent", "vocab_file": "absent"}),
+        (ConversionError, "vocab_file", source, {"vocab_file": "absent"}),
+        (ValueError, "pre_tokenizer", source, {"tokenizer_options": {"pre_tokenizer": "spaces"}}),
+    ):
+        assert "\n" not in assert_refused(error, named, convert, given, tmp_path / "ours", **options)
+        assert listing(tmp_path) == before and not (tmp_path / "ours").exists()
+
+
+def test_what_is_there_is_never_lost(tmp_path, source, monkeypatch):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "options.json").write_bytes((source / "options.json").read_bytes())
+    before = listing(tmp_path)
+    assert_refused(FileExistsError, "--overwrite_output_dir", convert, source, tmp_path / "full")
+    # What is read would be replaced with what is written.
+    for target, options, named in (
+        (source, {}, "source"),
+        (tmp_path, {}, "source"),
+        (tmp_path / "full", {"options_file": tmp_path / "full" / "options.json"}, "options_file"),
+    ):
+        assert_refused(ConversionError, named, convert, source, target, overwrite=True, **options)
+    assert listing(tmp_path) == before
+    with monkeypatch.context() as patch:
+
+        def fail(*args, **kwargs):
+            raise OSError("no space left on device")
+
+        patch.setattr(ElmoCharTokenizer, "save_pretrained", fail)
+        assert_conversion_fails(source, OSError, "no space left")
+    convert(source, tmp_path / "full", overwrite=True)
+    assert not (tmp_path / "full" / "options.json").exists() and (tmp_path / "full" / "config.json").exists()
+
+
+def test_the_command_knows_every_format():
+    choices = typing.get_args(typing.get_type_hints(ConversionArguments)["format"])[0]
+    assert list(FORMATS) == list(typing.get_args(choices))
+
+
+# Archives
+
+
+@pytest.mark.parametrize("kind", ["zip", "gztar", "tar", "bztar", "xztar"])
+def test_an_archive_may_hold_the_files_or_the_folder_that_they_lie_in(kind, tmp_path, source, monkeypatch):
+    monkeypatch.setattr(sources.tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    wanted = load_external(source)[0]
+    (tmp_path / "around" / "__MACOSX").mkdir(parents=True)
+    shutil.copytree(source, tmp_path / "around" / "elmo" / "theirs")
+    for folder in (source, tmp_path / "around"):
+        archive = shutil.make_archive(tmp_path / f"of-{folder.name}", kind, folder)
+        assert are_equal(load_external(archive)[0], wanted)
+    convert(archive, tmp_path / "ours")
+    assert archive.rpartition("/")[2] in (tmp_path / "ours" / "README.md").read_text()
+    (tmp_path / "around" / "elmo" / "theirs" / "options.json").unlink()
+    archive = shutil.make_archive(tmp_path / "half", kind, tmp_path / "around")
+    # The error names the archive, and not where it was unpacked to.
+    assert_refused(ConversionError, (f"{archive}/weights.hdf5", "options_file"), convert, archive, tmp_path / "new")
+    assert not (tmp_path / "new").exists() and not list((tmp_path / "temporary").iterdir())
+
+
+def write_tar(path, *members):
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content, kind, target in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname, info.size = kind, target, len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+def write_zip(path, *members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize("name", ["../out", "/out", "a/../../out", "..\\out"])
+def test_nothing_leads_out_of_an_archive(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(sources.tempfile, "tempdir", str(tmp_path / "a" / "b"))
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for path in (
+        write_zip(tmp_path / "a.zip", (name, b"x")),
+        write_tar(tmp_path / "a.tar.gz", (name, b"x", tarfile.REGTYPE, "")),
+    ):
+        assert_refused(ConversionError, path.name, load_external, path)
+    assert not list(tmp_path.rglob("*out*")) and not list((tmp_path / "a" / "b").iterdir())
+
+
+def test_links_and_devices_of_an_archive_are_refused_or_plain_files(tmp_path):
+    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE):
+        members = ("config.json", b"{}", tarfile.REGTYPE, ""), ("evil", b"", kind, "config.json")
+        path = write_tar(tmp_path / "a.tar.gz", *members)
+        assert_refused(ConversionError, ("a.tar.gz", "evil"), load_external, path)
+    info = zipfile.ZipInfo("weights.hdf5")
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    path = write_zip(tmp_path / "a.zip", (info, b"/etc/passwd"), ("options.json", b"{}"))
+    # A file of eleven bytes, and not the one that it names.
+    assert_refused(ConversionError, ("a.zip/weights.hdf5", "not a readable hdf5"), load_external, path)
+
+
+def test_bombs_are_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_SMALL", 1000)
+    zeros = bytes(3_000_000)
+    path = write_zip(tmp_path / "a.zip", ("weights.hdf5", zeros))
+    assert_refused(ConversionError, ("a.zip", "bytes"), load_external, path)
+    # A size that lies: no more than it says is unpacked.
+    data = bytearray(path.read_bytes())
+    place = data.index(b"PK\x01\x02") + 24
+    data[place : place + 4] = (50).to_bytes(4, "little")
+    path.write_bytes(data)
+    assert_refused(ConversionError, "a.zip", load_external, path)
+    path = write_tar(tmp_path / "a.tar.gz", ("weights.hdf5", zeros, tarfile.REGTYPE, ""))
+    assert_refused(ConversionError, ("a.tar.gz", "bytes"), load_external, path)
+
+
+def test_an_archive_that_is_cut_off_or_encrypted_is_refused(tmp_path, source):
+    for kind in ("zip", "gztar"):
+        path = shutil.make_archive(tmp_path / "a", kind, source)
+        with open(path, "rb+") as stream:
+            stream.truncate(1000)
+        assert_refused(ConversionError, path, load_external, path)
+    path = write_zip(tmp_path / "a.zip", ("secret", b"x" * 40))
+    data = bytearray(path.read_bytes())
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(mark) + place] |= 1
+    path.write_bytes(data)
+    assert_refused(ConversionError, "a.zip", load_external, path)
