@@ -62,7 +62,7 @@ class FlagParser(OneLineErrors):
         self.classes = [classes] if isinstance(classes, type) else list(classes)
         super().__init__(prog, description=description, epilog=epilog, formatter_class=_HelpFormatter)
         self._required: list[str] = []
-        self._positional: list[str] = []
+        self._positional: dict[str, str] = {}
         for each in self.classes:
             hints = typing.get_type_hints(each)
             shown_defaults: dict[str, str] = getattr(each, "shown_defaults", dict)()
@@ -71,7 +71,8 @@ class FlagParser(OneLineErrors):
                 group = self.add_argument_group(_title_of(declaring)) if own else None
                 for field in own:
                     self._add_field(group, field, hints[field.name], shown_defaults.get(field.name))
-        words = [*self._positional, *(f"--{name} {_metavar(name, str)}" for name in self._required)]
+        flags = [f"--{name} {_metavar(name, str)}" for name in self._required if name not in self._positional]
+        words = [*self._positional.values(), *flags]
         self.usage = " ".join(["%(prog)s", *words, "[--FLAG VALUE ...]"])
 
     def parse(self, argv: Sequence[str]) -> tuple[Any, ...]:
@@ -81,7 +82,7 @@ class FlagParser(OneLineErrors):
         if unknown:
             self.refuse(unknown)
         given = vars(namespace)
-        missing = [f"--{name}" for name in self._required if name not in given]
+        missing = [self._positional.get(name, f"--{name}") for name in self._required if name not in given]
         if missing:
             self.error(f"{' and '.join(missing)} must be given; --help says what for")
         # Flags that were not given are left to the class.
@@ -96,9 +97,12 @@ class FlagParser(OneLineErrors):
             # A list takes all of them.
             many = typing.get_origin(_without_none(hint)) is list
             shown = field.name.upper()
-            is_required = field.default is MISSING and field.default_factory is MISSING
-            self._positional.append(shown if is_required else f"[{shown}{' ...' if many else ''}]")
-            nargs = "*" if many else None if is_required else "?"
+            if field.default is MISSING and field.default_factory is MISSING:
+                self._required.append(field.name)
+                self._positional[field.name] = shown
+            else:
+                self._positional[field.name] = f"[{shown}{' ...' if many else ''}]"
+            nargs = "*" if many else "?"
             group.add_argument(field.name, nargs=nargs, default=argparse.SUPPRESS, metavar=shown, help=help_text)
             return
         names = [f"--{field.name}"]

@@ -79,4 +79,5 @@ def _load(path: Path) -> Any:
         with torch.serialization.safe_globals([*allowed, (codecs.encode, "_codecs.encode")]):
             found = torch.load(path, map_location="cpu", weights_only=True)
         return found.detach() if isinstance(found, Tensor) else found
-    return np.loadtxt(path, dtype=np.float64, comments=None, ndmin=2, encoding="utf-8")
+    rows = path.read_text(encoding="utf-8").splitlines()
+    return np.array([row.split() for row in rows if row.strip()], dtype=np.float64)

@@ -85,11 +85,11 @@ def read(
         tokenizer_options: Arguments of `ElmoCharTokenizer`.
     Raises: ConversionError naming the file, what was found and what was expected; FileNotFoundError.
     """
-    experiment = read_object("the archive's", source / _CONFIG)
+    experiment = read_object("file", source / _CONFIG)
     path = next((source / name for name in _WEIGHTS if (source / name).is_file()), source / _WEIGHTS[0])
     options_path = _find_options(source, experiment) if options_file is None else Path(options_file)
     options, where = read_object(_OPTIONS, options_path), f"{_OPTIONS} {str(options_path)!r}"
-    weights = read_torch("the weights", path)
+    weights = read_torch("file", path)
     found = [key.removesuffix(_CHARACTERS) for key in weights if key.endswith(_CHARACTERS)]
     if len(found) != 1:
         named = ", ".join(map(quoted, found[:3]))
@@ -148,7 +148,7 @@ def _build(
         "freeze_bilm": settings["requires_grad"] is not True,
         "head": {"type": EmbeddingsHead.type, "dropout": settings["dropout"]},
     }
-    config = make_config(f"the archive's {_CONFIG}", own, fields)
+    config = make_config(f"{_CONFIG} of the archive", own, fields)
     rules = [
         Rule(f"{prefix}{_CHARACTERS}", ("token_encoder.character_embedding.weight",)),
         *encoder_rules(config, f"{prefix}{_TOKENS}char_conv_", f"{prefix}{_TOKENS}_"),

@@ -110,17 +110,18 @@ def read(
     weight_file = find_weights(source) if index_file is None else index_file
     files = {"weight_file": weight_file, "options_file": Path(options_file or _find_options(weight_file))}
     options = read_object("options_file", files["options_file"])
-    if index_file is not None:
+    softmax_path = None if softmax_file is None else Path(softmax_file)
+    if index_file is None:
+        weights = read_hdf5("weight_file", weight_file)
+        softmax_path = softmax_path or _find_softmax(source)
+    else:
+        weights = read_bundle(index_file, key_of_variable)
         files["data_file"] = data_file_of(index_file)
-    weights = read_hdf5("weight_file", weight_file) if index_file is None else read_bundle(index_file, key_of_variable)
-    softmax, softmax_path = (
-        weights,
-        Path(softmax_file) if softmax_file else None if is_training else _find_softmax(source),
-    )
+    softmax = weights
     if softmax_path is not None:
-        files["softmax_file"] = softmax_path
         softmax = read_hdf5("softmax_file", softmax_path)
-    has_softmax = softmax is not weights or any(key in weights for key in SOFTMAX_KEYS)
+        files["softmax_file"] = softmax_path
+    has_softmax = softmax_path is not None or any(key in weights for key in SOFTMAX_KEYS)
     words = None
     if reads_words(options) or has_softmax:
         vocab_path = _find_vocabulary(weight_file) if vocab_file is None else Path(vocab_file)

@@ -53,10 +53,10 @@ def export_bilm_tf(
         config = load_config(name)
         file = find_file(name, VOCABULARY_FILE)
         vocabulary = None if file is None else WordVocabulary.load(file)
-        # In the precision that it has: float64 is refused, not rounded.
-        whole = config.word_vocab_size is not None
+        model_class = ElmoModel if config.word_vocab_size is None else ElmoForPreTraining
         model: ElmoPreTrainedModel
-        model, lacking = load_what_is_there(ElmoForPreTraining if whole else ElmoModel, name, config, dtype="auto")
+        # In the precision that it has: float64 is refused, not rounded.
+        model, lacking = load_what_is_there(model_class, name, config, dtype="auto")
     except (ValueError, RuntimeError, StrictDataclassError) as error:
         raise ConversionError(one_line(error)) from error
     missing = [key for key in lacking if key.removeprefix("elmo.").startswith(("token_encoder.", "bilm."))]
@@ -65,22 +65,9 @@ def export_bilm_tf(
             f"model_name_or_path {name!r} lacks the weights {missing[0]!r}{and_more(missing)}; name a complete "
             "checkpoint."
         )
-    notes = ["Scalar mixes and the layers of a task have no place in bilm-tf's files."]
-    if whole:
-        reason = _why_no_softmax(config, vocabulary, [key for key in lacking if key.startswith("word_softmax")])
-        if reason is not None:
-            notes.append(f"The word softmax was left out: {reason}.")
-            model = cast("ElmoModel", model.base_model)
-    save_bilm_tf(model, output_dir, vocabulary, overwrite)
-    num_filters = sum(count for _, count in config.filters)
-    if (config.project_tokens and config.projection_size >= num_filters) or (
-        config.project_hidden and config.projection_size >= config.cell_size
-    ):
-        notes.append(
-            f"projection_size {config.projection_size} is not below cell_size {config.cell_size} and the {num_filters} "
-            "filters: AllenNLP reads the files, but bilm-tf itself leaves out projections of such sizes."
-        )
-    return notes
+    if any(key.startswith("word_softmax") for key in lacking):
+        model = cast("ElmoModel", model.base_model)
+    return save_bilm_tf(model, output_dir, vocabulary, overwrite)
 
 
 def save_bilm_tf(
@@ -88,7 +75,7 @@ def save_bilm_tf(
     output_dir: str | os.PathLike,
     vocabulary: WordVocabulary | None = None,
     overwrite: bool = False,
-) -> None:
+) -> list[str]:
     """Write a directory of bilm-tf's files: the biLM, and the word softmax of an ElmoForPreTraining.
 
     A one-layer model is written without the MultiRNNCell level, as bilm-tf's training code does. Weights in half
@@ -99,14 +86,13 @@ def save_bilm_tf(
         output_dir: The directory to write; on any error it is left as it was.
         vocabulary: The words of the softmax, or of the table of a model that reads words.
         overwrite: Whether a full output_dir may be replaced.
-    Raises: ConversionError where the format cannot hold the model exactly; FileExistsError; ImportError.
+    Returns: What was left out and what to know of the files, a sentence each.
+    Raises: ConversionError where the format cannot hold the biLM exactly; FileExistsError; ImportError.
     """
     h5py = require_h5py("bilm-tf weights")
-    config, has_softmax = model.config, isinstance(model, ElmoForPreTraining)
+    config = model.config
     _check_config(config)
-    reason = _why_no_softmax(config, vocabulary) if has_softmax else None
-    if reason is not None:
-        raise ConversionError(f"bilm-tf's files cannot hold the word softmax: {reason}. Give model.base_model alone.")
+    why_no_softmax = _why_no_softmax(model, vocabulary)
     parameters = {name: _as_float32(name, tensor) for name, tensor in model.base_model.state_dict().items()}
     if config.token_inputs == "words":
         parameters[WORD_TABLE] = _vectors_in_order(parameters, config, vocabulary)
@@ -120,7 +106,7 @@ def save_bilm_tf(
         for rule in weight_rules(config, is_stacked=config.num_hidden_layers > 1)
     }
     files = {WEIGHT_FILE: arrays}
-    if has_softmax:
+    if why_no_softmax is None:
         files[SOFTMAX_FILE] = {key: _as_float32(name, model.get_parameter(name)) for key, name in SOFTMAX_KEYS.items()}
     with written_aside(output_dir, overwrite) as directory:
         (directory / OPTIONS_FILE).write_text(json.dumps(_options(config), indent=2) + "\n", encoding="utf-8")
@@ -128,9 +114,21 @@ def save_bilm_tf(
             with h5py.File(directory / name, "w") as file:
                 for key, tensor in tensors.items():
                     file.create_dataset(key, data=tensor.contiguous().numpy())
-        if vocabulary is not None and (has_softmax or config.token_inputs == "words"):
+        if vocabulary is not None and (why_no_softmax is None or config.token_inputs == "words"):
             lines = "".join(f"{word}\n" for word in vocabulary.words)
             (directory / VOCAB_FILE).write_bytes(lines.encode("utf-8"))
+    notes = ["Scalar mixes and the layers of a task have no place in bilm-tf's files."]
+    if why_no_softmax is not None and config.word_vocab_size is not None:
+        notes.append(f"The word softmax was left out: {why_no_softmax}.")
+    num_filters = sum(count for _, count in config.filters)
+    if (config.project_tokens and config.projection_size >= num_filters) or (
+        config.project_hidden and config.projection_size >= config.cell_size
+    ):
+        notes.append(
+            f"projection_size {config.projection_size} is not below cell_size {config.cell_size} and the {num_filters} "
+            "filters: AllenNLP reads the files, but bilm-tf itself leaves out projections of such sizes."
+        )
+    return notes
 
 
 def _options(config: ElmoConfig) -> dict[str, Any]:
@@ -169,10 +167,11 @@ def _check_config(config: ElmoConfig) -> None:
         )
 
 
-def _why_no_softmax(
-    config: ElmoConfig, vocabulary: WordVocabulary | None, lacking: list[str] | None = None
-) -> str | None:
-    """Why a model's word softmax has no place in bilm-tf's files; None where it has."""
+def _why_no_softmax(model: ElmoPreTrainedModel, vocabulary: WordVocabulary | None) -> str | None:
+    """Why a model has no word softmax that bilm-tf's files can hold; None where it has."""
+    config = model.config
+    if not isinstance(model, ElmoForPreTraining):
+        return "the checkpoint lacks its weights"
     if config.softmax_type != "full" or not config.share_word_softmax:
         return (
             f"softmax_type is {config.softmax_type!r} and share_word_softmax is {config.share_word_softmax}, and "
@@ -181,7 +180,7 @@ def _why_no_softmax(
     if vocabulary is None or len(vocabulary) != config.word_vocab_size:
         found = f"no {VOCABULARY_FILE}" if vocabulary is None else f"a {VOCABULARY_FILE} of {len(vocabulary)} words"
         return f"there is {found}, expected its {config.word_vocab_size} words"
-    return f"the checkpoint lacks {lacking[0]!r}" if lacking else None
+    return None
 
 
 def _as_float32(name: str, tensor: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path, PureWindowsPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -31,6 +31,7 @@ from .allennlp import CARRIED_STATES, FORGET_BIAS, bilm_rules, encoder_rules
 from .reading import (
     ConversionError,
     Converted,
+    Weights,
     add_word_softmax,
     existing_file,
     expected_shapes,
@@ -86,25 +87,9 @@ _NAMES = {
 }
 
 
-class _Entries(NamedTuple):
-    """Entries of a dictionary of theirs, and the row of their embedding that holds the vector of each."""
-
-    entries: list[str]
-    rows: list[int]
-
-
-def find_directory(source: Path) -> Path | None:
-    """The directory of a model: a source itself, or the only one below it with its files."""
-    if not source.is_dir():
-        return None
-    places = [source, *(path for path in sorted(source.iterdir()) if path.is_dir())]
-    found = [place for place in places if (place / _EMBEDDER).is_file() and (place / _ENCODER).is_file()]
-    return found[0] if len(found) == 1 or source in found else None
-
-
 def recognizes(source: Path) -> bool:
-    """Whether a source is the directory of a model, or holds one."""
-    return find_directory(source) is not None
+    """Whether a source is the directory of a model."""
+    return (source / _EMBEDDER).is_file() and (source / _ENCODER).is_file()
 
 
 def read(
@@ -116,18 +101,12 @@ def read(
     """Read a model out of its directory.
 
     Args:
-        source: The directory, or one that holds it alone.
+        source: The directory.
         options_file: The JSON of the model's sizes, where the directory's config.json does not lead to it.
         tokenizer_options: Arguments of `ElmoCharTokenizer`.
     Raises: ConversionError naming the file, what was found and what was expected; FileNotFoundError.
     """
-    directory = find_directory(source)
-    if directory is None:
-        raise ConversionError(
-            f"source {str(source)!r} holds {_EMBEDDER} and {_ENCODER} of no model, or of several; name the directory "
-            "or the zip of one."
-        )
-    file = _find_settings(directory) if options_file is None else Path(options_file)
+    file = _find_settings(source) if options_file is None else Path(options_file)
     settings = _DEFAULT_SETTINGS if file is None else read_object("options_file", file)
     where = f"the program's own {_DEFAULT_NAMES[0]}" if file is None else f"options_file {str(file)!r}"
     embedder = _check_kind(where, settings)
@@ -137,14 +116,14 @@ def read(
             f"{where}: {_NAMES['max_characters_per_word']} is {quoted(width)}, expected an integer from 3 to "
             f"{MAX_CHARACTERS_PER_WORD}."
         )
-    words = _read_words(directory) if embedder.get("word_dim") else {}
-    characters = _characters(directory, bool(embedder.get("char_dim")), words, width - 2)
-    tokenizer = make_tokenizer(tokenizer_options, max_characters_per_word=width, characters=characters.entries)
-    table = _table_words(words, width - 2)
-    config = _make_config(where, settings, tokenizer, table)
-    bilm = _load_model(directory, where, config, tokenizer, characters, table)
+    words = _read_words(source) if embedder.get("word_dim") else {}
+    characters = _characters(source, bool(embedder.get("char_dim")), words, width - 2)
+    tokenizer = make_tokenizer(tokenizer_options, max_characters_per_word=width, characters=list(characters))
+    words = _table_words(words, width - 2)
+    config = _make_config(where, settings, tokenizer, words)
+    bilm = _load_model(source, where, config, tokenizer, characters, words)
     names = (_EMBEDDER, _ENCODER, "config.json", "char.dic", "word.dic", _CLASSIFIER)
-    files = {name: directory / name for name in names if (directory / name).is_file()}
+    files = {name: source / name for name in names if (source / name).is_file()}
     notes = [CARRIED_STATES, f"Words are cut to {width - 2} characters, and looked up as they are then."]
     if file is not None:
         files["options_file"] = file
@@ -156,14 +135,14 @@ def read(
     if _CLASSIFIER in files:
         reason = f"it was trained on layer {_TRAINED_LAYERS}, which is not the top one of {config.num_hidden_layers}"
         if config.num_hidden_layers == _TRAINED_LAYERS:
-            model, reason = _with_softmax(bilm, directory)
+            model, reason = _with_softmax(bilm, source)
         notes += [f"{_CLASSIFIER} was left out, so no text can be scored: {reason}."] if model is bilm else []
     return Converted(model, tokenizer, files, settings, tuple(notes))
 
 
 def _find_settings(directory: Path) -> Path | None:
     """The JSON of the sizes, looked for as the program does; None for the one that the program brings."""
-    named = read_object("the model's", directory / "config.json").get("config_path")
+    named = read_object("file", directory / "config.json").get("config_path")
     # A path on the machine where the model was trained, whatever its system.
     path = PureWindowsPath(str(named))
     inside = [] if path.is_absolute() or path.root or ".." in path.parts else [directory.joinpath(*path.parts)]
@@ -195,9 +174,9 @@ def _check_kind(where: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_dictionary(path: Path, *required: str) -> dict[str, int]:
     """The entries of char.dic or word.dic and their ids, as the program reads them."""
-    where, entries = f"the dictionary {str(path)!r}", {}
-    content = existing_file("the dictionary", path).read_bytes().removeprefix(b"\xef\xbb\xbf").rstrip(b"\n")
-    for number, line in enumerate(read_lines("the dictionary", path, content), start=1):
+    where, entries = f"dictionary {str(path)!r}", {}
+    content = existing_file("dictionary", path).read_bytes().removeprefix(b"\xef\xbb\xbf").rstrip(b"\n")
+    for number, line in enumerate(read_lines("dictionary", path, content), start=1):
         parts = line.strip().split("\t")
         entry, index = (_WHITE_SPACE, parts[0]) if len(parts) == 1 else (parts[0], parts[-1])
         if len(parts) > 2 or not index.isascii() or not index.isdigit() or len(index) > 9:
@@ -213,8 +192,8 @@ def _read_words(directory: Path) -> dict[str, int]:
     return _read_dictionary(directory / "word.dic", _UNKNOWN)
 
 
-def _characters(directory: Path, has_characters: bool, words: Mapping[str, int], longest: int) -> _Entries:
-    """The characters of the tokenizer, by id from 1 on.
+def _characters(directory: Path, has_characters: bool, words: Mapping[str, int], longest: int) -> dict[str, int]:
+    """The characters of the tokenizer, by id from 1 on, and the row of their embedding that holds each.
 
     Words of the table are found by their characters: one that char.dic lacks gets an id of its own, and the vector of
     `<oov>`, by which the program reads it.
@@ -222,34 +201,30 @@ def _characters(directory: Path, has_characters: bool, words: Mapping[str, int],
     ids = dict.fromkeys(DICTIONARY_MARKS, 0)
     if has_characters:
         ids = _read_dictionary(directory / "char.dic", *DICTIONARY_MARKS)
-    known = sorted(ids, key=lambda entry: (ids[entry], entry))
-    new = dict.fromkeys(character for word in words if len(word) <= longest for character in word)
-    added = [character for character in new if character not in ids]
-    return _Entries(known + added, [ids[entry] for entry in known] + [ids[_UNKNOWN]] * len(added))
+    known = dict(sorted(ids.items(), key=lambda item: item[::-1]))
+    new = (character for word in words if len(word) <= longest for character in word if character not in ids)
+    return known | dict.fromkeys(new, ids[_UNKNOWN])
 
 
-def _table_words(words: Mapping[str, int], longest: int) -> _Entries | None:
-    """`<oov>` and the words that a row holds whole; None for a model without words."""
-    if not words:
-        return None
-    # `<S>` and `</S>`, where they are words, are markers here.
-    found = [
-        word
-        for word in words
-        if word != _UNKNOWN and (word in _SPECIAL_WORDS or (len(word) <= longest and word not in SPECIAL_WORDS[:2]))
-    ]
-    return _Entries([_UNKNOWN, *found], [words[word] for word in (_UNKNOWN, *found)])
+def _table_words(words: Mapping[str, int], longest: int) -> dict[str, int]:
+    """`<oov>` and the words that a row of characters holds whole, and the row of their embedding that holds each."""
+    return {
+        word: row
+        for word, row in words.items()
+        # `<S>` and `</S>`, where they are words, are markers here.
+        if word in _SPECIAL_WORDS or (len(word) <= longest and word not in SPECIAL_WORDS[:2])
+    }
 
 
 def _make_config(
-    where: str, settings: Mapping[str, Any], tokenizer: ElmoCharTokenizer, table: _Entries | None
+    where: str, settings: Mapping[str, Any], tokenizer: ElmoCharTokenizer, words: Mapping[str, int]
 ) -> ElmoConfig:
     def setting(name: str) -> Any:
         section, _, key = _NAMES[name].partition(".")
         return settings[section].get(key)
 
     has_characters = bool(setting("character_embedding_size"))
-    if not has_characters and table is None:
+    if not has_characters and not words:
         raise ConversionError(f"{where}: token_embedder has neither a word_dim nor a char_dim above 0.")
     character_names = ("character_embedding_size", "filters", "filter_activation", "num_highway_layers")
     fields = {name: setting(name) for name in _NAMES if has_characters or name not in character_names}
@@ -261,8 +236,8 @@ def _make_config(
         "cell_clip": fields["cell_clip"] or None,
         "projection_clip": fields["projection_clip"] or None,
         "word_vector_size": fields["word_vector_size"] or None,
-        "word_table_size": None if table is None else len(table.entries) - 1,
-        "token_inputs": "characters" if table is None else "both" if has_characters else "words",
+        "word_table_size": len(words) - 1 if words else None,
+        "token_inputs": "characters" if not words else "both" if has_characters else "words",
         "dropout": settings.get("dropout", 0.1),
         "forget_bias": FORGET_BIAS,
         "vocab_size": tokenizer.vocab_size,
@@ -279,53 +254,57 @@ def _load_model(
     where: str,
     config: ElmoConfig,
     tokenizer: ElmoCharTokenizer,
-    characters: _Entries,
-    table: _Entries | None,
+    characters: Mapping[str, int],
+    words: Mapping[str, int],
 ) -> ElmoModel:
-    embedder, encoder = (
-        read_torch("the model's", directory / _EMBEDDER),
-        read_torch("the model's", directory / _ENCODER),
-    )
+    embedder = read_torch("file", directory / _EMBEDDER)
+    encoder = read_torch("file", directory / _ENCODER)
     tokens, layers = list(encoder_rules(config, "convolutions.")), list(bilm_rules(config))
     expected = expected_shapes(tokens, config, where)
-    for key, size, entries in (
-        (_WORDS, config.word_vector_size, table),
-        (_CHARACTERS, config.character_embedding_size, characters if config.token_inputs != "words" else None),
-    ):
-        if size is not None and entries is not None:
-            # How many rows there are the settings do not say; the dictionary must not lead beyond them.
-            num_rows = embedder[key].shape[0] if key in embedder and embedder[key].ndim else 0
-            expected[key] = (max(num_rows, *(row + 1 for row in entries.rows)), size)
+    if words:
+        expected[_WORDS] = _expected_rows(embedder, _WORDS, words, config.word_vector_size)
+    if config.token_inputs != "words":
+        expected[_CHARACTERS] = _expected_rows(embedder, _CHARACTERS, characters, config.character_embedding_size)
     embedder.check(expected, where)
     encoder.check(expected_shapes(layers, config, where), where)
     parameters = {**to_ours(tokens, embedder), **to_ours(layers, encoder)}
     if config.token_inputs != "words":
         # The id 0, "no word here", is ours alone.
-        vectors = F.pad(embedder[_CHARACTERS][characters.rows], (0, 0, 1, 0))
+        vectors = F.pad(embedder[_CHARACTERS][list(characters.values())], (0, 0, 1, 0))
         parameters["token_encoder.character_embedding.weight"] = vectors
     model = ElmoModel(config)
     model.load_state_dict({**model.state_dict(), **parameters})
-    if table is not None and model.token_encoder.word_table is not None:
-        unknown, known = embedder[_WORDS][table.rows].split([1, len(table.rows) - 1])
-        rows = torch.from_numpy(tokenizer.encode_words(table.entries[1:]))
-        model.token_encoder.word_table.fill(rows, known, unknown[0])
+    if words and model.token_encoder.word_table is not None:
+        known = {word: row for word, row in words.items() if word != _UNKNOWN}
+        rows = torch.from_numpy(tokenizer.encode_words(list(known)))
+        vectors = embedder[_WORDS]
+        model.token_encoder.word_table.fill(rows, vectors[list(known.values())], vectors[words[_UNKNOWN]])
     return model.eval()
+
+
+def _expected_rows(weights: Weights, key: str, entries: Mapping[str, int], size: int | None) -> tuple[int, int]:
+    """The shape of an embedding: the settings do not say how many rows; a dictionary must not lead beyond them."""
+    found = weights[key].shape[0] if key in weights and weights[key].ndim else 0
+    return max(found, *(row + 1 for row in entries.values())), size or 0
 
 
 def _with_softmax(model: ElmoModel, directory: Path) -> tuple[ElmoPreTrainedModel, str]:
     """The model with the softmax of classifier.pkl; or the model as it is, and the reason."""
-    weights, words = read_torch("the model's", directory / _CLASSIFIER), _read_words(directory)
+    weights, words = read_torch("file", directory / _CLASSIFIER), _read_words(directory)
     if _SOFTMAX not in weights:
         return model, f"it has no {_SOFTMAX!r}, the softmax of the setting 'sampled_softmax'"
-    missing = [theirs for theirs in _SPECIAL_WORDS if theirs not in words]
-    if missing:
-        return model, f"word.dic lacks {missing[0]}, which it would have to predict"
-    num_rows = max(weights[_SOFTMAX].shape[0] if weights[_SOFTMAX].ndim else 0, *(row + 1 for row in words.values()))
-    expected = {_SOFTMAX: (num_rows, model.config.projection_size), _SOFTMAX_BIAS: (num_rows, 1)}
-    weights.check(expected, f"{str(directory / 'word.dic')!r}", lambda key: key == "oov_column")
+    num_rows, size = _expected_rows(weights, _SOFTMAX, words, model.config.projection_size)
+    weights.check(
+        {_SOFTMAX: (num_rows, size), _SOFTMAX_BIAS: (num_rows, 1)},
+        f"{str(directory / 'word.dic')!r}",
+        lambda key: key == "oov_column",
+    )
     # What would be taken for another word has no name here: no text leads to it.
     names = {row: _SPECIAL_WORDS.get(word, word) for word, row in words.items() if word not in SPECIAL_WORDS}
     listed = [names.get(row, f"<unused {row}>") for row in range(num_rows)]
+    missing = [theirs for theirs, ours in _SPECIAL_WORDS.items() if ours not in listed]
+    if missing:
+        return model, f"word.dic has no {missing[0]} with a row of its own, which it would have to predict"
     first = [listed.index(word) for word in SPECIAL_WORDS]
     order = first + [row for row in range(num_rows) if row not in first]
     vocabulary = WordVocabulary([listed[row] for row in order])

@@ -91,6 +91,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, source, capsys):
     ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "model")
     (tmp_path / "cut.hdf5").write_bytes((tmp_path / "theirs" / "weights.hdf5").read_bytes()[:5000])
     options = ["--options_file", str(tmp_path / "theirs" / "options.json")]
+    capsys.readouterr()
     for command, arguments, named in (
         (convert, [], ("SOURCE", "OUTPUT")),
         (convert, [source], ("OUTPUT",)),

@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_refused_by_name_and_leaves_nothing(tmp_path, sou
         (ConversionError, ("empty", *FORMATS), tmp_path / "empty", {}),
         (ConversionError, ("text.txt", *FORMATS), tmp_path / "text.txt", {}),
         (ConversionError, "empty", tmp_path / "empty", {"format": "bilm-tf"}),
-        (ConversionError, "empty", tmp_path / "empty", {"format": "elmoformanylangs"}),
+        (FileNotFoundError, "config.json", tmp_path / "empty", {"format": "elmoformanylangs"}),
         (FileNotFoundError, "config.json", tmp_path / "empty", {"format": "allennlp"}),
         (ConversionError, ("'glove'", "bilm-tf"), source, {"format": "glove"}),
         (ConversionError, ("softmax_fil", "softmax_file"), source, {"softmax_fil": "x"}),
