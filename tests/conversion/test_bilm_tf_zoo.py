@@ -9,7 +9,7 @@ import torch
 from bilm_tf_files import read_datasets
 from conftest import shared_data
 from refusals import assert_refused
-from run_cases import make_arguments
+from run_cases import make_arguments, write_lines
 from tolerances import FOREIGN_VECTORS, PARITY, REORDERED_FLOAT32
 from transformers import AutoModel, AutoTokenizer
 
@@ -169,7 +169,7 @@ def test_a_conversion_scores_text_and_its_training_goes_on(tmp_path):
         ):
             likely = torch.from_numpy(logits).double().log_softmax(-1).numpy()[range(len(targets)), targets]
             assert np.abs(found - likely[: len(words)]).max() < FOREIGN_VECTORS
-    (tmp_path / "text.txt").write_text("The boats left the harbour .\nthe sea is old .\n" * 20)
+    write_lines(tmp_path, ["The boats left the harbour .", "the sea is old ."])
     arguments = make_arguments(
         tmp_path, model_name_or_path=source, config_overrides=None, max_steps=1, skip_baselines=True
     )
