@@ -279,18 +279,19 @@ def find_weights(source: Path) -> Path:
     if source.is_file():
         return source
     files = _hdf5_files(source)
-    found = [file for file in files if _may_hold(file, *_BILM_GROUPS)]
+    # A single file is read whatever it holds: the error says what is wrong with it.
+    found = [file for file in files if len(files) == 1 or _holds(file, *_BILM_GROUPS)]
     found = [file for file in found if file.name in ("weights.hdf5", "model.hdf5")][:1] or found
     if len(found) == 1:
         return found[0]
     if found:
         raise ConversionError(
-            f"source {str(source)!r} holds {len(found)} files that may be the weights ({_names(found)}); name one of "
-            "them in place of the directory."
+            f"source {str(source)!r} holds {len(found)} files of weights ({_names(found)}); name one of them in place "
+            "of the directory."
         )
     names = _names([*files, *source.glob(f"*{INDEX_SUFFIX}")])
     raise ConversionError(
-        f"source {str(source)!r} holds neither one hdf5 with the key 'RNN_0' nor one training checkpoint "
+        f"source {str(source)!r} holds neither a readable hdf5 with the key 'RNN_0' nor one training checkpoint "
         f"({names or 'no such files'}); name the weights themselves."
     )
 
@@ -298,7 +299,7 @@ def find_weights(source: Path) -> Path:
 def _find_softmax(source: Path) -> Path | None:
     """The hdf5 of a directory that holds a word softmax and no biLM; None where there is not exactly one."""
     files = [] if source.is_file() else _hdf5_files(source)
-    found = [file for file in files if _may_hold(file, "softmax") and not _may_hold(file, *_BILM_GROUPS)]
+    found = [file for file in files if _holds(file, "softmax") and not _holds(file, *_BILM_GROUPS)]
     return found[0] if len(found) == 1 else None
 
 
@@ -328,14 +329,14 @@ def _hdf5_files(source: Path) -> list[Path]:
     return [file for file in files if file.name.endswith((".hdf5", ".h5")) and file.is_file()]
 
 
-def _may_hold(file: Path, *keys: str) -> bool:
-    """Whether an hdf5 has one of these keys at its top; one that is damaged may have them all."""
+def _holds(file: Path, *keys: str) -> bool:
+    """Whether an hdf5 can be read and has one of these keys at its top."""
     h5py = require_h5py("bilm-tf weights")
     try:
         with h5py.File(file, "r") as opened:
             return any(key in opened for key in keys)
-    except Exception:  # it is named, and read, where no other file may be the weights
-        return True
+    except Exception:  # what h5py raises depends on where the damage lies
+        return False
 
 
 def _names(files: Sequence[Path]) -> str:

@@ -253,6 +253,7 @@ def test_the_weights_of_a_directory_are_told_by_their_keys(tmp_path):
     # Vectors of a corpus and a cache of word vectors; a list of words that nothing here reads.
     write_hdf5(tmp_path / "embeddings.hdf5", {"0": np.zeros((2, 3), "f4"), "sentence_to_index": np.zeros(2, "f4")})
     write_hdf5(tmp_path / "cache.hdf5", {"embedding": np.zeros((7, 6), "f4")})
+    (tmp_path / "damaged.hdf5").write_bytes(b"no hdf5")
     (tmp_path / "vocab.txt").write_text("the\ncat\n")
     assert are_equal(load_external(tmp_path)[0], wanted)
     shutil.copy(tmp_path / "lm_weights.hdf5", tmp_path / "other.hdf5")
