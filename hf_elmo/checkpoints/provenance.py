@@ -70,6 +70,24 @@ def describe_command(words: Sequence[str]) -> str:
     return redact(shlex.join([*start, *flags]))
 
 
+def command_to_resume(words: Sequence[str] | None = None) -> str:
+    """The command that resumes the run of this process, for a user to paste.
+
+    Args:
+        words: The command's words; None takes this process's own.
+    """
+    program, *flags = sys.argv if words is None else words
+    if not any(word.replace("-", "_").startswith(("__train_file", "__dataset_name")) for word in flags):
+        # Called from a notebook or another program, whose arguments are not the run's.
+        return "the same arguments and resume_from_checkpoint='auto'"
+    kept = _without(flags, "resume_from_checkpoint", "overwrite_output_dir")
+    command = describe_command([program, *kept, "--resume_from_checkpoint", "auto"])
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        count = os.environ.get("LOCAL_WORLD_SIZE", "1")
+        return f"torchrun --nproc_per_node {count} {command.removeprefix('python ')}"
+    return command
+
+
 def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torch",)) -> str:
     """Where figures come from, on one line without a full stop: the date, the machine, the versions and the commit.
 
@@ -120,6 +138,17 @@ def describe_file(path: str | os.PathLike) -> dict[str, Any]:
 def write_json(path: str | os.PathLike, content: Any) -> None:
     """Write a readable JSON file with a newline at its end."""
     Path(path).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _without(flags: Sequence[str], *names: str) -> list[str]:
+    """The flags but for these and their values."""
+    kept, is_dropped = [], False
+    for word in flags:
+        if word.startswith("--"):
+            is_dropped = word.lstrip("-").replace("-", "_").partition("=")[0] in names
+        if not is_dropped:
+            kept.append(word)
+    return kept
 
 
 @functools.cache

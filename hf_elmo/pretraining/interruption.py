@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
-
-from ..checkpoints.provenance import describe_command
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _NOTED = b"\nstopping: a checkpoint follows after the step or evaluation at hand; a second signal stops without it\n"
@@ -84,32 +81,3 @@ class Interruption:
         elif now - self._first >= _SECONDS_OF_ONE:
             # Not an exception: it may be an exception's clean-up that takes too long.
             os._exit(128 + number)
-
-
-def command_to_go_on(words: Sequence[str] | None = None) -> str:
-    """The command that goes on with the run of this process, for a user to paste.
-
-    Args:
-        words: The command's words; None takes this process's own.
-    """
-    program, *flags = sys.argv if words is None else words
-    if not any(word.replace("-", "_").startswith(("__train_file", "__dataset_name")) for word in flags):
-        # Called from a notebook or another program, whose arguments are not the run's.
-        return "the same arguments and resume_from_checkpoint='auto'"
-    kept = _without(flags, "resume_from_checkpoint", "overwrite_output_dir")
-    command = describe_command([program, *kept, "--resume_from_checkpoint", "auto"])
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        count = os.environ.get("LOCAL_WORLD_SIZE", "1")
-        return f"torchrun --nproc_per_node {count} {command.removeprefix('python ')}"
-    return command
-
-
-def _without(flags: Sequence[str], *names: str) -> list[str]:
-    """The flags but for these and their values."""
-    kept, is_dropped = [], False
-    for word in flags:
-        if word.startswith("--"):
-            is_dropped = word.lstrip("-").replace("-", "_").partition("=")[0] in names
-        if not is_dropped:
-            kept.append(word)
-    return kept

@@ -20,7 +20,7 @@ from ..checkpoints.arguments import HubArguments, SavingArguments
 from ..checkpoints.cards import write_card
 from ..checkpoints.file_names import CONFIG_FILE, PLOT_FILE, RESULTS_FILE
 from ..checkpoints.plots import plot_run
-from ..checkpoints.provenance import describe_run, peak_memory_bytes, write_json
+from ..checkpoints.provenance import command_to_resume, describe_run, peak_memory_bytes, write_json
 from ..checkpoints.sharing import check_hub_access, push_checkpoint
 from ..checkpoints.writing import check_keeps_inputs, folder_aside, moved_into, restore_replaced, written_aside
 from ..given.flags import part_of
@@ -33,7 +33,7 @@ from .arguments import ModelArguments, PretrainingArguments
 from .digests import has_digests
 from .dropouts import set_dropouts
 from .evaluation import Perplexity
-from .interruption import Interruption, Stopped, command_to_go_on
+from .interruption import Interruption, Stopped
 from .lane_trainer import LaneTrainer
 from .objectives import LaneObjective, build_objective
 from .recipes import OptimizationArguments
@@ -514,7 +514,7 @@ def _describe_stop(stopped: Stopped, arguments: PretrainingArguments, started: f
     if stopped.step is None and (checkpoint is None or is_other):
         return "stopped; there is no checkpoint of this run as yet."
     done = f"stopped at step {stopped.step:,}" if stopped.step else "stopped"
-    return f"{done}; {checkpoint} is there to go on from: {command_to_go_on()}"
+    return f"{done}; {checkpoint} is there to go on from: {command_to_resume()}"
 
 
 def _describe_evaluation(step: int, max_steps: int, perplexity: Perplexity) -> str:

@@ -6,9 +6,10 @@ import shlex
 import subprocess
 
 import psutil
+import pytest
 import torch
 
-from hf_elmo.checkpoints.provenance import _commit, describe_run, peak_memory_bytes, write_json
+from hf_elmo.checkpoints.provenance import _commit, command_to_resume, describe_run, peak_memory_bytes, write_json
 
 
 def test_the_command_can_be_pasted():
@@ -53,3 +54,34 @@ def test_json_is_readable_and_ends_with_a_newline(tmp_path):
     write_json(tmp_path / "x.json", {"a": "é"})
     text = (tmp_path / "x.json").read_text(encoding="utf-8")
     assert text.endswith("}\n") and "é" in text and json.loads(text) == {"a": "é"}
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["run.py", "--train_file", "a b.txt"], "python run.py --train_file 'a b.txt'"),
+        (["/bin/hf-elmo", "pretrain", "--train-file=x"], "hf-elmo pretrain --train-file=x"),
+        (["/x/hf_elmo/__main__.py", "pretrain", "--dataset_name", "x"], "python -m hf_elmo pretrain --dataset_name x"),
+        (
+            ["run.py", "--resume_from_checkpoint", "last", "--train_file", "x", "--overwrite_output_dir"],
+            "python run.py --train_file x",
+        ),
+        (["run.py", "--train_file", "x", "--resume-from-checkpoint=last", "--seed", "1"], None),
+    ],
+)
+def test_the_command_goes_on_with_the_same_flags(monkeypatch, words, wanted):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    wanted = wanted or "python run.py --train_file x --seed 1"
+    assert command_to_resume(words) == f"{wanted} --resume_from_checkpoint auto"
+
+
+def test_the_command_starts_as_many_processes(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert command_to_resume(["run.py", "--train_file", "x"]).startswith("torchrun --nproc_per_node 2 run.py ")
+
+
+def test_the_command_of_another_program_is_not_shown_and_a_token_neither():
+    assert "pytest" not in command_to_resume(["pytest", "-q"])
+    token = "hf_" + "aBcDeFgHiJ" * 3 + "kLmN"
+    assert token not in command_to_resume(["run.py", "--train_file", "x", "--note", token])

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from hf_elmo.pretraining import interruption
-from hf_elmo.pretraining.interruption import SIGNALS, Interruption, Stopped, command_to_go_on
+from hf_elmo.pretraining.interruption import SIGNALS, Interruption, Stopped
 
 
 @pytest.fixture
@@ -69,34 +69,3 @@ def test_outside_of_the_main_thread_nothing_is_heeded():
     thread.start()
     thread.join()
     assert failures == []
-
-
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [
-        (["run.py", "--train_file", "a b.txt"], "python run.py --train_file 'a b.txt'"),
-        (["/bin/hf-elmo", "pretrain", "--train-file=x"], "hf-elmo pretrain --train-file=x"),
-        (["/x/hf_elmo/__main__.py", "pretrain", "--dataset_name", "x"], "python -m hf_elmo pretrain --dataset_name x"),
-        (
-            ["run.py", "--resume_from_checkpoint", "last", "--train_file", "x", "--overwrite_output_dir"],
-            "python run.py --train_file x",
-        ),
-        (["run.py", "--train_file", "x", "--resume-from-checkpoint=last", "--seed", "1"], None),
-    ],
-)
-def test_the_command_goes_on_with_the_same_flags(monkeypatch, words, wanted):
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    wanted = wanted or "python run.py --train_file x --seed 1"
-    assert command_to_go_on(words) == f"{wanted} --resume_from_checkpoint auto"
-
-
-def test_the_command_starts_as_many_processes(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert command_to_go_on(["run.py", "--train_file", "x"]).startswith("torchrun --nproc_per_node 2 run.py ")
-
-
-def test_the_command_of_another_program_is_not_shown_and_a_token_neither():
-    assert "pytest" not in command_to_go_on(["pytest", "-q"])
-    token = "hf_" + "aBcDeFgHiJ" * 3 + "kLmN"
-    assert token not in command_to_go_on(["run.py", "--train_file", "x", "--note", token])
