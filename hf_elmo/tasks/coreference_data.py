@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,8 @@ class EncodedDocuments(Dataset):
         if self.layers is not None:
             start = self._firsts[index] + first
             sentences = [
-                {**sentence, "packed_layers": self.layers[start + place]} for place, sentence in enumerate(sentences)
+                {**sentence, "packed_layers": partial(self.layers.__getitem__, start + place)}
+                for place, sentence in enumerate(sentences)
             ]
         start, stop = document.starts[first], document.starts[first + count]
         mentions = document.mentions

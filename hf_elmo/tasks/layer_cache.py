@@ -6,14 +6,15 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
+from huggingface_hub.utils import WeakFileLock
 from torch.utils.data import Dataset
 
 from ..checkpoints.writing import files_written_aside
@@ -40,8 +41,8 @@ _FIELDS = (
 _WORDS_AT_A_TIME = 4096
 # Of what is free, so much may be taken.
 _SHARE_OF_THE_DISK = 0.9
-# How long a file that is being written may stand untouched before its process is taken for dead.
-_SECONDS_OF_A_DEAD_WRITER = 24 * 3600
+# How long to try for a lock that, where it is not to be had at once, somebody holds.
+_SECONDS_OF_A_TRY = 0.05
 
 
 class LayerCache:
@@ -49,8 +50,9 @@ class LayerCache:
 
     A file is named after a digest of the biLM's weights and of the rows of all words, so that another checkpoint,
     tokenizer, text or order never finds it; another head, mix or seed does. The biLM reads the sentences of a pair
-    apart, so that the file has each of them once, however many pairs share it. It is written under another name and
-    renamed: whoever reads it reads all of it, and two processes that need the same file at worst both make it.
+    apart, so that the file has each of them once, however many pairs share it. Of several processes that need the same
+    file, those of one run or of several, one computes it and the others wait. It is written under another name and
+    renamed: whoever reads it reads all of it.
 
     Args:
         directory: Made where it is not there.
@@ -92,36 +94,53 @@ class LayerCache:
             return None
         path = self.directory / f"{_key(elmo, distinct.numbers)}.npy"
         shape = (sum(lengths), size)
-        if not _is_whole(path, shape):
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._make_room(num_bytes)
-            free = shutil.disk_usage(self.directory).free
-            if num_bytes > _SHARE_OF_THE_DISK * free:
-                self._report(
-                    f"layers: not kept, they would take {num_bytes:,} bytes of {free:,} free ones; the biLM is run in "
-                    "each epoch"
-                )
-                return None
-            self._report(f"layers: computing those of {len(lengths):,} sentences, {num_bytes:,} bytes")
-            _write(path, shape, elmo, features, distinct)
-        os.utime(path)
-        return CachedLayers(path, lengths, distinct.parts)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._remove_what_is_dead()
+        with self._only_writer_of(path.name):
+            if not _is_whole(path, shape):
+                self._make_room(num_bytes)
+                free = shutil.disk_usage(self.directory).free
+                if num_bytes > _SHARE_OF_THE_DISK * free:
+                    self._report(
+                        f"layers: not kept, they would take {num_bytes:,} bytes of {free:,} free ones; the biLM is run "
+                        "in each epoch"
+                    )
+                    return None
+                self._report(f"layers: computing those of {len(lengths):,} sentences, {num_bytes:,} bytes")
+                _write(path, shape, elmo, features, distinct)
+            os.utime(path)
+            return CachedLayers(path, lengths, distinct.parts)
+
+    @contextmanager
+    def _only_writer_of(self, name: str, timeout: float | None = None) -> Iterator[None]:
+        """Hold the lock of a file of the cache, which goes with its process; raises TimeoutError where others do."""
+        lock = self.directory / f".{name}.lock"
+        with WeakFileLock(lock, timeout=timeout):
+            try:
+                yield
+            finally:
+                # Whoever waits for a lock whose file is gone makes a new one, and finds the layers whole.
+                with suppress(OSError):
+                    lock.unlink()
+
+    def _remove_what_is_dead(self) -> None:
+        """Remove what processes were writing that are no more."""
+        for folder in self.directory.glob(".*.partial"):
+            # The lock is held, or another process was faster.
+            with suppress(OSError), self._only_writer_of(folder.name[1:].rsplit(".", 2)[0], timeout=_SECONDS_OF_A_TRY):
+                shutil.rmtree(folder)
 
     def _make_room(self, num_bytes: int) -> None:
-        """Remove what was used longest ago until so many bytes more are allowed, and what dead writers left."""
+        """Remove what was used longest ago until so many bytes more are allowed, what others are writing counted."""
         kept = []
         # Another process may remove any of them first; one that reads a file keeps what it has mapped.
         for path in self.directory.glob("*.npy"):
             with suppress(OSError):
                 facts = path.stat()
                 kept.append((facts.st_mtime, facts.st_size, path))
-        for folder in self.directory.glob(".*.partial"):
+        for path in self.directory.glob(".*.partial/*"):
             with suppress(OSError):
-                facts_of_files = [path.stat() for path in (folder, *folder.iterdir())]
-                if time.time() - max(facts.st_mtime for facts in facts_of_files) > _SECONDS_OF_A_DEAD_WRITER:
-                    shutil.rmtree(folder)
-                else:
-                    num_bytes += sum(facts.st_size for facts in facts_of_files[1:])
+                num_bytes += path.stat().st_size
         total = num_bytes + sum(size for _, size, _ in kept)
         for _, size, path in sorted(kept):
             if total <= self.max_bytes:
@@ -195,7 +214,7 @@ class CachedLayers:
 
 
 class FeaturesWithLayers(Dataset):
-    """A data set whose items also have `packed_layers`, for `collate_with_layers`.
+    """A data set whose items also have `packed_layers`, which read them when called, for `collate_with_layers`.
 
     Args:
         features: The encoded sentences.
@@ -211,7 +230,8 @@ class FeaturesWithLayers(Dataset):
         return len(self.layers)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return {**self.features[index], "packed_layers": self.layers[index]}
+        # Read by the collator: a sampler of examples of one length asks for all of them before the first step.
+        return {**self.features[index], "packed_layers": partial(self.layers.__getitem__, index)}
 
 
 def collate_with_layers(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[[list[dict[str, Any]]], Any]:
@@ -221,7 +241,7 @@ def collate_with_layers(collator: Callable[[list[dict[str, Any]]], Any]) -> Call
         if "packed_layers" not in features[0]:
             return collator(features)
         others = [{key: value for key, value in feature.items() if key != "packed_layers"} for feature in features]
-        words = np.concatenate([feature["packed_layers"] for feature in features])
+        words = np.concatenate([feature["packed_layers"]() for feature in features])
         batch = collator(others)
         mask = batch["attention_mask"].bool()
         packed = torch.zeros(*mask.shape, words.shape[1])
@@ -339,8 +359,8 @@ def _write_words(
             for row, place in enumerate(places):
                 # Read when it is wanted: all sentences together may be larger than the memory.
                 index, its_type = distinct.first[place]
-                its_rows = _rows(index, features[index])[_types(features[index]) == its_type]
-                rows[row, : lengths[place]] = torch.from_numpy(its_rows)
+                feature = features[index]
+                rows[row, : lengths[place]] = torch.from_numpy(_rows(index, feature)[_types(feature) == its_type])
                 mask[row, : lengths[place]] = True
             _, layers, _ = elmo.run_layers(rows.to(elmo.device), mask.to(elmo.device))
             packed = pack_layers(layers).float().cpu().numpy()

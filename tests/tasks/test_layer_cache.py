@@ -3,13 +3,14 @@
 import os
 import pickle
 import threading
-import time
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from fresh_process import run_together
+from huggingface_hub.utils import WeakFileLock
 from model_cases import assert_close, make_model
 from refusals import assert_refused
 from transformers import DataCollatorForTokenClassification, Trainer, TrainingArguments
@@ -66,27 +67,29 @@ from hf_elmo.tasks import layer_cache
 folder, number = Path(sys.argv[1]), int(sys.argv[2])
 write_words = layer_cache._write_words
 
-def write_when_both_do(*arguments):
-    (folder / f"writing-{number}").touch()
-    while len(list(folder.glob("writing-*"))) < 2:
+def write_when_the_other_wants_to(*arguments):
+    while len(list(folder.glob("wants-*"))) < 2:
         time.sleep(0.01)
     write_words(*arguments)
 
-layer_cache._write_words = write_when_both_do
+layer_cache._write_words = write_when_the_other_wants_to
 model = ElmoModel.from_pretrained(folder / "elmo")
 features = [dict(ElmoCharTokenizer()(text)) for text in ("a bb c", "d", "a e f")]
+(folder / f"wants-{number}").touch()
 layers = layer_cache.LayerCache(folder / "layers").layers_of(model, features)
 np.save(folder / f"read-{number}.npy", np.concatenate(list(layers)))
 """
 
 
-def test_two_processes_that_need_one_file_at_once_both_read_all_of_it(tmp_path):
+def test_of_two_processes_that_need_one_file_at_once_one_computes_it(tmp_path):
     model = make_model()
     model.save_pretrained(tmp_path / "elmo")
     scripts = [["-c", TWO_PROCESSES, tmp_path, number] for number in range(2)]
+    said = []
     for done in run_together(scripts, [{}, {}]):
         assert done.returncode == 0, done.stderr
-        assert "layers: computing" in done.stdout
+        said.append(done.stdout)
+    assert "".join(said).count("layers: computing") == 1
     features = [dict(ElmoCharTokenizer()(text)) for text in ("a bb c", "d", "a e f")]
     wanted = torch.from_numpy(np.concatenate(list(LayerCache(tmp_path / "alone").layers_of(model, features))))
     for number in range(2):
@@ -145,6 +148,35 @@ def test_a_sentence_that_many_pairs_share_is_read_once(tmp_path):
         alone = [model.run_layers(tokenizer(text, return_tensors="pt")["input_ids"])[1] for text in pair]
         wanted = torch.cat([pack_layers(its)[0] for its in alone])
         assert_close(torch.from_numpy(found), wanted, torch.float32)
+
+
+def test_grouping_by_length_reads_no_layers(cache, monkeypatch, tmp_path):
+    tokenizer = ElmoCharTokenizer()
+    features = labelled([dict(tokenizer("a bb", "c d e")), dict(tokenizer("c", "a"))])
+    model = make_model(ElmoForTokenClassification, num_labels=3)
+    data = FeaturesWithLayers(features, cache.layers_of(model, features))
+    read = layer_cache.CachedLayers.__getitem__
+    reads = []
+    monkeypatch.setattr(layer_cache.CachedLayers, "__getitem__", lambda *where: [reads.append(where[1]), read(*where)][1])
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, train_sampling_strategy="group_by_length")
+    collate = collate_with_layers(DataCollatorForTokenClassification(tokenizer))
+    trainer = Trainer(model, arguments, collate, train_dataset=data, processing_class=tokenizer)
+    batches = trainer.get_train_dataloader()
+    assert reads == []
+    assert next(iter(batches))["packed_layers"].shape[1] == 9 and sorted(reads) == [0, 1]
+
+
+def test_an_example_is_decoded_once_to_be_counted_and_once_to_be_read(cache):
+    class Counting(list):
+        asked: ClassVar[list[int]] = []
+
+        def __getitem__(self, index):
+            self.asked.append(index)
+            return super().__getitem__(index)
+
+    features = Counting(encode())
+    cache.layers_of(make_model(), features)
+    assert sorted(features.asked) == [0, 1, 2, 3]  # beside the iteration, which counts them
 
 
 def test_words_of_pairs_that_stand_among_one_another_keep_their_places(cache):
@@ -271,18 +303,18 @@ def test_a_failure_leaves_no_file_and_a_damaged_one_is_made_anew(cache, monkeypa
 
 def test_what_a_dead_writer_left_is_removed_and_what_a_living_one_writes_is_kept(cache):
     cache.directory.mkdir()
-    dead, living = cache.directory / ".a.1.partial", cache.directory / ".a.2.partial"
-    for folder, age in ((dead, 2 * 24 * 3600), (living, 60)):
+    dead, living = cache.directory / ".a.npy.1.partial", cache.directory / ".b.npy.2.partial"
+    for folder in (dead, living):
         folder.mkdir()
         (folder / "a.npy").write_bytes(b"half")
-        for path in (folder / "a.npy", folder):
-            os.utime(path, (time.time() - age,) * 2)
-    cache.layers_of(make_model(), encode())
+    with WeakFileLock(cache.directory / ".b.npy.lock"):
+        cache.layers_of(make_model(), encode())
     assert living.exists() and not dead.exists()
 
 
-def test_two_at_once_make_one_whole_file(cache):
-    features, barrier, found = encode(), threading.Barrier(2), []
+def test_of_two_threads_one_makes_the_file(cache):
+    features, barrier, found, lines = encode(), threading.Barrier(2), [], []
+    cache._report = lines.append
     # Made here: threads would draw each other's random weights.
     models = [make_model(), make_model()]
 
@@ -295,7 +327,7 @@ def test_two_at_once_make_one_whole_file(cache):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(names(cache)) == 1 and len(found) == 2
+    assert len(names(cache)) == len(lines) == 1 and len(found) == 2
     assert all(np.array_equal(found[0][index], found[1][index]) for index in range(len(features)))
 
 
