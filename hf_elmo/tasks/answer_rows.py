@@ -63,8 +63,8 @@ class AnswerRows:
         only_answerable: Whether rows without the answer, or with no part of it, are left out: to train on.
 
     Attributes:
-        dataset: `input_ids` (T, C), `token_type_ids` (T), and `start_positions` and `end_positions`, numbers, of the
-            first one of a question's answers.
+        dataset: `input_ids` (T, C), `token_type_ids` (T), `start_positions` and `end_positions`, numbers, of the first
+            one of a question's answers, and, of what is not trained on, `row`, its own number.
         num_widened: Questions whose answer begins or ends inside a word.
         num_lost: Questions whose answer is not whole in any window, or of no word.
         answer_words: How many words each row's answer has, of the rows that have one.
@@ -127,7 +127,9 @@ class AnswerRows:
         self._questions = np.array(rows["question"], dtype=np.int64)
         self._first_rows = np.array(rows["first_row"], dtype=np.int64)
         self._spans = [] if only_answerable else [np.array(spans).reshape(-1, 2) for spans in rows["spans"]]
-        self.dataset = rows.remove_columns(["is_widened", "question", "first_row", "spans"])
+        rows = rows.remove_columns(["is_widened", "question", "first_row", "spans"])
+        # What is trained on is not asked back, and a column beside a selection would copy it.
+        self.dataset = rows if only_answerable else rows.add_column("row", np.arange(len(rows)))
 
     def _encode(self, places: Sequence[int]) -> Iterator[dict[str, Any]]:
         """The rows of some questions."""
@@ -153,15 +155,16 @@ class AnswerRows:
                 "spans": spans.tolist(),
             }
 
-    def answers(self, predictions: np.ndarray) -> dict[str, str]:
+    def answers(self, predictions: np.ndarray, rows: np.ndarray) -> dict[str, str]:
         """The answer to each question by its id, from the best span of each row.
 
         Args:
             predictions: Of each row the rows of the answer's first and last word, and the score by which the windows
                 of a question are compared, (rows, 3).
+            rows: The number of each of these rows, (rows,); they may stand in any order.
         """
         best: dict[int, tuple[float, str]] = {}
-        for row, (first, last, score) in enumerate(predictions.tolist()):
+        for row, (first, last, score) in sorted(zip(rows.tolist(), predictions.tolist(), strict=True)):
             place, spans = int(self._questions[row]), self._spans[row]
             words = [int(word) - int(self._first_rows[row]) for word in (first, last)]
             text = ""

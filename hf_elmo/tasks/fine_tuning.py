@@ -78,6 +78,7 @@ class FineTuning(ABC):
     shown_scores: ClassVar[tuple[str, ...]]
     # The one that says which model is best, unless the flags name another.
     best_score: ClassVar[str]
+    trainer_class: ClassVar[type[Trainer]] = Trainer
 
     def __post_init__(self) -> None:
         self.training_args.choose_by(self.best_score)
@@ -298,7 +299,7 @@ class FineTuning(ABC):
         return kept
 
     def _make_trainer(self, datasets: Mapping[str, Dataset | FeaturesWithLayers]) -> Trainer:
-        trainer = Trainer(
+        trainer = self.trainer_class(
             model=self.model,
             args=self.training_args,
             data_collator=collate_with_layers(self.make_collator()),

@@ -16,7 +16,6 @@ import torch
 from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
-from torch.utils.data import SequentialSampler
 from transformers import Trainer
 
 from ..checkpoints.cards import write_card
@@ -51,6 +50,14 @@ _HEAD_FLAGS = ("reader", "hidden_size", "dropout", "hidden_dropout")
 _SHARE_WITHIN_THE_BOUND = 0.99
 
 
+class _AnswerTrainer(Trainer):
+    """Keeps from the model the number of each row, by which its prediction is known in whatever order they come."""
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        own = {name: value for name, value in inputs.items() if name != "row"}
+        return super().compute_loss(model, own, *args, **kwargs)
+
+
 @dataclass
 class QuestionAnsweringTask(FineTuning):
     """Question answering, checked and ready to run; it writes `test_predictions.json` and its like beside the rest.
@@ -66,8 +73,15 @@ class QuestionAnsweringTask(FineTuning):
     shown_scores: ClassVar[tuple[str, ...]] = ("exact_match", "f1")
     best_score: ClassVar[str] = "f1"
 
+    trainer_class: ClassVar[type[Trainer]] = _AnswerTrainer
+
     # Which split the Trainer scores; during training that is the validation split.
     _scored: str = field(default="validation", init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # The Trainer hands them to whoever scores beside the predictions.
+        self.training_args.label_names = ["start_positions", "end_positions", "row"]
 
     def encode(self, split: str) -> Dataset:
         return self.rows[split].dataset
@@ -84,12 +98,12 @@ class QuestionAnsweringTask(FineTuning):
         return torch.stack([spans.starts.float(), spans.ends.float(), scores], dim=-1)
 
     def score(self, output: Any) -> dict[str, float]:
-        answers = self.rows[self._scored].answers(output.predictions)
+        answers = self.rows[self._scored].answers(output.predictions, output.label_ids[-1])
         return score_answers(answers, self.splits[self._scored].answers())
 
     def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
         questions = self.splits[split]
-        answers = self.rows[split].answers(output.predictions)
+        answers = self.rows[split].answers(output.predictions, output.label_ids[-1])
         if directory is not None:
             (directory / f"{split}_predictions.json").write_text(
                 json.dumps(answers, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
@@ -112,12 +126,6 @@ class QuestionAnsweringTask(FineTuning):
     def write_card(self, directory: Path, name: str) -> None:
         write_card(directory, name)
 
-    def _make_trainer(self, datasets: Any) -> Trainer:
-        trainer = super()._make_trainer(datasets)
-        # In the order of the rows, which say what was asked; transformers groups these by length too.
-        trainer._get_eval_sampler = SequentialSampler  # type: ignore[method-assign, assignment]
-        return trainer
-
     def _evaluate(
         self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers
     ) -> tuple[dict[str, Any], str, str]:
@@ -137,8 +145,9 @@ class _Collator:
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         words = [{name: row[name] for name in ("input_ids", "token_type_ids")} for row in rows]
         batch = self._tokenizer.pad(words, padding_side="right", return_tensors="pt")
-        for name in ("start_positions", "end_positions"):
-            batch[name] = torch.tensor([row[name] for row in rows])
+        for name in ("start_positions", "end_positions", "row"):
+            if name in rows[0]:
+                batch[name] = torch.tensor([row[name] for row in rows])
         return dict(batch)
 
 

@@ -6,7 +6,8 @@ import random
 import pytest
 from conftest import make_tiny_config
 from refusals import assert_refused
-from transformers import AutoModelForQuestionAnswering, pipeline
+from torch.utils.data import DataLoader
+from transformers import AutoModelForQuestionAnswering, Trainer, pipeline
 
 from hf_elmo import ElmoForQuestionAnswering
 from hf_elmo.tasks.metrics.answers import score_answers
@@ -116,6 +117,23 @@ def test_a_reader_learns_and_its_answers_are_those_of_the_pipeline(folder, flags
         )
         found = again.run()
         assert found["predict_f1"] == pytest.approx(results["predict_f1"]) or (more and found["predict_f1"] > 0.3)
+
+
+def test_answers_are_scored_in_whatever_order_they_come(flags, tmp_path, monkeypatch):
+    model, data = flags
+    loader = Trainer.get_eval_dataloader
+
+    def get_reversed(trainer, dataset=None):
+        return DataLoader(list(dataset or trainer.eval_dataset)[::-1], 7, collate_fn=loader(trainer).collate_fn)
+
+    results = []
+    for number in range(2):
+        training = {"output_dir": str(tmp_path / f"{number}"), "num_train_epochs": 2, "load_best_model_at_end": True}
+        results.append(make_task(model, {**data, "validation_file": data["test_file"]}, training).run())
+        monkeypatch.setattr(Trainer, "get_eval_dataloader", get_reversed)
+    assert results[1]["kept_step"] == results[0]["kept_step"]
+    best = [json.loads((tmp_path / f"{number}" / "trainer_state.json").read_text())["best_metric"] for number in (0, 1)]
+    assert best[0] == best[1] > 0
 
 
 def test_folds_are_of_whole_articles_and_cover_the_file(flags, tmp_path):
