@@ -147,10 +147,10 @@ def readable_errors() -> Iterator[None]:
         # For that flush of Python's.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         if os.environ.get(SHOW_TRACEBACK):
             raise
-        print("stopped", file=sys.stderr)
+        print(str(stop) or "stopped", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
         if os.environ.get(SHOW_TRACEBACK) or not isinstance(error, user_errors()):

@@ -14,6 +14,7 @@ from datasets import Sequence as ListOf
 
 from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from .mapping import map_once
 from .readers.questions import Answer, Questions
 
 # Rows of characters are most of a data set; all ids are below 2^15 but for the largest dictionaries.
@@ -107,7 +108,8 @@ class AnswerRows:
             }
         )
         places = Dataset.from_dict({"place": list(range(len(questions)))})
-        rows = places.map(
+        rows = map_once(
+            places,
             lambda batch: _columns(self._encode(batch["place"]), features),
             batched=True,
             batch_size=200,

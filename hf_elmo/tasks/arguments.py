@@ -127,7 +127,8 @@ class TrainingFlags:
         "Directory of the model, its scores and its predictions; must be given.", default=None
     )
     overwrite_output_dir: bool = flag(
-        "Replace output_dir if it holds something; the old one stays until the end.", default=False
+        "Replace output_dir if it holds something; the old one stays until the first checkpoint, or else the end.",
+        default=False,
     )
     learning_rate: float | None = flag(
         "Peak learning rate; by default 1e-3, or 1e-4 where a pre-trained biLM is trained too.", default=None
@@ -140,8 +141,8 @@ class TrainingFlags:
         "When to evaluate: no, steps or epoch; by default every epoch if there is validation data.", default=None
     )
     save_strategy: str | None = flag(
-        "When to keep checkpoints beside the final model: no, steps, epoch or best; none by default. "
-        "load_best_model_at_end needs none kept.",
+        "When to save checkpoints, which are kept beside the final model: no, steps, epoch or best; none by default. "
+        "load_best_model_at_end saves the best one until the end.",
         default=None,
     )
     metric_for_best_model: str | None = flag(
@@ -169,4 +170,7 @@ class TrainingFlags:
         "best on the validation data is kept.",
         default=1,
     )
-    resume_from_checkpoint: str | None = flag("A checkpoint-N directory of an earlier run to go on from.", default=None)
+    resume_from_checkpoint: str | None = flag(
+        "Resume a checkpoint-N directory, the `last` one of output_dir or, with `auto`, that one if there is any.",
+        default=None,
+    )

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import copy
 import json
-import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from torch import Tensor
-from transformers import EarlyStoppingCallback, Trainer, set_seed
+from transformers import Trainer, set_seed
 
 from ..checkpoints.file_names import LAYER_SHARES_FILE, RESULTS_FILE
 from ..checkpoints.layer_shares_plot import layer_names, plot_layer_shares
 from ..checkpoints.provenance import describe_run, write_json
-from ..checkpoints.writing import written_aside
+from ..checkpoints.writing import files_written_aside
 from ..model.modeling_elmo import ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .features import fill_word_table
 from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers, digest_of_bilm
+from .resuming import ExactResume, StopEarly, train
+from .run_directory import (
+    LAYERS_FOLDER,
+    SEED_FILE,
+    STATE_FILE,
+    RunDirectory,
+    find_checkpoint,
+    newest_checkpoint,
+    remove,
+    run_directory,
+)
 from .seeds import best_of, describe_seeds, summarize
 from .trainer_lines import show_in_lines
 from .weights import settle_learning_rate
@@ -44,8 +53,6 @@ _SETTINGS = (
     *("learning_rate", "num_train_epochs", "per_device_train_batch_size", "gradient_accumulation_steps"),
     *("weight_decay", "max_grad_norm", "seed", "num_seeds"),
 )
-# The folder of the layers that are kept for one run alone, inside the directory that it writes aside.
-_LAYERS_OF_THIS_RUN = ".layers"
 
 
 @dataclass
@@ -176,35 +183,48 @@ class FineTuning(ABC):
     def run(self) -> dict[str, Any]:
         """Train, evaluate and predict, as far as there are splits for it, and write the output directory.
 
-        The directory appears when everything has gone well: `results.json` with all scores and how they came about,
-        the predictions for the validation and the test split, and after training the model with its tokenizer and its
-        card. Of several seeds these are those of the one that is best on the validation data (the first one, where
-        there is none), and `results.json` has the scores of all of them.
+        Results appear when everything has gone well: `results.json` with all scores and how they came about, the
+        predictions for the validation and the test split, and after training the model with its tokenizer and its card.
+        Of several seeds these are those of the one that is best on the validation data (the first one, where there is
+        none), and `results.json` has the scores of all of them. Checkpoints stand in the directory while the run lasts,
+        and stay where it fails.
 
         Returns: What `results.json` holds; scores lie in [0, 1].
+        Raises: FileExistsError where another run writes there, or seeds of other settings are to be resumed;
+            KeyboardInterrupt and OSError with what is kept and how to resume.
         """
         args = self.training_args
-        target = args.directory
-        results: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "model": self.description,
             **self.describe(),
             "data": self.data,
             "settings": {name: getattr(args, name) for name in _SETTINGS},
-            **describe_run(),
         }
+        results = {**facts, **describe_run()}
         self._say(f"Model: {self.description}")
         encoded = {split: self.encode(split) for split in self.splits}
-        with _written_aside_together(target, args.overwrite_output_dir) as aside:
-            results.update(self._run_seeds(encoded, aside))
-            args.output_dir = str(target)
+        with run_directory(args) as run:
+            if args.num_seeds == 1:
+                made = run.aside
+                datasets, checkpoint = self._with_layers(encoded, run), find_checkpoint(args)
+                found, lines = self._run_once(datasets, run, run.path, made, checkpoint)
+                results.update(found)
+                if lines:
+                    self._say(lines)
+            else:
+                more, made = self._run_seeds(encoded, run, facts)
+                results.update(more)
             if args.process_index == 0:
-                shutil.rmtree(aside / _LAYERS_OF_THIS_RUN, ignore_errors=True)
-                _point_to(aside, target.absolute())
-                write_json(aside / RESULTS_FILE, results)
+                write_json(made / RESULTS_FILE, results)
                 if "train" in self.splits:
-                    self._draw_shares(results, aside)
-                    self.write_card(aside, target.resolve().name)
-        self._say(f"\nWritten to {target}.")
+                    self._draw_shares(results, made)
+                    self.write_card(made, run.path.name)
+                if made != run.aside:
+                    _point_to(made, run.path)
+                    remove(made / SEED_FILE)
+                    for path in list(made.iterdir()):
+                        path.rename(run.aside / path.name)
+        self._say(f"\nWritten to {args.directory}.")
         return results
 
     def _draw_shares(self, results: dict[str, Any], directory: Path) -> None:
@@ -215,49 +235,49 @@ class FineTuning(ABC):
             except ImportError as error:
                 self._say(f"no plot of the layers: {error}")
 
-    def _run_seeds(self, encoded: Mapping[str, Dataset], aside: Path) -> dict[str, Any]:
-        """Run once for each seed; the directory then holds what the best of them wrote."""
+    def _run_seeds(
+        self, encoded: Mapping[str, Dataset], run: RunDirectory, facts: dict[str, Any]
+    ) -> tuple[dict[str, Any], Path]:
+        """Run once for each seed that is not done yet; the results, and the folder of the best one."""
         args = self.training_args
         seeds = range(args.seed, args.seed + args.num_seeds)
-        if len(seeds) == 1:
-            results, lines = self._run_once(self._with_layers(encoded, aside), aside)
-            if lines:
-                self._say(lines)
-            return results
         runs: dict[int, dict[str, Any]] = {}
         tables: dict[int, str] = {}
-        best, best_model, datasets, bilm = seeds[0], self.model, dict(encoded), None
+        best, datasets, bilm = seeds[0], dict(encoded), None
         for number, seed in enumerate(seeds, start=1):
-            self._say(f"\nSeed {seed}, {number} of {len(seeds)}:")
-            if number > 1:
-                args.seed = seed
-                set_seed(seed)
-                self.model = self._new_model()
-            # Random weights are others for each seed; loaded ones are not.
-            if bilm != (bilm := digest_of_bilm(self.model)):
-                datasets = self._with_layers(encoded, aside)
+            folder = run.path / f"seed-{seed}"
+            done = _read_seed(folder / SEED_FILE, facts) if run.is_resumed else None
+            self._say(f"\nSeed {seed}, {number} of {len(seeds)}" + (":" if done is None else " was done before."))
+            if done is None:
+                if number > 1:
+                    args.seed = seed
+                    set_seed(seed)
+                    self.model = self._new_model()
+                # Random weights are others for each seed; loaded ones are not.
+                if bilm != (bilm := digest_of_bilm(self.model)):
+                    datasets = self._with_layers(encoded, run)
+                checkpoint = newest_checkpoint(args, folder) if run.is_resumed else None
+                done = self._run_once(datasets, run, folder, folder, checkpoint)
+                if args.process_index == 0:
+                    with files_written_aside(folder / SEED_FILE) as (aside,):
+                        write_json(aside, {"facts": facts, "results": done[0], "table": done[1]})
             # A table for each of them would bury their mean.
-            runs[seed], tables[seed] = self._run_once(datasets, aside / f"seed-{seed}")
+            runs[seed], tables[seed] = done
             last_best = best
             best = list(runs)[best_of(list(runs.values()), *args.best_by)]
-            if best == seed:
-                best_model = self.model
             PartialState().wait_for_everyone()
             if number > 1 and args.process_index == 0:
-                shutil.rmtree(aside / f"seed-{last_best if best == seed else seed}")
-        self.model, args.seed = best_model, seeds[0]
-        if args.process_index == 0:
-            kept = aside / f"seed-{best}"
-            _point_to(kept, aside)
-            for path in list(kept.iterdir()):
-                path.rename(aside / path.name)
-            kept.rmdir()
+                worse = run.path / f"seed-{last_best if best == seed else seed}"
+                for path in worse.iterdir():
+                    if path.name != SEED_FILE:
+                        remove(path)
+        args.seed = seeds[0]
         scores = [f"{prefix}_{name}" for prefix in RESULT_PREFIXES.values() for name in (*self.shown_scores, "loss")]
         summary = summarize(runs, [score for score in scores if score in runs[best]])
         self._say(f"\nKept the model of seed {best}.")
         if tables[best]:
             self._say(f"{tables[best]}\n\n{describe_seeds(summary, RESULT_PREFIXES, self.shown_scores)}")
-        return {**runs[best], "kept_seed": best, **summary}
+        return {**runs[best], "kept_seed": best, **summary}, run.path / f"seed-{best}"
 
     def _new_model(self) -> ElmoTaskModel:
         if self.make_model is None:
@@ -265,43 +285,65 @@ class FineTuning(ABC):
         return self.make_model()
 
     def _run_once(
-        self, datasets: Mapping[str, Dataset | FeaturesWithLayers], directory: Path
+        self,
+        datasets: Mapping[str, Dataset | FeaturesWithLayers],
+        run: RunDirectory,
+        checkpoints: Path,
+        made: Path,
+        checkpoint: Path | None,
     ) -> tuple[dict[str, Any], str]:
-        """Train, evaluate and predict once, into a directory; the results, and lines about them."""
-        args = self.training_args
-        target, args.output_dir = args.output_dir, str(directory)
-        directory.mkdir(exist_ok=True)
-        trainer = self._make_trainer(datasets)
+        """Train, evaluate and predict once; the results, and lines about them.
+
+        Args:
+            datasets: The examples of each split.
+            run: The directory of the run.
+            checkpoints: Where checkpoints are saved.
+            made: Where the model and the predictions are written.
+            checkpoint: The one that is resumed, if any.
+        """
+        trainer = self._make_trainer(datasets, checkpoints)
+        trainer.add_callback(ExactResume(checkpoint, run.remove_old))
         results: dict[str, Any] = {}
         tables = []
         if "train" in self.splits:
-            results.update(self._train(trainer))
+            results.update(self._train(trainer, checkpoint))
+        if made != run.aside:
+            run.remove_old()
+            made.mkdir(exist_ok=True)
         for split in RESULT_PREFIXES:
             if split in self.splits:
-                scores, table, line = self._evaluate(trainer, split, datasets[split])
+                scores, table, line = self._evaluate(trainer, split, datasets[split], made)
                 results.update(scores)
                 tables.append("\n" + table)
                 if self.training_args.num_seeds > 1:
                     self._say(line)
-        args.output_dir = target
         if "train" in self.splits:
-            trainer.save_model(str(directory))
+            trainer.args.output_dir = self.training_args.output_dir
+            trainer.save_model(str(made))
+            if trainer.is_world_process_zero():
+                trainer.state.save_to_json(str(made / STATE_FILE))
         return results, "\n".join(tables)
 
-    def _with_layers(self, encoded: Mapping[str, Dataset], aside: Path) -> dict[str, Dataset | FeaturesWithLayers]:
+    def _with_layers(
+        self, encoded: Mapping[str, Dataset], run: RunDirectory
+    ) -> dict[str, Dataset | FeaturesWithLayers]:
         """The examples with the layers of a frozen biLM, where those are kept."""
         cache = self.layer_cache if self.model.uses_elmo else None
         if cache is None and self.layer_bytes and self.reads_often():
-            cache = LayerCache(aside / _LAYERS_OF_THIS_RUN, self.layer_bytes, self._say)
+            cache = LayerCache(run.path / LAYERS_FOLDER, self.layer_bytes)
         kept: dict[str, Dataset | FeaturesWithLayers] = {}
         for split, dataset in encoded.items():
             kept[split] = dataset if cache is None else self.keep_layers(cache, dataset)
         return kept
 
-    def _make_trainer(self, datasets: Mapping[str, Dataset | FeaturesWithLayers]) -> Trainer:
+    def _make_trainer(self, datasets: Mapping[str, Dataset | FeaturesWithLayers], checkpoints: Path) -> Trainer:
+        args = copy.copy(self.training_args)
+        args.output_dir = str(checkpoints)
+        # Ours find out by themselves where they stood.
+        args.restore_callback_states_from_checkpoint = False
         trainer = self.trainer_class(
             model=self.model,
-            args=self.training_args,
+            args=args,
             data_collator=collate_with_layers(self.make_collator()),
             train_dataset=datasets.get("train"),
             eval_dataset=datasets.get("validation"),
@@ -309,21 +351,17 @@ class FineTuning(ABC):
             compute_metrics=self.score,
             preprocess_logits_for_metrics=self.keep,
         )
-        if self.training_args.early_stopping_patience is not None:
-            trainer.add_callback(EarlyStoppingCallback(self.training_args.early_stopping_patience))
+        if args.early_stopping_patience is not None:
+            trainer.add_callback(StopEarly(args.early_stopping_patience))
         show_in_lines(trainer, self.shown_scores)
         return trainer
 
-    def _train(self, trainer: Trainer) -> dict[str, Any]:
+    def _train(self, trainer: Trainer, checkpoint: Path | None) -> dict[str, Any]:
         args = self.training_args
-        output = trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
+        metrics = train(trainer, checkpoint, args.early_stopping_patience)
         if args.load_best_model_at_end and not args.checkpoints_asked:
-            # All processes have loaded the best one by then; it was saved for nothing else.
-            PartialState().wait_for_everyone()
-            if trainer.is_world_process_zero():
-                for checkpoint in args.directory.glob("checkpoint-*"):
-                    shutil.rmtree(checkpoint)
-                trainer.state.best_model_checkpoint = None
+            # It was saved to be loaded again and to be resumed, and goes when the run has gone well.
+            trainer.state.best_model_checkpoint = None
         kept: dict[str, Any] = {}
         if args.load_best_model_at_end and trainer.state.best_metric is not None:
             name, score = args.best_by[0], trainer.state.best_metric
@@ -332,22 +370,19 @@ class FineTuning(ABC):
         kept["layer_shares"] = self.model.layer_shares()[: self.model.num_read_mixes] if self.model.uses_elmo else []
         for where, shares in zip(("", " at its output"), kept["layer_shares"], strict=False):
             self._say(f"Layers that the task reads{where}: " + _shares_in_words(shares))
-        trainer.save_state()
-        return {**output.metrics, **kept, "train_samples": len(self.splits["train"])}
+        return {**metrics, **kept, "train_samples": len(self.splits["train"])}
 
     def _evaluate(
-        self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers
+        self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers, made: Path
     ) -> tuple[dict[str, Any], str, str]:
         """Score and write the predictions of a split; the results, and lines and a line about them."""
-        prefix = RESULT_PREFIXES[split]
-        args = self.training_args
+        prefix, args = RESULT_PREFIXES[split], trainer.args
         # Where transformers groups what is trained on by length, it does so with what is predicted: out of its order.
         strategy, args.train_sampling_strategy = args.train_sampling_strategy, "random"
         output = trainer.predict(dataset, metric_key_prefix=prefix)
         args.train_sampling_strategy = strategy
         metrics = output.metrics or {}
-        directory = args.directory if trainer.is_world_process_zero() else None
-        more, lines = self.report(split, output, directory)
+        more, lines = self.report(split, output, made if trainer.is_world_process_zero() else None)
         scores = (f"{name} {100 * metrics[f'{prefix}_{name}']:.2f}" for name in self.shown_scores)
         results = {**metrics, **more, f"{prefix}_samples": len(self.splits[split])}
         return results, lines, f"{split}: {', '.join(scores)}"
@@ -357,27 +392,28 @@ class FineTuning(ABC):
             print(message, flush=True)
 
 
-@contextmanager
-def _written_aside_together(target: Path, overwrite: bool) -> Iterator[Path]:
-    """`written_aside` for one or several processes: the first one makes the directory and all of them write to it."""
-    state = PartialState()
-    if state.is_main_process:
-        with written_aside(target, overwrite) as aside:
-            broadcast_object_list([str(aside)])
-            yield aside
-            state.wait_for_everyone()
-    else:
-        shared = [""]
-        broadcast_object_list(shared)
-        yield Path(shared[0])
-        state.wait_for_everyone()
+def _read_seed(path: Path, facts: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
+    """The results of a seed and lines about them; None where it is not done.
+
+    Raises: FileExistsError where it was trained with other settings than these.
+    """
+    if not path.is_file():
+        return None
+    done = json.loads(path.read_text(encoding="utf-8"))
+    differing = [name for name, now in json.loads(json.dumps(facts)).items() if done["facts"].get(name) != now]
+    if differing:
+        raise FileExistsError(
+            f"output_dir {str(path.parent.parent)!r} holds {path.parent.name}, which was trained with other "
+            f"{' and '.join(differing)}; name another one, or pass --overwrite_output_dir to replace it."
+        )
+    return done["results"], done["table"]
 
 
-def _point_to(aside: Path, target: Path) -> None:
-    """Have the Trainer's notes on its checkpoints name the directory by its final name."""
-    old, new = (json.dumps(str(path))[1:-1] for path in (aside, target))
-    for path in aside.rglob("trainer_state.json"):
-        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+def _point_to(old: Path, new: Path) -> None:
+    """Have the Trainer's notes on checkpoints that move name the directory that they will be in."""
+    before, after = (json.dumps(str(path))[1:-1] for path in (old, new))
+    for path in old.rglob(STATE_FILE):
+        path.write_text(path.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
 
 
 def _shares_in_words(shares: Sequence[float]) -> str:

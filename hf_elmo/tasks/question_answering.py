@@ -127,11 +127,11 @@ class QuestionAnsweringTask(FineTuning):
         write_card(directory, name)
 
     def _evaluate(
-        self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers
+        self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers, made: Path
     ) -> tuple[dict[str, Any], str, str]:
         self._scored = split
         try:
-            return super()._evaluate(trainer, split, dataset)
+            return super()._evaluate(trainer, split, dataset, made)
         finally:
             self._scored = "validation"
 

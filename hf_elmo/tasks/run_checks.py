@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from ..checkpoints.writing import check_keeps_inputs, check_output_directory
+from ..checkpoints.writing import check_keeps_inputs
 from .arguments import ModelArguments
 from .data_sources import FileArguments
+from .run_directory import check_run_directory
 from .training_arguments import TaskTrainingArguments
 from .weights import check_model_source
 
@@ -19,8 +20,8 @@ def check_run(model_args: ModelArguments, data_args: FileArguments, training_arg
     """
     if not training_args.directory_asked:
         raise ValueError("output_dir is missing; pass --output_dir, for the model, its scores and its predictions.")
-    output_dir = check_output_directory(training_args.directory, training_args.overwrite_output_dir)
-    check_keeps_inputs(output_dir, [(f"{split}_file", file) for split, file in data_args.files.items()])
+    check_run_directory(training_args)
+    check_keeps_inputs(training_args.directory, [(f"{split}_file", file) for split, file in data_args.files.items()])
     check_model_source(model_args)
     if training_args.push_to_hub:
         raise ValueError(

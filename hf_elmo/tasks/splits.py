@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from transformers.trainer_utils import IntervalStrategy
@@ -32,7 +31,7 @@ class Examples(Protocol):
 def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -> dict[str, AnyExamples]:
     """The splits that the `do_...` flags ask for, all of them without any; settles those flags and when to evaluate.
 
-    Raises: ValueError or FileNotFoundError naming the flag that asks for what is not there.
+    Raises: ValueError naming the flag that asks for what is not there.
     """
     for step in args.steps_asked:
         if STEPS[step] not in splits:
@@ -62,9 +61,6 @@ def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -
             f"early_stopping_patience is {patience}, load_best_model_at_end {args.load_best_model_at_end}; it must "
             "be an integer >= 1, and wants that flag."
         )
-    resumed = args.resume_from_checkpoint
-    if resumed is not None and not Path(resumed).is_dir():
-        raise FileNotFoundError(f"resume_from_checkpoint {resumed!r} is not a directory; check the path.")
     _check_seeds(args)
     return chosen
 
@@ -140,7 +136,8 @@ def _check_seeds(args: TaskTrainingArguments) -> None:
         raise ValueError(f"num_seeds is {args.num_seeds}; it must be an integer >= 1.")
     if args.num_seeds > 1 and not args.do_train:
         raise ValueError(f"num_seeds is {args.num_seeds}, but nothing is trained; leave it out.")
-    if args.num_seeds > 1 and args.resume_from_checkpoint is not None:
+    if args.num_seeds > 1 and args.resume_from_checkpoint is not None and not args.resumes_newest:
         raise ValueError(
-            f"num_seeds is {args.num_seeds}, but resume_from_checkpoint names one run; leave one of them out."
+            f"num_seeds is {args.num_seeds}, but resume_from_checkpoint names one run; leave one of them out, or pass "
+            "'auto' to resume the seeds of output_dir."
         )

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizer
 
 from ..model.modeling_elmo import IGNORED_LABEL
 from .data_sources import read_splits
+from .mapping import map_once
 from .metrics.entities import tag_scheme_of
 from .readers.columns import TaggedSentences, read_tagged_file, tagged_from_dataset
 from .tagging_arguments import TaggedDataArguments
@@ -79,6 +80,6 @@ def encode(sentences: TaggedSentences, tokenizer: PreTrainedTokenizer, label2id:
         return dict(encoded)
 
     dataset = Dataset.from_dict({"words": sentences.words, "tags": sentences.labels})
-    return dataset.map(
-        encode_batch, batched=True, remove_columns=["words", "tags"], desc=f"Encoding {sentences.source}"
+    return map_once(
+        dataset, encode_batch, batched=True, remove_columns=["words", "tags"], desc=f"Encoding {sentences.source}"
     )

@@ -27,6 +27,7 @@ from .features import check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
 from .labels import choose_labels
 from .layer_cache import make_layer_cache
+from .mapping import map_once
 from .metrics.accuracy import ClassificationMetric
 from .readers.labelled_texts import LabelledTexts
 from .readers.texts import read_texts, texts_of_dataset
@@ -282,7 +283,7 @@ def encode(
     if texts.second_texts is not None:
         columns["second"] = texts.second_texts
     dataset = Dataset.from_dict(columns)
-    return dataset.map(encode_batch, batched=True, remove_columns=list(columns), desc=f"Encoding {texts.source}")
+    return map_once(dataset, encode_batch, batched=True, remove_columns=list(columns), desc=f"Encoding {texts.source}")
 
 
 def _are_pairs(splits: Mapping[str, LabelledTexts]) -> bool:

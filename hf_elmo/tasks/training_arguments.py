@@ -32,8 +32,14 @@ class TaskTrainingArguments(TrainingFlags, TrainingArguments):  # type: ignore[m
             self.eval_strategy = "epoch"
         if self.save_strategy is None:
             self.save_strategy = "best" if self.load_best_model_at_end else "no"
+            self.save_total_limit = 1
         super().__post_init__()
         self.metric_asked, self.order_asked = metric_asked, order_asked
+
+    @property
+    def resumes_newest(self) -> bool:
+        """Whether what is resumed is the newest checkpoint of output_dir; the Trainer calls it True."""
+        return str(self.resume_from_checkpoint).lower() in ("auto", "last", "true")
 
     @property
     def directory(self) -> Path:

@@ -1,11 +1,14 @@
 """The script as a user runs it."""
 
+import itertools
 import json
+import shlex
 import sys
 
 import fresh_process
 import pytest
 from conftest import make_tiny_config
+from transformers import Trainer
 
 from hf_elmo.commands.command_line import main
 from hf_elmo.tasks.readers.columns import read_tagged_file
@@ -52,6 +55,84 @@ def test_bad_input_is_one_line(folder):
     assert result.stderr.count("\n") == 1
     assert result.stderr.startswith(f"error: train_file '{folder / 'train.tsv'}', line 2 is not UTF-8 (byte 0x80)")
     assert not (folder / "out").exists()
+
+
+def test_an_interrupt_is_one_line_with_the_command_that_resumes(folder, monkeypatch, capsys):
+    words = [
+        "hf-elmo",
+        "train",
+        "token-classification",
+        "--config_name",
+        folder / "architecture",
+        "--train_file",
+        folder / "train.tsv",
+    ]
+    words += ["--word_column", "token", "--label_column", "pos", "--use_cpu", "--per_device_train_batch_size", "1"]
+    words += ["--save_strategy", "epoch", "--num_train_epochs", "2", "--output_dir", folder / "out"]
+    words = list(map(str, words))
+    monkeypatch.setattr(sys, "argv", words)
+    step, taken = Trainer.training_step, itertools.count()
+
+    def interrupt(*arguments, **more):
+        if next(taken) == 3:
+            raise KeyboardInterrupt
+        return step(*arguments, **more)
+
+    monkeypatch.setattr(Trainer, "training_step", interrupt)
+    with pytest.raises(SystemExit) as stopped:
+        main(words[1:])
+    assert stopped.value.code == 130
+    said = capsys.readouterr().err.splitlines()[-1]
+    begin, command = said.split(" with: ")
+    assert begin == f"stopped; resume from {folder / 'out' / 'checkpoint-2'}"
+    assert shlex.split(command) == [*words, "--resume_from_checkpoint", "auto"]
+    main(shlex.split(command)[1:])
+    assert f"Written to {folder / 'out'}." in capsys.readouterr().out
+    # Two steps before the interrupt was raised, which was the fourth, and two behind it.
+    assert next(taken) == 6
+
+
+TWO_RANKS = """
+import sys
+from hf_elmo import ElmoCharTokenizer
+from hf_elmo.commands.command_line import main
+
+encode = ElmoCharTokenizer._encode_plus
+
+def tell(*arguments, **more):
+    print("encoding", flush=True)
+    return encode(*arguments, **more)
+
+ElmoCharTokenizer._encode_plus = tell
+main(sys.argv[1:])
+"""
+
+
+def test_of_two_processes_one_encodes_computes_and_writes(folder):
+    words = [
+        "train",
+        "token-classification",
+        "--config_name",
+        folder / "architecture",
+        "--train_file",
+        folder / "train.tsv",
+    ]
+    words += ["--validation_file", folder / "train.tsv", "--word_column", "token", "--label_column", "pos", "--use_cpu"]
+    words += ["--per_device_train_batch_size", 1, "--save_strategy", "epoch", "--num_train_epochs", 2]
+    words += ["--load_best_model_at_end", "--output_dir", folder / "out", "--layer_cache_dir", folder / "layers"]
+    said = []
+    environments = fresh_process.environments_of_ranks(2)
+    for done in fresh_process.run_together([["-c", TWO_RANKS, *words]] * 2, environments):
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert [text.count("encoding") for text in said] == [2, 0]
+    # The same sentences in both files.
+    assert "".join(said).count("layers: computing") == 1
+    assert {path.name for path in folder.iterdir()} == {"architecture", "train.tsv", "out", "layers"}
+    names = {path.name for path in (folder / "out").iterdir()}
+    assert {"checkpoint-1", "checkpoint-2", "model.safetensors", "results.json"} <= names
+    state = json.loads((folder / "out" / "checkpoint-1" / "trainer_state.json").read_text(encoding="utf-8"))
+    assert len(state["stateful_callbacks"]["ExactResume"]["attributes"]["epoch_starts"]) == 2
 
 
 def test_bad_flag_is_one_line(capsys):

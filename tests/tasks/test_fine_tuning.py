@@ -1,6 +1,10 @@
 """Fine-tuning serves a task that supplies its own examples, encoding, metric and predictions."""
 
+import itertools
 import json
+import random
+import shutil
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -8,13 +12,16 @@ import pytest
 import torch
 from conftest import make_tiny_config
 from datasets import Dataset
-from transformers import DataCollatorForTokenClassification
+from huggingface_hub.utils import WeakFileLock
+from safetensors.torch import load_file
+from transformers import DataCollatorForTokenClassification, Trainer
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
-from hf_elmo.tasks import trainer_lines
+from hf_elmo.tasks import run_directory, trainer_lines
 from hf_elmo.tasks.arguments import ModelArguments
 from hf_elmo.tasks.fine_tuning import FineTuning
 from hf_elmo.tasks.run_checks import check_run
+from hf_elmo.tasks.run_directory import check_run_directory, find_checkpoint
 from hf_elmo.tasks.tagging_arguments import TaggedDataArguments
 from hf_elmo.tasks.training_arguments import TaskTrainingArguments
 from hf_elmo.tasks.weights import check_model_source, settle_learning_rate
@@ -161,6 +168,251 @@ def test_a_failure_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="full"):
         make_task(tmp_path / "out").run()
     assert not list(tmp_path.iterdir())
+
+
+# Runs that are stopped and resumed
+
+SENTENCES = [
+    [draw.choice(["we", "Anna", "like", "Oslo"]) for _ in range(draw.randint(1, 7))]
+    for draw in [random.Random(1)]
+    for _ in range(14)
+]
+# Five steps in an epoch, in an order that is drawn anew in each.
+MANY = {"num_train_epochs": 4, "per_device_train_batch_size": 3, "train_sampling_strategy": "group_by_length"}
+
+
+def make_long_task(directory, seed=0, **training):
+    task = make_task(directory, **{**MANY, **training})
+    task.splits = {"train": SENTENCES, "validation": SENTENCES[:6]}
+    torch.manual_seed(seed)
+    task.model = make_models(make_tiny_config(num_labels=2, classifier_dropout=0.4))
+    return task
+
+
+def stop_at(monkeypatch, number, error=KeyboardInterrupt):
+    """Have a task end so before it takes this step."""
+    step, taken = Trainer.training_step, itertools.count()
+
+    def fail(*arguments, **more):
+        if next(taken) == number:
+            raise error
+        return step(*arguments, **more)
+
+    monkeypatch.setattr(Trainer, "training_step", fail)
+
+
+def assert_same_run(whole, parts, results, resumed):
+    """The same bits in all weights, the same scores, and the same notes on what happened."""
+    first, second = (load_file(folder / "model.safetensors") for folder in (whole, parts))
+    assert [name for name in first if not torch.equal(first[name], second[name])] == []
+    timed = ("runtime", "per_second", "preparation_time", "flos")
+    for key in results.keys() | resumed.keys():
+        if key == "train_loss":
+            assert resumed[key] == pytest.approx(results[key], rel=1e-6)
+        elif not any(word in key for word in (*timed, "command")):
+            assert resumed[key] == results[key], key
+    notes = [json.loads((folder / "trainer_state.json").read_text()) for folder in (whole, parts)]
+    logs = [
+        [
+            {key: value for key, value in entry.items() if not any(word in key for word in timed)}
+            for entry in note["log_history"]
+            if "train_runtime" not in entry
+        ]
+        for note in notes
+    ]
+    assert logs[0] == logs[1]
+    assert notes[0]["best_metric"] == notes[1]["best_metric"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "stopped", "left"),
+    [
+        ({"save_strategy": "steps", "save_steps": 4}, 14, 12),
+        ({"save_strategy": "steps", "save_steps": 5, "max_steps": 18}, 16, 15),
+        ({"save_strategy": "epoch", "load_best_model_at_end": True, "save_total_limit": 2}, 17, 15),
+        ({"load_best_model_at_end": True}, 18, None),
+    ],
+    ids=str,
+)
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path, monkeypatch, settings, stopped, left):
+    results = make_long_task(tmp_path / "whole", **settings).run()
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(KeyboardInterrupt, match=r"stopped; resume from .*checkpoint-\d+ with: .*auto"),
+    ):
+        stop_at(patched, stopped)
+        make_long_task(tmp_path / "parts", **settings).run()
+    found = {path.name for path in (tmp_path / "parts").iterdir()}
+    assert found and all(name.startswith("checkpoint-") for name in found)
+    assert left is None or f"checkpoint-{left}" in found
+    resumed = make_long_task(tmp_path / "parts", seed=7, resume_from_checkpoint="auto", **settings).run()
+    assert_same_run(tmp_path / "whole", tmp_path / "parts", results, resumed)
+    names = [{path.name for path in (tmp_path / name).iterdir()} for name in ("whole", "parts")]
+    assert names[0] == names[1]
+
+
+def test_a_run_that_was_stopped_while_it_removed_a_checkpoint_has_the_next_one(tmp_path, monkeypatch):
+    settings = {"save_strategy": "steps", "save_steps": 4, "save_total_limit": 1}
+    results = make_long_task(tmp_path / "whole", **settings).run()
+
+    old, remove = tmp_path / "parts" / "checkpoint-4", shutil.rmtree
+
+    def stop(path, *arguments, **more):
+        if Path(path) == old and (old / "model.safetensors").exists():
+            (old / "model.safetensors").unlink()
+            raise KeyboardInterrupt
+        remove(path, *arguments, **more)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt, match=r"parts.checkpoint-8 with: "):
+        patched.setattr(shutil, "rmtree", stop)
+        make_long_task(tmp_path / "parts", **settings).run()
+    resumed = make_long_task(tmp_path / "parts", seed=7, resume_from_checkpoint="auto", **settings).run()
+    assert_same_run(tmp_path / "whole", tmp_path / "parts", results, resumed)
+    assert not old.exists()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"early_stopping_patience": 2, "load_best_model_at_end": True}, {"max_steps": 13}]
+)
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_resumed_run_takes_no_step_more(tmp_path, monkeypatch, settings, is_over):
+    monkeypatch.setattr(Capitals, "score", lambda self, output: {"share_right": 0.5})
+    settings = {"save_strategy": "epoch", "num_train_epochs": 9, **settings}
+    results = make_long_task(tmp_path / "whole", **settings).run()
+    with monkeypatch.context() as patched, pytest.raises(OSError, match=r"disk is full; .*checkpoint-1"):
+        if is_over:
+            patched.setattr(Capitals, "report", lambda *arguments: (_ for _ in ()).throw(OSError("the disk is full")))
+        else:
+            stop_at(patched, 11, OSError("the disk is full"))
+        make_long_task(tmp_path / "parts", **settings).run()
+    resumed = make_long_task(tmp_path / "parts", seed=7, resume_from_checkpoint="last", **settings).run()
+    assert_same_run(tmp_path / "whole", tmp_path / "parts", results, resumed)
+
+
+def make_seeds(directory, **training):
+    task = make_long_task(directory, **{"num_seeds": 3, "save_strategy": "epoch", "num_train_epochs": 2, **training})
+    torch.manual_seed(42)
+    task.model, task.make_model = make_models(), make_models
+    return task
+
+
+def test_of_several_seeds_those_that_are_done_are_not_run_again(tmp_path, monkeypatch, capsys):
+    results = make_seeds(tmp_path / "whole").run()
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(KeyboardInterrupt, match=r"seed-42, .*seed-43.checkpoint-5 with: "),
+    ):
+        stop_at(patched, 16)
+        make_seeds(tmp_path / "parts").run()
+    assert {path.name for path in (tmp_path / "parts").iterdir()} == {"seed-42", "seed-43"}
+    with pytest.raises(FileExistsError, match=r"seed-42.*settings.*--overwrite_output_dir"):
+        make_seeds(tmp_path / "parts", resume_from_checkpoint="auto", learning_rate=0.5).run()
+    steps, step = [], Trainer.training_step
+    monkeypatch.setattr(
+        Trainer, "training_step", lambda *arguments, **more: [steps.append(1), step(*arguments, **more)][1]
+    )
+    capsys.readouterr()
+    resumed = make_seeds(tmp_path / "parts", resume_from_checkpoint="auto").run()
+    assert len(steps) == 5 + 10 and "Seed 42, 1 of 3 was done before" in capsys.readouterr().out
+    assert [row["seed"] for row in resumed["seeds"]] == [42, 43, 44] and resumed["kept_seed"] == results["kept_seed"]
+    assert_same_run(tmp_path / "whole", tmp_path / "parts", {}, {})
+    assert all(resumed["mean"][key] == pytest.approx(value) for key, value in results["mean"].items())
+    names = [{path.name for path in (tmp_path / name).iterdir()} for name in ("whole", "parts")]
+    assert names[0] == names[1] >= {"checkpoint-5", "checkpoint-10", "results.json", "model.safetensors"}
+    notes = json.loads((tmp_path / "parts" / "checkpoint-10" / "trainer_state.json").read_text())
+    assert "seed-" not in str(notes["best_model_checkpoint"])
+
+
+def test_what_a_killed_run_left_is_used_or_removed(tmp_path, capsys):
+    # As after a kill while the second checkpoint was being written.
+    out = tmp_path / "out"
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(OSError, match="full"):
+        patched.setattr(run_directory, "_remove_leftovers", lambda *arguments: None)
+        stop_at(patched, 7, OSError("full"))
+        task = make_long_task(out, save_strategy="steps", save_steps=3)
+        task.layer_bytes = 2**30
+        task.run()
+    (out / "checkpoint-6" / "trainer_state.json").unlink()
+    (out / ".finished.abcdefgh.partial").mkdir()
+    assert {path.name for path in out.iterdir()} >= {"checkpoint-3", "checkpoint-6", ".layers", ".lock"}
+    with pytest.raises(FileExistsError, match="--resume_from_checkpoint auto"):
+        check_run_directory(make_long_task(out).training_args)
+    capsys.readouterr()
+    task = make_long_task(out, save_strategy="steps", save_steps=3, resume_from_checkpoint="auto")
+    task.layer_bytes = 2**30
+    task.run()
+    assert "layers: computing" not in capsys.readouterr().out
+    assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
+    assert (out / "checkpoint-6" / "trainer_state.json").is_file()
+
+
+def test_what_holds_leftovers_alone_is_empty(tmp_path):
+    out = tmp_path / "out"
+    for name in (".layers", "checkpoint-3", ".finished.abcdefgh.partial"):
+        (out / name).mkdir(parents=True)
+    (out / ".lock").touch()
+    check_run_directory(make_task(out).training_args)
+    make_task(out, resume_from_checkpoint="auto").run()
+    assert not [path.name for path in out.iterdir() if path.name.startswith((".", "checkpoint-"))]
+
+
+def test_one_run_alone_writes_to_a_directory(tmp_path):
+    (tmp_path / "out").mkdir()
+    with WeakFileLock(tmp_path / "out" / ".lock"):
+        with pytest.raises(FileExistsError, match="another run"):
+            make_task(tmp_path / "out").run()
+        assert (tmp_path / "out" / ".lock").exists()
+
+
+def test_what_is_replaced_stays_until_there_is_something_in_its_place(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    settings = {"save_strategy": "epoch", "overwrite_output_dir": True}
+    for stopped, left in ((3, {"checkpoint-99", "precious"}), (7, {"checkpoint-5"})):
+        (out / "checkpoint-99").mkdir(parents=True, exist_ok=True)
+        for name in ("trainer_state.json", "config.json", "model.safetensors"):
+            (out / "checkpoint-99" / name).write_text("{}")
+        (out / "precious").touch()
+        wanted = "nothing of this run" if stopped == 3 else "checkpoint-5"
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt, match=wanted):
+            stop_at(patched, stopped)
+            make_long_task(out, **settings).run()
+        assert {path.name for path in out.iterdir()} == left
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_on_one_line(tmp_path, monkeypatch):
+    save, saved = torch.save, itertools.count()
+
+    def fill(content, path, *arguments, **more):
+        # The first checkpoint has four files of torch's.
+        save(content, "/dev/full" if next(saved) >= 4 else path, *arguments, **more)
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match=r"checkpoint-5 with: .*auto") as told:
+        patched.setattr(torch, "save", fill)
+        make_long_task(tmp_path / "out", save_strategy="epoch").run()
+    assert "\n" not in str(told.value)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"checkpoint-5"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda found: (found / "optimizer.pt").unlink(), "optimizer.pt"),
+        (lambda found: (found / "trainer_state.json").write_text("{"), "trainer_state.json"),
+        (lambda found: found.rename(found.with_name("x")), "not a directory"),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused_at_the_door(tmp_path, damage, named):
+    make_task(tmp_path / "out", save_strategy="epoch").run()
+    found = tmp_path / "out" / "checkpoint-2"
+    check_run_directory(make_task(tmp_path / "new", resume_from_checkpoint=str(found)).training_args)
+    damage(found)
+    with pytest.raises(FileNotFoundError, match=named):
+        check_run_directory(make_task(tmp_path / "new", resume_from_checkpoint=str(found)).training_args)
+    # The one before is taken, and the end is the same one.
+    make_task(tmp_path / "out", save_strategy="epoch", resume_from_checkpoint=True).run()
+    with pytest.raises(FileNotFoundError, match=r"'last'.*'auto'"):
+        check_run_directory(make_task(tmp_path / "new", resume_from_checkpoint="last").training_args)
+    assert find_checkpoint(make_task(tmp_path / "new", resume_from_checkpoint="auto").training_args) is None
 
 
 def test_exactly_one_flag_names_the_model():

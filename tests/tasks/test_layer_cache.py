@@ -157,7 +157,9 @@ def test_grouping_by_length_reads_no_layers(cache, monkeypatch, tmp_path):
     data = FeaturesWithLayers(features, cache.layers_of(model, features))
     read = layer_cache.CachedLayers.__getitem__
     reads = []
-    monkeypatch.setattr(layer_cache.CachedLayers, "__getitem__", lambda *where: [reads.append(where[1]), read(*where)][1])
+    monkeypatch.setattr(
+        layer_cache.CachedLayers, "__getitem__", lambda *where: [reads.append(where[1]), read(*where)][1]
+    )
     arguments = TrainingArguments(str(tmp_path), use_cpu=True, train_sampling_strategy="group_by_length")
     collate = collate_with_layers(DataCollatorForTokenClassification(tokenizer))
     trainer = Trainer(model, arguments, collate, train_dataset=data, processing_class=tokenizer)
