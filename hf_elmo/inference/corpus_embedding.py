@@ -133,8 +133,8 @@ class CorpusEmbedder:
 
     A shard appears under its name when it is complete, and the directory knows which text it holds: a run that is
     killed is gone on with by running it again, and shards of another text are refused. On one machine, with as many
-    threads, a shard has the same bytes whichever run or process writes it. What is held in memory is the
-    text of a shard and the vectors of a buffer; of safetensors and npz, those of a shard.
+    threads and the same kernels, a shard has the same bytes whichever run or process writes it. What is held in memory
+    is the text of a shard and the vectors of a buffer; of safetensors and npz, those of a shard.
 
     Args:
         embedder: Gives the vectors; each distinct word of a shard is encoded once.
