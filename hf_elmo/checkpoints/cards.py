@@ -1,4 +1,9 @@
-"""The card of a checkpoint or of a recipe folder, rendered from the files beside it; which kind, those files say."""
+"""The card of a checkpoint or of a recipe folder, rendered from the files beside it; which kind, those files say.
+
+The card of a task's model needs no code here. A task builds a `TaskCard` and keeps it in its results,
+`results["card"] = dataclasses.asdict(card)`, before it writes results.json; `write_card(directory)` then renders the
+card from results.json and config.json alone.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +70,50 @@ _REPLACED_FILES = (
     *(PLOT_FILE, LAYER_SHARES_FILE, "*.safetensors", WEIGHTS_INDEX_FILE, "*_elmo*.py", WORD_LIST_FILE),
     *(SENSES_FILE, SENSES_PLOT_FILE, TAGS_FILE, TAGS_PLOT_FILE),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCard:
+    """What a task says of its model in the card; the `card` of results.json.
+
+    Scores are fractions in [0, 1] and shown in percent. A name such as `macro_f1` is shown as "macro F1".
+
+    Args:
+        what: What the model is, before "on ELMo": "A token classifier".
+        task_name: What people call the task: "Token classification".
+        tags: Words to find the model by on the Hub, beside "elmo".
+        pipeline_tag: The Hub's name of the task; None where it has none.
+        usage: How the model is used, in Markdown with its code; `{name}` stands for the name of the checkpoint.
+        intended_use: What it is for, a sentence each.
+        limits: What it cannot do, a sentence each.
+        scores: The names of the overall scores, the main one first: `results["predict_f1"]` of the test data and
+            `results["eval_f1"]` of the validation data are both the score "f1". Means and deviations over seeds are
+            taken from `results["mean"]` and `results["deviation"]` under the same keys.
+        tables: The names of tables of scores, `results["predict_entities"]` for example, and the title of each. A table
+            is a mapping of a row's name to its figures, `{"PER": {"precision": 0.5, "number": 7}}` (fractions as
+            float, counts as int), or a list of lists of counts, with a row and a column for each of `labels`.
+        labels: The labels that the model knows, listed in a section of their own where there are any.
+        labels_title: The title of that section.
+        counts: What is counted of each split, keys of `results["data"][split]`: "sentences", "words".
+        settings: Rows of the table of settings: what the model reads of each word, what its head is.
+        notes: Sentences under the scores of each split, by its name, "test" or "validation"; what holds for all of
+            them under "all".
+    """
+
+    what: str
+    task_name: str
+    tags: Sequence[str]
+    pipeline_tag: str | None
+    usage: str
+    intended_use: Sequence[str]
+    limits: Sequence[str]
+    scores: Sequence[str]
+    tables: Mapping[str, str] = field(default_factory=dict)
+    labels: Sequence[str] = ()
+    labels_title: str = "Labels"
+    counts: Sequence[str] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def write_card(directory: str | os.PathLike, name: str | None = None) -> None:
