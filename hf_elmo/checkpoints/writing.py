@@ -1,17 +1,24 @@
-"""Write directories and files aside and put them in place by a rename, so that a failure never leaves half of one."""
+"""Write directories and files under another name and rename them when complete, so that a failure loses nothing.
+
+What is to be in a directory is written into a hidden folder inside of it, and its entries are renamed at the end. Nothing
+crosses the border of the directory, which may be a mount point (a container's volume) or have a parent that cannot be
+written.
+"""
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from .file_names import CONFIG_FILE
+
+# Hidden folders: of what is being written, and of what steps aside while that takes its place.
+_PARTIAL, _REPLACED = ".partial", ".replaced"
 
 
 def check_output_directory(directory: str | os.PathLike, overwrite: bool = False) -> Path:
@@ -52,113 +59,60 @@ def check_keeps_inputs(directory: str | os.PathLike, files: Iterable[tuple[str, 
             )
 
 
-def place_aside(directory: str | os.PathLike) -> Path:
-    """Where to write what will be moved to `directory`: in its parent, which is made where there is none.
-
-    In `directory` itself where it is a mount point (a container's volume), which no rename crosses, or where its parent
-    cannot be written.
-    """
-    target = Path(directory).resolve()
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return target.parent
-    try:
-        probe = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return target
-        raise
-    inside = target / probe.name
-    try:
-        # Device numbers do not tell: one file system may be mounted twice.
-        os.rename(probe, inside)
-    except OSError as error:
-        probe.rmdir()
-        return target if error.errno == errno.EXDEV else target.parent
-    inside.rmdir()
-    return target.parent
-
-
 @contextmanager
 def folder_aside(directory: str | os.PathLike) -> Iterator[Path]:
-    """Give a fresh directory where `place_aside` says; what is left of it when the block ends is removed."""
+    """Give a fresh hidden folder in `directory`; what is left of it when the block ends is removed.
+
+    A directory that is not there is made, and removed again if nothing else is in it by then.
+    """
     target = Path(directory).resolve()
-    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=place_aside(target)))
+    is_new = not target.exists()
+    target.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=".", suffix=_PARTIAL, dir=target))
     try:
         yield aside
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+        if is_new:
+            with suppress(OSError):
+                target.rmdir()
 
 
 @contextmanager
 def written_aside(directory: str | os.PathLike, overwrite: bool = False) -> Iterator[Path]:
-    """Give a fresh directory beside `directory`; it takes that name when the block ends, and only if it ends well.
+    """Give a fresh folder; its content is that of `directory` when the block ends, and only if it ends well.
 
-    On an exception what was written is removed, and whatever stood under the name before is still there. A mount point
-    keeps its name, and what was written takes the place of all that is in it.
+    On an exception what was written is removed, and what was in the directory before is still there.
 
     Args:
-        directory: The name that the finished directory gets.
-        overwrite: Whether it may replace a full directory.
+        directory: The directory that gets what is written.
+        overwrite: Whether a full one may be replaced.
     Raises: FileExistsError as `check_output_directory`.
     """
-    # Through a link to the directory it names: renaming the link itself would leave the old one where it is.
     target = check_output_directory(directory, overwrite).resolve()
     with folder_aside(target) as aside:
         yield aside
-        open_to_readers(aside)
-        if aside.parent == target:
-            _replace_content(target, aside)
-        else:
-            _replace(target, aside)
+        _put_in_place(aside, target, set(target.iterdir()) - set(leftovers_of(target)))
 
 
 @contextmanager
-def moved_into(directory: str | os.PathLike, last: str) -> Iterator[Path]:
-    """Give a fresh directory inside of `directory`; its files move there when the block ends, and only if it ends well.
-
-    What else is in `directory` stays. The files move one by one, which no rename does at once: until all are there the
-    file named `last` is not.
-
-    Args:
-        directory: A directory that is there.
-        last: The file without which nobody takes the directory for finished.
-    """
+def moved_into(directory: str | os.PathLike) -> Iterator[Path]:
+    """Give a fresh folder as `written_aside`; what `directory` holds under other names stays."""
     target = Path(directory).resolve()
-    aside = Path(tempfile.mkdtemp(prefix=".finished.", suffix=".partial", dir=target))
-    try:
+    with folder_aside(target) as aside:
         yield aside
-        open_to_readers(aside)
-        (target / last).unlink(missing_ok=True)
-        for path in sorted(aside.iterdir(), key=lambda path: (path.name == last, path.name)):
-            os.replace(path, target / path.name)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        _put_in_place(aside, target, {path for path in target.iterdir() if (aside / path.name).exists()})
 
 
-def _replace(target: Path, aside: Path) -> None:
-    # A rename cannot replace a full directory: the old one steps aside first and is removed once the new one stands.
-    old = aside.with_suffix(".replaced")
-    if target.exists():
-        os.rename(target, old)
-    try:
-        os.rename(aside, target)
-    except OSError:
-        if old.exists():
-            os.rename(old, target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _replace_content(target: Path, aside: Path) -> None:
-    """Put what is in `aside` in the place of all else that is in `target`; on an error nothing has moved."""
-    old = aside.with_suffix(".replaced")
+def _put_in_place(aside: Path, target: Path, replaced: set[Path]) -> None:
+    """Move what is in `aside` to `target`, and `replaced` out of its way; on an error nothing has moved."""
+    open_to_readers(aside)
+    old = aside.with_suffix(_REPLACED)
     old.mkdir()
-    # What others write aside stays.
-    replaced = set(target.iterdir()) - set(leftovers_of(target))
-    # The config last: nobody takes a directory without it for a checkpoint.
-    written = sorted(aside.iterdir(), key=lambda path: path.name == CONFIG_FILE)
-    moves = [(path, old / path.name) for path in replaced] + [(path, target / path.name) for path in written]
+    # The config is away first and there last: nobody takes a directory without it for a checkpoint.
+    leaving = sorted(replaced, key=lambda path: path.name != CONFIG_FILE)
+    coming = sorted(aside.iterdir(), key=lambda path: path.name == CONFIG_FILE)
+    moves = [(path, old / path.name) for path in leaving] + [(path, target / path.name) for path in coming]
     moved: list[tuple[Path, Path]] = []
     try:
         for source, place in moves:
@@ -169,33 +123,24 @@ def _replace_content(target: Path, aside: Path) -> None:
             os.rename(place, source)
         old.rmdir()
         raise
-    # Under this name, that of an empty directory by now, it does not come back.
+    # Under this name, that of an empty folder by now, it does not come back.
     os.rename(old, aside)
 
 
 def leftovers_of(directory: str | os.PathLike) -> list[Path]:
-    """What killed processes left beside or in a directory that they were writing aside or replacing."""
-    target = Path(directory).resolve()
-    # As mkdtemp makes names, so that a directory "a" is not taken for the owner of what belongs to "a.b".
-    name = re.compile(rf"\.{re.escape(target.name)}\.(checkpoint-\d+|[a-z0-9_]{{8}})\.(partial|replaced)")
-    places = [place for place in (target.parent, target) if place.is_dir()]
-    found = (path for place in places for path in place.iterdir() if name.fullmatch(path.name) and path.is_dir())
-    return sorted(found)
+    """The hidden folders in a directory that processes are writing, or left there when they were killed."""
+    places = Path(directory).resolve().glob(".*")
+    return sorted(path for path in places if path.suffix in (_PARTIAL, _REPLACED) and path.is_dir())
 
 
 def restore_replaced(directory: str | os.PathLike) -> None:
-    """Give a directory back its name, or what was in it, that had stepped aside when the process was killed."""
-    target = Path(directory).resolve()
-    for path in leftovers_of(target):
-        if path.suffix != ".replaced":
-            continue
-        if path.parent == target:
+    """Move back what had stepped aside in a directory when a process was killed that was replacing it."""
+    for path in leftovers_of(directory):
+        if path.suffix == _REPLACED:
             for entry in path.iterdir():
-                _remove(target / entry.name)
-                os.rename(entry, target / entry.name)
+                _remove(path.parent / entry.name)
+                os.rename(entry, path.parent / entry.name)
             path.rmdir()
-        elif not target.exists():
-            os.rename(path, target)
 
 
 def _remove(path: Path) -> None:

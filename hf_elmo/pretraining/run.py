@@ -467,7 +467,7 @@ def _write_finished(
 ) -> None:
     """Write what makes a directory a checkpoint: weights, config, code, tokenizer, words, figures, plot, card."""
     if checkpoints_in(output_dir) and not checkpoints.overwrite:
-        finished = moved_into(output_dir, last=CONFIG_FILE)
+        finished = moved_into(output_dir)
     else:
         finished = written_aside(output_dir, checkpoints.overwrite)
     with finished as directory:

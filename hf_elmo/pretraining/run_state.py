@@ -19,7 +19,7 @@ from accelerate import Accelerator
 
 from ..checkpoints.loading import load_config
 from ..checkpoints.provenance import write_json
-from ..checkpoints.writing import leftovers_of, open_to_readers, place_aside, written_aside
+from ..checkpoints.writing import leftovers_of, open_to_readers, written_aside
 from ..given.bounded_files import quoted
 from ..given.reasons import UNREADABLE, reason
 from ..model.configuration_elmo import ElmoConfig
@@ -107,8 +107,7 @@ class RunCheckpoints:
         """
         output_dir = Path(self.output_dir).resolve()
         target = output_dir / f"checkpoint-{state.step}"
-        place = from_main_process(lambda: place_aside(output_dir), self.accelerator)
-        aside = place / f".{output_dir.name}.checkpoint-{state.step}.partial"
+        aside = output_dir / f".checkpoint-{state.step}.partial"
         is_main = self.accelerator.is_main_process
         with self._in_agreement(state.step, aside):
             if is_main:
@@ -320,12 +319,7 @@ def _patient_processes() -> torch.distributed.ProcessGroup:
 def remove_partial_checkpoints(output_dir: str | os.PathLike) -> None:
     """Remove what a killed run left half written or half removed."""
     output_dir = Path(output_dir).resolve()
-    leftovers = [
-        *leftovers_of(output_dir),
-        *output_dir.glob(".checkpoint-*.removed"),
-        *output_dir.glob(".finished.*.partial"),
-    ]
-    for leftover in leftovers:
+    for leftover in [*leftovers_of(output_dir), *output_dir.glob(".checkpoint-*.removed")]:
         shutil.rmtree(leftover, ignore_errors=True)
 
 

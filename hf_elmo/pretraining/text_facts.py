@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..checkpoints.writing import place_aside
+from ..checkpoints.writing import folder_aside
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
@@ -142,8 +142,10 @@ def read_training_text(
     Raises: ValueError when the text holds no words, or the words stand in no order for the sampled softmax.
     """
     # What does not fit into memory goes beside the output, where there has to be room.
-    counter = WordCounter(arguments.max_words_in_memory, place_aside(arguments.output_dir))
-    with closing(counter):
+    with (
+        folder_aside(arguments.output_dir) as folder,
+        closing(WordCounter(arguments.max_words_in_memory, folder)) as counter,
+    ):
         for sentence in read_apart(train, tokenizer.tokenize, held_out_file, "counting words", shown):
             counter.add(sentence)
         if not counter.num_words:

@@ -66,13 +66,12 @@ def test_where_none_is_whole_there_is_nothing_to_go_on_from(output_dir):
 def test_leftovers_of_killed_runs_go_and_the_neighbours_stay(output_dir):
     parent = output_dir.parent
     leftovers = [
-        parent / ".out.checkpoint-7.partial",
-        parent / ".out.a1b2c3_d.partial",
-        parent / ".out.a1b2c3_d.replaced",
+        output_dir / ".checkpoint-7.partial",
+        output_dir / ".a1b2c3_d.partial",
+        output_dir / ".a1b2c3_d.replaced",
         output_dir / ".checkpoint-3.removed",
-        output_dir / ".finished.abcdefgh.partial",
     ]
-    others = [parent / ".out.b.a1b2c3_d.partial", parent / ".another.a1b2c3_d.partial", parent / ".out.txt"]
+    others = [parent / ".a1b2c3_d.partial", output_dir / ".cache"]
     for directory in (*leftovers, *others):
         directory.mkdir()
         (directory / "model.safetensors").write_text("half")
