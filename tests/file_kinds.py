@@ -23,9 +23,8 @@ from refusals import assert_read_or_refused
 from tensor_bundles import variables_of, with_sums, write_bundle
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel, load_external
-from hf_elmo.checkpoints.cards import render_recipe
-from hf_elmo.checkpoints.facts import FACTS_FILE, read_facts
-from hf_elmo.checkpoints.file_names import CONFIG_FILE, RESULTS_FILE, SENSES_FILE, TOKENIZER_FILE
+from hf_elmo.checkpoints.cards import render_card
+from hf_elmo.checkpoints.file_names import CONFIG_FILE, FACTS_FILE, RESULTS_FILE, SENSES_FILE, TOKENIZER_FILE
 from hf_elmo.checkpoints.loading import load_config, load_model, load_tokenizer
 from hf_elmo.checkpoints.provenance import write_json
 from hf_elmo.conversion.alignment import align_layers
@@ -221,11 +220,7 @@ def write_recipe(folder):
 
 
 def read_recipe(path, folder):
-    render_recipe(folder)
-
-
-def read_quoting_facts(path, folder):
-    read_facts(path, {file.stem: json.loads(file.read_bytes()) for file in folder.glob("*.json")})
+    render_card(folder)
 
 
 # Text
@@ -416,7 +411,7 @@ KINDS = [
     Kind("model.safetensors", "model.safetensors", write_model, read_model, "folder", header_of, 25),
     Kind("pytorch_model.bin", "pytorch_model.bin", write_pickled, read_model, "folder", pickle_of, 25),
     Kind("tokenizer_config.json", "tokenizer_config.json", write_model, read_tokenizer, examples=20),
-    Kind("facts.yaml", FACTS_FILE, write_recipe, read_quoting_facts),
+    Kind("facts.yaml", FACTS_FILE, write_recipe, read_recipe, "folder"),
     Kind("results.json", RESULTS_FILE, write_recipe, read_recipe, "folder"),
     Kind("senses.json", SENSES_FILE, write_recipe, read_recipe, "folder"),
     Kind("card-config.json", CONFIG_FILE, write_recipe, read_recipe, "folder"),

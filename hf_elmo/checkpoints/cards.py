@@ -1,4 +1,7 @@
-"""The card of a checkpoint or of a recipe folder, rendered from the files beside it; which kind, those files say.
+"""The card of a checkpoint, rendered by the templates of `templates/` from the files beside it.
+
+Which kind of card it is, those files say: results.json with the `card` of a task, results.json of a pre-training run,
+or conversion.json. A figure that they lack is an error, never an empty place.
 
 The card of a task's model needs no code here. A task builds a `TaskCard` and keeps it in its results,
 `results["card"] = dataclasses.asdict(card)`, before it writes results.json; `write_card(directory)` then renders the
@@ -7,27 +10,27 @@ card from results.json and config.json alone.
 
 from __future__ import annotations
 
+import json
 import os
-import shutil
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jinja2
+import yaml
+from huggingface_hub import EvalResult, ModelCardData
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from ..given.bounded_files import MEBIBYTE, read_file
 from ..given.bounded_json import read_json
-from ..model.modeling_elmo import WORD_LIST_FILE
-from .card_parts import only_what_was_measured
-from .classifier_card import TASK as TEXT_CLASSIFICATION
-from .classifier_card import describe_classifier
-from .conversion_card import render_conversion_card
-from .coreference_card import TASK as COREFERENCE
-from .coreference_card import describe_coreference
-from .facts import FACTS_FILE, read_facts
+from ..given.reasons import UNREADABLE, reason
 from .file_names import (
     CARD_FILE,
     CONFIG_FILE,
     CONVERSION_FILE,
+    FACTS_FILE,
     LAYER_SHARES_FILE,
     PLOT_FILE,
     RESULTS_FILE,
@@ -36,40 +39,16 @@ from .file_names import (
     TAGS_FILE,
     TAGS_PLOT_FILE,
     TOKENIZER_FILE,
-    WEIGHTS_INDEX_FILE,
 )
-from .layer_scores import layers_section
-from .pretraining_card import render_model_card
-from .provenance import describe_file, describe_run, write_json
-from .reader_card import TASK as QUESTION_ANSWERING
-from .reader_card import describe_reader
-from .semantic_roles_card import TASK as SEMANTIC_ROLES
-from .semantic_roles_card import describe_semantic_roles
-from .tagger_card import TASK as TOKEN_CLASSIFICATION
-from .tagger_card import describe_tagger
-from .task_card_parts import render_task_card
-from .writing import written_aside
+from .provenance import describe_file, describe_origin, describe_run, write_json
+from .scores import layer_names, mean_shares, scores_table, what_leads
+from .tables import markdown_table
 
-# What a recipe folder keeps of a checkpoint; its card is rendered from them.
-KEPT_FILES = (
-    *(CONFIG_FILE, RESULTS_FILE, CONVERSION_FILE, PLOT_FILE, LAYER_SHARES_FILE, TOKENIZER_FILE, FACTS_FILE),
-    *(SENSES_FILE, SENSES_PLOT_FILE, TAGS_FILE, TAGS_PLOT_FILE),
-)
-# What the card of a task says of its own, by what results.json calls the task.
-_TASKS = {
-    TOKEN_CLASSIFICATION: describe_tagger,
-    TEXT_CLASSIFICATION: describe_classifier,
-    QUESTION_ANSWERING: describe_reader,
-    COREFERENCE: describe_coreference,
-    SEMANTIC_ROLES: describe_semantic_roles,
-}
 # Figures of what the layers know, with their pictures.
-_LAYER_SCORES = {SENSES_FILE: SENSES_PLOT_FILE, TAGS_FILE: TAGS_PLOT_FILE}
-# What of an earlier run must not stand beside the figures of this one: its plots, weights, code, words and layers.
-_REPLACED_FILES = (
-    *(PLOT_FILE, LAYER_SHARES_FILE, "*.safetensors", WEIGHTS_INDEX_FILE, "*_elmo*.py", WORD_LIST_FILE),
-    *(SENSES_FILE, SENSES_PLOT_FILE, TAGS_FILE, TAGS_PLOT_FILE),
-)
+LAYER_SCORES = {SENSES_FILE: SENSES_PLOT_FILE, TAGS_FILE: TAGS_PLOT_FILE}
+# What results.json calls the scores on each split, the one that no choice was made by first.
+_PREFIXES = {"test": "predict_", "validation": "eval_"}
+_NUMBER_FORMAT = re.compile(r",?(\.\d)?[f%]?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +70,8 @@ class TaskCard:
             taken from `results["mean"]` and `results["deviation"]` under the same keys.
         tables: The names of tables of scores, `results["predict_entities"]` for example, and the title of each. A table
             is a mapping of a row's name to its figures, `{"PER": {"precision": 0.5, "number": 7}}` (fractions as
-            float, counts as int), or a list of lists of counts, with a row and a column for each of `labels`.
+            float, counts as int), or a list of lists of counts, with a row and a column for each of `labels` and of
+            `results["unseen_labels"]`.
         labels: The labels that the model knows, listed in a section of their own where there are any.
         labels_title: The title of that section.
         counts: What is counted of each split, keys of `results["data"][split]`: "sentences", "words".
@@ -117,17 +97,8 @@ class TaskCard:
 
 
 def write_card(directory: str | os.PathLike, name: str | None = None) -> None:
-    """Render the card of any finished checkpoint, pre-trained, fine-tuned or converted, into its directory.
-
-    Args:
-        directory: The checkpoint's, with config.json, and results.json or conversion.json; a tokenizer_config.json, a
-            facts.yaml and a run.png that stand there by then are in the card.
-        name: The name under which the card's code loads the checkpoint, the Hub's for example; None takes the
-            directory's.
-    Raises: FileNotFoundError naming the file that is not there; ValueError as `read_facts`, or naming the figure that
-        the files lack.
-    """
-    (Path(directory) / CARD_FILE).write_text(render_recipe(directory, name), encoding="utf-8")
+    """Render the card of a checkpoint into its directory; arguments and errors as of `render_card`."""
+    (Path(directory) / CARD_FILE).write_text(render_card(directory, name), encoding="utf-8")
 
 
 def write_conversion_card(
@@ -151,146 +122,255 @@ def write_conversion_card(
         notes: What whoever uses the checkpoint has to know of the conversion, a sentence each.
     Raises: OSError where a file cannot be read.
     """
-    described = {argument: describe_file(file) for argument, file in files.items()}
-    content = {"format": source, "files": described, "options": dict(options or {})}
-    if licence is not None:
-        content["licence"] = licence
-    if notes:
-        content["notes"] = list(notes)
-    content |= describe_run()
-    write_json(Path(directory) / CONVERSION_FILE, content)
+    content: dict[str, Any] = {
+        "format": source,
+        "files": {argument: describe_file(file) for argument, file in files.items()},
+        "options": dict(options or {}),
+        "licence": licence,
+        "notes": list(notes),
+    }
+    write_json(Path(directory) / CONVERSION_FILE, content | describe_run())
     write_card(directory, name)
 
 
-def write_recipe(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name: str) -> None:
-    """Keep a checkpoint's figures, config, plot and card in a folder of its own, without the weights.
-
-    Args and raises: As `recipe_written_aside`.
-    """
-    with recipe_written_aside(checkpoint, recipe, name):
-        pass
-
-
-@contextmanager
-def recipe_written_aside(checkpoint: str | os.PathLike, recipe: str | os.PathLike, name: str) -> Iterator[Path]:
-    """Give the recipe folder of a checkpoint, its card as yet unwritten; it takes its place when the block ends well.
+def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
+    """The card of a checkpoint, or of a folder of model_cards/, from the files in it.
 
     Args:
-        checkpoint: A directory that pre-training, fine-tuning or conversion wrote.
-        recipe: The folder, `model_cards/NAME` for example; made if it is not there. Its facts.yaml stays; one of the
-            checkpoint is taken where it has none.
-        name: The name of the checkpoint in the card.
-    Raises: FileNotFoundError where the checkpoint has no config or results; ValueError as `read_facts`, or where the
-        checkpoint is that folder or lies in it. The folder is as it was then.
+        directory: Holds config.json, and results.json or conversion.json; the tokenizer's settings, facts.yaml,
+            senses.json, tags.json and the pictures are in the card where they are there.
+        name: The name under which the card's code loads the checkpoint; None takes the directory's.
+    Raises: FileNotFoundError naming the file that is not there; ValueError naming the directory and the figure that
+        its files lack, or the file that cannot be read.
     """
-    checkpoint, recipe = Path(checkpoint), Path(recipe)
-    if recipe.resolve() in (checkpoint.resolve(), *checkpoint.resolve().parents):
-        raise ValueError(
-            f"checkpoint {str(checkpoint)!r} lies in the recipe {str(recipe)!r}, which is replaced; name a folder of "
-            "its own for the recipe."
-        )
-    for file in (CONFIG_FILE, _figures_file(checkpoint)):
-        _read_json(checkpoint, file)
-    with written_aside(recipe, overwrite=True) as aside:
-        if recipe.is_dir():
-            shutil.copytree(recipe, aside, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*_REPLACED_FILES))
-        for file in KEPT_FILES:
-            if (checkpoint / file).is_file() and not (file == FACTS_FILE and (aside / file).exists()):
-                shutil.copyfile(checkpoint / file, aside / file)
-        yield aside
-        write_card(aside, name)
-
-
-def render_recipe(recipe: str | os.PathLike, name: str | None = None) -> str:
-    """The card of a checkpoint, or of a recipe folder that keeps one's figures, from the files in it.
-
-    Args:
-        recipe: The folder; its config.json has to be there, and results.json or conversion.json.
-        name: The name of the checkpoint in the card; None takes the folder's.
-    Raises: FileNotFoundError naming the file that is not there; ValueError as `read_facts`, or naming the figure that
-        the files lack.
-    """
-    recipe = Path(recipe)
-    fields, results = (_read_json(recipe, file) for file in (CONFIG_FILE, _figures_file(recipe)))
-    return _render_folder(recipe, name or recipe.resolve().name, fields, results)
-
-
-def read_results(recipe: str | os.PathLike) -> dict[str, Any]:
-    """What results.json of a recipe or checkpoint holds.
-
-    Raises: FileNotFoundError where there is none.
-    """
-    return _read_json(Path(recipe), RESULTS_FILE)
-
-
-def has_plot(recipe: str | os.PathLike) -> bool:
-    """Whether a folder's figures are those of a pre-training run, which can be plotted."""
-    return _figures_file(Path(recipe)) == RESULTS_FILE and "perplexity" in read_results(recipe)
-
-
-def has_layer_shares(recipe: str | os.PathLike) -> bool:
-    """Whether a folder's figures are those of a task that reads ELMo's layers, whose shares can be plotted."""
-    return _figures_file(Path(recipe)) == RESULTS_FILE and bool(read_results(recipe).get("layer_shares"))
-
-
-def find_recipes(model_cards: str | os.PathLike) -> list[Path]:
-    """The recipe folders of a folder, in the order of their names: those that hold facts or figures.
-
-    Raises: FileNotFoundError where there are none.
-    """
-    files = (
-        path for name in (FACTS_FILE, RESULTS_FILE, CONVERSION_FILE) for path in Path(model_cards).glob(f"*/{name}")
-    )
-    recipes = sorted({path.parent for path in files})
-    if not recipes:
-        raise FileNotFoundError(
-            f"model_cards {str(model_cards)!r} holds no folder with {RESULTS_FILE}; name the folder of recipe folders."
-        )
-    return recipes
-
-
-def _figures_file(folder: Path) -> str:
-    """The file that a card is rendered from."""
+    folder = Path(directory)
+    name = name or folder.resolve().name
+    config = _read_object(folder / CONFIG_FILE)
     was_converted = (folder / CONVERSION_FILE).is_file() and not (folder / RESULTS_FILE).is_file()
-    return CONVERSION_FILE if was_converted else RESULTS_FILE
+    run = _read_object(folder / (CONVERSION_FILE if was_converted else RESULTS_FILE))
+    has_tokenizer = (folder / TOKENIZER_FILE).is_file()
+    known = {
+        "name": name,
+        "config": config,
+        "run": run,
+        "conversion" if was_converted else "results": run,
+        "tokenizer": _read_object(folder / TOKENIZER_FILE) if has_tokenizer else None,
+        "plot": _if_there(folder / PLOT_FILE),
+        "shares_plot": _if_there(folder / LAYER_SHARES_FILE),
+        "layers": [(_read_object(folder / file), _if_there(folder / plot)) for file, plot in _layer_scores(folder)],
+    }
+    try:
+        facts = known["facts"] = _read_facts(folder)
+        if was_converted:
+            template, head = "conversion", _vectors_head(())
+        elif "card" in run:
+            template, head = "task", _task_head(run)
+            known |= _task_tables(run)
+        else:
+            template, head = "pretraining", _vectors_head(_perplexities(run, facts))
+        known["front_matter"] = _front_matter(name, facts, **head)
+        return _ENVIRONMENT.get_template(f"{template}.md.j2").render(known).rstrip() + "\n"
+    except (jinja2.TemplateError, yaml.YAMLError, *UNREADABLE) as error:
+        raise ValueError(
+            f"the card of {folder} cannot be rendered ({reason(error)}); a card shows only what its files hold: mend "
+            f"{FACTS_FILE}, or make the figures again."
+        ) from error
 
 
-def _render_folder(folder: Path, name: str, fields: Mapping[str, Any], results: Mapping[str, Any]) -> str:
-    facts = None
-    if (folder / FACTS_FILE).is_file():
-        figures = {path.stem: read_json(path, f"{folder}, {path.name}") for path in sorted(folder.glob("*.json"))}
-        facts = read_facts(folder / FACTS_FILE, figures | {"config": fields, "results": results})
-    tokenizer = _read_json(folder, TOKENIZER_FILE) if (folder / TOKENIZER_FILE).is_file() else None
-    shares_plot = LAYER_SHARES_FILE if (folder / LAYER_SHARES_FILE).is_file() else None
-    describe = _TASKS.get(str(results.get("task")))
-    if describe is not None:
-        return render_task_card(describe, name, fields, results, facts, tokenizer, shares_plot)
-    if "format" in results:
-        return render_conversion_card(name, fields, results, facts, tokenizer, _known_layers(folder))
-    plot = PLOT_FILE if (folder / PLOT_FILE).is_file() else None
-    return render_model_card(name, fields, results, facts, plot, tokenizer, _known_layers(folder))
+def describe_cutting(tokenizer: Mapping[str, Any] | None) -> str:
+    """How text must be cut for a checkpoint, in sentences.
+
+    Args:
+        tokenizer: Fields of tokenizer_config.json; None where there is none.
+    """
+    return _ENVIRONMENT.get_template("cutting.md.j2").render(tokenizer=tokenizer).strip()
 
 
-def layer_scores(folder: str | os.PathLike) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The figures in a folder of what the layers know, and where the picture of each is or would be."""
-    for file, plot in _LAYER_SCORES.items():
-        if (Path(folder) / file).is_file():
-            yield _read_json(Path(folder), file), Path(folder) / plot
-
-
-def _known_layers(folder: Path) -> str | None:
-    """The section on what the layers know, where that was measured."""
-    with only_what_was_measured(folder.resolve().name, "Measure it anew with hf-elmo look."):
-        return layers_section([(each, plot.name if plot.is_file() else None) for each, plot in layer_scores(folder)])
-
-
-def _read_json(folder: Path, file: str) -> dict[str, Any]:
-    if not (folder / file).is_file():
-        raise FileNotFoundError(
-            f"{folder} holds no {file}, and a card shows only what was measured: pre-train with "
-            "hf-elmo pretrain, and keep what it wrote with hf-elmo card --model_name_or_path."
-        )
-    content = read_json(folder / file, f"{folder}, {file}")
+def _read_object(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.parent} holds no {path.name}, and a card shows only what its files hold.")
+    content = read_json(path, str(path))
     if not isinstance(content, dict):
-        raise ValueError(f"{folder}, {file} holds a {type(content).__name__}, wanted an object; write it again.")
+        raise ValueError(f"{path} holds a {type(content).__name__}, wanted an object; write it again.")
     return content
+
+
+def _if_there(picture: Path) -> str | None:
+    return picture.name if picture.is_file() else None
+
+
+def _layer_scores(folder: Path) -> Iterator[tuple[str, str]]:
+    return (names for names in LAYER_SCORES.items() if (folder / names[0]).is_file())
+
+
+class _PlainLoader(yaml.BaseLoader):
+    """Every scalar is a string, and nothing stands for what is written elsewhere in the file."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("it has an alias")
+        return super().compose_node(parent, index)
+
+
+def _read_facts(folder: Path) -> dict[str, Any] | None:
+    """What a human says of a checkpoint in facts.yaml, whose sentences quote figures of the JSON files beside it.
+
+    They quote one as `{{ results.perplexity.mean | number(".1f") }}`: the name of a file with underscores for hyphens,
+    the keys in it, and a format of Python's.
+    """
+    path = folder / FACTS_FILE
+    if not path.is_file():
+        return None
+    figures = {file.stem.replace("-", "_"): read_json(file, str(file)) for file in sorted(folder.glob("*.json"))}
+    text = read_file(path, MEBIBYTE, str(path)).decode("utf-8")
+    facts = yaml.load(_ENVIRONMENT.from_string(text).render(figures), _PlainLoader)
+    if not isinstance(facts, dict):
+        raise ValueError(f"{FACTS_FILE} holds no keys and values")
+    return facts
+
+
+def _front_matter(
+    name: str, facts: dict[str, Any] | None, pipeline_tag: str | None, tags: Sequence[str], measured: list[EvalResult]
+) -> str:
+    """The YAML at the head of a card, as the Hub reads it."""
+    known: dict[str, Any] = {}
+    if facts:
+        hub_ids = [text["hub_id"] for text in facts["training_data"] if "hub_id" in text]
+        known = {"language": facts["language"], "license": facts["license"], "datasets": hub_ids or None}
+    data = ModelCardData(
+        library_name="transformers",
+        pipeline_tag=pipeline_tag,
+        tags=["elmo", *tags],
+        model_name=facts["name"] if facts else name,
+        eval_results=measured or None,
+        **known,
+    )
+    return data.to_yaml()
+
+
+def _vectors_head(measured: Iterator[EvalResult] | tuple[()]) -> dict[str, Any]:
+    tags = ["feature-extraction", "contextual-word-embeddings"]
+    return {"pipeline_tag": tags[0], "tags": tags, "measured": list(measured)}
+
+
+def _perplexities(results: dict[str, Any], facts: dict[str, Any] | None) -> Iterator[EvalResult]:
+    """The figures of a pre-training run, rounded as in the card's table."""
+    text = " and ".join(text["name"] for text in facts["training_data"]) if facts else "the run's text"
+    for key, state in (("perplexity", "carried state"), ("perplexity_cold", "cold state")):
+        measured = results.get(key) or {}
+        figures = [("perplexity", f"perplexity, {name}", name, 1) for name in ("forward", "backward", "mean")]
+        figures.append(("bits_per_character", "bits per character", "bits_per_character", 3))
+        for kind, title, name, digits in figures:
+            # Bits are withheld where too many words are unknown.
+            if measured.get(name) is not None:
+                yield EvalResult(
+                    task_type="text-generation",
+                    task_name="Language modelling",
+                    dataset_type="held-out",
+                    dataset_name=f"held-out part of {text}",
+                    metric_type=kind,
+                    metric_name=f"{title}, {state}",
+                    metric_value=round(measured[name], digits),
+                )
+
+
+def _scored(results: dict[str, Any]) -> dict[str, str]:
+    """The splits that a task has scores on, and what those begin with in its results."""
+    first = results["card"]["scores"][0]
+    return {split: prefix for split, prefix in _PREFIXES.items() if prefix + first in results}
+
+
+def _task_head(results: dict[str, Any]) -> dict[str, Any]:
+    card = results["card"]
+    measured = [
+        EvalResult(
+            task_type=card["pipeline_tag"] or card["tags"][0],
+            task_name=card["task_name"],
+            dataset_type=split,
+            dataset_name=results["data"][split]["source"],
+            metric_type=score,
+            metric_name=f"{score}, {split}",
+            metric_value=round(results[prefix + score], 4),
+        )
+        for split, prefix in _scored(results).items()
+        for score in card["scores"]
+    ]
+    return {"pipeline_tag": card["pipeline_tag"], "tags": card["tags"], "measured": measured}
+
+
+def _task_tables(results: dict[str, Any]) -> dict[str, Any]:
+    """The tables of a task's overall scores and of the layers that it reads, and the splits that it was scored on."""
+    scores, scored = results["card"]["scores"], _scored(results)
+    rows = []
+    for split, prefix in scored.items():
+        rows.append([split, *(f"{100 * results[prefix + score]:.2f}" for score in scores)])
+        if "mean" in results:
+            pairs = [(results["mean"][prefix + score], results["deviation"][prefix + score]) for score in scores]
+            rows.append(
+                [f"{split}, mean of seeds", *(f"{100 * mean:.2f} ± {100 * spread:.2f}" for mean, spread in pairs)]
+            )
+    known = {
+        "scored": scored,
+        "overall_scores": markdown_table(["in percent", *map(_title, scores)], rows),
+        "layer_shares": None,
+    }
+    if results.get("layer_shares"):
+        means, spreads = mean_shares(results)
+        lines = [[f"mix {number}", *(f"{share:.1%}" for share in shares)] for number, shares in enumerate(means, 1)]
+        for line, spread in zip(lines, [] if spreads is None else spreads, strict=False):
+            line[1:] = [f"{cell} ± {value:.1%}" for cell, value in zip(line[1:], spread, strict=True)]
+        known["layer_shares"] = markdown_table(["", *layer_names(means.shape[1])], lines)
+    return known
+
+
+def _scores_of(table: Any, labels: Sequence[str]) -> str:
+    """A table of a task's scores, as `TaskCard.tables` has them, in Markdown."""
+    if isinstance(table, list):
+        names = [f"as `{label}`" for label in labels]
+        table = {row: dict(zip(names, counts, strict=True)) for row, counts in zip(labels, table, strict=True)}
+    head = ["in percent", *map(_title, next(iter(table.values()), {}))]
+    return markdown_table(head, [[f"`{name}`", *map(_cell, row.values())] for name, row in table.items()])
+
+
+def _cell(figure: float) -> str:
+    return f"{100 * figure:.2f}" if isinstance(figure, float) else f"{figure:,}"
+
+
+def _title(name: str) -> str:
+    return re.sub(r"\bf1\b", "F1", name.replace("_", " "))
+
+
+def _number(value: float, form: str = ",") -> str:
+    """A figure in a format of Python's, such as ",.1f"; of those that a file names, none that is wide."""
+    if not _NUMBER_FORMAT.fullmatch(form):
+        raise ValueError(f"the format {form[:20]!r} is none of a figure's, such as ',.1f'")
+    return format(value, form)
+
+
+def _build_environment() -> jinja2.Environment:
+    # In a sandbox: the facts of a checkpoint may come from anybody.
+    environment = ImmutableSandboxedEnvironment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "cell": lambda text: " ".join(str(text).replace("|", "\\|").split()),
+        "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
+        "number": _number,
+        "origin": lambda run: describe_origin(run, ("torch", "transformers")),
+        "pairs": lambda pairs: ", ".join(f"({width}, {count})" for width, count in pairs),
+        "paragraph": lambda text: " ".join(text.split()) + "\n",
+        "scores_of": _scores_of,
+        "scores_table": scores_table,
+        "settings": lambda settings: ", ".join(
+            f"{name} {value}" for name, value in settings.items() if isinstance(value, (int, float, str))
+        ),
+        "what_leads": what_leads,
+    }
+    return environment
+
+
+_ENVIRONMENT = _build_environment()

@@ -3,6 +3,7 @@
 CARD_FILE = "README.md"
 CONFIG_FILE = "config.json"
 CONVERSION_FILE = "conversion.json"
+FACTS_FILE = "facts.yaml"
 LAYER_SHARES_FILE = "layer_shares.png"
 PLOT_FILE = "run.png"
 RESULTS_FILE = "results.json"

@@ -1,22 +1,23 @@
-"""The picture of a pre-training run: loss, held-out perplexities and baselines over words and minutes."""
+"""The pictures beside a card: a pre-training run, what each layer knows, and which layers a task reads."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from .scores import layer_names, mean_shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Colours that stay apart for colour-blind readers and in print (Okabe and Ito 2008).
-_BLACK, _GREY = "#000000", "#999999"
-_ORANGE, _BLUE, _GREEN, _RED, _PURPLE = "#e69f00", "#0072b2", "#009e73", "#d55e00", "#cc79a7"
+_BLACK, _GREY, _DARK_GREY = "#000000", "#999999", "#555555"
+_BLUE, _ORANGE, _GREEN, _PURPLE, _SKY, _RED = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"
+_COLOURS = (_BLUE, _ORANGE, _GREEN, _PURPLE, _SKY, _RED)
 # Losses in the history, what a legend calls them, and their colours. The sampled loss lies below the full one of the
 # same window; the mean of all windows' training losses is drawn where there is no such pair.
 _SAMPLED_LOSSES = (
@@ -30,80 +31,129 @@ _HELD_OUT: tuple[tuple[str, dict[str, Any]], ...] = (
     # Small and on top: the three lie close together.
     ("mean", {"color": _BLACK, "marker": "o", "markersize": 4}),
 )
-
-
 # Up to so many points are drawn as points, too.
 _FEW_POINTS = 20
+_MIXES = ("mix at the input", "mix at the output")
 
 
-def plot_run(results: dict[str, Any], file: str | os.PathLike) -> None:
-    """Draw a run as a PNG; equal results make equal files where matplotlib is the same.
-
-    The file bears the results' fingerprint, so that a picture of other results can be told.
+def plot_run(results: Mapping[str, Any], file: str | os.PathLike) -> None:
+    """Draw a pre-training run as a PNG: perplexities above, learning rate and speed below.
 
     Args:
         results: What the run measured, as in results.json.
         file: The picture.
     Raises:
         ImportError: matplotlib is not installed.
-        ValueError: The results lack what is drawn.
+        KeyError: The results lack what is drawn.
     """
-    figure = build_figure(results)
-    import matplotlib
-
-    with matplotlib.style.context("default"):
-        figure.savefig(file, format="png", dpi=120, metadata={"Software": None, "Description": fingerprint(results)})
+    _save(draw_run, results, file, (8, 7.5))
 
 
-def fingerprint(results: dict[str, Any]) -> str:
-    """What a picture of these results bears, whether they come from a run or from its results.json."""
-    content = json.dumps(results, sort_keys=True)
-    return f"results {hashlib.sha256(content.encode('ascii')).hexdigest()}"
+def plot_layer_scores(results: Mapping[str, Any], file: str | os.PathLike) -> None:
+    """Draw the accuracy of each layer on each set of words as a PNG; `results` as in senses.json or tags.json."""
+    _save(draw_layer_scores, results, file, (6.5, 3.6))
 
 
-def build_figure(results: dict[str, Any]) -> Figure:
-    """The figure of a run: perplexities above, learning rate and speed below.
+def plot_layer_shares(results: Mapping[str, Any], file: str | os.PathLike) -> None:
+    """Draw the shares of the layers that a task's model reads as a PNG; `results` as in its results.json."""
+    _save(draw_layer_shares, results, file, (5.5, 3.2))
 
-    Args:
-        results: What the run measured, as in results.json.
-    Raises: As `plot_run`.
-    """
+
+def _save(
+    draw: Callable[[Figure, Mapping[str, Any]], None],
+    results: Mapping[str, Any],
+    file: str | os.PathLike,
+    inches: tuple[float, float],
+) -> None:
     try:
         import matplotlib.style
         from matplotlib.figure import Figure
-        from matplotlib.ticker import EngFormatter
     except ImportError as error:
-        raise ImportError("the plot of a run needs matplotlib: pip install 'hf_elmo[plots]'.") from error
-    missing = [name for name in ("history", "evaluations") if name not in results]
-    if missing:
-        raise ValueError(
-            f"results lack {' and '.join(missing)}, which the plot of a run draws; take those that "
-            "hf-elmo pretrain wrote."
-        )
+        raise ImportError("pictures need matplotlib; run: pip install 'hf_elmo[plots]'") from error
     # A user's own style must not change the picture.
     with matplotlib.style.context("default"):
-        figure = Figure(figsize=(8, 7.5), layout="constrained")
-        perplexity, rate, speed = figure.subplots(3, sharex=True, gridspec_kw={"height_ratios": (5, 1, 1)})
-        _draw_perplexities(perplexity, results)
-        for axes, key, label in ((rate, "learning_rate", "learning rate"), (speed, "words_per_second", "words/s")):
-            _draw(axes, results["history"], key, color=_PURPLE)
-            axes.set_ylabel(label)
-            # From zero, with room above a line that hardly changes.
-            axes.update_datalim([(0, 0)])
-            axes.set_ylim(bottom=0)
-        speed.xaxis.set_major_formatter(EngFormatter())
-        speed.set_xlabel("words trained on")
-        _mark_kept(perplexity, results)
-        _draw_times(perplexity, results)
-        for axes in (perplexity, rate, speed):
-            axes.grid(True, which="major", alpha=0.3)
-            for words in _words_at(results.get("resumed_from_steps", ()), results["history"]):
-                axes.axvline(words, color=_GREY, linestyle=":", label="resumed")
-        _draw_legend(figure, perplexity)
-    return figure
+        figure = Figure(figsize=inches, layout="constrained")
+        draw(figure, results)
+        figure.savefig(file, format="png", dpi=120, metadata={"Software": None})
 
 
-def _draw_perplexities(axes: Axes, results: dict[str, Any]) -> None:
+def draw_run(figure: Figure, results: Mapping[str, Any]) -> None:
+    """Draw a run, as `plot_run`."""
+    from matplotlib.ticker import EngFormatter
+
+    perplexity, rate, speed = figure.subplots(3, sharex=True, gridspec_kw={"height_ratios": (5, 1, 1)})
+    _draw_perplexities(perplexity, results)
+    for axes, key, label in ((rate, "learning_rate", "learning rate"), (speed, "words_per_second", "words/s")):
+        _draw(axes, results["history"], key, color=_PURPLE)
+        axes.set_ylabel(label)
+        # From zero, with room above a line that hardly changes.
+        axes.update_datalim([(0, 0)])
+        axes.set_ylim(bottom=0)
+    speed.xaxis.set_major_formatter(EngFormatter())
+    speed.set_xlabel("words trained on")
+    _mark_kept(perplexity, results)
+    _draw_times(perplexity, results)
+    for axes in (perplexity, rate, speed):
+        axes.grid(True, which="major", alpha=0.3)
+        for words in _words_at(results.get("resumed_from_steps", ()), results["history"]):
+            axes.axvline(words, color=_GREY, linestyle=":", label="resumed")
+    _draw_legend(figure, perplexity)
+
+
+def draw_layer_scores(figure: Figure, results: Mapping[str, Any]) -> None:
+    """Draw a point for each layer and set of words, with its deviation."""
+    from matplotlib.ticker import PercentFormatter
+
+    scores = results["scores"]
+    ways = list(next(iter(scores.values())))
+    others = [way for way in ways if not way.startswith("layer ")]
+    axes = figure.subplots()
+    for number, way in enumerate(ways):
+        is_layer = way not in others
+        colour = _COLOURS[(number - len(others)) % len(_COLOURS)] if is_layer else (_GREY, _DARK_GREY)[number % 2]
+        places = [place + (number - (len(ways) - 1) / 2) * 0.8 / len(ways) for place in range(len(scores))]
+        figures = [each[way]["accuracy"] for each in scores.values()]
+        axes.errorbar(
+            places,
+            [each["mean"] for each in figures],
+            yerr=[each["deviation"] or 0 for each in figures],
+            fmt="o" if is_layer else "x",
+            color=colour,
+            capsize=3,
+            label=way,
+        )
+    axes.set_xticks(range(len(scores)), list(scores))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.grid(True, axis="y", alpha=0.3)
+    axes.set_ylabel("accuracy")
+    figure.legend(fontsize="small", loc="outside lower center", ncols=3)
+
+
+def draw_layer_shares(figure: Figure, results: Mapping[str, Any]) -> None:
+    """Draw a bar for each layer and mix: its share, over several seeds the mean one with the deviation."""
+    from matplotlib.ticker import PercentFormatter
+
+    mean, deviation = mean_shares(results)
+    num_mixes, num_layers = mean.shape
+    names = layer_names(num_layers)
+    axes = figure.subplots()
+    width = 0.8 / num_mixes
+    for mix in range(num_mixes):
+        places = np.arange(num_layers) + (mix - (num_mixes - 1) / 2) * width
+        label = _MIXES[mix] if num_mixes <= len(_MIXES) else f"mix {mix + 1}"
+        errors = None if deviation is None else deviation[mix]
+        axes.bar(places, mean[mix], width, yerr=errors, capsize=3, color=_COLOURS[mix % 4], label=label)
+    axes.axhline(1 / num_layers, color=_GREY, linestyle=":", label="even shares")
+    axes.set_xticks(np.arange(num_layers), names)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_ylim(bottom=0)
+    seeds = "" if deviation is None else f", mean and deviation of {len(results['seeds'])} seeds"
+    axes.set_ylabel("share of the layer")
+    axes.set_title(f"Layers that the task reads{seeds}", fontsize="medium")
+    figure.legend(fontsize="small", loc="outside lower center", ncols=3)
+
+
+def _draw_perplexities(axes: Axes, results: Mapping[str, Any]) -> None:
     history, evaluations = results["history"], results["evaluations"]
     axes.set_yscale("log")
     axes.set_ylabel("perplexity")
@@ -144,7 +194,7 @@ def _set_ticks(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(form)
 
 
-def _draw_times(axes: Axes, results: dict[str, Any]) -> None:
+def _draw_times(axes: Axes, results: Mapping[str, Any]) -> None:
     """Minutes or hours of the run above, where its words were trained on by then; earlier versions noted none."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
@@ -164,7 +214,7 @@ def _draw_times(axes: Axes, results: dict[str, Any]) -> None:
     above.set_xlabel(f"{unit} of the run, all that it does included")
 
 
-def _mark_kept(axes: Axes, results: dict[str, Any]) -> None:
+def _mark_kept(axes: Axes, results: Mapping[str, Any]) -> None:
     """A ring around the evaluation whose weights the checkpoint has, where that is not the last one."""
     kept = [entry for entry in results["evaluations"] if entry.get("step") == results.get("kept_step")]
     if kept and kept[0] is not results["evaluations"][-1]:

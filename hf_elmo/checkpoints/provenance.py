@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -15,8 +16,6 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from .secrets import redact
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +25,8 @@ try:
 except ImportError:  # on Windows
     resource = None  # type: ignore[assignment]
 
+# Access tokens as the Hub makes them; those of OAuth are JSON web tokens behind a prefix.
+_TOKEN = re.compile(r"\b(?:(?:hf|api_org)_[A-Za-z0-9]{30,}|hf_(?:oauth|jwt)_[\w.\-]{20,})")
 _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "hf_elmo")
 
 
@@ -86,6 +87,15 @@ def command_to_resume(words: Sequence[str] | None = None) -> str:
         count = os.environ.get("LOCAL_WORLD_SIZE", "1")
         return f"torchrun --nproc_per_node {count} {command.removeprefix('python ')}"
     return command
+
+
+def redact(text: str, token: str | None = None) -> str:
+    """The text with each access token in it masked: the given one, HF_TOKEN's, and what looks like one."""
+    for known in (token or "", os.environ.get("HF_TOKEN", "").strip()):
+        # What is shorter is no token, and stands in any text.
+        if len(known) >= 8:
+            text = text.replace(known, "<token>")
+    return _TOKEN.sub("<token>", text)
 
 
 def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torch",)) -> str:

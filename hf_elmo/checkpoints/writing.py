@@ -1,14 +1,13 @@
 """Write directories and files under another name and rename them when complete, so that a failure loses nothing.
 
-What is to be in a directory is written into a hidden folder inside of it, and its entries are renamed at the end. Nothing
-crosses the border of the directory, which may be a mount point (a container's volume) or have a parent that cannot be
-written.
+What is to be in a directory is written into a hidden folder inside of it, and its entries are renamed at the end.
+Nothing crosses the border of the directory, which may be a mount point (a container's volume) or have a parent that
+cannot be written.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -193,7 +192,7 @@ def files_written_aside(*targets: Path) -> Iterator[list[Path]]:
         aside = []
         for target in targets:
             target.parent.mkdir(parents=True, exist_ok=True)
-            folder = tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+            folder = tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=_PARTIAL, dir=target.parent)
             aside.append(Path(folders.enter_context(folder)) / target.name)
         yield aside
         for finished, target in zip(aside, targets, strict=True):

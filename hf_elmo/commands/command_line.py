@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
-from ..checkpoints.secrets import check_command_line
 from .flags import FlagParser
 
 # Each command with its module in this folder and what the list of commands says of it.
@@ -39,7 +38,6 @@ COMMANDS = {
     "train semantic-roles": ("train_semantic_roles", "train, evaluate and apply a labeller of semantic roles"),
     "predict": ("predict", "apply a checkpoint of a task to text of one's own"),
     "export": ("export", "write a checkpoint as an ONNX file, for onnxruntime"),
-    "card": ("render_card", "render model cards and plots from their files"),
     "push": ("push", "upload a finished checkpoint to the Hub"),
 }
 SHOW_TRACEBACK = "HF_ELMO_TRACEBACK"
@@ -53,7 +51,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run_named(argv: Sequence[str]) -> None:
-    check_command_line(argv)
     if not argv or argv[0] in ("-h", "--help"):
         print(_list_commands(), file=sys.stdout if argv else sys.stderr)
         sys.exit(0 if argv else 2)
@@ -98,8 +95,6 @@ def run_command(
     classes = [classes] if isinstance(classes, type) else list(classes)
     description = (description or classes[0].__doc__ or "").strip().splitlines()[0]
     with readable_errors():
-        # Before the parser, which shows the words that it does not know.
-        check_command_line(argv)
         arguments = FlagParser(classes, prog, description, epilog).parse(argv)
         quiet_libraries()
         function(*arguments)

@@ -85,7 +85,7 @@ def run_conversion(arguments: ConversionArguments, cutting: CuttingArguments) ->
 
 
 def _describe(directory: str, name: str, converted: Converted) -> str:
-    from ..checkpoints.card_parts import describe_cutting
+    from ..checkpoints.cards import describe_cutting
 
     model, config = converted.model, converted.model.config
     files = ", ".join(dict.fromkeys(path.name for path in converted.files.values()))

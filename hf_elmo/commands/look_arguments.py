@@ -48,9 +48,9 @@ def report(results: dict[str, Any], arguments: MeasuringArguments, names: tuple[
         arguments: Say where they go.
         names: Of the file of figures and of the picture.
     """
-    from ..checkpoints.layer_scores import scores_table, what_leads
-    from ..checkpoints.layer_scores_plot import plot_layer_scores
+    from ..checkpoints.plots import plot_layer_scores
     from ..checkpoints.provenance import describe_run, write_json
+    from ..checkpoints.scores import scores_table, what_leads
     from ..checkpoints.writing import files_written_aside
 
     results |= describe_run()

@@ -45,7 +45,7 @@ def look_at_senses(arguments: SensesArguments) -> dict[str, Any]:
     Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
     """
     from ..checkpoints.file_names import SENSES_FILE, SENSES_PLOT_FILE
-    from ..checkpoints.layer_scores import SENSES, averaged, paired_errors
+    from ..checkpoints.scores import SENSES, averaged, paired_errors
     from ..inference.embedder import ElmoEmbedder
     from ..inference.sense_scores import deal, right_by_layer, score_senses
     from ..inference.word_uses import UseGatherer, embed_uses

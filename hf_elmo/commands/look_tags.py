@@ -54,7 +54,7 @@ def look_at_tags(arguments: TagsArguments) -> dict[str, Any]:
     Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
     """
     from ..checkpoints.file_names import TAGS_FILE, TAGS_PLOT_FILE
-    from ..checkpoints.layer_scores import TAGS, averaged, paired_errors
+    from ..checkpoints.scores import TAGS, averaged, paired_errors
     from ..inference.embedder import ElmoEmbedder
     from ..inference.tag_scores import (
         MOST_FREQUENT,

@@ -13,12 +13,9 @@ from .command_line import run_command
 class PushArguments:
     """What is sent, and where to."""
 
-    model_name_or_path: str = flag(
-        "The checkpoint: a directory written by pretrain, convert or train.",
-        aliases=("--checkpoint",),
-    )
+    model_name_or_path: str = flag("The checkpoint: a directory written by pretrain, convert or train.")
     hub_model_id: str = flag("Name of the repository, with or without a namespace; made if not there.")
-    private: bool = flag("For nobody else to see; without it, the Hub's default holds.", default=False)
+    hub_private_repo: bool = flag("Make the repository private; without it, the Hub's default holds.", default=False)
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
@@ -33,6 +30,6 @@ def run_push(arguments: PushArguments) -> str:
     from ..checkpoints.sharing import files_to_send, push_checkpoint
 
     checkpoint = arguments.model_name_or_path
-    url = push_checkpoint(checkpoint, arguments.hub_model_id, private=arguments.private or None)
+    url = push_checkpoint(checkpoint, arguments.hub_model_id, private=arguments.hub_private_repo or None)
     print(f"Uploaded {len(files_to_send(checkpoint))} files of {checkpoint} to {url}")
     return url

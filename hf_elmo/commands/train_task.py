@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..checkpoints.secrets import check_command_line
 from .command_line import quiet_libraries, readable_errors
 from .flags import FlagParser, OneLineErrors
 
@@ -32,7 +31,6 @@ def run_task(
     """
     argv = sys.argv[1:] if argv is None else argv
     with readable_errors():
-        check_command_line(argv)
         if "-h" in argv or "--help" in argv:
             from ..tasks.arguments import TrainingFlags
 

@@ -13,11 +13,10 @@ import numpy as np
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 
-from ..checkpoints.cards import write_card
-from ..checkpoints.task_card_parts import describe_inputs
 from ..model.configuration_elmo import CoreferenceHead, ElmoConfig
 from ..model.modeling_elmo_coref import ElmoForCoreferenceResolution, read_clusters
 from .arguments import TrainingFlags
+from .card_facts import describe_inputs
 from .coreference_arguments import CoreferenceArguments, CoreferenceDataArguments
 from .coreference_data import (
     EncodedDocuments,
@@ -100,9 +99,6 @@ class CoreferenceTask(FineTuning):
 
     def describe(self) -> dict[str, Any]:
         return {"task": "coreference", "singletons": "keep" if self.model.keep_singletons else "drop"}
-
-    def write_card(self, directory: Path, name: str) -> None:
-        write_card(directory, name)
 
 
 def prepare_task(

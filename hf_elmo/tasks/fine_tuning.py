@@ -6,7 +6,7 @@ import copy
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -15,12 +15,15 @@ from datasets import Dataset
 from torch import Tensor
 from transformers import Trainer, set_seed
 
+from ..checkpoints.cards import TaskCard, write_card
 from ..checkpoints.file_names import LAYER_SHARES_FILE, RESULTS_FILE
-from ..checkpoints.layer_shares_plot import layer_names, plot_layer_shares
+from ..checkpoints.plots import plot_layer_shares
 from ..checkpoints.provenance import describe_run, write_json
+from ..checkpoints.scores import layer_names
 from ..checkpoints.writing import files_written_aside
 from ..model.modeling_elmo import ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from .card_facts import describe_task
 from .features import fill_word_table
 from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers, digest_of_bilm
 from .resuming import ExactResume, StopEarly, train
@@ -153,9 +156,9 @@ class FineTuning(ABC):
     def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
         """More results on a split and lines for the screen; writes its predictions where there is a directory."""
 
-    @abstractmethod
-    def write_card(self, directory: Path, name: str) -> None:
-        """Render the model's card from the files in its directory."""
+    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
+        """What the model's card says, of what results.json holds."""
+        return describe_task(self.model.config.to_dict(), results)
 
     def keep(self, logits: Tensor, labels: Tensor) -> Tensor:
         """What is kept as predictions of a batch's scores, those of the best label unless a task wants more."""
@@ -215,10 +218,12 @@ class FineTuning(ABC):
                 more, made = self._run_seeds(encoded, run, facts)
                 results.update(more)
             if args.process_index == 0:
+                if "train" in self.splits:
+                    results["card"] = asdict(self.describe_card(results))
+                    self._draw_shares(results, made)
                 write_json(made / RESULTS_FILE, results)
                 if "train" in self.splits:
-                    self._draw_shares(results, made)
-                    self.write_card(made, run.path.name)
+                    write_card(made, run.path.name)
                 if made != run.aside:
                     _point_to(made, run.path)
                     remove(made / SEED_FILE)

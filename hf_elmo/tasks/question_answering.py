@@ -18,13 +18,12 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import Trainer
 
-from ..checkpoints.cards import write_card
-from ..checkpoints.task_card_parts import describe_inputs
 from ..model.configuration_elmo import ElmoConfig, QuestionAnsweringHead
 from ..model.modeling_elmo_tasks import ElmoForQuestionAnswering
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.first_look import look_at_lines
 from .answer_rows import AnswerRows
+from .card_facts import describe_inputs
 from .data_sources import name_file
 from .features import check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
@@ -122,9 +121,6 @@ class QuestionAnsweringTask(FineTuning):
 
     def describe(self) -> dict[str, Any]:
         return {"task": "question-answering", "max_answer_words": self.model.max_answer_words}
-
-    def write_card(self, directory: Path, name: str) -> None:
-        write_card(directory, name)
 
     def _evaluate(
         self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers, made: Path

@@ -4,7 +4,7 @@ output_dir/
   checkpoint-N/          what a run is resumed from, while it lasts and where --save_strategy keeps them
   seed-S/                the same of one seed of several; with its model and SEED_FILE once it is done
   .layers/               the layers of a frozen biLM that are kept for this run alone
-  .finished.*.partial/   what moves into the directory at the end
+  .*.partial/            what moves into the directory at the end
   .lock                  held by the run that writes here
 """
 
@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 
 from ..checkpoints.file_names import CONFIG_FILE, WEIGHTS_FILE
 from ..checkpoints.provenance import command_to_resume
-from ..checkpoints.writing import check_output_directory, moved_into, open_to_readers
+from ..checkpoints.writing import check_output_directory, leftovers_of, moved_into, open_to_readers
 from .training_arguments import TaskTrainingArguments
 
 STATE_FILE = "trainer_state.json"
@@ -37,7 +37,7 @@ RESUME_STATE = "ExactResume"
 LAYERS_FOLDER = ".layers"
 _LOCK_FILE = ".lock"
 # What is no result: a directory with nothing else in it is empty.
-_HIDDEN = re.compile(rf"{re.escape(_LOCK_FILE)}|{re.escape(LAYERS_FOLDER)}|\.finished\.\w+\.partial")
+_HIDDEN = re.compile(rf"{re.escape(_LOCK_FILE)}|{re.escape(LAYERS_FOLDER)}|\.\w+\.(partial|replaced)")
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 _SEED = re.compile(r"seed-\d+")
 # How long to try for a lock that, where it is not to be had at once, another run holds.
@@ -98,7 +98,7 @@ def run_directory(args: TaskTrainingArguments) -> Iterator[RunDirectory]:
                     _remove_leftovers(path)
                     is_resumed = resumes_in_place(args)
                     old = [] if is_resumed else _shown(path)
-                    shared = [RunDirectory(path, aside.enter_context(moved_into(path, CONFIG_FILE)), is_resumed, old)]
+                    shared = [RunDirectory(path, aside.enter_context(moved_into(path)), is_resumed, old)]
                 broadcast_object_list(shared)
                 run = shared[0]
                 yield run
@@ -233,7 +233,7 @@ def _remove_leftovers(path: Path, *names: str) -> None:
     """Remove what is not all there, empty folders of seeds, and what has these names."""
     folders = [path, *seeds_in(path)]
     halves = [entry for folder in folders for entry in folder.iterdir() if _is_half_of_one(entry)]
-    for entry in (*path.glob(".finished.*.partial"), *halves, *(path / name for name in names)):
+    for entry in (*leftovers_of(path), *halves, *(path / name for name in names)):
         remove(entry)
     for folder in folders[1:]:
         if not any(folder.iterdir()):

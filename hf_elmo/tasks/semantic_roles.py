@@ -12,12 +12,11 @@ import numpy as np
 import torch
 from huggingface_hub.errors import StrictDataclassError
 
-from ..checkpoints.cards import write_card
-from ..checkpoints.task_card_parts import describe_inputs
 from ..model.configuration_elmo import ElmoConfig, SemanticRoleLabelingHead
 from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.modeling_elmo_srl import ElmoForSemanticRoleLabeling
 from ..model.modeling_elmo_tasks import labels_of
+from .card_facts import describe_inputs
 from .data_sources import name_file
 from .features import check_features, check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
@@ -105,9 +104,6 @@ class SemanticRolesTask(FineTuning):
 
     def describe(self) -> dict[str, Any]:
         return {"task": TASK, **({"unseen_labels": self.unseen_labels} if self.unseen_labels else {})}
-
-    def write_card(self, directory: Path, name: str) -> None:
-        write_card(directory, name)
 
     def reads_often(self) -> bool:
         # A sentence is read once for each of its predicates, in one epoch and without training too.

@@ -16,11 +16,10 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import DataCollatorForTokenClassification
 
-from ..checkpoints.cards import write_card
-from ..checkpoints.task_card_parts import describe_inputs
 from ..model.configuration_elmo import ElmoConfig, TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.modeling_elmo_tasks import ElmoForTokenClassification
+from .card_facts import describe_inputs
 from .data_sources import check_data_source, name_source
 from .features import check_features, check_table, set_word_inputs
 from .fine_tuning import RESULT_PREFIXES, FineTuning
@@ -102,9 +101,6 @@ class TokenClassificationTask(FineTuning):
         if self.unseen_labels:
             described["unseen_labels"] = list(self.unseen_labels)
         return described
-
-    def write_card(self, directory: Path, name: str) -> None:
-        write_card(directory, name)
 
     def _compute(self, predicted: list[list[str]], gold: list[list[str]]) -> dict[str, Any]:
         metric = EntityMetric(keep_in_memory=True)

@@ -14,13 +14,12 @@ from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
 from transformers import DataCollatorWithPadding
 
-from ..checkpoints.cards import write_card
-from ..checkpoints.task_card_parts import describe_inputs
 from ..given.bounded_files import quoted
 from ..model.configuration_elmo import ElmoConfig, SequenceClassificationHead
 from ..model.modeling_elmo_tasks import ElmoForSequenceClassification
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.first_look import look_at_lines
+from .card_facts import describe_inputs
 from .class_reports import format_report, write_records, write_table
 from .data_sources import check_data_source, name_source, read_splits
 from .features import check_table, set_word_inputs
@@ -109,9 +108,6 @@ class TextClassificationTask(FineTuning):
     def describe(self) -> dict[str, Any]:
         unseen = {"unseen_labels": self.unseen_labels} if self.unseen_labels else {}
         return {"task": TASK, "text_pairs": _are_pairs(self.splits), "labels": self.labels, **unseen}
-
-    def write_card(self, directory: Path, name: str) -> None:
-        write_card(directory, name)
 
     def _compute(self, probabilities: np.ndarray, gold_ids: np.ndarray) -> dict[str, Any]:
         labels = [*self.labels, *self.unseen_labels]

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from transformers import DataCollatorForTokenClassification, Trainer
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
+from hf_elmo.checkpoints.cards import TaskCard
 from hf_elmo.tasks import run_directory, trainer_lines
 from hf_elmo.tasks.arguments import ModelArguments
 from hf_elmo.tasks.fine_tuning import FineTuning
@@ -50,8 +51,17 @@ class Capitals(FineTuning):
             (directory / f"{split}.txt").write_text(str(output.predictions.shape[0]))
         return {"looked_at": split}, f"looked at {split}"
 
-    def write_card(self, directory, name):
-        (directory / "README.md").write_text(f"# {name}")
+    def describe_card(self, results):
+        return TaskCard(
+            what="A finder of capitals",
+            task_name="Capitals",
+            tags=["capitals"],
+            pipeline_tag=None,
+            usage="Load {name}.",
+            intended_use=["To find capitals."],
+            limits=["None."],
+            scores=["share_right"],
+        )
 
     def describe(self):
         return {"tag_scheme": "words", "question": "capitals"}
@@ -73,7 +83,7 @@ def test_a_task_of_another_kind_is_trained_scored_and_written(tmp_path, capsys):
     assert results["question"] == "capitals" and results["looked_at"] == "validation"
     assert 0 <= results["eval_share_right"] <= 1 and results["data"] == {"train": {"source": "here"}}
     assert results["settings"]["learning_rate"] == 0.01 and results["kept_step"] in (1, 2)
-    assert (out / "validation.txt").read_text() == "3" and (out / "README.md").read_text() == "# out"
+    assert (out / "validation.txt").read_text() == "3" and "\n# out\n" in (out / "README.md").read_text()
     assert (out / "model.safetensors").is_file()
     shown = capsys.readouterr().out
     assert "share_right" in shown and "looked at validation" in shown

@@ -133,7 +133,7 @@ class TestTexts:
         gold = [line.split("\t")[0] for line in (folder / "test.tsv").read_text().splitlines()[1:]]
         assert [row[1] for row in rows[1:]] == gold
         card = (directory / "README.md").read_text(encoding="utf-8")
-        assert f"Accuracy {100 * results['predict_accuracy']:.2f}" in card and 'model="reviewer"' in card
+        assert f"| test | {100 * results['predict_accuracy']:.2f} |" in card and 'model="reviewer"' in card
 
     def test_the_pipeline_predicts_what_the_file_says(self, reviewer, folder):
         directory, _ = reviewer

@@ -1,4 +1,4 @@
-"""What each layer knows, as measured on senses and on parts of speech: their figures, tables, and section of a card."""
+"""What is said of layers: which of them leads on senses and on parts of speech, and which of them a task reads."""
 
 from __future__ import annotations
 
@@ -12,12 +12,6 @@ from .tables import markdown_table
 
 # What a results file calls its kind, and what people call it.
 SENSES, TAGS = "senses", "tags"
-_ABOUT = {
-    SENSES: "Senses: a use gets the sense whose mean vector is nearest to its own, as do the bag of words of its "
-    "sentence and, of all uses, the most frequent sense; mean and deviation of {repeats} splits.",
-    TAGS: "Parts of speech: softmax regression on the vectors of a layer, and the tag that a word has most often in "
-    "training; mean and deviation of {repeats} orders of the training data.",
-}
 _UNITS = {SENSES: "uses", TAGS: "words"}
 
 
@@ -126,22 +120,22 @@ def _accuracies(ways: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     return layers, {way: figures for way, figures in accuracies.items() if way not in layers}
 
 
-def layers_section(known: Sequence[tuple[Mapping[str, Any], str | None]]) -> str | None:
-    """The section of a card on what each layer knows; None where nothing was measured.
+def layer_names(num_layers: int) -> list[str]:
+    """What the layers are called, the token encoder's first."""
+    return ["token encoder", *(f"layer {number}" for number in range(1, num_layers))]
 
-    Args:
-        known: The results of senses, of parts of speech or of both, and the name of each one's picture beside the card.
-    Raises: KeyError naming the figure that results lack.
+
+def mean_shares(results: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray | None]:
+    """The shares, (mixes, layers), over all seeds, and their deviation where there are several.
+
+    Raises: ValueError where the results have none.
     """
-    if not known:
-        return None
-    parts = ["## Which layer knows what"]
-    for results, plot in known:
-        unit = _UNITS[results["kind"]]
-        data = "; ".join(f"{name}: {text['source']}, {text[unit]:,} {unit}" for name, text in results["data"].items())
-        parts.append(f"{_ABOUT[results['kind']].format(repeats=results['repeats'])} Data: {data}.")
-        parts.append(scores_table(results))
-        parts.append(what_leads(results))
-        if plot:
-            parts.append(f"![accuracy of each layer on {results['kind']}]({plot})")
-    return "\n\n".join(parts)
+    rows = [run["layer_shares"] for run in results.get("seeds", []) if "layer_shares" in run]
+    rows = rows or [results.get("layer_shares")]
+    if not rows[0]:
+        raise ValueError(
+            "results have no layer_shares: they are not those of a trained task that reads ELMo; take those that "
+            "hf-elmo train-... wrote."
+        )
+    shares = np.array(rows, dtype=float)
+    return shares.mean(axis=0), shares.std(axis=0, ddof=1) if len(rows) > 1 else None
