@@ -82,18 +82,18 @@ class TaskCard:
 
     what: str
     task_name: str
-    tags: Sequence[str]
+    tags: list[str]
     pipeline_tag: str | None
     usage: str
-    intended_use: Sequence[str]
-    limits: Sequence[str]
-    scores: Sequence[str]
-    tables: Mapping[str, str] = field(default_factory=dict)
-    labels: Sequence[str] = ()
+    intended_use: list[str]
+    limits: list[str]
+    scores: list[str]
+    tables: dict[str, str] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
     labels_title: str = "Labels"
-    counts: Sequence[str] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
-    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    counts: list[str] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
 
 
 def write_card(directory: str | os.PathLike, name: str | None = None) -> None:
@@ -107,7 +107,7 @@ def write_conversion_card(
     files: Mapping[str, str | os.PathLike],
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
-    licence: str | None = None,
+    license: str | None = None,
     notes: Sequence[str] = (),
 ) -> None:
     """Say in conversion.json and in a card what a checkpoint was converted from; config and tokenizer stand there.
@@ -118,7 +118,7 @@ def write_conversion_card(
         files: The files that were read, by the arguments that name them; the card has their names, sizes and digests.
         options: What the other program's options file says.
         name: As for `write_card`.
-        licence: What is known of the licence of the files, in a sentence.
+        license: What is known of the license of the files, in a sentence.
         notes: What whoever uses the checkpoint has to know of the conversion, a sentence each.
     Raises: OSError where a file cannot be read.
     """
@@ -126,7 +126,7 @@ def write_conversion_card(
         "format": source,
         "files": {argument: describe_file(file) for argument, file in files.items()},
         "options": dict(options or {}),
-        "licence": licence,
+        "license": license,
         "notes": list(notes),
     }
     write_json(Path(directory) / CONVERSION_FILE, content | describe_run())
@@ -172,7 +172,7 @@ def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
         return _ENVIRONMENT.get_template(f"{template}.md.j2").render(known).rstrip() + "\n"
     except (jinja2.TemplateError, yaml.YAMLError, *UNREADABLE) as error:
         raise ValueError(
-            f"the card of {folder} cannot be rendered ({reason(error)}); a card shows only what its files hold: mend "
+            f"the card of {name} cannot be rendered ({reason(error)}); a card shows only what its files hold: mend "
             f"{FACTS_FILE}, or make the figures again."
         ) from error
 
@@ -265,7 +265,7 @@ def _perplexities(results: dict[str, Any], facts: dict[str, Any] | None) -> Iter
             if measured.get(name) is not None:
                 yield EvalResult(
                     task_type="text-generation",
-                    task_name="Language modelling",
+                    task_name="Language modeling",
                     dataset_type="held-out",
                     dataset_name=f"held-out part of {text}",
                     metric_type=kind,

@@ -27,7 +27,7 @@ def describe_inputs(head: Mapping[str, Any]) -> str:
         parts.append(f"{trained} vectors of {head['word_table_size']:,} words")
     if head["character_filters"]:
         parts.append(f"{sum(count for _, count in head['character_filters']):,} features of characters")
-    at_output = ", and ELMo again at the output of its lowest LSTM" if head["mix_at_output"] else ""
+    at_output = ", and ELMo again at the output of its lowest LSTM" if head.get("mix_at_output") else ""
     return " + ".join(parts) + at_output
 
 
@@ -213,16 +213,16 @@ def _describe_semantic_roles(config: Mapping[str, Any], results: Mapping[str, An
                 f"Predicates that the model finds itself: F1 {100 * figures['f1']:.2f} of {figures['number']:,}."
             ]
     return TaskCard(
-        what="A labeller of semantic roles",
-        task_name="Semantic role labelling",
+        what="A labeler of semantic roles",
+        task_name="Semantic role labeling",
         tags=["token-classification", "semantic-role-labeling"],
         pipeline_tag="token-classification",
         usage=f"""\
 ```python
 from hf_elmo.inference.role_labeller import ElmoRoleLabeller
 
-labeller = ElmoRoleLabeller("{{name}}")
-for frames in labeller.label([["Alice", "gave", "Bob", "a", "book", "."]], [[1]]):
+labeler = ElmoRoleLabeller("{{name}}")
+for frames in labeler.label([["Alice", "gave", "Bob", "a", "book", "."]], [[1]]):
     for frame in frames:
         print(frame.place, frame.tags)
 ```

@@ -37,7 +37,7 @@ RESUME_STATE = "ExactResume"
 LAYERS_FOLDER = ".layers"
 _LOCK_FILE = ".lock"
 # What is no result: a directory with nothing else in it is empty.
-_HIDDEN = re.compile(rf"{re.escape(_LOCK_FILE)}|{re.escape(LAYERS_FOLDER)}|\.\w+\.(partial|replaced)")
+_HIDDEN = re.compile(rf"{re.escape(_LOCK_FILE)}|{re.escape(LAYERS_FOLDER)}|\..*\.(partial|replaced)")
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 _SEED = re.compile(r"seed-\d+")
 # How long to try for a lock that, where it is not to be had at once, another run holds.

@@ -61,9 +61,9 @@ def test_figures_are_shown_and_written_and_stand_in_the_card(folder, capsys):
     assert results["data"]["train"]["words"] == 15 and results["data"]["test"]["words"] == 20
     assert results["scores"]["all words"]["most frequent tag"]["accuracy"]["mean"] == 1
     write_conversion_card(elmo, "bilm-tf", {})
-    text = (elmo / "README.md").read_text(encoding="utf-8")
+    text = (folder / "elmo" / "README.md").read_text(encoding="utf-8")
     assert "## Which layer knows what" in text and "| bag of words |" in text and "| most frequent tag |" in text
-    assert "(senses.png)" in text and "(tags.png)" in text and (elmo / "tags.png").is_file()
+    assert "(senses.png)" in text and "(tags.png)" in text and (folder / "elmo" / "tags.png").is_file()
 
 
 @pytest.mark.parametrize(

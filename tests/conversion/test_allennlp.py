@@ -113,7 +113,7 @@ def test_what_is_saved_is_loaded_and_says_what_was_left_out(tmp_path, model):
     embeddings, report = ElmoEmbeddings.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert embeddings.dropout.p == 0.5 and not any(report.values())
     facts = json.loads((tmp_path / "ours" / "conversion.json").read_text())
-    assert facts["files"]["source"]["name"] == "model.tar.gz" and "Apache-2.0" in facts["licence"]
+    assert facts["files"]["source"]["name"] == "model.tar.gz" and "Apache-2.0" in facts["license"]
     said = " ".join(facts["notes"])
     assert "encoder" in said and "crf" in said
 

@@ -188,7 +188,7 @@ def test_the_card_and_the_files_beside_it_say_what_it_was_made_of(tmp_path):
     facts = json.loads((tmp_path / "ours" / "conversion.json").read_text())
     assert facts["format"] == "elmoformanylangs" and facts["files"]["source"]["name"] == "model.zip"
     assert {"token_embedder.pkl", "encoder.pkl", "classifier.pkl", "char.dic"} <= facts["files"].keys()
-    assert "MIT" in facts["licence"] and any("state" in note for note in facts["notes"])
+    assert "MIT" in facts["license"] and any("state" in note for note in facts["notes"])
     model = AutoModelForPreTraining.from_pretrained(tmp_path / "ours")
     assert model.words[:3] == ("<S>", "</S>", "<UNK>") and "나무" in model.words
 

@@ -73,7 +73,7 @@ def make_task(directory, **training):
     settings = {"use_cpu": True, "num_train_epochs": 2, "output_dir": str(directory), "learning_rate": 0.01, **training}
     args = TaskTrainingArguments(**settings)
     splits = {"train": sentences, "validation": sentences}
-    return Capitals(model, ElmoCharTokenizer(), splits, args, "a tiny model", {"train": {"source": "here"}})
+    return Capitals(model, ElmoCharTokenizer(), splits, args, "a tiny model", dict.fromkeys(splits, {"source": "here"}))
 
 
 def test_a_task_of_another_kind_is_trained_scored_and_written(tmp_path, capsys):
@@ -81,7 +81,7 @@ def test_a_task_of_another_kind_is_trained_scored_and_written(tmp_path, capsys):
     out = tmp_path / "out"
     assert json.loads((out / "results.json").read_text(encoding="utf-8")) == results
     assert results["question"] == "capitals" and results["looked_at"] == "validation"
-    assert 0 <= results["eval_share_right"] <= 1 and results["data"] == {"train": {"source": "here"}}
+    assert 0 <= results["eval_share_right"] <= 1 and results["data"]["train"] == {"source": "here"}
     assert results["settings"]["learning_rate"] == 0.01 and results["kept_step"] in (1, 2)
     assert (out / "validation.txt").read_text() == "3" and "\n# out\n" in (out / "README.md").read_text()
     assert (out / "model.safetensors").is_file()
@@ -343,7 +343,7 @@ def test_what_a_killed_run_left_is_used_or_removed(tmp_path, capsys):
         task.layer_bytes = 2**30
         task.run()
     (out / "checkpoint-6" / "trainer_state.json").unlink()
-    (out / ".finished.abcdefgh.partial").mkdir()
+    (out / ".abcdefgh.partial").mkdir()
     assert {path.name for path in out.iterdir()} >= {"checkpoint-3", "checkpoint-6", ".layers", ".lock"}
     with pytest.raises(FileExistsError, match="--resume_from_checkpoint auto"):
         check_run_directory(make_long_task(out).training_args)
@@ -358,7 +358,7 @@ def test_what_a_killed_run_left_is_used_or_removed(tmp_path, capsys):
 
 def test_what_holds_leftovers_alone_is_empty(tmp_path):
     out = tmp_path / "out"
-    for name in (".layers", "checkpoint-3", ".finished.abcdefgh.partial"):
+    for name in (".layers", "checkpoint-3", ".abcdefgh.partial"):
         (out / name).mkdir(parents=True)
     (out / ".lock").touch()
     check_run_directory(make_task(out).training_args)

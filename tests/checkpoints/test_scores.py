@@ -1,4 +1,4 @@
-"""Figures of layers are averaged, tabled, drawn, and stand in the card of the checkpoint that they were measured on."""
+"""Figures of layers are averaged and tabled, and which layer leads is said with care."""
 
 import statistics
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from refusals import assert_refused
 
-from hf_elmo.checkpoints.layer_scores import averaged, layers_section, paired_errors, scores_table, what_leads
-from hf_elmo.checkpoints.layer_scores_plot import build_layer_scores_figure, plot_layer_scores
+from hf_elmo.checkpoints.scores import averaged, mean_shares, paired_errors, scores_table, what_leads
 
 ACCURACIES = {"most frequent tag": [0.8], "layer 0": [0.81, 0.83], "layer 1": [0.9, 0.94], "layer 2": [0.91, 0.89]}
 # Of each two ways.
@@ -76,18 +75,5 @@ def test_the_standard_error_is_that_of_a_paired_bootstrap():
     assert paired_errors({"w": {"a": first, "b": first}})["w"]["a"]["b"] == 0
 
 
-def test_the_section_has_all_that_was_measured_and_nothing_else():
-    assert layers_section([]) is None
-    section = layers_section([(RESULTS, "tags.png")])
-    assert scores_table(RESULTS) in section and "(tags.png)" in section and "a.conllu, 1,200 words" in section
-    assert "](" not in layers_section([(RESULTS, None)])
-    assert_refused(KeyError, "data", layers_section, [({key: RESULTS[key] for key in RESULTS if key != "data"}, None)])
-
-
-def test_the_picture_has_a_point_for_each_figure(tmp_path):
-    (axes,) = build_layer_scores_figure(RESULTS).axes
-    drawn = {container.get_label(): container.lines[0].get_ydata().tolist() for container in axes.containers}
-    assert drawn == {way: pytest.approx([statistics.fmean(values)] * 2) for way, values in ACCURACIES.items()}
-    for name in "ab":
-        plot_layer_scores(RESULTS, tmp_path / name)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+def test_a_task_without_elmo_has_no_shares():
+    assert_refused(ValueError, "layer_shares", mean_shares, {"layer_shares": []})

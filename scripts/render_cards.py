@@ -1,0 +1,44 @@
+"""Render the cards of model_cards/, or of the checkpoints that are named, from the files beside them.
+
+python scripts/render_cards.py [--plots] [DIRECTORY ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from hf_elmo.checkpoints.cards import LAYER_SCORES, write_card
+from hf_elmo.checkpoints.file_names import CARD_FILE, FACTS_FILE, LAYER_SHARES_FILE, PLOT_FILE, RESULTS_FILE
+from hf_elmo.checkpoints.plots import plot_layer_scores, plot_layer_shares, plot_run
+
+MODEL_CARDS = Path(__file__).resolve().parents[1] / "model_cards"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("directories", nargs="*", type=Path, help="the checkpoints; left out, those of model_cards")
+    parser.add_argument("--plots", action="store_true", help="draw the pictures anew too")
+    arguments = parser.parse_args()
+    for directory in arguments.directories or sorted(path.parent for path in MODEL_CARDS.glob(f"*/{FACTS_FILE}")):
+        if arguments.plots:
+            draw(directory)
+        write_card(directory)
+        print(directory / CARD_FILE)
+
+
+def draw(directory: Path) -> None:
+    """Draw the pictures of what a checkpoint's files hold."""
+    results = json.loads((directory / RESULTS_FILE).read_text(encoding="utf-8"))
+    if results.get("layer_shares"):
+        plot_layer_shares(results, directory / LAYER_SHARES_FILE)
+    if "perplexity" in results:
+        plot_run(results, directory / PLOT_FILE)
+    for file, picture in LAYER_SCORES.items():
+        if (directory / file).is_file():
+            plot_layer_scores(json.loads((directory / file).read_text(encoding="utf-8")), directory / picture)
+
+
+if __name__ == "__main__":
+    main()
