@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,17 +47,15 @@ def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
             "with hf-elmo convert."
         )
     check_json_files(name, argument)
-    unreadable = f"{argument} {name!r} has a {CONFIG_FILE} that describes no model", "correct or write it again."
-    with _clear_about(name, argument):
-        with _readable(*unreadable):
-            model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
-        if model_type != ElmoConfig.model_type:
-            raise ValueError(
-                f"{argument} {name!r} has a {CONFIG_FILE} of the model_type {model_type!r}; wanted "
-                f"{ElmoConfig.model_type!r}."
-            )
-        with _readable(*unreadable):
-            return ElmoConfig.from_pretrained(name)
+    with _refused_by_name(name, f"has a {CONFIG_FILE} that describes no model", argument):
+        model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
+        config = ElmoConfig.from_pretrained(name) if model_type == ElmoConfig.model_type else None
+    if config is None:
+        raise ValueError(
+            f"{argument} {name!r} has a {CONFIG_FILE} of the model_type {model_type!r}; expected "
+            f"{ElmoConfig.model_type!r}."
+        )
+    return config
 
 
 def load_model(model_class: type[Model], name: str, dtype: torch.dtype = torch.float32) -> Model:
@@ -97,11 +94,7 @@ def load_what_is_there(
     """
     check_json_files(name)
     _check_size(ElmoModel, name, config)
-    advice = "copy, convert or train the checkpoint again."
-    with (
-        _clear_about(name),
-        _readable(f"model_name_or_path {name!r} has weights that are cut off or no such thing", advice),
-    ):
+    with _refused_by_name(name, "has weights that are cut off or no such thing"):
         model, report = model_class.from_pretrained(
             name, config=config, dtype=dtype, ignore_mismatched_sizes=True, output_loading_info=True
         )
@@ -113,28 +106,27 @@ def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
 
     Args:
         name: A directory, or a name on the Hub.
-        config: The config of its model, which its rows have to fit.
-    Raises: FileNotFoundError where it has none, ValueError where its rows are none of the model's.
+        config: The config of its model, whose characters the tokenizer's have to be.
+    Raises: FileNotFoundError where it has none, ValueError where it is another model's.
     """
-    width = config.max_characters_per_word
-    advice = f"save ElmoCharTokenizer(max_characters_per_word={width}) there, with the settings it was trained with."
     if find_file(name, TOKENIZER_FILE) is None:
-        raise FileNotFoundError(f"model_name_or_path {name!r} holds no {TOKENIZER_FILE}; {advice}")
+        raise FileNotFoundError(
+            f"model_name_or_path {name!r} holds no {TOKENIZER_FILE}; put the tokenizer there that was saved with the "
+            "model."
+        )
     check_json_files(name)
-    what = f"model_name_or_path {name!r} has a {TOKENIZER_FILE} that describes no tokenizer"
-    with _clear_about(name), _readable(what, advice):
+    with _refused_by_name(name, f"has a {TOKENIZER_FILE} that describes no tokenizer"):
         tokenizer = ElmoCharTokenizer.from_pretrained(name)
-    if tokenizer.max_characters_per_word != width:
-        raise ValueError(
-            f"model_name_or_path {name!r} has max_characters_per_word={tokenizer.max_characters_per_word} in "
-            f"{TOKENIZER_FILE}, but its model wants {width}; {advice}"
-        )
     scheme = "bytes" if tokenizer.characters is None else "dictionary"
-    if scheme != config.character_scheme:
-        raise ValueError(
-            f"model_name_or_path {name!r} has characters of the scheme {scheme!r} in {TOKENIZER_FILE}, but its model "
-            f"wants {config.character_scheme!r}; put the tokenizer there that was saved with the model."
-        )
+    for key, found, expected in (
+        ("max_characters_per_word", tokenizer.max_characters_per_word, config.max_characters_per_word),
+        ("character_scheme", scheme, config.character_scheme),
+    ):
+        if found != expected:
+            raise ValueError(
+                f"model_name_or_path {name!r} has {key} {found!r} in {TOKENIZER_FILE}, but its model expects "
+                f"{expected!r}; put the tokenizer there that was saved with the model."
+            )
     return tokenizer
 
 
@@ -143,7 +135,7 @@ def find_file(name: str, file: str) -> str | None:
     if os.path.isfile(name):
         # A config.json by itself.
         return None
-    with _clear_about(name):
+    with _refused_by_name(name, f"has a {file} that cannot be found"):
         return cached_file(name, file, _raise_exceptions_for_missing_entries=False)
 
 
@@ -190,26 +182,16 @@ def _check_size(model_class: type[ElmoPreTrainedModel], name: str, config: ElmoC
 
 
 @contextmanager
-def _readable(what: str, advice: str) -> Iterator[None]:
-    """Raise a ValueError of one line where another program cannot make sense of a file."""
+def _refused_by_name(name: str, what: str, argument: str = "model_name_or_path") -> Iterator[None]:
+    """Name the checkpoint, on one line, where transformers or torch cannot make sense of a file or find it."""
     try:
         yield
     except UNREADABLE as error:
-        raise ValueError(f"{what} ({reason(error)}); {advice}") from error
-
-
-@contextmanager
-def _clear_about(name: str, argument: str = "model_name_or_path") -> Iterator[None]:
-    try:
-        yield
+        raise ValueError(
+            f"{argument} {name!r} {what} ({reason(error)}); copy, convert or train the checkpoint again."
+        ) from error
     except OSError as error:
-        # transformers' own error says which file, but raises as if it were absent.
-        if isinstance(error.__context__, (json.JSONDecodeError, UnicodeDecodeError)):
-            raise ValueError(
-                f"{argument} {name!r} holds a file that is not JSON ({str(error).splitlines()[0]}); copy or write the "
-                "checkpoint again."
-            ) from error
         raise FileNotFoundError(
-            f"{argument} {name!r} is neither a complete checkpoint directory nor a model on the Hub that can "
-            f"be reached; check the path. ({str(error).splitlines()[0]})"
+            f"{argument} {name!r} is neither a complete checkpoint directory nor a model on the Hub that can be "
+            f"reached; check the path. ({str(error).splitlines()[0]})"
         ) from error

@@ -65,7 +65,7 @@ def test_a_tokenizer_has_to_be_there_and_to_fit(checkpoint, tmp_path):
     assert find_file(str(tmp_path / "config.json"), "tokenizer_config.json") is None
     with pytest.raises(FileNotFoundError, match=r"tokenizer_config\.json"):
         load_tokenizer(str(tmp_path), make_tiny_config())
-    with pytest.raises(ValueError, match=r"max_characters_per_word=50 in tokenizer_config\.json.*20"):
+    with pytest.raises(ValueError, match=r"max_characters_per_word 50 in tokenizer_config\.json.*20"):
         load_tokenizer(checkpoint, make_tiny_config(max_characters_per_word=20))
     ids = {"padding_character_id": 4, "bos_token_id": 5, "eos_token_id": 6}
     with pytest.raises(ValueError, match=r"'bytes'.*'dictionary'"):
