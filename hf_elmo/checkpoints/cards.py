@@ -165,7 +165,7 @@ def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
             template, head = "conversion", _vectors_head(())
         elif "card" in run:
             template, head = "task", _task_head(run)
-            known |= _task_tables(run)
+            known |= {"scored": _scored(run), "mean_shares": mean_shares(run) if run.get("layer_shares") else None}
         else:
             template, head = "pretraining", _vectors_head(_perplexities(run, facts))
         known["front_matter"] = _front_matter(name, facts, **head)
@@ -298,42 +298,20 @@ def _task_head(results: dict[str, Any]) -> dict[str, Any]:
     return {"pipeline_tag": card["pipeline_tag"], "tags": card["tags"], "measured": measured}
 
 
-def _task_tables(results: dict[str, Any]) -> dict[str, Any]:
-    """The tables of a task's overall scores and of the layers that it reads, and the splits that it was scored on."""
-    scores, scored = results["card"]["scores"], _scored(results)
-    rows = []
-    for split, prefix in scored.items():
-        rows.append([split, *(f"{100 * results[prefix + score]:.2f}" for score in scores)])
-        if "mean" in results:
-            pairs = [(results["mean"][prefix + score], results["deviation"][prefix + score]) for score in scores]
-            rows.append(
-                [f"{split}, mean of seeds", *(f"{100 * mean:.2f} ± {100 * spread:.2f}" for mean, spread in pairs)]
-            )
-    known = {
-        "scored": scored,
-        "overall_scores": markdown_table(["in percent", *map(_title, scores)], rows),
-        "layer_shares": None,
-    }
-    if results.get("layer_shares"):
-        means, spreads = mean_shares(results)
-        lines = [[f"mix {number}", *(f"{share:.1%}" for share in shares)] for number, shares in enumerate(means, 1)]
-        for line, spread in zip(lines, [] if spreads is None else spreads, strict=False):
-            line[1:] = [f"{cell} ± {value:.1%}" for cell, value in zip(line[1:], spread, strict=True)]
-        known["layer_shares"] = markdown_table(["", *layer_names(means.shape[1])], lines)
-    return known
-
-
 def _scores_of(table: Any, labels: Sequence[str]) -> str:
     """A table of a task's scores, as `TaskCard.tables` has them, in Markdown."""
     if isinstance(table, list):
         names = [f"as `{label}`" for label in labels]
         table = {row: dict(zip(names, counts, strict=True)) for row, counts in zip(labels, table, strict=True)}
-    head = ["in percent", *map(_title, next(iter(table.values()), {}))]
-    return markdown_table(head, [[f"`{name}`", *map(_cell, row.values())] for name, row in table.items()])
+    rows = [
+        [f"`{name}`", *(_percent(each) if isinstance(each, float) else f"{each:,}" for each in row.values())]
+        for name, row in table.items()
+    ]
+    return markdown_table(["in percent", *map(_title, next(iter(table.values()), {}))], rows)
 
 
-def _cell(figure: float) -> str:
-    return f"{100 * figure:.2f}" if isinstance(figure, float) else f"{figure:,}"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2f}"
 
 
 def _title(name: str) -> str:
@@ -356,18 +334,21 @@ def _build_environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.globals["layer_names"] = layer_names
     environment.filters |= {
         "cell": lambda text: " ".join(str(text).replace("|", "\\|").split()),
         "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         "number": _number,
         "origin": lambda run: describe_origin(run, ("torch", "transformers")),
         "pairs": lambda pairs: ", ".join(f"({width}, {count})" for width, count in pairs),
+        "percent": _percent,
         "paragraph": lambda text: " ".join(text.split()) + "\n",
         "scores_of": _scores_of,
         "scores_table": scores_table,
         "settings": lambda settings: ", ".join(
             f"{name} {value}" for name, value in settings.items() if isinstance(value, (int, float, str))
         ),
+        "title": _title,
         "what_leads": what_leads,
     }
     return environment
