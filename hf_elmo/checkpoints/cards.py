@@ -149,7 +149,7 @@ def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
     was_converted = (folder / CONVERSION_FILE).is_file() and not (folder / RESULTS_FILE).is_file()
     run = _read_object(folder / (CONVERSION_FILE if was_converted else RESULTS_FILE))
     has_tokenizer = (folder / TOKENIZER_FILE).is_file()
-    known = {
+    known: dict[str, Any] = {
         "name": name,
         "config": config,
         "run": run,

@@ -110,7 +110,7 @@ def _package_code(architectures: list[str]) -> set[Path]:
     """The modules that the auto_map of such a checkpoint names, and those that they import."""
     modules = {_MODEL_CODE / f"{reference.partition('.')[0]}.py" for reference in auto_map_of(architectures).values()}
     modules.add(_MODEL_CODE / "tokenization_elmo.py")
-    return {Path(file) for module in modules for file in (module, *get_relative_import_files(module))}
+    return modules.union(*(map(Path, get_relative_import_files(module)) for module in modules))
 
 
 def push_checkpoint(directory: str | os.PathLike, hub_model_id: str, private: bool | None = None) -> str:

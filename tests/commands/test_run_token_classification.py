@@ -143,15 +143,6 @@ def test_bad_flag_is_one_line(capsys):
     assert error.count("\n") == 1 and "--lerning_rate 1; did you mean --learning_rate?" in error
 
 
-def test_a_token_is_refused_and_not_shown(capsys):
-    token = "hf_" + "aBcDeFgHiJ" * 3 + "kLmN"
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "token-classification", "--hub_token", token])
-    shown = capsys.readouterr()
-    assert ended.value.code == 2
-    assert "the command line holds an access token" in shown.err and token not in shown.out + shown.err
-
-
 def test_a_missing_seqeval_is_one_line(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "seqeval", None)
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)

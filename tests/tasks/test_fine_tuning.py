@@ -73,7 +73,8 @@ def make_task(directory, **training):
     settings = {"use_cpu": True, "num_train_epochs": 2, "output_dir": str(directory), "learning_rate": 0.01, **training}
     args = TaskTrainingArguments(**settings)
     splits = {"train": sentences, "validation": sentences}
-    return Capitals(model, ElmoCharTokenizer(), splits, args, "a tiny model", dict.fromkeys(splits, {"source": "here"}))
+    data = {split: {"source": "here"} for split in splits}
+    return Capitals(model, ElmoCharTokenizer(), splits, args, "a tiny model", data)
 
 
 def test_a_task_of_another_kind_is_trained_scored_and_written(tmp_path, capsys):
