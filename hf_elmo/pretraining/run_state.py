@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -185,6 +185,9 @@ class RunCheckpoints:
             return
         if self.accelerator.is_main_process:
             shutil.rmtree(aside, ignore_errors=True)
+            with suppress(OSError):
+                # Where nothing else is in it.
+                aside.parent.rmdir()
         last = max(checkpoints_in(self.output_dir), default=None)
         left = "there is none from before" if last is None else f"checkpoint-{last} is still there to resume from"
         raise OSError(
