@@ -9,8 +9,18 @@ import argparse
 import json
 from pathlib import Path
 
-from hf_elmo.checkpoints.cards import LAYER_SCORES, write_card
-from hf_elmo.checkpoints.file_names import CARD_FILE, FACTS_FILE, LAYER_SHARES_FILE, PLOT_FILE, RESULTS_FILE
+from hf_elmo.checkpoints.cards import write_card
+from hf_elmo.checkpoints.file_names import (
+    CARD_FILE,
+    FACTS_FILE,
+    LAYER_SHARES_FILE,
+    PLOT_FILE,
+    RESULTS_FILE,
+    SENSES_FILE,
+    SENSES_PLOT_FILE,
+    TAGS_FILE,
+    TAGS_PLOT_FILE,
+)
 from hf_elmo.checkpoints.plots import plot_layer_scores, plot_layer_shares, plot_run
 
 MODEL_CARDS = Path(__file__).resolve().parents[1] / "model_cards"
@@ -35,7 +45,7 @@ def draw(directory: Path) -> None:
         plot_layer_shares(results, directory / LAYER_SHARES_FILE)
     if "perplexity" in results:
         plot_run(results, directory / PLOT_FILE)
-    for file, picture in LAYER_SCORES.items():
+    for file, picture in ((SENSES_FILE, SENSES_PLOT_FILE), (TAGS_FILE, TAGS_PLOT_FILE)):
         if (directory / file).is_file():
             plot_layer_scores(json.loads((directory / file).read_text(encoding="utf-8")), directory / picture)
 

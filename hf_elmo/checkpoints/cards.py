@@ -26,26 +26,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from ..given.bounded_files import MEBIBYTE, read_file
 from ..given.bounded_json import read_json
 from ..given.reasons import UNREADABLE, reason
-from .file_names import (
-    CARD_FILE,
-    CONFIG_FILE,
-    CONVERSION_FILE,
-    FACTS_FILE,
-    LAYER_SHARES_FILE,
-    PLOT_FILE,
-    RESULTS_FILE,
-    SENSES_FILE,
-    SENSES_PLOT_FILE,
-    TAGS_FILE,
-    TAGS_PLOT_FILE,
-    TOKENIZER_FILE,
-)
+from .file_names import CARD_FILE, CONVERSION_FILE, FACTS_FILE
 from .provenance import describe_file, describe_origin, describe_run, write_json
 from .scores import layer_names, mean_shares, scores_table, what_leads
 from .tables import markdown_table
 
-# Figures of what the layers know, with their pictures.
-LAYER_SCORES = {SENSES_FILE: SENSES_PLOT_FILE, TAGS_FILE: TAGS_PLOT_FILE}
 # What results.json calls the scores on each split, the one that no choice was made by first.
 _PREFIXES = {"test": "predict_", "validation": "eval_"}
 _NUMBER_FORMAT = re.compile(r",?(\.\d)?[f%]?")
@@ -145,31 +130,36 @@ def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
     """
     folder = Path(directory)
     name = name or folder.resolve().name
-    config = _read_object(folder / CONFIG_FILE)
-    was_converted = (folder / CONVERSION_FILE).is_file() and not (folder / RESULTS_FILE).is_file()
-    run = _read_object(folder / (CONVERSION_FILE if was_converted else RESULTS_FILE))
-    has_tokenizer = (folder / TOKENIZER_FILE).is_file()
-    known: dict[str, Any] = {
-        "name": name,
-        "config": config,
-        "run": run,
-        "conversion" if was_converted else "results": run,
-        "tokenizer": _read_object(folder / TOKENIZER_FILE) if has_tokenizer else None,
-        "plot": _if_there(folder / PLOT_FILE),
-        "shares_plot": _if_there(folder / LAYER_SHARES_FILE),
-        "layers": [(_read_object(folder / file), _if_there(folder / plot)) for file, plot in _layer_scores(folder)],
-    }
+    files = {path.stem.replace("-", "_"): read_json(path, str(path)) for path in sorted(folder.glob("*.json"))}
+    source = "conversion" if "conversion" in files and "results" not in files else "results"
+    missing = {"config", source} - files.keys()
+    if missing:
+        raise FileNotFoundError(
+            f"{folder} holds no {missing.pop()}.json, and a card shows only what the files beside it hold."
+        )
     try:
-        facts = known["facts"] = _read_facts(folder)
-        if was_converted:
-            template, head = "conversion", _vectors_head(())
+        facts, run = _read_facts(folder / FACTS_FILE, files), files[source]
+        context = {
+            **files,
+            "facts": facts,
+            "layers": [(files[kind], f"{kind}.png") for kind in ("senses", "tags") if kind in files],
+            "name": name,
+            "pictures": {path.name for path in folder.glob("*.png")},
+            "run": run,
+        }
+        tags = ["feature-extraction", "contextual-word-embeddings"]
+        pipeline_tag, measured = tags[0], list[EvalResult]()
+        if source == "conversion":
+            template = "conversion"
         elif "card" in run:
-            template, head = "task", _task_head(run)
-            known |= {"scored": _scored(run), "mean_shares": mean_shares(run) if run.get("layer_shares") else None}
+            template, tags, pipeline_tag = "task", run["card"]["tags"], run["card"]["pipeline_tag"]
+            context["scored"] = _scored(run)
+            context["mean_shares"] = mean_shares(run) if run.get("layer_shares") else None
+            measured = list(_task_scores(run))
         else:
-            template, head = "pretraining", _vectors_head(_perplexities(run, facts))
-        known["front_matter"] = _front_matter(name, facts, **head)
-        return _ENVIRONMENT.get_template(f"{template}.md.j2").render(known).rstrip() + "\n"
+            template, measured = "pretraining", list(_perplexities(run, facts))
+        context["front_matter"] = _front_matter(name, facts, pipeline_tag, tags, measured)
+        return _ENVIRONMENT.get_template(f"{template}.md.j2").render(context).rstrip() + "\n"
     except (jinja2.TemplateError, yaml.YAMLError, *UNREADABLE) as error:
         raise ValueError(
             f"the card of {name} cannot be rendered ({reason(error)}); a card shows only what its files hold: mend "
@@ -183,24 +173,7 @@ def describe_cutting(tokenizer: Mapping[str, Any] | None) -> str:
     Args:
         tokenizer: Fields of tokenizer_config.json; None where there is none.
     """
-    return _ENVIRONMENT.get_template("cutting.md.j2").render(tokenizer=tokenizer).strip()
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path.parent} holds no {path.name}, and a card shows only what its files hold.")
-    content = read_json(path, str(path))
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds a {type(content).__name__}, wanted an object; write it again.")
-    return content
-
-
-def _if_there(picture: Path) -> str | None:
-    return picture.name if picture.is_file() else None
-
-
-def _layer_scores(folder: Path) -> Iterator[tuple[str, str]]:
-    return (names for names in LAYER_SCORES.items() if (folder / names[0]).is_file())
+    return _ENVIRONMENT.get_template("cutting.md.j2").render(tokenizer_config=tokenizer).strip()
 
 
 class _PlainLoader(yaml.BaseLoader):
@@ -212,20 +185,18 @@ class _PlainLoader(yaml.BaseLoader):
         return super().compose_node(parent, index)
 
 
-def _read_facts(folder: Path) -> dict[str, Any] | None:
+def _read_facts(path: Path, figures: Mapping[str, Any]) -> dict[str, Any] | None:
     """What a human says of a checkpoint in facts.yaml, whose sentences quote figures of the JSON files beside it.
 
     They quote one as `{{ results.perplexity.mean | number(".1f") }}`: the name of a file with underscores for hyphens,
     the keys in it, and a format of Python's.
     """
-    path = folder / FACTS_FILE
     if not path.is_file():
         return None
-    figures = {file.stem.replace("-", "_"): read_json(file, str(file)) for file in sorted(folder.glob("*.json"))}
     text = read_file(path, MEBIBYTE, str(path)).decode("utf-8")
     facts = yaml.load(_ENVIRONMENT.from_string(text).render(figures), _PlainLoader)
     if not isinstance(facts, dict):
-        raise ValueError(f"{FACTS_FILE} holds no keys and values")
+        raise ValueError(f"{path.name} holds no keys and values")
     return facts
 
 
@@ -246,11 +217,6 @@ def _front_matter(
         **known,
     )
     return data.to_yaml()
-
-
-def _vectors_head(measured: Iterator[EvalResult] | tuple[()]) -> dict[str, Any]:
-    tags = ["feature-extraction", "contextual-word-embeddings"]
-    return {"pipeline_tag": tags[0], "tags": tags, "measured": list(measured)}
 
 
 def _perplexities(results: dict[str, Any], facts: dict[str, Any] | None) -> Iterator[EvalResult]:
@@ -280,22 +246,19 @@ def _scored(results: dict[str, Any]) -> dict[str, str]:
     return {split: prefix for split, prefix in _PREFIXES.items() if prefix + first in results}
 
 
-def _task_head(results: dict[str, Any]) -> dict[str, Any]:
+def _task_scores(results: dict[str, Any]) -> Iterator[EvalResult]:
     card = results["card"]
-    measured = [
-        EvalResult(
-            task_type=card["pipeline_tag"] or card["tags"][0],
-            task_name=card["task_name"],
-            dataset_type=split,
-            dataset_name=results["data"][split]["source"],
-            metric_type=score,
-            metric_name=f"{score}, {split}",
-            metric_value=round(results[prefix + score], 4),
-        )
-        for split, prefix in _scored(results).items()
-        for score in card["scores"]
-    ]
-    return {"pipeline_tag": card["pipeline_tag"], "tags": card["tags"], "measured": measured}
+    for split, prefix in _scored(results).items():
+        for score in card["scores"]:
+            yield EvalResult(
+                task_type=card["pipeline_tag"] or card["tags"][0],
+                task_name=card["task_name"],
+                dataset_type=split,
+                dataset_name=results["data"][split]["source"],
+                metric_type=score,
+                metric_name=f"{score}, {split}",
+                metric_value=round(results[prefix + score], 4),
+            )
 
 
 def _scores_of(table: Any, labels: Sequence[str]) -> str:

@@ -148,7 +148,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path):
     with tempfile.TemporaryFile() as output:
         process = fresh_process.start(words, output, output)
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob(".out*")) and time.monotonic() < deadline:
+    while not list(tmp_path.glob("out/.*")) and time.monotonic() < deadline:
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(timeout=60) != 0
