@@ -1,1 +1,1 @@
-"""A checkpoint as files: loading, writing aside, provenance, cards, plots and sharing."""
+"""A checkpoint as files: loading, writing, provenance, cards, plots and uploads."""

@@ -152,7 +152,7 @@ def check_json_files(name: str, argument: str = "model_name_or_path") -> None:
         where = f"{argument} {name!r}, {path.name}"
         content = read_json(path, where)
         if not isinstance(content, dict):
-            raise ValueError(f"{where} holds a {type(content).__name__}, wanted an object; write the checkpoint again.")
+            raise ValueError(f"{where} holds a {type(content).__name__}, expected an object; write it again.")
         if path.name in _INDEX_FILES:
             shards = content.get("weight_map")
             if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Colours that stay apart for colour-blind readers and in print (Okabe and Ito 2008).
+# Colors that stay apart for color-blind readers and in print (Okabe and Ito 2008).
 _BLACK, _GREY, _DARK_GREY = "#000000", "#999999", "#555555"
 _BLUE, _ORANGE, _GREEN, _PURPLE, _SKY, _RED = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"
-_COLOURS = (_BLUE, _ORANGE, _GREEN, _PURPLE, _SKY, _RED)
-# Losses in the history, what a legend calls them, and their colours. The sampled loss lies below the full one of the
+_COLORS = (_BLUE, _ORANGE, _GREEN, _PURPLE, _SKY, _RED)
+# Losses in the history, what a legend calls them, and their colors. The sampled loss lies below the full one of the
 # same window; the mean of all windows' training losses is drawn where there is no such pair.
 _SAMPLED_LOSSES = (
     ("sampled_loss", "training, sampled softmax: exp(loss), no perplexity", _GREY),
@@ -110,7 +110,7 @@ def draw_layer_scores(figure: Figure, results: Mapping[str, Any]) -> None:
     axes = figure.subplots()
     for number, way in enumerate(ways):
         is_layer = way not in others
-        colour = _COLOURS[(number - len(others)) % len(_COLOURS)] if is_layer else (_GREY, _DARK_GREY)[number % 2]
+        color = _COLORS[(number - len(others)) % len(_COLORS)] if is_layer else (_GREY, _DARK_GREY)[number % 2]
         places = [place + (number - (len(ways) - 1) / 2) * 0.8 / len(ways) for place in range(len(scores))]
         figures = [each[way]["accuracy"] for each in scores.values()]
         axes.errorbar(
@@ -118,7 +118,7 @@ def draw_layer_scores(figure: Figure, results: Mapping[str, Any]) -> None:
             [each["mean"] for each in figures],
             yerr=[each["deviation"] or 0 for each in figures],
             fmt="o" if is_layer else "x",
-            color=colour,
+            color=color,
             capsize=3,
             label=way,
         )
@@ -142,7 +142,7 @@ def draw_layer_shares(figure: Figure, results: Mapping[str, Any]) -> None:
         places = np.arange(num_layers) + (mix - (num_mixes - 1) / 2) * width
         label = _MIXES[mix] if num_mixes <= len(_MIXES) else f"mix {mix + 1}"
         errors = None if deviation is None else deviation[mix]
-        axes.bar(places, mean[mix], width, yerr=errors, capsize=3, color=_COLOURS[mix % 4], label=label)
+        axes.bar(places, mean[mix], width, yerr=errors, capsize=3, color=_COLORS[mix % 4], label=label)
     axes.axhline(1 / num_layers, color=_GREY, linestyle=":", label="even shares")
     axes.set_xticks(np.arange(num_layers), names)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -158,8 +158,8 @@ def _draw_perplexities(axes: Axes, results: Mapping[str, Any]) -> None:
     axes.set_yscale("log")
     axes.set_ylabel("perplexity")
     is_sampled = any("sampled_loss" in entry for entry in history)
-    for key, label, colour in _SAMPLED_LOSSES if is_sampled else _LOSSES:
-        _draw(axes, history, key, np.exp, color=colour, label=label)
+    for key, label, color in _SAMPLED_LOSSES if is_sampled else _LOSSES:
+        _draw(axes, history, key, np.exp, color=color, label=label)
     for key, style in _HELD_OUT:
         _draw(axes, evaluations, key, **style, label=f"held-out, {key}")
     cold = results.get("perplexity_cold")

@@ -46,7 +46,7 @@ def check_hub_access(hub_model_id: str) -> str:
         validate_repo_id(hub_model_id)
     except ValueError as error:
         raise ValueError(
-            f"hub_model_id names no repository ({redact(str(error)).rstrip('.')}); wanted 'name' or 'namespace/name'."
+            f"hub_model_id names no repository ({redact(str(error)).rstrip('.')}); expected 'name' or 'namespace/name'."
         ) from None
     with _told_in_a_line(ValueError, "push_to_hub: the login cannot be checked"):
         identity = HfApi(library_name="hf_elmo").whoami()
@@ -63,7 +63,7 @@ def check_hub_access(hub_model_id: str) -> str:
     # Tokens of other roles do not tell where they may write.
     if role == "write" and namespace and namespace.lower() not in map(str.lower, own):
         raise ValueError(
-            f"hub_model_id has the namespace {namespace!r}, where {user!r} cannot write; wanted one of "
+            f"hub_model_id has the namespace {namespace!r}, where {user!r} cannot write; expected one of "
             f"{', '.join(own)}, or none."
         )
     return f"{namespace or user}/{name}"
@@ -82,7 +82,7 @@ def files_to_send(directory: str | os.PathLike) -> list[Path]:
             f"checkpoint {str(directory)!r} is not a directory; name one that pretrain, train or convert wrote."
         )
     found = {path.name: path for pattern in _SENT_FILES for path in directory.glob(pattern) if path.name[0] != "."}
-    wanted = [CONFIG_FILE, TOKENIZER_FILE, CARD_FILE]
+    expected = [CONFIG_FILE, TOKENIZER_FILE, CARD_FILE]
     architectures: list[str] = []
     if CONFIG_FILE in found:
         config = read_json(found[CONFIG_FILE], str(found[CONFIG_FILE]))
@@ -90,12 +90,12 @@ def files_to_send(directory: str | os.PathLike) -> list[Path]:
             raise ValueError(f"checkpoint {str(directory)!r} has the model_type {config['model_type']!r}, not ELMo's.")
         architectures = config.get("architectures") or []
     if "ElmoForPreTraining" in architectures:
-        wanted.append(WORD_LIST_FILE)
+        expected.append(WORD_LIST_FILE)
     if WEIGHTS_INDEX_FILE in found:
-        wanted += set(read_json(found[WEIGHTS_INDEX_FILE], str(found[WEIGHTS_INDEX_FILE]))["weight_map"].values())
+        expected += set(read_json(found[WEIGHTS_INDEX_FILE], str(found[WEIGHTS_INDEX_FILE]))["weight_map"].values())
     else:
-        wanted.append(WEIGHTS_FILE)
-    missing = [name for name in wanted if name not in found]
+        expected.append(WEIGHTS_FILE)
+    missing = [name for name in expected if name not in found]
     if missing:
         raise ValueError(
             f"checkpoint {str(directory)!r} lacks {', '.join(missing)}, so nothing of it is sent; name the directory "

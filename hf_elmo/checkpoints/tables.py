@@ -22,7 +22,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], names: in
     lines = [head, [marks[letter] for letter in align[: len(head)]], *rows]
     for line in lines:
         if len(line) != len(head):
-            raise ValueError(f"a row has {len(line)} cells, {list(line)}; wanted {len(head)}, as in the head {head}.")
+            raise ValueError(f"a row has {len(line)} cells, {list(line)}; expected {len(head)}, as in the head {head}.")
     return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
 
 

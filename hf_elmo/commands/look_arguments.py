@@ -15,7 +15,7 @@ class MeasuringArguments:
 
     model_name_or_path: str = flag("Checkpoint, a directory or a name on the Hub.", aliases=("--model",))
     output_dir: str | None = flag(
-        "Folder to write figures and picture into; in the checkpoint's, `hf-elmo card` takes them into its card.",
+        "Folder to write figures and picture into; in the checkpoint's, its card shows them once it is rendered again.",
         default=None,
     )
     max_words_per_batch: int = flag("Words computed at once, markers and padding included.", default=2048)

@@ -25,5 +25,5 @@ def test_names_stand_left_and_figures_right():
 
 
 def test_a_row_of_another_length_is_refused():
-    with pytest.raises(ValueError, match=r"2 cells.*wanted 1"):
+    with pytest.raises(ValueError, match=r"2 cells.*expected 1"):
         markdown_table(["a"], [["b", "c"]])
