@@ -6,7 +6,8 @@ import random
 import torch
 from safetensors.torch import load_file
 
-from hf_elmo.pretraining.run import PretrainingArguments, run_pretraining
+from hf_elmo.pretraining.arguments import PretrainingArguments
+from hf_elmo.pretraining.run import run_pretraining
 
 TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.2}'
 # The beginning of a command of `python`: it leaves the picture of its run empty, which takes longer than the steps.

@@ -1,25 +1,26 @@
-"""Held-out perplexity of both directions, per word and per character, with carried states or from cold ones."""
+"""Held-out perplexity of both directions, per word and per character, with carried states or from zeros."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import islice
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 
 from ..kernels import cache_words
-from ..model.modeling_elmo import ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
 from ..text.vocabulary import MANY_UNKNOWN, WordVocabulary
-from .lanes import LaneWindow, fill_lanes
-from .objectives import LaneObjective
-from .run_state import gather_objects
+from .lanes import LaneWindow, fill_lanes, join_windows, reset_lanes
+from .objective import LaneObjective
 
+# Lanes that the held-out text is dealt to: with carried states perplexity depends a little on their number.
+EVALUATION_LANES = 32
 # Entries scored at a time where that changes no figure: enough for products at the machine's rate.
 _ENTRIES_AT_A_TIME = 4096
 # Words that are encoded once for all windows, some 80 MB of their vectors and rows.
@@ -37,7 +38,7 @@ class Perplexity:
             the space or the end of line behind each. Words that the softmax lacks count as `<UNK>`, which costs less
             than spelling them, so that it compares over one vocabulary only; None with too many of them.
         num_targets: Words and closing markers scored in each direction.
-        unknown_share: Share of the words that the softmax lacks; None in old results.
+        unknown_share: Fraction of the words that the softmax lacks.
     """
 
     forward: float
@@ -45,122 +46,82 @@ class Perplexity:
     mean: float
     bits_per_character: float | None
     num_targets: int
-    unknown_share: float | None = None
+    unknown_share: float
 
 
-@dataclass
-class HeldOutText:
-    """A text to be scored, and how it is dealt to lanes.
+@torch.no_grad()
+def measure_perplexity(
+    objective: LaneObjective,
+    tokenizer: ElmoCharTokenizer,
+    vocabulary: WordVocabulary,
+    corpus: Corpus,
+    accelerator: Accelerator,
+    unroll_steps: int = 20,
+    reset_state: str = "never",
+    zero_state: bool = False,
+    num_lanes: int = EVALUATION_LANES,
+) -> Perplexity:
+    """Score each word once, in all processes together; the objective is left in evaluation mode.
 
     Args:
+        objective: The model, with its full softmax.
         tokenizer: Cuts the text and makes the rows of characters.
         vocabulary: Words of the softmax.
         corpus: This process's part of the text.
-        num_lanes: Lanes that the text is dealt to.
+        accelerator: Processes that each score their part.
         unroll_steps: Words of a window.
-        reset_state: When a lane's carried state goes back to zeros; see `LaneFiller`.
+        reset_state: When a lane's carried state is reset to zero; see `LaneFiller`.
+        zero_state: Whether each sentence starts from zeros, as where the model makes vectors for a task; else states
+            are carried along the lanes.
+        num_lanes: Lanes that the text is dealt to.
+    Raises: ValueError when there is no word to score.
     """
-
-    tokenizer: ElmoCharTokenizer
-    vocabulary: WordVocabulary
-    corpus: Corpus
-    num_lanes: int
-    unroll_steps: int
-    reset_state: str = "never"
-
-    @torch.no_grad()
-    def measure(self, objective: LaneObjective, accelerator: Accelerator, cold: bool = False) -> Perplexity:
-        """Score each word once, in all processes together; the objective is left in evaluation mode.
-
-        Args:
-            objective: The model, with its full softmax.
-            accelerator: Processes that each score their part.
-            cold: Whether each sentence starts from zeros, as where the model makes vectors for a task; else states are
-                carried along the lanes.
-        Raises: ValueError when there is no word to score.
-        """
-        objective.eval()
-        text = _TextCount(self.vocabulary)
-        sums = torch.zeros(3, dtype=torch.float64)
-        state = None
-        encoder = objective.model.elmo.token_encoder
-        cache_words(encoder, _WORDS_KEPT)
-        try:
-            for window in self._windows(text, cold):
-                state = reset_lanes(state, window.reset_state)
-                loss = objective(window.to(accelerator.device), state)
-                state = loss.state
-                sums += torch.stack(
-                    [loss.forward_sum, loss.backward_sum, loss.forward_sum.new_tensor(loss.num_targets)]
-                ).cpu()
-        finally:
-            cache_words(encoder, None)
-        # Some accelerators have no float64.
-        totals = torch.cat([sums, sums.new_tensor([text.characters, text.words, text.unknown])]).tolist()
-        totals = [sum(column) for column in zip(*gather_objects(totals, accelerator), strict=True)]
-        forward_sum, backward_sum, count, num_characters, num_words, num_unknown = totals
-        if not count:
-            raise ValueError("held_out_corpus holds no words; perplexity needs text to be scored on.")
-        forward, backward = math.exp(forward_sum / count), math.exp(backward_sum / count)
-        unknown_share = num_unknown / num_words
-        bits = (forward_sum + backward_sum) / (2 * math.log(2)) / num_characters
-        return Perplexity(
-            forward,
-            backward,
-            mean=(forward + backward) / 2,
-            bits_per_character=bits if unknown_share <= MANY_UNKNOWN else None,
-            num_targets=int(count),
-            unknown_share=unknown_share,
-        )
-
-    def _windows(self, text: _TextCount, cold: bool) -> Iterator[LaneWindow]:
-        by_document = self.reset_state == "document" and not cold
-        read = self.corpus.documents if by_document else self.corpus.sentences
-        read_once: Iterator[Any] = read(self.tokenizer.tokenize)
-        stream: Iterable = map(text.of_document, read_once) if by_document else text.of(read_once)
-        if cold:
-            # Each sentence is a document of its own.
-            stream = ([words] for words in stream)
-        # Where each sentence is alone, it makes no difference how many lanes there are.
-        num_lanes = max(self.num_lanes, _ENTRIES_AT_A_TIME // self.unroll_steps) if cold else self.num_lanes
-        reset_state = "document" if cold else self.reset_state
-        windows = fill_lanes(stream, self.tokenizer, self.vocabulary, num_lanes, self.unroll_steps, reset_state)
-        if cold or by_document:
-            yield from windows
-            return
-        number = max(1, _ENTRIES_AT_A_TIME // (num_lanes * self.unroll_steps))
-        while taken := list(islice(windows, number)):
-            yield _join(taken)
-
-
-def _join(windows: list[LaneWindow]) -> LaneWindow:
-    """Windows that follow one another as one, which starts anew the lanes that the first one does."""
-    starts = list(accumulate((len(window.rows) for window in windows), initial=0))
-
-    def join_places(name: str) -> torch.Tensor:
-        return torch.cat([getattr(window, name) + start for window, start in zip(windows, starts, strict=False)], 1)
-
-    return LaneWindow(
-        rows=torch.cat([window.rows for window in windows]),
-        forward_words=join_places("forward_words"),
-        backward_words=join_places("backward_words"),
-        forward_targets=torch.cat([window.forward_targets for window in windows], 1),
-        backward_targets=torch.cat([window.backward_targets for window in windows], 1),
-        reset_state=windows[0].reset_state,
+    objective.eval()
+    text = _TextCount(vocabulary)
+    by_document = reset_state == "document" and not zero_state
+    read = corpus.documents if by_document else corpus.sentences
+    count: Callable[[Any], Any] = text.of_document if by_document else text.of_sentence
+    stream: Iterable[Any] = map(count, read(tokenizer.tokenize))
+    if zero_state:
+        # Each sentence is a document of its own, and it makes no difference how many lanes there are.
+        stream, reset_state = ([words] for words in stream), "document"
+        num_lanes = max(num_lanes, _ENTRIES_AT_A_TIME // unroll_steps)
+    windows = fill_lanes(stream, tokenizer, vocabulary, num_lanes, unroll_steps, reset_state)
+    if not zero_state and not by_document:
+        windows = _joined(windows, max(1, _ENTRIES_AT_A_TIME // (num_lanes * unroll_steps)))
+    sums = torch.zeros(3, dtype=torch.float64)
+    state = None
+    encoder = objective.model.elmo.token_encoder
+    cache_words(encoder, _WORDS_KEPT)
+    try:
+        for window in windows:
+            loss = objective(window.to(accelerator.device), reset_lanes(state, window.reset_state))
+            state = loss.state
+            sums += torch.stack(
+                [loss.forward_sum, loss.backward_sum, loss.forward_sum.new_tensor(loss.num_targets)]
+            ).cpu()  # Some accelerators have no float64.
+    finally:
+        cache_words(encoder, None)
+    totals = gather_object([[*sums.tolist(), text.characters, text.words, text.unknown]])
+    forward_sum, backward_sum, num_targets, num_characters, num_words, num_unknown = map(sum, zip(*totals, strict=True))
+    if not num_targets:
+        raise ValueError("held_out_corpus holds no words; perplexity needs text to be scored on.")
+    forward, backward = math.exp(forward_sum / num_targets), math.exp(backward_sum / num_targets)
+    unknown_share = num_unknown / num_words
+    bits = (forward_sum + backward_sum) / (2 * math.log(2)) / num_characters
+    return Perplexity(
+        forward,
+        backward,
+        mean=(forward + backward) / 2,
+        bits_per_character=bits if unknown_share <= MANY_UNKNOWN else None,
+        num_targets=int(num_targets),
+        unknown_share=unknown_share,
     )
 
 
-def reset_lanes(state: ElmoState | None, resets: torch.Tensor) -> ElmoState | None:
-    """The state with zeros in the lanes that start anew.
-
-    Args:
-        state: Of B lanes; None stands for zeros.
-        resets: True for those lanes, (B,).
-    """
-    if state is None or not resets.any():
-        return state
-    keep = (~resets).to(state.hidden)[:, None, None, None]
-    return ElmoState(hidden=state.hidden * keep, cell=state.cell * keep)
+def _joined(windows: Iterator[LaneWindow], number: int) -> Iterator[LaneWindow]:
+    while taken := list(islice(windows, number)):
+        yield join_windows(taken)
 
 
 @dataclass
@@ -172,12 +133,11 @@ class _TextCount:
     words: int = 0
     unknown: int = 0
 
-    def of(self, sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
-        for words in sentences:
-            self.characters += sum(map(len, words)) + len(words)
-            self.words += len(words)
-            self.unknown += self.vocabulary.encode(words).count(self.vocabulary.unk_id)
-            yield words
+    def of_sentence(self, words: Sequence[str]) -> Sequence[str]:
+        self.characters += sum(map(len, words)) + len(words)
+        self.words += len(words)
+        self.unknown += self.vocabulary.encode(words).count(self.vocabulary.unk_id)
+        return words
 
     def of_document(self, sentences: Iterable[Sequence[str]]) -> list[Sequence[str]]:
-        return list(self.of(sentences))
+        return list(map(self.of_sentence, sentences))

@@ -6,7 +6,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
+from ..model.modeling_elmo import ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import WordVocabulary
-from .recipes import RESETS
 
 NO_TARGET = -100
 
-# A stream is a list of the numbers of its entries. The markers that open a sentence have numbers of their own: they are
-# certain, so that nothing has to predict them, unlike the same markers at the end of the other direction's sentences.
+# A stream is a list of the numbers of its entries. A marker that opens a sentence is certain and gets no loss: it has
+# a number of its own, unlike the same marker at the end of the other direction's sentences.
 _NOTHING, _OPENING_BOS, _OPENING_EOS, _BOS, _EOS = range(5)
 
 
@@ -64,8 +64,7 @@ class LaneFiller:
     the same order, each reversed in itself: `</S>` c b a `<S>` `</S>` e d `<S>`. Both have one length and meet at the
     ends of sentences, so one reading of the corpus feeds both.
 
-    Between any two windows its state can be saved, so that a new process goes on with the very same windows. The state
-    is that of the last window given out: who reads ahead saves it along with the window that it belongs to.
+    Between any two windows its state can be saved, so that a new process continues with the very same windows.
 
     Args:
         tokenizer: Makes the rows of characters.
@@ -77,8 +76,6 @@ class LaneFiller:
             the pass before. "epoch": at the start of each pass, the lanes being read to their ends before. "document":
             at the start of each document; a document stays in one lane, and its last window is filled up with entries
             that have no target.
-
-    Raises: ValueError naming the argument, the value got and the value wanted.
     """
 
     def __init__(
@@ -89,11 +86,6 @@ class LaneFiller:
         unroll_steps: int,
         reset_state: str = "never",
     ):
-        for name, value in (("num_lanes", num_lanes), ("unroll_steps", unroll_steps)):
-            if value < 1:
-                raise ValueError(f"{name} is {value}; it must be an integer >= 1.")
-        if reset_state not in RESETS:
-            raise ValueError(f"reset_state is {reset_state!r}; it must be one of {list(RESETS)}.")
         self.tokenizer = tokenizer
         self.vocabulary = vocabulary
         self.unroll_steps = unroll_steps
@@ -142,27 +134,13 @@ class LaneFiller:
         """Passes ended, entries taken from the stream of this pass, and the words left in each lane: lists, strings,
         integers and truth values only, for JSON or torch.save."""
         return {
-            "reset_state": self.reset_state,
             "num_passes": self.num_passes,
             "num_taken": self.num_taken,
             "lanes": [lane.state_dict() for lane in self._lanes],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another filler of as many lanes stood.
-
-        Raises: ValueError when the other one had other lanes or other resets.
-        """
-        if len(state["lanes"]) != len(self._lanes):
-            raise ValueError(
-                f"state has {len(state['lanes'])} lanes, but num_lanes is {len(self._lanes)}; go on with as many lanes "
-                "as before."
-            )
-        if state["reset_state"] != self.reset_state:
-            raise ValueError(
-                f"state was saved with reset_state={state['reset_state']!r}, but reset_state is {self.reset_state!r}; "
-                "go on with the one from before."
-            )
+        """Continue where another filler of as many lanes and the same resets stood."""
         self.num_passes, self.num_taken = state["num_passes"], state["num_taken"]
         self._lanes = [self._restored_lane(**lane) for lane in state["lanes"]]
 
@@ -240,6 +218,36 @@ def fill_lanes(
     filler = LaneFiller(tokenizer, vocabulary, num_lanes, unroll_steps, reset_state)
     yield from filler.windows(sentences)
     yield from filler.last_windows()
+
+
+def join_windows(windows: list[LaneWindow]) -> LaneWindow:
+    """Windows that follow one another as one, which resets the lanes that the first one does."""
+    starts = list(accumulate((len(window.rows) for window in windows), initial=0))
+
+    def join_places(name: str) -> Tensor:
+        return torch.cat([getattr(window, name) + start for window, start in zip(windows, starts, strict=False)], 1)
+
+    return LaneWindow(
+        rows=torch.cat([window.rows for window in windows]),
+        forward_words=join_places("forward_words"),
+        backward_words=join_places("backward_words"),
+        forward_targets=torch.cat([window.forward_targets for window in windows], 1),
+        backward_targets=torch.cat([window.backward_targets for window in windows], 1),
+        reset_state=windows[0].reset_state,
+    )
+
+
+def reset_lanes(state: ElmoState | None, resets: Tensor) -> ElmoState | None:
+    """The state with zeros in the lanes that are reset.
+
+    Args:
+        state: Of B lanes; None stands for zeros.
+        resets: True for those lanes, (B,).
+    """
+    if state is None or not resets.any():
+        return state
+    keep = (~resets).to(state.hidden)[:, None, None, None]
+    return ElmoState(hidden=state.hidden * keep, cell=state.cell * keep)
 
 
 @dataclass

@@ -27,15 +27,22 @@ class MuonWithAdamW(torch.optim.Optimizer):
     all maps of one shape go through each product together.
 
     Args:
-        groups: Parameters with their "lr" and "weight_decay"; those with "num_maps" are matrices of so many maps.
+        groups: Parameters with their "weight_decay"; those with "num_maps" are matrices of so many maps.
+        learning_rate: Of all groups.
         adam_beta2: Decay of AdamW's second moments.
         momentum: Decay of the matrices' momentum, which is Nesterov's.
     """
 
-    def __init__(self, groups: Iterable[Mapping[str, Any]], adam_beta2: float = 0.999, momentum: float = 0.95):
+    def __init__(
+        self,
+        groups: Iterable[Mapping[str, Any]],
+        learning_rate: float,
+        adam_beta2: float = 0.999,
+        momentum: float = 0.95,
+    ):
         # It steps for groups that are handed to it: what is known of a parameter is in one place, here.
-        self._adamw = torch.optim.AdamW([{"params": []}], betas=(0.9, adam_beta2), fused=True)
-        defaults = {True: {"momentum": momentum}, False: self._adamw.defaults}
+        self._adamw = torch.optim.AdamW([{"params": []}], learning_rate, betas=(0.9, adam_beta2), fused=True)
+        defaults = {True: {"lr": learning_rate, "momentum": momentum}, False: self._adamw.defaults}
         super().__init__([{**defaults["num_maps" in group], **group} for group in groups], {})
 
     @torch.no_grad()

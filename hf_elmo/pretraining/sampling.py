@@ -1,4 +1,4 @@
-"""Negatives of the sampled softmax: a log-uniform sampler, what it expects of each word, and whether it fits the words.
+"""Negatives of the sampled softmax: a log-uniform sampler, the counts that it expects, and whether it fits the words.
 
 Letters in shapes: S negatives of one draw.
 """
@@ -16,9 +16,8 @@ from torch import Tensor
 from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
 from ..text.zipf import log_uniform_probabilities
 
-# Up to this many nats per word worse than with the best order, the order of a vocabulary is none of our business.
+# An order of the vocabulary that costs at most so many nats per word more than that by frequency is accepted.
 _HARMLESS_NATS = 0.1
-_WORDS_IN_MESSAGE = 3
 
 
 @dataclass(frozen=True)
@@ -80,12 +79,16 @@ class LogUniformSampler:
         return NegativeSample(tries[places].sort().values, int(places[-1]) + 1, self.vocab_size)
 
     def state_dict(self) -> dict[str, Any]:
-        """What it takes to go on with the same draws."""
+        """What it takes to continue with the same draws."""
         return {"generator": self._generator.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where the sampler of a `state_dict` stood."""
+        """Continue where the sampler of a `state_dict` stood."""
         self._generator.set_state(state["generator"])
+
+    def draw_pair(self) -> tuple[NegativeSample, NegativeSample]:
+        """A draw for each direction."""
+        return self.draw(), self.draw()
 
     def _draw_tries(self, number: int) -> Tensor:
         """Words with repeats, (number,), by the inverse of the distribution function."""
@@ -104,15 +107,14 @@ def _first_places(tries: Tensor, vocab_size: int) -> Tensor:
 def check_sorted(vocabulary: WordVocabulary, counts: Mapping[str, int]) -> None:
     """Check that words stand by falling frequency, as the log-uniform sampler and the adaptive softmax take them to.
 
-    The sampler costs log(id + 1) nats per word, but for a constant, to describe the text; so the mean of that over the
+    The sampler costs log(id + 1) nats per word, but for a constant, to describe the text; the mean of that over the
     counted words says how well an order fits. An order passes when it is nearer to the best one, by falling count, than
-    to the mean of all orders. Ties and chance swaps among rare words hardly move that mean: counts of another text of
-    the kind, or of its first sentences, serve too. Words that were not seen count 0; special words are left out.
+    to the mean of all orders: ties and chance swaps among rare words hardly move it.
 
     Args:
         vocabulary: Words in the order of their ids.
-        counts: How often each word was seen.
-    Raises: ValueError naming the first words that stand before more frequent ones.
+        counts: How often each word was seen; special words are left out.
+    Raises: ValueError naming the first word that stands before a more frequent one.
     """
     words = vocabulary.words[len(SPECIAL_WORDS) :]
     seen = torch.tensor([counts.get(word, 0) for word in words], dtype=torch.float64)
@@ -126,14 +128,10 @@ def check_sorted(vocabulary: WordVocabulary, counts: Mapping[str, int]) -> None:
     found = float((seen * nats).sum()) / total
     best = float((seen.sort(descending=True).values * nats).sum()) / total
     if found - best > max(_HARMLESS_NATS, (float(nats.mean()) - best) / 2):
-        rises = (seen[1:] > seen[:-1]).nonzero().squeeze(1)[:_WORDS_IN_MESSAGE].tolist()
-        pairs = "; ".join(
-            f"{words[place]!r} (seen {int(seen[place]):,} times) before {words[place + 1]!r} "
-            f"({int(seen[place + 1]):,} times)"
-            for place in rises
-        )
+        place = int((seen[1:] > seen[:-1]).nonzero()[0])
         raise ValueError(
-            f"the vocabulary is not sorted by falling frequency: {pairs}. The log-uniform sampler and the adaptive "
-            "softmax take early words for frequent ones: sort the vocabulary file by frequency, leave --vocab_file out "
-            "to have one counted, or use --objective full."
+            f"the vocabulary is not sorted by falling frequency: {words[place]!r} (seen {int(seen[place]):,} times) "
+            f"stands before {words[place + 1]!r} ({int(seen[place + 1]):,} times). The log-uniform sampler and the "
+            "adaptive softmax take early words for frequent ones: sort the vocabulary file by frequency, leave "
+            "--vocab_file out to have one counted, or use --objective full."
         )

@@ -16,8 +16,8 @@ from transformers import AutoModel, AutoTokenizer
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
 from hf_elmo.checkpoints.cards import render_card
 from hf_elmo.checkpoints.sharing import files_to_send
-from hf_elmo.pretraining.evaluation import HeldOutText
-from hf_elmo.pretraining.objectives import FullSoftmaxObjective
+from hf_elmo.pretraining.evaluation import measure_perplexity
+from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary
 
@@ -98,13 +98,15 @@ def test_a_checkpoint_has_the_perplexity_of_the_unrounded_weights(folder, text, 
     results, file = json.loads((folder / "results.json").read_text(encoding="utf-8")), shared_data(text)
     model = ElmoForPreTraining.from_pretrained(folder)
     settings = results["settings"]
-    held_out = HeldOutText(
-        ElmoCharTokenizer(pre_tokenizer=pre_tokenizer),
-        WordVocabulary.load(folder),
-        corpus_from_files([str(file)]),
-        settings["eval_num_lanes"],
-        settings["unroll_steps"],
-    )
-    for cold, key in ((False, "perplexity"), (True, "perplexity_cold")):
-        measured = held_out.measure(FullSoftmaxObjective(model), Accelerator(), cold)
+    for zero_state, key in ((False, "perplexity"), (True, "perplexity_cold")):
+        measured = measure_perplexity(
+            LaneObjective(model),
+            ElmoCharTokenizer(pre_tokenizer=pre_tokenizer),
+            WordVocabulary.load(folder),
+            corpus_from_files([str(file)]),
+            Accelerator(),
+            settings["unroll_steps"],
+            zero_state=zero_state,
+            num_lanes=settings["eval_num_lanes"],
+        )
         assert measured.mean == pytest.approx(results[key]["mean"], rel=1e-3)

@@ -17,10 +17,10 @@ from refusals import assert_read_or_refused
 from run_cases import make_arguments, write_lines
 
 from hf_elmo.checkpoints import provenance
-from hf_elmo.pretraining.digests import DIGESTS_FILE
-from hf_elmo.pretraining.lane_trainer import LaneTrainer
+from hf_elmo.checkpoints.provenance import write_json
+from hf_elmo.pretraining.checkpoint import DIGESTS_FILE, checkpoints_in, compute_digests
 from hf_elmo.pretraining.run import run_pretraining
-from hf_elmo.pretraining.run_directory import checkpoints_in
+from hf_elmo.pretraining.train import LaneTrainer
 
 # torch says it of a byte that was altered, before it reads on or refuses.
 pytestmark = pytest.mark.filterwarnings("ignore:Detected pickle protocol:UserWarning")
@@ -75,14 +75,13 @@ class GoneOn(Exception):
 
 @pytest.fixture
 def checkpoint(tmp_path, monkeypatch):
-    """A checkpoint of a run as a stranger writes it: without digests; and what goes on from it to its first step."""
+    """A checkpoint of a run, and what resumes from it up to its first step."""
     AcceleratorState._reset_state(reset_partial_state=True)
     write_lines(tmp_path)
     changes = {"save_steps": 3, "eval_steps": 3, "skip_baselines": True}
     run_pretraining(make_arguments(tmp_path, max_steps=3, **changes), report=lambda line: None)
     found = shutil.move(checkpoints_in(tmp_path / "out")[3], tmp_path / "checkpoint-3")
     shutil.rmtree(tmp_path / "out")
-    (found / DIGESTS_FILE).unlink()
 
     def stop(trainer):
         raise GoneOn
@@ -116,6 +115,8 @@ def test_a_checkpoint_of_a_run_is_gone_on_from_or_refused_by_name(checkpoint, ef
     go_on()
 
     def check_read():
+        # As a stranger writes it, whose digests are right.
+        write_json(directory / DIGESTS_FILE, {"sha256": compute_digests(directory)})
         assert_read_or_refused(go_on, directory.name)
 
     for name, inside in FILES.items():

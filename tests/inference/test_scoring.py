@@ -24,10 +24,8 @@ from hf_elmo.inference.scoring import (
     score_sentences,
     zipf_frequencies,
 )
-from hf_elmo.pretraining.evaluation import HeldOutText
-from hf_elmo.pretraining.lane_trainer import LaneTrainer
-from hf_elmo.pretraining.objectives import FullSoftmaxObjective
-from hf_elmo.pretraining.recipes import OptimizationArguments
+from hf_elmo.pretraining.evaluation import measure_perplexity
+from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
@@ -174,13 +172,8 @@ def test_perplexities_are_those_of_the_trainers_evaluation_with_one_sentence_a_l
     corpus = corpus_from_files([str(tmp_path / "text.txt")])
     model = make_model.__wrapped__(dtype=torch.float32)
     # A lane takes a sentence at a time where its windows are a word long.
-    settings = OptimizationArguments(
-        per_device_train_batch_size=1, unroll_steps=1, max_steps=1, per_device_eval_batch_size=len(sentences)
-    ).with_recipe()
-    trainer = LaneTrainer(
-        FullSoftmaxObjective(model), TOKENIZER, VOCABULARY, corpus, corpus, settings, Accelerator(cpu=True)
-    )
-    wanted = trainer.evaluate()
+    options = {"unroll_steps": 1, "num_lanes": len(sentences)}
+    wanted = measure_perplexity(LaneObjective(model), TOKENIZER, VOCABULARY, corpus, Accelerator(cpu=True), **options)
     found = sum((scores.totals for scores in score(sentences, model)), ScoreTotals())
     assert found.num_targets == wanted.num_targets
     for name in ("forward", "backward"):
@@ -193,8 +186,8 @@ def test_with_a_carried_state_they_are_those_of_the_trainers_evaluation_on_one_l
     sentences = [line for line in SENTENCES if line]
     (tmp_path / "text.txt").write_text("".join(f"{line}\n" for line in sentences))
     model = make_model.__wrapped__(dtype=torch.float32)
-    held_out = HeldOutText(TOKENIZER, VOCABULARY, corpus_from_files([str(tmp_path / "text.txt")]), 1, 4)
-    wanted = held_out.measure(FullSoftmaxObjective(model), Accelerator(cpu=True))
+    corpus, options = corpus_from_files([str(tmp_path / "text.txt")]), {"unroll_steps": 4, "num_lanes": 1}
+    wanted = measure_perplexity(LaneObjective(model), TOKENIZER, VOCABULARY, corpus, Accelerator(cpu=True), **options)
     limits = {"max_words_per_batch": 7, "max_words_per_buffer": 12}
     found = sum((scores.totals for scores in score(sentences, model, carry_state=True, **limits)), ScoreTotals())
     assert found.num_targets == wanted.num_targets

@@ -14,7 +14,7 @@ from hf_elmo.inference.scoring import score_sentences
 from hf_elmo.model import modeling_elmo as module
 from hf_elmo.model.modeling_elmo import ElmoWordTable, hash_rows
 from hf_elmo.pretraining.lanes import fill_lanes
-from hf_elmo.pretraining.objectives import FullSoftmaxObjective
+from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.text.vocabulary import WordVocabulary
 from hf_elmo.text.word_vectors import build_word_table, set_token_inputs
 
@@ -226,7 +226,7 @@ def test_a_few_steps_over_lanes_lower_the_loss_whatever_is_read(token_inputs):
     model = ElmoForPreTraining(config)
     if table is not None:
         table.fill(model)
-    objective = FullSoftmaxObjective(model).train()
+    objective = LaneObjective(model).train()
     (window,) = fill_lanes([list("abcabz"), list("cabcab")], TOKENIZER, VOCABULARY, 2, 8)
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.03)
     losses = []

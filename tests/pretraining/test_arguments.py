@@ -1,10 +1,12 @@
-"""What arguments default to, and what contradicts: named before any file is read."""
+"""What arguments default to, what follows from the text, and what contradicts: named before any file is read."""
+
+import math
+from dataclasses import replace
 
 import pytest
 from refusals import assert_refused
 
-from hf_elmo.pretraining.arguments import PretrainingArguments
-from hf_elmo.pretraining.recipes import RECIPES
+from hf_elmo.pretraining.arguments import RECIPES, PretrainingArguments
 
 
 @pytest.fixture
@@ -19,35 +21,91 @@ def arguments(tmp_path):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_what_is_not_given_is_the_recipes(arguments, name):
-    made, recipe = arguments(recipe=name), RECIPES[name]
-    for field in ("learning_rate", "optim", "objective", "per_device_train_batch_size", "max_grad_norm"):
-        assert getattr(made, field) == getattr(recipe, field)
-    assert arguments(recipe=name, learning_rate=0.5, weight_decay=0.1).learning_rate == 0.5
+    made = arguments(recipe=name)
+    assert {field: getattr(made, field) for field in RECIPES[name]} == RECIPES[name]
+    assert arguments(recipe=name, learning_rate=0.5).learning_rate == 0.5
+    assert arguments(recipe=name, config_name="x").dropout is None
+    assert made.loss_scale == (20 if name == "paper" else 1)
     made.check()
 
 
 CONTRADICTIONS = [
     ({"recipe": "mine"}, ("--recipe", "'mine'", "paper", "modern")),
     ({"optim": "sgd"}, ("--optim", "'sgd'", "adamw", "adagrad")),
-    ({"token_inputs": "bytes"}, ("--token_inputs", "'bytes'")),
+    ({"objective": "hierarchical"}, ("--objective", "'hierarchical'", "adaptive")),
+    ({"reset_state": "always"}, ("--reset_state", "'always'")),
     ({"max_words": 0}, "--max_words is 0"),
+    ({"unroll_steps": 0}, "--unroll_steps is 0"),
+    ({"num_negative_samples": 0}, "--num_negative_samples is 0"),
+    ({"eval_steps": 0}, "--eval_steps is 0"),
+    ({"max_words_in_memory": 0}, "--max_words_in_memory is 0"),
+    ({"max_steps": 0}, "--max_steps is 0"),
+    ({"max_steps": -1, "num_train_epochs": 0.0}, "--num_train_epochs is 0.0"),
+    ({"warmup_ratio": 1.0}, "--warmup_ratio is 1.0"),
     ({"save_steps": -1}, "--save_steps is -1"),
     ({"save_total_limit": -1}, "--save_total_limit is -1"),
     ({"shuffle_buffer_size": -5}, "--shuffle_buffer_size is -5"),
-    ({"unfreeze_steps": -5}, "--unfreeze_steps is -5"),
+    ({"weight_decay": -0.5}, "--weight_decay is -0.5"),
     ({"learning_rate": 0.0}, "--learning_rate is 0.0"),
-    ({"adam_beta2": 1.0}, "--adam_beta2 is 1.0"),
+    ({"max_hours": 0.0}, "--max_hours is 0.0"),
+    ({"max_hours": 1.0, "num_train_epochs": 2.0}, ("--max_hours", "--num_train_epochs")),
+    ({"reset_probability": 1.0}, "--reset_probability is 1.0"),
+    ({"validation_split_percentage": 100.0}, "--validation_split_percentage is 100.0"),
     ({"model_name_or_path": "x", "preset": "small"}, ("--preset", "--model_name_or_path")),
     ({"model_name_or_path": "x", "do_lower_case": True}, ("--do_lower_case", "--model_name_or_path")),
-    ({"model_name_or_path": "x", "token_inputs": "both"}, ("--token_inputs", "--model_name_or_path")),
-    ({"word_vectors": "x", "token_inputs": "characters"}, "--word_vectors"),
-    ({"freeze_word_vectors": True}, ("--freeze_word_vectors", "--word_vectors")),
+    ({"model_name_or_path": "x", "word_vectors": "x"}, ("--word_vectors", "--model_name_or_path")),
     ({"hub_model_id": "me/elmo"}, ("--hub_model_id", "--push_to_hub")),
-    ({"group_learning_rates": "3"}, "--group_learning_rates"),
-    ({"group_learning_rates": "{layer_1: 2}"}, "--group_learning_rates"),
+    ({"lr_scheduler_kwargs": "3"}, "--lr_scheduler_kwargs"),
+    ({"config_overrides": "{cell_size: 2}"}, "--config_overrides"),
 ]
 
 
 def test_contradictions(arguments):
     for changes, named in CONTRADICTIONS:
         assert_refused(ValueError, named, lambda changes: arguments(**changes).check(), changes)
+
+
+def settle(arguments, num_words=10, num_entries=10**9, num_targets=9 * 10**8, num_processes=1):
+    return arguments.settled(num_words, num_entries, num_targets, num_processes)
+
+
+def test_where_no_objective_is_named_the_words_of_the_softmax_decide(arguments):
+    modern = arguments()
+    negatives = modern.num_negative_samples
+    assert modern.objective is None
+    assert settle(modern, 4 * negatives).objective == "sampled"
+    assert settle(modern, 4 * negatives - 1).objective == "full"
+    for objective in ("full", "adaptive"):
+        assert settle(replace(modern, objective=objective), 10**6).objective == objective
+    assert settle(arguments(recipe="paper")).objective == "sampled"
+
+
+def test_where_no_lanes_are_named_a_short_text_has_fewer(arguments):
+    modern = arguments()
+    steps = modern.unroll_steps
+    assert modern.per_device_train_batch_size is None
+    for num_entries, num_processes, lanes in (
+        (10**9, 1, 128),
+        (128 * 100 * steps, 1, 128),
+        (128 * 100 * steps, 4, 32),
+        (7 * 100 * steps, 1, 7),
+        (3, 1, 1),
+    ):
+        found = settle(modern, num_entries=num_entries, num_processes=num_processes)
+        assert found.per_device_train_batch_size == lanes
+    assert settle(replace(modern, per_device_train_batch_size=9)).per_device_train_batch_size == 9
+
+
+def test_epochs_and_words_are_turned_into_steps_and_hours_bound_them(arguments):
+    text = {"num_entries": 1000, "num_targets": 900}
+    lanes = {"per_device_train_batch_size": 2, "unroll_steps": 5, "gradient_accumulation_steps": 3}
+    found = settle(arguments(**lanes, num_train_epochs=2.0), **text)
+    assert (found.max_steps, found.eval_steps, found.logging_steps, found.save_steps) == (67, 34, 4, 17)
+    assert settle(arguments(**lanes), **text, num_processes=2).max_steps == math.ceil(1000 / 60)
+    assert settle(arguments(**lanes, max_words=450), **text).max_steps == math.ceil(500 / 30)
+    assert settle(arguments(**lanes, max_words=450, max_steps=5), **text).max_steps == 5
+    assert settle(arguments(max_steps=100_000), **text).save_steps == 500
+    assert settle(arguments(max_steps=100, early_stopping_patience=1), **text).eval_steps == 10
+    timed = settle(arguments(**lanes, max_hours=1.0), **text)
+    assert (timed.max_steps, timed.eval_steps, timed.logging_steps, timed.save_steps) == (-1, None, None, 500)
+    assert settle(arguments(**lanes, max_hours=1.0, max_words=450), **text).max_steps == math.ceil(500 / 30)

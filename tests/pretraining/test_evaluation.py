@@ -1,4 +1,4 @@
-"""Held-out figures against sums by hand: each direction, bits per character, carried and cold states."""
+"""Held-out figures against sums by hand: each direction, bits per character, carried states and zeros."""
 
 import math
 
@@ -10,8 +10,8 @@ from conftest import make_tiny_config
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
 from hf_elmo.kernels import cached_words
 from hf_elmo.pretraining import evaluation
-from hf_elmo.pretraining.evaluation import HeldOutText
-from hf_elmo.pretraining.objectives import build_objective
+from hf_elmo.pretraining.evaluation import measure_perplexity
+from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary
 
@@ -29,8 +29,9 @@ def measure(tmp_path):
         file = tmp_path / "heldout.txt"
         file.write_text("".join(f"{line}{separator}" for line in lines))
         corpus = corpus_from_files([str(file)], by_document=reset_state == "document")
-        text = HeldOutText(tokenizer, vocabulary, corpus, num_lanes, 4, reset_state)
-        return text.measure(build_objective("full", model), Accelerator(cpu=True), **options)
+        objective, accelerator = LaneObjective(model), Accelerator(cpu=True)
+        options |= {"num_lanes": num_lanes, "reset_state": reset_state, "unroll_steps": 4}
+        return measure_perplexity(objective, tokenizer, vocabulary, corpus, accelerator, **options)
 
     measure.model, measure.tokenizer, measure.vocabulary = model, tokenizer, vocabulary
     return measure
@@ -50,9 +51,9 @@ def sums_by_hand(measure):
     return forward, backward
 
 
-def test_cold_figures_are_those_of_each_sentence_alone(measure):
+def test_figures_from_zeros_are_those_of_each_sentence_alone(measure):
     forward, backward = sums_by_hand(measure)
-    found = measure(cold=True)
+    found = measure(zero_state=True)
     count = sum(len(line.split()) + 1 for line in LINES)
     assert found.num_targets == count
     assert found.forward == pytest.approx(math.exp(forward / count), rel=1e-5)
@@ -63,14 +64,16 @@ def test_cold_figures_are_those_of_each_sentence_alone(measure):
     assert found.bits_per_character == pytest.approx((forward + backward) / 2 / math.log(2) / num_characters, rel=1e-5)
 
 
-def test_carried_states_change_what_is_found_and_cold_ones_do_not_depend_on_the_lanes(measure):
-    assert measure(num_lanes=1).mean != pytest.approx(measure(cold=True).mean, rel=1e-4)
-    assert measure(num_lanes=1, cold=True).mean == pytest.approx(measure(num_lanes=3, cold=True).mean, rel=1e-5)
+def test_carried_states_change_what_is_found_and_zeros_do_not_depend_on_the_lanes(measure):
+    assert measure(num_lanes=1).mean != pytest.approx(measure(zero_state=True).mean, rel=1e-4)
+    assert measure(num_lanes=1, zero_state=True).mean == pytest.approx(
+        measure(num_lanes=3, zero_state=True).mean, rel=1e-5
+    )
     # A lane for each sentence carries nothing from one to another.
-    assert measure(num_lanes=3).mean == pytest.approx(measure(cold=True).mean, rel=1e-5)
+    assert measure(num_lanes=3).mean == pytest.approx(measure(zero_state=True).mean, rel=1e-5)
 
 
-@pytest.mark.parametrize("options", [{}, {"reset_state": "epoch"}, {"cold": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"reset_state": "epoch"}, {"zero_state": True}], ids=str)
 def test_how_much_is_scored_at_a_time_changes_no_figure(measure, monkeypatch, options):
     lines = [" ".join(LINES[0].split()[start:]) for start in (0, 3, 1, 5, 2, 4)] * 3
     together = measure(lines, **options)
@@ -89,8 +92,8 @@ def is_caching(model):
 
 def test_documents(measure):
     each_alone = measure(reset_state="document", separator="\n\n")
-    assert each_alone.mean == pytest.approx(measure(cold=True).mean, rel=1e-5)
-    assert each_alone.bits_per_character == pytest.approx(measure(cold=True).bits_per_character, rel=1e-5)
+    assert each_alone.mean == pytest.approx(measure(zero_state=True).mean, rel=1e-5)
+    assert each_alone.bits_per_character == pytest.approx(measure(zero_state=True).bits_per_character, rel=1e-5)
     in_one = measure(reset_state="document", num_lanes=1)
     assert in_one.mean == pytest.approx(measure(num_lanes=1).mean, rel=1e-5)
 

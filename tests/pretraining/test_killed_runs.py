@@ -1,4 +1,4 @@
-"""Processes that are killed or stopped by a signal, and go on: the very same weights, in one process and in two."""
+"""Processes that are killed or stopped by a signal, and resume: the very same weights, in one process and in two."""
 
 import os
 import random
@@ -22,7 +22,7 @@ def run_to_the_end(corpus, output_dir, num_processes, **changes):
 
 
 def signal_at_a_random_moment(corpus, output_dir, num_processes, moment, numbers, **changes):
-    """Start or go on, wait for the first sign of training and `moment` seconds more, and send each process its signal.
+    """Start or resume, wait for the first sign of training and `moment` seconds more, and send each process its signal.
 
     Returns: The exit codes, and what was printed.
     """
@@ -36,7 +36,7 @@ def signal_at_a_random_moment(corpus, output_dir, num_processes, moment, numbers
         lines = []
         for line in output:
             lines.append(line)
-            if line.startswith(("step ", "going on")):
+            if line.startswith(("step ", "resuming from")):
                 break
         time.sleep(moment)
         for process, number in zip(processes, numbers, strict=True):
@@ -57,8 +57,8 @@ def test_a_signal_to_one_of_two_processes_stops_both_after_the_same_step(corpus)
     assert codes == [143, 143]
     said = [line for line in lines if line.startswith("stopped at step ")]
     (checkpoint,) = (corpus / "parts").glob("checkpoint-*")
-    assert len(said) == 1 and f"{checkpoint.name} " in said[0]
-    assert "--resume_from_checkpoint auto" in said[0] and "torchrun --nproc_per_node 2" in said[0]
+    assert len(said) == 1 and f"{checkpoint.name}: " in said[0]
+    assert "--resume_from_checkpoint auto" in said[0]
     run_to_the_end(corpus, "parts", 2, resume_from_checkpoint="auto", **changes)
     assert_same_run(corpus, "whole", "parts")
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tolerances import BFLOAT16
 
 from hf_elmo import ElmoForPreTraining
-from hf_elmo.pretraining.layer_rates import parameter_groups
 from hf_elmo.pretraining.muon import MuonWithAdamW, orthogonalize
-from hf_elmo.pretraining.parameter_kinds import split_groups
+from hf_elmo.pretraining.optim import group_parameters
 
 
 def draw_gradients(parameters, seed):
@@ -32,6 +31,7 @@ def test_each_map_of_a_matrix_takes_the_steps_that_it_would_take_alone():
             {"params": [matrix], "lr": 0.1, "weight_decay": 0.2, "num_maps": 4},
             {"params": [bias], "lr": 0.3, "weight_decay": 0.0},
         ],
+        learning_rate=1.0,
         adam_beta2=0.9,
     )
     muon = torch.optim.Muon(maps, lr=0.1, weight_decay=0.2, adjust_lr_fn="match_rms_adamw")
@@ -67,21 +67,20 @@ def test_singular_values_become_alike_and_vectors_stay(shape, spread, seed):
 
 def test_parameters_without_a_gradient_rest():
     matrix, other = (torch.nn.Parameter(torch.ones(4, 2)) for _ in range(2))
-    optimizer = MuonWithAdamW([{"params": [matrix, other], "lr": 0.1, "weight_decay": 0.1, "num_maps": 1}])
+    optimizer = MuonWithAdamW([{"params": [matrix, other], "weight_decay": 0.1, "num_maps": 1}], 0.1)
     draw_gradients([matrix], 0)
     optimizer.step()
     assert torch.equal(other, torch.ones(4, 2)) and not torch.equal(matrix, other)
     assert list(optimizer.state) == [matrix]
 
 
-def test_a_stored_state_goes_on_with_the_same_numbers():
+def test_a_stored_state_resumes_with_the_same_numbers():
     def make(weights=None):
         torch.manual_seed(1)
         model = ElmoForPreTraining(make_tiny_config(word_vocab_size=5))
         if weights is not None:
             model.load_state_dict(weights)
-        groups = parameter_groups(model, 0.1, weight_decay=0.1)
-        return model, MuonWithAdamW(split_groups(groups, model, 0.5))
+        return model, MuonWithAdamW(group_parameters(model, 0.1), 0.1)
 
     def train(model, optimizer, steps):
         for step in steps:

@@ -155,9 +155,9 @@ def test_an_unsorted_vocabulary_is_refused(order, size, tokens):
         check_sorted(vocabulary_of(words), zipf_counts(size, tokens, seed=1))
 
 
-def test_the_first_words_out_of_order_are_named():
+def test_the_first_word_out_of_order_is_named():
     counts = {"a": 2, "b": 1, "c": 4, "d": 3, "e": 5, "f": 6, "g": 3000}
-    with pytest.raises(ValueError, match=r"'b'.*'c'.*'d'.*'e'.*'e'.*'f'.*--vocab_file"):
+    with pytest.raises(ValueError, match=r"'b'.*'c'.*--vocab_file"):
         check_sorted(vocabulary_of("abcdefg"), counts)
 
 

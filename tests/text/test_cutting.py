@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.text.arguments import TextArguments
+from hf_elmo.text.arguments import CorpusArguments
 from hf_elmo.text.cutting import check_cutting, cutting_of, read_cutting
 from hf_elmo.text.vocabulary import WordVocabulary
 
@@ -37,7 +37,7 @@ def test_a_word_list_alone_says_nothing_and_is_taken(vocab_file):
 
 @pytest.mark.parametrize("settings", [PLAIN, RAW])
 def test_flags_tokenizers_and_files_say_the_same(settings, vocab_file):
-    arguments = TextArguments(train_file=["x"], **settings)
+    arguments = CorpusArguments(train_file=["x"], **settings)
     tokenizer = ElmoCharTokenizer(**arguments.cutting)
     tokenizer.save_pretrained(vocab_file.parent)
     assert arguments.cutting == cutting_of(tokenizer) == read_cutting(vocab_file) == settings

@@ -1,7 +1,9 @@
-"""The losses of `softmax_losses` block by block of targets, with gradients by matrix products alone.
+"""Cross entropies of words given the biLM's vectors, by a full, a sampled and an adaptive softmax.
 
-A block of logits stays in the processor's cache while it becomes probabilities, which are all that a gradient needs.
-Under autocast the products run in its dtype; logits, probabilities and sums are float32 at least, whatever the factors.
+First those that define the losses, then the ones that training runs: block by block of targets, with gradients by
+matrix products alone. A block of logits stays in the processor's cache while it becomes probabilities, which are all
+that a gradient needs. Under autocast the products run in its dtype; logits, probabilities and sums are float32 at
+least, whatever the factors.
 
 Letters in shapes: N targets, P projection, V words of the softmax, S negatives.
 """
@@ -20,7 +22,6 @@ from torch.nn import functional as F
 
 from ..kernels import pad_rows, product_dtype, round_rows
 from .sampling import NegativeSample
-from .softmax_losses import at_least_float32, find_hits, find_places
 
 # Most logits of a block: few enough for a core's cache where a block only becomes probabilities, more where each block
 # also adds to a gradient as large as all weights.
@@ -30,7 +31,18 @@ FULL_BLOCK_LOGITS = 2**23
 MOST_BLOCK_LOGITS = 2**28
 
 
-def fused_sampled_cross_entropy(
+def full_cross_entropy(softmax: nn.Linear, hidden: Tensor, targets: Tensor) -> Tensor:
+    """-log p of each target in nats, (N,), all N x V logits held at a time.
+
+    Args:
+        softmax: Weight (V, P) and bias (V,).
+        hidden: Vectors that predict the targets, (N, P).
+        targets: Word ids, (N,).
+    """
+    return F.cross_entropy(at_least_float32(softmax(hidden)), targets, reduction="none")
+
+
+def sampled_cross_entropy(
     hidden: Tensor,
     targets: Tensor,
     target_rows: tuple[Tensor, Tensor],
@@ -38,11 +50,89 @@ def fused_sampled_cross_entropy(
     sample_rows: tuple[Tensor, Tensor],
     correct_targets: bool = True,
 ) -> Tensor:
-    """As `softmax_losses.sampled_cross_entropy`, (N,); its gradients have none of their own."""
+    """-log p of each target among itself and the negatives, (N,) (Jean et al. 2015; tf.nn.sampled_softmax_loss).
+
+    The log of a negative's expected count is taken off its logit, so that the sum over the negatives stands for the sum
+    over all words. A negative that is the target itself is left out.
+
+    Args:
+        hidden: Vectors that predict the targets, (N, P).
+        targets: Word ids, (N,).
+        target_rows: Weights (N, P) and biases (N,) of the targets.
+        sample: The negatives, shared by all targets.
+        sample_rows: Weights (S, P) and biases (S,) of the negatives.
+        correct_targets: Whether the target's expected count is taken off its logit too, as TensorFlow does. A loss so
+            corrected has its optimum where the full softmax's has, yet lies below it, by up to minus the log of the
+            target's expected count (about a nat on average for 8192 of 800,000 words). Without, loss and gradient are
+            the full softmax's in expectation, but for the bias of a ratio, which falls with S.
+    """
     weights, biases = target_rows
     target_logits = (at_least_float32(hidden) * weights).sum(1) + biases
+    logits = at_least_float32(F.linear(hidden, *sample_rows))
+    logits = logits - sample.log_expected_counts(sample.ids, logits.dtype)
     if correct_targets:
         target_logits = target_logits - sample.log_expected_counts(targets, target_logits.dtype)
+    places, is_hit = find_hits(sample, targets)
+    # Finite: where every term of a sum is left out, infinity would put nan into the backward pass.
+    lowest = torch.finfo(logits.dtype).min
+    logits = logits.scatter(1, places, logits.gather(1, places).masked_fill(is_hit, lowest))
+    return torch.logaddexp(target_logits, logits.logsumexp(1)) - target_logits
+
+
+def find_hits(sample: NegativeSample, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The place among the negatives where each target would stand, (N, 1), and whether it does, (N, 1)."""
+    # The ids are distinct and rising: each target has one place at most.
+    places = torch.searchsorted(sample.ids, targets).clamp(max=len(sample.ids) - 1).unsqueeze(1)
+    return places, sample.ids[places] == targets.unsqueeze(1)
+
+
+def adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tensor, targets: Tensor) -> Tensor:
+    """-log p of each target in nats, (N,), by an adaptive softmax (Grave et al. 2017).
+
+    The same as minus the module's own output, which stumbles over mixed precision and leaves clusters without targets
+    out of the graph: their gradients would be missing, and distributed training wait for them.
+
+    Args:
+        softmax: The adaptive softmax over P inputs.
+        hidden: Vectors that predict the targets, (N, P).
+        targets: Word ids, (N,).
+    """
+    cluster, places = find_places(softmax, targets)
+    log_likelihood = _gather_log_softmax(softmax.head(hidden), places)
+    for index, (start, _) in enumerate(itertools.pairwise(softmax.cutoffs)):
+        rows = (cluster == index + 1).nonzero().squeeze(1)
+        within = _gather_log_softmax(softmax.tail[index](hidden[rows]), targets[rows] - start)
+        log_likelihood = log_likelihood.index_add(0, rows, within)
+    return -log_likelihood
+
+
+def find_places(softmax: nn.AdaptiveLogSoftmaxWithLoss, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The cluster of each target, (N,), and the output of the head that stands for it or for its cluster, (N,)."""
+    starts = targets.new_tensor(softmax.cutoffs[:-1])
+    cluster = torch.bucketize(targets, starts, right=True)
+    return cluster, torch.where(cluster == 0, targets, softmax.shortlist_size - 1 + cluster)
+
+
+def _gather_log_softmax(logits: Tensor, places: Tensor) -> Tensor:
+    return F.log_softmax(at_least_float32(logits), dim=1).gather(1, places.unsqueeze(1)).squeeze(1)
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The same numbers in float32, or in float64 where they are."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def fused_sampled_cross_entropy(
+    hidden: Tensor,
+    targets: Tensor,
+    target_rows: tuple[Tensor, Tensor],
+    sample: NegativeSample,
+    sample_rows: tuple[Tensor, Tensor],
+) -> Tensor:
+    """As `sampled_cross_entropy`, (N,); its gradients have none of their own."""
+    weights, biases = target_rows
+    target_logits = (at_least_float32(hidden) * weights).sum(1) + biases
+    target_logits = target_logits - sample.log_expected_counts(targets, target_logits.dtype)
     sample_weights, sample_biases = sample_rows
     sample_biases = at_least_float32(sample_biases)
     log_sums = _LogSumOfNegatives.apply(
@@ -75,7 +165,7 @@ def summed_cross_entropy(weight: Tensor, bias: Tensor | None, hidden: Tensor, ta
 def full_cross_entropy_in_blocks(
     softmax: nn.Linear, hidden: Tensor, targets: Tensor, chunk_size: int, block_size: int
 ) -> Tensor:
-    """As `softmax_losses.full_cross_entropy`, (N,), without gradients.
+    """As `full_cross_entropy`, (N,), without gradients.
 
     Args:
         softmax, hidden, targets: As there.
@@ -102,7 +192,7 @@ def full_cross_entropy_in_blocks(
 
 
 def summed_adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Sum of `softmax_losses.adaptive_cross_entropy` over all targets, in nats; arguments as there."""
+    """Sum of `adaptive_cross_entropy` over all targets, in nats; arguments as there."""
     cluster, places = find_places(softmax, targets)
     total = summed_cross_entropy(softmax.head.weight, softmax.head.bias, hidden, places)
     for index, (start, _) in enumerate(itertools.pairwise(softmax.cutoffs)):

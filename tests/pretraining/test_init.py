@@ -1,21 +1,22 @@
-"""Going on from a checkpoint: what is kept bit by bit, what starts anew."""
+"""What a run starts from: sizes, frequencies, word vectors; and checkpoints, what is kept of them bit by bit."""
 
 import json
 import math
+from typing import get_args
 
 import pytest
 import torch
 from conftest import make_tiny_config
 from refusals import assert_refused
+from run_cases import make_arguments, write_lines
 from tolerances import REORDERED_FLOAT32
 from transformers import AutoModelForPreTraining
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
-from hf_elmo.pretraining.continuing import (
-    Source,
-    carry_over,
-    load_source,
-)
+from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo.checkpoints.arguments import Preset
+from hf_elmo.pretraining.corpus_stats import CorpusStats
+from hf_elmo.pretraining.init import Source, Start, carry_over, load_source
+from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.text.vocabulary import WordVocabulary
 
 OLD = WordVocabulary(["<S>", "</S>", "<UNK>", "the", "cat", "sat", "on"])
@@ -82,11 +83,11 @@ def test_a_pre_trained_checkpoint_comes_with_its_softmax_words_and_tokenizer(tmp
 def test_of_a_checkpoint_without_a_softmax_the_bilm_is_taken(tmp_path):
     model = randomize(ElmoModel(make_tiny_config()))
     source = load_source(save(tmp_path / "old", model, vocabulary=None))
-    carried = carry_over(source, NEW)
+    carried, description = carry_over(source, NEW)
     assert (type(source.model), source.vocabulary) == (ElmoModel, None)
-    assert_same_bilm(carried.model, model)
-    assert carried.num_kept_words == 0 and "has none" in carried.description
-    assert carried.model.config.word_vocab_size == len(NEW)
+    assert_same_bilm(carried, model)
+    assert "softmax: new" in description and "has none" in description
+    assert carried.config.word_vocab_size == len(NEW)
 
 
 @pytest.mark.parametrize("word_vocab_size", [None, len(OLD)])
@@ -95,7 +96,7 @@ def test_of_a_tagger_the_bilm_is_taken_and_the_task_forgotten(tmp_path, word_voc
     config = make_tiny_config(**fields, word_vocab_size=word_vocab_size, classifier_dropout=0.3, freeze_bilm=False)
     tagger = randomize(ElmoForTokenClassification(config))
     source = load_source(save(tmp_path / "tagger", tagger, vocabulary=None))
-    model = carry_over(source, NEW).model
+    model, _ = carry_over(source, NEW)
     assert_same_bilm(model, tagger)
     model.save_pretrained(tmp_path / "new")
     ElmoForPreTraining(make_tiny_config(word_vocab_size=len(NEW))).save_pretrained(tmp_path / "plain")
@@ -104,9 +105,9 @@ def test_of_a_tagger_the_bilm_is_taken_and_the_task_forgotten(tmp_path, word_voc
     assert [mix.weight.tolist() for mix in model.elmo.mixes] == [[0.0, 0.0, 0.0]]
 
 
-def test_what_was_saved_in_half_precision_goes_on_in_float32(tmp_path):
+def test_what_was_saved_in_half_precision_continues_in_float32(tmp_path):
     model = make_model().to(torch.bfloat16)
-    carried = carry_over(load_source(save(tmp_path / "old", model)), OLD).model
+    carried, _ = carry_over(load_source(save(tmp_path / "old", model)), OLD)
     assert {parameter.dtype for parameter in carried.parameters()} == {torch.float32}
     assert torch.equal(carried.word_softmax.weight, model.word_softmax.weight.float())
 
@@ -168,29 +169,28 @@ def test_what_a_source_lacks_is_named(tmp_path):
 @pytest.mark.parametrize("fields", [{}, {"share_word_softmax": False}, ADAPTIVE], ids=["shared", "two", "adaptive"])
 def test_with_the_same_words_everything_but_the_mixes_is_kept(fields):
     source = make_source(**fields)
-    carried = carry_over(source, WordVocabulary(OLD.words), source.config.softmax_type)
-    found, wanted = carried.model.state_dict(), source.model.state_dict()
+    carried, description = carry_over(source, WordVocabulary(OLD.words), source.config.softmax_type)
+    found, wanted = carried.state_dict(), source.model.state_dict()
     assert found.keys() == wanted.keys()
     for name, tensor in wanted.items():
         assert torch.equal(found[name], tensor) != (".mixes." in name), name
-    assert carried.model.elmo.mixes[0].scale.tolist() == [1.0]
-    assert carried.num_kept_words == len(OLD) and "7" in carried.description
-    assert carried.model.config.to_dict() == {**source.config.to_dict(), "word_vocab_size": len(OLD)}
+    assert carried.elmo.mixes[0].scale.tolist() == [1.0]
+    assert "7 words keep their rows" in description or "7 of 7 words keep their rows" in description
+    assert carried.config.to_dict() == {**source.config.to_dict(), "word_vocab_size": len(OLD)}
 
 
 @pytest.mark.parametrize("fields", [{}, {"share_word_softmax": False}], ids=["shared", "two"])
 def test_new_words_leave_the_rows_of_known_ones_and_the_bilm_as_they_are(fields):
     source = make_source(**fields)
     before = {name: tensor.clone() for name, tensor in source.model.state_dict().items()}
-    carried = carry_over(source, NEW)
-    assert_same_bilm(carried.model, source.model)
+    carried, description = carry_over(source, NEW)
+    assert_same_bilm(carried, source.model)
     for word in ("<S>", "</S>", "<UNK>", "the", "cat", "sat"):
-        assert is_copied(carried.model, source, word, NEW) == [True, True]
-    assert carried.num_kept_words == 6
-    assert "6 of 8 words keep their rows from old, 2 are new, 1 are left out" in carried.description
+        assert is_copied(carried, source, word, NEW) == [True, True]
+    assert "6 of 8 words keep their rows from old, 2 are new, 1 are left out" in description
     assert all(torch.equal(source.model.state_dict()[name], tensor) for name, tensor in before.items())
     with torch.no_grad():
-        carried.model.word_softmax.weight += 1
+        carried.word_softmax.weight += 1
     assert torch.equal(source.model.word_softmax.weight, before["word_softmax.weight"])
 
 
@@ -200,7 +200,7 @@ def test_new_words_share_the_probability_of_the_unknown_word():
     batch = TOKENIZER("the cat sat on", return_tensors="pt")
     with torch.no_grad():
         before = source.model.eval()(**batch)
-        after = carry_over(source, words).model.eval()(**batch)
+        after = carry_over(source, words)[0].eval()(**batch)
     for old, new in ((before.forward_logits, after.forward_logits), (before.backward_logits, after.backward_logits)):
         torch.testing.assert_close(new[..., :7], old, rtol=0, atol=REORDERED_FLOAT32)
         share = old[..., [OLD.unk_id]] - math.log(4)
@@ -209,10 +209,10 @@ def test_new_words_share_the_probability_of_the_unknown_word():
 
 def test_one_softmax_can_become_two_but_not_two_one():
     source = make_source()
-    carried = carry_over(source, NEW, overrides={"share_word_softmax": False})
-    forward, backward = carried.model.word_softmaxes
+    carried, _ = carry_over(source, NEW, overrides={"share_word_softmax": False})
+    forward, backward = carried.word_softmaxes
     assert forward is not backward and torch.equal(forward.weight, backward.weight)
-    assert is_copied(carried.model, source, "cat", NEW) == [True, True]
+    assert is_copied(carried, source, "cat", NEW) == [True, True]
     with pytest.raises(ValueError, match=r"share_word_softmax .*--model_name_or_path"):
         carry_over(make_source(share_word_softmax=False), NEW, overrides={"share_word_softmax": True})
 
@@ -229,18 +229,17 @@ def test_one_softmax_can_become_two_but_not_two_one():
 )
 def test_rows_that_fit_no_other_clusters_are_left_out_and_said_to_be(fields, words, softmax_type, overrides):
     source = make_source(**fields)
-    carried = carry_over(source, words, softmax_type, overrides)
-    assert_same_bilm(carried.model, source.model)
-    assert carried.model.config.softmax_type == softmax_type
-    assert carried.num_kept_words == 0
-    assert f"softmax: new, over {len(words)} words; the rows of old" in carried.description
+    carried, description = carry_over(source, words, softmax_type, overrides)
+    assert_same_bilm(carried, source.model)
+    assert carried.config.softmax_type == softmax_type
+    assert f"softmax: new, over {len(words)} words; the rows of old" in description
 
 
 def test_a_softmax_whose_words_nobody_knows_starts_anew():
     source = Source("old", make_model(), None, TOKENIZER)
-    carried = carry_over(source, OLD)
-    assert carried.num_kept_words == 0 and "holds no word_vocabulary.txt" in carried.description
-    assert not torch.equal(carried.model.word_softmax.weight, source.model.word_softmax.weight)
+    carried, description = carry_over(source, OLD)
+    assert "softmax: new" in description and "holds no word_vocabulary.txt" in description
+    assert not torch.equal(carried.word_softmax.weight, source.model.word_softmax.weight)
 
 
 def test_overrides_that_would_change_the_weights_are_refused():
@@ -258,7 +257,7 @@ def test_overrides_that_would_change_the_weights_are_refused():
 
 def test_overrides_that_leave_the_weights_are_taken(tmp_path):
     overrides = {"dropout": 0.4, "cell_clip": None, "cell_size": 10, "num_mixes": 2}
-    model = carry_over(make_source(), NEW, overrides=overrides).model
+    model, _ = carry_over(make_source(), NEW, overrides=overrides)
     assert (model.config.dropout, model.elmo.bilm.layers[0].dropout.p) == (0.4, 0.4)
     assert model.elmo.bilm.layers[0].forward_lstm.cell_clip is None
     assert len(model.elmo.mixes) == 2
@@ -266,3 +265,121 @@ def test_overrides_that_leave_the_weights_are_taken(tmp_path):
     back, loading = AutoModelForPreTraining.from_pretrained(tmp_path / "new", output_loading_info=True)
     assert not any(loading.values())
     assert torch.equal(back.word_softmax.weight, model.word_softmax.weight)
+
+
+# Runs
+
+# With the dropout of the recipe.
+SIZES = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]]}'
+
+
+@pytest.fixture
+def arguments(tmp_path):
+    write_lines(tmp_path, ["the cat sat on the mat .", "a dog ran to the park .", "it sat ."])
+    return lambda **changes: make_arguments(tmp_path, **{"config_overrides": SIZES, "skip_baselines": True, **changes})
+
+
+def train(arguments):
+    lines = []
+    return run_pretraining(arguments, report=lines.append), lines
+
+
+def test_each_preset_is_a_size_of_the_config(arguments):
+    sizes = []
+    for name in get_args(Preset):
+        config = Start.from_arguments(arguments(preset=name, config_overrides=None).with_recipe()).config
+        assert config.to_dict() == getattr(ElmoConfig, name)(dropout=config.dropout).to_dict()
+        sizes.append((config.projection_size, config.cell_size, config.filters, config.num_highway_layers))
+    assert all(size not in sizes[:place] for place, size in enumerate(sizes))
+
+
+def test_the_first_guesses_are_the_words_frequencies(arguments):
+    made = arguments().with_recipe()
+    words = WordVocabulary(["<S>", "</S>", "<UNK>", "the", "sat", "never"])
+    stats = CorpusStats(num_words=100, num_sentences=10, num_distinct=8, unknown_share=0.2)
+    model = Start.from_arguments(made).build_model(made, words, {"the": 60, "sat": 20}, stats, print)
+    frequencies = model.word_softmax.bias.detach().exp()
+    expected = [10 + 1, 10 + 1, 20 + 1, 60 + 1, 20 + 1, 0 + 1]
+    torch.testing.assert_close(frequencies, torch.tensor(expected) / (110 + 6))
+    assert not Start.from_arguments(made).build_model(made, words, None, stats, print).word_softmax.bias.any()
+
+
+def test_frequencies_make_the_untrained_model_a_unigram_model(arguments):
+    modern, _ = train(arguments())
+    paper, _ = train(
+        arguments(recipe="paper", objective="full", output_dir=arguments().output_dir + "2", learning_rate=0.01)
+    )
+    untrained = [results["evaluations"][0]["mean"] for results in (modern, paper)]
+    assert untrained[0] < 0.9 * untrained[1]
+    assert untrained[1] == pytest.approx(modern["vocabulary_size"], rel=0.2)
+
+
+def test_dropout_is_the_recipes_unless_it_is_given(arguments):
+    made = arguments(recipe="paper").with_recipe()
+    assert Start.from_arguments(made).config.dropout == 0.1
+    made = arguments(recipe="paper", config_overrides='{"dropout": 0.3}').with_recipe()
+    assert Start.from_arguments(made).config.dropout == 0.3
+
+
+@pytest.mark.parametrize("token_inputs", ["words", "both"])
+def test_word_vectors_of_a_file_are_in_the_checkpoint(arguments, tmp_path, token_inputs):
+    vectors = {word: [float(place), 0.5, -1.0] for place, word in enumerate(["the", "cat", "sat", "elephant"])}
+    (tmp_path / "vectors.txt").write_text(
+        "".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in vectors.items())
+    )
+    fields = {"train_word_vectors": False, **({"token_inputs": "words"} if token_inputs == "words" else {})}
+    overrides = json.dumps({**json.loads(SIZES), **fields})
+    _, lines = train(arguments(config_overrides=overrides, word_vectors=str(tmp_path / "vectors.txt")))
+    assert any("3 of" in line and "vector of size 3" in line for line in lines)
+    model = AutoModelForPreTraining.from_pretrained(tmp_path / "out")
+    assert (model.config.token_inputs, model.config.word_vector_size) == (token_inputs, 3)
+    held = model.elmo.token_encoder.word_table.weight.detach()
+    for word in ("the", "cat", "sat"):
+        assert (held == torch.tensor(vectors[word])).all(dim=1).any()
+    assert (len(model.elmo.token_encoder.convolutions or []) == 0) == (token_inputs == "words")
+
+
+def test_a_learned_table_of_words(arguments, tmp_path):
+    table = {"token_inputs": "both", "word_vector_size": 5}
+    train(arguments(config_overrides=json.dumps({**json.loads(SIZES), **table})))
+    model = AutoModelForPreTraining.from_pretrained(tmp_path / "out")
+    assert model.config.word_vector_size == 5 and model.config.train_word_vectors
+
+
+def test_continuing_with_old_words(arguments, tmp_path):
+    first, _ = train(arguments(do_lower_case=True))
+    changes = {"model_name_or_path": str(tmp_path / "out"), "output_dir": str(tmp_path / "second")}
+    second, lines = train(arguments(**changes, config_overrides=None))
+    assert WordVocabulary.load(tmp_path / "second").words == WordVocabulary.load(tmp_path / "out").words
+    assert any("words keep their rows" in line for line in lines)
+    # It starts where the other one ended.
+    assert second["evaluations"][0]["mean"] == pytest.approx(first["perplexity"]["mean"], rel=1e-5)
+    assert second["perplexity"]["mean"] != pytest.approx(first["perplexity"]["mean"], rel=1e-3)
+    tokenizer = json.loads((tmp_path / "second" / "tokenizer_config.json").read_text())
+    assert tokenizer["do_lower_case"] is True
+
+
+def test_continuing_with_new_words(arguments, tmp_path):
+    train(arguments())
+    (tmp_path / "words.txt").write_text("<S>\n</S>\n<UNK>\nthe\nzebra\n")
+    (tmp_path / "more.txt").write_text("the the zebra sat on the park .\n" * 40)
+    _, lines = train(
+        arguments(
+            model_name_or_path=str(tmp_path / "out"),
+            output_dir=str(tmp_path / "second"),
+            train_file=[str(tmp_path / "more.txt")],
+            vocab_file=str(tmp_path / "words.txt"),
+            config_overrides='{"dropout": 0.3}',
+        )
+    )
+    assert any("4 of 5 words keep their rows" in line and "1 are new" in line for line in lines)
+    old, new = (AutoModelForPreTraining.from_pretrained(tmp_path / name) for name in ("out", "second"))
+    assert new.config.dropout == 0.3 and new.config.word_vocab_size == 5
+    places = WordVocabulary.load(tmp_path / "out").ids
+    assert not torch.equal(new.word_softmax.weight[3], old.word_softmax.weight[places["the"]])
+
+
+def test_the_source_of_a_run_is_not_written_over(arguments, tmp_path):
+    train(arguments())
+    with pytest.raises(ValueError, match=r"output_dir .*--model_name_or_path"):
+        train(arguments(model_name_or_path=str(tmp_path / "out"), overwrite_output_dir=True, config_overrides=None))

@@ -1,6 +1,7 @@
 """Numbers that mislead are marked: unknown words, held-out text that was trained on, words cut otherwise."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from datasets import Dataset
@@ -8,8 +9,8 @@ from run_cases import LINES, make_arguments, write_lines
 
 from hf_elmo import ElmoCharTokenizer
 from hf_elmo.pretraining.baselines import Baselines
+from hf_elmo.pretraining.corpus_stats import CorpusStats
 from hf_elmo.pretraining.run import run_pretraining
-from hf_elmo.pretraining.text_facts import TextFacts
 
 
 @pytest.fixture
@@ -89,12 +90,14 @@ def test_all_settings_of_the_tokenizer_reach_it(run, tmp_path):
     assert set(words[3:-1]) == {"don't", "stop", ",", "café", "soft", "."}
 
 
-def test_facts_of_old_checkpoints_are_read():
-    old = {"num_words": 3, "num_sentences": 1, "num_distinct": 2, "baselines": None}
-    assert TextFacts.from_dict(old).caveats() == TextFacts.from_dict(old).warnings() == []
-    facts = TextFacts(3, 1, 2, Baselines(1.0, 1.0, 1.0, 1.0, 0.5), 0.1, ["a.txt"])
-    assert TextFacts.from_dict(json.loads(json.dumps(facts.to_dict()))) == facts
-    assert len(facts.warnings()) == 2
+def test_statistics_survive_json_and_count_entries_and_targets():
+    for stats, num_caveats in (
+        (CorpusStats(5, 2, 3, 0.1), 0),
+        (CorpusStats(5, 2, 3, 0.1, Baselines(1.0, 1.0, 1.0, 1.0, 0.5), ["a.txt"]), 2),
+    ):
+        assert CorpusStats.from_dict(json.loads(json.dumps(asdict(stats)))) == stats
+        assert (stats.num_entries, stats.num_targets) == (9, 7)
+        assert len(list(stats.caveats())) == num_caveats
 
 
 def test_one_split_for_both_texts_is_named(run, tmp_path):

@@ -1,0 +1,420 @@
+"""Checkpoints of a run: written aside by all processes, renamed when whole, checked once when a run resumes.
+
+A `checkpoint-N` is a checkpoint like the finished one, with the state of the run beside it. The folder that the run has
+for itself, where all is written first, is `run_folder`'s.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from huggingface_hub.utils import WeakFileLock
+
+from ..checkpoints.provenance import describe_file, write_json
+from ..checkpoints.writing import (
+    check_output_directory,
+    folder_aside,
+    leftovers_of,
+    open_to_readers,
+    restore_replaced,
+    written_aside,
+)
+from ..given.bounded_files import MEBIBYTE, quoted
+from ..given.bounded_json import read_json
+from ..given.reasons import UNREADABLE, reason
+from ..model.configuration_elmo import ElmoConfig
+from .arguments import ModelArguments, PretrainingArguments, RunArguments
+
+STATE_FILE = "trainer_state.json"
+OPTIMIZER_FILE = "optimizer.pt"
+DIGESTS_FILE = "digests.json"
+_LOCK_FILE = "lock"
+# How long to try for a lock that, where it is not to be had at once, another run holds.
+_SECONDS_OF_A_TRY = 0.05
+_NAME = re.compile(r"checkpoint-(\d+)")
+# The history of the longest runs takes some megabytes.
+_MOST_STATE_BYTES = 1024 * MEBIBYTE
+_LONGEST_NAME = 60  # of what an altered file may have in a flag's place
+# Flags that may differ in a resumed run: they change no step that was taken, or what they name is compared itself.
+FREE_FLAGS = {
+    *ModelArguments.__dataclass_fields__,
+    *RunArguments.__dataclass_fields__,
+    *("max_steps", "max_words", "max_hours", "num_train_epochs"),
+    *("eval_steps", "logging_steps", "early_stopping_patience"),
+    *("skip_baselines", "max_words_in_memory", "vocab_file", "max_vocab_size", "min_count"),
+    *("train_file", "validation_file", "dropout", "bf16"),
+}
+# What is compared beside the flags, as an error calls it.
+_NOT_FLAGS = {
+    "words": "--vocab_file, by a hash of the words,",
+    "text": "--train_file and --validation_file, by name and size of the text,",
+    "mixed_precision": "--bf16, as mixed precision,",
+    "num_processes": "the number of processes",
+}
+
+Result = TypeVar("Result")
+
+
+def checkpoints_in(output_dir: str | os.PathLike) -> dict[int, Path]:
+    """The checkpoints of a run's directory by their steps."""
+    path = Path(output_dir)
+    found = ((_NAME.fullmatch(entry.name), entry) for entry in path.iterdir()) if path.is_dir() else ()
+    return {int(match[1]): entry for match, entry in found if match and entry.is_dir()}
+
+
+def find_checkpoint(arguments: PretrainingArguments, report: Callable[[str], None]) -> Path | None:
+    """The checkpoint to resume from; None for a run that starts.
+
+    With "last" and "auto" it is the newest whole one; a line says which newer ones are not, and why.
+
+    Raises: FileNotFoundError when there is none where one was named, or it is not whole; FileExistsError when the run
+        would replace what is in output_dir and was not told to.
+    """
+    found, resume = checkpoints_in(arguments.output_dir), arguments.resume_from_checkpoint
+    faults = []
+    if resume in ("last", "auto"):
+        for _, path in sorted(found.items(), reverse=True):
+            fault = find_fault(path)
+            if fault is None:
+                return path
+            faults.append(f"{path.name}: {fault}")
+            report(f"stepping over {path}, which is not whole: {fault}")
+        if resume == "last":
+            raise FileNotFoundError(
+                f"--resume_from_checkpoint is 'last', but output_dir {arguments.output_dir!r} holds no "
+                f"{'whole ' if found else ''}checkpoint-N; name another --output_dir, or pass 'auto' to start where "
+                "there is none."
+            )
+    checkpoint = None if resume in (None, "auto") else Path(str(resume))
+    if checkpoint is not None:
+        if not (checkpoint / STATE_FILE).is_file():
+            raise FileNotFoundError(
+                f"--resume_from_checkpoint {resume!r} holds no {STATE_FILE}; name a checkpoint-N directory that a run "
+                "saved, 'last' or 'auto'. To train on from finished weights use --model_name_or_path."
+            )
+        fault = find_fault(checkpoint)
+        if fault is not None:
+            raise FileNotFoundError(f"--resume_from_checkpoint {resume!r} is not whole: {fault}; name another one.")
+        if checkpoint.resolve().parent == Path(arguments.output_dir).resolve():
+            return checkpoint
+    if found and not arguments.overwrite_output_dir:
+        raise FileExistsError(
+            f"output_dir {arguments.output_dir!r} holds checkpoints of a run; "
+            + (f"none is whole ({'; '.join(faults)})" if faults else "resume with --resume_from_checkpoint last")
+            + ", name another one, or pass --overwrite_output_dir to replace it."
+        )
+    check_output_directory(arguments.output_dir, arguments.overwrite_output_dir)
+    return checkpoint
+
+
+def find_fault(checkpoint: Path) -> str | None:
+    """The first file of a checkpoint that is not what the run wrote; None where all are."""
+    try:
+        expected = read_json(checkpoint / DIGESTS_FILE, DIGESTS_FILE)["sha256"]
+        found = compute_digests(checkpoint)
+        for name in sorted({*expected, *found}):
+            if name not in found:
+                return f"{name[:_LONGEST_NAME]} is missing"
+            if expected.get(name) != found[name]:
+                return f"{name} is not what was written"
+    except (AttributeError, KeyError, OSError, TypeError, ValueError):
+        return f"{DIGESTS_FILE} is missing or broken"
+    return None
+
+
+def compute_digests(directory: Path) -> dict[str, str]:
+    """The SHA-256 of each file: a second's work per gigabyte."""
+    return {
+        path.name: describe_file(path)["sha256"]
+        for path in directory.iterdir()
+        if path.is_file() and path.name != DIGESTS_FILE and not path.name.startswith(".")
+    }
+
+
+@contextmanager
+def run_folder(output_dir: str | os.PathLike) -> Iterator[Path]:
+    """A hidden folder in output_dir that a run has for itself while it lasts.
+
+    What killed runs left there is put back or removed.
+
+    Raises: FileExistsError when another run writes to output_dir, or it is no directory.
+    """
+    check_output_directory(output_dir, overwrite=True)
+    with folder_aside(output_dir) as folder, WeakFileLock(folder / _LOCK_FILE):
+        others = [path for path in leftovers_of(output_dir) if path.resolve() != folder.resolve()]
+        for lock in (other / _LOCK_FILE for other in others):
+            try:
+                with WeakFileLock(lock, timeout=_SECONDS_OF_A_TRY) if lock.exists() else nullcontext():
+                    pass
+            except TimeoutError as error:
+                raise FileExistsError(
+                    f"output_dir {str(output_dir)!r} is being written to by another run; name another one, or wait."
+                ) from error
+        restore_replaced(output_dir)
+        for other in others:
+            shutil.rmtree(other, ignore_errors=True)
+        yield folder
+
+
+@dataclass
+class RunCheckpoints:
+    """The `checkpoint-N` directories of one run, written by all processes, which see one file system.
+
+    Args:
+        output_dir: Where they stand.
+        folder: The run's own (`run_folder`).
+        accelerator: The processes; each writes its own state, the main one all the rest.
+        write_model: Writes what `from_pretrained` loads into a directory.
+        shared: What a run that resumes has to find: `describe_run_settings`, and what it need not find out again.
+        save_total_limit: Most checkpoints kept, the last and the best one at least; 0 keeps all.
+        overwrite: Whether a full output_dir is replaced when the first checkpoint stands.
+        resumed_from: The checkpoint that the run resumed from; None where it started.
+    """
+
+    output_dir: Path
+    folder: Path
+    accelerator: Accelerator
+    write_model: Callable[[Path], None]
+    shared: dict[str, Any]
+    save_total_limit: int = 0
+    overwrite: bool = False
+    resumed_from: Path | None = None
+
+    def find(self, step: int) -> Path | None:
+        """The whole checkpoint of a step, here or beside the one that was resumed from; None where there is none."""
+
+        def look() -> Path | None:
+            # Until the first checkpoint has replaced a full directory, that holds those of another run.
+            places = [] if self.overwrite else [self.output_dir]
+            places += [self.resumed_from.parent] if self.resumed_from else []
+            found = (place / f"checkpoint-{step}" for place in places)
+            return next((path for path in found if path.is_dir() and find_fault(path) is None), None)
+
+        return from_main_process(look, self.accelerator)
+
+    def save(
+        self, step: int, best_step: int | None, shared: dict[str, Any], optimizer: dict[str, Any], own: dict[str, Any]
+    ) -> Path:
+        """Write one checkpoint, all processes together; older ones go when it stands.
+
+        Args:
+            step: Optimizer steps taken.
+            best_step: Step of the checkpoint with the best evaluation, which is kept.
+            shared: What all processes have in common, for JSON: words trained, history, evaluations.
+            optimizer: State of the optimizer, equal in all processes.
+            own: What is this process's alone: its place in the text, LSTM states, random numbers.
+        Raises: OSError, in all processes, when one could not write; all checkpoints from before are still there.
+        """
+        aside = self.folder / f"checkpoint-{step}"
+        is_main = self.accelerator.is_main_process
+        with self._in_agreement(aside):
+            if is_main:
+                aside.mkdir(parents=True)
+        with self._in_agreement(aside):
+            torch.save(own, aside / rank_file(self.accelerator.process_index))
+            if is_main:
+                self.write_model(aside)
+                torch.save(optimizer, aside / OPTIMIZER_FILE)
+                write_json(aside / STATE_FILE, {"step": step, **self.shared, **shared})
+        with self._in_agreement(aside):
+            if is_main:
+                write_json(aside / DIGESTS_FILE, {"sha256": compute_digests(aside)})
+                open_to_readers(aside)
+                _to_disk(aside)
+                self._put_in_place(aside)
+                self._remove_old({step, best_step})
+        return self.output_dir / aside.name
+
+    def _put_in_place(self, aside: Path) -> None:
+        if self.overwrite:
+            # The first checkpoint takes the place of all that was there, in one rename.
+            with written_aside(self.output_dir, overwrite=True) as directory:
+                os.rename(aside, directory / aside.name)
+            self.overwrite = False
+            return
+        self.output_dir.mkdir(parents=True, exist_ok=True)
+        target, replaced = self.output_dir / aside.name, aside.with_suffix(".replaced")
+        if target.exists():
+            os.rename(target, replaced)
+        try:
+            os.rename(aside, target)
+        except OSError:
+            if replaced.exists():
+                os.rename(replaced, target)
+            raise
+        _sync_directory(self.output_dir)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+    def _remove_old(self, kept: set[int | None]) -> None:
+        found = checkpoints_in(self.output_dir)
+        by_worth = sorted(found, key=lambda step: (step in kept, step), reverse=True)
+        for step in by_worth[max(self.save_total_limit, len(kept & {*found})) :] if self.save_total_limit else []:
+            # Out of sight first: what has a checkpoint's name is whole, also when this is interrupted.
+            os.rename(found[step], self.folder / "removed")
+            shutil.rmtree(self.folder / "removed", ignore_errors=True)
+
+    @contextmanager
+    def _in_agreement(self, aside: Path) -> Iterator[None]:
+        """Wait for all processes; when one of them failed, all do, and what was written aside is removed."""
+        failure, cause = None, None
+        try:
+            yield
+        except Exception as error:
+            # A full disk is an OSError here, a RuntimeError in torch.save and one of its own in safetensors.
+            failure, cause = f"{type(error).__name__}: {error}", error
+        failures = [failure for failure in gather_object([failure]) if failure]
+        if not failures:
+            return
+        if self.accelerator.is_main_process:
+            shutil.rmtree(aside, ignore_errors=True)
+        last = max(checkpoints_in(self.output_dir), default=None)
+        left = "there is none from before" if last is None else f"checkpoint-{last} is still there to resume from"
+        raise OSError(
+            f"{aside.name} could not be written to output_dir {str(self.output_dir)!r} ({failures[0]}); {left}. "
+            "Make room, then start again with --resume_from_checkpoint auto."
+        ) from cause
+
+
+def rank_file(process_index: int) -> str:
+    """The file of a process's own state."""
+    return f"rank-{process_index}.pt"
+
+
+def read_shared_state(checkpoint: Path) -> dict[str, Any]:
+    """What all processes of a run have in common.
+
+    Raises: ValueError naming the file where it is no object of JSON; OSError.
+    """
+    where = f"--resume_from_checkpoint {str(checkpoint)!r}, {STATE_FILE}"
+    state = read_json(checkpoint / STATE_FILE, where, _MOST_STATE_BYTES)
+    if not isinstance(state, dict):
+        raise ValueError(f"{where} holds a {type(state).__name__}; name another checkpoint.")
+    return state
+
+
+def read_tensors(path: Path) -> dict[str, Any]:
+    """The state in a file of a checkpoint, on the CPU: tensors and plain values alone, as any other pickle could run
+    code."""
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+@contextmanager
+def naming_checkpoint(checkpoint: Path) -> Iterator[None]:
+    """Re-raise what goes wrong in reading a checkpoint's state as a ValueError that names it."""
+    try:
+        yield
+    except (*UNREADABLE, OSError) as error:
+        raise ValueError(
+            f"--resume_from_checkpoint {str(checkpoint)!r} holds no state that this run can resume from "
+            f"({reason(error)}); name another checkpoint, or take over its weights alone with --model_name_or_path."
+        ) from error
+
+
+def describe_run_settings(
+    arguments: PretrainingArguments, config: ElmoConfig, accelerator: Accelerator, **more: Any
+) -> dict[str, Any]:
+    """What a resumed run must have in common with the one that wrote the checkpoint, as JSON gives it back."""
+    # The fields that are ELMo's own are those that decide on the numbers.
+    fields = json.loads(config.to_json_string(use_diff=False))
+    settings = {
+        **{name: value for name, value in asdict(arguments).items() if name not in FREE_FLAGS},
+        **{f"config.{name}": fields[name] for name in ElmoConfig.__annotations__ if name in fields},
+        "num_processes": accelerator.num_processes,
+        "mixed_precision": accelerator.mixed_precision,
+        **more,
+    }
+    return json.loads(json.dumps(settings))
+
+
+def check_same_run(checkpoint: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
+    """Check that a run is the one that a checkpoint belongs to.
+
+    Args:
+        checkpoint: The directory to resume from.
+        then, now: What `describe_run_settings` gave for the run that wrote it, and for this one.
+    Raises: ValueError naming the flags that differ, with both values.
+    """
+    differing = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
+    if differing:
+        called = {name: name if name.startswith("config.") else f"--{name}" for name in differing} | _NOT_FLAGS
+        listed = "; ".join(
+            f"{called[name][:_LONGEST_NAME]} was {quoted(then.get(name))} and is {quoted(now.get(name))}"
+            for name in differing
+        )
+        raise ValueError(
+            f"--resume_from_checkpoint {str(checkpoint)!r} belongs to another run: {listed}. Start with the arguments "
+            "of that run, or with another --output_dir; --model_name_or_path takes over its weights alone."
+        )
+
+
+def random_state() -> dict[str, Any]:
+    """The state of this process's random number generators."""
+    version, numbers, gauss = random.getstate()
+    state = {"torch": torch.get_rng_state(), "python": [version, list(numbers), gauss]}
+    if torch.accelerator.is_available():
+        state["device"] = torch.get_device_module().get_rng_state()
+    return state
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Set this process's random number generators to a `random_state`."""
+    torch.set_rng_state(state["torch"])
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    if "device" in state and torch.accelerator.is_available():
+        torch.get_device_module().set_rng_state(state["device"])
+
+
+def from_main_process(compute: Callable[[], Result], accelerator: Accelerator) -> Result:
+    """What the main process alone computes, sent to all processes; what it raises is raised in all of them."""
+    if accelerator.num_processes == 1:
+        return compute()
+    answer: list[Any] = [None, None]
+    if accelerator.is_main_process:
+        try:
+            answer[0] = compute()
+        except BaseException as error:
+            # A signal too: the other processes would wait for ever.
+            answer[1] = error
+    torch.distributed.broadcast_object_list(answer, src=0, group=_patient_processes())
+    result, failure = answer
+    if failure is not None:
+        raise failure
+    return result
+
+
+@functools.cache
+def _patient_processes() -> torch.distributed.ProcessGroup:
+    """All processes, as they wait for the main one to read a text: for longer than a step's communication may take."""
+    return torch.distributed.new_group(backend="gloo", timeout=timedelta(days=1))
+
+
+def _to_disk(directory: Path) -> None:
+    """Wait until the files are on the disk, so that a power cut after the rename finds them."""
+    for path in directory.iterdir():
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+    _sync_directory(directory)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

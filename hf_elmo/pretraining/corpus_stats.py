@@ -1,0 +1,178 @@
+"""What one pass over a training text gives: its size, the words of the softmax and the held-out text; the baselines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.corpora import Corpus
+from ..text.cutting import check_cutting, cutting_of
+from ..text.first_look import files_in_both, look_at
+from ..text.progress import track
+from ..text.vocabulary import MANY_UNKNOWN, UNK_TOKEN, WordVocabulary
+from ..text.word_counts import WordCounter, choose_vocabulary
+from .arguments import PretrainingArguments
+from .baselines import Baselines, count_baselines
+
+_MORE_TEXTS = "Put one sentence on each line, or name held-out text with --validation_file."
+
+
+@dataclass
+class CorpusStats:
+    """The training text in numbers.
+
+    Args:
+        num_words, num_sentences, num_distinct: Running words, sentences and distinct words.
+        unknown_share: Fraction of the running words that the softmax lacks.
+        baselines: Held-out perplexities of count models; None where they were left out.
+        held_out_files_trained_on: Names of held-out files that are training text as well.
+    """
+
+    num_words: int
+    num_sentences: int
+    num_distinct: int
+    unknown_share: float
+    baselines: Baselines | None = None
+    held_out_files_trained_on: list[str] = field(default_factory=list)
+
+    @property
+    def num_entries(self) -> int:
+        """Entries of all lanes in one pass: the words and two markers per sentence."""
+        return self.num_words + 2 * self.num_sentences
+
+    @property
+    def num_targets(self) -> int:
+        """Words to be predicted in one pass: the words and one closing marker per sentence."""
+        return self.num_words + self.num_sentences
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> CorpusStats:
+        """What `dataclasses.asdict` gave, back from JSON."""
+        baselines = fields["baselines"]
+        return cls(**{**fields, "baselines": None if baselines is None else Baselines(**baselines)})
+
+    def results(self) -> dict[str, Any]:
+        """What results.json holds of the text."""
+        return {
+            "baselines": None if self.baselines is None else asdict(self.baselines),
+            "training_text": {
+                "words": self.num_words,
+                "sentences": self.num_sentences,
+                "distinct_words": self.num_distinct,
+                "unknown_share": self.unknown_share,
+            },
+        }
+
+    def caveats(self, held_out_unknown: float | None = None) -> Iterator[tuple[str, str]]:
+        """What has to be said beside the figures, each with what to do about it; nothing where all is as it should be.
+
+        Args:
+            held_out_unknown: Fraction of the held-out words that the softmax lacks; None for that of the baselines.
+        """
+        for name in self.held_out_files_trained_on:
+            yield (
+                f"{name} is training text and held-out text: figures measured on it say nothing about other text.",
+                "Name other files with --validation_file, or leave it out to have a fraction held out.",
+            )
+        if held_out_unknown is None and self.baselines is not None:
+            held_out_unknown = self.baselines.unknown_rate
+        fractions = {"training": self.unknown_share, "held-out": held_out_unknown or 0.0}
+        many = [f"{part:.0%} of the {text} words" for text, part in fractions.items() if part > MANY_UNKNOWN]
+        if many:
+            yield (
+                f"{' and '.join(many)} are unknown to the softmax and scored as `<UNK>`: with more than "
+                f"{MANY_UNKNOWN:.0%}, perplexity means little, and bits per character nothing.",
+                "Fewer are, with more words (--max_vocab_size, --min_count), or where text is cut and lower-cased "
+                "as the vocabulary's was (--pre_tokenizer, --do_lower_case).",
+            )
+
+
+def read_corpus(
+    arguments: PretrainingArguments,
+    train: Corpus,
+    held_out: Corpus,
+    held_out_file: Path | None,
+    folder: Path,
+    tokenizer: ElmoCharTokenizer,
+    words: WordVocabulary | None,
+    report: Callable[[str], None],
+) -> tuple[CorpusStats, WordVocabulary, dict[str, int]]:
+    """Count the training text in bounded memory, write what it holds out, and measure the baselines in one more pass.
+
+    Args:
+        arguments: The run's.
+        train, held_out: The whole texts.
+        held_out_file: Where the texts go that the training text holds out, which is what `held_out` then reads.
+        folder: Where counts go that do not fit into memory.
+        tokenizer: Cuts the texts.
+        words: Words of the softmax; None builds them from the counts.
+        report: Called with each line for the user.
+    Returns: The statistics, the words of the softmax, and how often those that occur do.
+    Raises: ValueError when a text holds no words, or the words of --vocab_file were cut otherwise.
+    """
+    cutting = cutting_of(tokenizer)
+    if arguments.vocab_file is not None:
+        check_cutting(arguments.vocab_file, cutting)
+    can_choose = arguments.model_name_or_path is None
+    for warning in look_at(train).warnings(train.name, cutting["pre_tokenizer"], can_choose):
+        report(f"warning: {warning}")
+    with closing(WordCounter(arguments.max_words_in_memory, folder)) as counter:
+        for sentence in _read_apart(train, tokenizer.tokenize, held_out_file, "counting words"):
+            counter.add(sentence)
+        if not counter.num_words:
+            raise ValueError(
+                f"the training text holds no words{' but those held out' if held_out_file else ''}; check "
+                f"--train_file and --text_column. {_MORE_TEXTS}"
+            )
+        if words is None:
+            words = choose_vocabulary(counter, arguments.max_vocab_size, arguments.min_count).vocabulary
+        num_distinct, counts = 0, {}
+        for word, count in counter.counts():
+            num_distinct += 1
+            if word in words:
+                counts[word] = count
+    if held_out_file is not None and not held_out_file.stat().st_size:
+        raise ValueError(
+            f"--validation_split_percentage is {arguments.validation_split_percentage}, which holds out none of so "
+            f"short a training text. {_MORE_TEXTS}"
+        )
+    num_known = sum(counts.values()) - counts.get(UNK_TOKEN, 0)
+    unknown_share = 1 - num_known / counter.num_words
+    stats = CorpusStats(counter.num_words, counter.num_sentences, num_distinct, unknown_share)
+    stats.held_out_files_trained_on = _held_out_too(arguments, train, held_out)
+    if not arguments.skip_baselines:
+        sentences = track(train.sentences(tokenizer.tokenize), "counting bigrams", "sentences", stats.num_sentences)
+        stats.baselines = baselines = count_baselines(sentences, held_out.sentences(tokenizer.tokenize), words)
+        report(
+            f"held-out perplexity of the baselines: unigram {baselines.unigram:,.1f}, "
+            f"bigram {baselines.bigram:,.1f} ({baselines.unknown_rate:.1%} of the words are unknown)"
+        )
+    return stats, words, counts
+
+
+def write_held_out(train: Corpus, held_out_file: Path) -> None:
+    """Write what a training text holds out, as `read_corpus` does."""
+    for _ in _read_apart(train, lambda line: [line], held_out_file, "finding the held-out text"):
+        pass
+
+
+def _read_apart(
+    train: Corpus, tokenize: Callable[[str], list[str]], held_out_file: Path | None, description: str
+) -> Iterator[list[str]]:
+    """The training sentences of one pass, while the texts that are held out go to a file, where one is named."""
+    with open(held_out_file or os.devnull, "w", encoding="utf-8") as file:
+        yield from track(train.sentences(tokenize, file), description, "sentences")
+
+
+def _held_out_too(arguments: PretrainingArguments, train: Corpus, held_out: Corpus) -> list[str]:
+    """What of the training text was named as held-out text as well."""
+    if arguments.validation_file is not None:
+        return [os.path.basename(file) for file in files_in_both(train.files, held_out.files)]
+    if arguments.dataset_name is not None and arguments.validation_split == arguments.train_split:
+        return [f"split {arguments.train_split!r} of {arguments.dataset_name!r}"]
+    return []

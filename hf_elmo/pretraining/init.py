@@ -1,0 +1,328 @@
+"""The model that a run starts from: new weights for its sizes and words, or those of a checkpoint.
+
+Letters in shapes: V words of the softmax, P projection.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..checkpoints.loading import check_json_files, find_file, load_config, load_model, load_tokenizer
+from ..model.configuration_elmo import ElmoConfig
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
+from ..text.word_vectors import set_token_inputs
+from .arguments import PretrainingArguments
+from .corpus_stats import CorpusStats
+from .objective import propose_cutoffs
+
+# What a task has put into a config, and what may be set anew without a change of what the weights mean.
+_TASK_FIELDS = ("freeze_bilm", "num_mixes", "mix_normalization", "mix_l2", "head")
+_SOFTMAX_FIELDS = ("softmax_type", "share_word_softmax", "adaptive_softmax_cutoffs", "adaptive_softmax_div_value")
+_FREE_FIELDS = {*_TASK_FIELDS, *_SOFTMAX_FIELDS, "dropout", "cell_clip", "projection_clip", "train_word_vectors"}
+# A config cannot have these before the words of its table are known.
+_TABLE_FIELDS = ("token_inputs", "word_vector_size", "train_word_vectors")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A checkpoint to continue from.
+
+    Args:
+        name: A directory, or a name on the Hub.
+        model: With its word softmax, or the biLM alone where the checkpoint has none (converted without one, or
+            fine-tuned for a task).
+        vocabulary: The words of that softmax; None where the checkpoint holds no list of words.
+        tokenizer: Its tokenizer.
+    """
+
+    name: str
+    model: ElmoForPreTraining | ElmoModel
+    vocabulary: WordVocabulary | None
+    tokenizer: ElmoCharTokenizer
+
+    @property
+    def config(self) -> ElmoConfig:
+        """The config of the checkpoint."""
+        return self.model.config
+
+
+def load_source(model_name_or_path: str) -> Source:
+    """Load a checkpoint of any of our classes to continue from, in float32.
+
+    Raises: FileNotFoundError or ValueError naming model_name_or_path and what it lacks.
+    """
+    config = load_config(model_name_or_path)
+    # A fine-tuned checkpoint may still name the size of a softmax that was left behind.
+    architectures = config.architectures or [ElmoForPreTraining.__name__]
+    has_softmax = config.word_vocab_size is not None and ElmoForPreTraining.__name__ in architectures
+    model: ElmoForPreTraining | ElmoModel
+    if has_softmax:
+        model = load_model(ElmoForPreTraining, model_name_or_path)
+    else:
+        model = load_model(ElmoModel, model_name_or_path)
+    if not {ElmoForPreTraining.__name__, ElmoModel.__name__} & {*architectures}:
+        plain = ElmoConfig()
+        for name in (*_TASK_FIELDS, "id2label", "label2id"):
+            setattr(model.config, name, getattr(plain, name))
+    return Source(
+        model_name_or_path, model, _load_words(model_name_or_path, model), load_tokenizer(model_name_or_path, config)
+    )
+
+
+def _load_words(name: str, model: ElmoForPreTraining | ElmoModel) -> WordVocabulary | None:
+    words = model.words if isinstance(model, ElmoForPreTraining) else None
+    if words is not None:
+        try:
+            return WordVocabulary(words)
+        except ValueError as error:
+            raise ValueError(f"model_name_or_path {name!r} holds {VOCABULARY_FILE}, but {error}") from error
+    # Beside a biLM alone; a softmax has taken no words where their number is not its own.
+    file = find_file(name, VOCABULARY_FILE)
+    if file is None:
+        return None
+    vocabulary = WordVocabulary.load(file)
+    if isinstance(model, ElmoForPreTraining):
+        raise ValueError(
+            f"model_name_or_path {name!r} has a softmax over {model.num_words} words, but its {VOCABULARY_FILE} has "
+            f"{len(vocabulary)}; put the file there that was saved with the model."
+        )
+    return vocabulary
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a run starts from before its text is read.
+
+    Args:
+        config: Sizes of the model, as yet without words.
+        tokenizer: Cuts the text and makes the rows of characters.
+        source: The checkpoint whose weights are taken over; None for new ones.
+    """
+
+    config: ElmoConfig
+    tokenizer: ElmoCharTokenizer
+    source: Source | None = None
+
+    @classmethod
+    def from_arguments(cls, arguments: PretrainingArguments) -> Start:
+        """Open what the arguments name.
+
+        Raises: ValueError or FileNotFoundError naming the argument when it is not what it should be.
+        """
+        if arguments.model_name_or_path is not None:
+            source = load_source(arguments.model_name_or_path)
+            return cls(source.config, source.tokenizer, source)
+        config = build_config(arguments)
+        tokenizer = ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word, **arguments.cutting)
+        return cls(config, tokenizer)
+
+    def given_words(self, arguments: PretrainingArguments) -> WordVocabulary | None:
+        """The words of --vocab_file, or else the source's; None where both lack."""
+        if arguments.vocab_file is not None:
+            return WordVocabulary.load(arguments.vocab_file)
+        return None if self.source is None else self.source.vocabulary
+
+    def build_model(
+        self,
+        arguments: PretrainingArguments,
+        words: WordVocabulary,
+        counts: Mapping[str, int] | None,
+        stats: CorpusStats,
+        report: Callable[[str], None],
+    ) -> ElmoForPreTraining:
+        """Build the model over the words of its softmax.
+
+        Args:
+            arguments: The run's, settled.
+            words: Words of the softmax.
+            counts: How often each occurs in the training text; None where the weights will be a checkpoint's.
+            stats: Of that text.
+            report: Called with each line for the user.
+        """
+        softmax_type = "adaptive" if arguments.objective == "adaptive" else "full"
+        if self.source is not None:
+            model, description = carry_over(self.source, words, softmax_type, arguments.overrides)
+            report(description)
+            return model
+        config = with_softmax(self.config, len(words), softmax_type)
+        wanted = {name: arguments.overrides.get(name) for name in _TABLE_FIELDS}
+        if wanted["token_inputs"] is None and config.token_inputs == "characters" and arguments.word_vectors:
+            wanted["token_inputs"] = "both"
+        table = set_token_inputs(
+            config, self.tokenizer, words, word_vectors=arguments.word_vectors, report=report, **wanted
+        )
+        model = ElmoForPreTraining(config)
+        if table is not None:
+            table.fill(model)
+        if counts is not None and softmax_type == "full" and arguments.recipe == "modern":
+            _start_from_frequencies(model, words, counts, stats)
+        return model
+
+
+def build_config(arguments: PretrainingArguments) -> ElmoConfig:
+    """The sizes of a new model: a config file or a preset, with single fields changed.
+
+    Raises: ValueError naming the argument when a file or a field is not what it should be.
+    """
+    _check_overrides(arguments.overrides)
+    overrides = {name: value for name, value in arguments.overrides.items() if name not in _TABLE_FIELDS}
+    if arguments.config_name is None:
+        return getattr(ElmoConfig, arguments.preset or "small")(**overrides)
+    if not os.path.exists(arguments.config_name):
+        raise FileNotFoundError(f"--config_name {arguments.config_name!r} does not exist; name a config.json.")
+    check_json_files(arguments.config_name, "--config_name")
+    read, _ = ElmoConfig.get_config_dict(arguments.config_name)
+    if "projection_size" in overrides:
+        read.pop("hidden_size", None)
+    return ElmoConfig(**{**read, **overrides})
+
+
+def with_softmax(config: ElmoConfig, num_words: int, softmax_type: str) -> ElmoConfig:
+    """The config with a softmax of a type over so many words."""
+    cutoffs = (config.adaptive_softmax_cutoffs or propose_cutoffs(num_words)) if softmax_type == "adaptive" else None
+    changes = {"softmax_type": softmax_type, "adaptive_softmax_cutoffs": cutoffs, "word_vocab_size": num_words}
+    return ElmoConfig.from_dict({**config.to_dict(), **changes})
+
+
+@torch.no_grad()
+def _start_from_frequencies(
+    model: ElmoForPreTraining, words: WordVocabulary, counts: Mapping[str, int], stats: CorpusStats
+) -> None:
+    """Set the biases of full softmaxes to the words' log frequencies, those of the unigram baseline.
+
+    The first steps then need not learn which words are frequent.
+    """
+    occurrences = torch.tensor([counts.get(word, 0) for word in words.words], dtype=torch.float64)
+    occurrences[words.bos_id] = occurrences[words.eos_id] = stats.num_sentences
+    # A word written "<UNK>" and all that the vocabulary lacks.
+    occurrences[words.unk_id] = stats.num_words - sum(counts.values()) + counts.get(words.words[words.unk_id], 0)
+    log_frequencies = (occurrences + 1).log() - math.log(stats.num_targets + len(words))
+    softmaxes: set[Any] = {*model.word_softmaxes}
+    for softmax in softmaxes:
+        softmax.bias.copy_(log_frequencies)
+
+
+def carry_over(
+    source: Source,
+    words: WordVocabulary,
+    softmax_type: str = "full",
+    overrides: Mapping[str, Any] | None = None,
+) -> tuple[ElmoForPreTraining, str]:
+    """Make the model that continues from a source, over the source's own words or new ones.
+
+    Its token encoder and biLM are the source's, bit by bit; its scalar mixes are at their start. A full softmax keeps
+    the rows, weights and biases, of all words that it knows; words that are new to it start from its `<UNK>`. Where the
+    source has one softmax and the new model two, both get them. An adaptive softmax is kept as a whole or not at all: a
+    word's place says how long its row is, and other words have other places.
+
+    Args:
+        source: Where the weights come from.
+        words: Words of the new softmax.
+        softmax_type: "full" or "adaptive", as the objective has it.
+        overrides: Fields of the config to change; only those that leave the weights what they are.
+    Returns: The model, and a line that says what became of the softmax.
+    Raises: ValueError naming the field, the source's value and the one wanted.
+    """
+    model = ElmoForPreTraining(_continued_config(source, words, softmax_type, overrides or {}))
+    base = source.model.base_model.state_dict()
+    model.base_model.load_state_dict(
+        {**model.base_model.state_dict(), **{key: base[key] for key in base if not key.startswith("mixes.")}}
+    )
+    return model, _carry_softmax(source, words, model)
+
+
+def _check_overrides(overrides: Mapping[str, Any]) -> None:
+    known = sorted(field.name for field in fields(ElmoConfig))
+    for name in overrides:
+        if name not in known:
+            (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            raise ValueError(
+                f"--config_overrides sets {name!r}, which ElmoConfig does not have; did you mean {nearest!r}?"
+            )
+
+
+def _continued_config(
+    source: Source, words: WordVocabulary, softmax_type: str, overrides: Mapping[str, Any]
+) -> ElmoConfig:
+    old = source.config
+    _check_overrides(overrides)
+    for name, value in overrides.items():
+        if name not in _FREE_FIELDS and value != getattr(old, name):
+            raise ValueError(
+                f"--config_overrides sets {name} to {value!r}, but the weights of --model_name_or_path {source.name!r} "
+                f"were trained with {getattr(old, name)!r}; leave it out, or train a new model without "
+                "--model_name_or_path."
+            )
+    changes = {"softmax_type": softmax_type, **overrides, "word_vocab_size": len(words)}
+    if changes["softmax_type"] == "full":
+        changes["adaptive_softmax_cutoffs"] = None
+    elif changes.get("adaptive_softmax_cutoffs") is None:
+        keeps = _has_words(source, words) and old.softmax_type == "adaptive"
+        changes["adaptive_softmax_cutoffs"] = old.adaptive_softmax_cutoffs if keeps else propose_cutoffs(len(words))
+    config = ElmoConfig.from_dict({**old.to_dict(), **changes})
+    has_softmax = isinstance(source.model, ElmoForPreTraining)
+    if has_softmax and config.share_word_softmax and not old.share_word_softmax:
+        raise ValueError(
+            "--config_overrides sets share_word_softmax to True, but --model_name_or_path "
+            f"{source.name!r} has a softmax for each direction, which cannot be made one; leave it out."
+        )
+    return config
+
+
+def _has_words(source: Source, words: WordVocabulary) -> bool:
+    return source.vocabulary is not None and source.vocabulary.words == words.words
+
+
+def _carry_softmax(source: Source, words: WordVocabulary, model: ElmoForPreTraining) -> str:
+    """Copy what the new softmax can have of the source's, and say what."""
+    new = f"softmax: new, over {len(words):,} words"
+    if not isinstance(source.model, ElmoForPreTraining):
+        return f"{new}; {source.name} has none"
+    if source.vocabulary is None:
+        return f"{new}; {source.name} holds no {VOCABULARY_FILE} that names the rows of its own"
+    old, config = source.config, model.config
+    pairs: Iterable[tuple[Any, Any]] = zip(source.model.word_softmaxes, model.word_softmaxes, strict=True)
+    if old.softmax_type == config.softmax_type == "full":
+        for theirs, ours in pairs:
+            _copy_rows(theirs, source.vocabulary, ours, words)
+        num_kept = sum(word in source.vocabulary for word in words.words)
+        return (
+            f"softmax: {num_kept:,} of {len(words):,} words keep their rows from {source.name}, "
+            f"{len(words) - num_kept:,} are new, {len(source.vocabulary) - num_kept:,} are left out"
+        )
+    if _has_words(source, words) and all(getattr(old, name) == getattr(config, name) for name in _SOFTMAX_FIELDS):
+        for theirs, ours in pairs:
+            ours.load_state_dict(theirs.state_dict())
+        return f"softmax: all {len(words):,} words keep their rows from {source.name}"
+    return (
+        f"{new}; the rows of {source.name} ({old.softmax_type}, {old.word_vocab_size:,} words) fit no other clusters, "
+        "and are left out"
+    )
+
+
+@torch.no_grad()
+def _copy_rows(theirs: nn.Linear, their_words: WordVocabulary, ours: nn.Linear, our_words: WordVocabulary) -> None:
+    """Copy the rows of the words that both know and start those of the others.
+
+    To the source a word that it lacks was `<UNK>`. Such words start from that row, each with an equal share of its
+    probability, so that what the source says of the words it knows stays as it was, but for less than p(`<UNK>`). Rows
+    drawn anew, with biases of zero or of the mean, lagged behind after 20 steps and after 200 (from film reviews to
+    Wikipedia; also from a source whose text held no `<UNK>`). Biases of zero beside log frequencies are the worst: the
+    new words take all probability.
+    """
+    unknown = WordVocabulary.unk_id
+    sources = torch.tensor([their_words.ids.get(word, unknown) for word in our_words.words])
+    is_new = torch.tensor([word not in their_words for word in our_words.words])
+    torch.index_select(theirs.weight, 0, sources, out=ours.weight)
+    ours.bias.copy_(theirs.bias[sources])
+    ours.bias[is_new] -= math.log(int(is_new.sum()) + 1)

@@ -1,0 +1,550 @@
+"""The pre-training loop: windows of lanes in, weights and honest perplexities out, on any accelerate setup.
+
+From top to bottom: the loop, a step, what is logged, evaluated and saved, the text, then signals and the clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from safetensors.torch import load_model
+from tqdm import tqdm
+
+from ..checkpoints.file_names import WEIGHTS_FILE
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoState
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.corpora import Corpus
+from ..text.vocabulary import WordVocabulary
+from .arguments import PretrainingArguments
+from .checkpoint import (
+    OPTIMIZER_FILE,
+    RunCheckpoints,
+    naming_checkpoint,
+    random_state,
+    rank_file,
+    read_shared_state,
+    read_tensors,
+    set_random_state,
+)
+from .evaluation import Perplexity, measure_perplexity
+from .lanes import LaneFiller, LaneWindow, reset_lanes
+from .objective import LaneLoss, LaneObjective
+from .optim import build_optimizer, build_schedule, clip_gradient_norm
+from .sampling import LogUniformSampler
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Of a schedule that goes by the fraction of the time; a run's own steps lie between these.
+_SCHEDULE_STEPS = 1_000_000
+# Entries of the history of such a run, where the steps between them are not given.
+_NUM_LOGS = 100
+
+
+class LaneTrainer:
+    """Trains a model on lanes of a corpus, the LSTM state carried from window to window.
+
+    The loss of a step is the mean over all its words, in all windows and processes: one process of 64 lanes, two of 32
+    and two windows of 32 that are accumulated take the same steps, but for rounding.
+
+    Args:
+        model: Trained in place.
+        tokenizer: Cuts the text and makes the rows of characters.
+        vocabulary: Words of the softmax.
+        train_corpus: Read again from its start as often as the steps ask for.
+        held_out_corpus: Scored before, during and after.
+        arguments: The run's, settled. With max_hours, max_steps is the bound that there is beside it, or -1.
+        accelerator: Devices and processes; each process reads its own shard of the corpora.
+        report: Called in the main process with each line for the user.
+        checkpoints: Where checkpoints go; None for none.
+        signals: The signals that stop a run between two steps; None hears none.
+        clock: Of the run, with its hours; None starts one now.
+    """
+
+    def __init__(
+        self,
+        model: ElmoForPreTraining,
+        tokenizer: ElmoCharTokenizer,
+        vocabulary: WordVocabulary,
+        train_corpus: Corpus,
+        held_out_corpus: Corpus,
+        arguments: PretrainingArguments,
+        accelerator: Accelerator,
+        report: Callable[[str], None] = lambda line: None,
+        checkpoints: RunCheckpoints | None = None,
+        signals: StopSignals | None = None,
+        clock: RunClock | None = None,
+    ):
+        _own_memory(model)
+        accelerator.gradient_accumulation_steps = arguments.gradient_accumulation_steps
+        rank, num_ranks = accelerator.process_index, accelerator.num_processes
+        self.arguments = arguments
+        self.accelerator = accelerator
+        self.tokenizer = tokenizer
+        self.vocabulary = vocabulary
+        self.train_corpus = train_corpus.shard(rank, num_ranks)
+        self.held_out_corpus = held_out_corpus.shard(rank, num_ranks)
+        self.report = report
+        self.checkpoints = checkpoints
+        self.signals = signals or StopSignals()
+        self.clock = clock or RunClock(arguments.max_hours)
+        # Each process draws its own negatives.
+        self.sampler: LogUniformSampler | None = None
+        if arguments.objective == "sampled":
+            self.sampler = LogUniformSampler(len(vocabulary), arguments.num_negative_samples, arguments.seed + rank)
+        # DDP does not know how to add up sparse gradients, nor weight decay and the other optimizers how to use them.
+        is_sparse = self.sampler is not None and arguments.optim == "adagrad" and not arguments.weight_decay
+        self.objective, self.optimizer = accelerator.prepare(
+            LaneObjective(model, sparse_gradients=is_sparse and num_ranks == 1), build_optimizer(model, arguments)
+        )
+        # Once, not in each step: accelerate looks for DeepSpeed on the disk every time that it unwraps a model.
+        self.bare_objective: LaneObjective = accelerator.unwrap_model(self.objective)
+        is_timed = arguments.max_hours is not None
+        self.schedule = build_schedule(arguments, _SCHEDULE_STEPS if is_timed else arguments.max_steps)
+        self.filler = LaneFiller(
+            tokenizer, vocabulary, arguments.per_device_train_batch_size, arguments.unroll_steps, arguments.reset_state
+        )
+        self.state: ElmoState | None = None
+        self.history: list[dict[str, float]] = []
+        self.evaluations: list[dict[str, float]] = []
+        self.resumed_from_steps: list[int] = []
+        self.step = 0
+        self.kept_step = 0
+        self.num_words = 0
+        self.train_seconds = 0.0
+        self.progress: float | None = None
+        self._is_last = False
+        # Losses and words of this process since the last entry of the history.
+        self._logged = [0.0, 0.0]
+
+    def train(self) -> Perplexity:
+        """Run all steps that are left and return the evaluation of the weights that are kept, those of `kept_step`.
+
+        Raises:
+            Stopped: A signal came, and a checkpoint was written after the step at hand.
+            ValueError: A process's share of the text does not fill its lanes once.
+            FloatingPointError: The loss or the gradients stopped being numbers; the step and the place in the text are
+                named, and no checkpoint is written any more.
+            OSError: A checkpoint could not be written.
+        """
+        arguments, save_steps = self.arguments, self.arguments.save_steps if self.checkpoints else 0
+        self._check_text()
+        if not self.evaluations:
+            self._evaluate_and_report()
+        windows = self._windows()
+        with self.signals.deferred(), self._progress_bar() as bar:
+            while not self.is_done and not self._is_out_of_patience:
+                started, state, progress = time.perf_counter(), self.state, self.progress
+                self.objective.train()
+                taken = list(itertools.islice(windows, arguments.gradient_accumulation_steps))
+                stop_signal, loss = self._take_step(taken)
+                self.clock.step_seconds = time.perf_counter() - started
+                self.train_seconds += self.clock.step_seconds
+                if self.is_done or self._is_due(arguments.logging_steps, _NUM_LOGS, progress):
+                    self._log(taken[0], reset_lanes(state, taken[0].reset_state))
+                bar.set_postfix_str(f"loss {loss:.3f}, {self.words_per_second:,.0f} words/s", refresh=False)
+                bar.update()
+                is_best = False
+                if self.is_done or self._is_due(arguments.eval_steps, arguments.num_evaluations, progress):
+                    bar.clear()
+                    is_best = self._evaluate_and_report()
+                is_stopped = stop_signal is not None and not self.is_done
+                if (save_steps and (is_best or self.step % save_steps == 0)) or (is_stopped and self.checkpoints):
+                    self.save()
+                if stop_signal is not None and not self.is_done:
+                    raise Stopped(stop_signal, self.step)
+        if self.evaluations[-1]["step"] != self.step:
+            self._evaluate_and_report()
+        self._keep_best()
+        kept: dict[str, Any] = next(entry for entry in self.evaluations if entry["step"] == self.kept_step)
+        return Perplexity(**{field.name: kept[field.name] for field in fields(Perplexity)})
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the last step was taken."""
+        return self._is_last or 0 <= self.arguments.max_steps <= self.step
+
+    def _take_step(self, windows: list[LaneWindow]) -> tuple[int | None, float]:
+        """One optimizer step over some windows: the signal that any process got by then, and this one's mean loss."""
+        arguments, accelerator = self.arguments, self.accelerator
+        count, stop_signal = self._agree(sum(window.num_targets for window in windows))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._learning_rate()
+        # accelerate divides by the windows and DDP by the processes; the loss is the mean over all words.
+        factor = arguments.loss_scale * len(windows) * accelerator.num_processes / max(count, 1)
+        losses: list[LaneLoss] = []
+        for window in windows:
+            resets = window.reset_state
+            if arguments.reset_probability:
+                resets = resets | (torch.rand(len(resets)) < arguments.reset_probability)
+            self.state = reset_lanes(self.state, resets)
+            with accelerator.accumulate(self.objective):
+                negatives = self.sampler.draw_pair() if self.sampler else None
+                loss = self.objective(window.to(accelerator.device), self.state, negatives)
+                accelerator.backward((loss.forward_sum + loss.backward_sum) / 2 * factor)
+                self.state = loss.state.detach()
+                losses.append(loss)
+                if accelerator.sync_gradients:
+                    sums = [loss.forward_sum.detach() + loss.backward_sum.detach() for loss in losses]
+                    total = self._check_finite(float(sum(sums)) / 2, "loss")
+                    self._check_finite(self._clip_gradients(), "norm of the gradients")
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+        words = sum(loss.num_targets for loss in losses)
+        self._logged = [self._logged[0] + total, self._logged[1] + words]
+        self.num_words += count
+        self.step += 1
+        return stop_signal, total / max(words, 1)
+
+    def _agree(self, count: int) -> tuple[int, int | None]:
+        """The sum of a count over all processes and the signal that one of them got; by the main process's clock, how
+        far the run is and whether this step is its last."""
+        clock, is_main = self.clock, self.accelerator.is_main_process
+        asked = [self.signals.number == number for number in SIGNALS]
+        numbers = [count, *asked, *((clock.fraction(), clock.is_used_up()) if is_main else (0.0, 0.0))]
+        if self.accelerator.num_processes > 1:
+            tensor = torch.tensor(numbers, device=self.accelerator.device, dtype=torch.float64)
+            numbers = self.accelerator.reduce(tensor, reduction="sum").tolist()
+        count, *asked, fraction, is_used_up = numbers
+        by_steps = self.step / self.arguments.max_steps if self.arguments.max_steps > 0 else 0.0
+        # What is reserved for the end may grow, but no schedule turns back.
+        self.progress = max(self.progress or 0.0, by_steps, fraction)
+        self._is_last = bool(is_used_up)
+        return int(count), next((number for number, times in zip(SIGNALS, asked, strict=True) if times), None)
+
+    def _learning_rate(self) -> float:
+        place = self.step if self.arguments.max_hours is None else (self.progress or 0.0) * _SCHEDULE_STEPS
+        return self.arguments.learning_rate * self.schedule(place)
+
+    def _clip_gradients(self) -> float:
+        parameters, max_norm = self.bare_objective.parameters(), self.arguments.max_grad_norm
+        if self.bare_objective.sparse_gradients:
+            return float(clip_gradient_norm(parameters, max_norm))
+        return float(self.accelerator.clip_grad_norm_(parameters, max_norm))
+
+    def _check_finite(self, value: float, name: str) -> float:
+        if not math.isfinite(value):
+            saved = self.checkpoints is not None and self.arguments.save_steps
+            raise FloatingPointError(
+                f"the {name} is {value} at step {self.step + 1}, after {self.num_words:,} words, in process "
+                f"{self.accelerator.process_index}: pass {self.filler.num_passes + 1} over its text, at sentence or "
+                f"document {self.filler.num_taken:,}. Lower --learning_rate or --max_grad_norm, or look at the text "
+                f"there{'; the last checkpoint is still there' if saved else ''}."
+            )
+        return value
+
+    def _is_due(self, steps: int | None, times: int, progress: float | None) -> bool:
+        """Whether something is due that comes each so many steps or, where they are not given, so many times in a run.
+
+        Args:
+            steps: Steps between; None leaves it to the clock.
+            times: How often then.
+            progress: Of the run, before this step; None before the first one of a leg.
+        """
+        if steps is not None:
+            return self.step % steps == 0
+        return progress is not None and math.floor(times * (self.progress or 0.0)) > math.floor(times * progress)
+
+    @property
+    def words_per_second(self) -> float:
+        """Words and closing markers trained on, over the seconds of the steps."""
+        return self.num_words / self.train_seconds
+
+    def _log(self, window: LaneWindow, state: ElmoState | None) -> None:
+        loss, words = (sum(column) for column in zip(*gather_object([self._logged]), strict=True))
+        self._logged = [0.0, 0.0]
+        entry: dict[str, Any] = {
+            "step": self.step,
+            "words": self.num_words,
+            "seconds": round(self.clock.seconds, 1),
+            "loss": round(loss / max(words, 1), 5),
+            "learning_rate": self._learning_rate(),
+            "words_per_second": round(self.words_per_second, 1),
+        }
+        if self.sampler is not None:
+            # The sampled loss is no perplexity: beside it, what the full softmax says of the same window.
+            entry["sampled_loss"], entry["full_loss"] = self._measure_gap(window, state, self.sampler)
+        self.history.append(entry)
+        self._track("train", entry)
+
+    @torch.no_grad()
+    def _measure_gap(
+        self, window: LaneWindow, state: ElmoState | None, sampler: LogUniformSampler
+    ) -> tuple[float, float]:
+        """The sampled and the full loss of a window without dropout; the draws of training are as they were."""
+        drawn, window = sampler.state_dict(), window.to(self.accelerator.device)
+        self.objective.eval()
+        losses = [self.bare_objective(window, state, negatives) for negatives in (sampler.draw_pair(), None)]
+        sampler.load_state_dict(drawn)
+        sampled, full = (float(loss.forward_sum + loss.backward_sum) / max(2 * loss.num_targets, 1) for loss in losses)
+        return round(sampled, 5), round(full, 5)
+
+    def evaluate(self, zero_state: bool = False) -> Perplexity:
+        """Perplexity on the held-out text, each word scored once; see `measure_perplexity`."""
+        return measure_perplexity(
+            self.bare_objective,
+            self.tokenizer,
+            self.vocabulary,
+            self.held_out_corpus,
+            self.accelerator,
+            self.arguments.unroll_steps,
+            self.arguments.reset_state,
+            zero_state,
+        )
+
+    def _evaluate_and_report(self) -> bool:
+        """Whether this evaluation is the best one so far."""
+        started = time.perf_counter()
+        perplexity = self.evaluate()
+        self.clock.evaluation_seconds = time.perf_counter() - started
+        entry = {"step": self.step, "words": self.num_words, "seconds": round(self.clock.seconds, 1)}
+        self.evaluations.append({**entry, **asdict(perplexity)})
+        max_steps = self.arguments.max_steps
+        of = f" of {max_steps}" if max_steps >= 0 else ""
+        self.report(
+            f"step {self.step:>{len(str(max_steps))}}{of}: held-out perplexity {perplexity.mean:,.1f} "
+            f"(forward {perplexity.forward:,.1f}, backward {perplexity.backward:,.1f})"
+        )
+        self._track("eval", self.evaluations[-1])
+        return self.best_step == self.step
+
+    def _track(self, prefix: str, entry: dict[str, float]) -> None:
+        values = {f"{prefix}/{name}": value for name, value in entry.items() if name != "step"}
+        self.accelerator.log(values, step=self.step)
+
+    @property
+    def _trained_evaluations(self) -> list[dict[str, float]]:
+        # The initial evaluation never counts as the best one.
+        return [entry for entry in self.evaluations if entry["step"]]
+
+    @property
+    def best_step(self) -> int | None:
+        """The step of the best evaluation so far; None before the first step."""
+        trained = self._trained_evaluations
+        return int(min(trained, key=lambda entry: entry["mean"])["step"]) if trained else None
+
+    @property
+    def _is_out_of_patience(self) -> bool:
+        # From the evaluations alone, so that a resumed run stops where it would have.
+        patience = self.arguments.early_stopping_patience
+        later = [entry for entry in self._trained_evaluations if entry["step"] > (self.best_step or 0)]
+        return patience is not None and len(later) >= patience
+
+    def _keep_best(self) -> None:
+        """Take the weights of the best evaluation where there is a checkpoint of them, all processes alike."""
+        self.kept_step, best = self.step, self.best_step
+        if best not in (None, self.step) and self.checkpoints is not None:
+            checkpoint = self.checkpoints.find(best)
+            if checkpoint is not None:
+                load_model(self.bare_objective.model, checkpoint / WEIGHTS_FILE)
+                self.kept_step = best
+
+    def save(self) -> Path:
+        """Write a checkpoint, all processes together.
+
+        Raises: ValueError where the trainer has no place for them; OSError as `RunCheckpoints.save`.
+        """
+        if self.checkpoints is None:
+            raise ValueError("checkpoints is None; give the trainer RunCheckpoints to save to.")
+        started = time.perf_counter()
+        target = self.checkpoints.save(
+            self.step,
+            self.best_step,
+            shared={
+                "words": self.num_words,
+                "train_seconds": self.train_seconds,
+                "seconds": self.clock.seconds,
+                "history": self.history,
+                "evaluations": self.evaluations,
+                "resumed_from_steps": self.resumed_from_steps,
+            },
+            optimizer=self.optimizer.state_dict(),
+            own={
+                "lanes": self.filler.state_dict(),
+                "state": None if self.state is None else [self.state.hidden.cpu(), self.state.cell.cpu()],
+                "sampler": None if self.sampler is None else self.sampler.state_dict(),
+                "logged": self._logged,
+                "random": random_state(),
+            },
+        )
+        self.clock.checkpoint_seconds = time.perf_counter() - started
+        return target
+
+    def resume(self, checkpoint: Path) -> None:
+        """Continue where a checkpoint of this run was written, with the very same numbers.
+
+        Raises: ValueError naming the checkpoint where its files hold no state of such a run.
+        """
+        with naming_checkpoint(checkpoint):
+            shared = read_shared_state(checkpoint)
+            own = read_tensors(checkpoint / rank_file(self.accelerator.process_index))
+            # Into the weights that are there: a product may round otherwise where a weight lies otherwise in memory.
+            load_model(self.bare_objective.model, checkpoint / WEIGHTS_FILE)
+            self.optimizer.load_state_dict(read_tensors(checkpoint / OPTIMIZER_FILE))
+            self.step, self.num_words = shared["step"], shared["words"]
+            self.train_seconds, self.clock.earlier_seconds = shared["train_seconds"], shared["seconds"]
+            self.history, self.evaluations = shared["history"], shared["evaluations"]
+            self.resumed_from_steps = [*shared["resumed_from_steps"], self.step]
+            self.filler.load_state_dict(own["lanes"])
+            if own["state"] is not None:
+                self.state = ElmoState(*(tensor.to(self.accelerator.device) for tensor in own["state"]))
+            if self.sampler is not None:
+                self.sampler.load_state_dict(own["sampler"])
+            self._logged = own["logged"]
+            set_random_state(own["random"])
+
+    def _windows(self) -> Iterator[LaneWindow]:
+        """Windows without end: the corpus again from its start each time it runs out, its lanes continued."""
+        while True:
+            corpus = self.train_corpus.for_pass(self.filler.num_passes)
+            read = corpus.documents if self.arguments.reset_state == "document" else corpus.sentences
+            yield from self.filler.windows(read(self.tokenizer.tokenize))
+
+    def _check_text(self) -> None:
+        """Before the first step: whether each process has text for one window of its lanes."""
+        num_lanes, unroll_steps = self.arguments.per_device_train_batch_size, self.arguments.unroll_steps
+        wanted, entries = num_lanes * unroll_steps, 0
+        for sentence in self.train_corpus.sentences(self.tokenizer.tokenize):
+            # With the two markers.
+            entries += len(sentence) + 2
+            if entries >= wanted:
+                break
+        least, process = min((found, rank) for rank, found in enumerate(gather_object([entries])))
+        if least < wanted:
+            raise ValueError(
+                f"--per_device_train_batch_size {num_lanes} lanes of --unroll_steps {unroll_steps} words hold "
+                f"{wanted:,} words, but the training text of process {process} of {self.accelerator.num_processes} has "
+                f"{least:,}, markers included. Give more text, fewer lanes or fewer processes."
+            )
+
+    def _progress_bar(self) -> tqdm:
+        # What is no terminal gets a line every half minute.
+        return tqdm(
+            total=self.arguments.max_steps if self.arguments.max_steps >= 0 else None,
+            initial=self.step,
+            desc="pre-training",
+            unit="step",
+            dynamic_ncols=True,
+            mininterval=0.1 if sys.stderr.isatty() else 30,
+            disable=not self.accelerator.is_main_process,
+        )
+
+
+@torch.no_grad()
+def _own_memory(model: torch.nn.Module) -> None:
+    """Give each weight memory of its own, aligned as torch does it: those of a loaded file lie where the file has them,
+    and a product may round otherwise there, so that a resumed run would not meet the same numbers."""
+    for tensor in itertools.chain(model.parameters(), model.buffers()):
+        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
+
+
+@dataclass
+class RunClock:
+    """The seconds of a run, with all that it does and its earlier legs, and the fraction of its hours.
+
+    A leg is what one process does of a run; of one that was killed, what came after its last checkpoint is forgotten.
+
+    Args:
+        max_hours: That the run may take; None for any number.
+        earlier_seconds: Of earlier legs.
+        step_seconds, evaluation_seconds, checkpoint_seconds: What the last one of each took.
+    """
+
+    max_hours: float | None = None
+    earlier_seconds: float = 0.0
+    step_seconds: float = 0.0
+    evaluation_seconds: float = 0.0
+    checkpoint_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Up to now."""
+        return self.earlier_seconds + time.monotonic() - self._started
+
+    def fraction(self, ahead: float = 0.0) -> float:
+        """How much of the time for steps is over in so many seconds, from 0 to 1; 0 where no hours are given."""
+        if self.max_hours is None:
+            return 0.0
+        total = 3600 * self.max_hours
+        # For two evaluations, the last checkpoint and the finished one, and what nobody measures.
+        reserve = 2 * (self.evaluation_seconds + self.checkpoint_seconds) + min(0.01 * total, 60.0)
+        return min(1.0, (self.seconds + ahead) / max(total - reserve, 1e-9))
+
+    def is_used_up(self) -> bool:
+        """Whether there is no time for more than one further step."""
+        return self.fraction(ahead=1.5 * self.step_seconds) >= 1.0
+
+
+class Stopped(BaseException):
+    """A signal has ended the run.
+
+    Args:
+        signal_number: Which.
+        step: The step after which a checkpoint was written; None where the signal came outside of the loop.
+    """
+
+    def __init__(self, signal_number: int, step: int | None = None):
+        super().__init__(signal_number, step)
+        self.signal_number = signal_number
+        self.step = step
+
+
+class StopSignals:
+    """Handles SIGINT and SIGTERM: inside of `deferred` the first is noted in `number`, elsewhere it raises `Stopped`.
+
+    A later one ends the process at once. Outside of the main thread, where Python delivers no signals, none is handled.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._is_deferred = False
+        self._noted_at = 0.0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is threading.main_thread():
+            # What is ignored, as Ctrl-C by a shell's background jobs, stays so.
+            heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._note) for number in heard}
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        self._is_deferred = True
+        try:
+            yield
+        finally:
+            self._is_deferred = False
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.number is None:
+            self.number, self._noted_at = number, time.monotonic()
+            if not self._is_deferred:
+                raise Stopped(number)
+            if int(os.environ.get("RANK", 0)) == 0:
+                # Not by print: the signal may have come in the midst of another.
+                with suppress(OSError):
+                    os.write(2, b"\nstopping: a checkpoint follows after the step at hand; a second signal skips it\n")
+        elif time.monotonic() - self._noted_at >= 1.0:
+            # A launcher passes on what its processes got already: what comes sooner is the same signal.
+            os._exit(128 + number)

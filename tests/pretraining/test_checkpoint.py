@@ -1,0 +1,245 @@
+"""Checkpoints take their place in one rename, and one that is not what was written is never resumed from."""
+
+import json
+import os
+import pickle
+import shutil
+
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from refusals import assert_refused
+from run_cases import make_arguments, write_lines
+
+from hf_elmo.pretraining import checkpoint as module
+from hf_elmo.pretraining.checkpoint import (
+    DIGESTS_FILE,
+    RunCheckpoints,
+    check_same_run,
+    checkpoints_in,
+    find_checkpoint,
+    find_fault,
+    run_folder,
+)
+from hf_elmo.pretraining.run import run_pretraining
+
+
+@pytest.fixture(autouse=True)
+def _accelerate_anew():
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+# Writing
+
+
+def save(folder, text, step=3, **options):
+    def write_model(directory):
+        (directory / "model.safetensors").write_text(text)
+
+    with run_folder(folder / "out") as own:
+        checkpoints = RunCheckpoints(folder / "out", own, Accelerator(cpu=True), write_model, {}, **options)
+        return checkpoints.save(step, best_step=3, shared={}, optimizer={}, own={})
+
+
+def folders(folder):
+    return [path.name for path in sorted(folder.rglob("*")) if path.is_dir()]
+
+
+def test_the_checkpoint_of_a_step_is_written_again(tmp_path):
+    save(tmp_path, "old")
+    assert (save(tmp_path, "new") / "model.safetensors").read_text() == "new"
+    assert folders(tmp_path) == ["out", "checkpoint-3"]
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(0, [3, 4, 5, 6]), (1, [3, 6]), (2, [3, 6]), (3, [3, 5, 6])])
+def test_the_last_the_best_and_as_many_more_as_asked_are_kept(tmp_path, limit, kept):
+    for step in (3, 4, 5, 6):
+        save(tmp_path, "x", step, save_total_limit=limit)
+    assert sorted(checkpoints_in(tmp_path / "out")) == kept
+
+
+def test_it_takes_its_place_when_all_of_it_is_on_the_disk(tmp_path, monkeypatch):
+    synced, before_the_rename = set(), []
+
+    def note(descriptor):
+        synced.add(os.fstat(descriptor).st_ino)
+
+    def rename(source, place):
+        before_the_rename.append({path for path in [source, *source.rglob("*")] if path.stat().st_ino not in synced})
+        move(source, place)
+
+    move = os.rename
+    monkeypatch.setattr(module.os, "fsync", note)
+    monkeypatch.setattr(module.os, "rename", rename)
+    target = save(tmp_path, "new")
+    assert before_the_rename == [set()] and target.parent.stat().st_ino in synced
+
+
+def test_one_that_cannot_take_its_place_leaves_the_earlier_one_there(tmp_path, monkeypatch):
+    target = save(tmp_path, "old")
+
+    def fail(source, place):
+        if place == target and source.suffix != ".replaced":
+            raise OSError("the disk is gone")
+        rename(source, place)
+
+    rename = os.rename
+    monkeypatch.setattr(module.os, "rename", fail)
+    with pytest.raises(OSError, match=r"checkpoint-3 could not be written.*checkpoint-3 is still there"):
+        save(tmp_path, "new")
+    assert (target / "model.safetensors").read_text() == "old"
+    assert folders(tmp_path) == ["out", "checkpoint-3"]
+
+
+# Reading
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run with the checkpoints 2 and 4 of 6 steps, and the text that it read."""
+    folder = tmp_path_factory.mktemp("trained")
+    write_lines(folder)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    arguments = make_arguments(folder, save_steps=2, save_total_limit=0, skip_baselines=True)
+    run_pretraining(arguments, report=lambda line: None)
+    for step, path in checkpoints_in(folder / "out").items():
+        if step not in (2, 4):
+            shutil.rmtree(path)
+    return folder
+
+
+@pytest.fixture
+def copy(trained, tmp_path):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def arguments_of(folder, resume):
+    return make_arguments(
+        folder, save_steps=2, save_total_limit=0, skip_baselines=True, resume_from_checkpoint=str(resume)
+    )
+
+
+def resume_from(folder, resume):
+    lines = []
+    return run_pretraining(arguments_of(folder, resume), report=lines.append), lines
+
+
+FILES = ("model.safetensors", "optimizer.pt", "rank-0.pt", "trainer_state.json", "config.json", "word_vocabulary.txt")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_missing_cut_off_or_altered_by_a_bit_is_named_and_stepped_over(copy, name):
+    file = copy / "out" / "checkpoint-4" / name
+    content = file.read_bytes()
+    altered = bytearray(content)
+    altered[len(content) // 2] ^= 1
+    for other in (None, b"", content[: len(content) // 2], content[:-1], bytes(altered)):
+        file.unlink() if other is None else file.write_bytes(other)
+        assert name in find_fault(file.parent)
+        lines = []
+        assert find_checkpoint(arguments_of(copy, "auto"), lines.append) == copy / "out" / "checkpoint-2"
+        assert len(lines) == 1 and name in lines[0] and "checkpoint-4" in lines[0]
+        assert_refused(
+            FileNotFoundError, (name, "checkpoint-4"), find_checkpoint, arguments_of(copy, file.parent), lines.append
+        )
+    file.write_bytes(content)
+    assert find_fault(file.parent) is None
+
+
+def test_a_run_goes_back_to_the_checkpoint_before_and_writes_the_broken_one_anew(copy):
+    path = copy / "out" / "checkpoint-4"
+    (path / "optimizer.pt").write_bytes(b"")
+    results, lines = resume_from(copy, "auto")
+    assert results["resumed_from_steps"] == [2] and find_fault(path) is None
+    assert any("checkpoint-4" in line and "optimizer.pt" in line for line in lines)
+
+
+def test_where_none_is_whole_there_is_nothing_to_resume_from(copy):
+    for path in (copy / "out").glob("checkpoint-*"):
+        (path / DIGESTS_FILE).unlink()
+    assert_refused(
+        FileNotFoundError, ("'last'", "whole"), find_checkpoint, arguments_of(copy, "last"), lambda line: None
+    )
+
+
+class Code:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def foreign_pickle(path):
+    torch.save(Code(path.with_name("ran")), path)
+
+
+def bare_pickle(path):
+    path.write_bytes(pickle.dumps(Code(path.with_name("ran")), protocol=2))
+
+
+def other_things(path):
+    torch.save({"param_groups": [1], "lanes": 3, "state": 5}, path)
+
+
+def sign(checkpoint):
+    """What a stranger does, whose digests are right."""
+    (checkpoint / DIGESTS_FILE).write_text(json.dumps({"sha256": module.compute_digests(checkpoint)}))
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "rank-0.pt"])
+@pytest.mark.parametrize("write", [foreign_pickle, bare_pickle, other_things])
+def test_states_of_strangers_are_refused_by_the_checkpoint_and_never_run(copy, name, write):
+    checkpoint = copy / "out" / "checkpoint-4"
+    write(checkpoint / name)
+    sign(checkpoint)
+    message = assert_refused(ValueError, "checkpoint-4", resume_from, copy, checkpoint)
+    assert len(message) < 700 and "\n" not in message and "weights_only" not in message
+    assert not (checkpoint / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("trainer_state.json", b"[" * 100_000),
+        ("trainer_state.json", b"[1]"),
+        ("trainer_state.json", b'{"step": 4, "corpus": [], "settings": 3}'),
+        ("model.safetensors", (2).to_bytes(8, "little") + b"{}"),
+        ("model.safetensors", (2**62).to_bytes(8, "little") + b"{}"),
+        ("word_vocabulary.txt", b"a\nb\n"),
+        ("word_vocabulary.txt", b"\xff\xfe"),
+    ],
+)
+def test_wrong_files_of_strangers_are_refused_by_name(copy, name, content):
+    checkpoint = copy / "out" / "checkpoint-4"
+    (checkpoint / name).write_bytes(content)
+    sign(checkpoint)
+    message = assert_refused((ValueError, OSError), "checkpoint-4", resume_from, copy, checkpoint)
+    assert len(message) < 900 and "\n" not in message
+
+
+def test_wrong_digests_are_no_digests(copy):
+    checkpoint = copy / "out" / "checkpoint-4"
+    for content in ("[" * 100_000, "[]", "{}", '{"sha256": []}', '{"sha256": {"../../secret": "a"}}'):
+        (checkpoint / DIGESTS_FILE).write_text(content)
+        assert find_fault(checkpoint) is not None
+
+
+def test_the_hubs_cache_of_links_is_read(copy, tmp_path):
+    """There a checkpoint is a directory of links to files that are named by their digests."""
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    for number, path in enumerate(sorted((copy / "out" / "checkpoint-4").iterdir())):
+        shutil.move(path, blobs / str(number))
+        path.symlink_to(os.path.relpath(blobs / str(number), path.parent))
+    assert find_fault(copy / "out" / "checkpoint-4") is None
+
+
+def test_flags_that_an_altered_file_makes_up_are_named_in_short(tmp_path):
+    then = {"9" * 1000: "8" * 1000}
+    told = assert_refused(ValueError, ("--999", "888"), check_same_run, tmp_path, then, {})
+    assert len(told) < 1000

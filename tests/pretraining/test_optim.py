@@ -1,0 +1,145 @@
+"""Groups of parameters, optimizers, schedules and the norm of gradients."""
+
+import copy
+
+import pytest
+import torch
+from conftest import make_tiny_config
+from refusals import assert_refused
+from tolerances import REORDERED_FLOAT32
+
+from hf_elmo import ElmoForPreTraining
+from hf_elmo.pretraining.arguments import PretrainingArguments
+from hf_elmo.pretraining.optim import build_optimizer, build_schedule, clip_gradient_norm, group_parameters
+
+TABLE = {"token_inputs": "both", "word_table_size": 4, "word_vector_size": 3}
+
+
+def make_model(**fields):
+    return ElmoForPreTraining(make_tiny_config(word_vocab_size=7, **fields))
+
+
+def make(**changes):
+    return PretrainingArguments(output_dir="x", **{"warmup_ratio": 0.1, **changes}).with_recipe()
+
+
+def names_of(model, parameters):
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    return {names[parameter] for parameter in parameters}
+
+
+def maps_of(model):
+    """The names of the matrices between the layers, with how many maps each holds."""
+    groups = group_parameters(model, 0.1)
+    return {
+        name: group["num_maps"] for group in groups if "num_maps" in group for name in names_of(model, group["params"])
+    }
+
+
+def test_matrices_are_those_between_the_layers():
+    model = make_model(**TABLE, num_highway_layers=1, num_hidden_layers=1)
+    lstms = [f"elmo.bilm.layers.0.{direction}_lstm" for direction in ("forward", "backward")]
+    expected = {f"{lstm}.weight_{part}": 4 for lstm in lstms for part in ("ih", "hh")}
+    expected |= {f"{lstm}.weight_hr": 1 for lstm in lstms}
+    encoder = "elmo.token_encoder"
+    expected |= {f"{encoder}.highways.0.{part}.weight": 1 for part in ("carry", "transform")}
+    expected[f"{encoder}.projection.weight"] = 1
+    assert maps_of(model) == expected
+
+
+def test_a_model_without_projections_has_no_matrices_of_theirs():
+    model = make_model(projection_size=14, cell_size=14, project_tokens=False, project_hidden=False)
+    names = maps_of(model)
+    assert len(names) == 2 * 2 * 2 + 2 and not any("weight_hr" in name or "projection" in name for name in names)
+
+
+def test_each_trained_parameter_is_in_one_group_and_biases_and_embeddings_do_not_decay():
+    model = make_model(**TABLE)
+    groups = group_parameters(model, 0.1)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert sorted(id(p) for group in groups for p in group["params"]) == sorted(map(id, trained))
+    spared = [parameter for group in groups if not group["weight_decay"] for parameter in group["params"]]
+    expected = {name for name in names_of(model, trained) if name.endswith("bias")}
+    expected |= {"elmo.token_encoder.character_embedding.weight", "elmo.token_encoder.word_table.weight"}
+    assert names_of(model, spared) == expected
+    assert {group["weight_decay"] for group in groups} == {0.0, 0.1}
+
+
+def test_adagrad_takes_bilm_tfs_steps():
+    """w -= lr g / sqrt(1 + g^2 + ...), by hand."""
+    model = make_model()
+    optimizer = build_optimizer(model, make(recipe="paper"))
+    weight = model.word_softmax.bias
+    expected, sums = weight.detach().clone(), torch.ones(7)
+    for seed in range(2):
+        gradient = torch.randn(7, generator=torch.Generator().manual_seed(seed))
+        weight.grad = gradient
+        optimizer.step()
+        sums += gradient**2
+        expected -= 0.2 * gradient / sums.sqrt()
+        torch.testing.assert_close(weight.detach(), expected, rtol=0, atol=REORDERED_FLOAT32)
+
+
+@pytest.mark.parametrize("optim", ["adamw", "adagrad", "muon"])
+def test_each_optimizer_trains_all_weights_at_the_rate_and_decay_of_the_run(optim):
+    model = make_model()
+    optimizer = build_optimizer(model, make(optim=optim, learning_rate=0.5, weight_decay=0.1))
+    assert {group["lr"] for group in optimizer.param_groups} == {0.5}
+    assert {group["weight_decay"] for group in optimizer.param_groups} == {0.0, 0.1}
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    before = copy.deepcopy(trained)
+    for parameter in trained:
+        parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    assert not any(torch.equal(old, new) for old, new in zip(before, trained, strict=True))
+
+
+def rates(num_steps, **changes):
+    schedule = build_schedule(make(**changes), num_steps)
+    return [schedule(step) for step in range(num_steps + 1)]
+
+
+def test_a_stable_schedule_falls_in_its_last_fraction():
+    for options, start in (({}, 80), ({"lr_scheduler_kwargs": '{"num_decay_steps": 0.3}'}, 70)):
+        found = rates(100, lr_scheduler_type="warmup_stable_decay", **options)
+        assert found[:11] == pytest.approx([step / 10 for step in range(11)])
+        assert found[10:start] == [1.0] * (start - 10)
+        assert found[start + 2] < 1 and found[100] == pytest.approx(0, abs=1e-9)
+
+
+def test_what_transformers_takes_for_a_schedule_can_be_given():
+    options = '{"decay_type": "linear", "min_lr_ratio": 0.1, "num_decay_steps": 40}'
+    found = rates(100, lr_scheduler_type="warmup_stable_decay", lr_scheduler_kwargs=options)
+    assert found[60] == 1 and found[80] == pytest.approx(0.55) and found[100] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("name", ["cosine", "linear", "warmup_stable_decay", "constant_with_warmup", "polynomial"])
+def test_a_place_between_steps_lies_between_their_rates(name):
+    schedule = build_schedule(make(lr_scheduler_type=name), 100)
+    for step in (4, 50, 90):
+        low, high = sorted((schedule(step), schedule(step + 1)))
+        assert low <= schedule(step + 0.5) <= high
+
+
+def test_wrong_schedules_are_refused():
+    stable = {"lr_scheduler_type": "warmup_stable_decay", "lr_scheduler_kwargs": '{"num_decay_steps": 10}'}
+    for changes, named in (
+        ({"lr_scheduler_type": "sawtooth"}, ("--lr_scheduler_type", "'sawtooth'")),
+        ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "'reduce_lr_on_plateau'"),
+        ({"lr_scheduler_kwargs": '{"min_ratio": 1}'}, ("--lr_scheduler_kwargs", "min_ratio")),
+        ({"lr_scheduler_kwargs": "[1]"}, "--lr_scheduler_kwargs"),
+        ({**stable, "max_hours": 1.0}, ("--max_hours", "num_decay_steps")),
+    ):
+        assert_refused(ValueError, named, lambda changes: build_schedule(make(**changes), 100), changes)
+
+
+@pytest.mark.parametrize("max_norm", [0.1, 1e6])
+def test_clipping_dense_gradients_is_torchs_clipping(max_norm):
+    parameters = [torch.nn.Parameter(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(5)), torch.nn.Parameter()]
+    others = copy.deepcopy(parameters)
+    for parameter, other in zip(parameters[:2], others[:2], strict=True):
+        parameter.grad = torch.randn_like(parameter)
+        other.grad = parameter.grad.clone()
+    found = clip_gradient_norm(iter(parameters), max_norm)
+    assert torch.equal(found, torch.nn.utils.clip_grad_norm_(others, max_norm))
+    assert all(torch.equal(one.grad, other.grad) for one, other in zip(parameters[:2], others[:2], strict=True))

@@ -1,0 +1,341 @@
+"""The loop learns, counts right, evaluates each word once, hears signals and ends by the clock."""
+
+import math
+import signal
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+from accelerate import Accelerator
+from conftest import make_tiny_config
+from run_cases import make_arguments, write_lines
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoState
+from hf_elmo.pretraining import train as module
+from hf_elmo.pretraining.arguments import PretrainingArguments
+from hf_elmo.pretraining.lanes import reset_lanes
+from hf_elmo.pretraining.objective import LaneObjective
+from hf_elmo.pretraining.run import run_pretraining
+from hf_elmo.pretraining.train import SIGNALS, LaneTrainer, RunClock, Stopped, StopSignals
+from hf_elmo.text.corpora import corpus_from_files
+from hf_elmo.text.vocabulary import WordVocabulary, count_words
+
+PATTERN = ["the cat sat on the mat .", "a dog ran to the park and back ."]
+
+
+@pytest.fixture
+def make_trainer(tmp_path):
+    (tmp_path / "train.txt").write_text("".join(f"{line}\n" for line in PATTERN * 20))
+    (tmp_path / "heldout.txt").write_text("".join(f"{line}\n" for line in PATTERN))
+    train, held_out = (corpus_from_files([str(tmp_path / f"{name}.txt")]) for name in ("train", "heldout"))
+    tokenizer = ElmoCharTokenizer()
+    counts, _ = count_words(train.sentences(tokenizer.tokenize))
+    vocabulary = WordVocabulary.from_counts(counts)
+
+    def make(max_steps=60, accelerator=None, objective="full", **settings):
+        torch.manual_seed(0)
+        model = ElmoForPreTraining(
+            make_tiny_config(word_vocab_size=len(vocabulary), dropout=0.0, projection_size=16, cell_size=32)
+        )
+        arguments = PretrainingArguments(
+            output_dir="none",
+            **{"per_device_train_batch_size": 4, "unroll_steps": 5, "learning_rate": 2e-2, "logging_steps": 50},
+            max_steps=max_steps,
+            objective=objective,
+            num_negative_samples=6,
+            **settings,
+        ).with_recipe()
+        arguments = arguments.settled(len(vocabulary), 1, 1, 1)
+        accelerator = accelerator or Accelerator(cpu=True)
+        return LaneTrainer(model, tokenizer, vocabulary, train, held_out, arguments, accelerator)
+
+    return make
+
+
+def test_it_learns_a_text_by_heart(make_trainer):
+    trainer = make_trainer(max_steps=160)
+    trainer.held_out_corpus = trainer.train_corpus
+    perplexity = trainer.train()
+    assert trainer.evaluations[0]["mean"] > 10
+    assert perplexity.mean < 4
+    assert perplexity.num_targets == 20 * sum(len(line.split()) + 1 for line in PATTERN)
+    assert [entry["step"] for entry in trainer.history] == [50, 100, 150, 160]
+    assert trainer.history[-1]["words"] == trainer.num_words
+
+
+def test_some_lanes_start_from_zeros_by_chance(make_trainer, monkeypatch):
+    trainer = make_trainer(max_steps=100, reset_probability=0.25)
+    forward, starts = LaneObjective.forward, []
+
+    def watched(objective, window, state=None, negatives=None):
+        if objective.training and state is not None:
+            starts.extend((state.hidden == 0).flatten(1).all(dim=1).tolist())
+        return forward(objective, window, state, negatives)
+
+    monkeypatch.setattr(LaneObjective, "forward", watched)
+    trainer.train()
+    assert len(starts) == 4 * 99
+    assert 0.15 < sum(starts) / len(starts) < 0.35
+
+
+def test_same_seed_same_weights(make_trainer):
+    runs = [make_trainer(max_steps=5) for _ in range(2)]
+    for trainer in runs:
+        torch.manual_seed(1)
+        trainer.train()
+    weights = [dict(trainer.objective.named_parameters()) for trainer in runs]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_accumulated_windows_count_as_one_step(make_trainer):
+    trainer = make_trainer(
+        max_steps=3,
+        gradient_accumulation_steps=2,
+        accelerator=Accelerator(cpu=True, gradient_accumulation_steps=2),
+    )
+    before = {name: parameter.clone() for name, parameter in trainer.objective.named_parameters()}
+    trainer.train()
+    assert trainer.num_words > 3 * 4 * 5
+    assert any(not torch.equal(before[name], value) for name, value in trainer.objective.named_parameters())
+
+
+def test_state_is_carried_between_windows(make_trainer, monkeypatch):
+    trainer = make_trainer(max_steps=4)
+    states = []
+    original = trainer.objective.forward
+
+    def spy(window, state=None, negatives=None):
+        if torch.is_grad_enabled():
+            states.append(state)
+        return original(window, state, negatives)
+
+    monkeypatch.setattr(trainer.objective, "forward", spy)
+    trainer.train()
+    assert states[0] is None
+    assert all(state is not None and not state.hidden.requires_grad for state in states[1:])
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(make_trainer):
+    trainer = make_trainer(max_steps=5)
+    with torch.no_grad():
+        trainer.objective.model.word_softmax.bias.fill_(math.nan)
+    with pytest.raises(FloatingPointError, match="at step 1"):
+        trainer.train()
+
+
+def test_sampling_learns_and_shows_what_the_full_softmax_says(make_trainer):
+    trainer = make_trainer(max_steps=120, objective="sampled")
+    trainer.held_out_corpus = trainer.train_corpus
+    perplexity = trainer.train()
+    assert perplexity.mean < 0.7 * trainer.evaluations[0]["mean"]
+    for entry in trainer.history:
+        assert {"loss", "sampled_loss", "full_loss"} <= set(entry)
+    # A few negatives make an easier task than all words do.
+    assert sum(entry["sampled_loss"] - entry["full_loss"] for entry in trainer.history) < 0
+
+
+def test_the_state_of_lanes_that_start_anew_is_zeros():
+    state = ElmoState(hidden=torch.randn(3, 2, 2, 4), cell=torch.randn(3, 2, 2, 5))
+    never = torch.zeros(3, dtype=torch.bool)
+    assert reset_lanes(state, never) is state
+    assert reset_lanes(None, ~never) is None
+    found = reset_lanes(state, torch.tensor([False, True, False]))
+    for before, after in ((state.hidden, found.hidden), (state.cell, found.cell)):
+        assert torch.equal(after[[0, 2]], before[[0, 2]]) and not after[1].any()
+
+
+@pytest.mark.parametrize("reset_state", ["never", "epoch", "document"])
+def test_states_are_reset_when_asked(make_trainer, tmp_path, reset_state):
+    """Sentences that are documents have the perplexity that each has alone, from zeros."""
+    (tmp_path / "documents.txt").write_text("".join(f"{line}\n\n" for line in PATTERN * 30))
+    trainer = make_trainer(max_steps=30, reset_state=reset_state)
+    trainer.held_out_corpus = corpus_from_files(
+        [str(tmp_path / "documents.txt")], by_document=reset_state == "document"
+    )
+    if reset_state == "document":
+        trainer.train_corpus = trainer.held_out_corpus
+    found, alone = trainer.train(), trainer.evaluate(zero_state=True)
+    assert found.num_targets == alone.num_targets
+    assert (found.mean == pytest.approx(alone.mean, rel=1e-5)) is (reset_state == "document")
+
+
+def test_a_process_without_text_is_told(make_trainer):
+    trainer = make_trainer()
+    trainer.train_corpus = trainer.train_corpus.shard(50, 51)
+    with pytest.raises(ValueError, match="process 0 of 1 has 0, markers included"):
+        trainer.train()
+
+
+def test_the_sampled_and_the_full_loss_of_a_window_are_measured_without_a_trace(make_trainer):
+    trainer = make_trainer(objective="sampled")
+    window = next(trainer._windows())
+    drawn, random = trainer.sampler.state_dict()["generator"], torch.get_rng_state()
+    sampled, full = trainer._measure_gap(window, None, trainer.sampler)
+    assert torch.equal(trainer.sampler.state_dict()["generator"], drawn)
+    assert torch.equal(torch.get_rng_state(), random)
+    with torch.no_grad():
+        objective = trainer.bare_objective.eval()
+        assert full == pytest.approx(objective(window).mean.item(), abs=1e-5)
+        assert sampled == pytest.approx(objective(window, None, trainer.sampler.draw_pair()).mean.item(), abs=1e-5)
+
+
+# Signals
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_outside_of_the_loop_a_signal_stops_at_once(number):
+    with pytest.raises(Stopped) as stopped, StopSignals():
+        signal.raise_signal(number)
+    assert (stopped.value.signal_number, stopped.value.step) == (number, None)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_in_the_loop_the_first_signal_is_noted_and_a_later_one_ends_the_process(monkeypatch, capfd, number):
+    now, ended = [100.0], []
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(module.os, "_exit", ended.append)
+    with StopSignals() as signals, signals.deferred():
+        signal.raise_signal(number)
+        assert signals.number == number
+        assert "checkpoint" in capfd.readouterr().err
+        # A launcher passes on what the whole group of processes got.
+        signal.raise_signal(number)
+        assert ended == [] and capfd.readouterr().err == ""
+        now[0] += 5
+        signal.raise_signal(number)
+    assert ended == [128 + number]
+
+
+def test_handlers_come_back_and_ignored_signals_stay_ignored():
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with StopSignals():
+        assert [signal.getsignal(number) for number in SIGNALS] != before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with StopSignals():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+
+
+def test_outside_of_the_main_thread_nothing_is_heard():
+    failures = []
+
+    def enter():
+        try:
+            with StopSignals():
+                pass
+        except ValueError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert failures == []
+
+
+# The clock
+
+
+def test_a_clock_counts_earlier_legs_and_keeps_time_for_the_end(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    clock = RunClock(max_hours=1.0, earlier_seconds=600.0)
+    now[0] += 300
+    assert clock.seconds == 900 and clock.fraction() == pytest.approx(900 / (3600 - 36))
+    clock.evaluation_seconds, clock.checkpoint_seconds = 50.0, 232.0
+    assert clock.fraction() == pytest.approx(900 / 3000) and not clock.is_used_up()
+    now[0] += 2091
+    clock.step_seconds = 5.0
+    assert not clock.is_used_up()
+    now[0] += 2
+    assert clock.is_used_up() and clock.fraction() < 1
+    now[0] += 9999
+    assert clock.fraction() == 1
+    assert RunClock().fraction() == 0 and not RunClock().is_used_up()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A step takes half a second, later a whole one, an evaluation two; nothing else takes time."""
+    clock = SimpleNamespace(now=1000.0)
+    times = SimpleNamespace(monotonic=lambda: clock.now, perf_counter=lambda: clock.now)
+    monkeypatch.setattr(module, "time", times)
+    step, evaluate = LaneTrainer._take_step, LaneTrainer.evaluate
+
+    def slow_step(trainer, windows):
+        clock.now += 0.5 if trainer.step < 40 else 1.0
+        return step(trainer, windows)
+
+    def slow_evaluate(trainer, zero_state=False):
+        clock.now += 2.0
+        return evaluate(trainer, zero_state)
+
+    monkeypatch.setattr(LaneTrainer, "_take_step", slow_step)
+    monkeypatch.setattr(LaneTrainer, "evaluate", slow_evaluate)
+    return clock
+
+
+def make_timed(tmp_path, name, **changes):
+    flags = {"max_steps": -1, "max_hours": 60 / 3600, "logging_steps": 4, "optim": "adamw", "skip_baselines": True}
+    return make_arguments(tmp_path, output_dir=str(tmp_path / name), **{**flags, **changes})
+
+
+def test_a_run_ends_in_time_with_its_schedule(tmp_path, clock):
+    write_lines(tmp_path)
+    results = run_pretraining(make_timed(tmp_path, "out"), report=lambda line: None)
+    seconds = clock.now - 1000
+    assert 55 < seconds <= 60 and results["hours"] == pytest.approx(seconds / 3600, abs=1e-4)
+    # Forty in twenty seconds, and the rest with two evaluations before and two kept for the end.
+    assert 60 < results["settings"]["max_steps"] == results["evaluations"][-1]["step"] < 75
+    assert len(results["evaluations"]) == 3
+    rates = [entry["learning_rate"] for entry in results["history"]]
+    assert max(rates) > 5e-3 and rates[-1] < 1e-4 and rates[3:] == sorted(rates[3:], reverse=True)
+    assert (tmp_path / "out" / "model.safetensors").exists() and results["num_legs"] == 1
+
+
+@pytest.mark.parametrize("changes", [{}, {"early_stopping_patience": 9}], ids=["one halfway", "ten"])
+def test_evaluations_and_logs_come_so_many_times_whatever_the_speed(tmp_path, clock, monkeypatch, changes):
+    write_lines(tmp_path)
+    step = LaneTrainer._take_step
+
+    def slow_at_first(trainer, windows):
+        clock.now += 3.0 if trainer.step < 5 else 0.0
+        return step(trainer, windows)
+
+    monkeypatch.setattr(LaneTrainer, "_take_step", slow_at_first)
+    given = make_timed(tmp_path, "out", max_hours=120 / 3600, logging_steps=None, save_steps=0, **changes)
+    results = run_pretraining(given, report=lambda line: None)
+    assert 110 < clock.now - 1000 <= 120
+    assert len(results["evaluations"]) == (11 if changes else 3) and 50 < len(results["history"]) <= 100
+
+
+def test_steps_that_are_bounded_end_earlier_and_the_schedule_with_them(tmp_path, clock):
+    write_lines(tmp_path)
+    results = run_pretraining(make_timed(tmp_path, "out", max_steps=12, eval_steps=6), report=lambda line: None)
+    assert results["settings"]["max_steps"] == results["evaluations"][-1]["step"] == 12
+    assert clock.now - 1000 < 15 and results["history"][-1]["learning_rate"] < 1e-3
+
+
+def test_time_can_be_over_before_the_first_step(tmp_path, clock):
+    write_lines(tmp_path)
+    results = run_pretraining(make_timed(tmp_path, "out", max_hours=1 / 3600), report=lambda line: None)
+    assert results["settings"]["max_steps"] == 1 and len(results["evaluations"]) == 2
+
+
+def test_a_run_resumes_with_its_hours_or_with_more(tmp_path, clock, monkeypatch):
+    write_lines(tmp_path)
+    run_pretraining(make_timed(tmp_path, "out", save_total_limit=0, save_steps=10), report=lambda line: None)
+    checkpoint = str(tmp_path / "out" / "checkpoint-20")
+    for name, hours in (("same", 60 / 3600), ("more", 90 / 3600)):
+        # What it stood still for is not counted.
+        clock.now += 5000.0
+        results = run_pretraining(
+            make_timed(tmp_path, name, max_hours=hours, resume_from_checkpoint=checkpoint), report=lambda line: None
+        )
+        assert results["resumed_from_steps"] == [20] and 0.9 * hours < results["hours"] <= hours
+        rates = [entry["learning_rate"] for entry in results["history"]]
+        assert rates[-1] < 1e-4 and results["history"][4]["step"] == 20
+    assert rates[5] > 6e-3
