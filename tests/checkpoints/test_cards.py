@@ -177,11 +177,12 @@ def test_facts_that_cannot_be_rendered_are_refused(tmp_path, changes, named):
 
 def test_a_file_that_holds_no_facts_is_refused(tmp_path):
     folder = write_folder(tmp_path / "elmo-x")
-    # Each of ten lists holds the one before ten times.
-    laughs = ", ".join(["&a0 [x]", *(f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 11))])
+    # Each of five lists holds the one before ten times.
+    laughs = ", ".join(["&a0 [x]", *(f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 6))])
+    others = yaml.safe_dump({**FACTS, "limits": None})
     for text in (
         *(b"name: [", b"", b"caf\xe9: 1", b"[" * 1500, b"x: " + b"y" * 2**20),
-        *(b"name: &n [*n]", b"description: &n {x: *n}", f"description: [{laughs}]".encode()),
+        *(b"name: &n [*n]", b"description: &n {x: *n}", f"{others}\nlimits: [{laughs}]".encode()),
         b"!!python/object/apply:os.getcwd []",
     ):
         (folder / "facts.yaml").write_bytes(text)

@@ -221,6 +221,7 @@ def test_the_shares_of_layers_have_a_bar_for_each_layer_and_mix(results):
     bars = [container for container in axes.containers if hasattr(container, "patches")]
     assert [[bar.get_height() for bar in container] for container in bars] == mean.tolist()
     assert [label.get_text() for label in axes.get_xticklabels()] == ["token encoder", "layer 1", "layer 2"]
+    assert lines_of(axes)["even shares"][1] == pytest.approx([1 / 3] * 2)
     errors = [container.errorbar for container in bars]
     if deviation is None:
         assert errors == [None] and "seeds" not in axes.get_title()
