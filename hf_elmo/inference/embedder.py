@@ -14,6 +14,7 @@ from .devices import ready_on, usable_device
 from .embedding import check_limits, embed
 
 Sentence = str | Sequence[str]
+POOLINGS = ("none", "mean", "max", "first-last")
 
 
 class ElmoEmbedder:
@@ -129,11 +130,8 @@ class ElmoEmbedder:
         Returns: (sentences, D), or (sentences, L + 1, D) with layers="all".
         Raises: As `embed_sentences`.
         """
+        means = [pool_words(array, "mean") for array in self.stream(sentences, layers)]
         shape = (0, self.num_layers, self.vector_size) if layers == "all" else (0, self.vector_size)
-        means = [
-            array.mean(axis=-2) if array.shape[-2] else np.zeros(shape[1:], array.dtype)
-            for array in self.stream(sentences, layers)
-        ]
         return np.stack(means) if means else np.zeros(shape, np.float32)
 
     def stream(
@@ -178,3 +176,28 @@ def check_sentence(sentence: Sentence, name_of_many: str) -> None:
                 f"sentence holds a {type(word).__name__}; wanted a string or a list of words. For many sentences call "
                 f"{name_of_many}."
             )
+
+
+def pool_words(vectors: np.ndarray, pooling: str) -> np.ndarray:
+    """Pool the vectors of a sentence's words; there is no padding among them.
+
+    Args:
+        vectors: (..., words, D): of one layer, or of several.
+        pooling: "mean" or "max", number by number; "first-last" for what each direction has read of the whole sentence:
+            the forward half of the last word's vector and the backward half of the first word's; "none" for the
+            vectors as they are.
+    Returns: (..., D), zeros for a sentence without words; with "none" (..., words, D).
+    Raises: ValueError for another pooling.
+    """
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling is {pooling!r}; it must be one of {list(POOLINGS)}.")
+    if pooling == "none":
+        return vectors
+    if not vectors.shape[-2]:
+        return np.zeros((*vectors.shape[:-2], vectors.shape[-1]), vectors.dtype)
+    if pooling == "mean":
+        return vectors.mean(axis=-2)
+    if pooling == "max":
+        return vectors.max(axis=-2)
+    half = vectors.shape[-1] // 2
+    return np.concatenate([vectors[..., -1, :half], vectors[..., 0, half:]], axis=-1)
