@@ -28,10 +28,7 @@ from hf_elmo.checkpoints.file_names import CONFIG_FILE, FACTS_FILE, RESULTS_FILE
 from hf_elmo.checkpoints.loading import load_config, load_model, load_tokenizer
 from hf_elmo.checkpoints.provenance import write_json
 from hf_elmo.conversion.alignment import align_layers
-from hf_elmo.inference.embedding_directory import MANIFEST_FILE, EmbeddedCorpus, ShardRecord, shard_file
-from hf_elmo.inference.shard_files import ENDINGS, ShardBatch, open_shard
-from hf_elmo.inference.stored_numbers import store_numbers
-from hf_elmo.inference.word_vector_files import read_words
+from hf_elmo.inference.embedding_files import read_words
 from hf_elmo.tasks.readers.columns import read_tagged_file, tagged_from_dataset
 from hf_elmo.tasks.readers.documents import read_documents
 from hf_elmo.tasks.readers.named_datasets import load_named_dataset
@@ -41,7 +38,6 @@ from hf_elmo.tasks.readers.senses import holds_senses, read_senses
 from hf_elmo.tasks.readers.texts import read_texts
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.cutting import CuttingArguments, check_cutting
-from hf_elmo.text.sentence_sources import sentences_of_files
 from hf_elmo.text.vocabulary import VOCABULARY_FACTS_FILE, VOCABULARY_FILE, WordVocabulary
 from hf_elmo.text.word_vectors import read_word_vectors
 
@@ -239,8 +235,9 @@ def read_corpus(path, folder):
         pass
 
 
-def read_sentence_source(path, folder):
-    sentences_of_files([str(path)]).count_words()
+def read_lines_or_words(path, folder):
+    for _ in corpus_from_files([str(path)], takes_words=True).lines():
+        pass
 
 
 def write_table(folder):
@@ -310,35 +307,6 @@ def read_uses(path, folder):
 def write_pairs(folder):
     rows = {"premise": ["a b"] * 9, "hypothesis": ["c"] * 9, "label": [0, 1, 2] * 3}
     Dataset.from_dict(rows).to_parquet(folder / "pairs.parquet")
-
-
-# Vectors
-
-
-def write_shard(file_format, dtype="float32", is_pooled=False):
-    def write(folder):
-        random = np.random.default_rng(0)
-        numbers = store_numbers(random.normal(size=(2 if is_pooled else 3, 4)).astype(np.float32), dtype)
-        offsets = np.array([[0, 1], [2, 3], [0, 1]], dtype=np.int32)
-        sizes = np.array([2, 1], dtype=np.int64)
-        batch = ShardBatch(np.arange(2), sizes, ["the", "é", "a"], offsets, {"layer_0": numbers}, is_pooled)
-        path = folder / shard_file(0, file_format)
-        with open_shard(path, file_format) as put:
-            put(batch)
-        record = ShardRecord(0, path.name, 0, 2, 3, path.stat().st_size, "0" * 64, 0.0, 1.0, 0.0)
-        settings = {
-            **{"format": file_format, "columns": ["layer_0"], "layers": "all", "pooling": "none", "num_layers": 1},
-            **{"checkpoint": "elmo", "checkpoint_sha256": "0" * 64, "keep_markers": False},
-        }
-        content = {"kind": "hf_elmo vectors", "settings": settings, "shards": [dataclasses.asdict(record)]}
-        write_json(folder / MANIFEST_FILE, content)
-
-    return write
-
-
-def read_shards(path, folder):
-    for _ in EmbeddedCorpus(folder).sentences():
-        pass
 
 
 def records(*values):
@@ -428,10 +396,10 @@ KINDS = [
     Kind("a.txt", "a.txt", write_text(("a.txt", b"some text\nmore\n" * 20)), read_corpus, examples=10),
     Kind("a.txt.gz", "a.txt.gz", write_text(("a.txt.gz", gzip.compress(RECORDS))), read_corpus, "", unpacked, 20),
     Kind("a.parquet", "a.parquet", write_table, read_corpus, examples=15),
-    Kind("words.conll", "words.conll", write_text(("words.conll", COLUMNS)), read_sentence_source),
-    Kind("words.conllu", "words.conllu", write_text(("words.conllu", CONLLU)), read_sentence_source),
-    Kind("words.jsonl", "words.jsonl", write_text(("words.jsonl", LISTS_OF_WORDS)), read_sentence_source),
-    Kind("words.parquet", "words.parquet", write_lists_of_words, read_sentence_source),
+    Kind("words.conll", "words.conll", write_text(("words.conll", COLUMNS)), read_lines_or_words),
+    Kind("words.conllu", "words.conllu", write_text(("words.conllu", CONLLU)), read_lines_or_words),
+    Kind("words.jsonl", "words.jsonl", write_text(("words.jsonl", LISTS_OF_WORDS)), read_lines_or_words),
+    Kind("words.parquet", "words.parquet", write_lists_of_words, read_lines_or_words),
     Kind("words.txt", "words.txt", write_text(("words.txt", b"the\ncat\n")), lambda path, folder: read_words(path)),
     Kind("a.vec", "a.vec", write_text(("a.vec", VECTORS)), read_vectors, examples=50),
     Kind("vectors.zip", "vectors.zip", write_zip, read_vectors),
@@ -448,14 +416,4 @@ KINDS = [
     Kind("pairs.jsonl", "pairs.jsonl", write_text(("pairs.jsonl", PAIRS)), read_labelled_pairs),
     Kind("pairs.parquet", "pairs.parquet", write_pairs, read_labelled_pairs),
     Kind("senses.jsonl", "senses.jsonl", write_text(("senses.jsonl", SENSES)), read_uses),
-    Kind("manifest.json", MANIFEST_FILE, write_shard("parquet"), read_shards, "folder"),
-    *(
-        Kind(f"shard{ending}", shard_file(0, file_format), write_shard(file_format, dtype), read_shards, inside=inside)
-        for (file_format, ending), dtype, inside in zip(
-            ENDINGS.items(),
-            ("int8", "float16", "float32", "int8"),
-            (whole, whole, header_of, lambda content: member_of(content, "layer_0.npy")),
-            strict=True,
-        )
-    ),
 ]

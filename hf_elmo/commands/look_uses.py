@@ -147,7 +147,7 @@ def _open_texts(arguments: UsesArguments, tokenizer: ElmoCharTokenizer) -> tuple
     from ..inference.use_maps import CLUSTER
     from ..tasks.readers.columns import read_tagged_file
     from ..tasks.readers.senses import holds_senses, read_senses
-    from ..text.conll_columns import column_format_of
+    from ..text.columns import column_format_of
     from ..text.corpora import expand_patterns
 
     name = "input_file"

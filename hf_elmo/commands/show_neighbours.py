@@ -13,8 +13,7 @@ from .text_input import ReadingArguments, read_lines, warn_of_raw_text
 if TYPE_CHECKING:
     from ..inference.embedder import ElmoEmbedder
     from ..inference.neighbours import UseFinder, UseIndex
-    from ..inference.shard_files import ShardBatch
-    from ..inference.shard_search import ShardIndex
+    from ..inference.shard_search import ShardBatch, ShardIndex
 
 _EXAMPLES = """
 examples:

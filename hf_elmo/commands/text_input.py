@@ -7,8 +7,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from ..given.flags import flag
+
+if TYPE_CHECKING:
+    from ..text.corpora import Corpus
 
 STANDARD_INPUT = "-"
 
@@ -17,11 +21,10 @@ STANDARD_INPUT = "-"
 class ReadingArguments:
     """The checkpoint and the text."""
 
-    model_name_or_path: str = flag("Checkpoint, a directory or a name on the Hub.", aliases=("--model",))
+    model_name_or_path: str = flag("Checkpoint, a directory or a name on the Hub.")
     input_file: str = flag(
         "Text, one sentence per line, or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for "
         "text from standard input. A quoted glob names several files.",
-        aliases=("--text_file",),
     )
     text_is_tokenized: bool = flag(
         "Words stand between white space; without it the checkpoint's tokenizer cuts them.", default=False
@@ -48,29 +51,31 @@ def read_lines(input_file: str, text_column: str, output_file: str | None = None
     """
     if input_file == STANDARD_INPUT:
         return lines_of_standard_input()
-    from ..text.corpora import corpus_from_files, lines_of
+    from ..text.corpora import corpus_from_files
 
     corpus = corpus_from_files([input_file], "input_file", text_column)
     if output_file is not None and Path(output_file).resolve() in (Path(file).resolve() for file in corpus.files):
         raise ValueError(f"output_file {output_file!r} is the input_file too; name another one.")
-    return lines_of(corpus)
+    return cast(Iterator[str], corpus.lines())
 
 
-def warn_of_raw_text(arguments: ReadingArguments, pre_tokenizer: str) -> None:
+def warn_of_raw_text(arguments: ReadingArguments, pre_tokenizer: str, corpus: Corpus | None = None) -> None:
     """Say, on stderr, where the first lines of a text do not look as the checkpoint will read them.
 
     Args:
         arguments: Name the text; of standard input nothing is known before it is read.
         pre_tokenizer: How the checkpoint's tokenizer cuts text.
+        corpus: The text, where it is open already.
     """
     if arguments.input_file == STANDARD_INPUT:
         return
     from ..text.corpora import corpus_from_files
     from ..text.first_look import look_at
 
-    corpus = corpus_from_files([arguments.input_file], "input_file", arguments.text_column)
+    corpus = corpus or corpus_from_files([arguments.input_file], "input_file", arguments.text_column)
     cut = "whitespace" if arguments.text_is_tokenized else pre_tokenizer
-    for warning in look_at(corpus).warnings(f"input_file {arguments.input_file!r}", cut, can_choose=False):
+    where = corpus.name if arguments.input_file is None else f"input_file {arguments.input_file!r}"
+    for warning in look_at(corpus).warnings(where, cut, can_choose=False):
         print(f"warning: {warning}", file=sys.stderr)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -13,10 +12,9 @@ import numpy as np
 from ..checkpoints.provenance import write_json
 from ..checkpoints.writing import files_written_aside
 from ..given.bounded_json import read_json
-from .embedding_directory import EmbeddedCorpus
+from .embedding_shards import vectors_of
 from .neighbours import Use, unit
-from .shard_files import ShardBatch
-from .shard_search import ShardIndex
+from .shard_search import EmbeddedCorpus, ShardBatch, ShardIndex
 
 # Clusters are as many as four square roots of the uses, as faiss advises, with so many uses in each at least.
 _LEAST_IN_CLUSTER, _MOST_CLUSTERS = 40, 4096
@@ -25,9 +23,8 @@ _SAMPLED_PER_CLUSTER, _CLUSTERS_TO_LOOK_INTO = 64, 16
 
 
 class _Block(NamedTuple):
-    """A batch of a shard, and the number of its first use among all uses."""
+    """A batch, and the number of its first use among all uses."""
 
-    shard: int
     batch: int
     first_use: int
 
@@ -82,11 +79,7 @@ class ClusterIndex(ShardIndex):
         firsts = np.array([block.first_use for block in self._blocks])
         # Where fewer are found than asked for, faiss says -1.
         places = np.unique(np.searchsorted(firsts, uses[uses >= 0], side="right") - 1)
-        by_shard = itertools.groupby((self._blocks[place] for place in places), lambda block: block.shard)
-        for shard, blocks in by_shard:
-            numbers = {block.batch for block in blocks}
-            for _, batch in self.corpus.batches_of(self.corpus.shards[shard], numbers):
-                yield batch
+        yield from self.corpus.batches([self._blocks[place].batch for place in places])
 
     def _read_facts(self) -> dict[str, Any]:
         path = self._files[1]
@@ -94,10 +87,10 @@ class ClusterIndex(ShardIndex):
         blocks = facts.get("blocks") if isinstance(facts, dict) else None
         if not isinstance(blocks, list) or not isinstance(facts.get("vectors_sha256"), str) or "num_bytes" not in facts:
             raise self._damaged(path)
-        if not all(isinstance(block, list) and [*map(type, block)] == [int] * 3 for block in blocks):
+        if not all(isinstance(block, list) and [*map(type, block)] == [int] * 2 for block in blocks):
             raise self._damaged(path)
-        shards, firsts = [block[0] for block in blocks], [block[2] for block in blocks]
-        if not all(0 <= shard < len(self.corpus.shards) for shard in shards) or firsts != sorted(firsts):
+        batches, firsts = [block[0] for block in blocks], [block[1] for block in blocks]
+        if not all(0 <= batch < self.corpus.num_batches for batch in batches) or firsts != sorted(firsts):
             raise self._damaged(path)
         return facts
 
@@ -119,11 +112,10 @@ class ClusterIndex(ShardIndex):
 
         def numbered() -> Iterator[ShardBatch]:
             first_use = 0
-            for place, shard in enumerate(self.corpus.shards):
-                for number, batch in self.corpus.batches_of(shard):
-                    blocks.append(_Block(place, number, first_use))
-                    first_use += len(batch.words)
-                    yield batch
+            for number, batch in enumerate(self.corpus.batches()):
+                blocks.append(_Block(number, first_use))
+                first_use += len(batch.words)
+                yield batch
 
         for vectors in self._vectors(numbered()):
             index.add(vectors)
@@ -134,10 +126,11 @@ class ClusterIndex(ShardIndex):
 
     def _vectors(self, batches: Iterator[ShardBatch]) -> Iterator[np.ndarray]:
         for batch in self._tracked(batches):
-            yield np.ascontiguousarray(unit(batch.columns[self.column].restore()), dtype=np.float32)
+            yield np.ascontiguousarray(unit(vectors_of(batch.rows[self.column])), dtype=np.float32)
 
 
 def _digest(corpus: EmbeddedCorpus) -> str:
-    """Of all that the vectors depend on: the checkpoint, the settings and the text of each shard."""
-    facts = [corpus.settings, [shard.text_sha256 for shard in corpus.shards]]
+    """Of the checkpoint, the settings and the shards as they lie there."""
+    stats = [path.stat() for path in sorted(corpus.path.glob("shard-*"))]
+    facts = [corpus.settings, [(stat.st_size, stat.st_mtime_ns) for stat in stats]]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -29,7 +29,7 @@ from ..checkpoints.provenance import write_json
 from ..checkpoints.writing import check_output_directory, files_written_aside, open_to_readers
 from ..given.bounded_json import read_json
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
-from ..text.sentence_sources import Sentence, count_words
+from ..text.corpora import Sentence, count_words
 from .embedder import POOLINGS, ElmoEmbedder, pool_words
 from .word_places import words_with_offsets
 
@@ -256,6 +256,12 @@ class EmbeddingWriter:
         if is_ours and not overwrite:
             self._compare(begun)
         else:
+            # Whoever writes into a directory of something else does not mean to replace that.
+            if self.path.is_dir() and any(self.path.iterdir()):
+                raise FileExistsError(
+                    f"output_dir {str(self.path)!r} is not empty and has no vectors of `hf-elmo embed`; name another "
+                    "one."
+                )
             check_output_directory(self.path)
             self._write_settings(self._described)
 

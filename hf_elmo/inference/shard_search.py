@@ -4,19 +4,59 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from .embedder import ElmoEmbedder
-from .embedding_directory import EmbeddedCorpus, describe_checkpoint
+from .embedding_shards import digest_of_checkpoint, load_embeddings, read_settings, vectors_of
 from .neighbours import Use, UseFinder, distinct_sentences, unit
-from .shard_files import ShardBatch
 
 # Uses that are kept of a first pass, of which those in sentences that are nearly the same are left out.
 _LEAST_KEPT = 64
 _KEPT_PER_WANTED = 8
+# Sentences that are compared together.
+_SENTENCES_AT_A_TIME = 256
+
+
+class ShardBatch(NamedTuple):
+    """Sentences that follow one another: their numbers and words in each, (S,), the N words, and their rows."""
+
+    sentence_ids: np.ndarray
+    num_words: np.ndarray
+    words: list[str]
+    rows: pa.Table
+
+
+class EmbeddedCorpus:
+    """The vectors of a directory, some sentences at a time.
+
+    Args:
+        directory: Written by `hf-elmo embed --output_dir`.
+    Raises: As `load_embeddings`.
+    """
+
+    def __init__(self, directory: str | os.PathLike):
+        self.path, self.settings = Path(directory), read_settings(directory)
+        self.columns: list[str] = self.settings["columns"]
+        self._rows = load_embeddings(directory).with_format("arrow")
+        self.num_sentences = len(self._rows)
+        self.num_batches = -(-self.num_sentences // _SENTENCES_AT_A_TIME)
+        self.num_words = pc.sum(pc.list_value_length(self._rows.data.column("words"))).as_py() or 0
+
+    def batches(self, numbers: Iterable[int] | None = None) -> Iterator[ShardBatch]:
+        """Batches by their numbers; None for all."""
+        for number in range(self.num_batches) if numbers is None else numbers:
+            rows = self._rows[number * _SENTENCES_AT_A_TIME : (number + 1) * _SENTENCES_AT_A_TIME]
+            words = rows["words"].combine_chunks()
+            yield ShardBatch(
+                rows["sentence_id"].to_numpy(), words.value_lengths().to_numpy(), words.flatten().to_pylist(), rows
+            )
+
 
 # Passes batches on, and shows how many of their words, of so many, have gone by.
 Track = Callable[[Iterator[ShardBatch], int], Iterator[ShardBatch]]
@@ -54,7 +94,7 @@ class ShardIndex(UseFinder):
             raise ValueError(
                 f"{where} has one vector per sentence ({settings['pooling']}); embed the text without --pooling."
             )
-        if settings["checkpoint_sha256"] != describe_checkpoint(embedder):
+        if settings["checkpoint_sha256"] != digest_of_checkpoint(embedder):
             raise ValueError(
                 f"{where} is of the checkpoint {settings['checkpoint']!r}, and model_name_or_path {embedder.name!r} is "
                 "another one, whose vectors do not compare; name the one that made them."
@@ -123,7 +163,7 @@ class ShardIndex(UseFinder):
         best: list[list[tuple[float, Use]]] = [[] for _ in queries]
         stacked = np.stack([query.vector for query in queries], axis=1)
         for batch in blocks(stacked, count):
-            similarities = unit(batch.columns[self.column].restore()) @ stacked
+            similarities = unit(vectors_of(batch.rows[self.column])) @ stacked
             words = np.array([word.casefold() for word in batch.words], dtype=object)
             ends = np.cumsum(batch.num_words)
             is_word = np.ones(len(words), dtype=bool)

@@ -1,35 +1,37 @@
-"""Text corpora as streams of sentences, one per line, from files or from `datasets` names."""
+"""Text as a stream of records, from files of any form or from `datasets`: the one reader of all that reads text."""
 
 from __future__ import annotations
 
 import glob
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from datasets import DatasetDict, IterableDataset, concatenate_datasets, load_dataset
+from datasets import Dataset, DatasetDict, IterableDataset, load_dataset, load_from_disk
 from datasets.distributed import split_dataset_by_node
 from datasets.exceptions import DatasetsError
 from pyarrow import ArrowException
 
 from ..given.bounded_files import quoted
 from ..given.reasons import UNREADABLE, reason
-from .file_forms import PACKED_SUFFIXES, form_of
+from .columns import ColumnLayout, column_format_of, conll_sentences, read_layout
+from .files import check_characters, form_of, json_records, open_table, text_lines
 from .hash_split import is_in_fraction
-from .json_records import check_columns, check_records, json_texts
-from .packed_lines import UNPACKING_ERRORS, decoded_lines
-from .parquet_tables import check_rows, check_tables
-from .saved_datasets import is_saved_dataset, load_saved_dataset
 
-# Endings of text, those first that hold nothing else as often as .json does.
-_KNOWN = ((".txt",), (".jsonl", ".ndjson", ".parquet"), (".json",))
+# A line, to be cut into words, or words that are taken as they are.
+Sentence = str | list[str]
 _ROWS_AT_A_TIME = 1000
+# Records that are looked at to see which columns there are.
+_FIRST_RECORDS = 1000
+
+
+def count_words(sentence: Sentence) -> int:
+    """Words of a list, or between the white space of a line."""
+    return len(sentence.split() if isinstance(sentence, str) else sentence)
 
 
 @dataclass
@@ -37,11 +39,12 @@ class Corpus:
     """A streamed text corpus: each pass reads it anew, and nothing but the record at hand is held in memory.
 
     Args:
-        records: The stream; each record has a column "text". A text of several lines holds several sentences.
+        records: The stream; each record has a column "text": lines of text, None, or a list of words.
         name: What errors call this corpus, the argument that named it for example.
         files: The files behind it, where it comes from files.
         has_documents: Whether each record is a document; a line of a text file is not.
         held_out_fraction: Fraction of the texts that every pass leaves out, see `holding_out`.
+        notes: What a user should know of how the files are read, a line each.
     """
 
     records: IterableDataset
@@ -49,6 +52,16 @@ class Corpus:
     files: tuple[str, ...] = ()
     has_documents: bool = True
     held_out_fraction: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[Sentence]:
+        """One pass over the corpus: every line, those without words too, and every list of words.
+
+        Raises: ValueError naming the file and the line or the record that cannot be read.
+        """
+        for record in self._records():
+            text = record["text"]
+            yield from [text] if isinstance(text, list) else (text or "").split("\n")
 
     def sentences(self, tokenize: Callable[[str], list[str]], held_out_to: TextIO | None = None) -> Iterator[list[str]]:
         """One pass over the corpus: the words of each sentence that has any.
@@ -56,7 +69,7 @@ class Corpus:
         Args:
             tokenize: Cuts a line into words.
             held_out_to: An open file for the texts that are held out, a record of JSON on each line; None drops them.
-        Raises: ValueError naming the file and the line where a file is not UTF-8.
+        Raises: As `lines`.
         """
         for text in self._texts(held_out_to):
             for line in text.split("\n"):
@@ -67,7 +80,7 @@ class Corpus:
     def documents(self, tokenize: Callable[[str], list[str]]) -> Iterator[list[list[str]]]:
         """One pass over the corpus: the sentences of each document that has any.
 
-        Raises: ValueError as `sentences`, and for text files that were opened line by line.
+        Raises: As `lines`; ValueError for text files that were opened line by line.
         """
         if not self.has_documents:
             raise ValueError(
@@ -79,19 +92,24 @@ class Corpus:
                 yield sentences
 
     def _texts(self, held_out_to: TextIO | None = None) -> Iterator[str]:
-        with _named_damage(self.name, self.files):
-            for record in self.records:
-                text = record["text"] or ""
-                if not self.held_out_fraction or not is_in_fraction(text, self.held_out_fraction, "validation"):
-                    yield text
-                elif held_out_to is not None and _has_text(record):
-                    held_out_to.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+        for record in self._records():
+            text = record["text"] or ""
+            if not self.held_out_fraction or not is_in_fraction(text, self.held_out_fraction, "validation"):
+                yield text
+            elif held_out_to is not None and _has_text(record):
+                held_out_to.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+
+    def _records(self) -> Iterator[dict[str, Any]]:
+        try:
+            yield from self.records
+        except (DatasetsError, ArrowException, UnicodeDecodeError) as error:
+            raise ValueError(f"{self.name} holds text that cannot be read ({reason(error)}).") from error
 
     def shard(self, rank: int, num_ranks: int) -> Corpus:
         """The part of the corpus that one of several processes reads."""
         if num_ranks == 1:
             return self
-        # Where shares are each n-th record, text with an empty line between all others would make one share empty.
+        # Where parts are each n-th record, text with an empty line between all others would make one part empty.
         records = self.records.filter(_has_text)
         return replace(self, records=split_dataset_by_node(records, rank=rank, world_size=num_ranks))
 
@@ -125,83 +143,179 @@ class Corpus:
 
 
 def corpus_from_files(
-    patterns: Sequence[str], name: str = "train_file", text_column: str = "text", by_document: bool = False
+    patterns: Sequence[str],
+    name: str = "train_file",
+    text_column: str = "text",
+    by_document: bool = False,
+    takes_words: bool = False,
+    word_column: int | None = None,
 ) -> Corpus:
-    """Stream text files (one sentence per line), JSON lines or Parquet, each also compressed.
+    """Stream text files (one sentence per line), JSON, Parquet or CoNLL columns, each also compressed.
 
     Records, which `Corpus.holding_out` and `Corpus.shard` keep whole, are those of JSON and Parquet; of text files they
     are the lines, or with by_document the lines up to an empty one (without even a space) or to the end of the file.
 
     Args:
-        patterns: Paths or globs; a directory is refused with the glob to write. `.jsonl`, `.json` and `.parquet`, and
-            files of other suffixes that hold the like, are read by column, everything else as text; `.gz`, `.bz2`,
-            `.xz` and `.zst` are unpacked on the way.
+        patterns: Paths or globs. Suffixes say what files hold, and of unknown suffixes their first bytes: `.json`,
+            `.jsonl` and `.parquet` are read by column, everything else as text; `.gz`, `.bz2`, `.xz` and `.zst` are
+            decompressed on the way.
         name: The argument's name, for errors.
         text_column: Column of JSON and Parquet records that holds the text.
         by_document: Whether text files are read by documents; one is held in memory at a time.
+        takes_words: Whether records may be lists of words too: lists in JSON and Parquet, and the sentences of CoNLL
+            columns, whose suffixes are `.conll`, `.conllu`, `.iob`, `.iob2` and `.bio`, or which look like it.
+        word_column: Place of the words among CoNLL columns, from 0 or backwards from -1; all files are read as columns
+            then. None for the format's own.
     Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file, a directory, records without
         the column, and, here or when its turn comes, naming the file and the line or the record, for what is not
         UTF-8, no JSON or Parquet, no text or cut off.
     """
     files = expand_patterns(patterns, name)
-    groups = _group_by_builder(files, name)
-    streams = []
-    for builder, group in groups:
-        if builder == "json":
-            check_columns(group, text_column, name)
-            read = {"files": group, "column": text_column, "name": name}
-            streams.append(IterableDataset.from_generator(json_texts, gen_kwargs=read))
-            continue
-        if builder == "parquet":
-            check_tables(group, text_column, name)
-        # `datasets` takes names for patterns, too.
-        data_files = {"train": list(map(glob.escape, group))}
-        if builder == "text":
-            options: dict[str, Any] = {"sample_by": "paragraph"} if by_document else {}
+    layouts: dict[str, ColumnLayout] = {}
+    for file in files if takes_words else ():
+        column_format = column_format_of(file, name) or (None if word_column is None else "conll")
+        if column_format is not None:
+            layouts[file] = read_layout(file, name, column_format)
+    for file in files:
+        if file not in layouts:
+            _check_column(file, text_column, name)
+    # Lists are what `datasets` shards and shuffles by: the files alone are one.
+    how = {"name": name, "column": text_column, "by_document": by_document, "takes_words": takes_words}
+    read = {"files": files, "layouts": layouts, "word_column": word_column, **how}
+    records = IterableDataset.from_generator(_read_files, gen_kwargs=read)
+    if next(iter(records), None) is None:
+        raise ValueError(f"{name} {', '.join(patterns)!r} holds no records; give files with text in them.")
+    has_documents = by_document or all(form_of(file, name) != "unknown" for file in files)
+    notes = [layout.note(f"{name} {file!r}", word_column) for file, layout in layouts.items()]
+    return Corpus(records, name, tuple(files), has_documents, notes=tuple(filter(None, notes)))
+
+
+def _read_files(
+    files: Sequence[str],
+    name: str,
+    column: str,
+    by_document: bool = False,
+    takes_words: bool = False,
+    layouts: Mapping[str, ColumnLayout] | None = None,
+    word_column: int | None = None,
+) -> Iterator[dict[str, Any]]:
+    for file in files:
+        if layouts and file in layouts:
+            values: Iterator[Any] = conll_sentences(file, layouts[file], word_column, name)
+        elif form_of(file, name) == "unknown":
+            values = text_lines(file, name)
+            if by_document:
+                values = ("\n".join(lines) for has_text, lines in groupby(values, key=bool) if has_text)
         else:
-            # Left out, it is the rows of the first group, of which there may be none.
-            options = {"batch_size": _ROWS_AT_A_TIME}
-        with _named_damage(name, group):
-            stream = load_dataset(builder, data_files=data_files, split="train", streaming=True, **options)
-        column = "text" if builder == "text" else text_column
-        streams.append(_only_text(stream, column, name, ", ".join(map(os.path.basename, group)), group))
-    records = concatenate_datasets(streams) if len(streams) > 1 else streams[0]
-    has_documents = by_document or all(builder != "text" for builder, _ in groups)
-    return Corpus(records, name, tuple(files), has_documents)
+            values = _values_of(file, column, name, takes_words)
+        for value in values:
+            yield {"text": value}
+
+
+def _values_of(file: str, column: str, name: str, takes_words: bool) -> Iterator[Any]:
+    """What stands in a column of JSON or Parquet."""
+    if form_of(file, name) == "json":
+        for place, record in json_records(file, name):
+            yield _checked(record.get(column), f"{place}: column {column!r}", takes_words)
+        return
+    number = 0
+    with open_table(file, name) as table:
+        for batch in table.iter_batches(_ROWS_AT_A_TIME, columns=[column]):
+            for value in batch.column(0).to_pylist():
+                yield _checked(value, f"{name} {file!r}, row {number}: column {column!r}", takes_words)
+                number += 1
+
+
+def _checked(value: Any, where: str, takes_words: bool) -> Any:
+    """A text, without the byte order mark that some programs put at its start, or a list of words, or None."""
+    if isinstance(value, str):
+        check_characters(value, where)
+        return value.removeprefix("\ufeff")
+    if value is None or (takes_words and isinstance(value, list) and all(isinstance(word, str) for word in value)):
+        return value
+    wanted = "neither text nor a list of words" if takes_words else "not text"
+    raise ValueError(
+        f"{where} holds {type(value).__name__} ({quoted(value)}), {wanted}. Name another one with --text_column."
+    )
+
+
+def _check_column(file: str, column: str, name: str) -> None:
+    """Check that a file of JSON or Parquet has a column."""
+    form = form_of(file, name)
+    if form == "json":
+        columns = set().union(*(record for _, record in islice(json_records(file, name), _FIRST_RECORDS)))
+    elif form == "parquet":
+        with open_table(file, name) as table:
+            columns = set(table.schema_arrow.names)
+    else:
+        return
+    if columns and column not in columns:
+        raise ValueError(
+            f"{name} {file!r} has no column {column!r}; it has {sorted(columns)[:20]}. Name the right one with "
+            "--text_column."
+        )
 
 
 def corpus_from_held_out(file: str | os.PathLike, name: str) -> Corpus:
     """The texts that another corpus holds out, once its `sentences` has written them to the file."""
     read = {"files": [os.fspath(file)], "column": "text", "name": name}
-    return Corpus(IterableDataset.from_generator(json_texts, gen_kwargs=read), name)
+    return Corpus(IterableDataset.from_generator(_read_files, gen_kwargs=read), name)
 
 
 def corpus_from_dataset(
-    dataset_name: str, config_name: str | None = None, split: str = "train", text_column: str = "text"
+    dataset_name: str,
+    config_name: str | None = None,
+    split: str = "train",
+    text_column: str = "text",
+    takes_words: bool = False,
 ) -> Corpus:
-    """Stream one split of any dataset that `datasets.load_dataset` knows by name or directory.
+    """Stream one split of a dataset: a name on the Hub, a directory of files or one of `save_to_disk`.
 
-    Raises: ValueError when the split or the column is missing.
+    Args:
+        dataset_name, config_name, split: Of the dataset.
+        text_column: Column that holds the text.
+        takes_words: Whether it may hold lists of words too.
+    Raises: ValueError when the dataset, the split or the column is missing.
     """
-    stream = stream_dataset(dataset_name, config_name, split)
-    return Corpus(_only_text(stream, text_column, "dataset_name", dataset_name, ()), "dataset_name")
-
-
-def stream_dataset(dataset_name: str, config_name: str | None = None, split: str = "train") -> IterableDataset:
-    """The records of one split of a dataset: a name on the Hub, a directory of files or one of `save_to_disk`.
-
-    Raises: ValueError when the split is missing.
-    """
-    check_records(dataset_name, "dataset_name")
+    where = f"dataset_name {dataset_name!r}"
     try:
         if is_saved_dataset(dataset_name):
             saved = load_saved_dataset(dataset_name)
             # A single split has no name.
-            return (saved[split] if isinstance(saved, DatasetDict) else saved).to_iterable_dataset()
-        return load_dataset(dataset_name, config_name, split=split, streaming=True)
+            stream = (saved[split] if isinstance(saved, DatasetDict) else saved).to_iterable_dataset()
+        else:
+            stream = load_dataset(dataset_name, config_name, split=split, streaming=True)
+        first = next(iter(stream), None)
     except (ArrowException, DatasetsError, OSError, *UNREADABLE) as error:
-        said = reason(error)
-        raise ValueError(f"dataset_name {dataset_name!r} cannot be read, or has no split {split!r}: {said}") from error
+        raise ValueError(f"{where} cannot be read, or has no split {split!r}: {reason(error)}") from error
+    if first is None:
+        raise ValueError(f"{where} holds no records in its split {split!r}; name another one.")
+    if text_column not in first:
+        raise ValueError(f"{where} has no column {text_column!r}; it has {sorted(first)}. Name one with --text_column.")
+    where = f"{where}: column {text_column!r}"
+    _checked(first[text_column], where, takes_words)
+    records = stream.map(
+        lambda record: {"text": _checked(record[text_column], where, takes_words)},
+        remove_columns=[key for key in first if key != "text"],
+    )
+    return Corpus(records, "dataset_name")
+
+
+def is_saved_dataset(path: str | os.PathLike) -> bool:
+    """Whether a directory holds all splits of a dataset, or one of them, as `save_to_disk` writes them."""
+    return any((Path(path) / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def load_saved_dataset(path: str | os.PathLike) -> Dataset | DatasetDict:
+    """All splits, or the one there is, memory-mapped; each is read once, to see whether it is damaged.
+
+    Raises: What `datasets` and Arrow raise where it is damaged.
+    """
+    dataset = load_from_disk(path)
+    for split in dataset.values() if isinstance(dataset, DatasetDict) else [dataset]:
+        # Arrow believes a file's own word for where each text ends: a wrong one would end the process.
+        split.data.validate(full=True)
+    return dataset
 
 
 def _has_text(record: dict[str, str | None]) -> bool:
@@ -214,123 +328,19 @@ def expand_patterns(patterns: Sequence[str], name: str) -> list[str]:
     Raises: FileNotFoundError for a pattern without a file, ValueError for an empty file or a directory.
     """
     files = []
-    for pattern in patterns:
+    for pattern in map(str, patterns):
         if os.path.isdir(pattern):
-            raise ValueError(_describe_directory(name, str(pattern)))
+            every = os.path.join(glob.escape(pattern), "*")
+            raise ValueError(
+                f"{name} {pattern!r} is a directory; give its files, for example as the quoted glob '{every}'."
+            )
         # A name may hold what would be a pattern: a[1].txt.
-        paths = [str(pattern)] if os.path.isfile(pattern) else glob.glob(str(pattern), recursive=True)
+        paths = [pattern] if os.path.isfile(pattern) else glob.glob(pattern, recursive=True)
         matches = sorted(path for path in paths if os.path.isfile(path))
         if not matches:
-            raise FileNotFoundError(f"{name} {str(pattern)!r} matches no file; check the path (quote globs).")
+            raise FileNotFoundError(f"{name} {pattern!r} matches no file; check the path (quote globs).")
         files.extend(matches)
     for file in files:
         if os.path.getsize(file) == 0:
             raise ValueError(f"{name} {file!r} is an empty file; give one with text in it, or leave it out.")
     return list(dict.fromkeys(files))
-
-
-def _describe_directory(name: str, directory: str) -> str:
-    """What to write in place of a directory: a pattern for the files it holds the most of."""
-    endings: Counter[str] = Counter()
-    found = ((parent, file) for parent, _, files in os.walk(directory) for file in files)
-    for parent, file in islice(found, 10_000):
-        deep = os.path.join("**", "") if not os.path.samefile(parent, directory) else ""
-        suffixes = Path(file).suffixes
-        kept = suffixes[-2:] if suffixes and suffixes[-1] in PACKED_SUFFIXES else suffixes[-1:]
-        endings[f"{deep}*{''.join(kept)}"] += 1
-    if not endings:
-        return f"{name} {directory!r} is a directory without files; give files of text, or a quoted glob of them."
-    # Sooner files that are surely text than code or tables that lie there too.
-    most = max(endings, key=lambda ending: (-_rank(ending), endings[ending]))
-    glob_of_most = os.path.join(glob.escape(directory), most)
-    return (
-        f"{name} {directory!r} is a directory; give the files in it, for example as the quoted glob '{glob_of_most}'."
-    )
-
-
-def _rank(ending: str) -> int:
-    """How unlikely it is that files of that ending, compressed or not, hold text: the lower the likelier."""
-    bare = next((ending.removesuffix(packed) for packed in PACKED_SUFFIXES if ending.endswith(packed)), ending)
-    return next((rank for rank, endings in enumerate(_KNOWN) if bare.endswith(endings)), len(_KNOWN))
-
-
-def _group_by_builder(files: Sequence[str], name: str) -> list[tuple[str, list[str]]]:
-    """Neighbouring files of one format together, in the order given."""
-    groups: list[tuple[str, list[str]]] = []
-    for file in files:
-        builder = _builder_of(file, name)
-        if groups and groups[-1][0] == builder:
-            groups[-1][1].append(file)
-        else:
-            groups.append((builder, [file]))
-    return groups
-
-
-def _builder_of(file: str, name: str) -> str:
-    form = form_of(file, name)
-    return "text" if form == "unknown" else form
-
-
-def _only_text(stream: IterableDataset, column: str, name: str, where: str, files: Sequence[str]) -> IterableDataset:
-    """The stream with its text column alone, under the name "text"."""
-    with _named_damage(name, files):
-        first = next(iter(stream), None)
-    if first is None:
-        raise ValueError(f"{name} {where!r} holds no records; give one with text in it.")
-    if column not in first:
-        raise ValueError(
-            f"{name} {where!r} has no column {column!r}; it has {sorted(first)}. Name the right one with --text_column."
-        )
-    column_where = f"{name} {where!r}: column {column!r}"
-    _check_text(first[column], column_where)
-    return stream.map(
-        lambda record: {"text": _without_mark(_check_text(record[column], column_where))},
-        remove_columns=[key for key in first if key != "text"],
-    )
-
-
-def _check_text(text: Any, where: str) -> str | None:
-    if text is not None and not isinstance(text, str):
-        raise ValueError(
-            f"{where} holds {type(text).__name__} ({quoted(text)}), not text. Name a column of strings with "
-            "--text_column."
-        )
-    return text
-
-
-def _without_mark(text: str | None) -> str | None:
-    """The text without the byte order mark that some programs put at the start of a file."""
-    return text if text is None else text.removeprefix("\ufeff")
-
-
-@contextmanager
-def _named_damage(name: str, files: Sequence[str]) -> Iterator[None]:
-    """Name the file, and the line where there are lines, when one of several files cannot be read to its end.
-
-    Raises: ValueError in the place of what `datasets` and the unpackers raise.
-    """
-    try:
-        yield
-    except (DatasetsError, ArrowException, UnicodeDecodeError, *UNPACKING_ERRORS) as error:
-        if getattr(error, "errno", None) is not None:
-            raise
-        for file in files:
-            _read_through(file, name)
-        # No file alone is to blame, or it is mended by now.
-        said = " ".join(str(error).split())[:200]
-        raise ValueError(f"{name} holds text that cannot be read ({type(error).__name__}: {said}).") from error
-
-
-def _read_through(file: str, name: str) -> None:
-    builder = _builder_of(file, name)
-    if builder == "parquet":
-        check_rows(file, name)
-    elif builder == "text":
-        for _ in decoded_lines(file, name):
-            pass
-
-
-def lines_of(corpus: Corpus) -> Iterator[str]:
-    """Every line of a corpus, also those without words."""
-    for (line,) in corpus.sentences(lambda line: [line]):
-        yield line

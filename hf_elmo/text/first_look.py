@@ -7,7 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 
 import regex
 
@@ -74,11 +74,12 @@ class FirstLook:
 
 
 def look_at(corpus: Corpus) -> FirstLook:
-    """Look at the first lines of a corpus.
+    """Look at the first lines of a corpus, up to the first list of words.
 
-    Raises: ValueError as `Corpus.sentences`.
+    Raises: ValueError as `Corpus.lines`.
     """
-    return look_at_lines(corpus.sentences(str.split))
+    lines = takewhile(lambda line: isinstance(line, str), corpus.lines())
+    return look_at_lines(words for line in lines if (words := str(line).split()))
 
 
 def look_at_lines(lines_with_words: Iterable[Sequence[str]]) -> FirstLook:

@@ -15,7 +15,7 @@ from ..given.bounded_files import quoted
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN, ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from .packed_lines import numbered_lines
+from .files import numbered_lines
 from .vocabulary import UNK_TOKEN, WordVocabulary
 
 _MARKERS = (BOS_TOKEN, EOS_TOKEN)

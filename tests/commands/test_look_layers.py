@@ -37,7 +37,7 @@ def folder(tmp_path):
 def test_figures_are_shown_and_written_and_stand_in_the_card(folder, capsys):
     elmo = str(folder / "elmo")
     command_line.main(
-        ["look", "senses", "--model", elmo, "--input_file", str(folder / "*.jsonl"), "--output_dir", elmo]
+        ["look", "senses", "--model_name_or_path", elmo, "--input_file", str(folder / "*.jsonl"), "--output_dir", elmo]
     )
     printed = capsys.readouterr().out
     assert "| in percent | hard |" in printed and "| bag of words |" in printed

@@ -28,7 +28,14 @@ def folder(tmp_path_factory):
 
 def test_the_table_has_the_words_as_the_file_cuts_them(folder, tmp_path, capsys):
     page = tmp_path / "page.html"
-    words = ["look", "surprisal", "--model", str(folder / "elmo"), "--input_file", str(folder / "text.txt")]
+    words = [
+        "look",
+        "surprisal",
+        "--model_name_or_path",
+        str(folder / "elmo"),
+        "--input_file",
+        str(folder / "text.txt"),
+    ]
     command_line.main([*words, "--output_file", str(page)])
     assert "5 words in 2 lines" in capsys.readouterr().out
     assert page.with_suffix(".png").read_bytes().startswith(b"\x89PNG") and "&quot;well&quot;." in page.read_text()

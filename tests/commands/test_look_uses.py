@@ -46,7 +46,7 @@ def look(folder, tmp_path):
 
 def test_a_text_gives_a_page_and_a_picture(folder, tmp_path, capsys):
     page = tmp_path / "new" / "page.html"
-    words = ["look", "uses", "--model", str(folder / "elmo"), "--input_file", str(folder / "text.txt")]
+    words = ["look", "uses", "--model_name_or_path", str(folder / "elmo"), "--input_file", str(folder / "text.txt")]
     command_line.main([*words, "--words", "play", "the,a", "--output_file", str(page)])
     assert page.read_text(encoding="utf-8").count("<section") == 2
     assert page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")

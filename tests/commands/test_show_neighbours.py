@@ -34,7 +34,17 @@ def run(folder, capsys):
 
 
 def test_flags_of_old_still_work(folder, capsys):
-    main(["--model", str(folder / "elmo"), "--text_file", str(folder / "text.txt"), "--words", "play", "zebra"])
+    main(
+        [
+            "--model_name_or_path",
+            str(folder / "elmo"),
+            "--input_file",
+            str(folder / "text.txt"),
+            "--words",
+            "play",
+            "zebra",
+        ]
+    )
     printed = capsys.readouterr().out
     assert printed.count("nearest  ") == 2 and "'zebra'" in printed
 

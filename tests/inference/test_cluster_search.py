@@ -9,11 +9,10 @@ from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32
 
 from hf_elmo.commands.show_neighbours import NeighbourArguments, show_neighbours
-from hf_elmo.inference import cluster_search, corpus_embedding, shard_search
+from hf_elmo.inference import cluster_search, shard_search
 from hf_elmo.inference.cluster_search import ClusterIndex
-from hf_elmo.inference.corpus_embedding import CorpusEmbedder, VectorSettings
-from hf_elmo.inference.embedding_directory import EmbeddedCorpus
-from hf_elmo.inference.shard_search import ShardIndex
+from hf_elmo.inference.embedding_shards import EmbeddingSettings, EmbeddingWriter
+from hf_elmo.inference.shard_search import EmbeddedCorpus, ShardIndex
 
 pytest.importorskip("faiss")
 
@@ -28,21 +27,21 @@ def draw_sentences(count, seed=0):
 
 @pytest.fixture
 def write(embedder, tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus_embedding, "_WORDS_AT_A_TIME", 20)
+    monkeypatch.setattr(shard_search, "_SENTENCES_AT_A_TIME", 5)
 
     def write(sentences, overwrite=False, **changes):
-        settings = dataclasses.replace(VectorSettings(layers="all", max_words_per_shard=200), **changes)
-        run = CorpusEmbedder(embedder, str(tmp_path / "v"), settings)
-        run.prepare(overwrite)
-        run.run(sentences)
+        settings = dataclasses.replace(EmbeddingSettings(layers="all", max_words_per_shard=200), **changes)
+        writer = EmbeddingWriter(embedder, str(tmp_path / "v"), settings)
+        writer.prepare(overwrite)
+        for shard in writer.shards_left(sentences):
+            writer.write(shard)
+        writer.finish()
         return tmp_path / "v"
 
     return write
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"format": "arrow"}, {"format": "safetensors"}, {"storage_dtype": "int8"}, {"keep_markers": True}]
-)
+@pytest.mark.parametrize("changes", [{}, {"storage_dtype": "float16"}, {"keep_markers": True}])
 def test_the_nearest_are_those_of_the_exact_search(embedder, write, changes):
     vectors = write(draw_sentences(300), **changes)
     exact, clusters = ShardIndex(vectors, embedder), ClusterIndex(vectors, embedder)
@@ -61,14 +60,13 @@ def test_blocks_without_a_near_use_are_not_read(embedder, write, monkeypatch):
     vectors = write(draw_sentences(2000))
     index = ClusterIndex(vectors, embedder)
     read = []
-    whole = EmbeddedCorpus.batches_of
+    whole = EmbeddedCorpus.batches
 
-    def counted(corpus, shard, numbers=None):
-        assert numbers
+    def counted(corpus, numbers=None):
         read.append(len(numbers))
-        return whole(corpus, shard, numbers)
+        return whole(corpus, numbers)
 
-    monkeypatch.setattr(EmbeddedCorpus, "batches_of", counted)
+    monkeypatch.setattr(EmbeddedCorpus, "batches", counted)
     assert len(index.nearest_to(QUERY, 3, 2)) == 2
     assert 0 < sum(read) < len(index._blocks) / 2
 

@@ -10,8 +10,7 @@ from tolerances import REORDERED_FLOAT32
 
 import hf_elmo
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
-from hf_elmo.inference.embedder import ElmoEmbedder
-from hf_elmo.inference.pooling import pool_words
+from hf_elmo.inference.embedder import ElmoEmbedder, pool_words
 
 library = pytest.importorskip("sentence_transformers", reason="it is the library itself that is tried")
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import datasets
 import fresh_process
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ def assert_right(embedder, folder, layers="all", pooling="none", keep_markers=Fa
     ],
 )
 def test_shards_hold_the_vectors_of_embed(embedder, tmp_path, monkeypatch, changes):
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     settings = dataclasses.replace(SETTINGS, **changes)
     written, is_complete = embed(embedder, tmp_path / "v", settings)
     assert is_complete and len(written) == read_settings(tmp_path / "v")["num_shards"] > 5

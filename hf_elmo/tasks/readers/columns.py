@@ -12,8 +12,8 @@ from typing import Any
 from datasets import ClassLabel, Dataset
 
 from ...given.bounded_files import quoted
-from ...text.conll_columns import COLUMN_FORMATS, CONLLU_COLUMNS, column_sentences, read_layout
-from ...text.file_forms import TEXT_SUFFIXES, form_of, suffix_of
+from ...text.columns import COLUMN_FORMATS, CONLLU_COLUMNS, column_sentences, read_layout
+from ...text.files import TEXT_SUFFIXES, form_of, suffix_of
 from .propositions import read_brackets
 
 _NUMBER = re.compile(r"-?\d+")

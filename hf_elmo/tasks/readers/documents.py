@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...given.bounded_files import quoted
-from ...text.conll_columns import CONLL2012_ESCAPES
+from ...text.columns import CONLL2012_ESCAPES
 from .text_lines import text_lines
 
 _BEGIN = re.compile(r"#begin document \((?P<name>.*)\)(?:; part (?P<part>\d{1,9}))?\s*")

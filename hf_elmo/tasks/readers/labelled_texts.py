@@ -9,7 +9,7 @@ from typing import Any
 from datasets import Dataset
 
 from ...given.bounded_files import quoted
-from ...text.json_records import check_characters
+from ...text.files import check_characters
 from .rows import Column, Row, class_label_of, rows_of_dataset
 
 _NO_LABEL = "-"

@@ -7,8 +7,7 @@ from datasets.exceptions import DatasetsError
 from pyarrow import ArrowException
 
 from ...given.reasons import UNREADABLE, reason
-from ...text.json_records import check_records
-from ...text.saved_datasets import is_saved_dataset, load_saved_dataset
+from ...text.corpora import is_saved_dataset, load_saved_dataset
 
 
 def load_named_dataset(dataset_name: str, config_name: str | None = None) -> DatasetDict:
@@ -16,7 +15,6 @@ def load_named_dataset(dataset_name: str, config_name: str | None = None) -> Dat
 
     Raises: ValueError naming the dataset where it cannot be loaded or has no splits.
     """
-    check_records(dataset_name, "dataset_name")
     try:
         if is_saved_dataset(dataset_name):
             saved = load_saved_dataset(dataset_name)

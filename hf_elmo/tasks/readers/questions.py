@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from ...given.bounded_files import quoted
 from ...given.bounded_json import parse_json
-from ...text.json_records import check_characters
-from ...text.packed_lines import numbered_lines
+from ...text.files import check_characters, numbered_lines
 
 
 class Answer(NamedTuple):

@@ -13,13 +13,11 @@ from typing import Any
 from datasets import ClassLabel, Dataset
 
 from ...given.bounded_files import quoted
-from ...text.file_forms import form_of, suffix_of
-from ...text.json_records import JSON_ENDINGS, json_records
-from ...text.parquet_tables import open_table
+from ...text.files import JSON_SUFFIXES, form_of, json_records, open_table, suffix_of
 from .text_lines import text_lines
 
 TABLE_ENDINGS = (".tsv", ".txt", ".csv")
-ROW_ENDINGS = (*TABLE_ENDINGS, *JSON_ENDINGS, ".parquet")
+ROW_ENDINGS = (*TABLE_ENDINGS, *JSON_SUFFIXES, ".parquet")
 _NUMBER = re.compile(r"-?\d+")
 
 # A place such as "line 3", and what stands there in each column, by the key that asks for it.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...given.bounded_files import quoted
-from ...text.file_forms import form_of
-from ...text.json_records import check_characters, json_records
+from ...text.files import check_characters, form_of, json_records
 
 _KEYS = ("tokens", "index", "sense")
 

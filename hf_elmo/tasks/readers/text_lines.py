@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...text.packed_lines import numbered_lines
+from ...text.files import numbered_lines
 
 
 def text_lines(path: str | os.PathLike, name: str) -> Iterator[tuple[int, str]]:

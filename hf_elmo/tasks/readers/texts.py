@@ -10,7 +10,7 @@ from itertools import chain
 from datasets import Dataset
 
 from ...given.bounded_files import quoted
-from ...text.file_forms import form_of, suffix_of
+from ...text.files import form_of, suffix_of
 from .labelled_texts import LabelledTexts, gather, gather_dataset
 from .rows import ROW_ENDINGS, Column, read_rows
 from .text_lines import text_lines

@@ -249,13 +249,6 @@ def test_lines_end_as_they_do_on_any_system(tmp_path, end):
     assert read_tagged_file(tmp_path / "a.conllu").words == [["a"], ["a"]]
 
 
-def test_nested_records_in_a_directory_are_refused_before_they_are_parsed(tmp_path):
-    # pyarrow recurses until the process ends with signal 11.
-    record = b'{"tokens": ["a"], "ner_tags": ["O"], "x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}\n"
-    (tmp_path / "train.jsonl").write_bytes(b'{"tokens": ["a"], "ner_tags": ["O"]}\n' + record)
-    assert_refused(ValueError, ("train.jsonl", "line 2"), load_named_dataset, str(tmp_path))
-
-
 @pytest.mark.parametrize("content", [b'{"tokens": ["a"]\n', b"", b"\xff\xfe"])
 def test_a_directory_of_bad_records_is_refused_by_its_name(tmp_path, content):
     (tmp_path / "train.jsonl").write_bytes(content)

@@ -11,8 +11,7 @@ from hf_elmo.tasks.readers.columns import read_tagged_file
 from hf_elmo.tasks.readers.rows import Column, read_rows
 from hf_elmo.tasks.readers.senses import holds_senses
 from hf_elmo.tasks.readers.texts import read_texts
-from hf_elmo.text.corpora import corpus_from_files, lines_of
-from hf_elmo.text.sentence_sources import sentences_of_files
+from hf_elmo.text.corpora import corpus_from_files
 
 # The sentences are invented; what stands around their words is as the corpora have it.
 CONLL2003 = "-DOCSTART- -X- -X- O\n\nAnn NNP I-NP I-PER\nleft VBD I-VP O\nOslo NNP I-NP I-LOC\n\n. . O O\n"
@@ -110,8 +109,8 @@ def test_the_name_says_nothing_that_the_contents_do_not(tmp_path, name, content,
     sentences = read_tagged_file(path)
     assert (sentences.words, sentences.labels) == (words, labels)
     # Sentences to embed are found by the same marks.
-    source = sentences_of_files([str(path)])
-    assert list(source) == words and bool(source.notes) == (name in NOTES)
+    corpus = corpus_from_files([str(path)], takes_words=True)
+    assert list(corpus.lines()) == words and bool(corpus.notes) == (name in NOTES)
 
 
 def test_columns_of_ontonotes_have_names(tmp_path):
@@ -152,13 +151,17 @@ def test_other_files_of_unknown_suffixes_are_read_as_what_they_look_like(tmp_pat
         assert [values for _, values in read_rows(path, columns, "train_file")] == rows
     parquet.write_table(pa.Table.from_pylist(rows), path)
     assert [values for _, values in read_rows(path, columns, "train_file")] == rows
-    assert list(lines_of(corpus_from_files([str(path)]))) == ["good film", "bad, film"]
-    assert list(sentences_of_files([str(path)])) == ["good film", "bad, film"]
+    for takes_words in (False, True):
+        assert list(corpus_from_files([str(path)], takes_words=takes_words).lines()) == ["good film", "bad, film"]
     path.write_text("(1 (2 good) (2 film))\n")
     assert read_texts(path).texts == ["good film"]
     path.write_text(json.dumps({"tokens": ["a", "hard", "task"], "index": 1, "sense": "difficult"}))
     assert holds_senses(str(path))
     path.write_text("good film\n\n[1] bad film\n")
-    assert list(lines_of(corpus_from_files([str(path)]))) == ["good film", "", "[1] bad film"]
-    assert list(sentences_of_files([str(path)])) == ["good film", "", "[1] bad film"]
+    for takes_words in (False, True):
+        assert list(corpus_from_files([str(path)], takes_words=takes_words).lines()) == [
+            "good film",
+            "",
+            "[1] bad film",
+        ]
     assert_refused(ValueError, ("'.part-1'", "JSON"), lambda: list(read_rows(path, columns, "train_file")))

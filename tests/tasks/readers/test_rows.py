@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo.tasks.readers.rows import Column, read_rows, rows_of_dataset
-from hf_elmo.text.file_forms import suffix_of
+from hf_elmo.text.files import suffix_of
 
 RECORDS = [{"id": 7, "review": "Good , \t fun", "stars": "4"}, {"id": 8, "review": "Bad", "stars": "1"}]
 

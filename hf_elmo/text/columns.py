@@ -10,8 +10,7 @@ from itertools import chain, dropwhile, islice
 from typing import Literal
 
 from ..given.bounded_files import quoted
-from .file_forms import TEXT_SUFFIXES, form_of, suffix_of
-from .packed_lines import numbered_lines
+from .files import TEXT_SUFFIXES, form_of, numbered_lines, suffix_of
 
 ColumnFormat = Literal["conll", "conllu", "conll2012"]
 # What suffixes say; "conll" are columns of any kind, whose contents say more.
