@@ -96,7 +96,9 @@ class EmbeddingArguments(ReadingArguments):
         "Precision of what is written; float16 halves it and keeps three digits.", default="float32"
     )
     dtype: Literal["float32", "bfloat16", "float16"] = flag("Precision of the model.", default="float32")
-    max_words_per_shard: int = flag("Words of a shard, and two for each sentence.", default=32768)
+    max_words_per_shard: int = flag(
+        "Words of a shard, and two for each sentence; the vectors of one are held in memory.", default=65536
+    )
     overwrite_output_dir: bool = flag("Begin anew in a directory that has vectors already.", default=False)
     overwrite_output_file: bool = flag("Replace an existing output file when the run has ended well.", default=False)
 
@@ -134,13 +136,12 @@ class EmbeddingArguments(ReadingArguments):
         except ValueError:
             return self.layers
 
-    def embedder(self, device: str | None = None) -> ElmoEmbedder:
+    def embedder(self, device: str | None = None, **limits: int) -> ElmoEmbedder:
         """The checkpoint, on the device that was asked for or else on another one."""
         from ..inference.embedder import ElmoEmbedder
 
-        return ElmoEmbedder(
-            self.model_name_or_path, self.device or device, self.dtype, max_words_per_batch=self.max_words_per_batch
-        )
+        limits = {"max_words_per_batch": self.max_words_per_batch, **limits}
+        return ElmoEmbedder(self.model_name_or_path, self.device or device, self.dtype, **limits)
 
     def corpus(self) -> Corpus | None:
         """The text of a file or a dataset; None for that of standard input.
@@ -170,7 +171,7 @@ def _default_of(name: str) -> object:
 
 @dataclass
 class EmbeddingSummary:
-    """What one process wrote in one run: words without their markers, seconds of computing and writing.
+    """What one process wrote in one run: sentences, words that have vectors, seconds of computing and writing.
 
     Args:
         num_sentences, num_words, num_bytes, seconds: Of this run.
@@ -279,7 +280,9 @@ def _embed_to_directory(arguments: EmbeddingArguments) -> EmbeddingSummary:
         raise ValueError(
             f"input_file '-' with {num_ranks} processes, of which one alone has standard input; give a file."
         )
-    embedder = arguments.embedder(str(state.device) if state and not on_cpu else None)
+    device = str(state.device) if state and not on_cpu else None
+    # A shard is read ahead as a whole, so that each of its distinct words is encoded once.
+    embedder = arguments.embedder(device, max_words_per_buffer=settings.max_words_per_shard)
     assert arguments.output_dir is not None
     writer = EmbeddingWriter(embedder, arguments.output_dir, settings, rank, num_ranks)
     if not rank:
@@ -296,11 +299,11 @@ def _embed_to_directory(arguments: EmbeddingArguments) -> EmbeddingSummary:
     summary, started = EmbeddingSummary(), time.perf_counter()
     left = writer.shards_left(_lines_of(corpus))
     for shard in track(left, "embedding", "words", total, shown=not rank, size=size):
-        file = writer.write(shard)
+        file, num_words = writer.write(shard)
         summary.written.append(file.name)
         summary.num_bytes += file.stat().st_size
         summary.num_sentences += len(shard.sentences)
-        summary.num_words += shard.num_words
+        summary.num_words += num_words
     summary.num_shards, summary.is_complete = writer.num_shards, writer.finish()
     summary.seconds = time.perf_counter() - started
     print("\n".join(_describe_shards(summary, arguments, embedder, rank, num_ranks)))

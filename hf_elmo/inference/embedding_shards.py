@@ -141,7 +141,7 @@ class EmbeddingSettings:
     text_is_tokenized: bool = False
     storage_dtype: Literal["float32", "float16"] = "float32"
     format: Literal["arrow", "parquet"] = "arrow"
-    max_words_per_shard: int = 32768
+    max_words_per_shard: int = 65536
 
     def check(self) -> None:
         """Raises: ValueError naming the argument, the value got and the value wanted."""
@@ -213,7 +213,8 @@ class EmbeddingWriter:
         writer.finish()
 
     Args:
-        embedder: Gives the vectors.
+        embedder: Gives the vectors; it encodes each distinct word of a buffer once, so that its max_words_per_buffer is
+            best as large as a shard.
         output_dir: The directory.
         settings: What is written, and how.
         rank, num_ranks: Which of how many processes this is; each writes every `num_ranks`-th shard.
@@ -289,12 +290,13 @@ class EmbeddingWriter:
         if more:
             raise self._other_text(f"{more[0]}, and this text has {self.num_shards} shards")
 
-    def write(self, shard: Shard) -> Path:
+    def write(self, shard: Shard) -> tuple[Path, int]:
         """Embed a shard and write it under its name.
 
+        Returns: The file, and how many words have been embedded, which a tokenizer may cut into more than white space.
         Raises: FloatingPointError where a number is too large for float16.
         """
-        target, number = self._file(shard.number), shard.first_sentence
+        target, number, num_words = self._file(shard.number), shard.first_sentence, 0
         entries = self._embed(shard)
         with files_written_aside(target) as (aside,):
             writer: Any = None
@@ -303,9 +305,10 @@ class EmbeddingWriter:
                 writer = writer or self._open(aside, batch.schema)
                 writer.write_batch(batch)
                 number += len(group)
+                num_words += sum(len(entry.words) for entry in group)
             writer.close()
             open_to_readers(aside.parent)
-        return target
+        return target, num_words
 
     def finish(self) -> bool:
         """Whether all shards are there, whichever process wrote them, once `shards_left` has been read to its end."""

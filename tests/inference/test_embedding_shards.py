@@ -66,7 +66,8 @@ def embed(embedder, folder, settings=SETTINGS, text=TEXT, rank=0, num_ranks=1, s
     for shard in writer.shards_left(iter(text)):
         if len(written) == stop_after:
             return written, False
-        written.append(writer.write(shard).name)
+        file, _ = writer.write(shard)
+        written.append(file.name)
     return written, writer.finish()
 
 
