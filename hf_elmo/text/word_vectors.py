@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -18,26 +19,19 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from .files import numbered_lines
 from .vocabulary import UNK_TOKEN, WordVocabulary
 
-_MARKERS = (BOS_TOKEN, EOS_TOKEN)
+_SPECIAL = (BOS_TOKEN, EOS_TOKEN)
 # Words whose rows are made at a time: the tokenizer's rows take eight bytes per character, the kept ones two.
 _WORDS_AT_A_TIME = 2**16
 # Of a word and its numbers, in bytes; the largest vectors in use take some thousands.
 _LONGEST_LINE = 2**24
+_HEADER = re.compile(rb"\s*\d{1,15}\s+\d{1,15}\s*")
 
 
-@dataclass
-class WordVectors:
-    """Vectors of words as a file has them.
-
-    Args:
-        words: The words, each once, in the order of the file.
-        vectors: Their vectors, (words, D), float32.
-        num_repeated: Lines left out because their word had been read before.
-    """
+class WordVectors(NamedTuple):
+    """The words of a file, each once and in its order, and their vectors, (words, D), float32."""
 
     words: list[str]
     vectors: np.ndarray
-    num_repeated: int
 
 
 def read_word_vectors(
@@ -55,40 +49,97 @@ def read_word_vectors(
     not checked, nor are the lines after the last word that is.
 
     Args:
-        file: Path, or any address that fsspec opens; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way, and a
+        file: Path, or any address that fsspec opens; `.gz`, `.bz2`, `.xz` and `.zst` are decompressed on the way, and a
             file in an archive is "zip://glove.6B.300d.txt::glove.6B.zip".
         words: Words to look for; None for all.
         max_words: Most words to take, those that come first; None for no limit.
         vector_size: Size D of the vectors; None takes it from the first line, whose word then has to be without spaces.
-        lower_case: Whether the file's words are lower-cased, the sentence markers excepted.
+        lower_case: Whether the file's words are lower-cased, `<S>` and `</S>` excepted.
     Raises: FileNotFoundError; ValueError naming the file and the line where it is damaged, or when no word is found.
     """
     if max_words is not None and max_words < 1:
         raise ValueError(f"max_words is {max_words}; it must be an integer >= 1, or None for no limit.")
     wanted = None if words is None else set(words)
-    limits = [limit for limit in (max_words, None if wanted is None else len(wanted)) if limit is not None]
-    limit = min(limits, default=None)
-    kept: dict[str, None] = {}
+    limit = min((n for n in (max_words, None if wanted is None else len(wanted)) if n is not None), default=None)
+    found: dict[str, None] = {}
     numbers = array("f")
-    num_repeated = 0
     for where, word, fields in _read_entries(file, vector_size):
-        if lower_case and word not in _MARKERS:
+        if lower_case and word not in _SPECIAL:
             word = word.lower()
-        if wanted is not None and word not in wanted:
-            continue
-        if word in kept:
-            num_repeated += 1
+        if word in found or (wanted is not None and word not in wanted):
             continue
         numbers.frombytes(_as_numbers(where, fields).tobytes())
-        kept[word] = None
-        if len(kept) == limit:
+        found[word] = None
+        if len(found) == limit:
             break
-    if wanted is not None and not kept:
+    if wanted is not None and not found:
         raise ValueError(
             f"word_vectors {str(file)!r} has no vector for any of the {len(wanted)} wanted words; check the language "
             "and the case of its words (--do_lower_case)."
         )
-    return WordVectors(list(kept), np.frombuffer(numbers, dtype=np.float32).reshape(len(kept), -1), num_repeated)
+    return WordVectors(list(found), np.frombuffer(numbers, dtype=np.float32).reshape(len(found), -1))
+
+
+def _read_entries(file: str | os.PathLike, size: int | None) -> Iterator[tuple[str, str, list[bytes]]]:
+    """Where each entry stands (for errors), its word, and the fields of its vector.
+
+    Words are cut from bytes, as there white space is ASCII's alone: some files hold words that are a no-break space.
+    """
+    num_entries, promised = 0, None
+    for number, line in numbered_lines(file, "word_vectors", _LONGEST_LINE):
+        if not line.strip():
+            continue
+        where = f"word_vectors {str(file)!r}, line {number}"
+        if not num_entries and promised is None and _HEADER.fullmatch(line):
+            promised, found = map(int, line.split())
+            if size not in (None, found):
+                raise ValueError(f"{where}: the vectors have the size {found}, but word_vector_size is {size}.")
+            size = found
+            continue
+        if size is None:
+            size = len(line.split()) - 1
+        word, *fields = line.rsplit(None, size)
+        word = word.lstrip()
+        # Words may hold spaces, but one that ends in a number is a vector that is too long.
+        if size < 1 or len(fields) < size or (b" " in word and _is_number(word.split()[-1])):
+            raise ValueError(
+                f"{where} has {len(line.split())} fields; wanted a word and {max(size, 1)} numbers, as the lines "
+                "before it or word_vector_size have them."
+            )
+        try:
+            yield where, word.decode("utf-8"), fields
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{where} is not UTF-8 (byte 0x{word[error.start]:02X}). Convert the file first."
+            ) from error
+        num_entries += 1
+    if not num_entries:
+        raise ValueError(f"word_vectors {str(file)!r} is empty; give a file with a word and its numbers per line.")
+    if promised not in (None, num_entries):
+        raise ValueError(
+            f"word_vectors {str(file)!r} holds {num_entries} vectors, but its first line says {promised}; the file is "
+            "damaged or was cut off. Get it again."
+        )
+
+
+def _as_numbers(where: str, fields: list[bytes]) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        try:
+            numbers = np.array(fields, dtype=np.float32)
+        except ValueError:
+            numbers = np.array([float(field) if _is_number(field) else np.nan for field in fields], dtype=np.float32)
+    if not np.isfinite(numbers).all():
+        wrong = fields[int(np.isfinite(numbers).argmin())].decode("utf-8", "replace")
+        raise ValueError(f"{where} holds {quoted(wrong)} where a finite number is wanted; mend or remove the line.")
+    return numbers
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass
@@ -99,13 +150,11 @@ class WordTable:
         rows: Character ids of the words, (V, C), int16, each row once.
         vectors: Their vectors, (V, D), float32; None for vectors that are learned from what the model starts with.
         unknown: The vector of all other words, (D,); None as before.
-        num_merged: Words left out because an earlier one has the same row.
     """
 
     rows: np.ndarray
     vectors: np.ndarray | None
     unknown: np.ndarray | None
-    num_merged: int
 
     def fill(self, model: ElmoPreTrainedModel) -> None:
         """Fill the table that a model has of its task's own, or else that of its token encoder.
@@ -129,11 +178,11 @@ class WordTable:
 def build_word_table(
     tokenizer: ElmoCharTokenizer, words: Sequence[str], vectors: np.ndarray | None = None, seed: int = 0
 ) -> WordTable:
-    """Make the rows of words as the tokenizer makes those of text, the sentence markers' too.
+    """Make the rows of words as the tokenizer makes those of text, those of `<S>` and `</S>` too.
 
     Where two words have one row (by lower-casing, or because their first bytes fill the row) the first is taken. With
-    vectors, the markers that have none get numbers drawn with the mean and the spread of the others, and the vector of
-    unknown words is the mean of all.
+    vectors, `<S>` and `</S>` where they have none get numbers drawn with the mean and the spread of the others, and the
+    vector of unknown words is the mean of all.
 
     Args:
         tokenizer: Makes the rows.
@@ -144,22 +193,16 @@ def build_word_table(
     """
     if vectors is not None and len(vectors) != len(words):
         raise ValueError(f"vectors has {len(vectors)} rows, but words has {len(words)}; give one vector per word.")
-    known = set(words)
-    markers = [marker for marker in _MARKERS if marker not in known]
-    rows = _encode_words(tokenizer, [*words, *markers])
-    unknown = None
-    if vectors is not None:
-        unknown = vectors.mean(axis=0)
-        drawn = np.random.default_rng(seed).normal(unknown, vectors.std(axis=0), (len(markers), vectors.shape[1]))
-        vectors = np.concatenate([vectors, drawn.astype(vectors.dtype)])
-    firsts: dict[bytes, int] = {}
-    for place, row in enumerate(rows):
-        firsts.setdefault(row.tobytes(), place)
-    num_merged = len(rows) - len(firsts)
-    if num_merged:
-        places = list(firsts.values())
-        rows, vectors = rows[places], None if vectors is None else vectors[places]
-    return WordTable(rows, vectors, unknown, num_merged)
+    special = [word for word in _SPECIAL if word not in words]
+    every = [*words, *special]
+    parts = (every[start : start + _WORDS_AT_A_TIME] for start in range(0, len(every), _WORDS_AT_A_TIME))
+    rows = np.concatenate([tokenizer.encode_words(part).astype(np.int16) for part in parts])
+    firsts = np.sort(np.unique(rows, axis=0, return_index=True)[1])
+    if vectors is None:
+        return WordTable(rows[firsts], None, None)
+    unknown = vectors.mean(axis=0)
+    drawn = np.random.default_rng(seed).normal(unknown, vectors.std(axis=0), (len(special), vectors.shape[1]))
+    return WordTable(rows[firsts], np.concatenate([vectors, drawn.astype(vectors.dtype)])[firsts], unknown)
 
 
 def set_token_inputs(
@@ -221,83 +264,8 @@ def set_token_inputs(
         table = build_word_table(tokenizer, read.words, read.vectors)
         report(
             f"word table: {len(read.words):,} of {len(words):,} words of the vocabulary have a vector of size {size} "
-            f"in {str(word_vectors)!r}; {read.num_repeated:,} more vectors of the same words were left out"
+            f"in {str(word_vectors)!r}"
         )
-    if table.num_merged:
-        report(f"word table: {table.num_merged:,} words were left out because an earlier one has the same characters")
     config.word_table_size, config.word_vector_size = len(table.rows), size
     config.validate()
     return table
-
-
-def _encode_words(tokenizer: ElmoCharTokenizer, words: Sequence[str]) -> np.ndarray:
-    parts = (words[start : start + _WORDS_AT_A_TIME] for start in range(0, len(words), _WORDS_AT_A_TIME))
-    return np.concatenate([tokenizer.encode_words(part).astype(np.int16) for part in parts])
-
-
-def _read_entries(file: str | os.PathLike, size: int | None) -> Iterator[tuple[str, str, list[bytes]]]:
-    """Where each entry stands (for errors), its word, and the fields of its vector.
-
-    Words are cut from bytes, as there white space is ASCII's alone: some files hold words that are a no-break space.
-    """
-    num_entries, promised = 0, None
-    for number, line in numbered_lines(file, "word_vectors", _LONGEST_LINE):
-        if not line.strip():
-            continue
-        where = f"word_vectors {str(file)!r}, line {number}"
-        if not num_entries and promised is None:
-            fields = line.split()
-            if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
-                promised, found = map(int, fields)
-                if size not in (None, found):
-                    raise ValueError(f"{where}: the vectors have the size {found}, but word_vector_size is {size}.")
-                size = found
-                continue
-        if size is None:
-            size = len(line.split()) - 1
-        num_entries += 1
-        yield where, *_split_entry(where, line, size)
-    if not num_entries:
-        raise ValueError(f"word_vectors {str(file)!r} is empty; give a file with a word and its numbers per line.")
-    if promised not in (None, num_entries):
-        raise ValueError(
-            f"word_vectors {str(file)!r} holds {num_entries} vectors, but its first line says {promised}; the file is "
-            "damaged or was cut off. Get it again."
-        )
-
-
-def _split_entry(where: str, line: bytes, size: int) -> tuple[str, list[bytes]]:
-    word, *fields = line.rsplit(None, size)
-    word = word.lstrip()
-    # Words may hold spaces, but one that ends in a number is a vector that is too long.
-    if size < 1 or len(fields) < size or (b" " in word and _is_number(word.split()[-1])):
-        raise ValueError(
-            f"{where} has {len(line.split())} fields; wanted a word and {max(size, 1)} numbers, as the lines before it "
-            "or word_vector_size have them."
-        )
-    try:
-        return word.decode("utf-8"), fields
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where} is not UTF-8 (byte 0x{word[error.start]:02X}). Convert the file first.") from error
-
-
-def _as_numbers(where: str, fields: list[bytes]) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        try:
-            numbers = np.array(fields, dtype=np.float32)
-        except ValueError:
-            numbers = np.array([float(field) if _is_number(field) else np.nan for field in fields], dtype=np.float32)
-    if not np.isfinite(numbers).all():
-        wrong = fields[int(np.isfinite(numbers).argmin())].decode("utf-8", "replace")
-        raise ValueError(
-            f"{where} holds {quoted(wrong)} where a finite number is wanted; mend the line or leave it out."
-        )
-    return numbers
-
-
-def _is_number(field: bytes) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
