@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizer
 
 from ..model.modeling_elmo import ElmoForPreTraining
-from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary
-from ..text.zipf import log_uniform_probabilities
+from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary, log_uniform_probabilities
 from .embedding import embed
 
 FORWARD, BACKWARD = 0, 1

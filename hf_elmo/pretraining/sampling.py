@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
-from ..text.zipf import log_uniform_probabilities
+from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary, log_uniform_probabilities
 
 # An order of the vocabulary that costs at most so many nats per word more than that by frequency is accepted.
 _HARMLESS_NATS = 0.1

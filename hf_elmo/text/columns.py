@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import chain, dropwhile, islice
+from dataclasses import dataclass, replace
+from itertools import dropwhile, groupby, islice
 from typing import Literal
 
 from ..given.bounded_files import quoted
@@ -40,7 +40,6 @@ _FEWEST_LINES = 10
 
 # The number of a line, from 1, and its cells.
 Row = tuple[int, list[str]]
-_Lines = list[tuple[int, str]]
 
 
 @dataclass(frozen=True)
@@ -235,66 +234,49 @@ def _look_at(
     has_tabs = "\t" in (header if has_header else first or header)
     layout = ColumnLayout("conll", encoding, has_tabs, header_line=header_line)
     names = tuple(layout.cells(header)) if has_header else ()
-    seen = _Seen(layout)
+    widths: set[int] = set()
+    last_cells: set[str] = set()
+    has_index, num_words, longest = True, 0, 0
+    prefix: str | None = None
+    # Columns that mark spans, as far as is known; None before the first line.
+    labels: set[int] | None = None
     for block in _blocks(read(), header_line):
-        seen.add(block)
-    return ColumnLayout("conll", encoding, has_tabs, names, header_line, *seen.found())
-
-
-class _Seen:
-    """What the lines of a file of columns have in common."""
-
-    def __init__(self, layout: ColumnLayout):
-        self._layout = layout
-        self._widths: set[int] = set()
-        self._last_cells: set[str] = set()
-        self._has_index, self._longest = True, 0
-        self._num_words = 0
-        self._prefix: str | None = None
-        # Columns that mark spans, as far as is known; None before the first line.
-        self._labels: set[int] | None = None
-
-    def add(self, block: _Lines) -> None:
-        """Take in the lines between two blank ones."""
-        lines = [line for _, line in dropwhile(lambda line: _COMMENT.match(line[1]), block)]
-        rows = [self._layout.cells(line) for line in lines]
-        self._widths.update(map(len, rows))
-        self._last_cells.update(cells[-1] for cells in rows)
-        self._longest = max(self._longest, len(rows))
-        self._num_words += len(rows)
-        if self._prefix is None and rows:
+        rows = [layout.cells(line) for line in dropwhile(_COMMENT.match, block)]
+        widths.update(map(len, rows))
+        last_cells.update(cells[-1] for cells in rows)
+        num_words, longest = num_words + len(rows), max(longest, len(rows))
+        if prefix is None and rows:
             found = _LANGUAGE.match(rows[0][0])
-            self._prefix = found[0] if found else ""
-        if self._prefix and not all(cells[0].startswith(self._prefix) for cells in rows):
-            self._prefix = ""
-        if self._has_index:
+            prefix = found[0] if found else ""
+        if prefix and not all(cells[0].startswith(prefix) for cells in rows):
+            prefix = ""
+        if has_index:
             ids = [cells[0] for cells in rows if not _RANGE_OR_EMPTY.fullmatch(cells[0])]
-            self._has_index = ids == [str(number) for number in range(1, len(ids) + 1)]
-        if self._has_index:
+            has_index = ids == [str(number) for number in range(1, len(ids) + 1)]
             for cells in rows:
                 marks = {column for column, cell in enumerate(cells) if _SPAN_LABEL.fullmatch(cell)}
-                self._labels = marks if self._labels is None else self._labels & marks
+                labels = marks if labels is None else labels & marks
+    has_index = has_index and longest > 1 and min(widths, default=0) >= _FEWEST_INDEX_COLUMNS
+    prefix = prefix if prefix and num_words > 1 and not has_index else ""
+    word = int(has_index)
+    # Behind a column of numbers the last one need not be the labels: GermEval 2014 has those of inner spans there.
+    label = min((column for column in labels or () if column > word), default=-1) if has_index else -1
+    return replace(
+        layout,
+        names=names,
+        widths=frozenset(widths),
+        last_cells=frozenset(last_cells),
+        has_index=has_index,
+        prefix=prefix,
+        word=word,
+        label=label,
+    )
 
-    def found(self) -> tuple[frozenset[int], frozenset[str], bool, str, int, int]:
-        """The last fields of the layout."""
-        has_index = self._has_index and self._longest > 1 and min(self._widths) >= _FEWEST_INDEX_COLUMNS
-        word = int(has_index)
-        # Behind a column of numbers the last one need not be the labels: GermEval 2014 has those of inner spans there.
-        label = min((column for column in self._labels or () if column > word), default=-1) if has_index else -1
-        prefix = self._prefix if self._prefix and self._num_words > 1 and not has_index else ""
-        return frozenset(self._widths), frozenset(self._last_cells), has_index, prefix, word, label
 
-
-def _blocks(lines: Iterator[tuple[int, str]], header_line: int) -> Iterator[_Lines]:
+def _blocks(lines: Iterator[tuple[int, str]], header_line: int) -> Iterator[list[str]]:
     """The lines between blank ones."""
-    block: _Lines = []
-    for number, line in chain(lines, [(0, "")]):
-        if _is_between_sentences(line):
-            if block:
-                yield block
-            block = []
-        elif number != header_line:
-            block.append((number, line))
+    kept = (line for number, line in lines if number != header_line)
+    return (list(block) for is_between, block in groupby(kept, _is_between_sentences) if not is_between)
 
 
 def _is_between_sentences(line: str) -> bool:

@@ -34,32 +34,28 @@ def track(
     """
     if not shown:
         return iter(iterable)
-    if sys.stderr.isatty():
-        return _with_bar(iterable, description, unit, total, size)
-    return _with_lines(iterable, description, unit, total, size)
+    show = _with_bar if sys.stderr.isatty() else _with_lines
+    return show(iterable, description, unit, total, size or (lambda item: 1))
 
 
 def _with_bar(
-    iterable: Iterable[Item], description: str, unit: str, total: int | None, size: Callable[[Item], int] | None
+    iterable: Iterable[Item], description: str, unit: str, total: int | None, size: Callable[[Item], int]
 ) -> Iterator[Item]:
-    options = {"desc": description, "unit": f" {unit}", "total": total, "dynamic_ncols": True, "leave": False}
-    if size is None:
-        yield from tqdm(iterable, **options)
-        return
-    with tqdm(**options, unit_scale=True) as bar:
+    options = {"total": total, "dynamic_ncols": True, "leave": False, "unit_scale": True}
+    with tqdm(desc=description, unit=f" {unit}", **options) as bar:
         for item in iterable:
             yield item
             bar.update(size(item))
 
 
 def _with_lines(
-    iterable: Iterable[Item], description: str, unit: str, total: int | None, size: Callable[[Item], int] | None
+    iterable: Iterable[Item], description: str, unit: str, total: int | None, size: Callable[[Item], int]
 ) -> Iterator[Item]:
     started = printed = time.monotonic()
     number = 0
     for item in iterable:
         yield item
-        number += 1 if size is None else size(item)
+        number += size(item)
         now = time.monotonic()
         if now - printed >= SECONDS_BETWEEN_LINES:
             printed = now

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import heapq
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from ..given.bounded_files import quoted
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
@@ -118,11 +122,14 @@ def _rank(item: tuple[str, int]) -> tuple[int, str]:
     return -count, word
 
 
-def count_words(sentences: Iterable[Sequence[str]]) -> tuple[Counter[str], int]:
-    """How often each word occurs, and the number of sentences."""
-    counts: Counter[str] = Counter()
-    num_sentences = 0
-    for words in sentences:
-        counts.update(words)
-        num_sentences += 1
-    return counts, num_sentences
+def log_uniform_probabilities(ids: Tensor, vocab_size: int, dtype: torch.dtype) -> Tensor:
+    """log((k + 2) / (k + 1)) / log(V + 1) for each word k, in the shape of `ids`: Zipf's law.
+
+    That is by what bilm-tf draws the negatives of its sampled softmax (TensorFlow's log-uniform candidate sampler).
+
+    Args:
+        ids: Places k of the words in the vocabulary, from 0.
+        vocab_size: Number V of its words.
+        dtype: Of the probabilities.
+    """
+    return torch.log1p(1 / (ids.to(dtype) + 1)) / math.log1p(vocab_size)

@@ -3,19 +3,24 @@
 from collections import Counter
 
 import pytest
+import torch
 from conftest import shared_data
 from hypothesis import given
 from hypothesis import strategies as st
+from tolerances import REORDERED_FLOAT32
 
-from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary, count_words
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary, log_uniform_probabilities
 
 words = st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=["Cs"]), min_size=1, max_size=8)
 
 
 def test_order_is_special_words_then_frequency_then_code_points():
-    counts, num_sentences = count_words([["b", "a", "b"], ["c", "a", "<S>"]])
-    assert num_sentences == 2
-    assert WordVocabulary.from_counts(counts).words == [*SPECIAL_WORDS, "a", "b", "c"]
+    assert WordVocabulary.from_counts(Counter(["b", "a", "b", "c", "a", "<S>"])).words == [
+        *SPECIAL_WORDS,
+        "a",
+        "b",
+        "c",
+    ]
 
 
 @given(st.dictionaries(words, st.integers(1, 9), min_size=1), st.integers(1, 5), st.integers(4, 12))
@@ -78,8 +83,16 @@ def test_limit_too_low():
 
 
 def test_words_of_real_text():
-    text = (shared_data("movie_reviews") / "heldout.txt").read_text(encoding="utf-8").splitlines()
-    counts, num_sentences = count_words(line.split() for line in text)
+    counts = Counter((shared_data("movie_reviews") / "heldout.txt").read_text(encoding="utf-8").split())
     vocabulary = WordVocabulary.from_counts(counts, max_size=100)
-    assert (counts.total(), num_sentences) == (69_263, 3_064)
+    assert counts.total() == 69_263
     assert vocabulary.words[3] == counts.most_common(1)[0][0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 50, 100_000])
+def test_all_words_together_have_one_and_shares_fall_with_the_place(size):
+    shares = log_uniform_probabilities(torch.arange(size), size, torch.float64)
+    assert shares.sum().item() == pytest.approx(1, abs=REORDERED_FLOAT32)
+    assert (shares.diff() < 0).all()
+    ratio = shares[size // 2] * (size // 2 + 1.5) / (shares[size - 1] * (size + 0.5))
+    assert ratio.item() == pytest.approx(1, rel=0.1)
