@@ -78,7 +78,7 @@ def load_embeddings(directory: str | os.PathLike) -> Dataset:
     Raises: FileNotFoundError or ValueError naming the directory where shards are missing or damaged.
     """
     settings = read_settings(directory)
-    count, file_format = settings.get("num_shards"), settings.get("format")
+    count, file_format = settings.get("num_shards"), str(settings.get("format"))
     shards = [shard_path(directory, number, file_format) for number in range(count or 0)]
     if not shards or not all(map(os.path.isfile, shards)):
         raise ValueError(f"{str(directory)!r} is not complete; run the `hf-elmo embed` that began it again to resume.")
