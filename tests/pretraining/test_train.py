@@ -3,6 +3,8 @@
 import math
 import signal
 import threading
+from collections import Counter
+from itertools import chain
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +21,7 @@ from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.pretraining.train import SIGNALS, LaneTrainer, RunClock, Stopped, StopSignals
 from hf_elmo.text.corpora import corpus_from_files
-from hf_elmo.text.vocabulary import WordVocabulary, count_words
+from hf_elmo.text.vocabulary import WordVocabulary
 
 PATTERN = ["the cat sat on the mat .", "a dog ran to the park and back ."]
 
@@ -30,7 +32,7 @@ def make_trainer(tmp_path):
     (tmp_path / "heldout.txt").write_text("".join(f"{line}\n" for line in PATTERN))
     train, held_out = (corpus_from_files([str(tmp_path / f"{name}.txt")]) for name in ("train", "heldout"))
     tokenizer = ElmoCharTokenizer()
-    counts, _ = count_words(train.sentences(tokenizer.tokenize))
+    counts = Counter(chain.from_iterable(train.sentences(tokenizer.tokenize)))
     vocabulary = WordVocabulary.from_counts(counts)
 
     def make(max_steps=60, accelerator=None, objective="full", **settings):
