@@ -19,12 +19,11 @@ COMMANDS = {
     "vocabulary": ("build_vocabulary", "build the word vocabulary of a pre-training run from a corpus of any size"),
     "convert": ("convert", "bring an ELMo checkpoint of another program here, or take one back"),
     "embed": ("embed", "write the vectors of a text's words to a file"),
-    "score": ("score", "score a text's words by the language models inside ELMo"),
+    "score": ("score", "score the words of a text by the language models inside ELMo"),
     "neighbours": ("show_neighbours", "print the nearest uses and the nearest words of some words"),
     "look uses": ("look_uses", "draw the uses of words in every layer, as a page to click and a picture"),
     "look senses": ("look_senses", "measure how well each layer tells the senses of words apart"),
     "look tags": ("look_tags", "measure how well each layer tells the parts of speech of words"),
-    "look surprisal": ("look_surprisal", "draw how surprising the words of a text are, and write a row for each"),
     "train token-classification": ("train_token_classification", "train, evaluate and apply a token classifier"),
     "train text-classification": (
         "train_text_classification",

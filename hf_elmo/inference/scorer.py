@@ -20,10 +20,10 @@ PRIORS = ("zipf", "uniform")
 
 
 class ElmoScorer:
-    """How probable words are by the language models inside a checkpoint: from the left, the right and both sides.
+    """Probabilities of words by the language models of a checkpoint: given the left context, the right one, or both.
 
-    A sentence is a list of words, taken as they are, or a string, which the checkpoint's tokenizer cuts. Words that the
-    softmax lacks are read by their characters and scored as `<UNK>`; `SentenceScores.is_unknown` marks them.
+    A sentence is a list of words, or a string, which the checkpoint's tokenizer cuts. Words that the softmax lacks are
+    read by their characters and scored as `<UNK>`; `SentenceScores.is_unknown` marks them.
 
     >>> from hf_elmo import ElmoScorer
     >>> scorer = ElmoScorer("output/elmo-tiny-pydoc")
@@ -45,10 +45,10 @@ class ElmoScorer:
         model_name_or_path: A checkpoint with a word softmax, a directory or a name on the Hub.
         vocab_file: Words of the softmax, one per line; None takes those of the checkpoint.
         device: "cpu", "cuda", "cuda:1" and so on; None takes a GPU where there is one.
-        prior: What the product of both directions is divided by: the words' shares by "zipf"'s law, "uniform", or how
-            frequent each word is, V numbers > 0; see `join_directions`.
-        max_words_per_batch: Words computed at once, markers and padding included.
-        chunk_size: Words whose distributions over the vocabulary are held at a time.
+        prior: p(w) of the joint scores: by "zipf"'s law, "uniform", or a frequency for each word, V numbers > 0; see
+            `join_directions`.
+        max_words_per_batch: Words computed at once, special tokens and padding included.
+        chunk_size: Predictions whose distributions over the vocabulary are held at a time.
     Raises: FileNotFoundError or ValueError naming what the checkpoint lacks, the device, or the argument.
     """
 
@@ -68,23 +68,16 @@ class ElmoScorer:
         model, self.tokenizer, self.vocabulary = load_scoring_checkpoint(self.name, vocab_file)
         self.model = ready_on(model, self.device)
         self._max_words_per_batch, self._chunk_size = max_words_per_batch, chunk_size
-        known = {"zipf": None, "uniform": torch.ones(len(self.vocabulary))}
-        self._frequencies = known[prior] if isinstance(prior, str) else prior
-        # Whatever is wrong with the arguments is said now.
+        named = {"zipf": None, "uniform": torch.ones(len(self.vocabulary))}
+        self._frequencies = named[prior] if isinstance(prior, str) else prior
+        # Raises what is wrong with the arguments now.
         self.stream([])
 
     def __repr__(self) -> str:
         return f"ElmoScorer({self.name!r}, device='{self.device}'): a softmax over {len(self.vocabulary):,} words"
 
-    def tokenize(self, text: str) -> list[str]:
-        """The words that a string is cut into, as many as it has scores."""
-        return self.tokenizer.tokenize(text)
-
     def score_sentence(self, sentence: Sentence) -> SentenceScores:
-        """The scores of one sentence, its states starting from zeros.
-
-        Raises: TypeError for what is no sentence.
-        """
+        """The scores of one sentence. Raises: TypeError for what is not a sentence."""
         check_sentence(sentence, "score_sentences")
         (scores,) = self.stream([sentence])
         return scores
@@ -94,57 +87,55 @@ class ElmoScorer:
 
         Args:
             sentences: Lists of words, or strings: here a string is a sentence, not a word.
-            carry_state: Whether the states go on from sentence to sentence, as in one text.
-        Raises: TypeError naming the first entry that is no sentence.
+            carry_state: Whether the state is carried from sentence to sentence, as in one text.
+        Raises: TypeError naming the first entry that is not a sentence.
         """
         return list(self.stream(sentences, carry_state))
 
     def surprisals(
-        self, sentence: Sentence, direction: Literal["forward", "backward", "both"] = "forward"
+        self, sentence: Sentence, direction: Literal["forward", "backward", "joint"] = "forward"
     ) -> np.ndarray:
         """-log2 p of each word of a sentence, in bits, (words,).
 
         Args:
             sentence: A list of words, or a string.
-            direction: What each word is predicted from: "forward", what is left of it; "backward", what is right of it;
-                "both" together.
-        Raises: TypeError for what is no sentence; ValueError for another direction.
+            direction: "forward" predicts each word from its left context, "backward" from its right one, "joint" from
+                both.
+        Raises: TypeError for what is not a sentence; ValueError for another direction.
         """
-        names = {"forward": "forward_surprisal", "backward": "backward_surprisal", "both": "joint_surprisal"}
-        if direction not in names:
-            raise ValueError(f"direction is {direction!r}; it must be one of {list(names)}.")
-        return getattr(self.score_sentence(sentence), names[direction])
+        if direction not in ("forward", "backward", "joint"):
+            raise ValueError(f"direction is {direction!r}; it must be 'forward', 'backward' or 'joint'.")
+        return getattr(self.score_sentence(sentence), f"{direction}_surprisal")
 
     def totals(self, sentences: Iterable[Sentence], carry_state: bool = False) -> ScoreTotals:
-        """The sums over sentences and all perplexities that they give; arguments as in `score_sentences`."""
+        """The sums over sentences, which give the perplexities; arguments as in `score_sentences`."""
         return sum((scores.totals for scores in self.stream(sentences, carry_state)), ScoreTotals())
 
     def perplexity(self, sentences: Iterable[Sentence], carry_state: bool = False) -> float:
         """The mean of both directions' perplexities; arguments as in `score_sentences`, others in `totals`."""
         return self.totals(sentences, carry_state).perplexity
 
-    def substitutes(self, sentence: Sentence, place: int | str, k: int = 10) -> list[Substitute]:
-        """The words of the vocabulary that fit best into a place of a sentence, by what stands on both its sides.
+    def substitutes(self, sentence: Sentence, position: int | str, k: int = 10) -> list[Substitute]:
+        """The most probable words of the vocabulary at a position of a sentence, given both its sides.
 
         Args:
             sentence: A list of words, or a string.
-            place: The place of a word, from 0, or a word that stands in the sentence once.
-            k: How many.
+            position: Index of a word, from 0, or a word that occurs in the sentence once.
+            k: Number of substitutes.
         Returns: Substitutes by falling joint probability.
-        Raises: TypeError for what is no sentence; ValueError for a place that it does not have.
+        Raises: TypeError for what is not a sentence; ValueError for a position that it does not have.
         """
         check_sentence(sentence, "score_sentences")
-        words = self.tokenize(sentence) if isinstance(sentence, str) else list(sentence)
-        if isinstance(place, str):
-            places = [number for number, word in enumerate(words) if word == place]
-            if len(places) != 1:
+        words = self.tokenizer.tokenize(sentence) if isinstance(sentence, str) else list(sentence)
+        if isinstance(position, str):
+            if words.count(position) != 1:
                 raise ValueError(
-                    f"place is {place!r}, which stands in the sentence at {places or 'no place'}; name a word that "
-                    f"stands there once, or a place from 0 to {len(words) - 1}."
+                    f"position is {position!r}, which occurs in the sentence {words.count(position)} times; give a "
+                    f"word that occurs once, or an index from 0 to {len(words) - 1}."
                 )
-            (place,) = places
+            position = words.index(position)
         return best_substitutes(
-            self.model, self.tokenizer, self.vocabulary, words, place, k, frequencies=self._frequencies
+            self.model, self.tokenizer, self.vocabulary, words, position, k, frequencies=self._frequencies
         )
 
     def stream(self, sentences: Iterable[Sentence], carry_state: bool = False) -> Iterator[SentenceScores]:
@@ -164,24 +155,21 @@ class ElmoScorer:
 def load_scoring_checkpoint(
     name: str, vocab_file: str | None = None
 ) -> tuple[ElmoForPreTraining, ElmoCharTokenizer, WordVocabulary]:
-    """The model with its softmax, the tokenizer and the words of a checkpoint.
+    """The model with its softmax, the tokenizer and the vocabulary of a checkpoint; arguments as of `ElmoScorer`.
 
-    Args:
-        name: A directory, or a name on the Hub.
-        vocab_file: Words of the softmax, where they are not in the checkpoint.
     Raises: ValueError or FileNotFoundError naming what the checkpoint lacks.
     """
     config = load_config(name)
     if config.word_vocab_size is None:
         raise ValueError(
-            f"model_name_or_path {name!r} has no word softmax (word_vocab_size in its config.json), without which no "
-            "word has a probability; name a pre-trained checkpoint, or one converted with its softmax_file."
+            f"model_name_or_path {name!r} has no word softmax (word_vocab_size in its config.json), so words have no "
+            "probability; name a pre-trained checkpoint, or one converted with its softmax_file."
         )
     model = load_model(ElmoForPreTraining, name)
     words = vocab_file or find_file(name, VOCABULARY_FILE)
     if words is None:
         raise FileNotFoundError(
             f"model_name_or_path {name!r} holds no {VOCABULARY_FILE}, the words of its softmax; name a file of them "
-            "with --vocab_file."
+            "by --vocab_file."
         )
     return model, load_tokenizer(name, config), WordVocabulary.load(words)

@@ -21,7 +21,7 @@ from ..model.modeling_elmo import ElmoForPreTraining
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary, log_uniform_probabilities
 from .embedding import embed
 
-FORWARD, BACKWARD = 0, 1
+DIRECTIONS = FORWARD, BACKWARD = 0, 1
 
 _Figures = TypeVar("_Figures", float, np.ndarray)
 
@@ -31,11 +31,11 @@ class ScoreTotals:
     """Sums over sentences, and the perplexities they give; totals of several texts are added with `+`.
 
     Args:
-        forward_sum: Sum of log p over words and closing markers `</S>`, each from all that is left of it.
-        backward_sum: Sum of log p over words and opening markers `<S>`, each from all that is right of it.
-        joint_sum: Sum of log p over words, each from both sides.
-        num_sentences, num_words: What the sums are over; markers are not words.
-        num_unknown: Words that the softmax lacks, of which the sums hold the probability of `<UNK>`.
+        forward_sum: Sum of log p over words and `</S>`, each given its left context.
+        backward_sum: Sum of log p over words and `<S>`, each given its right context.
+        joint_sum: Sum of log p over words, each given both contexts.
+        num_sentences, num_words: Terms of the sums; special tokens are not words.
+        num_unknown: Words that the softmax lacks, whose terms are the probability of `<UNK>`.
     """
 
     forward_sum: float = 0.0
@@ -50,17 +50,17 @@ class ScoreTotals:
 
     @property
     def num_targets(self) -> int:
-        """Predictions of each direction: the words, and one marker per sentence."""
+        """Predictions of each direction: the words, and one special token per sentence."""
         return self.num_words + self.num_sentences
 
     @property
     def forward_perplexity(self) -> float:
-        """exp of the mean -log p from left to right, closing markers included."""
+        """exp of the mean -log p from left to right, `</S>` included."""
         return _perplexity(self.forward_sum, self.num_targets)
 
     @property
     def backward_perplexity(self) -> float:
-        """exp of the mean -log p from right to left, opening markers included."""
+        """exp of the mean -log p from right to left, `<S>` included."""
         return _perplexity(self.backward_sum, self.num_targets)
 
     @property
@@ -72,8 +72,7 @@ class ScoreTotals:
     def pseudo_perplexity(self) -> float:
         """exp of the mean -log p of the words, each from both sides (Salazar et al. 2020, sec. 2); nan without words.
 
-        No probability of the text stands behind it: each word is predicted from words that are predicted themselves.
-        Compare it with other pseudo-perplexities over the same vocabulary only, not with perplexities.
+        It is not the probability of the text. Compare it with pseudo-perplexities over the same vocabulary only.
         """
         return _perplexity(self.joint_sum, self.num_words)
 
@@ -89,17 +88,16 @@ def _perplexity(log_probability: float, count: int) -> float:
 class SentenceScores:
     """The scores of a sentence of T words, in nats.
 
-    Of a word that the softmax lacks, all scores are those of `<UNK>`: of any such word, not of this one.
+    A word that the softmax lacks has the scores of `<UNK>`.
 
     Args:
-        words: The words, without markers.
+        words: The words, without special tokens.
         is_unknown: True for words that the softmax lacks, (T,).
         forward: log p(w_t | `<S>`, w_1 ... w_t-1), (T,).
         backward: log p(w_t | w_t+1 ... w_T, `</S>`), (T,).
         joint: log p(w_t | all other words) by both directions together, (T,); see `join_directions`.
         forward_end: log p(`</S>` | `<S>`, w_1 ... w_T).
-        backward_end: log p(`<S>` | w_1 ... w_T, `</S>`). Of the markers each direction scores the one that closes its
-            own reading; the one it starts from is certain.
+        backward_end: log p(`<S>` | w_1 ... w_T, `</S>`).
     """
 
     words: list[str]
@@ -139,7 +137,7 @@ class SentenceScores:
 
 
 def to_bits(log_probability: _Figures) -> _Figures:
-    """The surprisal, -log2 p, of what has the log probability in nats."""
+    """The surprisal -log2 p of a log probability in nats."""
     return -log_probability / math.log(2)
 
 
@@ -167,23 +165,19 @@ def score_sentences(
 ) -> Iterator[SentenceScores]:
     """Score a stream of sentences; the scores come in the order of the sentences.
 
-    Each sentence is read by itself, its states starting from zeros: neither its neighbours nor any of the limits change
-    its scores. With `carry_state` the states go on from sentence to sentence, as in pre-training: the perplexities are
-    those that `LaneTrainer.evaluate` gives a text on a single lane.
-
-    Every string has a row of characters and so can be read; only what is in `vocabulary` can be predicted.
+    Each sentence is read from a state of zeros, whatever is in the same batch. With `carry_state` the state is carried
+    from sentence to sentence, as in pre-training: the perplexities are those of the trainer's evaluation on one lane.
 
     Args:
         model: A model with its word softmax. It is left in the mode it is in.
         tokenizer: The checkpoint's tokenizer; it cuts the sentences that are strings.
         vocabulary: The words of the softmax, in its order.
         sentences: Strings or lists of words; also an iterator without an end.
-        frequencies: How frequent each word of the vocabulary is, V numbers > 0 in any unit, for the joint scores; None
+        frequencies: Frequency of each word of the vocabulary, V numbers > 0 in any unit, for the joint scores; None
             takes Zipf's law. See `join_directions`.
-        carry_state: Whether the states go on from sentence to sentence, as in `embed`.
-        max_words_per_batch, max_words_per_buffer: What the biLM computes and reads ahead, as in `embed`.
+        carry_state, max_words_per_batch, max_words_per_buffer: As of `embed`.
         chunk_size: Predictions whose distributions are held at a time: memory is bounded by 5 x chunk_size x V numbers.
-    Raises: TypeError or ValueError naming the argument, what it was and what is wanted; of a wrong sentence, when its
+    Raises: TypeError or ValueError naming the argument, its value and what was expected; for a wrong sentence, when its
         turn comes.
     """
     _check_model(model, vocabulary)
@@ -204,9 +198,11 @@ def score_sentences(
         max_words_per_batch=max_words_per_batch,
         max_words_per_buffer=max_words_per_buffer,
     )
-    scorer = _Scorer(model, tokenizer, vocabulary, log_prior, chunk_size)
     # The arrays first: what is wrong with a sentence is found when it is embedded.
-    return itertools.chain.from_iterable(map(scorer.score, _group(zip(arrays, kept, strict=False), chunk_size)))
+    groups = _group(zip(arrays, kept, strict=False), chunk_size)
+    return itertools.chain.from_iterable(
+        _score_group(model, tokenizer, vocabulary, log_prior, chunk_size, *zip(*group, strict=True)) for group in groups
+    )
 
 
 def best_substitutes(
@@ -220,20 +216,18 @@ def best_substitutes(
     frequencies: Sequence[float] | Tensor | None = None,
     with_special_words: bool = False,
 ) -> list[Substitute]:
-    """The words that fit best into a position of a sentence, by what stands on both its sides.
+    """The most probable words of the vocabulary at a position of a sentence, given both its sides.
 
-    Neither direction sees the word that stands there: it is among the substitutes only if it fits.
+    Neither direction sees the word that stands there.
 
     Args:
-        model, tokenizer, vocabulary: As in `score_sentences`.
-        words: The words of the sentence, without markers.
-        position: The place of the word to replace, from 0.
-        k: How many substitutes; fewer where the vocabulary has fewer words.
-        frequencies: As in `score_sentences`.
-        with_special_words: Whether `<S>`, `</S>` and `<UNK>` may be among them. Their probability is in any case part
-            of what the others' are normalised by.
+        model, tokenizer, vocabulary, frequencies: As of `score_sentences`.
+        words: The words of the sentence, without special tokens.
+        position: Index of the word to replace, from 0.
+        k: Number of substitutes; fewer where the vocabulary has fewer words.
+        with_special_words: Whether `<S>`, `</S>` and `<UNK>` may be among them. The normalization includes them anyway.
     Returns: Substitutes by falling joint probability.
-    Raises: TypeError or ValueError naming the argument, what it was and what is wanted.
+    Raises: TypeError or ValueError naming the argument, its value and what was expected.
     """
     _check_model(model, vocabulary)
     log_prior = _log_prior(frequencies, len(vocabulary))
@@ -241,12 +235,12 @@ def best_substitutes(
         raise TypeError("words is a string; wanted a list of words. Cut it with tokenizer.tokenize.")
     if not isinstance(position, int) or not 0 <= position < len(words):
         raise ValueError(
-            f"position is {position!r}; it must be an integer from 0 to {len(words) - 1}, the places of the words."
+            f"position is {position!r}; it must be an integer from 0 to {len(words) - 1}, the index of a word."
         )
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"k is {k!r}; it must be an integer >= 1.")
     (top,) = embed(model, tokenizer, [words], layers="top", keep_markers=True)
-    contexts = _pair_contexts(top)
+    contexts = _contexts(top)
     with torch.inference_mode():
         forward, backward = (
             log_probabilities(model, context[position : position + 1], direction)
@@ -280,9 +274,9 @@ def log_probabilities(model: ElmoForPreTraining, hidden: Tensor, direction: int)
 def join_directions(forward: Tensor, backward: Tensor, log_prior: Tensor) -> Tensor:
     """log p(w | left, right) with p(w | left, right) ∝ p(w | left) p(w | right) / p(w), over all words, (N, V).
 
-    That is Bayes' rule where, given the word, what is left of it says nothing about what is right of it. Both
-    directions know how frequent a word is; were p(w) not divided by, it would count twice, and frequent words would
-    crowd out those that fit. A constant p(w) leaves the plain product of the two.
+    That is Bayes' rule where the left context is independent of the right one, given the word. Both directions contain
+    the frequency of the word; without the division it would count twice, and frequent words would crowd out those that
+    fit. A constant p(w) leaves the plain product of the two.
 
     Args:
         forward, backward: Log probabilities of all words at the same positions, (N, V).
@@ -292,7 +286,7 @@ def join_directions(forward: Tensor, backward: Tensor, log_prior: Tensor) -> Ten
 
 
 def zipf_frequencies(size: int) -> Tensor:
-    """The shares of all words of a vocabulary that stands by falling frequency, by Zipf's law."""
+    """The relative frequencies by Zipf's law of a vocabulary sorted by falling frequency, (V,)."""
     return log_uniform_probabilities(torch.arange(size), size, torch.float64)
 
 
@@ -321,7 +315,9 @@ def _check_model(model: ElmoForPreTraining, vocabulary: WordVocabulary) -> None:
         )
 
 
-def _group(pairs: Iterable[tuple[np.ndarray, Sequence[str]]], num_predictions: int) -> Iterator[list]:
+def _group(
+    pairs: Iterable[tuple[np.ndarray, Sequence[str]]], num_predictions: int
+) -> Iterator[list[tuple[np.ndarray, Sequence[str]]]]:
     """Sentences together until they make as many predictions: short ones share a product with the softmax."""
     group, count = [], 0
     for top, words in pairs:
@@ -334,67 +330,56 @@ def _group(pairs: Iterable[tuple[np.ndarray, Sequence[str]]], num_predictions: i
         yield group
 
 
-def _pair_contexts(top: np.ndarray) -> tuple[Tensor, Tensor]:
-    """The vectors that each direction predicts a sentence's words from, and in the last row its marker; (T + 1, P).
+def _contexts(top: np.ndarray) -> tuple[Tensor, Tensor]:
+    """The vectors from which each direction predicts a sentence's words and, in the last row, its special token.
 
     Args:
-        top: The top layer of the sentence with both its markers, (T + 2, 2P).
+        top: The top layer of the sentence with both special tokens, (T + 2, 2P).
+    Returns: (T + 1, P) of each direction.
     """
     forward, backward = torch.from_numpy(top).chunk(2, dim=-1)
     return forward[:-1], torch.cat([backward[2:], backward[1:2]])
 
 
-@dataclass(frozen=True)
-class _Scorer:
-    """What `score_sentences` was asked for, and the way from top layers to scores."""
-
-    model: ElmoForPreTraining
-    tokenizer: PreTrainedTokenizer
-    vocabulary: WordVocabulary
-    log_prior: Tensor
-    chunk_size: int
-
-    def score(self, group: list[tuple[np.ndarray, Sequence[str]]]) -> list[SentenceScores]:
-        """The scores of sentences, each given as its top layer with markers (T + 2, 2P) and its words."""
-        contexts = [torch.cat(parts) for parts in zip(*(_pair_contexts(top) for top, _ in group), strict=True)]
-        ids = [self._encode(words) for _, words in group]
-        targets = [
-            torch.tensor([target for sentence in ids for target in (*sentence, marker)])
-            for marker in (self.vocabulary.eos_id, self.vocabulary.bos_id)
-        ]
-        chunks = zip(*(tensor.split(self.chunk_size) for tensor in (*contexts, *targets)), strict=True)
-        scores = torch.cat([self._score_chunk(*chunk) for chunk in chunks], dim=1).double().numpy()
-        ends = np.cumsum([len(words) + 1 for _, words in group])[:-1]
-        return [
-            SentenceScores(
-                words=list(words),
-                is_unknown=np.array(sentence_ids, dtype=np.int64) == self.vocabulary.unk_id,
-                forward=part[0, :-1],
-                backward=part[1, :-1],
-                joint=part[2, :-1],
-                forward_end=float(part[0, -1]),
-                backward_end=float(part[1, -1]),
-            )
-            for (_, words), sentence_ids, part in zip(group, ids, np.split(scores, ends, axis=1), strict=True)
-        ]
-
-    def _encode(self, words: Sequence[str]) -> list[int]:
-        return self.vocabulary.encode(self.tokenizer.words_as_read(words))
-
-    @torch.inference_mode()
-    def _score_chunk(
-        self, forward_context: Tensor, backward_context: Tensor, forward_targets: Tensor, backward_targets: Tensor
-    ) -> Tensor:
-        """log p of each target from the left, from the right and, where both have the same target, jointly; (3, N)."""
-        forward = log_probabilities(self.model, forward_context, FORWARD)
-        backward = log_probabilities(self.model, backward_context, BACKWARD)
-        return torch.stack(
-            [
-                scores.gather(1, targets.to(scores.device).unsqueeze(1)).squeeze(1)
-                for scores, targets in (
-                    (forward, forward_targets),
-                    (backward, backward_targets),
-                    (join_directions(forward, backward, self.log_prior), forward_targets),
-                )
-            ]
-        ).cpu()
+@torch.inference_mode()
+def _score_group(
+    model: ElmoForPreTraining,
+    tokenizer: PreTrainedTokenizer,
+    vocabulary: WordVocabulary,
+    log_prior: Tensor,
+    chunk_size: int,
+    tops: Sequence[np.ndarray],
+    sentences: Sequence[Sequence[str]],
+) -> list[SentenceScores]:
+    """The scores of sentences, given as their top layers with special tokens (T + 2, 2P) and their words."""
+    contexts = [torch.cat(parts) for parts in zip(*map(_contexts, tops), strict=True)]
+    ids = [vocabulary.encode(tokenizer.words_as_read(words)) for words in sentences]
+    targets = [
+        torch.tensor([target for sentence in ids for target in (*sentence, last)])
+        for last in (vocabulary.eos_id, vocabulary.bos_id)
+    ]
+    columns = []
+    for *chunk, forward_ids, backward_ids in zip(
+        *(tensor.split(chunk_size) for tensor in (*contexts, *targets)), strict=True
+    ):
+        forward, backward = (
+            log_probabilities(model, hidden, direction) for direction, hidden in zip(DIRECTIONS, chunk, strict=True)
+        )
+        # The joint score of the last target, which differs by direction, is not used.
+        joint = join_directions(forward, backward, log_prior)
+        chosen = ((forward, forward_ids), (backward, backward_ids), (joint, forward_ids))
+        columns.append(torch.stack([scores.gather(1, of.to(scores.device)[:, None])[:, 0] for scores, of in chosen]))
+    scores = torch.cat(columns, dim=1).cpu().double().numpy()
+    ends = np.cumsum([len(words) + 1 for words in sentences])[:-1]
+    return [
+        SentenceScores(
+            words=list(words),
+            is_unknown=np.array(sentence_ids, dtype=np.int64) == vocabulary.unk_id,
+            forward=part[0, :-1],
+            backward=part[1, :-1],
+            joint=part[2, :-1],
+            forward_end=float(part[0, -1]),
+            backward_end=float(part[1, -1]),
+        )
+        for words, sentence_ids, part in zip(sentences, ids, np.split(scores, ends, axis=1), strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""Where the words of a line stand in it: which characters, and which of the words between white space."""
+"""Where the words of a line stand in it: offsets of characters, and indices of the words between white space."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..model.tokenization_elmo import ElmoCharTokenizer, TextCutter
 
 @dataclass(frozen=True)
 class PlacedWords:
-    """The T words that a line of text was cut into.
+    """The T words of a line of text.
 
     Args:
         words: As the model reads them, lower-cased for example.
         offsets: First character of each word in the line, and the character behind its last one.
-        spaced_words: The number, from 0, of the word between white space that each of them belongs to.
+        spaced_words: Index, from 0, of the word between white space that each of them belongs to.
     """
 
     words: list[str]
@@ -24,10 +24,10 @@ class PlacedWords:
 
 
 def place_words(line: str, tokenizer: ElmoCharTokenizer, is_tokenized: bool = False) -> PlacedWords:
-    """Cut a line and say where each word stands in it.
+    """Cut a line into words with their offsets.
 
     Args:
-        line: The text as it came, neither stripped nor normalised.
+        line: The text as it came, neither stripped nor normalized.
         tokenizer: Cuts it.
         is_tokenized: Whether words stand between white space instead.
     """
@@ -39,19 +39,13 @@ def place_words(line: str, tokenizer: ElmoCharTokenizer, is_tokenized: bool = Fa
 def words_with_offsets(
     line: str, tokenizer: ElmoCharTokenizer, is_tokenized: bool = False
 ) -> tuple[list[str], list[tuple[int, int]]]:
-    """The words of a line and, for each, its first character in the line and the character behind its last one.
-
-    Args:
-        line, tokenizer, is_tokenized: As in `place_words`.
-    """
+    """The words of a line and their offsets; arguments as of `place_words`."""
     if is_tokenized:
         return line.split(), _offsets_between_spaces(line)
-    return tokenizer.tokenize(line), text_cutter(tokenizer).spans(line)
-
-
-def text_cutter(tokenizer: ElmoCharTokenizer) -> TextCutter:
-    """How a tokenizer cuts raw text."""
-    return TextCutter(tokenizer.pre_tokenizer, tokenizer.normalization, tokenizer.drop_invisible, tokenizer.ascii_marks)
+    cutter = TextCutter(
+        tokenizer.pre_tokenizer, tokenizer.normalization, tokenizer.drop_invisible, tokenizer.ascii_marks
+    )
+    return tokenizer.tokenize(line), cutter.spans(line)
 
 
 def _offsets_between_spaces(line: str) -> list[tuple[int, int]]:

@@ -49,21 +49,21 @@ def test_scores_are_those_of_score_sentences(scorer, carry_state):
 
 def test_surprisals_are_in_bits_and_in_each_direction(scorer):
     scores = scorer.score_sentence("The cat sat .")
-    for direction, wanted in (("forward", scores.forward), ("backward", scores.backward), ("both", scores.joint)):
+    for direction, wanted in (("forward", scores.forward), ("backward", scores.backward), ("joint", scores.joint)):
         assert np.allclose(2.0 ** -scorer.surprisals("The cat sat .", direction), np.exp(wanted))
-    with pytest.raises(ValueError, match="direction is 'joint'"):
-        scorer.surprisals("The cat", "joint")
+    with pytest.raises(ValueError, match="direction is 'both'"):
+        scorer.surprisals("The cat", "both")
 
 
-@pytest.mark.parametrize("place", [1, "cat"])
-def test_substitutes_of_a_place_or_of_a_word(scorer, place):
+@pytest.mark.parametrize("position", [1, "cat"])
+def test_substitutes_of_a_position_or_of_a_word(scorer, position):
     wanted = best_substitutes(scorer.model, scorer.tokenizer, VOCABULARY, ["the", "cat", "sat"], 1, 4)
-    assert scorer.substitutes("The cat sat", place, k=4) == wanted
+    assert scorer.substitutes("The cat sat", position, k=4) == wanted
 
 
-def test_a_place_that_a_sentence_does_not_have_once_is_refused(scorer):
-    for place in ("mat", "the", 9):
-        assert_refused(ValueError, f"is {place!r}", scorer.substitutes, "the cat sat on the mat mat", place)
+def test_a_position_that_a_sentence_does_not_have_once_is_refused(scorer):
+    for position in ("mat", "the", "zebra", 9):
+        assert_refused(ValueError, f"is {position!r}", scorer.substitutes, "the cat sat on the mat mat", position)
 
 
 @pytest.mark.parametrize("prior", ["uniform", [3.0] * len(VOCABULARY)])

@@ -1,0 +1,199 @@
+"""Scores of a text as rows (tsv), as records (jsonl), as a heat map (html) and as tables on the screen."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any, TextIO
+
+import numpy as np
+
+from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
+from ..text.vocabulary import MANY_UNKNOWN
+from .scoring import ScoreTotals, SentenceScores, Substitute, to_bits
+from .word_places import PlacedWords
+
+# Log probabilities are in nats, surprisals in bits.
+COLUMNS = (
+    *("sentence", "position", "word", "unknown", "forward", "backward", "joint", "substitutes"),
+    *("surprisal", "surprisal_backward", "surprisal_joint", "start", "end", "spaced_word"),
+)
+DIRECTIONS = ("forward", "backward", "joint")
+# Surprisal, in bits, that has the full color in the heat map: one word of a million.
+MAX_BITS = 20.0
+
+
+@dataclass(frozen=True)
+class ScoredLine:
+    """A line of a text and its scores.
+
+    Args:
+        number: Index of the line, from 0.
+        text: The line as it was read.
+        placed: Its words and their offsets.
+        scores: Their scores.
+        substitutes: By position, what could stand there.
+    """
+
+    number: int
+    text: str
+    placed: PlacedWords
+    scores: SentenceScores
+    substitutes: dict[int, list[Substitute]] = field(default_factory=dict)
+
+
+# Takes one line after another.
+Report = Callable[[ScoredLine], object]
+
+
+@contextmanager
+def open_scores(stream: TextIO, file_format: str, facts: Sequence[str] = ()) -> Iterator[Report]:
+    """A function that writes scored lines, one after another, to a stream opened with newline="".
+
+    Args:
+        stream: The file.
+        file_format: "tsv", a row per word without quotes around anything; "jsonl", an object per line; "html", a page
+            with a heat map, which needs no scripts and no network.
+        facts: What the page says below its heading: the model and the text, for example.
+    """
+    if file_format == "jsonl":
+        yield lambda line: stream.write(json.dumps(_record(line), ensure_ascii=False) + "\n")
+    elif file_format == "tsv":
+        # Words hold neither tabs nor line breaks: both are white space.
+        writer = csv.DictWriter(
+            stream, COLUMNS, restval="", delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None, lineterminator="\n"
+        )
+        writer.writeheader()
+        yield lambda line: writer.writerows(_rows(line))
+    else:
+        template = files(__package__).joinpath("scores.html").read_text(encoding="utf-8")
+        before, after = (
+            Template(part).safe_substitute(facts=escape(" · ".join(facts)), max_bits=f"{MAX_BITS:g}")
+            for part in template.split("$body")
+        )
+        stream.write(before)
+        yield lambda line: stream.write(_paragraph(line))
+        stream.write(after)
+
+
+def _rows(line: ScoredLine) -> Iterator[dict[str, Any]]:
+    """A row per word; `<S>` at position -1 and `</S>` at position T, each with the score of one direction."""
+    scores = line.scores
+
+    def row(position: int, word: str, unknown: bool = False, **log_probabilities: float) -> dict[str, Any]:
+        found: dict[str, Any] = {"sentence": line.number, "position": position, "word": word, "unknown": int(unknown)}
+        for direction, value in log_probabilities.items():
+            surprisal = "surprisal" if direction == "forward" else f"surprisal_{direction}"
+            # Adding 0 takes the sign off a zero.
+            found |= {direction: f"{value:.6f}", surprisal: f"{to_bits(value) + 0.0:.6f}"}
+        return found
+
+    yield row(-1, BOS_TOKEN, backward=scores.backward_end)
+    columns = {direction: getattr(scores, direction) for direction in DIRECTIONS}
+    for position, word in enumerate(scores.words):
+        start, end = line.placed.offsets[position]
+        values = {direction: column[position] for direction, column in columns.items()}
+        yield row(position, word, scores.is_unknown[position], **values) | {
+            "substitutes": " ".join(each.word for each in line.substitutes.get(position, [])),
+            "start": start,
+            "end": end,
+            "spaced_word": line.placed.spaced_words[position],
+        }
+    yield row(len(scores.words), EOS_TOKEN, forward=scores.forward_end)
+
+
+def _record(line: ScoredLine) -> dict[str, Any]:
+    scores, totals = line.scores, line.scores.totals
+    record: dict[str, Any] = {
+        "sentence": line.number,
+        "words": scores.words,
+        "unknown": scores.is_unknown.tolist(),
+        **{direction: _rounded(getattr(scores, direction)) for direction in DIRECTIONS},
+        "forward_end": round(scores.forward_end, 6),
+        "backward_end": round(scores.backward_end, 6),
+        "perplexity": totals.perplexity,
+        "pseudo_perplexity": totals.pseudo_perplexity,
+        "surprisal": _rounded(scores.forward_surprisal),
+        "surprisal_backward": _rounded(scores.backward_surprisal),
+        "surprisal_joint": _rounded(scores.joint_surprisal),
+        "offsets": line.placed.offsets,
+        "spaced_words": line.placed.spaced_words,
+    }
+    if line.substitutes:
+        record["substitutes"] = {at: [vars(each) for each in found] for at, found in line.substitutes.items()}
+    return record
+
+
+def _rounded(values: np.ndarray) -> list[float]:
+    return (np.round(values, 6) + 0.0).tolist()
+
+
+def _paragraph(line: ScoredLine) -> str:
+    """The line as it was read, each word in its color and with its bits as a tooltip."""
+    bits = {direction: getattr(line.scores, f"{direction}_surprisal") for direction in DIRECTIONS}
+    parts, end = [], 0
+    for position, (start, stop) in enumerate(line.placed.offsets):
+        unknown = bool(line.scores.is_unknown[position])
+        depths = ";".join(f"--{each}:{min(max(b[position] / MAX_BITS, 0), 1):.2f}" for each, b in bits.items())
+        title = ", ".join(f"{each} {b[position]:.1f}" for each, b in bits.items()) + " bits"
+        parts.append(
+            f'{escape(line.text[end:start])}<span{" class=unknown" * unknown} style="{depths}" '
+            f'title="{title}{"; unknown to the softmax" * unknown}">{escape(line.text[start:stop])}</span>'
+        )
+        end = stop
+    return f"<p>{''.join(parts)}{escape(line.text[end:])}</p>\n"
+
+
+def describe_scores(line: ScoredLine) -> str:
+    """A table in bits for the screen: a line per word, then the substitutes of each position."""
+    scores = line.scores
+    names = [word + " *" * bool(is_unknown) for word, is_unknown in zip(scores.words, scores.is_unknown, strict=True)]
+    proposed = [each.word for found in line.substitutes.values() for each in found]
+    width = max(map(len, ["bits from", *names, *proposed]))
+
+    def row(position: Any, name: str, *log_probabilities: float | None) -> str:
+        bits = ("" if value is None else f"{to_bits(value):.2f}" for value in log_probabilities)
+        return (f"{position:>5}  {name:<{width}}" + "".join(f"{value:>9}" for value in bits)).rstrip()
+
+    lines = [
+        f"sentence {line.number}: {describe_perplexities(scores.totals)}",
+        f"{'':5}  {'bits from':<{width}}{'left':>9}{'right':>9}{'both':>9}",
+        row("", BOS_TOKEN, None, scores.backward_end),
+        *map(row, range(len(names)), names, scores.forward, scores.backward, scores.joint),
+        row("", EOS_TOKEN, scores.forward_end),
+    ]
+    for position, found in line.substitutes.items():
+        lines.append(f"in place of {scores.words[position]!r} at {position}:")
+        lines += [row("", each.word, each.forward, each.backward, each.joint) for each in found]
+    return "\n".join(lines) + "\n"
+
+
+def describe_perplexities(totals: ScoreTotals) -> str:
+    """The perplexities in one line."""
+    return (
+        f"perplexity {totals.perplexity:,.1f} (forward {totals.forward_perplexity:,.1f}, backward "
+        f"{totals.backward_perplexity:,.1f}), pseudo-perplexity {totals.pseudo_perplexity:,.1f}"
+    )
+
+
+def describe_totals(totals: ScoreTotals, seconds: float, device: Any, carry_state: bool) -> str:
+    """The last lines on the screen: numbers of sentences and words, perplexities, speed, and a warning, perhaps."""
+    states = "the state carried from line to line" if carry_state else "each from a state of zeros"
+    lines = [
+        f"Scored {totals.num_sentences:,} sentences of {totals.num_words:,} words, {states}: "
+        f"{describe_perplexities(totals)}.",
+        f"Words unknown to the softmax (*) are scored as <UNK>: {totals.num_unknown:,} of {totals.num_words:,}. "
+        f"{totals.num_words / seconds:,.0f} words/s on {device}.",
+    ]
+    if totals.num_unknown > MANY_UNKNOWN * totals.num_words:
+        lines.append(
+            f"{totals.num_unknown / totals.num_words:.0%} of the words are unknown, and <UNK> is easy to predict: "
+            "these perplexities mean little. Is the text in the model's language, and tokenized like its training text?"
+        )
+    return "\n".join(lines)
