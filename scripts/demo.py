@@ -75,7 +75,7 @@ def main() -> None:
             )
         )
     print("\nreloaded with AutoModel in a new process:\n", flush=True)
-    command = [sys.executable, "-m", "hf_elmo", "neighbours", "--model_name_or_path", str(checkpoint)]
+    command = [sys.executable, "-m", "hf_elmo", "neighbors", "--model_name_or_path", str(checkpoint)]
     command += ["--input_file", str(train_file), "--words", *AMBIGUOUS_WORDS]
     subprocess.run([*command, "--sentence", QUERY, "--word", QUERY_WORD], check=True)
     print(f"\nthe checkpoint is {checkpoint}; use it with\n")

@@ -20,7 +20,7 @@ COMMANDS = {
     "convert": ("convert", "bring an ELMo checkpoint of another program here, or take one back"),
     "embed": ("embed", "write the vectors of a text's words to a file"),
     "score": ("score", "score the words of a text by the language models inside ELMo"),
-    "neighbours": ("show_neighbours", "print the nearest uses and the nearest words of some words"),
+    "neighbors": ("neighbors", "find nearest neighbors of words, in context and without"),
     "look uses": ("look_uses", "draw the uses of words in every layer, as a page to click and a picture"),
     "look senses": ("look_senses", "measure how well each layer tells the senses of words apart"),
     "look tags": ("look_tags", "measure how well each layer tells the parts of speech of words"),

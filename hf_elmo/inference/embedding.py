@@ -86,7 +86,7 @@ def embed(
     embedder = _Embedder(
         elmo,
         tokenizer,
-        _numbered(layers, elmo.config.num_hidden_layers + 1),
+        resolve_layers(layers, elmo.config.num_hidden_layers + 1),
         keep_markers,
         carry_state,
         max_words_per_batch,
@@ -113,8 +113,8 @@ def check_limits(
             raise ValueError(f"{name} is {value!r}; it must be an integer >= 1.")
 
 
-def _numbered(layers: str | int, num_layers: int) -> str | int:
-    """A single layer by its number from 0; "mix", "all" and "average" as they are."""
+def resolve_layers(layers: str | int, num_layers: int) -> str | int:
+    """A single layer as its number from 0; "mix", "all" and "average" as they are. Raises: ValueError for no layer."""
     places: dict[str | int, int] = {"token": 0, "top": num_layers - 1}
     number = places.get(layers, layers)
     if isinstance(number, int):

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .neighbours import unit
-from .word_uses import WordUses, sentence_digest
+from .word_uses import WordUses, sentence_digest, unit
 
 MOST_FREQUENT, BAG_OF_WORDS = "most frequent sense", "bag of words"
 # Similarities that differ by less are equal: without context all uses of a spelling have one vector.
@@ -63,7 +62,7 @@ def right_by_layer(found: WordUses, layers: np.ndarray, split_of: np.ndarray) ->
     except ImportError as error:
         raise ImportError("the bag of words needs scikit-learn: pip install 'hf_elmo[look]'.") from error
     senses = np.array(found.labels)
-    bags = [[word.casefold() for place, word in enumerate(use.words) if place != use.place] for use in found.uses]
+    bags = [[word.casefold() for place, word in enumerate(use.words) if place != use.position] for use in found.uses]
     right = {way: np.zeros(len(senses), dtype=bool) for way in ways(len(layers))}
     for split in range(split_of.max() + 1):
         test = np.flatnonzero(split_of == split)

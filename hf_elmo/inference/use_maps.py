@@ -12,9 +12,8 @@ import numpy as np
 
 from ..model.modeling_elmo import ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from .neighbours import Use, unit
 from .use_projections import Projection, project, project_by_umap
-from .word_uses import StaticWords, WordUses, embed_uses, static_vectors
+from .word_uses import StaticWords, Use, WordUses, embed_uses, static_vectors, unit
 
 CLUSTER = "cluster"
 
@@ -158,7 +157,7 @@ def map_uses(
     else:
         names, group_of = _number_groups(found.labels)
     order = np.argsort(group_of, kind="stable")
-    found, group_of, layers = found.pick(order), group_of[order], layers[:, order]
+    found, group_of, layers = found.select(order), group_of[order], layers[:, order]
     sizes, around = np.bincount(group_of), _words_around(found.uses, group_of)
     laid_out = [_lay_out(vectors, projection) for vectors in layers[1:]]
     ranked = [nearest_of(vectors, count) for vectors in unit(layers[1:])]
@@ -273,5 +272,5 @@ def _words_around(uses: Sequence[Use], group_of: np.ndarray, count: int = 5) -> 
 
 
 def _context(use: Use) -> set[str]:
-    before, after = use.words[max(0, use.place - _AROUND) : use.place], use.words[use.place + 1 :][:_AROUND]
+    before, after = use.words[max(0, use.position - _AROUND) : use.position], use.words[use.position + 1 :][:_AROUND]
     return {word.casefold() for word in (*before, *after) if any(map(str.isalpha, word))}

@@ -8,9 +8,9 @@ from html import escape
 from importlib.resources import files
 from string import Template
 
-from .neighbours import Use
 from .use_layout import HEIGHT, RADIUS, WIDTH, WORD_RADIUS, place_dots, place_words
 from .use_maps import COLOURS, Group, UseMap
+from .word_uses import Use
 
 # Words shown on either side of a use.
 _AROUND = 16
@@ -91,8 +91,8 @@ def _draw_layer(drawn: UseMap, layer: int, ids: Sequence[str]) -> str:
 
 
 def _line(use: Use, id_: str, colour: str) -> str:
-    left = " ".join(use.words[max(0, use.place - _AROUND) : use.place])
-    right = " ".join(use.words[use.place + 1 :][:_AROUND])
+    left = " ".join(use.words[max(0, use.position - _AROUND) : use.position])
+    right = " ".join(use.words[use.position + 1 :][:_AROUND])
     return (
         f'<li id="{id_}"><a href="#{id_}" style="--colour:{colour}"><span class="left">{escape(left)}</span>'
         f"<b>{escape(use.word)}</b><span>{escape(right)}</span></a></li>\n"

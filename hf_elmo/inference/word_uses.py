@@ -1,4 +1,4 @@
-"""The uses of a word over a text, and their vectors in every layer beside those of the text's words without context."""
+"""Uses of words in a text, their vectors in every layer, and the words of the text by their vectors without context."""
 
 from __future__ import annotations
 
@@ -12,10 +12,29 @@ import numpy as np
 from ..model.modeling_elmo import ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .embedding import embed
-from .neighbours import Use, unit
 
-# The words of a sentence; and a label for each of them, None for a word that has none, where the text has labels.
+# The words of a sentence and, where the text has labels, one for each of them, None for a word without a label.
 Sentence = tuple[Sequence[str], Sequence[str | None] | None]
+
+
+@dataclass(frozen=True)
+class Use:
+    """One occurrence of a word: the index of its sentence, its position there, and the words of the sentence."""
+
+    sentence: int
+    position: int
+    words: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        return self.words[self.position]
+
+    def snippet(self, around: int = 5) -> str:
+        """The word in square brackets with up to `around` words on each side."""
+        start, end = max(0, self.position - around), self.position + around + 1
+        left = " ".join((["..."] if start else []) + list(self.words[start : self.position]))
+        right = " ".join(list(self.words[self.position + 1 : end]) + (["..."] if end < len(self.words) else []))
+        return f"{left} [{self.word}] {right}".strip()
 
 
 @dataclass(frozen=True)
@@ -23,10 +42,10 @@ class WordUses:
     """The uses of one word.
 
     Args:
-        word: What it is called, "play" for example, whichever forms of it are among the uses.
+        word: Its name, "play" for example, whichever forms of it are among the uses.
         uses: N of them, N > 0.
         labels: The sense or the part of speech of each; None where the text has none.
-        num_found: How many there were in the text.
+        num_found: How many the text has.
     """
 
     word: str
@@ -34,11 +53,11 @@ class WordUses:
     labels: list[str] | None
     num_found: int
 
-    def pick(self, numbers: Iterable[int]) -> WordUses:
-        """Some of the uses, in the order of their numbers here."""
-        numbers = list(numbers)
-        labels = None if self.labels is None else [self.labels[number] for number in numbers]
-        return replace(self, uses=[self.uses[number] for number in numbers], labels=labels)
+    def select(self, indices: Iterable[int]) -> WordUses:
+        """Some of the uses, in the order of their indices here."""
+        indices = list(indices)
+        labels = None if self.labels is None else [self.labels[index] for index in indices]
+        return replace(self, uses=[self.uses[index] for index in indices], labels=labels)
 
 
 class UseGatherer:
@@ -52,7 +71,7 @@ class UseGatherer:
     def __init__(self, asked: Sequence[Sequence[str]] | None = None):
         self.asked = asked
         self.counts: Counter[str] = Counter()
-        self._number_of = {form: number for number, forms in enumerate(asked or ()) for form in forms}
+        self._word_of = {form: number for number, forms in enumerate(asked or ()) for form in forms}
         self._found: list[list[tuple[Use, str | None]]] = [[] for _ in asked] if asked else [[]]
         self._seen: set[tuple[str, ...]] = set()
         self._num_sentences = 0
@@ -61,58 +80,42 @@ class UseGatherer:
         """Look through some more sentences; one that was there before counts once."""
         for words, labels in sentences:
             self.counts.update(words)
-            places = [(place, number) for place, word in enumerate(words) if (number := self._find(word)) is not None]
+            found = [(at, self._word_of.get(word) if self.asked else 0) for at, word in enumerate(words)]
+            found = [(at, number) for at, number in found if number is not None]
             if labels is not None and any(label is None for label in labels):
-                # Only some uses have labels: those are meant.
-                places = [(place, number) for place, number in places if labels[place] is not None]
+                # Only some words have labels: those are meant.
+                found = [(at, number) for at, number in found if labels[at] is not None]
             # The same sentence again, with a label at another of its words, has another use.
-            lowered = tuple(word.casefold() for word in words)
-            seen = (*lowered, "", *(str(place) for place, _ in places))
-            if places and seen not in self._seen:
+            seen = (*map(str.casefold, words), "", *(str(at) for at, _ in found))
+            if found and seen not in self._seen:
                 self._seen.add(seen)
-                for place, number in places:
-                    use = Use(self._num_sentences, place, tuple(words))
-                    self._found[number].append((use, labels[place] if labels is not None else None))
+                for at, number in found:
+                    use = Use(self._num_sentences, at, tuple(words))
+                    self._found[number or 0].append((use, labels[at] if labels is not None else None))
             self._num_sentences += 1
 
     def found(self, max_uses: int) -> list[WordUses]:
-        """The uses of each word, of many of them as many as are wanted, the same ones each time.
+        """The uses of each word, at most `max_uses`; which ones, a hash of their sentences says.
 
-        Args:
-            max_uses: Of each word; which ones, a hash of their sentences says.
         Raises: ValueError naming a word without uses, and the text's number of words.
         """
-        gathered = []
-        for number, found in enumerate(self._found):
-            forms = self.asked[number] if self.asked else [self._commonest_form()]
-            if not found:
-                lowered = {form.casefold() for form in forms}
-                spellings = sorted(word for word in self.counts if word.casefold() in lowered)
-                hint = f"it has {', '.join(map(repr, spellings))}" if spellings else "name another one, or more text"
-                raise ValueError(
-                    f"--words has {','.join(forms)!r}, which is none of the {self.counts.total():,} words of the text; "
-                    f"{hint}."
-                )
-            kept = sorted(found, key=lambda each: sentence_digest(each[0].words))[:max_uses]
-            kept.sort(key=lambda each: (each[0].sentence, each[0].place))
-            labels = [label for _, label in kept]
-            with_labels = all(label is not None for label in labels)
-            gathered.append(
-                WordUses(
-                    forms[0],
-                    [use for use, _ in kept],
-                    [str(label) for label in labels] if with_labels else None,
-                    len(found),
-                )
+        return [self._uses_of(number, found, max_uses) for number, found in enumerate(self._found)]
+
+    def _uses_of(self, number: int, found: list[tuple[Use, str | None]], max_uses: int) -> WordUses:
+        if not found:
+            forms = self.asked[number] if self.asked else ["a word with a label"]
+            spellings = other_spellings(forms, self.counts)
+            hint = f"it has {', '.join(map(repr, spellings))}" if spellings else "name another one, or more text"
+            raise ValueError(
+                f"--words has {','.join(forms)!r}, which is none of the {self.counts.total():,} words of the text; "
+                f"{hint}."
             )
-        return gathered
-
-    def _find(self, word: str) -> int | None:
-        return self._number_of.get(word) if self.asked else 0
-
-    def _commonest_form(self) -> str:
-        forms = Counter(use.word.casefold() for use, _ in self._found[0])
-        return forms.most_common(1)[0][0] if forms else "a word with a label"
+        chosen = sorted(found, key=lambda each: sentence_digest(each[0].words))[:max_uses]
+        chosen.sort(key=lambda each: (each[0].sentence, each[0].position))
+        labels = [label for _, label in chosen if label is not None]
+        commonest = Counter(use.word.casefold() for use, _ in found).most_common(1)[0][0]
+        name = self.asked[number][0] if self.asked else commonest
+        return WordUses(name, [use for use, _ in chosen], labels if len(labels) == len(chosen) else None, len(found))
 
 
 class StaticWords:
@@ -121,15 +124,19 @@ class StaticWords:
     Args:
         model, tokenizer: A checkpoint's.
         counts: How often each word stands in the text; words without a letter are left out.
-        max_words: How many are kept.
+        max_words: How many are taken.
     """
 
     def __init__(
         self, model: ElmoPreTrainedModel, tokenizer: ElmoCharTokenizer, counts: Counter[str], max_words: int = 20_000
     ):
-        common = (word for word, _ in counts.most_common() if any(map(str.isalpha, word)))
-        self.words = [word for word, _ in zip(common, range(max_words), strict=False)]
+        self.words = [word for word, _ in counts.most_common() if any(map(str.isalpha, word))][:max_words]
+        self._model, self._tokenizer = model, tokenizer
         self._vectors = static_vectors(model, tokenizer, self.words)
+
+    def nearest_to(self, word: str, count: int) -> list[tuple[str, float]]:
+        """The most similar other words to any word, as `nearest`."""
+        return self.nearest(static_vectors(self._model, self._tokenizer, [word])[0], [word], count)
 
     def nearest(self, vector: np.ndarray, but: Iterable[str], count: int) -> list[tuple[str, float]]:
         """The words whose vectors are most similar by cosine, with their similarities, one spelling of each.
@@ -141,21 +148,21 @@ class StaticWords:
         """
         similarities = self._vectors @ unit(vector)
         seen, nearest = {word.casefold() for word in but}, []
-        for number in np.argsort(-similarities, kind="stable"):
-            word = self.words[number]
+        for index in np.argsort(-similarities, kind="stable"):
+            if len(nearest) == count:
+                break
+            word = self.words[index]
             if word.casefold() not in seen:
                 seen.add(word.casefold())
-                nearest.append((word, float(similarities[number])))
-            if len(nearest) >= count:
-                break
+                nearest.append((word, float(similarities[index])))
         return nearest
 
 
 def static_vectors(model: ElmoPreTrainedModel, tokenizer: ElmoCharTokenizer, words: Sequence[str]) -> np.ndarray:
     """The token encoder's vectors of words, of length 1, (words, P)."""
-    arrays = embed(model, tokenizer, ([word] for word in words), layers="token")
+    arrays = [array[0] for array in embed(model, tokenizer, ([word] for word in words), layers="token")]
     # Both halves are the same.
-    return unit(np.stack([np.split(array[0], 2)[0] for array in arrays]))
+    return unit(np.array(arrays).reshape(len(words), 2, -1)[:, 0])
 
 
 def embed_uses(
@@ -164,7 +171,19 @@ def embed_uses(
     """The vectors of uses in every layer, each sentence read by itself, (L + 1, N, D)."""
     uses = list(uses)
     arrays = embed(model, tokenizer, (use.words for use in uses), layers="all", max_words_per_batch=max_words_per_batch)
-    return np.stack([array[:, use.place] for array, use in zip(arrays, uses, strict=True)], axis=1)
+    return np.stack([array[:, use.position] for array, use in zip(arrays, uses, strict=True)], axis=1)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Vectors scaled to the length 1, in float32, so that products are cosines; zeros stay zeros."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
+
+
+def other_spellings(forms: Sequence[str], words: Iterable[str]) -> list[str]:
+    """The words that differ from one of the forms by upper and lower case alone, sorted."""
+    folded = {form.casefold() for form in forms}
+    return sorted(word for word in words if word.casefold() in folded and word not in forms)
 
 
 def sentence_digest(words: Sequence[str]) -> bytes:

@@ -43,8 +43,8 @@ def test_a_command_that_nobody_reads_any_more_ends_quietly(is_buffered, embedder
     """Also where all of the output waits in the buffer until the end."""
     (tmp_path / "text.txt").write_text("we play\n")
     looked_for = ["--input_file", str(tmp_path / "text.txt"), "--sentence", "They play", "--device", "cpu"]
-    neighbours = ["neighbours", "--model_name_or_path", embedder.name, *looked_for]
-    for words in (["--help"], ["look", "--help"], ["score", "--help"], neighbours):
+    neighbors = ["neighbors", "--model_name_or_path", embedder.name, *looked_for]
+    for words in (["--help"], ["look", "--help"], ["score", "--help"], neighbors):
         with nobody_reading(is_buffered), pytest.raises(SystemExit) as stopped:
             main(words)
         assert stopped.value.code == 0

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo.inference.neighbours import Use
 from hf_elmo.inference.sense_scores import (
     BAG_OF_WORDS,
     MOST_FREQUENT,
@@ -17,7 +16,7 @@ from hf_elmo.inference.sense_scores import (
     right_by_layer,
     score_senses,
 )
-from hf_elmo.inference.word_uses import WordUses
+from hf_elmo.inference.word_uses import Use, WordUses
 
 
 def uses_of(senses, sentences=None):
@@ -34,7 +33,7 @@ def test_senses_are_dealt_evenly_and_alike_in_every_order(senses, random):
         counts = np.bincount(split_of[np.array(senses) == sense], minlength=5)
         assert counts.max() - counts.min() <= 1
     order = random.sample(range(len(senses)), len(senses))
-    assert deal(found.pick(order)).tolist() == split_of[order].tolist()
+    assert deal(found.select(order)).tolist() == split_of[order].tolist()
 
 
 def test_uses_of_one_sentence_are_tested_together():

@@ -9,10 +9,9 @@ from conftest import make_tiny_config
 from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.inference.neighbours import Use
 from hf_elmo.inference.use_layout import FORM_FONT_SIZE, HEIGHT, WIDTH, place_dots, place_words
 from hf_elmo.inference.use_maps import MAX_GROUPS, OTHERS, cluster, map_uses, nearest_of
-from hf_elmo.inference.word_uses import StaticWords, UseGatherer
+from hf_elmo.inference.word_uses import StaticWords, Use, UseGatherer
 
 SENTENCES = [f"they play {what} here".split() for what in "chess cards ball harp flute drums piano tennis".split()]
 

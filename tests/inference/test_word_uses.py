@@ -27,7 +27,7 @@ def found_in(sentences, asked, max_uses=100, labels=None):
 
 
 def places(uses):
-    return [(use.sentence, use.place) for use in uses.uses]
+    return [(use.sentence, use.position) for use in uses.uses]
 
 
 def test_each_form_is_found_once_and_as_it_stands():
@@ -45,7 +45,7 @@ def test_of_many_uses_the_same_ones_are_taken_in_the_texts_order():
     # Which ones does not hang on what else is in the text.
     (again,) = found_in([*sentences[::-1], ["more"]], [["play"]], 20)
     assert {use.words for use in again.uses} == {use.words for use in some.uses}
-    assert places(some.pick([3, 1])) == [places(some)[3], places(some)[1]]
+    assert places(some.select([3, 1])) == [places(some)[3], places(some)[1]]
 
 
 def test_labels_go_with_the_uses_and_say_which_words_are_meant():
@@ -73,7 +73,7 @@ def test_vectors_are_those_of_the_sentences(model, tokenizer):
     assert vectors.shape == (3, 3, 12)
     for number, use in enumerate(play.uses):
         (alone,) = embed(model, tokenizer, [use.words], layers="all")
-        np.testing.assert_allclose(vectors[:, number], alone[:, use.place], atol=tolerances.REORDERED_FLOAT32)
+        np.testing.assert_allclose(vectors[:, number], alone[:, use.position], atol=tolerances.REORDERED_FLOAT32)
 
 
 def test_nearest_words_without_context_are_those_with_the_largest_cosines(model, tokenizer):

@@ -1,0 +1,105 @@
+"""Find nearest neighbors of words, in context and without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..given.flags import check_least, flag
+from .command_line import run_command
+from .text_input import ReadingArguments, read_lines, warn_of_raw_text
+
+_EXAMPLES = """
+examples:
+  hf-elmo neighbors --model_name_or_path output/my-elmo --input_file corpus.txt.gz --words play match
+  hf-elmo neighbors --model_name_or_path output/my-elmo --input_file corpus.txt.gz \\
+      --sentence "They play the match again ." --word play --top_k 5
+  hf-elmo neighbors --model_name_or_path output/my-elmo --vectors vectors --sentence "They play again ." --word play
+"""
+
+
+@dataclass(kw_only=True)
+class NeighborArguments(ReadingArguments):
+    """What is looked for in the text."""
+
+    input_file: str | None = flag(  # type: ignore[assignment]
+        "Text, one sentence per line, or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for "
+        "text from standard input. A quoted glob names several files.",
+        default=None,
+    )
+    vectors: str | None = flag(
+        "Directory of `hf-elmo embed --output_dir`, in place of the text, for a corpus of any size.", default=None
+    )
+    words: list[str] | None = flag(
+        "Words of the text: their nearest words, and some uses with the nearest.", default=None
+    )
+    sentence: str | None = flag("A sentence of your own: the uses in the text nearest to its words.", default=None)
+    word: str | None = flag("The word of --sentence to look for, as it is used there.", default=None)
+    top_k: int | None = flag("Number of nearest uses.", default=None)
+    layers: str | None = flag("Vectors to compare: top, token, average, mix or a layer's number.", default=None)
+    same_word: bool = flag("Look at uses of the same word only, in upper or lower case.", default=False)
+    approximate: bool = flag(
+        "Search --vectors by clusters (faiss), which the first search builds and keeps there: quicker, but it may miss "
+        "a use.",
+        default=False,
+    )
+
+    @classmethod
+    def shown_defaults(cls) -> dict[str, str]:
+        """What --help says of flags whose default is worked out later."""
+        return super().shown_defaults() | {
+            "word": "each of them",
+            "top_k": "1 with --words, 5 with --sentence",
+            "layers": "top, or those of --vectors",
+        }
+
+    def check(self) -> None:
+        """Raises: ValueError naming the arguments that do not go together, or the value wanted."""
+        check_least(self, ("top_k",), 1)
+        if (self.input_file is None) == (self.vectors is None):
+            found = "neither --input_file nor --vectors" if self.vectors is None else "--input_file and --vectors"
+            raise ValueError(f"{found} given; give one of them.")
+        if self.approximate and self.vectors is None:
+            raise ValueError("--approximate given without --vectors; in a text all uses are compared.")
+        if self.vectors is not None and self.words:
+            raise ValueError(f"--words is {self.words!r}; in --vectors look by --sentence, and --word of it.")
+        if not self.words and self.sentence is None:
+            raise ValueError("--words is missing, and --sentence too; say what to look for by one of them.")
+        if self.word is not None and self.sentence is None:
+            raise ValueError(f"--word is {self.word!r} without --sentence; for words of the text there is --words.")
+
+
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(NeighborArguments, show_neighbors, argv, prog, __doc__, _EXAMPLES)
+
+
+def show_neighbors(arguments: NeighborArguments) -> None:
+    """Print the neighbors of each word; a word that the text lacks is named.
+
+    Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
+    """
+    from ..inference.embedder import ElmoEmbedder
+    from ..inference.neighbors import ShardIndex, TextIndex, UseIndex, describe_sentence, describe_words
+    from ..text.progress import track
+
+    arguments.check()
+    options = {"same_word": arguments.same_word}
+    if arguments.top_k is not None:
+        options["count"] = arguments.top_k
+    layers = arguments.layers
+    number = int(layers) if layers is not None and layers.lstrip("-").isdigit() else layers
+    cut = str.split if arguments.text_is_tokenized else str
+    lines = None if arguments.input_file is None else read_lines(arguments.input_file, arguments.text_column)
+    embedder = ElmoEmbedder(
+        arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
+    )
+    if lines is None:
+        index: UseIndex = ShardIndex(arguments.vectors or "", embedder, number, arguments.approximate)
+    else:
+        warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer)
+        read = track(map(cut, lines), "reading", "sentences")
+        index = text = TextIndex(embedder, read, "top" if number is None else number)
+        if arguments.words:
+            print(describe_words(text, arguments.words, **options), end="\n\n" if arguments.sentence else "\n")
+    if arguments.sentence is not None:
+        print(describe_sentence(index, cut(arguments.sentence), arguments.word, **options))
