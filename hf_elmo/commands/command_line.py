@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from .flags import FlagParser
 
-# Each command with its module in this folder and what the list of commands says of it.
+# Each command with its module in this folder, or module:function, and what the list of commands says of it.
 COMMANDS = {
     "pretrain": ("pretrain", "pre-train an ELMo on text files or a dataset"),
     "vocabulary": ("build_vocabulary", "build the word vocabulary of a pre-training run from a corpus of any size"),
@@ -22,8 +22,8 @@ COMMANDS = {
     "score": ("score", "score the words of a text by the language models inside ELMo"),
     "neighbors": ("neighbors", "find nearest neighbors of words, in context and without"),
     "look uses": ("look_uses", "draw the uses of words in every layer, as a page to click and a picture"),
-    "look senses": ("look_senses", "measure how well each layer tells the senses of words apart"),
-    "look tags": ("look_tags", "measure how well each layer tells the parts of speech of words"),
+    "probe senses": ("probe:main_senses", "measure how well each layer tells the senses of words apart"),
+    "probe tags": ("probe:main_tags", "measure how well each layer tells the parts of speech of words"),
     "train token-classification": ("train_token_classification", "train, evaluate and apply a token classifier"),
     "train text-classification": (
         "train_text_classification",
@@ -60,7 +60,9 @@ def _run_named(argv: Sequence[str]) -> None:
         # The package above this one, whose name commands may not import.
         print(sys.modules[__package__.partition(".")[0]].__version__)
     elif name in COMMANDS:
-        importlib.import_module(f".{COMMANDS[name][0]}", __package__).main(rest, prog=f"hf-elmo {name}")
+        module, _, function = COMMANDS[name][0].partition(":")
+        main = getattr(importlib.import_module(f".{module}", __package__), function or "main")
+        main(rest, prog=f"hf-elmo {name}")
     elif any(command.startswith(f"{name} ") for command in COMMANDS):
         is_asked = rest[:1] in (["-h"], ["--help"])
         print(_list_commands(f"{name} "), file=sys.stdout if is_asked else sys.stderr)

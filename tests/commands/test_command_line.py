@@ -44,7 +44,7 @@ def test_a_command_that_nobody_reads_any_more_ends_quietly(is_buffered, embedder
     (tmp_path / "text.txt").write_text("we play\n")
     looked_for = ["--input_file", str(tmp_path / "text.txt"), "--sentence", "They play", "--device", "cpu"]
     neighbors = ["neighbors", "--model_name_or_path", embedder.name, *looked_for]
-    for words in (["--help"], ["look", "--help"], ["score", "--help"], neighbors):
+    for words in (["--help"], ["probe", "--help"], ["score", "--help"], neighbors):
         with nobody_reading(is_buffered), pytest.raises(SystemExit) as stopped:
             main(words)
         assert stopped.value.code == 0
