@@ -21,7 +21,7 @@ COMMANDS = {
     "embed": ("embed", "write the vectors of a text's words to a file"),
     "score": ("score", "score the words of a text by the language models inside ELMo"),
     "neighbors": ("neighbors", "find nearest neighbors of words, in context and without"),
-    "look uses": ("look_uses", "draw the uses of words in every layer, as a page to click and a picture"),
+    "show uses": ("show_uses", "draw the uses of words in every layer, as a page to click"),
     "probe senses": ("probe:main_senses", "measure how well each layer tells the senses of words apart"),
     "probe tags": ("probe:main_tags", "measure how well each layer tells the parts of speech of words"),
     "train token-classification": ("train_token_classification", "train, evaluate and apply a token classifier"),

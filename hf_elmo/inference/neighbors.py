@@ -348,7 +348,7 @@ def describe_words(
             hint = f", but {', '.join(map(repr, spellings))}" if spellings else ""
             lines.append(f"{word!r}: not among the {len(index.counts):,} words of the text{hint}")
             continue
-        similar = ", ".join(other for other, _ in index.static.nearest_to(word, 6))
+        similar = ", ".join(other for other, _ in index.static.nearest(word, 6))
         lines.append(f"{word!r}: nearest words by the static vector: {similar}")
         for use, vector in uses:
             lines.append(f"    use      {use.snippet()}")

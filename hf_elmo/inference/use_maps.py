@@ -1,4 +1,7 @@
-"""Maps of a word's uses: where each lies in two dimensions in every layer, in which group, and beside which others."""
+"""Maps of a word's uses: where each lies in two dimensions in every layer, in which group, and beside which others.
+
+Letters in shapes: N uses, D numbers of a vector, L biLM layers, K nearest uses.
+"""
 
 from __future__ import annotations
 
@@ -7,54 +10,38 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ..model.modeling_elmo import ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from .use_projections import Projection, project, project_by_umap
 from .word_uses import StaticWords, Use, WordUses, embed_uses, static_vectors, unit
 
 CLUSTER = "cluster"
-
-# More groups than these would share their colours: the smallest are one group.
+# More groups than these would share their colors: the smallest are one group.
 MAX_GROUPS = 8
 OTHERS = "others"
-# Of the groups. They stay apart for colour-blind readers and in print (Okabe and Ito 2008).
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b8a600", "#8a8f96")
-# Words on either side of a use that are looked at to say what its group is about.
-_AROUND = 5
-# By this factor they must be more frequent than around other uses.
-_TELLING = 1.25
+# Words on either side of a use from which the words around a group are taken, and by which factor these must be more
+# frequent there than around other uses.
+_AROUND, _LEAST_RATIO = 5, 1.25
 _MAX_CLUSTERS = 6
 # Words shown beside the commonest spelling and beside each other one, and spellings that are drawn.
 _MOST_NEAREST_WORDS, _NEAREST_WORDS, _MAX_FORMS = 8, 2, 3
+# Uses that UMAP takes for near to each, its own default; and how many uses it wants at least.
+_UMAP_NEIGHBORS, _LEAST_FOR_UMAP = 15, 4
 
 
-@dataclass(frozen=True)
-class Group:
-    """Uses that are drawn in one colour.
-
-    Args:
-        name: A sense, a part of speech, or which cluster it is.
-        size: How many uses it has.
-        words_around: What stands around its uses, and not around others.
-    """
+class Group(NamedTuple):
+    """Uses in one color: a sense, a part of speech or a cluster, its size, and words that stand around its uses."""
 
     name: str
     size: int
     words_around: list[str]
 
 
-@dataclass(frozen=True)
-class StaticForm:
-    """One spelling of a word, which has one vector without context, however often it is used.
-
-    Args:
-        form: The spelling.
-        uses: The numbers of the uses that have it.
-        nearest: The most similar words of the text, with their cosines.
-    """
+class StaticForm(NamedTuple):
+    """A spelling, which has one vector without context, the indices of its uses, and its nearest words with cosines."""
 
     form: str
     uses: list[int]
@@ -69,52 +56,52 @@ class UseMap:
         found: The uses, one group behind the other.
         grouped_by: What the groups are, "sense" for example, or "cluster".
         groups: By falling size, at most `MAX_GROUPS`.
-        group_of: The number of each use's group, (N,).
-        places: Where each use lies in each layer of the biLM, (L, N, 2).
-        shown: The share of the variance that the two dimensions have in each layer, where they are principal
-            components, not UMAP's.
-        nearest: The numbers of the most similar other uses in each layer, nearest first, (L, N, K).
+        group_of: The index of each use's group, (N,).
+        points: Where each use lies in each layer of the biLM, (L, N, 2).
+        explained: The fraction of the variance that the two dimensions have in each layer, None for UMAP's.
+        nearest: The indices of the most similar other uses in each layer, nearest first, (L, N, K).
         similarities: Their cosines, (L, N, K).
         forms: The spellings, by falling number of uses.
-        static_places: Where the forms and their nearest words lie by the token encoder's vectors.
+        static_points: Where the spellings and their nearest words lie by the token encoder's vectors.
     """
 
     found: WordUses
     grouped_by: str
     groups: list[Group]
     group_of: np.ndarray
-    places: np.ndarray
-    shown: list[float | None]
+    points: np.ndarray
+    explained: list[float | None]
     nearest: np.ndarray
     similarities: np.ndarray
     forms: list[StaticForm]
-    static_places: dict[str, tuple[float, float]]
+    static_points: dict[str, np.ndarray]
 
     @property
     def uses(self) -> list[Use]:
         return self.found.uses
 
     def agreement(self) -> np.ndarray:
-        """The share of the uses whose nearest use, in each layer, is of the same group, (L,); NaN for a single use."""
+        """The fraction of the uses whose nearest use is of the same group, by layer, (L,); NaN for a single use."""
         if not self.nearest.shape[-1]:
             return np.full(len(self.nearest), math.nan)
         return (self.group_of[self.nearest[..., 0]] == self.group_of).mean(axis=1)
 
     def chance(self) -> float:
-        """The share that neighbours drawn at random would have."""
+        """The fraction for neighbors drawn at random."""
         sizes = np.array([group.size for group in self.groups], dtype=float)
         return float((sizes * (sizes - 1)).sum() / max(sizes.sum() * (sizes.sum() - 1), 1))
 
     def caption(self, layer: int) -> str:
-        """What is to be known of the drawing of a layer, from 0, in some words."""
+        """What a reader of the drawing of a layer, from 0, should know."""
         if not layer:
             return "one vector for all uses of a spelling, and the words most similar to it"
-        share = self.shown[layer - 1]
-        shown = "UMAP, nearest uses together" if share is None else f"two main components, {share:.0%} of the variance"
+        explained = self.explained[layer - 1]
+        drawn = "UMAP, nearest uses together" if explained is None else f"two principal components, {explained:.0%} of "
+        drawn += "" if explained is None else "the variance"
         if self.grouped_by == CLUSTER or len(self.uses) == 1:
-            return shown
+            return drawn
         return (
-            f"{shown}; the nearest use has the same {self.grouped_by}: {self.agreement()[layer - 1]:.0%} "
+            f"{drawn}; the nearest use has the same {self.grouped_by}: {self.agreement()[layer - 1]:.0%} "
             f"(by chance: {self.chance():.0%})"
         )
 
@@ -125,25 +112,24 @@ def map_uses(
     found: WordUses,
     static: StaticWords,
     grouped_by: str = CLUSTER,
-    clusters: int | None = None,
+    num_clusters: int | None = None,
     cluster_layer: int = -1,
     count: int = 5,
     max_words_per_batch: int = 2048,
-    projection: Projection = "pca",
+    projection: Literal["pca", "umap"] = "pca",
 ) -> UseMap:
     """Lay a word's uses out.
 
     Args:
         model, tokenizer: A checkpoint's.
         found: The uses.
-        static: The words of the text, among which the nearest ones to the word's spellings are looked for.
+        static: The words of the text, which have the nearest ones to the word's spellings.
         grouped_by: What the labels of the uses are, which then make the groups; "cluster" groups by k-means.
-        clusters: How many clusters; see `cluster`.
+        num_clusters: Number of clusters; see `cluster`.
         cluster_layer: The layer whose vectors are clustered, from 0, or, backwards, from -1.
         count: Nearest uses of each.
         max_words_per_batch: Words computed at once.
-        projection: How the biLM's layers come to two dimensions, "pca" or "umap"; layer 0 and very few uses are always
-            drawn on principal components.
+        projection: From vectors to two dimensions; layer 0 and very few uses are always on principal components.
     Raises: ImportError or ValueError as `cluster` and `project_by_umap`; ValueError for a layer that the model lacks.
     """
     num_layers = model.config.num_hidden_layers + 1
@@ -152,62 +138,54 @@ def map_uses(
     layers = embed_uses(model, tokenizer, found.uses, max_words_per_batch)
     if grouped_by == CLUSTER or found.labels is None:
         grouped_by = CLUSTER
-        _, group_of = _number_groups([str(number) for number in cluster(unit(layers[cluster_layer]), clusters)])
+        _, group_of = _number_groups([str(number) for number in cluster(unit(layers[cluster_layer]), num_clusters)])
         names = [f"cluster {number + 1}" for number in range(group_of.max() + 1)]
     else:
         names, group_of = _number_groups(found.labels)
     order = np.argsort(group_of, kind="stable")
     found, group_of, layers = found.select(order), group_of[order], layers[:, order]
-    sizes, around = np.bincount(group_of), _words_around(found.uses, group_of)
-    laid_out = [_lay_out(vectors, projection) for vectors in layers[1:]]
+    around = _words_around(found.uses, group_of)
+    by_umap = projection == "umap" and len(found.uses) >= _LEAST_FOR_UMAP
+    projected = [(project_by_umap(each), None) if by_umap else project(each) for each in layers[1:]]
     ranked = [nearest_of(vectors, count) for vectors in unit(layers[1:])]
-    forms, static_places = _static_forms(model, tokenizer, found.uses, static)
+    forms = _static_forms(found.uses, static)
+    shown = forms[:_MAX_FORMS]
+    words = list(dict.fromkeys([form.form for form in shown] + [word for form in shown for word, _ in form.nearest]))
     return UseMap(
         found,
         grouped_by,
-        [Group(name, int(size), words) for name, size, words in zip(names, sizes, around, strict=True)],
+        [Group(*each) for each in zip(names, np.bincount(group_of).tolist(), around, strict=True)],
         group_of,
-        np.stack([places for places, _ in laid_out]),
-        [shown for _, shown in laid_out],
-        np.stack([numbers for numbers, _ in ranked]),
+        np.stack([points for points, _ in projected]),
+        [explained for _, explained in projected],
+        np.stack([indices for indices, _ in ranked]),
         np.stack([similarities for _, similarities in ranked]),
         forms,
-        static_places,
+        dict(zip(words, project(static_vectors(model, tokenizer, words))[0], strict=True)),
     )
 
 
-def _lay_out(vectors: np.ndarray, projection: Projection) -> tuple[np.ndarray, float | None]:
-    places = project_by_umap(vectors) if projection == "umap" else None
-    return project(vectors) if places is None else (places, None)
+def _static_forms(uses: Sequence[Use], static: StaticWords) -> list[StaticForm]:
+    """The spellings of a word with their nearest words, most of these for the spelling that most uses have."""
+    uses_of: dict[str, list[int]] = {}
+    for index, use in enumerate(uses):
+        uses_of.setdefault(use.word, []).append(index)
+    folded = {form.casefold() for form in uses_of}
+    forms = []
+    for form in sorted(uses_of, key=lambda form: (-len(uses_of[form]), form)):
+        count = _NEAREST_WORDS if forms else _MOST_NEAREST_WORDS
+        nearest = [each for each in static.nearest(form, count + len(folded)) if each[0].casefold() not in folded]
+        forms.append(StaticForm(form, uses_of[form], nearest[:count]))
+    return forms
 
 
-def _static_forms(
-    model: ElmoPreTrainedModel, tokenizer: ElmoCharTokenizer, uses: Sequence[Use], static: StaticWords
-) -> tuple[list[StaticForm], dict[str, tuple[float, float]]]:
-    """The spellings of a word with their nearest words, and where all of these lie."""
-    numbers_of: dict[str, list[int]] = {}
-    for number, use in enumerate(uses):
-        numbers_of.setdefault(use.word, []).append(number)
-    spellings = sorted(numbers_of, key=lambda form: (-len(numbers_of[form]), form))
-    vectors = static_vectors(model, tokenizer, spellings)
-    # Most words for the spelling that most uses have.
-    counts = [_MOST_NEAREST_WORDS, *[_NEAREST_WORDS] * (len(spellings) - 1)]
-    forms = [
-        StaticForm(form, numbers_of[form], static.nearest(vector, spellings, count))
-        for form, vector, count in zip(spellings, vectors, counts, strict=True)
-    ]
-    drawn = forms[:_MAX_FORMS]
-    words = list(dict.fromkeys([*(form.form for form in drawn), *(word for form in drawn for word, _ in form.nearest)]))
-    places, _ = project(static_vectors(model, tokenizer, words))
-    return forms, {word: (float(x), float(y)) for word, (x, y) in zip(words, places, strict=True)}
-
-
-def cluster(vectors: np.ndarray, clusters: int | None = None) -> np.ndarray:
-    """The number of each vector's cluster, by k-means, (N,); the same each time.
+def cluster(vectors: np.ndarray, num_clusters: int | None = None) -> np.ndarray:
+    """The index of each vector's cluster, by k-means, (N,); the same each time.
 
     Args:
         vectors: (N, D).
-        clusters: How many; None takes 2 to 6, whichever has the best silhouette (Rousseeuw 1987), and one for few uses.
+        num_clusters: Number of clusters; None takes 2 to 6, whichever has the best silhouette (Rousseeuw 1987), and one
+            for few uses.
     Raises: ImportError where scikit-learn is not installed; ValueError for more clusters than vectors.
     """
     try:
@@ -216,37 +194,74 @@ def cluster(vectors: np.ndarray, clusters: int | None = None) -> np.ndarray:
     except ImportError as error:
         raise ImportError("clusters need scikit-learn: pip install 'hf_elmo[look]'.") from error
     distinct = len(np.unique(vectors, axis=0))
-    if clusters is not None and not 1 <= clusters <= distinct:
-        raise ValueError(f"--clusters is {clusters} for {distinct} distinct uses; it must be 1 to {distinct}.")
 
     def divide(number: int) -> np.ndarray:
         return KMeans(number, n_init=4, random_state=0).fit(vectors).labels_
 
-    if clusters is not None:
-        return divide(clusters)
+    if num_clusters is not None:
+        if not 1 <= num_clusters <= distinct:
+            raise ValueError(
+                f"--num_clusters is {num_clusters} for {distinct} distinct uses; it must be 1 to {distinct}."
+            )
+        return divide(num_clusters)
     divided = [divide(number) for number in range(2, min(_MAX_CLUSTERS, distinct // 2) + 1)]
-    best = max(divided, key=lambda numbers: silhouette_score(vectors, numbers), default=None)
+    best = max(divided, key=lambda labels: silhouette_score(vectors, labels), default=None)
     return np.zeros(len(vectors), dtype=int) if best is None else best
 
 
 def nearest_of(vectors: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers and the cosines of the vectors most similar to each, itself left out, (N, K) both.
+    """The indices and the cosines of the vectors most similar to each, itself left out, (N, K) both.
 
     Args:
         vectors: Of length 1, (N, D).
-        count: How many, K; fewer where there are not so many others.
+        count: K; fewer where there are not so many others.
     """
     similarities = vectors @ vectors.T
     np.fill_diagonal(similarities, -np.inf)
-    numbers = np.argsort(-similarities, axis=1, kind="stable")[:, : min(count, len(vectors) - 1)]
-    return numbers, np.take_along_axis(similarities, numbers, axis=1)
+    indices = np.argsort(-similarities, axis=1, kind="stable")[:, : min(count, len(vectors) - 1)]
+    return indices, np.take_along_axis(similarities, indices, axis=1)
+
+
+def project(vectors: np.ndarray) -> tuple[np.ndarray, float]:
+    """Vectors (N, D) on their two principal components, (N, 2), and the fraction of the variance that those have."""
+    centered = vectors - vectors.mean(axis=0)
+    left, lengths, _ = np.linalg.svd(centered.astype(np.float64), full_matrices=False)
+    points = np.zeros((len(vectors), 2))
+    axes = min(2, len(lengths))
+    points[:, :axes] = left[:, :axes] * lengths[:axes]
+    total = float((lengths**2).sum())
+    return _turned(points), float((lengths[:axes] ** 2).sum()) / total if total else 1.0
+
+
+def project_by_umap(vectors: np.ndarray) -> np.ndarray:
+    """Vectors (N, D) so that uses with high cosines lie together, (N, 2), the same each time.
+
+    Groups stand out more clearly than on principal components; distances between them mean little (McInnes et al. 2018,
+    section 5).
+
+    Raises: ImportError where umap-learn is not installed.
+    """
+    try:
+        from umap import UMAP
+    except ImportError as error:
+        raise ImportError("--projection umap needs umap-learn: pip install 'hf_elmo[umap]'.") from error
+    neighbors = min(_UMAP_NEIGHBORS, len(vectors) - 1)
+    # The default beginning, eigenvectors of the graph, fails for a handful of uses.
+    umap = UMAP(neighbors, metric="cosine", init="pca", random_state=0, n_jobs=1)
+    return _turned(np.asarray(umap.fit_transform(vectors), dtype=np.float64))
+
+
+def _turned(points: np.ndarray) -> np.ndarray:
+    """An axis may point either way; let it be that in which the farthest point is at the right, or at the top."""
+    farthest = points[np.abs(points).argmax(axis=0), [0, 1]]
+    return points * np.where(farthest < 0, -1, 1)
 
 
 def _number_groups(labels: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """The names of the groups by falling size, and the number of the group of each label."""
+    """The names of the groups by falling size, and the index of the group of each label."""
     names = [name for name, _ in sorted(Counter(labels).items(), key=lambda item: (-item[1], item[0]))]
-    numbers = {name: min(number, MAX_GROUPS - 1) for number, name in enumerate(names)}
-    group_of = np.array([numbers[label] for label in labels])
+    indices = {name: min(index, MAX_GROUPS - 1) for index, name in enumerate(names)}
+    group_of = np.array([indices[label] for label in labels])
     return [*names[: MAX_GROUPS - 1], OTHERS] if len(names) > MAX_GROUPS else names, group_of
 
 
@@ -256,8 +271,8 @@ def _words_around(uses: Sequence[Use], group_of: np.ndarray, count: int = 5) -> 
     near = [_context(use) - forms for use in uses]
     everywhere = Counter(chain.from_iterable(near))
     chosen = []
-    for number, size in enumerate(np.bincount(group_of)):
-        inside = Counter(chain.from_iterable(near[use] for use in np.flatnonzero(group_of == number)))
+    for group, size in enumerate(np.bincount(group_of)):
+        inside = Counter(chain.from_iterable(near[use] for use in np.flatnonzero(group_of == group)))
         outside = len(uses) - size
         # How much more often a word stands near these uses than near others; half a use keeps the rare ones in bounds.
         ratios = {
@@ -265,9 +280,8 @@ def _words_around(uses: Sequence[Use], group_of: np.ndarray, count: int = 5) -> 
             for word, uses_of in inside.items()
             if uses_of > 1
         }
-        weights = {word: inside[word] * math.log(ratio) for word, ratio in ratios.items() if ratio > _TELLING}
-        telling = sorted(weights, key=lambda word: (-weights[word], word))
-        chosen.append(telling[:count])
+        weights = {word: inside[word] * math.log(ratio) for word, ratio in ratios.items() if ratio > _LEAST_RATIO}
+        chosen.append(sorted(weights, key=lambda word: (-weights[word], word))[:count])
     return chosen
 
 

@@ -1,4 +1,4 @@
-"""Maps of uses as one HTML file, which needs nothing beside it: a use that is clicked shows its nearest ones."""
+"""Maps of uses as one HTML file, which needs nothing beside it: a click on a use shows its nearest ones."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
+from typing import NamedTuple
 
-from .use_layout import HEIGHT, RADIUS, WIDTH, WORD_RADIUS, place_dots, place_words
-from .use_maps import COLOURS, Group, UseMap
+import numpy as np
+
+from .use_maps import Group, UseMap
 from .word_uses import Use
 
+# Colors of the groups. They stay apart for color-blind readers and in print (Okabe and Ito 2008).
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b8a600", "#8a8f96")
+# Size of a drawing, and of its dots and letters.
+WIDTH, HEIGHT, _MARGIN = 420, 360, 22
+RADIUS, _WORD_RADIUS, _FONT_SIZE, FORM_FONT_SIZE = 5.5, 3.5, 13, 15
+# The width of a letter as a fraction of the size of its font, about.
+_LETTER = 0.58
+# The positions tried for a word: right of its dot or left, and how many lines below.
+_POSITIONS = [(is_right, lines) for lines in (0, 1, -1, 2, -2, 3, -3) for is_right in (True, False)]
 # Words shown on either side of a use.
 _AROUND = 16
 
@@ -21,7 +32,7 @@ def render_page(maps: Sequence[UseMap], facts: Sequence[str]) -> str:
 
     Args:
         maps: One for each word.
-        facts: What stands below the heading: the model, the text and so on.
+        facts: What the page says below its heading: the model, the text and so on.
     """
     template = Template(files(__package__).joinpath("uses.html").read_text(encoding="utf-8"))
     names = [each.found.word for each in maps]
@@ -38,14 +49,14 @@ def _section(drawn: UseMap, number: int) -> str:
     found, ids = drawn.found, [f"use-{number}-{use}" for use in range(len(drawn.uses))]
     of_all = f", of {found.num_found:,} in the text" if found.num_found > len(found.uses) else ""
     figures = [_figure("layer 0: no context", drawn.caption(0), _draw_static(drawn))]
-    for layer in range(1, len(drawn.places) + 1):
+    for layer in range(1, len(drawn.points) + 1):
         figures.append(_figure(f"layer {layer}", drawn.caption(layer), _draw_layer(drawn, layer, ids)))
-    colours = [COLOURS[group] for group in drawn.group_of]
-    lines = (_line(use, id_, colour) for use, id_, colour in zip(drawn.uses, ids, colours, strict=True))
+    colors = [COLORS[group] for group in drawn.group_of]
+    lines = (_line(use, id_, color) for use, id_, color in zip(drawn.uses, ids, colors, strict=True))
     return f"""<section id="word-{number}">
 <h2 lang="">{escape(found.word)}</h2>
-<p class="faint">{len(found.uses):,} uses{of_all}, coloured by {escape(drawn.grouped_by)}</p>
-<ul class="legend">{"".join(map(_legend_entry, drawn.groups, COLOURS))}</ul>
+<p class="faint">{len(found.uses):,} uses{of_all}, colored by {escape(drawn.grouped_by)}</p>
+<ul class="legend">{"".join(map(_legend_entry, drawn.groups, COLORS))}</ul>
 <div class="panels">
 {"".join(figures)}</div>
 <p class="hint faint">Click a use, a dot or a line, to see its nearest uses in each layer.</p>
@@ -57,10 +68,9 @@ def _section(drawn: UseMap, number: int) -> str:
 </section>"""
 
 
-def _legend_entry(group: Group, colour: str) -> str:
+def _legend_entry(group: Group, color: str) -> str:
     around = f"; around it: <i>{escape(', '.join(group.words_around))}</i>" if group.words_around else ""
-    name = f"{escape(group.name)} ({group.size:,})"
-    return f'<li><span class="chip" style="--colour:{colour}"></span>{name}{around}</li>'
+    return f'<li><span class="chip" style="--color:{color}"></span>{escape(group.name)} ({group.size:,}){around}</li>'
 
 
 def _figure(title: str, caption: str, drawing: str) -> str:
@@ -69,32 +79,32 @@ def _figure(title: str, caption: str, drawing: str) -> str:
 
 def _draw_static(drawn: UseMap) -> str:
     parts = []
-    for word in place_words(drawn):
-        kind, radius = ("form", RADIUS) if word.is_form else ("word", WORD_RADIUS)
+    for label in place_words(drawn):
+        kind, radius = ("form", RADIUS) if label.is_form else ("word", _WORD_RADIUS)
         parts.append(
-            f'<circle class="{kind}" cx="{word.x:.1f}" cy="{word.y:.1f}" r="{radius}"/>'
-            f'<text class="{kind}" x="{word.left:.1f}" y="{word.base:.1f}">{escape(word.word)}</text>'
+            f'<circle class="{kind}" cx="{label.x:.1f}" cy="{label.y:.1f}" r="{radius}"/>'
+            f'<text class="{kind}" x="{label.left:.1f}" y="{label.base:.1f}">{escape(label.word)}</text>'
         )
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" lang="">{"".join(parts)}</svg>\n'
 
 
 def _draw_layer(drawn: UseMap, layer: int, ids: Sequence[str]) -> str:
     parts = []
-    dots = place_dots(drawn.places[layer - 1])
+    dots = place_dots(drawn.points[layer - 1])
     for use, group, id_, (x, y) in zip(drawn.uses, drawn.group_of, ids, dots, strict=True):
         title = f"{drawn.groups[group].name}: {use.snippet()}"
         parts.append(
             f'<a href="#{id_}"><circle class="use" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS}" '
-            f'style="--colour:{COLOURS[group]}"><title>{escape(title)}</title></circle></a>'
+            f'style="--color:{COLORS[group]}"><title>{escape(title)}</title></circle></a>'
         )
     return f'<svg class="layer" viewBox="0 0 {WIDTH} {HEIGHT}" lang="">{"".join(parts)}</svg>\n'
 
 
-def _line(use: Use, id_: str, colour: str) -> str:
+def _line(use: Use, id_: str, color: str) -> str:
     left = " ".join(use.words[max(0, use.position - _AROUND) : use.position])
     right = " ".join(use.words[use.position + 1 :][:_AROUND])
     return (
-        f'<li id="{id_}"><a href="#{id_}" style="--colour:{colour}"><span class="left">{escape(left)}</span>'
+        f'<li id="{id_}"><a href="#{id_}" style="--color:{color}"><span class="left">{escape(left)}</span>'
         f"<b>{escape(use.word)}</b><span>{escape(right)}</span></a></li>\n"
     )
 
@@ -102,17 +112,78 @@ def _line(use: Use, id_: str, colour: str) -> str:
 def _data(drawn: UseMap) -> str:
     """What the page's script reads: `forms`, `form_of` each use, and `nearest` by layer and use."""
     form_of = [0] * len(drawn.uses)
-    for number, form in enumerate(drawn.forms):
+    for index, form in enumerate(drawn.forms):
         for use in form.uses:
-            form_of[use] = number
+            form_of[use] = index
     nearest = [
         [
-            [[int(use), round(float(cosine), 3)] for use, cosine in zip(*row, strict=True)]
-            for row in zip(numbers, cosines, strict=True)
+            [[use, round(cosine, 3)] for use, cosine in zip(*row, strict=True)]
+            for row in zip(indices, cosines, strict=True)
         ]
-        for numbers, cosines in zip(drawn.nearest, drawn.similarities, strict=True)
+        for indices, cosines in zip(drawn.nearest.tolist(), drawn.similarities.tolist(), strict=True)
     ]
     forms = [[[word, round(cosine, 3)] for word, cosine in form.nearest] for form in drawn.forms]
     content = json.dumps({"forms": forms, "form_of": form_of, "nearest": nearest}, separators=(",", ":"))
     # No text may end the element that it stands in.
     return content.replace("<", "\\u003c")
+
+
+class Label(NamedTuple):
+    """A word on the drawing of layer 0, whether it is a spelling of the one looked at, its dot, and its first letter."""
+
+    word: str
+    is_form: bool
+    x: float
+    y: float
+    left: float
+    base: float
+
+
+def place_dots(points: np.ndarray) -> np.ndarray:
+    """Points (N, 2) on the drawing, from its upper left corner, one unit of both axes as long."""
+    return _fit(points, WIDTH - 2 * _MARGIN, HEIGHT - 2 * _MARGIN) + _MARGIN
+
+
+def place_words(drawn: UseMap) -> list[Label]:
+    """The words of layer 0, the word's spellings first; none covers another one or its dot, where there is room."""
+    forms = {form.form for form in drawn.forms}
+    words = sorted(drawn.static_points, key=lambda word: word not in forms)
+    sizes = [FORM_FONT_SIZE if word in forms else _FONT_SIZE for word in words]
+    widths = [len(word) * _LETTER * size for word, size in zip(words, sizes, strict=True)]
+    # Words stand to the right of their dots where there is room.
+    room = WIDTH - 2 * _MARGIN - max(widths)
+    dots = _fit(np.array([drawn.static_points[word] for word in words]), room, HEIGHT - 2 * _MARGIN) + _MARGIN
+    # Boxes: left, top, right, bottom.
+    taken = [(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in dots.tolist()]
+    labels = []
+    for word, size, width, (x, y) in zip(words, sizes, widths, dots.tolist(), strict=True):
+        tried = []
+        for is_right, lines in _POSITIONS:
+            left, top = x + RADIUS + 3 if is_right else x - RADIUS - 3 - width, y - size / 2 + lines * size
+            tried.append((left, top, left + width, top + size))
+        box = next(
+            (box for box in tried if _is_inside(box) and not any(_overlap(box, each) for each in taken)), tried[0]
+        )
+        taken.append(box)
+        labels.append(Label(word, word in forms, x, y, box[0], box[3] - 0.2 * size))
+    return labels
+
+
+_Box = tuple[float, float, float, float]
+
+
+def _is_inside(box: _Box) -> bool:
+    return box[0] >= 0 and box[1] >= 0 and box[2] <= WIDTH and box[3] <= HEIGHT
+
+
+def _overlap(box: _Box, other: _Box) -> bool:
+    return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
+
+
+def _fit(points: np.ndarray, width: float, height: float) -> np.ndarray:
+    """Points in a box of this size, as large as they fit in and in its middle; what is above is at smaller numbers."""
+    lowest, highest = points.min(axis=0), points.max(axis=0)
+    size = np.maximum(highest - lowest, 1e-9)
+    scale = min(width / size[0], height / size[1])
+    middle = (points - (lowest + highest) / 2) * np.array([scale, -scale])
+    return middle + np.array([width / 2, height / 2])

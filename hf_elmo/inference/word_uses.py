@@ -134,27 +134,17 @@ class StaticWords:
         self._model, self._tokenizer = model, tokenizer
         self._vectors = static_vectors(model, tokenizer, self.words)
 
-    def nearest_to(self, word: str, count: int) -> list[tuple[str, float]]:
-        """The most similar other words to any word, as `nearest`."""
-        return self.nearest(static_vectors(self._model, self._tokenizer, [word])[0], [word], count)
-
-    def nearest(self, vector: np.ndarray, but: Iterable[str], count: int) -> list[tuple[str, float]]:
-        """The words whose vectors are most similar by cosine, with their similarities, one spelling of each.
-
-        Args:
-            vector: (P,).
-            but: Words that are left out, in upper or lower case.
-            count: How many.
-        """
-        similarities = self._vectors @ unit(vector)
-        seen, nearest = {word.casefold() for word in but}, []
+    def nearest(self, word: str, count: int) -> list[tuple[str, float]]:
+        """The most similar other words to any word, by cosine, with their similarities; of each one spelling."""
+        similarities = self._vectors @ static_vectors(self._model, self._tokenizer, [word])[0]
+        seen, nearest = {word.casefold()}, []
         for index in np.argsort(-similarities, kind="stable"):
             if len(nearest) == count:
                 break
-            word = self.words[index]
-            if word.casefold() not in seen:
-                seen.add(word.casefold())
-                nearest.append((word, float(similarities[index])))
+            other = self.words[index]
+            if other.casefold() not in seen:
+                seen.add(other.casefold())
+                nearest.append((other, float(similarities[index])))
         return nearest
 
 

@@ -1,4 +1,4 @@
-"""Maps of uses: clusters are found, neighbours are the nearest, and words are legible."""
+"""Maps of uses: clusters are found, neighbors are the nearest, projections keep distances, and words are legible."""
 
 import itertools
 
@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_tiny_config
+from hypothesis import given
+from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.inference.use_layout import FORM_FONT_SIZE, HEIGHT, WIDTH, place_dots, place_words
-from hf_elmo.inference.use_maps import MAX_GROUPS, OTHERS, cluster, map_uses, nearest_of
+from hf_elmo.inference.use_maps import MAX_GROUPS, OTHERS, cluster, map_uses, nearest_of, project, project_by_umap
+from hf_elmo.inference.use_page import FORM_FONT_SIZE, HEIGHT, WIDTH, place_dots, place_words
 from hf_elmo.inference.word_uses import StaticWords, Use, UseGatherer
 
 SENTENCES = [f"they play {what} here".split() for what in "chess cards ball harp flute drums piano tennis".split()]
@@ -35,7 +37,7 @@ def test_clusters_are_found_and_counted():
     assert all(len(set(numbers[start : start + 8])) == 1 for start in (0, 8, 16))
     assert len(set(cluster(vectors, 5))) == 5
     assert cluster(vectors[:2]).tolist() == [0, 0]
-    assert_refused(ValueError, ("--clusters", "9"), cluster, vectors[:8], 9)
+    assert_refused(ValueError, ("--num_clusters", "9"), cluster, vectors[:8], 9)
 
 
 def test_the_nearest_have_the_largest_cosines():
@@ -53,11 +55,11 @@ def test_labels_make_the_groups_one_behind_the_other():
     assert drawn.group_of.tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
     assert drawn.found.labels == [*"aaabbbcc"]
     # A use keeps its vector when it moves: the one place in layer 0, and its own in each other one.
-    assert drawn.places.shape == (2, 8, 2) and drawn.nearest.shape == (2, 8, 5)
+    assert drawn.points.shape == (2, 8, 2) and drawn.nearest.shape == (2, 8, 5)
     again = map_of([*"abcdefgh"], grouped_by="sense")
     for one, other in itertools.product(range(8), repeat=2):
         if drawn.uses[one].words == again.uses[other].words:
-            np.testing.assert_allclose(drawn.places[:, one], again.places[:, other], atol=1e-6)
+            np.testing.assert_allclose(drawn.points[:, one], again.points[:, other], atol=1e-6)
     chance = (3 * 2 + 3 * 2 + 2) / (8 * 7)
     assert drawn.chance() == pytest.approx(chance)
     groups = drawn.group_of
@@ -82,7 +84,7 @@ def test_the_words_around_a_group_are_its_own():
 def test_a_single_use_can_be_drawn():
     drawn = map_of(sentences=SENTENCES[:1])
     assert drawn.nearest.shape == (2, 1, 0) and np.isnan(drawn.agreement()).all()
-    assert np.isfinite(place_dots(drawn.places[0])).all() and len(drawn.groups) == 1
+    assert np.isfinite(place_dots(drawn.points[0])).all() and len(drawn.groups) == 1
 
 
 def test_a_layer_that_is_not_there_is_named():
@@ -91,8 +93,8 @@ def test_a_layer_that_is_not_there_is_named():
 
 def test_dots_and_words_are_on_the_drawing_and_the_spelling_comes_first():
     drawn = map_of()
-    for places in drawn.places:
-        dots = place_dots(places)
+    for points in drawn.points:
+        dots = place_dots(points)
         assert (dots >= 0).all() and (dots <= [WIDTH, HEIGHT]).all()
     words = place_words(drawn)
     assert words[0].word == "play" and words[0].is_form and not any(word.is_form for word in words[1:])
@@ -101,3 +103,44 @@ def test_dots_and_words_are_on_the_drawing_and_the_spelling_comes_first():
     for one, other in itertools.combinations(words, 2):
         # Two that begin at one height do not begin at one place.
         assert abs(one.base - other.base) > 1 or abs(one.left - other.left) > FORM_FONT_SIZE / 2
+
+
+# Projections
+
+
+@given(st.integers(1, 6), st.integers(2, 5), st.integers(0, 100))
+def test_what_lies_in_a_plane_keeps_its_distances(count, dims, seed):
+    rng = np.random.default_rng(seed)
+    flat = rng.normal(size=(count, 2))
+    turned = flat @ np.linalg.qr(rng.normal(size=(dims, 2)))[0].T + rng.normal(size=dims)
+    places, shown = project(turned)
+
+    def distances(points):
+        return np.linalg.norm(points[:, None] - points, axis=-1)
+
+    np.testing.assert_allclose(distances(places), distances(flat), atol=1e-6)
+    assert shown == pytest.approx(1)
+
+
+def test_which_way_an_axis_points_is_no_accident_of_the_computation():
+    vectors = np.random.default_rng(0).normal(size=(20, 4))
+    np.testing.assert_allclose(project(vectors[:, ::-1])[0], project(vectors)[0], atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_umap_lays_what_is_alike_together_the_same_each_time():
+    pytest.importorskip("umap")
+    rng = np.random.default_rng(0)
+    middles = rng.normal(size=(3, 20)) * 10
+    vectors = (np.repeat(middles, 12, axis=0) + rng.normal(size=(36, 20))).astype(np.float32)
+    places = project_by_umap(vectors)
+    assert places.shape == (36, 2)
+    distances = np.linalg.norm(places[:, None] - places, axis=-1)
+    np.fill_diagonal(distances, np.inf)
+    assert (distances.argmin(axis=1) // 12 == np.arange(36) // 12).all()
+    np.testing.assert_array_equal(project_by_umap(vectors), places)
+    # A handful is laid out, too; less than that is left to the principal components.
+    assert project_by_umap(vectors[:4]).shape == (4, 2)
+    few = map_of(sentences=SENTENCES[:3], projection="umap")
+    assert "components" in few.caption(1) and "UMAP" in map_of(projection="umap").caption(1)

@@ -1,4 +1,4 @@
-"""The page of uses holds every use as text and as dots, runs nothing of the text, and shows neighbours when clicked."""
+"""The page of uses holds every use as text and as dots, runs nothing of the text, and shows neighbors when clicked."""
 
 import json
 import re
@@ -10,9 +10,8 @@ from browser import dump_page, photograph
 from conftest import make_tiny_config
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.inference.use_maps import COLOURS, map_uses
-from hf_elmo.inference.use_page import render_page
-from hf_elmo.inference.use_picture import build_uses_figure, plot_uses
+from hf_elmo.inference.use_maps import map_uses
+from hf_elmo.inference.use_page import COLORS, render_page
 from hf_elmo.inference.word_uses import StaticWords, UseGatherer
 
 EVIL = "</script><script>alert(1)</script>"
@@ -26,7 +25,7 @@ def maps():
     gatherer = UseGatherer([["play", "Play"], ["they"]])
     gatherer.read((words, None) for words in SENTENCES)
     static = StaticWords(model, tokenizer, gatherer.counts)
-    return [map_uses(model, tokenizer, found, static, clusters=2) for found in gatherer.found(100)]
+    return [map_uses(model, tokenizer, found, static, num_clusters=2) for found in gatherer.found(100)]
 
 
 @pytest.fixture(scope="module")
@@ -71,24 +70,12 @@ def test_a_use_that_is_chosen_shows_its_nearest_ones_in_each_layer(page, maps, t
     assert "nearest uses</h3>" not in dump_page(tmp_path / "page.html")
 
 
-def test_the_photograph_has_the_colours(page, tmp_path):
+def test_the_photograph_has_the_colors(page, tmp_path):
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     photograph(tmp_path / "page.html", tmp_path / "page.png")
     image = pytest.importorskip("matplotlib.image").imread(tmp_path / "page.png")
     assert image.shape[:2] == (1400, 1400)
     pixels = {tuple(row) for row in (image[..., :3] * 255).round().astype(int).reshape(-1, 3)}
-    for colour in COLOURS[:2]:
+    for color in COLORS[:2]:
         # Of the legend; those of the dots shine through one another.
-        assert tuple(bytes.fromhex(colour[1:])) in pixels, colour
-
-
-def test_the_picture_has_a_row_for_each_word_and_a_panel_for_each_layer(maps, tmp_path):
-    figure = build_uses_figure(maps)
-    assert [len(row.axes) for row in figure.subfigs] == [3, 3]
-    for drawn, row in zip(maps, figure.subfigs, strict=True):
-        static, *layers = row.axes
-        assert {text.get_text() for text in static.texts} == set(drawn.static_places)
-        for axes in layers:
-            assert sum(len(line.get_xdata()) for line in axes.lines) == len(drawn.uses)
-    plot_uses(maps, tmp_path / "a.png")
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+        assert tuple(bytes.fromhex(color[1:])) in pixels, color
