@@ -17,16 +17,14 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 try:
     from sentence_transformers.base.modules import InputModule
 except ImportError as error:
-    raise ImportError(
-        "ElmoTransformer wants sentence-transformers from 6.0 on; pip install 'hf_elmo[sentences]'"
-    ) from error
+    raise ImportError("ElmoTransformer needs sentence-transformers >= 6.0; pip install 'hf_elmo[sentences]'") from error
 
-_OF_THE_HUB = ("token", "cache_folder", "revision", "local_files_only")
+_HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only")
 _NAMED_LAYERS = ("mix", "top", "average")
 
 
 class ElmoTransformer(InputModule):
-    """A checkpoint's biLM with the tokenizer that cuts texts for it.
+    """A checkpoint's biLM and tokenizer.
 
     >>> from hf_elmo import ElmoTransformer
     >>> from sentence_transformers import SentenceTransformer
@@ -36,16 +34,16 @@ class ElmoTransformer(InputModule):
     >>> model.encode(["A call returns a value.", "Call it!"]).shape
     (2, 128)
 
-    `SentenceTransformer.save` writes a directory that is a checkpoint of `ElmoModel`, too;
-    `SentenceTransformer(path, trust_remote_code=True)` reads it, as it has to import this class.
+    `SentenceTransformer.save` writes a directory that is also a checkpoint of `ElmoModel`;
+    `SentenceTransformer(path, trust_remote_code=True)` reads it.
 
     Args:
         model_name_or_path: The checkpoint, a directory or a name on the Hub; of one with a task's head, the base.
-        layers: Which vector a word has: "mix" for the scalar mix, "top" for the last layer, "average" for the layers'
+        layers: The vector of a word: "mix" for the scalar mix, "top" for the last layer, "average" for the layers'
             mean, or a layer's number, from 0 or, backwards, from -1.
-        pool_markers: Whether the markers `<S>` and `</S>` are pooled with the words; they are where there is no word.
-        max_seq_length: Longer texts are cut to so many words, markers included; None reads them whole.
-        freeze_bilm: Whether of all weights the mix's alone are trained.
+        pool_markers: Whether `<S>` and `</S>` are pooled with the words; they are where a text has no words.
+        max_seq_length: Longer texts are truncated to so many words, special tokens included; None reads them whole.
+        freeze_bilm: Whether only the weights of the mix are trained.
     Raises: FileNotFoundError or ValueError naming the checkpoint and what it lacks, or the argument.
     """
 
@@ -77,17 +75,11 @@ class ElmoTransformer(InputModule):
         self.model.freeze_bilm(freeze_bilm)
 
     def get_embedding_dimension(self) -> int:
-        """Numbers of a word's vector, for the module behind this one."""
+        """Size of a word's vector, for the module behind this one."""
         return 2 * self.model.config.projection_size
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Tensor]:
-        """Cut texts into words and make tensors of them: input_ids (B, T, C), attention_mask and marker_mask (B, T).
-
-        Args:
-            inputs: Texts.
-            prompt: What is put in front of each.
-            kwargs: Of other modules.
-        """
+        """Tokenize texts, with a prompt in front: input_ids (B, T, C), attention_mask and marker_mask (B, T)."""
         texts = list(inputs) if not prompt else self._prepend_prompt(list(inputs), prompt)
         batch = self.tokenizer(
             texts,
@@ -97,7 +89,7 @@ class ElmoTransformer(InputModule):
             return_special_tokens_mask=True,
             return_tensors="pt",
         )
-        # Padding is special, too.
+        # Padding counts as special.
         is_marker = batch.pop("special_tokens_mask") * batch["attention_mask"]
         return {**batch, "marker_mask": is_marker}
 
@@ -124,7 +116,7 @@ class ElmoTransformer(InputModule):
         cls, model_name_or_path: str, *, subfolder: str = "", **kwargs: Any
     ) -> ElmoTransformer:
         """Read what `save` wrote, as `SentenceTransformer(path)` asks for it."""
-        hub = {name: value for name, value in kwargs.items() if name in _OF_THE_HUB}
+        hub = {name: value for name, value in kwargs.items() if name in _HUB_OPTIONS}
         directory = cls.load_dir_path(model_name_or_path, subfolder, **hub)
         if directory is None:
             raise FileNotFoundError(f"model_name_or_path {model_name_or_path!r} has no directory {subfolder!r}.")

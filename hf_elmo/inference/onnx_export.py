@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ..checkpoints.loading import load_config, load_model, load_tokenizer
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
-from ..model.modeling_elmo import CAN_RECORD_STEPS, ElmoModel, ElmoPreTrainedModel
+from ..model.modeling_elmo import CAN_RECORD_STEPS, ElmoModel, ElmoPreTrainedModel, ElmoWordTable
 from ..model.modeling_elmo_srl import ElmoForSemanticRoleLabeling
 from ..model.modeling_elmo_tasks import (
     ElmoForQuestionAnswering,
@@ -34,24 +34,17 @@ if TYPE_CHECKING:
     from torch.onnx import ONNXProgram
 
 ONNX_FILE = "model.onnx"
-# What is exported of a checkpoint, by the class that wrote it: of a pre-trained one the vectors, not the two softmaxes
-# over all words. Coreference prunes spans by their scores, of which no graph knows the number.
-_EXPORTED: dict[str, type[ElmoPreTrainedModel]] = {
-    "ElmoForPreTraining": ElmoModel,
-    **{
-        each.__name__: each
-        for each in (
-            ElmoModel,
-            ElmoForTokenClassification,
-            ElmoForSequenceClassification,
-            ElmoForQuestionAnswering,
-            ElmoForSemanticRoleLabeling,
-        )
-    },
-}
-# How far the exported model's numbers may be from the model's own, where those are no larger than 1.
+# Coreference is not among them: it keeps another number of spans in each document, which no graph knows.
+_EXPORTED: tuple[type[ElmoPreTrainedModel], ...] = (
+    ElmoModel,
+    ElmoForTokenClassification,
+    ElmoForSequenceClassification,
+    ElmoForQuestionAnswering,
+    ElmoForSemanticRoleLabeling,
+)
+# How far the exported model's numbers may be from the model's own, relative where those are larger than 1.
 TOLERANCE = 1e-4
-# Sentences, and the words of the longest one, that the exported model is compared on; it is recorded on others.
+# Sentences, and the words of the longest one, that the exported model is compared on; it is traced on others.
 _COMPARED_ON = ((1, 1), (3, 12), (2, 40))
 
 
@@ -64,8 +57,8 @@ class ExportedModel:
         model_class: The class that was exported.
         inputs: Names of its inputs, (B, T, C) the first and (B, T) the others.
         outputs: Names of its outputs.
-        largest_difference: How far its numbers are from the model's at most, relative where those are larger than 1;
-            None where onnxruntime is not there to compute them.
+        largest_difference: From the model's own numbers, relative where those are larger than 1; None where onnxruntime
+            is not installed.
     """
 
     path: Path
@@ -76,30 +69,17 @@ class ExportedModel:
 
 
 class _Outputs(nn.Module):
-    """A model whose outputs come as a tuple of tensors, in the order of their names.
-
-    Args:
-        model: The model.
-        input_names: Its arguments.
-        has_layers: Whether the layers below the mix are among them.
-    """
+    """A model whose outputs are a tuple of tensors; `has_layers` adds the layers below the mix."""
 
     def __init__(self, model: ElmoPreTrainedModel, input_names: tuple[str, ...], has_layers: bool):
         super().__init__()
-        self.model = model
-        self.input_names = input_names
-        self.has_layers = has_layers
+        self.model, self.input_names, self.has_layers = model, input_names, has_layers
 
     def named(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs by their names; layers are `hidden_states.0` and so on, the token encoder's first."""
         output = self.model(**inputs, **({"output_hidden_states": True} if self.has_layers else {}))
-        found = {}
-        for name, value in output.items():
-            if isinstance(value, Tensor):
-                found[name] = value
-            elif name == "hidden_states":
-                found |= {f"{name}.{number}": layer for number, layer in enumerate(value)}
-        return found
+        layers = {f"hidden_states.{n}": layer for n, layer in enumerate(output.get("hidden_states") or ())}
+        return {name: value for name, value in output.items() if isinstance(value, Tensor)} | layers
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         return tuple(self.named(dict(zip(self.input_names, inputs, strict=True))).values())
@@ -114,28 +94,35 @@ def export_onnx(
     """Write a checkpoint as `model.onnx`, with its config and its tokenizer beside it.
 
     The recurrences become ONNX's Scan, which takes as many steps as a batch has words. Where onnxruntime is installed
-    the file is run on batches of other sizes than it was recorded on, and compared with the model.
+    the file is run on batches of other sizes than it was traced on, and compared with the model. Of a pre-trained
+    checkpoint the vectors are exported, not the softmaxes over all words.
 
     Args:
         model_name_or_path: The checkpoint, a directory or a name on the Hub.
         output_dir: The directory to write.
         output_hidden_states: Whether the layers below the mix are outputs too.
         overwrite: Whether a full directory may be replaced.
-    Raises: FileNotFoundError, FileExistsError or ValueError naming the argument; ImportError naming the packages that
-        lack; ArithmeticError where the exported model gives other numbers.
+    Raises: FileNotFoundError, FileExistsError or ValueError naming the argument, also for a model that has no graph;
+        ImportError naming the packages that are missing; ArithmeticError where the exported model gives other numbers.
     """
     _check_packages()
     target = check_output_directory(output_dir, overwrite)
     check_keeps_inputs(target, [("model_name_or_path", model_name_or_path)])
     config = load_config(model_name_or_path)
     name = (config.architectures or ["ElmoModel"])[0]
-    if name not in _EXPORTED:
+    classes = {each.__name__: each for each in _EXPORTED} | {"ElmoForPreTraining": ElmoModel}
+    if name not in classes:
         raise ValueError(
-            f"model_name_or_path {model_name_or_path!r} is a checkpoint of {name}, which has no fixed graph; wanted "
-            f"one of {', '.join(_EXPORTED)}."
+            f"model_name_or_path {model_name_or_path!r} is a checkpoint of {name}, which has no fixed graph; name one "
+            f"of {', '.join(classes)}."
         )
-    model_class = _EXPORTED[name]
+    model_class = classes[name]
     model = ready_on(load_model(model_class, model_name_or_path), torch.device("cpu"))
+    if any(isinstance(module, ElmoWordTable) for module in model.modules()):
+        raise ValueError(
+            f"model_name_or_path {model_name_or_path!r} has a table of word vectors, whose search by hashes has no "
+            "graph; name a checkpoint that reads characters alone."
+        )
     tokenizer = load_tokenizer(model_name_or_path, model.config)
     batch = _make_batch(model, tokenizer, 2, 5)
     outputs = _Outputs(model, tuple(batch), output_hidden_states)
@@ -165,7 +152,7 @@ def _check_packages() -> None:
 
 
 def _record(outputs: _Outputs, batch: Mapping[str, Tensor], names: tuple[str, ...]) -> ONNXProgram:
-    # A sentence has two markers and a word at least; from smaller sizes torch would conclude that they never vary.
+    # A sentence has two special tokens and a word at least; from smaller sizes torch would infer that they never vary.
     sizes = {0: torch.export.Dim("sentences"), 1: torch.export.Dim("words", min=3)}
     with _quiet():
         program = torch.onnx.export(
@@ -182,7 +169,7 @@ def _record(outputs: _Outputs, batch: Mapping[str, Tensor], names: tuple[str, ..
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the exporter says of itself: packages that it could know, and constants that it does not fold."""
+    """Without the exporter's remarks on packages that it could use and constants that it does not fold."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -199,28 +186,22 @@ def _make_batch(
     """What the model reads, for sentences of which each is a word shorter than the one before."""
     sentences = [[f"{'abcdefgh'[: 1 + word % 8]}{word}" for word in range(num_words)]]
     sentences += [sentences[0][: max(1, num_words - number)] for number in range(1, num_sentences)]
-    pairs = {"text_pair": sentences[::-1]} if _reads_pairs(model) else {}
+    is_classifier_of_pairs = isinstance(model, ElmoForSequenceClassification) and model.text_encoder.reads_pairs
+    reads_pairs = is_classifier_of_pairs or isinstance(model, ElmoForQuestionAnswering)
+    pairs = {"text_pair": sentences[::-1]} if reads_pairs else {}
     batch = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt", **pairs)
-    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    if pairs:
-        inputs["token_type_ids"] = batch["token_type_ids"]
-    if type(model).__name__ == "ElmoForSemanticRoleLabeling":
-        predicates = torch.zeros_like(inputs["attention_mask"])
-        predicates[:, 1] = 1
-        inputs["predicate_mask"] = predicates
+    names = ("input_ids", "attention_mask", *(["token_type_ids"] if reads_pairs else []))
+    inputs = {name: batch[name] for name in names}
+    if isinstance(model, ElmoForSemanticRoleLabeling):
+        inputs["predicate_mask"] = torch.zeros_like(inputs["attention_mask"])
+        inputs["predicate_mask"][:, 1] = 1
     return inputs
 
 
-def _reads_pairs(model: ElmoPreTrainedModel) -> bool:
-    if isinstance(model, ElmoForSequenceClassification):
-        return bool(model.text_encoder.reads_pairs)
-    return type(model).__name__ == "ElmoForQuestionAnswering"
-
-
 def _compare(path: Path, outputs: _Outputs, tokenizer: ElmoCharTokenizer) -> float | None:
-    """How far the file's numbers are from the model's at most; None where there is no onnxruntime.
+    """The largest difference from the model's numbers; None where there is no onnxruntime.
 
-    Raises: ArithmeticError where that is more than TOLERANCE.
+    Raises: ArithmeticError where it is more than TOLERANCE.
     """
     try:
         import onnxruntime  # type: ignore[import-untyped]
@@ -232,13 +213,13 @@ def _compare(path: Path, outputs: _Outputs, tokenizer: ElmoCharTokenizer) -> flo
         batch = _make_batch(outputs.model, tokenizer, num_sentences, num_words)
         found = session.run(None, {name: value.numpy() for name, value in batch.items()})
         with torch.no_grad():
-            wanted = outputs.named(batch)
-        for (name, own), value in zip(wanted.items(), found, strict=True):
+            expected = outputs.named(batch)
+        for (name, own), value in zip(expected.items(), found, strict=True):
             difference = _difference(own.numpy(), value)
             if not difference <= TOLERANCE:
                 raise ArithmeticError(
                     f"{name} of the exported model differs from the model's by {difference:.1e} on {num_sentences} "
-                    f"sentences of up to {num_words} words; wanted {TOLERANCE:.0e} at most. Nothing was written."
+                    f"sentences of up to {num_words} words; {TOLERANCE:.0e} is allowed. Nothing was written."
                 )
             largest = max(largest, difference)
     return largest

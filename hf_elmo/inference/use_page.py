@@ -129,7 +129,7 @@ def _data(drawn: UseMap) -> str:
 
 
 class Label(NamedTuple):
-    """A word on the drawing of layer 0, whether it is a spelling of the one looked at, its dot, and its first letter."""
+    """A word on the drawing of layer 0: whether it is a form of the one looked at, its dot, and its first letter."""
 
     word: str
     is_form: bool
@@ -161,9 +161,8 @@ def place_words(drawn: UseMap) -> list[Label]:
         for is_right, lines in _POSITIONS:
             left, top = x + RADIUS + 3 if is_right else x - RADIUS - 3 - width, y - size / 2 + lines * size
             tried.append((left, top, left + width, top + size))
-        box = next(
-            (box for box in tried if _is_inside(box) and not any(_overlap(box, each) for each in taken)), tried[0]
-        )
+        free = (box for box in tried if _is_inside(box) and not any(_overlap(box, each) for each in taken))
+        box = next(free, tried[0])
         taken.append(box)
         labels.append(Label(word, word in forms, x, y, box[0], box[3] - 0.2 * size))
     return labels
