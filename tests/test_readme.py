@@ -55,7 +55,7 @@ COMMANDS = [
         [block for language, block in blocks(page) if language == "bash"]
         + re.findall(r"`(hf-elmo [^`]+)`", PAGES[page])
     ).splitlines()
-    if (found := re.search(r"(?:hf-elmo|-m hf_elmo) ((?:look|train) [\w-]+|[a-z]\S*)(.*)", line))
+    if (found := re.search(r"(?:hf-elmo|-m hf_elmo) ((?:probe|show|train) [\w-]+|[a-z]\S*)(.*)", line))
 ]
 
 

@@ -193,9 +193,9 @@ def _report(
     correct: dict[str, Any],
     files: Sequence[Path],
 ) -> dict[str, Any]:
-    from ..checkpoints.scores import averaged, paired_errors, scores_table, what_leads
     from ..checkpoints.plots import plot_layer_scores
     from ..checkpoints.provenance import describe_run, write_json
+    from ..checkpoints.scores import averaged, paired_errors, scores_table, what_leads
     from ..checkpoints.writing import files_written_aside
 
     results = {"kind": kind, "model": Path(model).name, "data": data, "repeats": repeats, **settings}

@@ -1,1 +1,1 @@
-"""Vectors, scores and neighbours of words, from finished checkpoints."""
+"""Vectors, scores and neighbors of words, from finished checkpoints."""
