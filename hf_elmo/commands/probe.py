@@ -159,17 +159,18 @@ def run_tags(arguments: TagsArguments) -> dict[str, Any]:
         arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
     )
     train, validation, test = (
-        embed_tagged(embedder.model, embedder.tokenizer, *zip(*each, strict=True), arguments.max_words_per_batch)
+        embed_tagged(embedder.model, embedder.tokenizer, each, arguments.max_words_per_batch)
         for each in track(splits.values(), "embedding", "files", len(splits))
     )
-    settings = {"num_train_epochs": arguments.num_train_epochs, "learning_rate": arguments.learning_rate}
+    epochs, learning_rate = arguments.num_train_epochs, arguments.learning_rate
     correct = {MOST_FREQUENT_TAG: [most_frequent_tags(train, test)]}
     runs = [(layer, seed) for layer in range(embedder.num_layers) for seed in range(arguments.num_seeds)]
     for layer, seed in track(runs, "training", "classifiers", len(runs)):
-        found = probe_tags(train, validation, test, layer, seed, *settings.values())
+        found = probe_tags(train, validation, test, layer, seed, epochs, learning_rate)
         correct.setdefault(f"layer {layer}", []).append(found)
     scores = score_tags(train, test, correct)
-    return _report(TAGS, embedder.name, data, arguments.num_seeds, {"settings": settings}, *scores, files)
+    settings = {"settings": {"num_train_epochs": epochs, "learning_rate": learning_rate}}
+    return _report(TAGS, embedder.name, data, arguments.num_seeds, settings, *scores, files)
 
 
 def _output_files(arguments: ProbeArguments, kind: str) -> list[Path]:

@@ -41,14 +41,14 @@ class ElmoTransformer(InputModule):
         model_name_or_path: The checkpoint, a directory or a name on the Hub; of one with a task's head, the base.
         layers: The vector of a word: "mix" for the scalar mix, "top" for the last layer, "average" for the layers'
             mean, or a layer's number, from 0 or, backwards, from -1.
-        pool_markers: Whether `<S>` and `</S>` are pooled with the words; they are where a text has no words.
+        pool_special_tokens: Whether `<S>` and `</S>` are pooled with the words; they are where a text has no words.
         max_seq_length: Longer texts are truncated to so many words, special tokens included; None reads them whole.
         freeze_bilm: Whether only the weights of the mix are trained.
     Raises: FileNotFoundError or ValueError naming the checkpoint and what it lacks, or the argument.
     """
 
     config_file_name = "sentence_elmo_config.json"
-    config_keys = ["layers", "pool_markers", "max_seq_length", "freeze_bilm"]
+    config_keys = ["layers", "pool_special_tokens", "max_seq_length", "freeze_bilm"]
     save_in_root = True
     tokenizer: ElmoCharTokenizer
 
@@ -56,7 +56,7 @@ class ElmoTransformer(InputModule):
         self,
         model_name_or_path: str,
         layers: str | int = "mix",
-        pool_markers: bool = False,
+        pool_special_tokens: bool = False,
         max_seq_length: int | None = None,
         freeze_bilm: bool = False,
     ):
@@ -70,7 +70,7 @@ class ElmoTransformer(InputModule):
                 f"layers is {layers!r}; it must be one of {list(_NAMED_LAYERS)}, or a layer's number from 0 to "
                 f"{num_layers - 1}."
             )
-        self.layers, self.pool_markers, self.max_seq_length = layers, pool_markers, max_seq_length
+        self.layers, self.pool_special_tokens, self.max_seq_length = layers, pool_special_tokens, max_seq_length
         self.freeze_bilm = freeze_bilm
         self.model.freeze_bilm(freeze_bilm)
 
@@ -79,7 +79,7 @@ class ElmoTransformer(InputModule):
         return 2 * self.model.config.projection_size
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Tensor]:
-        """Tokenize texts, with a prompt in front: input_ids (B, T, C), attention_mask and marker_mask (B, T)."""
+        """Tokenize texts, with a prompt in front: input_ids (B, T, C), attention_mask and word_mask (B, T)."""
         texts = list(inputs) if not prompt else self._prepend_prompt(list(inputs), prompt)
         batch = self.tokenizer(
             texts,
@@ -89,18 +89,17 @@ class ElmoTransformer(InputModule):
             return_special_tokens_mask=True,
             return_tensors="pt",
         )
-        # Padding counts as special.
-        is_marker = batch.pop("special_tokens_mask") * batch["attention_mask"]
-        return {**batch, "marker_mask": is_marker}
+        word_mask = batch["attention_mask"] * (1 - batch.pop("special_tokens_mask"))
+        return {**batch, "word_mask": word_mask}
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Add token_embeddings, (B, T, 2P), and leave in attention_mask, (B, T), what is to be pooled."""
         mask = features["attention_mask"]
         output = self.model(features["input_ids"], attention_mask=mask, output_hidden_states=self.layers != "mix")
         features["token_embeddings"] = self._select(output)
-        if not self.pool_markers and "marker_mask" in features:
-            words = mask * (1 - features["marker_mask"])
-            # Of a text without words there would be nothing to pool.
+        if not self.pool_special_tokens and "word_mask" in features:
+            words = features["word_mask"]
+            # A text without words would leave nothing to pool.
             features["attention_mask"] = torch.where(words.any(dim=1, keepdim=True), words, mask)
         return features
 

@@ -171,19 +171,19 @@ class TaggedVectors:
 def embed_tagged(
     model: ElmoPreTrainedModel,
     tokenizer: ElmoCharTokenizer,
-    sentences: Sequence[Sequence[str]],
-    tags: Sequence[Sequence[str]],
+    sentences: Sequence[tuple[Sequence[str], Sequence[str]]],
     max_words_per_batch: int = 2048,
 ) -> TaggedVectors:
-    """The vectors of all words of sentences, each read by itself."""
-    words = [word for sentence in sentences for word in sentence]
+    """The vectors of all words of sentences, each read by itself and given with its tags."""
+    words = [word for sentence, _ in sentences for word in sentence]
     shape = (model.config.num_hidden_layers + 1, len(words), 2 * model.config.projection_size)
     layers = torch.empty(shape, dtype=torch.float16)
     start = 0
-    for array in embed(model, tokenizer, sentences, layers="all", max_words_per_batch=max_words_per_batch):
+    plain = (sentence for sentence, _ in sentences)
+    for array in embed(model, tokenizer, plain, layers="all", max_words_per_batch=max_words_per_batch):
         layers[:, start : start + array.shape[1]] = torch.from_numpy(array)
         start += array.shape[1]
-    return TaggedVectors(words, [tag for row in tags for tag in row], layers)
+    return TaggedVectors(words, [tag for _, tags in sentences for tag in tags], layers)
 
 
 def probe_tags(

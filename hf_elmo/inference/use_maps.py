@@ -171,7 +171,7 @@ def _static_forms(uses: Sequence[Use], static: StaticWords) -> list[StaticForm]:
     for index, use in enumerate(uses):
         uses_of.setdefault(use.word, []).append(index)
     folded = {form.casefold() for form in uses_of}
-    forms = []
+    forms: list[StaticForm] = []
     for form in sorted(uses_of, key=lambda form: (-len(uses_of[form]), form)):
         count = _NEAREST_WORDS if forms else _MOST_NEAREST_WORDS
         nearest = [each for each in static.nearest(form, count + len(folded)) if each[0].casefold() not in folded]

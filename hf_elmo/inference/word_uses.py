@@ -137,7 +137,8 @@ class StaticWords:
     def nearest(self, word: str, count: int) -> list[tuple[str, float]]:
         """The most similar other words to any word, by cosine, with their similarities; of each one spelling."""
         similarities = self._vectors @ static_vectors(self._model, self._tokenizer, [word])[0]
-        seen, nearest = {word.casefold()}, []
+        seen = {word.casefold()}
+        nearest: list[tuple[str, float]] = []
         for index in np.argsort(-similarities, kind="stable"):
             if len(nearest) == count:
                 break

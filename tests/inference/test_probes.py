@@ -151,7 +151,7 @@ def test_the_most_frequent_tag_and_the_sets_of_words():
 def test_words_have_the_vectors_of_their_sentences(tokenizer):
     model = ElmoModel(make_tiny_config()).eval()
     sentences = [["they", "play"], [], ["a", "good", "play"]]
-    tagged = embed_tagged(model, tokenizer, sentences, [["P", "V"], [], ["D", "A", "N"]])
+    tagged = embed_tagged(model, tokenizer, list(zip(sentences, ["PV", "", "DAN"], strict=True)))
     assert (tagged.words, tagged.tags) == (["they", "play", "a", "good", "play"], [*"PVDAN"])
     expected = np.concatenate(list(embed(model, tokenizer, sentences, layers="all")), axis=1)
     np.testing.assert_allclose(tagged.layers.float().numpy(), expected, atol=1e-3)
