@@ -1,24 +1,31 @@
-"""Pipelines for models whose input ids are one row per word; for all other models they do what transformers' do."""
+"""Pipelines of the tasks: transformers' for models that read a row of characters per word, and those that it lacks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
-from transformers import AutoModelForQuestionAnswering
+from transformers import AutoModel, AutoModelForQuestionAnswering
 from transformers.pipelines import PIPELINE_REGISTRY
-from transformers.pipelines.base import ChunkPipeline
+from transformers.pipelines.base import ChunkPipeline, Pipeline
 from transformers.pipelines.feature_extraction import FeatureExtractionPipeline
 from transformers.pipelines.token_classification import AggregationStrategy, TokenClassificationPipeline
 from transformers.utils import ModelOutput
 
 from .model.configuration_elmo import ElmoConfig
-from .model.modeling_elmo_tasks import best_spans
+from .model.modeling_elmo import pack_layers
+from .model.modeling_elmo_coref import read_clusters
+from .model.modeling_elmo_tasks import Span, best_spans, read_spans
+from .text.sentence_ends import cut_sentences
 
 # transformers 5 has no pipeline of this kind any more, and refuses its old name, question-answering.
 QUESTION_ANSWERING = "extractive-question-answering"
+# transformers never had one of these.
+COREFERENCE = "coreference-resolution"
+SEMANTIC_ROLES = "semantic-role-labeling"
 # The last word of a span goes on with it, a span of one word begins one.
 _AS_IOB2 = {"E-": "I", "S-": "B"}
 
@@ -89,7 +96,16 @@ class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
         return ModelOutput(features=model(**model_inputs)[0])
 
 
-class ElmoQuestionAnsweringPipeline(ChunkPipeline):
+class _ReadsText:
+    """What a pipeline loads beside its model: a tokenizer."""
+
+    _load_tokenizer = True
+    _load_processor = False
+    _load_image_processor = False
+    _load_feature_extractor = False
+
+
+class ElmoQuestionAnsweringPipeline(_ReadsText, ChunkPipeline):  # type: ignore[misc]
     """Answers as pieces of a context: `pipeline("extractive-question-answering")`.
 
     Called with `question` and `context`, or with a dict of both, or with a list of such dicts; each answer is a dict of
@@ -104,11 +120,6 @@ class ElmoQuestionAnsweringPipeline(ChunkPipeline):
     - stride: Words that two windows share (default: half of the words of the context that fit).
     """
 
-    _load_tokenizer = True  # type: ignore[assignment]
-    _load_processor = False  # type: ignore[assignment]
-    _load_image_processor = False  # type: ignore[assignment]
-    _load_feature_extractor = False  # type: ignore[assignment]
-
     def _sanitize_parameters(
         self,
         max_answer_words: int | None = None,
@@ -116,11 +127,7 @@ class ElmoQuestionAnsweringPipeline(ChunkPipeline):
         stride: int | None = None,
         **kwargs: Any,
     ) -> tuple[dict, dict, dict]:
-        if kwargs:
-            raise ValueError(
-                f"{QUESTION_ANSWERING} has no argument {min(kwargs)!r}; it takes question, context, max_answer_words, "
-                "max_length and stride."
-            )
+        _check_no_more(QUESTION_ANSWERING, kwargs, "question, context, max_answer_words, max_length and stride")
         if stride is not None and max_length is None:
             raise ValueError(f"stride is {stride}, but there are no windows without max_length; give it too.")
         windows = {name: value for name, value in (("max_length", max_length), ("stride", stride)) if value is not None}
@@ -199,6 +206,176 @@ class ElmoQuestionAnsweringPipeline(ChunkPipeline):
         }
 
 
+class ElmoCoreferencePipeline(_ReadsText, Pipeline):  # type: ignore[misc]
+    """Mentions that refer to the same, in clusters: `pipeline("coreference-resolution")`.
+
+    Each text is one document: paragraphs, one a line, whose sentences are found by `cut_sentences`; with
+    `is_tokenized=True` a line is a sentence and words stand between white space. The result is a dict of
+
+    - text: The text.
+    - sentences: The words of each sentence, as the model reads them.
+    - clusters: The clusters by their first mentions, each a list of mentions in the order of the text. A mention is a
+      dict of `text`, `start` and `end`, in characters (text[start:end]), and `words`: its first word, counted over the
+      document from 0, and the word behind its last one.
+
+    Documents are computed one by one, whatever the batch_size, for a document is a batch of sentences.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        _check_class(self.model, "ElmoForCoreferenceResolution", COREFERENCE)
+
+    def _sanitize_parameters(self, is_tokenized: bool | None = None, **kwargs: Any) -> tuple[dict, dict, dict]:
+        _check_no_more(COREFERENCE, kwargs, "is_tokenized")
+        return {} if is_tokenized is None else {"is_tokenized": is_tokenized}, {}, {}
+
+    def get_iterator(self, inputs: Any, num_workers: int, batch_size: int, *parameters: Any) -> Any:
+        return super().get_iterator(inputs, num_workers, 1, *parameters)
+
+    def preprocess(self, text: str, is_tokenized: bool = False) -> dict[str, Any]:  # type: ignore[override]
+        tokenizer = cast("Any", self.tokenizer)
+        sentences: list[list[str]] = []
+        offsets: list[tuple[int, int]] = []
+        for start, end in _sentences_of(text, is_tokenized):
+            if is_tokenized:
+                spans = [match.span() for match in re.finditer(r"\S+", text[start:end])]
+                words = text[start:end].split()
+            else:
+                (encoding,) = tokenizer(text[start:end]).encodings
+                spans = [span for span, id_ in zip(encoding.offsets, encoding.word_ids, strict=True) if id_ is not None]
+                words = tokenizer.tokenize(text[start:end])
+            if words:
+                sentences.append(words)
+                offsets += [(start + first, start + behind) for first, behind in spans]
+        document = {"text": text, "sentences": sentences, "offsets": offsets}
+        if not sentences:
+            return document
+        encoded = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
+        return {**document, **encoded}
+
+    def _forward(self, document: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+        kept = {name: document.pop(name) for name in ("text", "sentences", "offsets")}
+        return {**kept, "clusters": self.model(**document).clusters[0] if document else torch.empty(0, 3)}
+
+    def postprocess(self, document: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+        text, offsets = document["text"], document["offsets"]
+
+        def describe(first: int, behind: int) -> dict[str, Any]:
+            start, end = offsets[first][0], offsets[behind - 1][1]
+            return {"text": text[start:end], "start": start, "end": end, "words": (first, behind)}
+
+        clusters = [[describe(*mention) for mention in cluster] for cluster in read_clusters(document["clusters"])]
+        return {"text": text, "sentences": document["sentences"], "clusters": clusters}
+
+
+class ElmoSemanticRolesPipeline(_ReadsText, Pipeline):  # type: ignore[misc]
+    """Predicates and their arguments: `pipeline("semantic-role-labeling")`.
+
+    Called with a sentence, or a list of them. A sentence is a string, or a dict of `text`, a string or a list of words,
+    and where they are known the `predicates`: the indices of their words, from 0. Without these the model finds them.
+    The result is a dict of `words` and `frames`, one for each predicate in the order of the sentence, dicts of
+
+    - predicate: The word.
+    - index: Its index.
+    - tags: A label for each word, by IOB2.
+    - description: The sentence with its arguments in brackets, `[ARG0 Alice] [V sleeps] .`
+
+    The biLM reads each sentence once for all of its predicates.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        _check_class(self.model, "ElmoForSemanticRoleLabeling", SEMANTIC_ROLES)
+
+    def _sanitize_parameters(self, **kwargs: Any) -> tuple[dict, dict, dict]:
+        _check_no_more(SEMANTIC_ROLES, kwargs, "a sentence, or a dict of text and predicates")
+        return {}, {}, {}
+
+    def preprocess(self, sentence: str | Mapping[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+        given = {"text": sentence} if isinstance(sentence, str) else sentence
+        tokenizer, text, predicates = cast("Any", self.tokenizer), given["text"], given.get("predicates")
+        words = tokenizer.tokenize(text) if isinstance(text, str) else list(text)
+        if predicates is None and cast("Any", self.model).finder is None:
+            raise ValueError(
+                "predicates is None, but this checkpoint does not find them; give their indices, or train one with "
+                "--find_predicates."
+            )
+        encoded = tokenizer([words], is_split_into_words=True, return_tensors="pt")
+        marks = torch.zeros_like(encoded["attention_mask"])
+        for index in predicates or ():
+            if not 0 <= index < len(words):
+                raise ValueError(f"predicates has {index} for {len(words)} words; expected the index of a word.")
+            # Behind <S>.
+            marks[0, index + 1] = 1
+        return {**encoded, "predicates": marks, "are_unknown": torch.tensor([predicates is None]), "words": words}
+
+    def _forward(self, batch: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+        model = cast("Any", self.model)
+        marks, are_unknown, words = (batch.pop(name) for name in ("predicates", "are_unknown", "words"))
+        if model.uses_elmo and model.config.freeze_bilm:
+            _, layers, _ = model.elmo.run_layers(batch["input_ids"], batch["attention_mask"])
+            batch["packed_layers"] = pack_layers(layers)
+        marks = marks.bool()
+        if are_unknown.any():
+            marks = torch.where(are_unknown[:, None], model(**batch).predicate_logits > 0, marks)
+        rows, places = marks.nonzero(as_tuple=True)
+        labels = [marks.new_empty((0, marks.shape[1]), dtype=torch.long)]
+        # As many rows at once as there are sentences, however many predicates those have.
+        for start in range(0, len(rows), len(marks)):
+            part = slice(start, start + len(marks))
+            inputs = {name: tensor[rows[part]] for name, tensor in batch.items()}
+            predicate_mask = torch.nn.functional.one_hot(places[part], marks.shape[1])
+            logits = model(**inputs, predicate_mask=predicate_mask).logits
+            labels.append(model.decode(logits, inputs["input_ids"], inputs["attention_mask"]))
+        found = torch.cat(labels)
+        return {
+            "predicates": marks,
+            "attention_mask": batch["attention_mask"],
+            "labels": [found[rows == row] for row in range(len(marks))],
+            "words": words,
+        }
+
+    def postprocess(self, output: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+        words, names = output["words"], cast("Any", self.model.config.id2label)
+        start = int(output["attention_mask"][0].nonzero()[0]) + 1
+        labels = output["labels"][0].reshape(-1, output["attention_mask"].shape[1])
+        frames = []
+        for place, row in zip(output["predicates"][0].nonzero().flatten().tolist(), labels.tolist(), strict=True):
+            index, tags = place - start, [names[label] for label in row[start : start + len(words)]]
+            description = put_in_brackets(words, read_spans(tags, "IOB2"))
+            frames.append({"predicate": words[index], "index": index, "tags": tags, "description": description})
+        return {"words": words, "frames": frames}
+
+
+def put_in_brackets(words: Sequence[str], spans: Iterable[Span]) -> str:
+    """The words with their spans in brackets: `[PER Alice Smith] sleeps .`"""
+    shown = list(words)
+    for span in spans:
+        shown[span.start] = f"[{span.type} {shown[span.start]}"
+        shown[span.stop - 1] += "]"
+    return " ".join(shown)
+
+
+def _sentences_of(text: str, is_tokenized: bool) -> Iterator[tuple[int, int]]:
+    """The ends of each sentence in a text, in characters."""
+    start = 0
+    for line in text.split("\n"):
+        for first, behind in [(0, len(line))] if is_tokenized else cut_sentences(line):
+            yield start + first, start + behind
+        start += len(line) + 1
+
+
+def _check_class(model: Any, wanted: str, task: str) -> None:
+    # By name, for a checkpoint's own code has the same class once more.
+    if wanted not in [each.__name__ for each in type(model).__mro__]:
+        raise ValueError(f"model is {type(model).__name__}; the task {task} wants {wanted}.")
+
+
+def _check_no_more(task: str, unknown: Mapping[str, Any], known: str) -> None:
+    if unknown:
+        raise ValueError(f"{task} has no argument {min(unknown)!r}; it takes {known}.")
+
+
 def _as_inputs(question: Any, context: Any) -> Any:
     """One dict of a question and its context, or a list of them; one context may belong to all questions."""
     if isinstance(question, str) and isinstance(context, str):
@@ -214,12 +391,13 @@ def _as_inputs(question: Any, context: Any) -> Any:
 
 
 def register_pipelines() -> None:
-    """Have `pipeline` use these classes, and know the task extractive-question-answering."""
+    """Have `pipeline` use these classes, and know the tasks that transformers lacks."""
     PIPELINE_REGISTRY.supported_tasks["token-classification"]["impl"] = ElmoTokenClassificationPipeline
     PIPELINE_REGISTRY.supported_tasks["feature-extraction"]["impl"] = ElmoFeatureExtractionPipeline
     # Not by register_pipeline, after which saving a pipeline writes into its config.json that it wants remote code.
-    PIPELINE_REGISTRY.supported_tasks[QUESTION_ANSWERING] = {
-        "impl": ElmoQuestionAnsweringPipeline,
-        "pt": (AutoModelForQuestionAnswering,),
-        "type": "text",
-    }
+    for task, implementation, auto_class in (
+        (QUESTION_ANSWERING, ElmoQuestionAnsweringPipeline, AutoModelForQuestionAnswering),
+        (COREFERENCE, ElmoCoreferencePipeline, AutoModel),
+        (SEMANTIC_ROLES, ElmoSemanticRolesPipeline, AutoModel),
+    ):
+        PIPELINE_REGISTRY.supported_tasks[task] = {"impl": implementation, "pt": (auto_class,), "type": "text"}

@@ -1,5 +1,7 @@
 """transformers' pipelines over rows of characters: right places in the text, and nothing changed for other models."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from conftest import make_tiny_config
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32
 from transformers import AutoModel, BertConfig, BertForTokenClassification, BertModel, BertTokenizer, pipeline
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
@@ -21,6 +24,7 @@ from hf_elmo import (
     ElmoModel,
     SemanticRoleLabelingHead,
 )
+from hf_elmo.model.modeling_elmo_coref import read_clusters
 from hf_elmo.model.tokenization_elmo import PRE_TOKENIZERS
 from hf_elmo.pipelines import ElmoFeatureExtractionPipeline, ElmoTokenClassificationPipeline
 
@@ -192,6 +196,108 @@ def test_tasks_without_an_auto_class_of_their_own_load_by_auto_model_and_give_th
     for named in (str(tmp_path), model.eval()):
         extractor = pipeline("feature-extraction", model=named, tokenizer=tokenizer, device="cpu")
         assert torch.equal(torch.as_tensor(extractor("A cat sat", return_tensors=True)), wanted)
+
+
+# Clusters and roles
+
+
+def save_coreference(folder):
+    head = CoreferenceHead(lstm_size=3, hidden_size=4, feature_size=2, mention_loss=1.0, keep_singletons=True)
+    torch.manual_seed(0)
+    model = ElmoForCoreferenceResolution(make_tiny_config(head=head))
+    # All spans are mentions, and each is linked to the nearest.
+    torch.nn.init.ones_(model.spans.scorer.output.bias)
+    model.save_pretrained(folder)
+    ElmoCharTokenizer(pre_tokenizer="penn").save_pretrained(folder)
+    return str(folder)
+
+
+def test_clusters_are_those_of_the_model_at_their_places_in_the_text(tmp_path):
+    resolver = pipeline("coreference-resolution", model=save_coreference(tmp_path), device="cpu")
+    text = "Alice slept. Bob's cat saw her!\n\n“Who?” asked Mr. Hill.\n"
+    resolved, empty = resolver([text, " \n"], batch_size=2)
+    assert resolved["text"] == text and empty == {"text": " \n", "sentences": [], "clusters": []}
+    assert resolved["sentences"] == [
+        ["Alice", "slept", "."],
+        ["Bob", "'s", "cat", "saw", "her", "!"],
+        ["“", "Who", "?", "”", "asked", "Mr.", "Hill", "."],
+    ]
+    batch = resolver.tokenizer(resolved["sentences"], is_split_into_words=True, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        wanted = read_clusters(resolver.model(**batch).clusters[0])
+    assert wanted and [[one["words"] for one in cluster] for cluster in resolved["clusters"]] == wanted
+    words = [word for sentence in resolved["sentences"] for word in sentence]
+    for mention in (mention for cluster in resolved["clusters"] for mention in cluster):
+        assert text[mention["start"] : mention["end"]] == mention["text"]
+        assert mention["text"].replace(" ", "") == "".join(words[slice(*mention["words"])])
+    spaced = resolver("a b.c\n\n d\u00a0e", is_tokenized=True)
+    assert spaced["sentences"] == [["a", "b.c"], ["d", "e"]]
+    assert {one["text"] for cluster in spaced["clusters"] for one in cluster} <= {
+        "a",
+        "b.c",
+        "a b.c",
+        "d",
+        "e",
+        "d\u00a0e",
+    }
+
+
+def make_labeler(find_predicates=True):
+    names = dict(enumerate("O B-V B-ARG0 I-ARG0 B-ARG1 I-ARG1".split()))
+    head = SemanticRoleLabelingHead(hidden_size=4, predicate_size=2, num_layers=2, find_predicates=find_predicates)
+    torch.manual_seed(1)
+    model = ElmoForSemanticRoleLabeling(make_tiny_config(head=head, id2label=names))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-1, 1)
+        if find_predicates:
+            model.finder[-1].bias.fill_(0.2)
+    return pipeline("semantic-role-labeling", model=model.eval(), tokenizer=ElmoCharTokenizer(pre_tokenizer="penn"))
+
+
+def test_roles_of_a_batch_are_those_of_each_predicate_alone():
+    labeler = make_labeler()
+    model, tokenizer = labeler.model, labeler.tokenizer
+    sentences = [
+        "Alice can't leave Bob a book.",
+        "",
+        {"text": ["Al", "x.y", "ran"], "predicates": [2, 0]},
+        "Bob slept.",
+    ]
+    one_by_one = [labeler(sentence) for sentence in sentences]
+    assert [found["words"][:3] for found in one_by_one] == [
+        ["Alice", "ca", "n't"],
+        [],
+        ["Al", "x.y", "ran"],
+        ["Bob", "slept", "."],
+    ]
+    assert [[frame["index"] for frame in found["frames"]] for found in one_by_one[1:3]] == [[], [0, 2]]
+    assert sum(len(found["frames"]) for found in one_by_one) > 4
+    for found in one_by_one:
+        batch = tokenizer([found["words"]], is_split_into_words=True, return_tensors="pt")
+        if found is not one_by_one[2]:
+            with torch.no_grad():
+                is_predicate = model(**batch).predicate_logits[0, 1:-1] > 0
+            assert [frame["index"] for frame in found["frames"]] == is_predicate.nonzero().flatten().tolist()
+        for frame in found["frames"]:
+            marks = torch.zeros_like(batch["attention_mask"])
+            marks[0, frame["index"] + 1] = 1
+            with torch.no_grad():
+                labels = model.decode(model(**batch, predicate_mask=marks).logits, batch["input_ids"])[0, 1:-1]
+            assert frame["tags"] == [model.config.id2label[label] for label in labels.tolist()]
+            assert frame["predicate"] == found["words"][frame["index"]]
+            assert re.sub(r"\[\S+ |\]", "", frame["description"]) == " ".join(found["words"])
+    for side in ("right", "left"):
+        tokenizer.padding_side = side
+        assert labeler(sentences, batch_size=3) == one_by_one
+
+
+def test_what_the_pipelines_of_clusters_and_roles_refuse(tmp_path):
+    assert_refused(ValueError, ("predicates", "find_predicates"), make_labeler(find_predicates=False), "a b")
+    assert_refused(ValueError, ("predicates", "2"), make_labeler(), {"text": "a b", "predicates": [2]})
+    assert_refused(ValueError, ("'windows'", "sentence"), make_labeler(), "a", windows=1)
+    coreference = save_coreference(tmp_path)
+    assert_refused(ValueError, "ElmoForSemanticRoleLabeling", pipeline, "semantic-role-labeling", model=coreference)
 
 
 # Other models

@@ -94,7 +94,7 @@ def test_the_predictions_are_read_back_with_the_same_scores(folder, trained):
 
 def test_the_card_shows_the_scores(folder, trained):
     card = (folder / "out" / "README.md").read_text(encoding="utf-8")
-    assert f"{100 * trained['predict_mean_f1']:.2f}" in card and "ElmoCoreference(" in card
+    assert f"{100 * trained['predict_mean_f1']:.2f}" in card and "coreference-resolution" in card
     assert "a cluster of its own" in card and "pipeline_tag" not in card
 
 

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from conftest import make_tiny_config
 from html_reading import read_page
-from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSemanticRoleLabeling
 from hf_elmo.commands.command_line import main
-from hf_elmo.inference.role_labeller import ElmoRoleLabeller
 from hf_elmo.tasks.proposition_rows import PropositionRows, make_row_collator
 from hf_elmo.tasks.readers.propositions import read_propositions
 from hf_elmo.tasks.semantic_roles import write_predictions
@@ -93,7 +91,7 @@ def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file
     assert results["predict_roles"]["ARG0"]["number"] == 3 and "V" not in results["predict_roles"]
     assert (out / "test_predictions.conll").read_text() == SENTENCES
     card = (out / "README.md").read_text()
-    assert "| `ARG0` | 100.00 | 100.00 | 100.00 | 3 |" in card and "ElmoRoleLabeller" in card
+    assert "| `ARG0` | 100.00 | 100.00 | 100.00 | 3 |" in card and "semantic-role-labeling" in card
 
     code, shown, errors = run(
         "predict", "Alice told Bob to leave", "Well", "--model_name_or_path", out, "--device", "cpu"
@@ -113,21 +111,14 @@ def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file
     )  # fmt: skip
     assert code == 0 and "3 predicates" in shown, errors
     root, _ = read_page((tmp_path / "predicted.html").read_text(encoding="utf-8"))
-    cells = [[cell.text.strip() for cell in column.of_class("cell")] for column in root.of_class("column")]
-    assert cells == [["ARG0"], ["V"], ["ARG0", ""], ["V", ""], ["ARG2", "ARG0"], ["ARG1", ""], ["", "V"]]
+    rows = [[mark.text for mark in text.of_class("mark")] for text in root.of_class("text")]
+    assert rows == [["ARG0Ann", "Vslept"], ["ARG0Alice", "Vtold", "ARG2Bob", "ARG1to leave"], ["ARG0Bob", "Vleave"]]
     again = read_propositions(predicted)
     assert [predicate.tags for sentence in again.sentences for predicate in sentence.predicates] == [
         ["B-ARG0", "B-V"],
         ["B-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1"],
         ["O", "O", "B-ARG0", "O", "B-V"],
     ]
-
-    labeller = ElmoRoleLabeller(str(out), "cpu", max_words_per_batch=7)
-    sentences = [["Ann", "slept"], [], ["Alice", "told", "Bob", "to", "leave"]]
-    found = list(labeller.label(sentences))
-    assert [[frame.place for frame in frames] for frames in found] == [[1], [], [1, 4]]
-    assert list(labeller.label(sentences, [[1], [], [1, 4]])) == found
-    assert_refused(ValueError, "predicates", list, labeller.label(sentences, [[2], [], []]))
 
     # Scored anew from the checkpoint.
     code, shown, errors = run(
@@ -160,10 +151,6 @@ def test_predicates_have_to_be_given_where_the_model_finds_none(tmp_path, run):
     ElmoCharTokenizer().save_pretrained(tmp_path / "model")
     code, shown, errors = run("predict", "a b", "--model_name_or_path", tmp_path / "model", "--device", "cpu")
     assert code == 2 and "find_predicates" in errors and not shown
-    labeller = ElmoRoleLabeller(str(tmp_path / "model"), "cpu")
-    assert_refused(ValueError, "predicates", labeller.label, [["a"]])
-    (frames,) = labeller.label([["a", "b"]], [[1, 0]])
-    assert [frame.place for frame in frames] == [1, 0]
 
 
 def test_wrong_data_is_one_line(file, run, tmp_path):
