@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from transformers import AutoModel, AutoModelForQuestionAnswering
+from transformers import AutoModel, AutoModelForQuestionAnswering, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
-from transformers.pipelines.base import ChunkPipeline, Pipeline
+from transformers.pipelines.base import ChunkPipeline
 from transformers.pipelines.feature_extraction import FeatureExtractionPipeline
 from transformers.pipelines.token_classification import AggregationStrategy, TokenClassificationPipeline
 from transformers.utils import ModelOutput
@@ -292,7 +292,7 @@ class ElmoSemanticRolesPipeline(_ReadsText, Pipeline):  # type: ignore[misc]
         return {}, {}, {}
 
     def preprocess(self, sentence: str | Mapping[str, Any]) -> dict[str, Any]:  # type: ignore[override]
-        given = {"text": sentence} if isinstance(sentence, str) else sentence
+        given: Mapping[str, Any] = {"text": sentence} if isinstance(sentence, str) else sentence
         tokenizer, text, predicates = cast("Any", self.tokenizer), given["text"], given.get("predicates")
         words = tokenizer.tokenize(text) if isinstance(text, str) else list(text)
         if predicates is None and cast("Any", self.model).finder is None:

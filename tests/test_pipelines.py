@@ -251,7 +251,7 @@ def make_labeler(find_predicates=True):
         for parameter in model.parameters():
             parameter.uniform_(-1, 1)
         if find_predicates:
-            model.finder[-1].bias.fill_(0.2)
+            model.finder[-1].bias.fill_(7.8)
     return pipeline("semantic-role-labeling", model=model.eval(), tokenizer=ElmoCharTokenizer(pre_tokenizer="penn"))
 
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar, cast
 
 from transformers import pipeline
 
@@ -78,7 +78,8 @@ class Predictor(ABC):
         self.tokenizer.model_max_length = int(1e30)
         if arguments.pre_tokenizer is not None:
             self.tokenizer.pre_tokenizer = arguments.pre_tokenizer
-        self.pipeline = pipeline(self.task, model=self.model, tokenizer=self.tokenizer, device=device)
+        # Its overloads name transformers' own tasks.
+        self.pipeline = cast("Any", pipeline)(self.task, model=self.model, tokenizer=self.tokenizer, device=device)
         self.labels: list[str] = self.model.config.label_names
         self.check()
         if arguments.input_file is not None and "text_is_tokenized" not in self.refuses:
@@ -308,7 +309,7 @@ class AnswerPredictor(Predictor):
             marks, notes = [], []
             for number, ((_, question, _), found) in enumerate(group, start=1):
                 marks.append(Mark(found["start"], found["end"], str(number), question))
-                notes.append(f"{number} {question} {found['answer'] or 'no answer'} ({found['score']:.3f})")
+                notes.append(f"{number} {question} · {found['answer'] or 'no answer'} ({found['score']:.3f})")
             yield Passage(context, marks, notes)
 
 
@@ -351,7 +352,8 @@ class CoreferencePredictor(Predictor):
 
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
         for _, found in predictions:
-            marks, names = [], []
+            marks: list[Mark] = []
+            names: list[str] = []
             for cluster in found["clusters"]:
                 name = " ".join(cluster[0]["text"].split())
                 if len(cluster) > 1:
@@ -398,8 +400,11 @@ class RolePredictor(Predictor):
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
         """The sentence once more for each of its predicates."""
         for words, frames in ((found["words"], found["frames"]) for _, found in predictions):
-            for tags in [frame["tags"] for frame in frames] or [[OUTSIDE] * len(words)] * bool(words):
-                yield Passage(" ".join(words), marks_of_words(words, read_spans(tags, "IOB2")))
+            for frame in frames:
+                marks = marks_of_words(words, read_spans(frame["tags"], "IOB2"))
+                yield Passage(" ".join(words), marks, [frame["predicate"]])
+            if words and not frames:
+                yield Passage(" ".join(words), notes=["no predicates"])
 
 
 def _as_columns(words: Sequence[str], frames: Sequence[Mapping[str, Any]]) -> Iterator[str]:

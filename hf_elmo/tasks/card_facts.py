@@ -173,11 +173,12 @@ def _describe_coreference(config: Mapping[str, Any], results: Mapping[str, Any])
         pipeline_tag=None,
         usage="""\
 ```python
-from hf_elmo.inference.coreference import ElmoCoreference
+import hf_elmo
+from transformers import pipeline
 
-resolver = ElmoCoreference("{name}")
-for cluster in resolver.resolve("Alice met her brother .").clusters:
-    print([(mention.text, mention.start, mention.stop) for mention in cluster])
+resolver = pipeline("coreference-resolution", model="{name}")
+for cluster in resolver("Alice met her brother .")["clusters"]:
+    print([(mention["text"], mention["start"], mention["end"]) for mention in cluster])
 ```""",
         intended_use=["To find which words of a document name the same, in text like that it was trained on."],
         limits=[
@@ -219,15 +220,15 @@ def _describe_semantic_roles(config: Mapping[str, Any], results: Mapping[str, An
         pipeline_tag="token-classification",
         usage=f"""\
 ```python
-from hf_elmo.inference.role_labeller import ElmoRoleLabeller
+import hf_elmo
+from transformers import pipeline
 
-labeler = ElmoRoleLabeller("{{name}}")
-for frames in labeler.label([["Alice", "gave", "Bob", "a", "book", "."]], [[1]]):
-    for frame in frames:
-        print(frame.place, frame.tags)
+labeler = pipeline("semantic-role-labeling", model="{{name}}")
+for frame in labeler({{"text": ["Alice", "gave", "Bob", "a", "book", "."], "predicates": [1]}})["frames"]:
+    print(frame["predicate"], frame["tags"], frame["description"])
 ```
 
-The places of the predicates, `[[1]]`, are given{found}. Without the package, `AutoModel.from_pretrained("{{name}}", \
+The indices of the `predicates` are given{found}. Without the package, `AutoModel.from_pretrained("{{name}}", \
 trust_remote_code=True)` loads the model, which wants `predicate_mask` beside what the tokenizer gives.""",
         intended_use=["To say which words of a sentence are the arguments of a predicate, and in which role."],
         limits=["It knows the roles, the language, the domain and the biases of its training sentences and no others."],
