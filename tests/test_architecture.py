@@ -20,7 +20,6 @@ FLOORS = {
     "kernels": 0,
     "model": 1,
     "pipelines": 3,
-    "registration": 4,
     "checkpoints": 2,
     "text": 2,
     "conversion": 3,

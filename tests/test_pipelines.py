@@ -9,6 +9,7 @@ from conftest import make_tiny_config
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from model_cases import make_model
 from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32
 from transformers import AutoModel, BertConfig, BertForTokenClassification, BertModel, BertTokenizer, pipeline
@@ -19,12 +20,15 @@ from hf_elmo import (
     CoreferenceHead,
     ElmoCharTokenizer,
     ElmoForCoreferenceResolution,
+    ElmoForQuestionAnswering,
     ElmoForSemanticRoleLabeling,
     ElmoForTokenClassification,
     ElmoModel,
+    QuestionAnsweringHead,
     SemanticRoleLabelingHead,
 )
 from hf_elmo.model.modeling_elmo_coref import read_clusters
+from hf_elmo.model.modeling_elmo_tasks import best_spans
 from hf_elmo.model.tokenization_elmo import PRE_TOKENIZERS
 from hf_elmo.pipelines import ElmoFeatureExtractionPipeline, ElmoTokenClassificationPipeline
 
@@ -336,3 +340,87 @@ def test_other_models_give_features_as_before(bert_tokenizer):
         wanted = model(**bert_tokenizer("Ann lives", return_tensors="pt")).last_hidden_state
     assert np.array_equal(np.array(extractor("Ann lives"), dtype=np.float32), wanted.numpy())
     assert np.shape(extractor(["Ann lives", "Paris"], batch_size=2)[0])[-1] == 8
+
+
+# Question answering
+
+CONTEXT = "The cat, which  sat on the mat, was “grey”. Nobody saw the dog at all."
+
+
+@pytest.fixture(scope="module")
+def answering(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reader")
+    make_model(ElmoForQuestionAnswering, head=QuestionAnsweringHead(hidden_size=3)).save_pretrained(folder)
+    ElmoCharTokenizer(pre_tokenizer="unicode").save_pretrained(folder)
+    return pipeline("extractive-question-answering", model=str(folder))
+
+
+def test_the_pipeline_gives_pieces_of_the_raw_context(answering, tmp_path):
+    found = answering(question="Who sat on the mat?", context=CONTEXT)
+    assert found["answer"] == CONTEXT[found["start"] : found["end"]] and 0 < found["score"] <= 1
+    tokenizer, model = answering.tokenizer, answering.model
+    batch = tokenizer("Who sat on the mat?", CONTEXT, return_tensors="pt", return_offsets_mapping=True)
+    offsets = batch.pop("offset_mapping")[0].tolist()
+    output = model(**batch)
+    spans = best_spans(output.start_logits, output.end_logits, 17)
+    assert [found["start"], found["end"]] == [offsets[int(spans.starts)][0], offsets[int(spans.ends)][1]]
+    assert found["score"] == pytest.approx(spans.probabilities.item(), rel=1e-5)
+    answering.save_pretrained(tmp_path)
+    assert "custom_pipelines" not in (tmp_path / "config.json").read_text()
+
+
+def test_the_pipeline_takes_lists_and_batches_on_both_sides(answering):
+    asked = [{"question": f"Where {'very ' * number}?", "context": CONTEXT[number * 5 :]} for number in range(5)]
+    one_by_one = [answering(each) for each in asked]
+    columns = {name: [each[name] for each in asked] for name in ("question", "context")}
+    assert answering(**columns) == one_by_one
+    for side in ("right", "left"):
+        answering.tokenizer.padding_side = side
+        together = answering(asked, batch_size=3)
+        answering.tokenizer.padding_side = "right"
+        for found, wanted in zip(together, one_by_one, strict=True):
+            assert {**found, "score": 0} == {**wanted, "score": 0}
+            assert found["score"] == pytest.approx(wanted["score"], rel=1e-4)
+    both = answering(question=["Who?", "Where?"], context=CONTEXT)
+    assert both == [answering(question=question, context=CONTEXT) for question in ("Who?", "Where?")]
+    assert answering(question="Who?", context=CONTEXT, max_answer_words=1)["answer"].split()[1:] == []
+
+
+def test_the_pipeline_reads_long_contexts_in_windows(answering):
+    long = " ".join([CONTEXT] * 4)
+    whole = answering(question="Who?", context=long)
+    assert answering(question="Who?", context=long, max_length=500, stride=3) == whole
+    pieces = answering(question="Who?", context=long, max_length=20, stride=5)
+    assert pieces["answer"] == long[pieces["start"] : pieces["end"]] != ""
+    # Each window as a context of its own: the best of their answers, by the sum of its logits.
+    encoded = answering.tokenizer(
+        "Who?", long, truncation="only_second", max_length=20, stride=5, return_overflowing_tokens=True, padding=True,
+        return_tensors="pt",
+    )  # fmt: skip
+    offsets = [encoding.offsets for encoding in encoded.encodings]
+    encoded.pop("overflow_to_sample_mapping")
+    output = answering.model(**encoded)
+    spans = best_spans(output.start_logits, output.end_logits, 17)
+    rows = range(len(offsets))
+    best = max(
+        rows, key=lambda row: output.start_logits[row, spans.starts[row]] + output.end_logits[row, spans.ends[row]]
+    )
+    assert len(rows) > 3
+    assert pieces["start"] == offsets[best][spans.starts[best]][0]
+    assert pieces["end"] == offsets[best][spans.ends[best]][1]
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"question": "Who?", "context": " "}, ("context",)),
+        ({"question": "", "context": "a b"}, ("question",)),
+        ({"question": "Who?"}, ("context",)),
+        ({"question": ["Who?", "Where?"], "context": ["a"]}, ("question", "2", "1")),
+        ({"question": "Who?", "context": "a b", "stride": 3}, ("stride", "max_length")),
+        ({"question": "Who? Me? You?", "context": "a b", "max_length": 8}, ("max_length", "8")),
+        ({"question": "Who?", "context": "a b", "max_seq_len": 8}, ("max_seq_len",)),
+    ],
+)
+def test_the_pipeline_refuses_what_it_cannot_read(answering, given, names):
+    assert_refused(ValueError, names, answering, **given)

@@ -108,7 +108,8 @@ def files_to_send(directory: str | os.PathLike) -> list[Path]:
 
 def _package_code(architectures: list[str]) -> set[Path]:
     """The modules that the auto_map of such a checkpoint names, and those that they import."""
-    modules = {_MODEL_CODE / f"{reference.partition('.')[0]}.py" for reference in auto_map_of(architectures).values()}
+    auto_map = auto_map_of(architectures, with_heads=True)
+    modules = {_MODEL_CODE / f"{reference.partition('.')[0]}.py" for reference in auto_map.values()}
     modules.add(_MODEL_CODE / "tokenization_elmo.py")
     return modules.union(*(map(Path, get_relative_import_files(module)) for module in modules))
 

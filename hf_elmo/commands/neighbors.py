@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..given.flags import check_least, flag
 from .command_line import run_command
@@ -83,7 +84,7 @@ def show_neighbors(arguments: NeighborArguments) -> None:
     from ..text.progress import track
 
     arguments.check()
-    options = {"same_word": arguments.same_word}
+    options: dict[str, Any] = {"same_word": arguments.same_word}
     if arguments.top_k is not None:
         options["count"] = arguments.top_k
     layers = arguments.layers

@@ -90,7 +90,7 @@ def show_uses(arguments: UsesArguments) -> None:
         arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
     )
     label, texts = _open_texts(arguments, embedder.tokenizer)
-    gatherers = []
+    gatherers: list[UseGatherer] = []
     for sentences in texts:
         # Each file of senses has a word of its own.
         if not gatherers or arguments.words is None:

@@ -207,7 +207,7 @@ def _vectors_in_order(parameters: dict[str, Tensor], config: ElmoConfig, vocabul
     prefix = WORD_TABLE.removesuffix("weight")
     table.load_state_dict({name: parameters[f"{prefix}{name}"] for name in ("weight", "hashes")}, assign=True)
     tokenizer = ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word)
-    rows = table.places(torch.from_numpy(tokenizer.encode_words(vocabulary.words)))
+    rows = table.indices(torch.from_numpy(tokenizer.encode_words(vocabulary.words)))
     num_known = len(rows[rows > 0].unique())
     if num_known != config.word_table_size or int(rows[vocabulary.unk_id]) != 0:
         raise ConversionError(

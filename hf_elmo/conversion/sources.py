@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizer
 from ..checkpoints.cards import write_conversion_card
 from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..given.bounded_files import MEBIBYTE
+from ..model import write_code
 from ..model.modeling_elmo import ElmoPreTrainedModel
 from . import allennlp, bilm_tf, elmoformanylangs
 from .alignment import NO_MATRIX, align_layers
@@ -123,6 +124,7 @@ def convert(
         with written_aside(output_dir, overwrite) as directory:
             converted.model.save_pretrained(directory)
             converted.tokenizer.save_pretrained(directory)
+            write_code(directory)
             if converted.words is not None:
                 converted.words.save(directory)
             title, license = Path(output_dir).resolve().name, FORMATS[name].license

@@ -26,7 +26,7 @@ _NAMED_LAYERS = ("mix", "top", "average")
 class ElmoTransformer(InputModule):
     """A checkpoint's biLM and tokenizer.
 
-    >>> from hf_elmo import ElmoTransformer
+    >>> from hf_elmo.inference.elmo_transformer import ElmoTransformer
     >>> from sentence_transformers import SentenceTransformer
     >>> from sentence_transformers.sentence_transformer.modules import Pooling
     >>> elmo = ElmoTransformer("output/elmo-tiny-pydoc")

@@ -353,7 +353,7 @@ def _score_group(
 ) -> list[SentenceScores]:
     """The scores of sentences, given as their top layers with special tokens (T + 2, 2P) and their words."""
     contexts = [torch.cat(parts) for parts in zip(*map(_contexts, tops), strict=True)]
-    ids = [vocabulary.encode(tokenizer.words_as_read(words)) for words in sentences]
+    ids = [vocabulary.encode(tokenizer.normalize_words(words)) for words in sentences]
     targets = [
         torch.tensor([target for sentence in ids for target in (*sentence, last)])
         for last in (vocabulary.eos_id, vocabulary.bos_id)

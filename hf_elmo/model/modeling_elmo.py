@@ -8,14 +8,13 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
-import inspect
 import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +25,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import ModelOutput, cached_file
 from transformers.utils.generic import can_return_tuple
 
-from .configuration_elmo import BEGIN_SENTENCE, END_SENTENCE, ElmoConfig, EmbeddingsHead, WordInputsHead, decode_row
-
-if TYPE_CHECKING:  # transformers ships what this text imports: every checkpoint can be loaded as a tagger or classifier
-    from .modeling_elmo_tasks import ElmoForTokenClassification  # noqa: F401
+from .configuration_elmo import BEGIN_SENTENCE, END_SENTENCE, ElmoConfig, EmbeddingsHead, WordInputsHead
 
 
 def is_traced() -> bool:
@@ -45,29 +41,6 @@ def is_exported() -> bool:
     """True while torch.export records the model, whose sentences may then be of any length; never before torch 2.7."""
     is_exporting = getattr(torch.compiler, "is_exporting", None)
     return is_exporting is not None and is_exporting()
-
-
-# Below, the calls take longer than the draws.
-_LEAST_NUMBERS = 4096
-_STEPS = 2**16
-
-
-class ElmoDropout(nn.Dropout):
-    """As `nn.Dropout`, which on a CPU draws one number after another from a generator of 64 bits each.
-
-    There each draw serves four numbers here, so that the rate is rounded to the next 65,536th. `torch.manual_seed`
-    seeds it. Small tensors, other devices and what PyTorch traces have torch's own.
-    """
-
-    def forward(self, input: Tensor) -> Tensor:
-        dropped = round(self.p * _STEPS)
-        is_here = input.device.type == "cpu" and input.numel() >= _LEAST_NUMBERS
-        if not self.training or not is_here or not 0 < dropped < _STEPS or is_traced():
-            return super().forward(input)
-        draws = torch.empty((input.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-        numbers = draws.view(torch.int16)[: input.numel()].view(input.shape)
-        kept = numbers >= dropped - _STEPS // 2
-        return (input * kept).mul_(_STEPS / (_STEPS - dropped))
 
 
 try:
@@ -257,12 +230,12 @@ def _check_shapes(
 # All hashes of a table that has not been filled: the largest, so that they are sorted as those of a filled one are.
 NOT_FILLED = 2**63 - 1
 
-# Rows hashed at a time, which bounds the memory of the products: a table has many more words than a batch.
+# Words hashed at a time, which bounds the memory of the products: a table has many more words than a batch.
 _WORDS_AT_A_TIME = 2**16
 
 
 class ElmoWordTable(nn.Embedding):
-    """Vectors of known words, found by 64-bit hashes of their rows, and one vector that all other words share.
+    """Vectors of known words, found by 64-bit hashes of their character ids, and one that all other words share.
 
     Row 0 of `weight`, (V + 1, D), is for the words that the table lacks; row i + 1 is for the word whose hash is
     `hashes[i]`. The hashes are sorted and are saved with the weights. A word that the table lacks is taken for one that
@@ -280,38 +253,32 @@ class ElmoWordTable(nn.Embedding):
         self.register_buffer("hashes", torch.full((num_words,), NOT_FILLED, dtype=torch.long))
 
     @torch.no_grad()
-    def fill(self, rows: Tensor, vectors: Tensor | None = None, unknown: Tensor | None = None) -> None:
+    def fill(self, char_ids: Tensor, vectors: Tensor | None = None, unknown: Tensor | None = None) -> None:
         """Say which words the table knows, and give them their vectors.
 
         Args:
-            rows: Character ids of the words, (V, C), each word once.
-            vectors: A vector for each of them, (V, D); None leaves all vectors as they were initialised.
+            char_ids: Character ids of the words, (V, C), each word once.
+            vectors: A vector for each of them, (V, D); None leaves all vectors as they were initialized.
             unknown: The vector of all other words, (D,); None leaves it as it is.
-        Raises: ValueError naming the argument and both shapes when they disagree, or both words when two have one hash.
+        Raises: ValueError where there are more or fewer words than word_table_size says, or where two have one hash.
         """
-        num_words, size = len(self.hashes), self.embedding_dim
-        for name, value, wanted in (
-            ("rows", rows, (num_words, rows.shape[-1])),
-            ("vectors", vectors, (num_words, size)),
-            ("unknown", unknown, (size,)),
-        ):
-            if value is not None and value.shape != wanted:
-                raise ValueError(
-                    f"{name} has the shape {tuple(value.shape)}; this table of {num_words} words and vectors of size "
-                    f"{size} wants {wanted}. Set word_table_size and word_vector_size to what is filled in."
-                )
-        hashes, order = hash_rows(rows).sort()
-        _check_distinct(rows, hashes, order)
+        if len(char_ids) != len(self.hashes):
+            raise ValueError(
+                f"char_ids has {len(char_ids)} words, but this table has {len(self.hashes)}; set word_table_size to "
+                "what is filled in."
+            )
+        hashes, order = hash_words(char_ids).sort()
+        if len(equal := (hashes[1:] == hashes[:-1]).nonzero()):
+            pair = sorted(order[int(equal[0]) :][:2].tolist())
+            raise ValueError(f"words {pair[0]} and {pair[1]} of char_ids have the same hash; leave one of them out.")
         self.hashes.copy_(hashes)
         if vectors is not None:
-            places = torch.empty_like(order)
-            places[order] = torch.arange(1, num_words + 1, device=order.device)
-            self.weight.index_copy_(0, places.to(self.weight.device), vectors.to(self.weight))
+            self.weight[1:] = vectors[order].to(self.weight)
         if unknown is not None:
             self.weight[0] = unknown.to(self.weight)
 
-    def forward(self, rows: Tensor) -> Tensor:
-        """Look up words, rows of character ids (N, C), and give their vectors, (N, D).
+    def forward(self, char_ids: Tensor) -> Tensor:
+        """Look up words by their character ids, (N, C) to (N, D).
 
         Raises: ValueError where the table has not been filled (on a CPU; elsewhere a check would wait for the device).
         """
@@ -320,26 +287,26 @@ class ElmoWordTable(nn.Embedding):
                 "the word table is empty, so that every word would be unknown; fill it first (ElmoWordTable.fill), or "
                 "load a checkpoint that holds one."
             )
-        return super().forward(self.places(rows))
+        return super().forward(self.indices(char_ids))
 
-    def places(self, rows: Tensor) -> Tensor:
+    def indices(self, char_ids: Tensor) -> Tensor:
         """The row of `weight` of each word, (N,); 0 for words that the table lacks."""
-        hashes = hash_rows(rows)
+        hashes = hash_words(char_ids)
         nearest = torch.searchsorted(self.hashes, hashes).clamp(max=len(self.hashes) - 1)
         return torch.where(self.hashes[nearest] == hashes, nearest + 1, 0)
 
 
-def hash_rows(rows: Tensor) -> Tensor:
-    """A signed 64-bit number for each row of character ids, (N, C) to (N,).
+def hash_words(char_ids: Tensor) -> Tensor:
+    """A signed 64-bit number for each word, (N, C) to (N,).
 
-    Multilinear hashing: the ids times odd numbers that stand for their positions, summed modulo 2^64. Two rows that
-    differ at one position never have one hash. Checkpoints hold these numbers, so that they never change.
+    Multilinear hashing: the character ids times odd numbers that stand for their positions, summed modulo 2^64. Two
+    words that differ in one character never have one hash. Checkpoints hold these numbers, so that they never change.
     """
     # The compiler looks into what is cached, and warns that it does.
     multipliers_of = _compute_multipliers if is_traced() else _multipliers
-    multipliers = torch.tensor(multipliers_of(rows.shape[1]), device=rows.device)
+    multipliers = torch.tensor(multipliers_of(char_ids.shape[1]), device=char_ids.device)
     # A batch that is traced may come in any size, which cannot be cut into a known number of parts.
-    parts = [rows] if is_traced() else rows.split(_WORDS_AT_A_TIME)
+    parts = [char_ids] if is_traced() else char_ids.split(_WORDS_AT_A_TIME)
     return torch.cat([(part.long() * multipliers).sum(dim=1) for part in parts])
 
 
@@ -358,20 +325,6 @@ def _compute_multipliers(count: int) -> tuple[int, ...]:
 _multipliers = functools.cache(_compute_multipliers)
 
 
-def _check_distinct(rows: Tensor, hashes: Tensor, order: Tensor) -> None:
-    """Refuse words that cannot be told apart; `hashes` are sorted, `order` says whose they are."""
-    equal = (hashes[1:] == hashes[:-1]).nonzero()
-    if not len(equal):
-        return
-    first, second = (rows[order[place]].tolist() for place in (int(equal[0]), int(equal[0]) + 1))
-    if first == second:
-        raise ValueError(f"rows holds the word {decode_row(first)!r} twice; give each word one row.")
-    raise ValueError(
-        f"rows holds the words {decode_row(first)!r} and {decode_row(second)!r}, which have the same hash; leave one "
-        "of them out."
-    )
-
-
 class ElmoLinear(nn.Linear):
     """A linear map of which the package's kernels, where they are, may keep a packed copy for inference."""
 
@@ -382,7 +335,7 @@ class ElmoLinear(nn.Linear):
 
 
 class ElmoCarryGate(ElmoLinear):
-    """The map of a highway layer's gate: a class of its own for its initialisation, which starts by carrying."""
+    """The map of a highway layer's gate: a class of its own for its initialization, which starts by carrying."""
 
 
 class ElmoHighway(nn.Module):
@@ -843,254 +796,51 @@ def unpack_layers(packed: Tensor, projection_size: int) -> list[Tensor]:
 
 IGNORED_LABEL = -100
 
-Forward = TypeVar("Forward", bound=Callable[..., Any])
 
-
-def takes_usual_arguments(forward: Forward) -> Forward:
-    """Have a forward take what tools pass to every model (peft, pipelines, Trainer), as long as it asks for nothing.
-
-    - `inputs_embeds` must be None: words come in as characters.
-    - `token_type_ids` must be None or all zeros, a row being one sentence, where the forward itself has no pairs.
-    - `output_attentions` must be None or False: there are none.
-    - `use_cache` may be anything: the state is returned in any case.
-
-    They are no arguments of the forward itself: Trainer would gather columns of those names from a data set.
-    """
-    reads_pairs = "token_type_ids" in inspect.signature(forward).parameters
-
-    @functools.wraps(forward)
-    def checked(
-        self: Any,
-        *args: Any,
-        inputs_embeds: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        output_attentions: bool | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        if inputs_embeds is not None:
-            raise ValueError(
-                "inputs_embeds is given, but an ELMo model makes the vectors of words from their characters; pass "
-                "input_ids from ElmoCharTokenizer instead."
-            )
-        if reads_pairs:
-            kwargs["token_type_ids"] = token_type_ids
-        elif token_type_ids is not None and _values_can_be_read(token_type_ids) and bool(token_type_ids.any()):
-            raise ValueError(
-                f"token_type_ids is not zero everywhere, but a row of {type(self).__name__} is one sentence; give each "
-                "part of a pair a row of its own."
-            )
-        if output_attentions:
-            raise ValueError(
-                "output_attentions is True, but an ELMo model has no attention; leave it out, or ask for "
-                "output_hidden_states."
-            )
-        return forward(self, *args, **kwargs)
-
-    return checked  # type: ignore[return-value]
-
-
-def check_inputs(config: ElmoConfig, input_ids: Tensor, attention_mask: Tensor | None, state: ElmoState | None) -> None:
-    """Check what a model is given, apart from labels; raises TypeError or ValueError naming the argument."""
-    width = config.max_characters_per_word
-    if not isinstance(input_ids, Tensor):
-        raise TypeError(f"input_ids is a {type(input_ids).__name__}, not a tensor; tokenize with return_tensors='pt'.")
-    if input_ids.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"input_ids has the dtype {input_ids.dtype}; character ids are integers (torch.long).")
-    if input_ids.ndim != 3 or input_ids.shape[-1] != width:
-        raise ValueError(
-            f"input_ids has the shape {tuple(input_ids.shape)}; wanted (sentences, words, {width}), a row of "
-            f"character ids per word. Use ElmoCharTokenizer(max_characters_per_word={width})."
-        )
-    if 0 in input_ids.shape:
-        raise ValueError(
-            f"input_ids has the shape {tuple(input_ids.shape)}: the batch holds no "
-            f"{'word' if input_ids.shape[0] else 'sentence'}. Leave empty batches out, and keep "
-            "add_special_tokens=True so that an empty sentence still has its two markers."
-        )
-    if _values_can_be_read(input_ids) and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < config.vocab_size:
-        raise ValueError(
-            f"input_ids holds values from {int(input_ids.min())} to {int(input_ids.max())}; this checkpoint knows "
-            f"character ids from 0 to {config.vocab_size - 1}. Use the tokenizer saved with it."
-        )
-    if attention_mask is not None:
-        _check_per_word("attention_mask", attention_mask, input_ids, "an integer or boolean tensor, 1 for real words")
-    if state is not None:
-        _check_state(config, state, rows=input_ids.shape[0])
-
-
-def _check_per_word(name: str, given: Any, input_ids: Tensor, wanted: str) -> None:
-    """Check an argument of integers or truth values, (B, T), one per word."""
-    if not isinstance(given, Tensor) or given.is_floating_point():
-        raise TypeError(f"{name} is {getattr(given, 'dtype', type(given).__name__)}; wanted {wanted}.")
-    if given.shape != input_ids.shape[:2]:
-        raise ValueError(
-            f"{name} has the shape {tuple(given.shape)}; input_ids of shape {tuple(input_ids.shape)} want "
-            f"{tuple(input_ids.shape[:2])}, one entry per word."
-        )
-
-
-def _check_state(config: ElmoConfig, state: ElmoState, rows: int) -> None:
-    layers = config.num_hidden_layers
-    for name, size in (("hidden", config.projection_size), ("cell", config.cell_size)):
-        tensor = getattr(state, name, None)
-        if not isinstance(tensor, Tensor):
-            raise TypeError(
-                f"state is a {type(state).__name__} without a tensor {name!r}; pass the field `state` of an "
-                "earlier output of this model."
-            )
-        if tensor.shape != (rows, layers, 2, size):
-            raise ValueError(
-                f"state.{name} has the shape {tuple(tensor.shape)}; this batch of {rows} rows wants "
-                f"{(rows, layers, 2, size)}. Carry a state only between batches of as many rows, or start a new "
-                "one with state=None."
-            )
-
-
-def check_token_types(token_type_ids: Tensor, input_ids: Tensor, state: ElmoState | None) -> bool:
-    """Whether any row of a batch is a pair, which in a trace it always may be.
-
-    Raises: TypeError or ValueError where the types are no 0s and 1s, one per word, or where pairs shall carry a state.
-    """
-    wanted = "an integer tensor, 1 for words of a second sentence"
-    _check_per_word("token_type_ids", token_type_ids, input_ids, wanted)
-    if not is_traced():
-        # One look for all of it: each waits for a GPU.
-        lowest, highest = torch.stack(token_type_ids.aminmax()).tolist()
-        if lowest == highest == 0:
-            return False
-        if lowest < 0 or highest > 1:
-            raise ValueError(
-                f"token_type_ids holds values from {lowest} to {highest}; wanted 0 for the first sentence of a pair "
-                "and 1 for the second. There is no third one."
-            )
-    if state is not None:
-        raise ValueError(
-            "state is given with pairs (token_type_ids), whose sentences each start anew; leave one of them out."
-        )
-    return True
-
-
-def check_packed_layers(
-    config: ElmoConfig, packed_layers: Tensor, input_ids: Tensor, state: ElmoState | None, is_frozen: bool
-) -> None:
-    """Check layers that were computed before; raises ValueError where they do not fit, or the biLM may have changed."""
-    size = config.projection_size * (1 + 2 * config.num_hidden_layers)
-    if packed_layers.shape != (*input_ids.shape[:2], size):
-        raise ValueError(
-            f"packed_layers has the shape {tuple(packed_layers.shape)}; input_ids of shape {tuple(input_ids.shape)} "
-            f"and this model want {(*input_ids.shape[:2], size)}."
-        )
-    if state is not None:
-        raise ValueError("packed_layers is given with a state, which they cannot carry on; leave one of them out.")
-    if not is_frozen:
-        raise ValueError(
-            "packed_layers is given, but the biLM is trained, so that its layers change; leave them out, or set "
-            "freeze_bilm=True."
-        )
-
-
-def check_labels(labels: Tensor, input_ids: Tensor, num_classes: int) -> None:
-    """Check the labels of a batch, one per word; raises TypeError or ValueError saying what is wrong with them."""
-    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
-        found = getattr(labels, "dtype", type(labels).__name__)
-        raise TypeError(f"labels is {found}; wanted an integer tensor (torch.long), one label per word.")
-    if labels.shape != input_ids.shape[:2]:
-        raise ValueError(
-            f"labels has the shape {tuple(labels.shape)}; input_ids of shape {tuple(input_ids.shape)} want "
-            f"{tuple(input_ids.shape[:2])}, one label per word, the sentence markers included (-100 there)."
-        )
-    if _values_can_be_read(labels):
-        real = labels[labels != IGNORED_LABEL]
-        if real.numel() and not 0 <= int(real.min()) <= int(real.max()) < num_classes:
-            raise ValueError(
-                f"labels holds values from {int(real.min())} to {int(real.max())}; this model has {num_classes} "
-                "classes, 0 to that less one (and -100 for positions to leave out). Set the number in the config."
-            )
-
-
-def check_marks(name: str, marks: Tensor, input_ids: Tensor) -> None:
-    """Check an argument that marks words, (B, T); raises TypeError or ValueError saying what is wrong with it."""
-    _check_per_word(name, marks, input_ids, "an integer or boolean tensor, 1 for the words that it marks")
-    if _values_can_be_read(marks) and not 0 <= int(marks.min()) <= int(marks.max()) <= 1:
-        raise ValueError(f"{name} holds values from {int(marks.min())} to {int(marks.max())}; wanted 0 and 1.")
-
-
-def guess_problem_type(labels: Tensor, num_labels: int) -> str:
-    """What the labels of texts are labels of, as transformers guesses it where a config's problem_type is None."""
-    if num_labels == 1:
-        return "regression"
-    is_integer = isinstance(labels, Tensor) and not labels.is_floating_point()
-    return "single_label_classification" if is_integer else "multi_label_classification"
-
-
-def check_text_labels(labels: Tensor, logits: Tensor, problem_type: str) -> None:
-    """Check the labels of texts; raises TypeError or ValueError saying what is wrong with them.
-
-    Args:
-        labels: What was given.
-        logits: The model's scores, (B, K).
-        problem_type: What kind of labels they are, as transformers' configs name it.
-    """
-    num_texts, num_labels = logits.shape
-    is_single = problem_type == "single_label_classification"
-    wanted = "integers, one per text" if is_single else "floating-point numbers, one per text and label"
-    if not isinstance(labels, Tensor) or labels.dtype == torch.bool or labels.is_floating_point() == is_single:
-        found = getattr(labels, "dtype", type(labels).__name__)
-        raise TypeError(f"labels is {found}; a {problem_type} wants a tensor of {wanted}.")
-    shapes: list[tuple[int, ...]] = [(num_texts,)] if is_single else [(num_texts, num_labels)]
-    if num_labels == 1:
-        shapes.append((num_texts,))
-    if tuple(labels.shape) not in shapes:
-        raise ValueError(
-            f"labels has the shape {tuple(labels.shape)}; {num_texts} texts, {num_labels} labels and a {problem_type} "
-            f"want {' or '.join(map(str, shapes))}."
-        )
-    if problem_type != "regression" and _values_can_be_read(labels):
-        largest = num_labels - 1 if is_single else 1
-        if not 0 <= labels.min().item() <= labels.max().item() <= largest:
-            raise ValueError(
-                f"labels holds values from {labels.min().item()} to {labels.max().item()}; a {problem_type} of "
-                f"{num_labels} labels wants values from 0 to {largest}. Set the number of labels in the config."
-            )
-
-
-def check_positions(name: str, positions: Tensor, is_answer: Tensor) -> None:
-    """Check where answers begin, or end; raises TypeError or ValueError saying what is wrong with it.
-
-    Args:
-        name: Of the argument.
-        positions: What was given.
-        is_answer: True for words that may be an answer's, (B, T).
-    """
-    wanted = "integers, for each row that of a word of its context, or -100 where it has no answer"
-    if not isinstance(positions, Tensor) or positions.is_floating_point() or positions.dtype == torch.bool:
-        raise TypeError(f"{name} is {getattr(positions, 'dtype', type(positions).__name__)}; wanted {wanted}.")
-    if positions.shape != is_answer.shape[:1]:
-        raise ValueError(
-            f"{name} has the shape {tuple(positions.shape)}; {is_answer.shape[0]} rows want ({is_answer.shape[0]},), "
-            f"{wanted}."
-        )
-    if _values_can_be_read(positions):
-        for row, position in enumerate(positions.tolist()):
-            if position == IGNORED_LABEL:
-                continue
-            if not 0 <= position < is_answer.shape[1] or not is_answer[row, position]:
-                raise ValueError(
-                    f"{name} is {position} in row {row}, where no word of the context is; wanted {wanted}."
-                )
-
-
-def _values_can_be_read(tensor: Tensor) -> bool:
+def values_can_be_read(tensor: Tensor) -> bool:
     """Whether a check of values costs little: elsewhere than on a CPU it would wait for the device."""
     return tensor.device.type == "cpu" and not is_traced()
 
 
-class ElmoSentences:
+def check_input_ids(config: ElmoConfig, input_ids: Tensor) -> None:
+    """Check what every model is given; raises ValueError where it is not what the checkpoint's tokenizer gives."""
+    width = config.max_characters_per_word
+    if input_ids.ndim != 3 or input_ids.shape[-1] != width or input_ids.is_floating_point():
+        raise ValueError(
+            f"input_ids is {input_ids.dtype} of the shape {tuple(input_ids.shape)}; wanted integers (sentences, words, "
+            f"{width}), the character ids of each word. Use ElmoCharTokenizer(max_characters_per_word={width})."
+        )
+    if 0 in input_ids.shape:
+        raise ValueError(
+            f"input_ids has the shape {tuple(input_ids.shape)}, which holds no word. Leave empty batches out, and keep "
+            "add_special_tokens=True so that an empty sentence still has its two special tokens."
+        )
+    if values_can_be_read(input_ids) and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < config.vocab_size:
+        raise ValueError(
+            f"input_ids holds values from {int(input_ids.min())} to {int(input_ids.max())}; this checkpoint knows "
+            f"character ids from 0 to {config.vocab_size - 1}. Use the tokenizer saved with it."
+        )
+
+
+def has_pairs(token_type_ids: Tensor | None) -> bool:
+    """Whether any row of a batch is a pair, which in a trace it always may be."""
+    return token_type_ids is not None and (is_traced() or bool(token_type_ids.any()))
+
+
+def check_word_labels(labels: Tensor, mask: Tensor) -> None:
+    """Check the labels of a batch, one per word; raises ValueError where they are no integers, or of another shape."""
+    if labels.is_floating_point() or labels.shape != mask.shape:
+        raise ValueError(
+            f"labels is {labels.dtype} of the shape {tuple(labels.shape)}; wanted integers {tuple(mask.shape)}, one "
+            f"label per word, the special tokens included ({IGNORED_LABEL} there)."
+        )
+
+
+class PairSplitter:
     """One sentence of each row of a batch, or several that share a row, as rows of their own.
 
-    Wherever a word stands, before markers, behind padding or between words of another sentence, it keeps its place in
-    the order of its own.
+    Wherever a word stands, before special tokens, behind padding or between words of another sentence, it keeps its
+    place in the order of its own.
 
     Args:
         words: True for the words of a sentence of each row, (B, T), once for each sentence; no word is in two.
@@ -1100,62 +850,58 @@ class ElmoSentences:
     """
 
     def __init__(self, *words: Tensor):
-        self._count, self._rows = len(words), words[0].shape
+        self._count, self._shape = len(words), words[0].shape
         self.mask = torch.cat(words)
         # How long the sentences are is not known in a trace: they keep the places, and the length, of their rows.
         self._is_packed = not is_traced()
         if self._is_packed:
             lengths = self.mask.sum(dim=1, keepdim=True)
-            self._in_rows = self.mask.flatten().nonzero().squeeze(1) % self._rows.numel()
-            # The scan wants a word, be it a masked one.
+            self._in_batch = self.mask.flatten().nonzero().squeeze(1) % self._shape.numel()
+            # The scan needs a word, be it a masked one.
             self.mask = torch.arange(max(1, int(lengths.max())), device=lengths.device) < lengths
-            self._places = self.mask.flatten().nonzero().squeeze(1)
+            self._in_sentences = self.mask.flatten().nonzero().squeeze(1)
 
-    def apart(self, vectors: Tensor) -> Tensor:
-        """The vectors of the words of rows, (B, T, D), as those of their sentences, (S, W, D); zero where masked."""
+    def split(self, vectors: Tensor) -> Tensor:
+        """The vectors of the words of a batch, (B, T, D), as those of its sentences, (S, W, D); zero where masked."""
         if not self._is_packed:
             return vectors.repeat(self._count, 1, 1)
-        return _moved(vectors, self._in_rows, self.mask.shape, self._places)
+        return _move_words(vectors, self._in_batch, self.mask.shape, self._in_sentences)
 
-    def together(self, outputs: Tensor) -> Tensor:
-        """Outputs for the words of sentences, (S, W, D), as those of their rows, (B, T, D); zero for other words."""
+    def merge(self, outputs: Tensor) -> Tensor:
+        """Outputs for the words of sentences, (S, W, D), as those of the batch, (B, T, D); zero for other words."""
         if not self._is_packed:
             # Not by chunk, which would have an export settle how many rows there are.
             return outputs.unflatten(0, (self._count, -1)).sum(dim=0)
-        return _moved(outputs, self._places, self._rows, self._in_rows)
+        return _move_words(outputs, self._in_sentences, self._shape, self._in_batch)
 
     def find_distinct(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Which sentences are alike, by 64-bit hashes of their words.
 
         Args:
-            input_ids: Character ids of the words of rows, (B, T, C).
-        Returns: The places of one sentence of each kind, (U,), and the kind of each sentence, (S,).
+            input_ids: Character ids of the batch, (B, T, C).
+        Returns: The index of one sentence of each kind, (U,), and the kind of each sentence, (S,).
         """
-        hashes = hash_rows(input_ids.flatten(0, 1)).view(*input_ids.shape[:2], 1)
+        hashes = hash_words(input_ids.flatten(0, 1)).view(*input_ids.shape[:2], 1)
         # In halves: who looks for rows that are alike compares 32 bits of a number.
-        kinds, places = distinct_rows(self.apart(hashes).squeeze(-1).view(torch.int32))
-        every = torch.arange(len(places), device=places.device)
-        return places.new_empty(len(kinds)).scatter(0, places, every), places
+        kinds, kind_of_each = distinct_rows(self.split(hashes).squeeze(-1).view(torch.int32))
+        every = torch.arange(len(kind_of_each), device=kind_of_each.device)
+        return kind_of_each.new_empty(len(kinds)).scatter(0, kind_of_each, every), kind_of_each
 
 
-def words_of_pairs(mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, Tensor]:
+def segment_masks(mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, Tensor]:
     """Which words are those of the first and of the second sentences of pairs, both (B, T).
 
-    A row whose words are all of one type has an empty sentence beside it.
-
-    Args:
-        mask: True for the real words of the pairs, (B, T).
-        token_type_ids: 0 for words of the first sentence and 1 for words of the second, (B, T).
+    Where all words of a row are of one type, its other sentence is empty.
     """
     is_second = token_type_ids.bool()
     return mask & ~is_second, mask & is_second
 
 
-def _moved(vectors: Tensor, origins: Tensor, shape: torch.Size, places: Tensor) -> Tensor:
-    """The vectors of some words at places of a batch of another shape; zeros elsewhere."""
+def _move_words(vectors: Tensor, origins: Tensor, shape: torch.Size, targets: Tensor) -> Tensor:
+    """The vectors at some indices of a batch at other indices of a batch of another shape; zeros elsewhere."""
     words = vectors.flatten(0, 1).index_select(0, origins)
-    # By places and not by masks, which would be searched for true ones in each call and on its way back.
-    moved = words.new_zeros(shape.numel(), words.shape[1]).index_copy(0, places, words)
+    # By indices and not by masks, which would be searched for true ones in each call and on its way back.
+    moved = words.new_zeros(shape.numel(), words.shape[1]).index_copy(0, targets, words)
     return moved.unflatten(0, shape)
 
 
@@ -1182,7 +928,7 @@ class ElmoModelOutput(ModelOutput):
 
 
 class ElmoPreTrainedModel(PreTrainedModel):
-    """Weight initialisation, freezing and loading, shared by all ELMo models."""
+    """Weight initialization, freezing and loading, shared by all ELMo models."""
 
     config_class = ElmoConfig
     config: ElmoConfig
@@ -1190,6 +936,9 @@ class ElmoPreTrainedModel(PreTrainedModel):
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _no_split_modules = ["ElmoBiLMLayer", "ElmoTokenEncoder"]
+    # Each loss is a mean of its own, which Trainer has to divide by the steps that it accumulates.
+    accepts_loss_kwargs = False
+    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
 
     def __init__(self, config: ElmoConfig, *args: Any, **kwargs: Any):
         # Fields may have been changed since the config was built.
@@ -1265,7 +1014,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialise one module that owns parameters, as the released models were (bilm-tf's training code)."""
+        """Initialize one module that owns parameters, as the released models were (bilm-tf's training code)."""
         if isinstance(module, ElmoProjectedLSTM):
             # Glorot uniform over the stacked [input; recurrent] matrix, TensorFlow's default for its LSTM cell.
             cell_size, projection_size = len(module.bias) // 4, module.weight_ih.shape[1]
@@ -1313,13 +1062,12 @@ class ElmoModel(ElmoPreTrainedModel):
     """Words in, one contextual vector per word out: token encoder, biLM and the scalar mixes over its layers."""
 
     _auto_class = "AutoModel"  # type: ignore[assignment]
-    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
 
-    def __init__(self, config: ElmoConfig):
+    def __init__(self, config: ElmoConfig, is_pretraining: bool = False):
         super().__init__(config)
         self.token_encoder = ElmoTokenEncoder(config)
         self.bilm = ElmoBiLM(config)
-        self.is_pretraining = False  # set by ElmoForPreTraining, which trains the biLM whatever the config says
+        self.is_pretraining = is_pretraining  # the biLM is trained then, whatever the config says
         self.mixes = nn.ModuleList(ElmoScalarMix(config) for _ in range(config.num_mixes))
         self.post_init()
         self._apply_freezing()
@@ -1336,7 +1084,6 @@ class ElmoModel(ElmoPreTrainedModel):
         setattr(self.token_encoder, name, value)
 
     @can_return_tuple
-    @takes_usual_arguments
     def forward(
         self,
         input_ids: Tensor,
@@ -1346,6 +1093,7 @@ class ElmoModel(ElmoPreTrainedModel):
         *,
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
+        **kwargs: Any,
     ) -> ElmoModelOutput:
         """Compute the vectors of a batch of sentences, or of pairs of them.
 
@@ -1355,7 +1103,7 @@ class ElmoModel(ElmoPreTrainedModel):
 
         Args:
             input_ids: Character ids from `ElmoCharTokenizer`, (B, T, C).
-            attention_mask: 1 for real words, (B, T); None takes every row of `input_ids` that is not all zeros.
+            attention_mask: 1 for real words, (B, T); None takes every word of `input_ids` that is not all zeros.
             state: The `state` of an earlier output on as many rows, to carry on where those ended; None starts from
                 zeros, so that the same batch always gives the same vectors.
             output_hidden_states: Whether to return the layers; None takes the config's setting.
@@ -1363,7 +1111,8 @@ class ElmoModel(ElmoPreTrainedModel):
                 row is a pair.
             packed_layers: The layers of these words where they were computed before (`pack_layers`),
                 (B, T, P + 2PL), zero where masked; a frozen biLM is then not run. There is no state after them.
-        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
+            kwargs: What tools pass to every model; nothing of it is read.
+        Raises: ValueError naming the argument, what it was and what is wanted.
         """
         mask, layers, state = self.run_layers(input_ids, attention_mask, state, token_type_ids, packed_layers)
         representations = tuple(mix(layers, mask) for mix in self.mixes)
@@ -1389,16 +1138,27 @@ class ElmoModel(ElmoPreTrainedModel):
         Returns: The mask, True for real words, (B, T); the L + 1 layers, each (B, T, 2P); the states after the batch,
             None after pairs and with `packed_layers`.
         """
-        check_inputs(self.config, input_ids, attention_mask, state)
+        check_input_ids(self.config, input_ids)
+        if state is not None and len(state.hidden) != len(input_ids):
+            raise ValueError(
+                f"state is that of {len(state.hidden)} rows, but this batch has {len(input_ids)}; carry a state only "
+                "between batches of as many rows, or start anew with state=None."
+            )
         mask = self.word_mask(input_ids, attention_mask)
         if packed_layers is not None:
-            check_packed_layers(self.config, packed_layers, input_ids, state, self._bilm_is_frozen)
+            if state is not None or not self._bilm_is_frozen:
+                raise ValueError(
+                    "packed_layers are the layers of a frozen biLM that carries no state; leave them out, or set "
+                    "freeze_bilm=True and give no state."
+                )
             packed_layers = packed_layers.to(self.token_encoder.dtype)
             return mask, unpack_layers(packed_layers, self.config.projection_size), None
         has_padding = is_traced() or not bool(mask.all())
         vectors = self._encode_words(input_ids, mask if has_padding else None)
-        if token_type_ids is not None and check_token_types(token_type_ids, input_ids, state):
-            pairs = ElmoSentences(*words_of_pairs(mask, token_type_ids))
+        if token_type_ids is not None and has_pairs(token_type_ids):
+            if state is not None:
+                raise ValueError("state is given with pairs (token_type_ids), whose sentences each start anew.")
+            pairs = PairSplitter(*segment_masks(mask, token_type_ids))
             outputs, state = self._read_pairs(pairs, input_ids, vectors), None
         else:
             if state is not None:
@@ -1409,19 +1169,19 @@ class ElmoModel(ElmoPreTrainedModel):
         layers.extend(torch.cat(directions, dim=-1) for directions in outputs)
         return mask, layers, state
 
-    def _read_pairs(self, pairs: ElmoSentences, input_ids: Tensor, vectors: Tensor) -> list[tuple[Tensor, ...]]:
+    def _read_pairs(self, pairs: PairSplitter, input_ids: Tensor, vectors: Tensor) -> list[tuple[Tensor, ...]]:
         """The biLM's outputs for the words of pairs, whose sentences it reads apart."""
-        sentences = pairs.apart(vectors)
+        sentences = pairs.split(vectors)
         if self.bilm.training or is_traced():
             # Each copy of a sentence has its own dropout; how many copies there are is not known in a trace.
             outputs, _ = self.bilm(sentences, sentences, pairs.mask)
         else:
             # One context may stand beside many questions, one premise beside several hypotheses.
-            first, places = pairs.find_distinct(input_ids)
+            first, kinds = pairs.find_distinct(input_ids)
             sentences = sentences[first]
             outputs, _ = self.bilm(sentences, sentences, pairs.mask[first])
-            outputs = [tuple(output.index_select(0, places) for output in directions) for directions in outputs]
-        return [tuple(map(pairs.together, directions)) for directions in outputs]
+            outputs = [tuple(output.index_select(0, kinds) for output in directions) for directions in outputs]
+        return [tuple(map(pairs.merge, directions)) for directions in outputs]
 
     def _encode_words(self, input_ids: Tensor, mask: Tensor | None) -> Tensor:
         """The token vectors of a batch, (B, T, P), zero where masked; a mask of None hides nothing."""
@@ -1437,7 +1197,7 @@ class ElmoModel(ElmoPreTrainedModel):
         return vectors
 
     def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """True for real words, (B, T): the attention mask or, where there is none, every row that is not all zeros."""
+        """True for real words, (B, T): the attention mask or, where there is none, all whose ids are not all zeros."""
         if attention_mask is None:
             return (input_ids != self.config.pad_token_id).any(dim=-1)
         return attention_mask.bool()
@@ -1522,8 +1282,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 "word_vocab_size is None: this checkpoint has no word softmax. Set it to the size of the word "
                 "vocabulary to pre-train, or load the checkpoint with AutoModel."
             )
-        self.elmo = ElmoModel(config)
-        self.elmo.is_pretraining = True
+        self.elmo = ElmoModel(config, is_pretraining=True)
         self.num_words = config.word_vocab_size
         self.word_softmax = _make_word_softmax(config, self.num_words)
         self.word_softmax_backward: WordSoftmax | None = None
@@ -1630,7 +1389,6 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         self.word_softmax = new_embeddings
 
     @can_return_tuple
-    @takes_usual_arguments
     def forward(
         self,
         input_ids: Tensor,
@@ -1638,6 +1396,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         labels: Tensor | None = None,
         state: ElmoState | None = None,
         output_hidden_states: bool | None = None,
+        *,
+        token_type_ids: Tensor | None = None,
+        **kwargs: Any,
     ) -> ElmoForPreTrainingOutput:
         """Predict each word's neighbours on whole sentences.
 
@@ -1651,12 +1412,13 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 here. -100 and masked positions are never predicted.
             state: Carried LSTM states.
             output_hidden_states: Whether to return the layers.
+            token_type_ids: 1 for the words of the second sentence of a pair, (B, T); see `ElmoModel`.
         """
-        mask, layers, state = self.elmo.run_layers(input_ids, attention_mask, state)
+        mask, layers, state = self.elmo.run_layers(input_ids, attention_mask, state, token_type_ids)
         forward_logits, backward_logits = map(_score_words, self.word_softmaxes, layers[-1].chunk(2, dim=-1))
         loss = forward_loss = backward_loss = None
         if labels is not None:
-            check_labels(labels, input_ids, self.num_words)
+            check_word_labels(labels, mask)
             # A target counts only where the word that predicts it is real too.
             labels = labels.masked_fill(~mask, IGNORED_LABEL)
             forward_loss = mean_cross_entropy(
@@ -1737,7 +1499,7 @@ class ElmoWordFeatures(nn.Module):
         if head.lower_case_words and config.character_scheme != "bytes":
             raise ValueError(
                 f"lower_case_words is True but character_scheme is {config.character_scheme!r}, in which A to Z "
-                "are no row of ids; leave it out, and fill the table with the words as they stand in text."
+                "have no ids side by side; leave it out, and fill the table with the words as they stand in text."
             )
         self.padding = cast("int", config.padding_character_id)
         self.lower_case_words = head.lower_case_words
@@ -1760,8 +1522,8 @@ class ElmoWordFeatures(nn.Module):
         if is_traced():
             vectors = self._encode(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
             return torch.where(mask.unsqueeze(-1), vectors, 0.0)
-        distinct, places = distinct_rows(input_ids[mask])
-        real_vectors = F.embedding(places, self._encode(distinct))
+        distinct, indices = distinct_rows(input_ids[mask])
+        real_vectors = F.embedding(indices, self._encode(distinct))
         vectors = real_vectors.new_zeros(*mask.shape, self.size)
         vectors[mask] = real_vectors
         return vectors
@@ -1771,19 +1533,19 @@ class ElmoWordFeatures(nn.Module):
         if self.word_table is not None and not self.train_word_vectors:
             self.word_table.requires_grad_(False)
 
-    def _encode(self, rows: Tensor) -> Tensor:
+    def _encode(self, char_ids: Tensor) -> Tensor:
         """The features of words, (N, C) to (N, V + F)."""
         parts = []
         if self.word_table is not None:
-            is_capital = (rows >= _CAPITALS[0]) & (rows <= _CAPITALS[1])
-            parts.append(self.word_table(rows + _TO_SMALL * is_capital if self.lower_case_words else rows))
+            is_capital = (char_ids >= _CAPITALS[0]) & (char_ids <= _CAPITALS[1])
+            parts.append(self.word_table(char_ids + _TO_SMALL * is_capital if self.lower_case_words else char_ids))
         if self.characters is not None:
-            longest = rows.shape[1]
-            if not is_traced() and len(rows):
+            longest = char_ids.shape[1]
+            if not is_traced() and len(char_ids):
                 # All windows that hold nothing but padding are alike: the first of them stands for the rest.
-                places = torch.arange(1, longest + 1, device=rows.device)
-                longest = int(((rows != self.padding) * places).max())
-            vectors = self.characters(rows)
+                lengths = torch.arange(1, longest + 1, device=char_ids.device)
+                longest = int(((char_ids != self.padding) * lengths).max())
+            vectors = self.characters(char_ids)
             for filters in cast("Iterable[ElmoCharacterFilters]", self.filters):
                 parts.append(torch.relu(filters(vectors[:, : longest + filters.kernel_size[0]])))
         return torch.cat(parts, dim=-1)
@@ -1792,30 +1554,38 @@ class ElmoWordFeatures(nn.Module):
 class ElmoTaskModel(ElmoPreTrainedModel):
     """What the models of all tasks are made on: a vector for each word, from ELMo and from what stands beside it.
 
-    A subclass adds its own layers, then calls `post_init` and `_apply_freezing`. In its forward it reads the words by
-    `embed`, and adds `penalty` to its loss.
+    A subclass says what its head's config is, and adds its own layers, then calls `post_init` and `_apply_freezing`. In
+    its forward it reads the words by `embed`, and adds `penalty` to its loss.
 
     Args:
-        config: Of the model.
-        head: The settings of the task's head, which are the config's.
-        num_read_mixes: How many of the mixes the task reads; the config gets as many where it has fewer.
+        config: Of the model, which makes a copy of it.
+        num_read_mixes: How many of the mixes the task reads; the config gets as many where it has fewer. None for one,
+            or for two where the head joins a second one to its output (`mix_at_output`).
 
     Attributes:
+        head_class: The class of the head's config.
+        reads_pairs: Whether it has a use for pairs of sentences; others refuse them.
         input_size: Size D of the vector of a word.
         mix_size: Size 2P of a mix.
     """
 
-    _keys_to_ignore_on_load_unexpected = [r"word_softmax(_backward)?\."]
+    head_class: ClassVar[type[WordInputsHead]]
+    reads_pairs = False
 
-    def __init__(self, config: ElmoConfig, head: WordInputsHead, num_read_mixes: int = 1):
+    def __init__(self, config: ElmoConfig, num_read_mixes: int | None = None):
+        config = copy.deepcopy(config)  # its caller's stays as it is
+        head = config.require_head(self.head_class)
+        mix_at_output = getattr(head, "mix_at_output", False)
+        num_read_mixes = num_read_mixes or (2 if mix_at_output else 1)
         config.num_mixes = max(config.num_mixes, num_read_mixes)
         super().__init__(config)
         self.uses_elmo = head.use_elmo
         self.num_read_mixes = num_read_mixes
         self.elmo = ElmoModel(config)
         self.features = ElmoWordFeatures(config, head)
-        self.dropout: nn.Module = ElmoDropout(head.dropout)
+        self.dropout: nn.Module = nn.Dropout(head.dropout)
         self.mix_size = 2 * config.projection_size
+        self.output_mix_size = self.mix_size * mix_at_output
         self.input_size = self.mix_size * head.use_elmo + self.features.size
 
     def embed(
@@ -1830,8 +1600,13 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     ) -> ElmoEmbeddingsOutput:
         """Check a batch and give the vectors of its words; arguments as `ElmoModel`'s.
 
-        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
+        Raises: ValueError naming the argument, what it was and what is wanted.
         """
+        if not self.reads_pairs and not is_traced() and has_pairs(token_type_ids):
+            raise ValueError(
+                f"token_type_ids marks second texts of pairs, but this {type(self).__name__} reads single texts; give "
+                "each text a row of its own."
+            )
         mixes = hidden_states = None
         parts: list[Tensor] = []
         if self.uses_elmo:
@@ -1848,9 +1623,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             hidden_states = outputs.hidden_states
             parts.append(mixes[0])
         else:
-            check_inputs(self.config, input_ids, attention_mask, state)
-            if token_type_ids is not None:
-                check_token_types(token_type_ids, input_ids, state)
+            check_input_ids(self.config, input_ids)
         mask = self.elmo.word_mask(input_ids, attention_mask)
         if self.features.size:
             parts.append(self.dropout(self.features(input_ids, mask)))
@@ -1868,8 +1641,16 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         mixes = cast("Iterable[ElmoScalarMix]", self.elmo.mixes[: self.num_read_mixes])
         return self.config.mix_l2 * torch.stack([mix.squared_norm() for mix in mixes]).sum()
 
-    def is_marker(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Where the markers of sentences stand, (B, T): at their ends, for a word may look like one."""
+    def add_penalty(self, loss: Tensor) -> Tensor:
+        """The loss of a task, with `penalty` in training."""
+        return loss + self.penalty() if self.training and self.config.mix_l2 and self.uses_elmo else loss
+
+    def second_mix(self, words: ElmoEmbeddingsOutput) -> Tensor | None:
+        """The mix that is joined to the output of the task's own layers, (B, T, 2P); None without `mix_at_output`."""
+        return cast("tuple[Tensor, ...]", words.elmo_representations)[1] if self.output_mix_size else None
+
+    def is_special(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """Where the special tokens of sentences stand, (B, T): at their ends, for a word may look like one."""
         count = mask.long().cumsum(dim=1)
         is_end = mask & ((count == 1) | (count == count[:, -1:]))
         # In no scheme does any other word hold these characters.
@@ -1878,16 +1659,16 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         end = END_SENTENCE if config.eos_token_id is None else config.eos_token_id
         return is_end & ((input_ids[..., 1] == begin) | (input_ids[..., 1] == end))
 
-    def without_markers(self, input_ids: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> Tensor:
-        """The mask without the markers of each text, or of both texts of each pair, (B, T)."""
-        for of_text in (mask,) if token_type_ids is None else words_of_pairs(mask, token_type_ids):
-            mask = mask & ~self.is_marker(input_ids, of_text)
+    def without_special(self, input_ids: Tensor, mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """The mask without the special tokens of each text, or of both texts of each pair, (B, T)."""
+        for of_text in (mask,) if token_type_ids is None else segment_masks(mask, token_type_ids):
+            mask = mask & ~self.is_special(input_ids, of_text)
         return mask
 
     def _apply_freezing(self) -> None:
         super()._apply_freezing()
         self.features.apply_freezing()
-        # What is not read would wait for gradients that never come.
+        # DistributedDataParallel waits for the gradients of unused parameters.
         self.elmo.mixes[self.num_read_mixes :].requires_grad_(False)
         if not self.uses_elmo:
             self.elmo.requires_grad_(False)
@@ -1911,16 +1692,16 @@ class ElmoEmbeddings(ElmoTaskModel):
 
     # So that the code is saved with it; what AutoModel finds in its checkpoints is the ElmoModel.
     _auto_class = "AutoModel"  # type: ignore[assignment]
+    head_class = EmbeddingsHead
+    reads_pairs = True
 
     def __init__(self, config: ElmoConfig):
-        config = copy.deepcopy(config)  # its caller's stays as it is
-        super().__init__(config, config.require_head(EmbeddingsHead), config.num_mixes)
+        super().__init__(config, config.num_mixes)
         self.output_size = self.input_size
         self.post_init()
         self._apply_freezing()
 
     @can_return_tuple
-    @takes_usual_arguments
     def forward(
         self,
         input_ids: Tensor,
@@ -1929,17 +1710,9 @@ class ElmoEmbeddings(ElmoTaskModel):
         *,
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
+        **kwargs: Any,
     ) -> ElmoEmbeddingsOutput:
-        """Give the vectors of the words of a batch.
-
-        Args:
-            input_ids: Character ids from `ElmoCharTokenizer`, (B, T, C).
-            attention_mask: 1 for real words, (B, T); None takes every row of `input_ids` that is not all zeros.
-            output_hidden_states: Whether to return the biLM's layers; None takes the config's setting.
-            token_type_ids: 1 for the words of the second sentence of a pair, (B, T); see `ElmoModel`.
-            packed_layers: The biLM's layers where they were computed before, (B, T, P + 2PL); see `ElmoModel`.
-        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
-        """
+        """Give the vectors of the words of a batch; arguments as `ElmoModel`'s, but for a state."""
         return self.embed(
             input_ids,
             attention_mask,

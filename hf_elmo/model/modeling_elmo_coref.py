@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -16,8 +15,8 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import CoreferenceHead, ElmoConfig
-from .modeling_elmo import ElmoDropout, ElmoTaskModel, is_traced, takes_usual_arguments
-from .modeling_elmo_tasks import ElmoTaskLSTM, masked_softmax, read_weights
+from .modeling_elmo import ElmoTaskModel, is_traced
+from .modeling_elmo_tasks import ElmoTaskLSTM, masked_softmax
 
 # Vectors of a block: each has its own weights in memory, H times S of them.
 _SPANS_AT_A_TIME = 16
@@ -62,7 +61,7 @@ class _Block(NamedTuple):
 
 
 class _PairsInBlocks(torch.autograd.Function):
-    """The fast twin: a product for each block, and two on the way back."""
+    """The optimized implementation: a product for each block, and two on the way back."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, weight: Tensor, width: int) -> Tensor:
@@ -136,7 +135,7 @@ class Spans(NamedTuple):
     scores: Tensor
 
 
-class ElmoScorer(nn.Module):
+class ElmoSpanScorer(nn.Module):
     """Two dense ReLU layers with dropout, and a number on top.
 
     What the first layer reads is several vectors side by side. The product of its weights with a vector that many
@@ -154,17 +153,15 @@ class ElmoScorer(nn.Module):
         self.first = nn.Linear(sum(part_sizes), hidden_size)
         self.second = nn.Linear(hidden_size, hidden_size)
         self.output = nn.Linear(hidden_size, 1)
-        self.dropout = ElmoDropout(dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def weights_of_parts(self) -> Sequence[Tensor]:
         """The first layer's weights for each of the vectors, (H, its size)."""
-        (weight,) = read_weights(self.first, "weight")
-        return weight.split(self.part_sizes, dim=1)
+        return self.first.weight.split(self.part_sizes, dim=1)
 
     def forward(self, products: Tensor) -> Tensor:
         """Scores, (...), from the sum of all these weights' products with their vectors, (..., H)."""
-        (bias,) = read_weights(self.first, "bias")
-        hidden = self.dropout(torch.relu(products + bias))
+        hidden = self.dropout(torch.relu(products + self.first.bias))
         return self.output(self.dropout(torch.relu(self.second(hidden)))).squeeze(-1)
 
 
@@ -190,8 +187,8 @@ class ElmoSpans(nn.Module):
         self.widths = nn.Embedding(head.max_span_width, head.feature_size)
         self.attention = nn.Linear(encoded_size, 1)
         parts = [encoded_size, encoded_size, head.feature_size, word_size]
-        self.scorer = ElmoScorer(parts, head.hidden_size, head.hidden_dropout)
-        self.dropout = ElmoDropout(head.hidden_dropout)
+        self.scorer = ElmoSpanScorer(parts, head.hidden_size, head.hidden_dropout)
+        self.dropout = nn.Dropout(head.hidden_dropout)
         self.output_size = sum(parts)
 
     def forward(self, encoded: Tensor, words: Tensor, sentences: Tensor) -> tuple[Spans, Tensor, Tensor]:
@@ -246,8 +243,8 @@ class ElmoAntecedents(nn.Module):
         # Speakers that are not known, two, and one.
         self.speakers = nn.Embedding(3, head.feature_size) if head.use_speakers else None
         features = head.feature_size * (2 if head.use_speakers else 1)
-        self.scorer = ElmoScorer([span_size, span_size, span_size, features], head.hidden_size, head.hidden_dropout)
-        self.dropout = ElmoDropout(head.hidden_dropout)
+        self.scorer = ElmoSpanScorer([span_size, span_size, span_size, features], head.hidden_size, head.hidden_dropout)
+        self.dropout = nn.Dropout(head.hidden_dropout)
 
     def forward(self, spans: Spans, speakers: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Score the pairs of a document.
@@ -380,7 +377,7 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
     """Spans, those of them that are mentions, and an antecedent for each (Lee et al. 2017; Peters et al. 2018, A.6).
 
     A batch is one document, a row one of its sentences. Words are counted over the whole document from 0, without the
-    sentence markers.
+    special tokens.
 
     Each span that is kept takes the antecedent of the best score, or none where all scores are below zero; spans that
     are linked so make a cluster. A span that is linked to nothing is a singleton where its score as a mention is above
@@ -393,23 +390,22 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
 
     # There is no Auto class for clusters: AutoModel takes this one where a checkpoint is its.
     _auto_class = "AutoModel"  # type: ignore[assignment]
+    head_class = CoreferenceHead
 
     def __init__(self, config: ElmoConfig):
-        config = copy.deepcopy(config)  # its caller's stays as it is
-        head = config.require_head(CoreferenceHead)
-        super().__init__(config, head)
+        super().__init__(config)
+        head = self.config.require_head(CoreferenceHead)
         self.read_across_sentences = head.read_across_sentences
         self.mention_loss = head.mention_loss
         self.keep_singletons = head.keep_singletons
         self.lstm = ElmoTaskLSTM(self.input_size, head.lstm_size, 1, 0.0)
-        self.hidden_dropout = ElmoDropout(head.hidden_dropout)
+        self.hidden_dropout = nn.Dropout(head.hidden_dropout)
         self.spans = ElmoSpans(self.input_size, 2 * head.lstm_size, head)
         self.antecedents = ElmoAntecedents(self.spans.output_size, head)
         self.post_init()
         self._apply_freezing()
 
     @can_return_tuple
-    @takes_usual_arguments
     def forward(
         self,
         input_ids: Tensor,
@@ -418,7 +414,9 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
         speaker_ids: Tensor | None = None,
         output_hidden_states: bool | None = None,
         *,
+        token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
+        **kwargs: Any,
     ) -> ElmoCoreferenceOutput:
         """Find the clusters of a document.
 
@@ -431,19 +429,21 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
             speaker_ids: A number for who says each word, (B, T), 0 where that is not known; read only with the head's
                 `use_speakers`.
             output_hidden_states: Whether to return the biLM's layers.
+            token_type_ids: None or zeros: there are no pairs.
             packed_layers: The biLM's layers where they were computed before; see `ElmoModel`.
-        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
+        Raises: ValueError naming the argument, what it was and what is wanted.
         """
-        read = self.embed(input_ids, attention_mask, None, output_hidden_states, packed_layers=packed_layers)
-        vectors, mask = cast("Tensor", read.last_hidden_state), cast("Tensor", read.mask)
-        is_word = mask & ~self.is_marker(input_ids, mask)
+        read = self.embed(
+            input_ids,
+            attention_mask,
+            output_hidden_states=output_hidden_states,
+            token_type_ids=token_type_ids,
+            packed_layers=packed_layers,
+        )
+        vectors = cast("Tensor", read.last_hidden_state)
+        is_word = self.without_special(input_ids, cast("Tensor", read.mask))
         if not bool(is_word.any()):
-            raise ValueError("input_ids holds no word but sentence markers; leave empty documents out.")
-        if speaker_ids is not None and speaker_ids.shape != mask.shape:
-            raise ValueError(
-                f"speaker_ids has the shape {tuple(speaker_ids.shape)}; input_ids of shape {tuple(input_ids.shape)} "
-                f"want {tuple(mask.shape)}, one number per word."
-            )
+            raise ValueError("input_ids holds no word but special tokens; leave empty documents out.")
         words = vectors[is_word]
         if self.read_across_sentences:
             encoded = self.lstm(words.unsqueeze(0), torch.ones_like(is_word[is_word]).unsqueeze(0)).squeeze(0)
@@ -461,8 +461,7 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
                 is_mention = (clusters[exists] >= 0).float()
                 of_mentions = F.binary_cross_entropy_with_logits(scores[exists].float(), is_mention, reduction="sum")
                 loss = loss + self.mention_loss * of_mentions
-            if self.training and self.config.mix_l2 and self.uses_elmo:
-                loss = loss + self.penalty()
+            loss = self.add_penalty(loss)
         return ElmoCoreferenceOutput(
             loss=loss,
             clusters=None if self.training else self._link(spans, antecedents, antecedent_scores),
@@ -511,17 +510,10 @@ def read_clusters(rows: Iterable[Iterable[int]]) -> list[list[tuple[int, int]]]:
 
 
 def _check_mentions(labels: Tensor, num_words: int) -> Tensor:
-    """The mentions without padding, (M, 3).
-
-    Raises: TypeError or ValueError where they are no mentions of a document of so many words.
-    """
-    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.dtype == torch.bool:
-        found = getattr(labels, "dtype", type(labels).__name__)
-        raise TypeError(f"labels is {found}; wanted an integer tensor (torch.long) of mentions.")
-    if labels.shape[-1] != 3 or labels.ndim not in (2, 3) or (labels.ndim == 3 and len(labels) != 1):
+    """The mentions without padding, (M, 3); raises ValueError where they are none of a document of so many words."""
+    if labels.ndim == 3 and len(labels) != 1:
         raise ValueError(
-            f"labels has the shape {tuple(labels.shape)}; wanted (mentions, 3), rows of first word, the word behind "
-            "the last one, and the number of the cluster, of one document."
+            f"labels has the shape {tuple(labels.shape)}; a batch is one document, whose mentions are rows."
         )
     mentions = labels.view(-1, 3)
     mentions = mentions[(mentions >= 0).all(dim=1)]
@@ -529,7 +521,7 @@ def _check_mentions(labels: Tensor, num_words: int) -> Tensor:
     if len(wrong):
         raise ValueError(
             f"labels has a mention from word {int(wrong[0, 0])} up to word {int(wrong[0, 1])}, not included; the "
-            f"document has {num_words} words, counted from 0 without sentence markers."
+            f"document has {num_words} words, counted from 0 without special tokens."
         )
     return mentions
 

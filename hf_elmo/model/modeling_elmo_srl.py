@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -18,14 +17,12 @@ from .configuration_elmo import ElmoConfig, SemanticRoleLabelingHead
 from .modeling_elmo import (
     ElmoEmbeddingsOutput,
     ElmoTaskModel,
-    check_labels,
-    check_marks,
+    check_word_labels,
     is_traced,
     mean_cross_entropy,
     scan_words,
-    takes_usual_arguments,
 )
-from .modeling_elmo_tasks import decode_by_rules, forbidden_by, order_words, read_weights, split_steps
+from .modeling_elmo_tasks import decode_by_rules, forbidden_by, join, order_words, split_steps
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
@@ -70,9 +67,9 @@ def scan_highway_lstm(
         gates = of_word + F.linear(hidden if kept is None else hidden * kept, weights.recurrent)
         input_gate, forget_gate, output_gate, transform_gate, candidate = gates.chunk(5, dim=-1)
         new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
-        remembered = torch.sigmoid(output_gate) * torch.tanh(new_cell)
+        cell_output = torch.sigmoid(output_gate) * torch.tanh(new_cell)
         transform = torch.sigmoid(transform_gate)
-        new_hidden = transform * remembered + (1 - transform) * around
+        new_hidden = transform * cell_output + (1 - transform) * around
         return (new_hidden, new_cell), new_hidden
 
     zeros = inputs.new_zeros(inputs.shape[0], weights.carry.shape[0])
@@ -101,7 +98,7 @@ def run_highway_lstm(
 
 
 class _PackedScan(torch.autograd.Function):
-    """The fast twin: forward and backward steps over packed words."""
+    """The optimized implementation: forward and backward steps over packed words."""
 
     @staticmethod
     def forward(
@@ -121,10 +118,10 @@ class _PackedScan(torch.autograd.Function):
             carried = words @ carry.t()
             cell_size = carried.shape[1]
             # What each step finds, what it makes, and tanh of its cell.
-            hidden_before, cells_before, squashed, outputs = words.new_empty(4, len(words), cell_size)
+            hidden_before, cells_before, tanh_cells, outputs = words.new_empty(4, len(words), cell_size)
             hidden, cell = words.new_zeros(2, sizes[0], cell_size)
             steps = split_steps(
-                sizes, gates, *gates.split(cell_size, dim=1), carried, hidden_before, cells_before, squashed,
+                sizes, gates, *gates.split(cell_size, dim=1), carried, hidden_before, cells_before, tanh_cells,
                 outputs, reverse=reverse,
             )  # fmt: skip
             back = recurrent.t()
@@ -143,7 +140,7 @@ class _PackedScan(torch.autograd.Function):
                 torch.mul(o, tanh_cell, out=output).sub_(around).mul_(t).add_(around)
                 hidden[:size] = output
         ctx.save_for_backward(
-            words, weight, recurrent, carry, kept, gates, carried, hidden_before, cells_before, squashed
+            words, weight, recurrent, carry, kept, gates, carried, hidden_before, cells_before, tanh_cells
         )
         ctx.sizes, ctx.reverse = sizes, reverse
         return outputs
@@ -151,16 +148,18 @@ class _PackedScan(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        words, weight, recurrent, carry, kept, gates, carried, hidden_before, cells_before, squashed = ctx.saved_tensors
+        words, weight, recurrent, carry, kept, gates, carried, hidden_before, cells_before, tanh_cells = (
+            ctx.saved_tensors
+        )
         sizes = ctx.sizes
         cell_size = carried.shape[1]
         with torch.autocast(words.device.type, enabled=False):
             grad_gates = torch.empty_like(gates)
             grad_carried = torch.empty_like(carried)
-            grad_hidden, grad_cell, room = carried.new_zeros(3, sizes[0], cell_size)
+            grad_hidden, grad_cell, buffer = carried.new_zeros(3, sizes[0], cell_size)
             # The last step first.
             steps = split_steps(
-                sizes, gates, *gates.split(cell_size, dim=1), carried, cells_before, squashed,
+                sizes, gates, *gates.split(cell_size, dim=1), carried, cells_before, tanh_cells,
                 grad_outputs.contiguous(), grad_gates, *grad_gates.split(cell_size, dim=1), grad_carried,
                 reverse=not ctx.reverse,
             )  # fmt: skip
@@ -168,7 +167,7 @@ class _PackedScan(torch.autograd.Function):
                 size, _, i, f, o, t, g, around, c_before, tanh_cell, given, grad_total, grad_i, grad_f, grad_o, grad_t,
                 grad_g, grad_around,
             ) in steps:  # fmt: skip
-                grad_output, scratch, grad_state = grad_hidden[:size], room[:size], grad_cell[:size]
+                grad_output, scratch, grad_state = grad_hidden[:size], buffer[:size], grad_cell[:size]
                 grad_output.add_(given)
                 torch.mul(o, tanh_cell, out=scratch).sub_(around).mul_(grad_output)
                 _sigmoid_backward(scratch, t, grad_input=grad_t)
@@ -184,13 +183,12 @@ class _PackedScan(torch.autograd.Function):
                 torch.mm(grad_total, recurrent, out=grad_output)
                 if kept is not None:
                     grad_output.mul_(kept[:size])
-            wanted = ctx.needs_input_grad
             return (
-                torch.addmm(grad_gates @ weight, grad_carried, carry) if wanted[0] else None,
-                grad_gates.t() @ words if wanted[1] else None,
-                grad_gates.t() @ hidden_before if wanted[2] else None,
-                grad_gates.sum(dim=0) if wanted[3] else None,
-                grad_carried.t() @ words if wanted[4] else None,
+                torch.addmm(grad_gates @ weight, grad_carried, carry) if ctx.needs_input_grad[0] else None,
+                grad_gates.t() @ words,
+                grad_gates.t() @ hidden_before,
+                grad_gates.sum(dim=0),
+                grad_carried.t() @ words,
                 None,
                 None,
                 None,
@@ -217,7 +215,7 @@ class ElmoHighwayLSTMLayer(nn.Module):
 
     def weights(self) -> HighwayLSTMWeights:
         """The weights as the scans take them."""
-        return HighwayLSTMWeights(*read_weights(self, "weight_ih", "weight_hh", "bias", "weight_carry"))
+        return HighwayLSTMWeights(self.weight_ih, self.weight_hh, self.bias, self.weight_carry)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -256,9 +254,9 @@ class ElmoHighwayLSTM(nn.Module):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Run over (B, T, D) vectors, with mask (B, T) True for real words, to (B, T, H); zero where masked."""
-        return (self.run_readable if is_traced() else self._run_packed)(vectors, mask)
+        return (self.run_reference if is_traced() else self._run_packed)(vectors, mask)
 
-    def run_readable(self, vectors: Tensor, mask: Tensor) -> Tensor:
+    def run_reference(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """As `forward`, by the definition of each step."""
         return self._run(
             vectors, vectors.shape[0], lambda outputs, *rest, **way: scan_highway_lstm(outputs, mask, *rest, **way)
@@ -299,7 +297,7 @@ class ElmoSemanticRolesOutput(ModelOutput):
             the mix's penalty, the sum of both.
         logits: Scores of each word's labels, (B, T, K); None where no predicate was given. `decode` chooses by them.
         predicate_logits: The logarithm of the odds that a word is a predicate, (B, T), -inf where masked and at the
-            sentence markers; None where the model finds none.
+            special tokens; None where the model finds none.
         hidden_states: The biLM's layers where they are asked for; see `ElmoModelOutput`.
     """
 
@@ -320,18 +318,17 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
     """
 
     _auto_class = "AutoModel"  # type: ignore[assignment]
+    head_class = SemanticRoleLabelingHead
 
     def __init__(self, config: ElmoConfig):
-        config = copy.deepcopy(config)  # its caller's stays as it is
-        head = config.require_head(SemanticRoleLabelingHead)
-        super().__init__(config, head, num_read_mixes=2 if head.mix_at_output else 1)
+        super().__init__(config)
+        head = self.config.require_head(SemanticRoleLabelingHead)
         self.num_labels = cast("int", config.num_labels)
-        self.mix_at_output = head.mix_at_output
         self.predicate_embedding = nn.Embedding(2, head.predicate_size)
         self.lstm = ElmoHighwayLSTM(
             self.input_size + head.predicate_size, head.hidden_size, head.num_layers, head.recurrent_dropout
         )
-        self.classifier = nn.Linear(head.hidden_size + self.mix_size * head.mix_at_output, self.num_labels)
+        self.classifier = nn.Linear(head.hidden_size + self.output_mix_size, self.num_labels)
         self.finder: nn.Sequential | None = None
         if head.find_predicates:
             hidden = nn.Linear(self.input_size, head.finder_size)
@@ -351,7 +348,6 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
             super()._init_weights(module)
 
     @can_return_tuple
-    @takes_usual_arguments
     def forward(
         self,
         input_ids: Tensor,
@@ -361,76 +357,24 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
         *,
         predicate_mask: Tensor | None = None,
         all_predicates: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
+        **kwargs: Any,
     ) -> ElmoSemanticRolesOutput:
         """Score the labels of each word, given the predicate.
 
         Args:
             input_ids: Character ids, (B, T, C).
             attention_mask: 1 for real words, (B, T).
-            labels: Label ids, (B, T); -100 (sentence markers, padding) is left out of the loss.
+            labels: Label ids, (B, T); -100 (special tokens, padding) is left out of the loss.
             output_hidden_states: Whether to return the biLM's layers.
             predicate_mask: 1 for the predicate of each row, (B, T). None scores no labels: it is for models that find
                 predicates, which then say where they are.
             all_predicates: 1 for all predicates of each row's sentence, (B, T), from which those that find them learn.
+            token_type_ids: None or zeros: there are no pairs.
             packed_layers: The biLM's layers where they were computed before; see `ElmoModel`.
-        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
+        Raises: ValueError naming the argument, what it was and what is wanted.
         """
-        self._check_marks(input_ids, labels, predicate_mask, all_predicates)
-        words = self.embed(
-            input_ids, attention_mask, output_hidden_states=output_hidden_states, packed_layers=packed_layers
-        )
-        mask = cast("Tensor", words.mask)
-        is_word = mask & ~self.is_marker(input_ids, mask)
-        losses = []
-        logits = predicate_logits = None
-        if predicate_mask is not None:
-            logits = self._score_labels(words, is_word, predicate_mask)
-            if labels is not None:
-                check_labels(labels, input_ids, self.num_labels)
-                losses.append(mean_cross_entropy(logits, labels))
-        if self.finder is not None:
-            scores = self.finder(words.last_hidden_state).squeeze(-1).float()
-            predicate_logits = scores.masked_fill(~is_word, -torch.inf)
-            if all_predicates is not None:
-                wanted = all_predicates.float()
-                each = F.binary_cross_entropy_with_logits(scores, wanted, reduction="none")
-                losses.append(torch.where(is_word, each, 0.0).sum() / is_word.sum().clamp(min=1))
-        if losses and self.training and self.config.mix_l2 and self.uses_elmo:
-            losses.append(self.penalty())
-        return ElmoSemanticRolesOutput(
-            loss=torch.stack(losses).sum() if losses else None,
-            logits=logits,
-            predicate_logits=predicate_logits,
-            hidden_states=words.hidden_states,
-        )
-
-    def decode(self, logits: Tensor, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """The likeliest labels of each row that IOB2 allows, (B, T); -100 where masked and at sentence markers.
-
-        Args:
-            logits: As `forward` gives them, (B, T, K).
-            input_ids, attention_mask: As it was given them.
-        """
-        mask = self.elmo.word_mask(input_ids, attention_mask)
-        return self.decode_words(logits, mask & ~self.is_marker(input_ids, mask))
-
-    def decode_words(self, logits: Tensor, is_word: Tensor) -> Tensor:
-        """As `decode`, of the words that are marked, (B, T)."""
-        return decode_by_rules(logits.float().log_softmax(dim=-1), is_word, self._forbidden)
-
-    def _score_labels(self, words: ElmoEmbeddingsOutput, is_word: Tensor, predicate_mask: Tensor) -> Tensor:
-        """The scores of all labels, (B, T, K)."""
-        marks = self.predicate_embedding(predicate_mask.long())
-        vectors = self.lstm(torch.cat([cast("Tensor", words.last_hidden_state), marks], dim=-1), is_word)
-        if self.mix_at_output:
-            mixes = cast("tuple[Tensor, ...]", words.elmo_representations)
-            vectors = torch.cat([vectors, mixes[1]], dim=-1)
-        return self.classifier(vectors)
-
-    def _check_marks(
-        self, input_ids: Tensor, labels: Tensor | None, predicate_mask: Tensor | None, all_predicates: Tensor | None
-    ) -> None:
         if predicate_mask is None and (labels is not None or self.finder is None):
             raise ValueError(
                 "predicate_mask is None, but labels are those of a predicate's arguments; give 1 for the predicate and "
@@ -441,6 +385,51 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
                 "all_predicates is given, but this model finds no predicates; leave it out, or set "
                 "find_predicates=True in its head."
             )
-        for name, marks in (("predicate_mask", predicate_mask), ("all_predicates", all_predicates)):
-            if marks is not None:
-                check_marks(name, marks, input_ids)
+        words = self.embed(
+            input_ids,
+            attention_mask,
+            output_hidden_states=output_hidden_states,
+            token_type_ids=token_type_ids,
+            packed_layers=packed_layers,
+        )
+        mask = cast("Tensor", words.mask)
+        is_word = self.without_special(input_ids, mask)
+        losses = []
+        logits = predicate_logits = None
+        if predicate_mask is not None:
+            logits = self._score_labels(words, is_word, predicate_mask)
+            if labels is not None:
+                check_word_labels(labels, mask)
+                losses.append(mean_cross_entropy(logits, labels))
+        if self.finder is not None:
+            scores = self.finder(words.last_hidden_state).squeeze(-1).float()
+            predicate_logits = scores.masked_fill(~is_word, -torch.inf)
+            if all_predicates is not None:
+                each = F.binary_cross_entropy_with_logits(scores, all_predicates.float(), reduction="none")
+                losses.append(torch.where(is_word, each, 0.0).sum() / is_word.sum().clamp(min=1))
+        return ElmoSemanticRolesOutput(
+            loss=self.add_penalty(torch.stack(losses).sum()) if losses else None,
+            logits=logits,
+            predicate_logits=predicate_logits,
+            hidden_states=words.hidden_states,
+        )
+
+    def decode(self, logits: Tensor, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """The likeliest labels of each row that IOB2 allows, (B, T); -100 where masked and at special tokens.
+
+        Args:
+            logits: As `forward` gives them, (B, T, K).
+            input_ids, attention_mask: As it was given them.
+        """
+        mask = self.elmo.word_mask(input_ids, attention_mask)
+        return self.decode_words(logits, self.without_special(input_ids, mask))
+
+    def decode_words(self, logits: Tensor, is_word: Tensor) -> Tensor:
+        """As `decode`, of the words that are marked, (B, T)."""
+        return decode_by_rules(logits.float().log_softmax(dim=-1), is_word, self._forbidden)
+
+    def _score_labels(self, words: ElmoEmbeddingsOutput, is_word: Tensor, predicate_mask: Tensor) -> Tensor:
+        """The scores of all labels, (B, T, K)."""
+        marks = self.predicate_embedding(predicate_mask.long())
+        vectors = self.lstm(torch.cat([cast("Tensor", words.last_hidden_state), marks], dim=-1), is_word)
+        return self.classifier(join(vectors, self.second_mix(words)))

@@ -5,7 +5,6 @@ Letters in shapes: B sentences, T words, C characters per word, P projection, H 
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, cast
@@ -21,57 +20,35 @@ from transformers.utils.generic import can_return_tuple
 from .configuration_elmo import ElmoConfig, QuestionAnsweringHead, SequenceClassificationHead, TokenClassificationHead
 from .modeling_elmo import (
     IGNORED_LABEL,
-    ElmoDropout,
     ElmoHighway,
-    ElmoSentences,
     ElmoState,
     ElmoTaskModel,
-    check_labels,
-    check_positions,
-    check_text_labels,
-    check_token_types,
-    guess_problem_type,
+    PairSplitter,
+    check_word_labels,
     is_traced,
     mean_cross_entropy,
     scan_words,
-    takes_usual_arguments,
-    words_of_pairs,
+    segment_masks,
+    values_can_be_read,
 )
-
-
-def read_weights(module: nn.Module, *names: str) -> list[Tensor]:
-    """The weights of a module by their names, loaded where a device map has them elsewhere until the module is called.
-
-    Args:
-        module: Owns the weights.
-        names: Of its parameters.
-    """
-    # Accelerate loads what it keeps on disk or in another memory when `forward` is called, and only then.
-    hook = getattr(module, "_hf_hook", None)
-    if hook is not None:
-        hook.pre_forward(module)
-    weights = [getattr(module, name) for name in names]
-    if hook is not None:
-        hook.post_forward(module, None)
-    return weights
 
 
 class PackedOrder(NamedTuple):
     """Where the words of a padded batch lie when all first words come first, then all second ones, and so on."""
 
     sizes: list[int]  # Sentences that have a word in each step, falling.
-    places: Tensor  # (N,), the place of each word among all B times T.
+    words: Tensor  # (N,), the index of each word among all B times T.
     mirrored: Tensor  # (N,), the row of the word that is as far from its sentence's end; its own inverse.
     sentences: Tensor  # (B,), the sentence of each row of a step.
     before: Tensor  # (N - sizes[0],), for the words of all steps but the first, the row of the word before.
 
     def pack(self, vectors: Tensor) -> Tensor:
         """The vectors of the words, (B, T, D) to (N, D)."""
-        return vectors.flatten(0, 1).index_select(0, self.places)
+        return vectors.flatten(0, 1).index_select(0, self.words)
 
     def unpack(self, words: Tensor, mask: Tensor) -> Tensor:
         """Vectors of the words where they stood, (N, D) to (B, T, D); zero where masked."""
-        vectors = words.new_zeros(mask.numel(), words.shape[1]).index_copy(0, self.places, words)
+        vectors = words.new_zeros(mask.numel(), words.shape[1]).index_copy(0, self.words, words)
         return torch.where(mask.unsqueeze(-1), vectors.unflatten(0, mask.shape), 0.0)
 
 
@@ -130,10 +107,10 @@ class _LSTMSteps(torch.autograd.Function):
     def forward(ctx: Any, gates: Tensor, recurrent: Tensor, order: PackedOrder) -> Tensor:
         sizes, size = order.sizes, recurrent.shape[2]
         gates = gates.clone()
-        outputs, cells, squashed = gates.new_empty(3, *gates.shape[:2], size)
+        outputs, cells, tanh_cells = gates.new_empty(3, *gates.shape[:2], size)
         back = recurrent.transpose(1, 2)
         hidden = cell = gates.new_zeros(len(gates), sizes[0], size)
-        parts = (gates, *gates.split(size, dim=2), gates[..., : 2 * size], outputs, cells, squashed)
+        parts = (gates, *gates.split(size, dim=2), gates[..., : 2 * size], outputs, cells, tanh_cells)
         for number, total, i, f, g, o, i_and_f, output, new_cell, tanh_cell in split_steps(sizes, *parts, dim=1):
             total.baddbmm_(hidden[:, :number], back)
             i_and_f.sigmoid_()
@@ -142,14 +119,14 @@ class _LSTMSteps(torch.autograd.Function):
             torch.mul(f, cell[:, :number], out=new_cell).addcmul_(i, g)
             torch.tanh(new_cell, out=tanh_cell)
             hidden, cell = torch.mul(o, tanh_cell, out=output), new_cell
-        ctx.save_for_backward(gates, recurrent, outputs, cells, squashed)
+        ctx.save_for_backward(gates, recurrent, outputs, cells, tanh_cells)
         ctx.order = order
         return outputs
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        gates, recurrent, outputs, cells, squashed = ctx.saved_tensors
+        gates, recurrent, outputs, cells, tanh_cells = ctx.saved_tensors
         order, size = ctx.order, recurrent.shape[2]
         i, f, g, o = gates.split(size, dim=2)
         # What a gradient of c, and for o one of h, is multiplied by on its way to each gate.
@@ -159,8 +136,8 @@ class _LSTMSteps(torch.autograd.Function):
         of_f[:, : order.sizes[0]] = 0.0
         of_f[:, order.sizes[0] :].mul_(cells.index_select(1, order.before))
         torch.mul(i, 1 - g * g, out=of_g)
-        of_o.mul_(squashed)
-        to_cell = o * (1 - squashed * squashed)
+        of_o.mul_(tanh_cells)
+        to_cell = o * (1 - tanh_cells * tanh_cells)
         grad_hidden = grad_outputs.clone()
         grad_cell = gates.new_zeros(len(gates), order.sizes[0], size)
         grad_gates = slopes
@@ -288,7 +265,7 @@ class ElmoTaskRNN(nn.RNNBase):
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Run over (B, T, D) vectors, with mask (B, T) True for real words, to (B, T, 2H); zero where masked."""
         if is_traced():
-            return self.run_readable(vectors, mask)
+            return self.run_reference(vectors, mask)
         order = order_words(mask)
         words = order.pack(vectors)
         # cuDNN runs all layers as one; on a CPU PyTorch's function leaves each step to autograd.
@@ -315,7 +292,7 @@ class ElmoTaskRNN(nn.RNNBase):
         """Those of one direction of one layer, by PyTorch's names."""
         return _Weights(*(getattr(self, f"{kind}_{suffix}") for kind in _KINDS))
 
-    def run_readable(self, vectors: Tensor, mask: Tensor) -> Tensor:
+    def run_reference(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """As `forward`, by the definition of each step, and without reading from the mask how many words there are."""
         outputs = vectors
         for layer in range(self.num_layers):
@@ -440,13 +417,13 @@ class ElmoVariationalDropout(nn.Dropout1d):
         return super().forward(vectors.transpose(1, 2)).transpose(1, 2)
 
 
-class ElmoTextEncoder(nn.Module):
+class TextEncoder(nn.Module):
     """What the encoders have in common.
 
     Args:
         input_size: Size D of the vector of a word.
         mix_size: Size M of the mix that is joined to the lowest biLSTM's output; 0 without one.
-        head: The settings of the head.
+        head: The head's config.
 
     Attributes:
         reads_pairs: Whether the sentences are those of pairs.
@@ -468,7 +445,7 @@ class ElmoTextEncoder(nn.Module):
         raise NotImplementedError
 
 
-class ElmoPooledEncoder(ElmoTextEncoder):
+class PooledEncoder(TextEncoder):
     """The mean and the maximum of a text's words."""
 
     def __init__(self, input_size: int, mix_size: int, head: SequenceClassificationHead):
@@ -479,7 +456,7 @@ class ElmoPooledEncoder(ElmoTextEncoder):
         return torch.cat([masked_mean(vectors, mask), masked_max(vectors, mask)], dim=-1)
 
 
-class ElmoPooledPairsEncoder(ElmoPooledEncoder):
+class PooledPairsEncoder(PooledEncoder):
     """The pooled vectors u and v of both texts of a pair as [u; v; |u - v|; u * v] (Conneau et al. 2017, sec. 3.1)."""
 
     reads_pairs = True
@@ -493,8 +470,8 @@ class ElmoPooledPairsEncoder(ElmoPooledEncoder):
         return torch.cat([first, second, (first - second).abs(), first * second], dim=-1)
 
 
-class ElmoBiattentiveEncoder(ElmoTextEncoder):
-    """The encoder of the biattentive classification network, for one text (McCann et al. 2017, sec. 5).
+class ElmoBCN(TextEncoder):
+    """The biattentive classification network, for one text (McCann et al. 2017, sec. 5).
 
     A dense ReLU layer, a biLSTM giving X, attention of X to itself, C = softmax(X X^T) X, a second biLSTM over
     [X; X - C; X * C] and four pools of its output: maximum, minimum, mean and one by learned weights.
@@ -511,7 +488,7 @@ class ElmoBiattentiveEncoder(ElmoTextEncoder):
         self.output_size = 8 * size
 
     def forward(self, vectors: Tensor, mask: Tensor, mix: Tensor | None = None) -> Tensor:
-        encoded = _join_parts(self.lstm(self.dropout(self.dense(vectors)), mask), mix)
+        encoded = join(self.lstm(self.dropout(self.dense(vectors)), mask), mix)
         attended = attend(encoded, encoded, mask)
         integrated = self.integrator(torch.cat([encoded, encoded - attended, encoded * attended], dim=-1), mask)
         weights = masked_softmax(self.pool_scores(integrated).squeeze(-1), mask)
@@ -524,8 +501,8 @@ class ElmoBiattentiveEncoder(ElmoTextEncoder):
         return torch.cat(pools, dim=-1)
 
 
-class ElmoInferenceEncoder(ElmoTextEncoder):
-    """ESIM, the enhanced sequential inference model, for pairs (Chen et al. 2017, sec. 3).
+class ElmoESIM(TextEncoder):
+    """The enhanced sequential inference model, for pairs (Chen et al. 2017, sec. 3).
 
     One biLSTM reads both sentences, giving P and H; each word is aligned softly with the other sentence, p~ =
     softmax(p H^T) H; [p; p~; p - p~; p * p~] goes through a dense ReLU layer into a second biLSTM, whose output is
@@ -544,7 +521,7 @@ class ElmoInferenceEncoder(ElmoTextEncoder):
         self.output_size = 8 * size
 
     def forward(self, vectors: Tensor, mask: Tensor, mix: Tensor | None = None) -> Tensor:
-        encoded = _join_parts(self.lstm(vectors, mask), mix)
+        encoded = join(self.lstm(vectors, mask), mix)
         # Beside each sentence the other one of its pair.
         aligned = attend(encoded, _swapped_halves(encoded), _swapped_halves(mask))
         enhanced = self.dense(torch.cat([encoded, aligned, encoded - aligned, encoded * aligned], dim=-1))
@@ -553,11 +530,11 @@ class ElmoInferenceEncoder(ElmoTextEncoder):
         return torch.cat(_of_pairs(pooled).unbind(0), dim=-1)
 
 
-TEXT_ENCODERS: dict[str, type[ElmoTextEncoder]] = {
-    "pooled": ElmoPooledEncoder,
-    "pooled_pairs": ElmoPooledPairsEncoder,
-    "bcn": ElmoBiattentiveEncoder,
-    "esim": ElmoInferenceEncoder,
+TEXT_ENCODERS: dict[str, type[TextEncoder]] = {
+    "pooled": PooledEncoder,
+    "pooled_pairs": PooledPairsEncoder,
+    "bcn": ElmoBCN,
+    "esim": ElmoESIM,
 }
 
 
@@ -591,7 +568,8 @@ def masked_max(vectors: Tensor, mask: Tensor) -> Tensor:
     return largest.masked_fill(~mask.any(dim=1, keepdim=True), 0.0)
 
 
-def _join_parts(vectors: Tensor, mix: Tensor | None) -> Tensor:
+def join(vectors: Tensor, mix: Tensor | None) -> Tensor:
+    """Vectors, with those of a second mix behind them where there is one."""
     return vectors if mix is None else torch.cat([vectors, mix], dim=-1)
 
 
@@ -705,20 +683,12 @@ def write_spans(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
     return labels
 
 
-def convert_labels(labels: Sequence[str], source: str, target: str) -> list[str]:
-    """The labels of a sentence in another scheme; raises ValueError as `read_spans`."""
-    return write_spans(read_spans(labels, source), len(labels), target)
-
-
 def labels_of(types: Iterable[str], scheme: str) -> list[str]:
     """All labels of a scheme for spans of these types, O first."""
     labels = [OUTSIDE, *(f"{letter}-{type_}" for type_ in types for letter in SCHEMES.get(scheme, "?"))]
     for label in labels:
         split_label(label, scheme)
     return labels
-
-
-IGNORED = -100
 
 
 class ElmoCRF(nn.Module):
@@ -760,29 +730,15 @@ class ElmoCRF(nn.Module):
             emissions: Scores of each word's labels, (B, T, K).
             labels: Label ids, (B, T); anything where masked.
             mask: True for words that have a label, (B, T).
-        Raises: ValueError naming the argument whose shape or values do not fit.
         """
-        words = self._words(emissions, mask)
-        if labels.shape != mask.shape:
-            raise ValueError(f"labels has the shape {tuple(labels.shape)}; the mask wants {tuple(mask.shape)}.")
-        if labels.device.type == "cpu" and not is_traced():
-            real = labels[mask]
-            if real.numel() and not 0 <= int(real.min()) <= int(real.max()) < self.num_labels:
-                raise ValueError(
-                    f"labels holds values from {int(real.min())} to {int(real.max())} at words that the mask names; "
-                    f"wanted 0 to {self.num_labels - 1}. Leave words without a label out of the mask."
-                )
+        words = _left_aligned(emissions, mask)
         labels = words.gather(labels).masked_fill(~words.mask, 0).long()
         return self._score(words, labels) - self._log_partition(words)
-
-    def log_partition(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The logarithm of the summed exponentials of all sequences' scores, (B,); arguments as `forward`'s."""
-        return self._log_partition(self._words(emissions, mask))
 
     @torch.no_grad()
     def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """The probability of each label at each word, (B, T, K), zero where masked; arguments as `forward`'s."""
-        words = self._words(emissions, mask)
+        words = _left_aligned(emissions, mask)
         return words.scatter(self._expectations(words).labels, 0.0)
 
     @torch.no_grad()
@@ -794,21 +750,17 @@ class ElmoCRF(nn.Module):
 
         Returns: Label ids, (B, T), -100 where masked; and the score of each sequence, (B,).
         """
-        words = self._words(emissions, mask)
+        words = _left_aligned(emissions, mask)
         labels = _best_path(words, self._all_scores(), self._forbidden)
-        return words.scatter(labels.unsqueeze(-1), IGNORED).squeeze(-1), self._score(words, labels)
-
-    def _words(self, emissions: Tensor, mask: Tensor) -> _Words:
-        return _checked_words(emissions, mask, self.num_labels)
+        return words.scatter(labels.unsqueeze(-1), IGNORED_LABEL).squeeze(-1), self._score(words, labels)
 
     def _all_scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """The scores of transitions, starts and ends, in float32 or wider: half precision cannot hold their sums."""
-        # Decoding and marginals ask for them beside `forward`.
-        names = ["transitions"] if self.start is None else ["transitions", "start", "end"]
-        transitions, *ends = read_weights(self, *names)
-        transitions = transitions.to(torch.promote_types(transitions.dtype, torch.float32))
-        start, end = ends or [transitions.new_zeros(self.num_labels)] * 2
-        return transitions, start.to(transitions), end.to(transitions)
+        dtype = torch.promote_types(self.transitions.dtype, torch.float32)
+        zeros = self.transitions.new_zeros(self.num_labels)
+        ends = (zeros if end is None else end for end in (self.start, self.end))
+        transitions, start, end = (scores.to(dtype) for scores in (self.transitions, *ends))
+        return transitions, start, end
 
     def _score(self, words: _Words, labels: Tensor) -> Tensor:
         """The score of labels, (B, W), of each sentence, (B,)."""
@@ -886,13 +838,11 @@ def decode_by_rules(emissions: Tensor, mask: Tensor, forbidden: list[list[bool]]
         mask: True for words that have a label, (B, T).
         forbidden: As `forbidden_by` gives it.
     Returns: Label ids, (B, T), -100 where masked.
-    Raises: ValueError naming the argument whose shape does not fit.
     """
-    num_labels = len(forbidden) - 1
-    words = _checked_words(emissions, mask, num_labels)
-    none = words.emissions.new_zeros(num_labels)
-    labels = _best_path(words, (none.new_zeros(num_labels, num_labels), none, none), forbidden)
-    return words.scatter(labels.unsqueeze(-1), IGNORED).squeeze(-1)
+    words = _left_aligned(emissions, mask)
+    none = words.emissions.new_zeros(len(forbidden) - 1)
+    labels = _best_path(words, (none.new_zeros(len(none), len(none)), none, none), forbidden)
+    return words.scatter(labels.unsqueeze(-1), IGNORED_LABEL).squeeze(-1)
 
 
 class _Words(NamedTuple):
@@ -926,21 +876,6 @@ class _Expectations(NamedTuple):
     log_partition: Tensor  # (B,)
     labels: Tensor  # of each word, (B, W, K)
     pairs: Tensor  # of all words and the ones behind them, (B, K, K)
-
-
-def _checked_words(emissions: Tensor, mask: Tensor, num_labels: int) -> _Words:
-    if emissions.ndim != 3 or emissions.shape[-1] != num_labels:
-        raise ValueError(
-            f"emissions has the shape {tuple(emissions.shape)}; wanted (sentences, words, {num_labels}), a score per "
-            "label of each word."
-        )
-    if mask.shape != emissions.shape[:2] or mask.dtype != torch.bool:
-        raise ValueError(
-            f"mask has the shape {tuple(mask.shape)} and the dtype {mask.dtype}; emissions of the shape "
-            f"{tuple(emissions.shape)} want {tuple(emissions.shape[:2])} and torch.bool."
-        )
-    # Half precision cannot hold the sums.
-    return _left_aligned(emissions.to(torch.promote_types(emissions.dtype, torch.float32)), mask)
 
 
 def _best_path(
@@ -978,6 +913,8 @@ def _best_path(
 
 
 def _left_aligned(emissions: Tensor, mask: Tensor) -> _Words:
+    # Half precision cannot hold the sums.
+    emissions = emissions.to(torch.promote_types(emissions.dtype, torch.float32))
     # Words first, each in its order. ONNX knows no stable sorting, by which this would be shorter.
     places = torch.arange(mask.shape[1], device=mask.device)
     order = torch.argsort(torch.where(mask, places, places + mask.shape[1]), dim=1)
@@ -1016,19 +953,18 @@ class ElmoForTokenClassification(ElmoTaskModel):
     """
 
     _auto_class = "AutoModelForTokenClassification"  # type: ignore[assignment]
+    head_class = TokenClassificationHead
 
     def __init__(self, config: ElmoConfig):
-        config = copy.deepcopy(config)  # its caller's stays as it is
-        head = config.require_head(TokenClassificationHead)
-        super().__init__(config, head, 2 if head.mix_at_output else 1)
+        super().__init__(config)
+        head = self.config.require_head(TokenClassificationHead)
         self.num_labels = cast("int", config.num_labels)
-        self.mix_at_output = head.mix_at_output
         self.lstm_reads_markers = head.lstm_reads_markers
         size = self.input_size
         self.lstm: ElmoTaskLSTM | None = None
         if head.lstm_layers:
             self.lstm = ElmoTaskLSTM(size, head.lstm_size, head.lstm_layers, head.dropout)
-            size = 2 * head.lstm_size + self.mix_size * head.mix_at_output
+            size = 2 * head.lstm_size + self.output_mix_size
         self.classifier = nn.Linear(size, self.num_labels)
         self.crf: ElmoCRF | None = None
         if head.output_layer == "crf":
@@ -1037,7 +973,6 @@ class ElmoForTokenClassification(ElmoTaskModel):
         self._apply_freezing()
 
     @can_return_tuple
-    @takes_usual_arguments
     def forward(
         self,
         input_ids: Tensor,
@@ -1046,7 +981,9 @@ class ElmoForTokenClassification(ElmoTaskModel):
         state: ElmoState | None = None,
         output_hidden_states: bool | None = None,
         *,
+        token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
+        **kwargs: Any,
     ) -> TokenClassifierOutput:
         """Score the labels of each word.
 
@@ -1056,24 +993,27 @@ class ElmoForTokenClassification(ElmoTaskModel):
             labels: Label ids, (B, T); -100 (sentence markers, padding) is left out of the loss.
             state: Carried LSTM states of the biLM.
             output_hidden_states: Whether to return the biLM's layers.
+            token_type_ids: None or zeros: there are no pairs.
             packed_layers: The biLM's layers where they were computed before; see `ElmoModel`.
         Returns: Loss in nats per word and logits (B, T, K); of a CRF see above.
         """
-        words = self.embed(input_ids, attention_mask, state, output_hidden_states, packed_layers=packed_layers)
+        words = self.embed(
+            input_ids,
+            attention_mask,
+            state,
+            output_hidden_states,
+            token_type_ids=token_type_ids,
+            packed_layers=packed_layers,
+        )
         vectors, mask = cast("Tensor", words.last_hidden_state), cast("Tensor", words.mask)
         if self.lstm is not None:
-            is_read = mask if self.lstm_reads_markers else mask & ~self.is_marker(input_ids, mask)
-            vectors = self.dropout(self.lstm(vectors, is_read))
-            if self.mix_at_output:
-                mixes = cast("tuple[Tensor, ...]", words.elmo_representations)
-                vectors = torch.cat([vectors, mixes[1]], dim=-1)
+            is_read = mask if self.lstm_reads_markers else self.without_special(input_ids, mask)
+            vectors = join(self.dropout(self.lstm(vectors, is_read)), self.second_mix(words))
         scores = self.classifier(vectors)
         loss = None
         if labels is not None:
-            check_labels(labels, input_ids, self.num_labels)
-            loss = self._loss(scores, labels, mask)
-            if self.training and self.config.mix_l2 and self.uses_elmo:
-                loss = loss + self.penalty()
+            check_word_labels(labels, mask)
+            loss = self.add_penalty(self._loss(scores, labels, mask))
         logits = scores if self.crf is None or self.training else self._decode(scores, input_ids, mask)
         return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=words.hidden_states)
 
@@ -1088,7 +1028,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
     def _decode(self, scores: Tensor, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Log-probabilities of the labels, (B, T, K), the largest of each word that of the best sequence."""
         crf = cast("ElmoCRF", self.crf)
-        is_word = mask & ~self.is_marker(input_ids, mask)
+        is_word = self.without_special(input_ids, mask)
         logits = crf.marginals(scores, is_word).clamp(min=torch.finfo(torch.float32).tiny).log()
         best, _ = crf.decode(scores, is_word)
         likeliest, first = logits.max(dim=-1)
@@ -1100,22 +1040,22 @@ class ElmoForTokenClassification(ElmoTaskModel):
 class ElmoForSequenceClassification(ElmoTaskModel):
     """Sentiment, entailment and their like: an encoder over the words of a text, or of a pair, and dense layers.
 
-    The head's settings, a `SequenceClassificationHead`, choose the encoder. The sentence markers are read by the biLM
+    The head's config, a `SequenceClassificationHead`, chooses the encoder. The special tokens are read by the biLM
     alone.
     """
 
     _auto_class = "AutoModelForSequenceClassification"  # type: ignore[assignment]
+    head_class = SequenceClassificationHead
 
     def __init__(self, config: ElmoConfig):
-        config = copy.deepcopy(config)  # its caller's stays as it is
-        head = config.require_head(SequenceClassificationHead)
-        super().__init__(config, head, num_read_mixes=2 if head.mix_at_output else 1)
+        super().__init__(config)
+        head = self.config.require_head(SequenceClassificationHead)
         self.num_labels = cast("int", config.num_labels)
         if head.encoder == "esim":
             self.dropout = ElmoVariationalDropout(head.dropout)
-        self.mix_at_output = head.mix_at_output
         self.encoder_name = head.encoder
-        self.text_encoder = TEXT_ENCODERS[head.encoder](self.input_size, self.mix_size * head.mix_at_output, head)
+        self.text_encoder = TEXT_ENCODERS[head.encoder](self.input_size, self.output_mix_size, head)
+        self.reads_pairs = self.text_encoder.reads_pairs
         activation = head.output_activation
         sizes = [self.text_encoder.output_size, *cast("list[int]", head.output_sizes)]
         *dropouts, last_dropout = map(nn.Dropout, cast("list[float]", head.output_dropouts))
@@ -1143,7 +1083,6 @@ class ElmoForSequenceClassification(ElmoTaskModel):
             super()._init_weights(module)
 
     @can_return_tuple
-    @takes_usual_arguments
     def forward(
         self,
         input_ids: Tensor,
@@ -1153,6 +1092,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         *,
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
+        **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Score the labels of each text or pair.
 
@@ -1163,11 +1103,15 @@ class ElmoForSequenceClassification(ElmoTaskModel):
                 (B, K). The config's `problem_type` says which, or else the first labels that are seen, as in
                 transformers: a regression where there is one label, integers for one label a text.
             output_hidden_states: Whether to return the biLM's layers.
-            token_type_ids: 1 for the words of the second text of a pair, (B, T); encoders of pairs want it.
+            token_type_ids: 1 for the words of the second text of a pair, (B, T); encoders of pairs need it.
             packed_layers: The biLM's layers where they were computed before; see `ElmoModel`.
         Returns: The mean loss, with the mix's penalty in training, and logits, (B, K).
-        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
         """
+        if self.reads_pairs and token_type_ids is None:
+            raise ValueError(
+                f"token_type_ids is None, but the encoder {self.encoder_name!r} reads pairs; call the tokenizer with "
+                "text and text_pair, and pass on what it gives (an empty text_pair will do)."
+            )
         words = self.embed(
             input_ids,
             attention_mask,
@@ -1175,51 +1119,27 @@ class ElmoForSequenceClassification(ElmoTaskModel):
             token_type_ids=token_type_ids,
             packed_layers=packed_layers,
         )
-        mask = self.without_markers(input_ids, cast("Tensor", words.mask), token_type_ids)
-        vectors, mix = cast("Tensor", words.last_hidden_state), None
-        if self.mix_at_output:
-            mix = cast("tuple[Tensor, ...]", words.elmo_representations)[1]
-        if self.text_encoder.reads_pairs:
-            pairs = ElmoSentences(*words_of_pairs(mask, self._types_of_pairs(token_type_ids)))
-            vectors, mix, mask = pairs.apart(vectors), None if mix is None else pairs.apart(mix), pairs.mask
-        elif token_type_ids is not None:
-            self._refuse_pairs(token_type_ids, input_ids)
+        mask = self.without_special(input_ids, cast("Tensor", words.mask), token_type_ids)
+        vectors, mix = cast("Tensor", words.last_hidden_state), self.second_mix(words)
+        if self.reads_pairs:
+            pairs = PairSplitter(*segment_masks(mask, cast("Tensor", token_type_ids)))
+            vectors, mix, mask = pairs.split(vectors), None if mix is None else pairs.split(mix), pairs.mask
         logits = self.classifier(self.output(self.text_encoder(vectors, mask, mix)))
-        loss = None if labels is None else self._compute_loss(logits, labels)
+        loss = None if labels is None else self.add_penalty(self._loss(logits, labels))
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=words.hidden_states)
 
-    def _types_of_pairs(self, token_type_ids: Tensor | None) -> Tensor:
-        if token_type_ids is None:
-            raise ValueError(
-                f"token_type_ids is None, but this model's encoder ({self.encoder_name!r}) reads pairs; call "
-                "the tokenizer with text and text_pair, and pass on what it gives (an empty text_pair will do)."
-            )
-        return token_type_ids
-
-    def _refuse_pairs(self, token_type_ids: Tensor, input_ids: Tensor) -> None:
-        if not is_traced() and check_token_types(token_type_ids, input_ids, state=None):
-            raise ValueError(
-                f"token_type_ids marks second texts of pairs, but this model's encoder ({self.encoder_name!r}) "
-                "reads single texts; give it one text a row, or take one for pairs (esim, pooled_pairs)."
-            )
-
-    def _compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        kind = self.config.problem_type or guess_problem_type(labels, self.num_labels)
-        check_text_labels(labels, logits, kind)
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if self.config.problem_type is None:
-            # Pipelines read it, and later batches are of the same kind.
-            self.config.problem_type = kind  # type: ignore[assignment]
+            # As transformers guesses it. Pipelines read it, and later batches are of the same kind.
+            several = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
+            self.config.problem_type = "regression" if self.num_labels == 1 else several  # type: ignore[assignment]
         # In float32 whatever the model's precision.
         scores = logits.float()
-        if kind == "regression":
-            loss = F.mse_loss(scores, labels.view_as(scores).float())
-        elif kind == "multi_label_classification":
-            loss = F.binary_cross_entropy_with_logits(scores, labels.float())
-        else:
-            loss = F.cross_entropy(scores, labels.long())
-        if self.training and self.config.mix_l2 and self.uses_elmo:
-            loss = loss + self.penalty()
-        return loss
+        if self.config.problem_type == "single_label_classification":
+            return F.cross_entropy(scores, labels if labels.is_floating_point() else labels.long())
+        if self.config.problem_type == "multi_label_classification":
+            return F.binary_cross_entropy_with_logits(scores, labels.float())
+        return F.mse_loss(scores, labels.view_as(scores).float())
 
 
 class TextVectors(NamedTuple):
@@ -1298,13 +1218,13 @@ class ElmoSelfAttention(nn.Module):
         return torch.cat([found, vectors, found * vectors], dim=-1)
 
 
-class ElmoReader(nn.Module):
+class QAReader(nn.Module):
     """What the readers have in common.
 
     Args:
         input_size: Size D of the vector of a word.
         mix_size: Size M of the mix that is joined to the lowest recurrence's output; 0 without one.
-        head: The settings of the head.
+        head: The head's config.
     """
 
     def forward(self, question: TextVectors, context: TextVectors) -> tuple[Tensor, Tensor]:
@@ -1315,7 +1235,7 @@ class ElmoReader(nn.Module):
         raise NotImplementedError
 
 
-class ElmoSelfAttentionReader(ElmoReader):
+class SelfAttentionReader(QAReader):
     """One biGRU for both texts, attention both ways, a residual layer of self-attention, and a biGRU for each end.
 
     As Clark and Gardner 2017, sec. 2.2, whose dropout leaves out the same features of all words before and behind the
@@ -1347,12 +1267,11 @@ class ElmoSelfAttentionReader(ElmoReader):
         return self.start_scores(start).squeeze(-1), self.end_scores(end).squeeze(-1)
 
     def _encode(self, text: TextVectors) -> Tensor:
-        encoded = self.dropout(self.encoder(self.dropout(text.vectors), text.mask))
-        return encoded if text.mix is None else torch.cat([encoded, text.mix], dim=-1)
+        return join(self.dropout(self.encoder(self.dropout(text.vectors), text.mask)), text.mix)
 
 
-class ElmoAttentionFlowReader(ElmoReader):
-    """BiDAF as AllenNLP has it: highway layers, one biLSTM for both texts, attention both ways, a biLSTM of two layers.
+class ElmoBiDAF(QAReader):
+    """As AllenNLP has it: highway layers, one biLSTM for both texts, attention both ways, a biLSTM of two layers.
 
     With G what the attention gives and M what that biLSTM makes of it, the start is scored on [G; M]. One more biLSTM
     reads [G; M; s~; M * s~], where s~ is the sum of M's words by their probabilities as starts; its output scores the
@@ -1363,7 +1282,7 @@ class ElmoAttentionFlowReader(ElmoReader):
         super().__init__()
         size: int = head.hidden_size  # type: ignore[assignment]
         attended = 4 * (2 * size + mix_size)
-        self.dropout = ElmoDropout(head.hidden_dropout)
+        self.dropout = nn.Dropout(head.hidden_dropout)
         self.highways = nn.ModuleList(ElmoHighway(input_size) for _ in range(head.highway_layers or 0))
         self.encoder = ElmoTaskLSTM(input_size, size)
         self.attention = ElmoBidirectionalAttention(2 * size + mix_size)
@@ -1387,29 +1306,28 @@ class ElmoAttentionFlowReader(ElmoReader):
         vectors = text.vectors.flatten(0, 1)
         for highway in self.highways:
             vectors = highway(vectors)
-        encoded = self.dropout(self.encoder(vectors.view_as(text.vectors), text.mask))
-        return encoded if text.mix is None else torch.cat([encoded, text.mix], dim=-1)
+        return join(self.dropout(self.encoder(vectors.view_as(text.vectors), text.mask)), text.mix)
 
 
-READERS: dict[str, type[ElmoReader]] = {"self_attention": ElmoSelfAttentionReader, "bidaf": ElmoAttentionFlowReader}
+READERS: dict[str, type[QAReader]] = {"self_attention": SelfAttentionReader, "bidaf": ElmoBiDAF}
 
 
 class ElmoForQuestionAnswering(ElmoTaskModel):
     """Answers that stand in a context, by their first and their last word (Peters et al. 2018, sec. 4 and A.4).
 
-    The head's settings, a `QuestionAnsweringHead`, choose the reader. A row is a pair from the tokenizer, the question
-    first: `tokenizer(question, context)`. The sentence markers are read by the biLM alone.
+    The head's config, a `QuestionAnsweringHead`, chooses the reader. A row is a pair from the tokenizer, the question
+    first: `tokenizer(question, context)`. The special tokens are read by the biLM alone.
     """
 
     _auto_class = "AutoModelForQuestionAnswering"  # type: ignore[assignment]
+    head_class = QuestionAnsweringHead
+    reads_pairs = True
 
     def __init__(self, config: ElmoConfig):
-        config = copy.deepcopy(config)  # its caller's stays as it is
-        head = config.require_head(QuestionAnsweringHead)
-        super().__init__(config, head, num_read_mixes=2 if head.mix_at_output else 1)
-        self.mix_at_output = head.mix_at_output
+        super().__init__(config)
+        head = self.config.require_head(QuestionAnsweringHead)
         self.max_answer_words = head.max_answer_words
-        self.reader = READERS[head.reader](self.input_size, self.mix_size * head.mix_at_output, head)
+        self.reader = READERS[head.reader](self.input_size, self.output_mix_size, head)
         self.post_init()
         self._apply_freezing()
 
@@ -1428,7 +1346,6 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
             super()._init_weights(module)
 
     @can_return_tuple
-    @takes_usual_arguments
     def forward(
         self,
         input_ids: Tensor,
@@ -1439,21 +1356,22 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         *,
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
+        **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:
         """Score each word of the contexts as the first and as the last one of the answer.
 
         Args:
             input_ids: Character ids of pairs, (B, T, C).
             attention_mask: 1 for real words, (B, T).
-            start_positions: The row of the answer's first word, (B,); -100 where there is none in this row.
-            end_positions: The row of its last word, (B,), as `start_positions`.
+            start_positions: The index in T of the answer's first word, (B,); -100 where there is none in this row.
+            end_positions: That of its last word, (B,), as `start_positions`.
             output_hidden_states: Whether to return the biLM's layers.
             token_type_ids: 0 for the words of the questions, 1 for those of the contexts, (B, T).
             packed_layers: The biLM's layers where they were computed before; see `ElmoModel`.
         Returns: The loss, the mean of the start's and the end's cross entropy, each the mean over the rows that have an
             answer (0 where none has one), with the mix's penalty in training; and `start_logits` and `end_logits`,
             (B, T), which have their dtype's lowest number for all but the context's words. `best_spans` reads them.
-        Raises: ValueError or TypeError naming the argument, what it was and what is wanted.
+        Raises: ValueError naming the argument, what it was and what is wanted.
         """
         if token_type_ids is None:
             raise ValueError(
@@ -1467,28 +1385,27 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
             token_type_ids=token_type_ids,
             packed_layers=packed_layers,
         )
-        mask = self.without_markers(input_ids, cast("Tensor", words.mask), token_type_ids)
-        is_question, is_answer = words_of_pairs(mask, token_type_ids)
-        question, context = ElmoSentences(is_question), ElmoSentences(is_answer)
-        mix = cast("tuple[Tensor, ...]", words.elmo_representations)[1] if self.mix_at_output else None
-        vectors = cast("Tensor", words.last_hidden_state)
-        scores = self.reader(*(_text_vectors(sentences, vectors, mix) for sentences in (question, context)))
-        logits = context.together(torch.stack(scores, dim=-1))
+        mask = self.without_special(input_ids, cast("Tensor", words.mask), token_type_ids)
+        is_question, is_answer = segment_masks(mask, token_type_ids)
+        question, context = PairSplitter(is_question), PairSplitter(is_answer)
+        vectors, mix = cast("Tensor", words.last_hidden_state), self.second_mix(words)
+        # Each text is no longer than the longest of its kind.
+        texts = (
+            TextVectors(each.split(vectors), each.mask, None if mix is None else each.split(mix))
+            for each in (question, context)
+        )
+        logits = context.merge(torch.stack(self.reader(*texts), dim=-1))
         start, end = logits.masked_fill(~is_answer.unsqueeze(-1), torch.finfo(logits.dtype).min).unbind(-1)
         loss = None
         if start_positions is not None and end_positions is not None:
-            positions = {"start_positions": start_positions, "end_positions": end_positions}
-            for name, given in positions.items():
-                check_positions(name, given, is_answer)
-            loss = torch.stack([_loss(start, start_positions), _loss(end, end_positions)]).mean()
-            if self.training and self.config.mix_l2 and self.uses_elmo:
-                loss = loss + self.penalty()
+            each_end = ((start, start_positions), (end, end_positions))
+            loss = self.add_penalty(torch.stack([_loss_of_positions(*each, is_answer) for each in each_end]).mean())
         return QuestionAnsweringModelOutput(
             loss=loss, start_logits=start, end_logits=end, hidden_states=words.hidden_states
         )
 
     def best_spans(self, start_logits: Tensor, end_logits: Tensor) -> AnswerSpans:
-        """The best answers by these logits, as long as the head's settings allow; see the function of this name."""
+        """The best answers by these logits, as long as the head's config allows; see the function of this name."""
         return best_spans(start_logits, end_logits, self.max_answer_words)
 
 
@@ -1496,8 +1413,8 @@ class AnswerSpans(NamedTuple):
     """The best answer of each row.
 
     Args:
-        starts: The row of its first word, (B,).
-        ends: The row of its last word, (B,).
+        starts: The index in T of its first word, (B,).
+        ends: That of its last word, (B,).
         probabilities: That of its start times that of its end, (B,), float32.
     """
 
@@ -1513,15 +1430,7 @@ def best_spans(start_logits: Tensor, end_logits: Tensor, max_words: int | None =
         start_logits: (B, T), as the model gives them.
         end_logits: (B, T).
         max_words: Words that an answer may have; None for no bound.
-    Raises: ValueError where max_words is below 1, or the shapes differ.
     """
-    if start_logits.shape != end_logits.shape or start_logits.ndim != 2:
-        raise ValueError(
-            f"start_logits has the shape {tuple(start_logits.shape)} and end_logits {tuple(end_logits.shape)}; wanted "
-            "(rows, words) for both."
-        )
-    if max_words is not None and max_words < 1:
-        raise ValueError(f"max_words is {max_words}; it must be an integer >= 1, or None.")
     length = start_logits.shape[1]
     width = length if max_words is None else min(max_words, length)
     # Probabilities, so that sums of two lowest numbers stay finite.
@@ -1532,12 +1441,19 @@ def best_spans(start_logits: Tensor, end_logits: Tensor, max_words: int | None =
     return AnswerSpans(first, last, best.exp())
 
 
-def _loss(logits: Tensor, positions: Tensor) -> Tensor:
-    """The mean cross entropy over the rows that have a position, in float32 whatever the model's precision."""
+def _loss_of_positions(logits: Tensor, positions: Tensor, is_answer: Tensor) -> Tensor:
+    """The mean cross entropy over the rows that have a position, in float32 whatever the model's precision.
+
+    Raises: ValueError where no word of the context is: its logit is the lowest number, which no loss survives.
+    """
+    has_answer = positions != IGNORED_LABEL
+    if values_can_be_read(positions):
+        indices = positions.clamp(0, is_answer.shape[1] - 1).unsqueeze(1)
+        is_inside = is_answer.gather(1, indices).squeeze(1) & (indices.squeeze(1) == positions)
+        if bool((has_answer & ~is_inside).any()):
+            raise ValueError(
+                f"start_positions or end_positions is {int(positions[has_answer & ~is_inside][0])}, where no word of "
+                f"the context is; give the index of one, or {IGNORED_LABEL} where a row has no answer."
+            )
     total = F.cross_entropy(logits.float(), positions, ignore_index=IGNORED_LABEL, reduction="sum")
-    return total / (positions != IGNORED_LABEL).sum().clamp(min=1)
-
-
-def _text_vectors(sentences: ElmoSentences, vectors: Tensor, mix: Tensor | None) -> TextVectors:
-    """What the reader reads of the questions or of the contexts, each text no longer than the longest of its kind."""
-    return TextVectors(sentences.apart(vectors), sentences.mask, None if mix is None else sentences.apart(mix))
+    return total / has_answer.sum().clamp(min=1)

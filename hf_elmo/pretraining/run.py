@@ -21,6 +21,7 @@ from ..checkpoints.plots import plot_run
 from ..checkpoints.provenance import command_to_resume, describe_run, peak_memory_bytes, write_json
 from ..checkpoints.sharing import check_hub_access, push_checkpoint
 from ..checkpoints.writing import check_keeps_inputs, moved_into, written_aside
+from ..model import write_code
 from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files, corpus_from_held_out
 from ..text.cutting import cutting_of
 from ..text.vocabulary import WordVocabulary
@@ -153,6 +154,7 @@ def _run(
     def write_model(directory: Path) -> None:
         model.save_pretrained(directory)
         start.tokenizer.save_pretrained(directory)
+        write_code(directory)
 
     checkpoints = RunCheckpoints(
         Path(arguments.output_dir).resolve(),

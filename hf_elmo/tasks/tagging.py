@@ -179,10 +179,10 @@ def load_architecture(model_args: TaggerArguments) -> tuple[ElmoConfig, bool]:
     has_classifier = not is_random(model_args) and ElmoForTokenClassification.__name__ in (config.architectures or [])
     try:
         set_model_fields(config, model_args)
-        for name in ("classifier_dropout", "classifier_lstm_layers", "classifier_lstm_size"):
-            value = getattr(model_args, name)
+        for name in ("dropout", "lstm_layers", "lstm_size"):
+            value = getattr(model_args, f"classifier_{name}")
             if value is not None:
-                setattr(config, name, value)
+                setattr(config.require_head(TokenClassificationHead), name, value)
         if model_args.output_layer is not None:
             config.require_head(TokenClassificationHead).output_layer = model_args.output_layer
         config.validate()

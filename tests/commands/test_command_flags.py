@@ -134,12 +134,16 @@ def test_the_list_of_commands(capsys):
 
 HELP = """
 import contextlib, io, json, sys
-from hf_elmo.commands.command_line import COMMANDS, main
-shown = {}
-for command in ["", *COMMANDS]:
+import hf_elmo_cli
+shown, commands = {}, [""]
+for command in commands:
     stream = io.StringIO()
+    sys.argv = ["hf-elmo", *command.split(), "--help"]
     with contextlib.redirect_stdout(stream), contextlib.suppress(SystemExit):
-        main([*filter(None, [command]), "--help"])
+        hf_elmo_cli.main()
+    if not command:
+        from hf_elmo.commands.command_line import COMMANDS
+        commands += COMMANDS
     heavy = {"torch", "transformers", "datasets", "numpy", "huggingface_hub", "pyarrow"} & set(sys.modules)
     assert not heavy, (command, heavy)
     shown[command] = stream.getvalue()

@@ -109,7 +109,9 @@ def test_a_model_of_our_own_comes_back_as_it_went_out(name, tmp_path):
     assert all(torch.equal(tensor, wanted[key]) for key, tensor in back.state_dict().items())
     if table is not None:
         rows = torch.from_numpy(tokenizer.encode_words([*WORDS, "zebra"]))
-        assert table.places(rows)[[2, 6]].tolist() == [0, 0] and table.places(rows).unique().tolist() == list(range(6))
+        assert table.indices(rows)[[2, 6]].tolist() == [0, 0] and table.indices(rows).unique().tolist() == list(
+            range(6)
+        )
         for other in (None, WordVocabulary([*WORDS[:-1], "dog"])):
             assert_refused(ConversionError, "vocabulary", save_bilm_tf, model, tmp_path / "new", other)
 

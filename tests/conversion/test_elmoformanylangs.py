@@ -167,7 +167,7 @@ def test_the_tokenizer_answers_for_its_characters(tmp_path):
     assert row == [marks["<eow>"], marks["<S>"], marks["<bow>"], *[marks["<pad>"]] * 5]
     assert tokenizer.encode_words(["<bos>"])[0].tolist() == row
     assert tokenizer.convert_ids_to_tokens(marks["</S>"]) == "</S>"
-    assert tokenizer.words_as_read(["<bos>", "abcdefghij"]) == ["<S>", "abcdef"]
+    assert tokenizer.normalize_words(["<bos>", "abcdefghij"]) == ["<S>", "abcdef"]
     padded = tokenizer.pad([tokenizer("the"), tokenizer("the the")], return_tensors="pt")
     assert not padded["input_ids"][0, -1].any()
 
@@ -254,7 +254,7 @@ BROKEN_SETTINGS = [
     ({"token_embedder": {"word_dim": 0, "char_dim": 0}}, "word_dim"),
     ({"token_embedder": {"char_dim": "2"}}, "char_dim"),
     ({"encoder": {"cell_clip": -1}}, "cell_clip"),
-    ({"encoder": {"dim": 10**9}}, "dim"),
+    ({"encoder": {"dim": 10**9}}, ("encoder.pkl", "4000000000")),
     ({"encoder": {"dim": 4}}, ("encoder.pkl", "(20, 3)", "(16, 3)")),
     ({"encoder": {"n_layers": 1}}, ("encoder.pkl", "forward_layer_1")),
     ({"encoder": {"n_layers": 3}}, ("encoder.pkl", "forward_layer_2")),

@@ -8,11 +8,12 @@ from datasets import Dataset
 from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32
 
-import hf_elmo
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
 from hf_elmo.inference.embedder import ElmoEmbedder, pool_words
 
 library = pytest.importorskip("sentence_transformers", reason="it is the library itself that is tried")
+
+from hf_elmo.inference.elmo_transformer import ElmoTransformer  # noqa: E402
 
 TEXTS = ["a call returns", "", "call it !", "one value"]
 
@@ -26,7 +27,7 @@ def checkpoint(tmp_path_factory):
 
 
 def build(checkpoint, pooling="mean", **settings):
-    elmo = hf_elmo.ElmoTransformer(checkpoint, **settings)
+    elmo = ElmoTransformer(checkpoint, **settings)
     modules = [elmo, library.sentence_transformer.modules.Pooling(elmo.get_embedding_dimension(), pooling)]
     return library.SentenceTransformer(modules=modules, device="cpu")
 
@@ -61,7 +62,7 @@ def test_what_is_saved_is_loaded_and_is_a_checkpoint_too(checkpoint, tmp_path):
     model = build(checkpoint, "max", layers=1, max_seq_length=7)
     model.save(str(tmp_path / "saved"))
     loaded = library.SentenceTransformer(str(tmp_path / "saved"), device="cpu", trust_remote_code=True)
-    assert isinstance(loaded[0], hf_elmo.ElmoTransformer) and (loaded[0].layers, loaded[0].max_seq_length) == (1, 7)
+    assert isinstance(loaded[0], ElmoTransformer) and (loaded[0].layers, loaded[0].max_seq_length) == (1, 7)
     np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
     weights = ElmoModel.from_pretrained(tmp_path / "saved").state_dict()
     for name, weight in model[0].model.state_dict().items():
@@ -100,4 +101,4 @@ def test_its_own_trainer_trains_all_of_it(checkpoint, tmp_path, freeze_bilm):
 
 def test_layers_that_are_not_there_are_refused(checkpoint):
     for layers in ("all", 3, -4, True):
-        assert_refused(ValueError, f"layers is {layers!r}", hf_elmo.ElmoTransformer, checkpoint, layers)
+        assert_refused(ValueError, f"layers is {layers!r}", ElmoTransformer, checkpoint, layers)

@@ -10,7 +10,7 @@ from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
 from hf_elmo import ElmoModel, kernels
-from hf_elmo.model.tokenization_elmo import encode_word
+from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 
 # Of all lengths: markers, one character, as many as a row holds, and more.
 WORDS = ["<S>", "</S>", "a", "bc", "déf", "日本語", "x" * 47, "y" * 48, "z" * 60, "word", "a", "bc"]
@@ -23,7 +23,7 @@ def _built():
 
 @pytest.fixture
 def rows():
-    return torch.tensor([encode_word(word) for word in WORDS])
+    return torch.from_numpy(ElmoCharTokenizer().encode_words(WORDS))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def parameters_of_filters(encoder):
 def test_maxima_are_those_of_the_convolutions(filters, size, words, dtype):
     torch.manual_seed(0)
     encoder = make_encoder(filters=[list(pair) for pair in filters], character_embedding_size=size).to(dtype)
-    rows = torch.tensor([encode_word(word) for word in words])
+    rows = torch.from_numpy(ElmoCharTokenizer().encode_words(words))
     with torch.no_grad():
         found = encoder._filter(encoder.character_embedding, rows)
         wanted = convolve(encoder, rows)
@@ -82,7 +82,7 @@ def test_gradients_are_those_of_the_convolutions(filters, size, words, threads):
     torch.manual_seed(0)
     encoder = make_encoder(filters=[list(pair) for pair in filters], character_embedding_size=size).double()
     # A row of zeros holds the character whose vector gets no gradient.
-    rows = torch.tensor([*[encode_word(word) for word in words], [0] * 50])
+    rows = torch.from_numpy(ElmoCharTokenizer().encode_words([*words, None]))
     parameters = parameters_of_filters(encoder.requires_grad_(True))
     weights = torch.randn(len(rows), sum(count for _, count in filters), dtype=torch.float64)
     wanted = torch.autograd.grad(convolve(encoder, rows), parameters, weights)
@@ -103,7 +103,9 @@ def test_of_equal_windows_the_first_gets_the_gradient(backend):
         # All characters alike: all windows are.
         encoder.character_embedding.weight.fill_(0.5)
     with kernels.use_backend(backend):
-        encoder._filter(encoder.character_embedding, torch.tensor([encode_word("abc")])).sum().backward()
+        encoder._filter(
+            encoder.character_embedding, torch.from_numpy(ElmoCharTokenizer().encode_words(["abc"]))
+        ).sum().backward()
     hit = encoder.character_embedding.weight.grad.any(dim=1).nonzero().flatten().tolist()
     assert hit == sorted(id + 1 for id in (258, ord("a")))
 

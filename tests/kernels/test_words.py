@@ -11,11 +11,11 @@ from tolerances import BFLOAT16, REORDERED_FLOAT32
 
 from hf_elmo import ElmoForTokenClassification, ElmoModel, kernels
 from hf_elmo.kernels import words as word_caches
-from hf_elmo.model.tokenization_elmo import encode_word
+from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 
 
 def rows_of(*words: str) -> torch.Tensor:
-    return torch.tensor([encode_word(word) for word in words])
+    return torch.from_numpy(ElmoCharTokenizer().encode_words(words))
 
 
 @pytest.fixture

@@ -3,10 +3,11 @@
 import pytest
 import torch
 from conftest import make_tiny_config
-from test_layers_elmo import assert_close, randomise
+from test_modeling_elmo import assert_close_of_layers as assert_close
+from test_modeling_elmo import randomize
 
 from hf_elmo.model.modeling_elmo import ElmoHighway, ElmoTokenEncoder
-from hf_elmo.model.tokenization_elmo import encode_word
+from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 
 
 def encode_plainly(encoder: ElmoTokenEncoder, rows: torch.Tensor, activation) -> torch.Tensor:
@@ -26,9 +27,9 @@ def encode_plainly(encoder: ElmoTokenEncoder, rows: torch.Tensor, activation) ->
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("filters", [[[1, 3], [2, 5], [7, 6]], [[50, 4]], [[3, 2], [48, 4]]])
 def test_padding_characters_that_are_cut_off_change_nothing(filters, activation):
-    encoder = randomise(ElmoTokenEncoder(make_tiny_config(filters=filters, filter_activation=activation)))
+    encoder = randomize(ElmoTokenEncoder(make_tiny_config(filters=filters, filter_activation=activation)))
     words = ["x" * length for length in range(52)] + ["<S>", "</S>", "né", "\U0001f600"]
-    every_row = torch.tensor([encode_word(word) for word in words])
+    every_row = torch.from_numpy(ElmoCharTokenizer().encode_words(words))
     # Each word alone, whose row is cut as short as can be, then all of them with the longest.
     for rows in [*every_row.split(1), every_row, every_row[:5]]:
         found = encoder(rows)
@@ -60,8 +61,8 @@ def test_no_words_give_no_vectors(fields):
 
 def make_encoder_with_table(token_inputs, **fields):
     """An encoder that knows three words, and the rows of these and of others."""
-    encoder = randomise(ElmoTokenEncoder(make_tiny_config(**TABLES[token_inputs], **fields)))
-    rows = torch.tensor([encode_word(word) for word in ("cat", "<S>", "né", "dog", "", "cat")])
+    encoder = randomize(ElmoTokenEncoder(make_tiny_config(**TABLES[token_inputs], **fields)))
+    rows = torch.from_numpy(ElmoCharTokenizer().encode_words(("cat", "<S>", "né", "dog", "", "cat")))
     encoder.word_table.fill(rows[:3])
     return encoder, rows
 
@@ -89,7 +90,7 @@ def test_gradients_reach_the_rows_of_the_table_that_were_looked_up(token_inputs)
     encoder, rows = make_encoder_with_table(token_inputs)
     encoder(rows[[0, 3]]).square().sum().backward()
     found = encoder.word_table.weight.grad.any(dim=1).nonzero().flatten().tolist()
-    assert found == sorted([0, int(encoder.word_table.places(rows[:1]))])
+    assert found == sorted([0, int(encoder.word_table.indices(rows[:1]))])
     assert all(parameter.grad.any() for parameter in encoder.parameters())
 
 
@@ -104,8 +105,10 @@ def test_words_that_occur_twice_are_encoded_once(token_inputs, monkeypatch):
 
 def test_gradients_of_repeated_words_are_the_same_every_time():
     """To the last bit, on several threads too."""
-    encoder = randomise(ElmoTokenEncoder(make_tiny_config(projection_size=64)), torch.float32)
-    rows = torch.tensor([encode_word(chr(97 + number)) for number in range(20)])[torch.randint(20, (20_000,))]
+    encoder = randomize(ElmoTokenEncoder(make_tiny_config(projection_size=64)), torch.float32)
+    rows = torch.from_numpy(ElmoCharTokenizer().encode_words([chr(97 + number) for number in range(20)]))[
+        torch.randint(20, (20_000,))
+    ]
     weights = torch.randn(len(rows), 64)
     num_threads = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -120,7 +123,7 @@ def test_gradients_of_repeated_words_are_the_same_every_time():
 
 
 def test_highway_carries_or_transforms_as_its_gate_says():
-    highway = randomise(ElmoHighway(7))
+    highway = randomize(ElmoHighway(7))
     x = torch.randn(3, 5, 7, dtype=torch.float64)
     gate = torch.sigmoid(x @ highway.carry.weight.T + highway.carry.bias)
     transformed = (x @ highway.transform.weight.T + highway.transform.bias).clamp(min=0)

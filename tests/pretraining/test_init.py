@@ -12,7 +12,14 @@ from run_cases import make_arguments, write_lines
 from tolerances import REORDERED_FLOAT32
 from transformers import AutoModelForPreTraining
 
-from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo import (
+    ElmoCharTokenizer,
+    ElmoConfig,
+    ElmoForPreTraining,
+    ElmoForTokenClassification,
+    ElmoModel,
+    TokenClassificationHead,
+)
 from hf_elmo.checkpoints.arguments import Preset
 from hf_elmo.pretraining.corpus_stats import CorpusStats
 from hf_elmo.pretraining.init import Source, Start, carry_over, load_source
@@ -92,8 +99,14 @@ def test_of_a_checkpoint_without_a_softmax_the_bilm_is_taken(tmp_path):
 
 @pytest.mark.parametrize("word_vocab_size", [None, len(OLD)])
 def test_of_a_tagger_the_bilm_is_taken_and_the_task_forgotten(tmp_path, word_vocab_size):
-    fields = {"num_labels": 5, "num_mixes": 2, "classifier_lstm_layers": 1, "mix_normalization": "word", "mix_l2": 0.1}
-    config = make_tiny_config(**fields, word_vocab_size=word_vocab_size, classifier_dropout=0.3, freeze_bilm=False)
+    fields = {
+        "num_labels": 5,
+        "num_mixes": 2,
+        "head": TokenClassificationHead(lstm_layers=1, dropout=0.3),
+        "mix_normalization": "word",
+        "mix_l2": 0.1,
+    }
+    config = make_tiny_config(**fields, word_vocab_size=word_vocab_size, freeze_bilm=False)
     tagger = randomize(ElmoForTokenClassification(config))
     source = load_source(save(tmp_path / "tagger", tagger, vocabulary=None))
     model, _ = carry_over(source, NEW)
@@ -151,7 +164,7 @@ BAD_SOURCES = {
     "a tokenizer of shorter rows": (
         lambda folder: ElmoCharTokenizer(max_characters_per_word=20).save_pretrained(folder),
         ValueError,
-        ("max_characters_per_word=20", "50"),
+        ("max_characters_per_word 20", "50"),
     ),
 }
 

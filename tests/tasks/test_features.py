@@ -79,7 +79,7 @@ def test_new_words_replace_those_of_a_checkpoint(tmp_path):
     fill_word_table(loaded, table)
     row = torch.from_numpy(ElmoCharTokenizer().encode_words(["new", "old"]))
     found = loaded.features.word_table(row).tolist()
-    assert before not in found and loaded.features.word_table.places(row).tolist()[1] == 0
+    assert before not in found and loaded.features.word_table.indices(row).tolist()[1] == 0
 
 
 @pytest.mark.parametrize(

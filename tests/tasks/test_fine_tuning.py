@@ -16,7 +16,7 @@ from huggingface_hub.utils import WeakFileLock
 from safetensors.torch import load_file
 from transformers import DataCollatorForTokenClassification, Trainer
 
-from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
+from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, TokenClassificationHead
 from hf_elmo.checkpoints.cards import TaskCard
 from hf_elmo.tasks import run_directory, trainer_lines
 from hf_elmo.tasks.arguments import ModelArguments
@@ -196,7 +196,7 @@ def make_long_task(directory, seed=0, **training):
     task = make_task(directory, **{**MANY, **training})
     task.splits = {"train": SENTENCES, "validation": SENTENCES[:6]}
     torch.manual_seed(seed)
-    task.model = make_models(make_tiny_config(num_labels=2, classifier_dropout=0.4))
+    task.model = make_models(make_tiny_config(num_labels=2, head=TokenClassificationHead(dropout=0.4)))
     return task
 
 

@@ -22,6 +22,7 @@ from hf_elmo import (
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
     ElmoModel,
+    TokenClassificationHead,
 )
 from hf_elmo.model.modeling_elmo import pack_layers, unpack_layers
 from hf_elmo.tasks import layer_cache
@@ -209,7 +210,7 @@ def test_a_trainer_learns_the_same_with_and_without(cache, tmp_path):
     features, states = labelled(encode(SENTENCES[:3])), []
     collator = DataCollatorForTokenClassification(ElmoCharTokenizer())
     for is_cached in (False, True):
-        model = make_model(ElmoForTokenClassification, num_labels=3, classifier_dropout=0.0)
+        model = make_model(ElmoForTokenClassification, num_labels=3, head=TokenClassificationHead(dropout=0.0))
         data, collate = features, collator
         if is_cached:
             data = FeaturesWithLayers(features, cache.layers_of(model, features))
@@ -363,7 +364,7 @@ def test_a_bilm_that_is_trained_is_refused(cache):
 
 def test_layers_of_other_words_are_refused(cache):
     model, batch = make_model(), ElmoCharTokenizer()("a b", return_tensors="pt")
-    assert_refused(ValueError, "packed_layers", model, **batch, packed_layers=torch.zeros(1, 3, 30))
+    assert_refused(RuntimeError, ("4", "3"), model, **batch, packed_layers=torch.zeros(1, 3, 30))
     layers = cache.layers_of(model, encode())
     assert_refused(ValueError, "layers", FeaturesWithLayers, encode()[1:], layers)
     assert_refused(IndexError, "4", layers.__getitem__, 4)

@@ -201,7 +201,7 @@ class TestTraining:
     def test_labels_and_settings_are_in_the_config(self, trained):
         config = ElmoConfig.from_pretrained(trained[0])
         assert [config.id2label[index] for index in range(4)] == TOY_LABELS
-        assert config.classifier_dropout == 0.1
+        assert config.head.dropout == 0.1
         assert config.freeze_bilm is False
 
     def test_the_layers_that_it_reads_are_told(self, trained):
@@ -341,8 +341,8 @@ class TestModels:
             {"output_dir": str(tmp_path / "out")},
         )
         config = task.model.config
-        assert (config.classifier_lstm_layers, config.classifier_lstm_size) == (2, 7)
-        assert (config.classifier_dropout, config.mix_l2, config.freeze_bilm) == (0.25, 0.5, False)
+        assert (config.head.lstm_layers, config.head.lstm_size) == (2, 7)
+        assert (config.head.dropout, config.mix_l2, config.freeze_bilm) == (0.25, 0.5, False)
         assert all(parameter.requires_grad for parameter in task.model.parameters())
         assert task.training_args.learning_rate == 1e-4
         assert "except new ones for classifier, lstm" in task.description
@@ -472,8 +472,8 @@ class TestBadArguments:
             ({}, {"dataset_name": "x"}, {}, ("dataset_name 'x'", "train.conll")),
             ({}, {"label_column_name": "x"}, {}, "label_column_name"),
             ({}, {"max_train_samples": 0}, {}, "max_train_samples"),
-            ({"classifier_dropout": 1.5}, {}, {}, "classifier_dropout"),
-            ({"classifier_lstm_layers": -1}, {}, {}, "classifier_lstm_layers"),
+            ({"classifier_dropout": 1.5}, {}, {}, "dropout"),
+            ({"classifier_lstm_layers": -1}, {}, {}, "lstm_layers"),
             ({"mix_l2": -1.0}, {}, {}, "mix_l2"),
             ({}, {}, {"load_best_model_at_end": True}, "load_best_model_at_end"),
             ({}, {}, {"eval_strategy": "epoch"}, "eval_strategy"),

@@ -1,4 +1,4 @@
-"""The coreference model: a slow twin by its definition, what its scores depend on, its clusters, loss and memory."""
+"""Products of spans, spans, antecedents and clusters."""
 
 import json
 import math
@@ -6,21 +6,87 @@ import math
 import pytest
 import torch
 from examples import examples
-from huggingface_hub.errors import StrictDataclassError
 from hypothesis import given
 from hypothesis import strategies as st
 from model_cases import make_model, sentence_lists
 from refusals import assert_refused
-from tolerances import BFLOAT16, REORDERED_FLOAT64
+from tolerances import REORDERED_FLOAT64
 from transformers import AutoModel
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution, ElmoModel
 from hf_elmo.model import modeling_elmo_coref
-from hf_elmo.model.modeling_elmo import pack_layers
-from hf_elmo.model.modeling_elmo_coref import read_clusters
+from hf_elmo.model.modeling_elmo_coref import read_clusters, weigh_pairs, weigh_pairs_in_blocks
+
+# Products of spans
+
+
+def draw(count, size=5, hidden=3, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(count)
+    return [torch.randn(rows, size, generator=generator, dtype=dtype).requires_grad_() for rows in (count, hidden)]
+
+
+def test_the_definition_is_the_product_of_each_with_the_ones_before_it():
+    vectors, weight = draw(4)
+    products = weigh_pairs(vectors, weight, 2)
+    assert products.shape == (4, 2, 3)
+    torch.testing.assert_close(products[3, 0], weight @ (vectors[3] * vectors[2]))
+    torch.testing.assert_close(products[3, 1], weight @ (vectors[3] * vectors[1]))
+    assert not products[0].any() and not products[1, 1].any()
+
+
+@given(count=st.integers(1, 50), width=st.integers(0, 60))
+def test_blocks_give_the_definitions_numbers_and_gradients(count, width):
+    inputs = draw(count)
+    wanted, found = (run(*inputs, width) for run in (weigh_pairs, weigh_pairs_in_blocks))
+    torch.testing.assert_close(found, wanted, rtol=0, atol=REORDERED_FLOAT64)
+    given_back = torch.randn(wanted.shape, dtype=wanted.dtype)
+    for ours, theirs in zip(
+        *(torch.autograd.grad(products, inputs, given_back) for products in (found, wanted)), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=100 * REORDERED_FLOAT64)
+
+
+def test_gradients_are_those_of_small_differences():
+    assert torch.autograd.gradcheck(lambda *inputs: weigh_pairs_in_blocks(*inputs, 4), draw(19, size=3, hidden=2))
+
+
+def test_autocast_multiplies_in_its_precision():
+    vectors, weight = draw(20, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = weigh_pairs_in_blocks(vectors, weight, 6)
+    found.sum().backward()
+    assert found.dtype == torch.bfloat16 and vectors.grad.dtype == weight.grad.dtype == torch.float32
+    torch.testing.assert_close(found.float(), weigh_pairs(vectors, weight, 6), rtol=0.05, atol=0.1)
+
+
+def test_the_definition_runs_where_pytorch_traces():
+    vectors, weight = draw(9, dtype=torch.float32)
+    exported = torch.export.export(Weighing(), (vectors.detach(), weight.detach()))
+    torch.testing.assert_close(exported.module()(vectors, weight), weigh_pairs(vectors, weight, 4))
+
+
+class Weighing(torch.nn.Module):
+    def forward(self, vectors, weight):
+        return weigh_pairs_in_blocks(vectors, weight, 4)
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_memory_has_no_vector_for_each_pair(count):
+    vectors, weight = draw(count, size=64)
+    with torch.profiler.profile(profile_memory=True) as profile:
+        weigh_pairs_in_blocks(vectors, weight, 30)
+    largest = max(event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]")
+    # That of sixteen vectors' own weights; pairs would take 40 x 30 x 64.
+    assert largest <= max(16 * 3 * 64, count * 30 * 3) * 8
+
+
+# Coreference
+
 
 SMALL = {"lstm_size": 3, "hidden_size": 4, "feature_size": 2, "max_span_width": 3}
+
+
 HEADS = {
     "plain": {},
     "of the document, few antecedents": {"read_across_sentences": True, "max_antecedents": 3, "spans_per_word": 1.0},
@@ -30,8 +96,14 @@ HEADS = {
         **{"character_filters": [[2, 3]], "character_embedding_size": 2},
     },
 }
+
+
 DOCUMENT = [["a", "bc", "a", "d"], ["bc"], ["e", "a", "b", "c", "d", "bc", "é"], ["a", "a"]]
+
+
 LABELS = torch.tensor([[0, 1, 0], [2, 3, 0], [1, 3, 1], [5, 7, 0], [9, 11, 1], [12, 14, 2], [3, 6, 3], [5, 10, 4]])
+
+
 each_head = pytest.mark.parametrize("name", HEADS)
 
 
@@ -66,9 +138,6 @@ def assert_same_output(found, wanted):
         assert torch.equal(found[name], wanted[name]), name
     for name in ("mention_scores", "antecedent_scores"):
         assert_close(found[name], wanted[name])
-
-
-# The slow twin
 
 
 def by_definition(model, sentences, gold, speaker_of_sentence) -> tuple:
@@ -168,9 +237,6 @@ def test_pairs_are_the_same_in_blocks_of_any_size(name, resolvers, monkeypatch):
             torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-7)
 
 
-# What the scores depend on
-
-
 @each_head
 @examples(5)
 @given(sentences=sentence_lists, extra=st.integers(0, 3))
@@ -198,36 +264,11 @@ def test_sentences_are_read_on_their_own_unless_the_head_reads_across_them(resol
         assert not torch.equal(encoded[0][11:], encoded[1][11:])
 
 
-def test_kept_layers_give_the_same_clusters(resolvers):
-    model, batch = resolvers["plain"], encode_document(DOCUMENT)
-    _, layers, _ = model.elmo.run_layers(**batch)
-    assert_same_output(model(**batch, packed_layers=pack_layers(layers)), model(**batch))
-
-
 def test_a_word_that_looks_like_a_marker_is_counted(resolvers):
     output = resolvers["plain"](**encode_document([["a", "<S>", "b"]]), labels=torch.tensor([[0, 3, 0]]))
     assert output.loss.isfinite()
     one = resolvers["plain"](**encode_document([["a"]]), labels=torch.zeros(1, 0, 3, dtype=torch.long))
     assert one.spans.tolist() == [[0, 1]] and one.antecedents.shape == (1, 0) and one.loss == 0
-
-
-@each_head
-def test_half_precision_trains_and_finds_clusters(name):
-    # All spans are kept, so that rounding changes none of them for another.
-    model = make_resolver(name, torch.float32, {"allow_crossing": True, "spans_per_word": 3.0})
-    batch = encode_document(DOCUMENT)
-    wanted = model(**batch, labels=LABELS).loss
-    with torch.autocast("cpu", torch.bfloat16):
-        mixed = model(**batch, labels=LABELS)
-    half = model.to(torch.bfloat16)(**batch, labels=LABELS)
-    for output in (mixed, half):
-        assert output.loss.dtype == torch.float32 and output.clusters.shape[2] == 3
-        torch.testing.assert_close(output.loss, wanted, rtol=BFLOAT16, atol=0)
-    half.loss.backward()
-    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
-
-
-# Clusters
 
 
 def linked(model, scores, mention_scores, antecedents=None):
@@ -292,47 +333,20 @@ def test_a_small_document_is_learned_by_heart():
     assert sorted(map(sorted, read_clusters(found))) == sorted(map(sorted, read_clusters(gold.tolist())))
 
 
-# What is refused
-
-
 @pytest.mark.parametrize(
-    ("labels", "error", "names"),
+    ("labels", "names"),
     [
-        (torch.tensor([[0, 1, 0.5]]), TypeError, ("labels",)),
-        (torch.tensor([[0, 1]]), ValueError, ("labels", "(1, 2)")),
-        (torch.zeros(2, 1, 3, dtype=torch.long), ValueError, ("labels", "(2, 1, 3)")),
-        (torch.tensor([[3, 15, 0]]), ValueError, ("labels", "15", "14")),
-        (torch.tensor([[3, 3, 0]]), ValueError, ("labels", "3")),
+        (torch.zeros(2, 1, 3, dtype=torch.long), ("labels", "(2, 1, 3)")),
+        (torch.tensor([[3, 15, 0]]), ("labels", "15", "14")),
+        (torch.tensor([[3, 3, 0]]), ("labels", "3")),
     ],
 )
-def test_labels_that_are_no_mentions_are_refused(resolvers, labels, error, names):
-    assert_refused(error, names, resolvers["plain"], **encode_document(DOCUMENT), labels=labels)
+def test_labels_that_are_no_mentions_are_refused(resolvers, labels, names):
+    assert_refused(ValueError, names, resolvers["plain"], **encode_document(DOCUMENT), labels=labels)
 
 
-def test_documents_without_words_and_speakers_of_other_words_are_refused(resolvers):
-    model, speakers = resolvers["plain"], torch.zeros(4, 1, dtype=torch.long)
-    assert_refused(ValueError, "input_ids", model, **encode_document([[]]))
-    assert_refused(ValueError, ("speaker_ids", "(4, 1)"), model, **encode_document(DOCUMENT), speaker_ids=speakers)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"max_span_width": 0},
-        {"spans_per_word": 0.0},
-        {"spans_per_word": 11},
-        {"mention_loss": -1.0},
-        {"keep_singletons": True},
-        {"hidden_dropout": 1.0},
-        {"max_antecedents": 0},
-    ],
-    ids=str,
-)
-def test_settings_out_of_their_range_are_refused(settings):
-    assert_refused(StrictDataclassError, next(iter(settings)), CoreferenceHead, **settings)
-
-
-# Checkpoints
+def test_documents_without_words_are_refused(resolvers):
+    assert_refused(ValueError, "input_ids", resolvers["plain"], **encode_document([[]]))
 
 
 def test_a_checkpoint_is_loaded_by_class_by_auto_model_and_by_its_own_code(tmp_path, code_cache):
@@ -352,30 +366,3 @@ def test_a_checkpoint_is_loaded_by_class_by_auto_model_and_by_its_own_code(tmp_p
         torch.testing.assert_close(again.antecedent_scores, wanted.antecedent_scores)
     # Its biLM serves other models.
     assert type(ElmoModel.from_pretrained(tmp_path / "saved")) is ElmoModel
-
-
-# Memory
-
-
-def highest_memory(model, num_sentences: int) -> int:
-    """The most bytes that a training step on a document takes at once beside what stood before."""
-    batch = encode_document([["a", "bc", "d", "e", "c"]] * num_sentences)
-    labels = torch.tensor([[5 * number, 5 * number + 1, 0] for number in range(num_sentences)])
-    with torch.profiler.profile(profile_memory=True) as profile:
-        model(**batch, labels=labels).loss.backward()
-    model.zero_grad()
-    held = highest = 0
-    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        highest = max(highest, held)
-    return highest
-
-
-def test_memory_grows_with_the_words_and_not_with_their_square(monkeypatch):
-    monkeypatch.setattr(modeling_elmo_coref, "_PAIRS_AT_A_TIME", 64)
-    model = make_resolver(dtype=torch.float32, head={"max_antecedents": 8, "hidden_size": 16, "lstm_size": 16}).train()
-    highest_memory(model, 10)
-    short, middle, long = (highest_memory(model, count) for count in (40, 80, 160))
-    assert short > 0
-    assert (long - middle) / (middle - short) == pytest.approx(2, rel=0.15)

@@ -1,0 +1,1340 @@
+"""The biLM, its mixes and word table, ElmoModel, ElmoForPreTraining and ElmoEmbeddings."""
+
+import inspect
+import itertools
+import math
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+import transformers.utils.hub
+from class_cases import CASES, LEARNERS, TARGETS, each_class, make_batch, make_inputs, shared, tensors_of
+from conftest import make_tiny_config
+from examples import examples
+from huggingface_hub import HfApi, ModelCard
+from hypothesis import given
+from hypothesis import strategies as st
+from model_cases import (
+    LAYERS,
+    TOLERANCES,
+    H,
+    P,
+    assert_close,
+    both_dtypes,
+    encode,
+    everything,
+    is_frozen,
+    make_model,
+    random_rows,
+    sentence_lists,
+    shared_model,
+)
+from refusals import assert_refused
+from tolerances import (
+    BFLOAT16,
+    FLOAT16,
+    FRESH_LOSS,
+    INITIALISATION_SPREAD,
+    LOSS_FLOAT32,
+    REORDERED_FLOAT32,
+    REORDERED_FLOAT64,
+)
+from torch import nn
+from transformers import Trainer, TrainingArguments
+
+from hf_elmo import (
+    ElmoCharTokenizer,
+    ElmoConfig,
+    ElmoEmbeddings,
+    ElmoForPreTraining,
+    ElmoForTokenClassification,
+    ElmoModel,
+    ElmoState,
+    EmbeddingsHead,
+    TokenClassificationHead,
+    kernels,
+)
+from hf_elmo.model import modeling_elmo
+from hf_elmo.model.modeling_elmo import (
+    WORD_LIST_FILE,
+    ElmoBiLM,
+    ElmoScalarMix,
+    ElmoWordTable,
+    hash_words,
+    read_words,
+    write_words,
+)
+from hf_elmo.text.vocabulary import WordVocabulary
+from hf_elmo.text.word_vectors import build_word_table
+
+# ElmoModel
+
+
+@both_dtypes
+@given(
+    sentences=sentence_lists,
+    side=st.sampled_from(["left", "right"]),
+    extra=st.integers(0, 3),
+    with_mask=st.booleans(),
+    data=st.data(),
+)
+def test_a_words_vector_depends_on_its_sentence_alone(dtype, sentences, side, extra, with_mask, data):
+    """Padding on either side, batch mates and their order change nothing."""
+    model = shared_model(dtype=dtype, mix_normalization="word", num_mixes=2)
+    order = data.draw(st.permutations(range(len(sentences))))
+    batch = encode([sentences[index] for index in order], padding_side=side)
+    if extra:
+        longest = batch["input_ids"].shape[1]
+        batch = encode([sentences[i] for i in order], padding_side=side, pad_to_multiple_of=longest + extra)
+    mask = batch["attention_mask"].bool()
+    output = model(batch["input_ids"], mask if with_mask else None, output_hidden_states=True)
+    together = everything(output)
+    assert not together[~mask].any()
+    for row, index in enumerate(order):
+        alone = model(**encode([sentences[index]]), output_hidden_states=True)
+        assert_close(together[row][mask[row]], everything(alone)[0], dtype)
+        for name in ("hidden", "cell"):
+            assert_close(output.state[name][row], alone.state[name][0], dtype)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_mean_and_variance_of_a_batch_leave_padding_out(side):
+    model = make_model(dtype=torch.float64, mix_normalization="batch")
+    sentences = [["a", "bb", "c"], ["dd"]]
+    plain = encode(sentences)
+    wider = encode(sentences, padding_side=side, pad_to_multiple_of=8)
+    vectors = [model(**batch).last_hidden_state[batch["attention_mask"].bool()] for batch in (plain, wider)]
+    assert_close(*vectors, torch.float64)
+
+
+@pytest.mark.parametrize("normalization", ["none", "batch", "word"])
+def test_masked_words_do_not_count_whatever_their_characters(normalization):
+    model = make_model(dtype=torch.float64, mix_normalization=normalization)
+    ids = random_rows(2, 5)
+    mask = torch.tensor([[1, 1, 1, 0, 0], [0, 1, 1, 1, 1]])
+    others = torch.where(mask.bool().unsqueeze(-1), ids, random_rows(2, 5))
+    assert not torch.equal(ids, others)
+    first, second = (model(rows, mask, output_hidden_states=True) for rows in (ids, others))
+    assert torch.equal(everything(first), everything(second))
+
+
+def test_rows_of_zeros_are_no_words_where_there_is_no_mask():
+    model = make_model()
+    batch = encode([["a", "b"], ["c"]], padding_side="left")
+    without = model(batch["input_ids"])
+    assert torch.equal(without.last_hidden_state, model(**batch).last_hidden_state)
+    assert not without.last_hidden_state[1, 0].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64])
+def test_masks_of_any_integer_type_are_alike(dtype):
+    model, batch = make_model(), encode([["a", "b"], ["c"]])
+    wanted = model(**batch).last_hidden_state
+    mask = batch["attention_mask"].to(dtype)
+    assert torch.equal(model(batch["input_ids"].int(), mask).last_hidden_state, wanted)
+
+
+def test_a_row_without_words_gives_zeros_and_keeps_its_state():
+    model = make_model()
+    ids, mask = random_rows(2, 4), torch.tensor([[1, 1, 1, 1], [0, 0, 0, 0]])
+    state = ElmoState(hidden=torch.randn(2, LAYERS, 2, P), cell=torch.randn(2, LAYERS, 2, H))
+    output = model(ids, mask, state)
+    assert not output.last_hidden_state[1].any()
+    for name in ("hidden", "cell"):
+        assert torch.equal(output.state[name][1], state[name][1])
+        assert not torch.equal(output.state[name][0], state[name][0])
+    # And where that is so of every row.
+    nothing = model(ids, torch.zeros_like(mask))
+    assert not nothing.last_hidden_state.any() and not nothing.state.cell.any()
+
+
+@examples(25)
+@both_dtypes
+@given(cuts=st.lists(st.integers(1, 8), max_size=3), seed=st.integers(0, 1000))
+def test_chunks_with_a_carried_state_are_one_pass(dtype, cuts, seed):
+    """The forward half chunk by chunk from the start, the backward half from the end."""
+    model = shared_model(dtype=dtype)
+    torch.manual_seed(seed)
+    ids = random_rows(2, 9)
+    whole = model(ids, output_hidden_states=True)
+    edges = [0, *sorted(set(cuts)), 9]
+    chunks = list(itertools.pairwise(edges))
+    for order, half, direction in ((chunks, slice(0, P), 0), (chunks[::-1], slice(P, 2 * P), 1)):
+        state = None
+        for start, end in order:
+            part = model(ids[:, start:end], state=state, output_hidden_states=True)
+            state = part.state
+            for layer, whole_layer in zip(part.hidden_states, whole.hidden_states, strict=True):
+                assert_close(layer[..., half], whole_layer[:, start:end, half], dtype)
+        for name in ("hidden", "cell"):
+            assert_close(state[name][:, :, direction], whole.state[name][:, :, direction], dtype)
+
+
+def test_the_state_of_one_output_is_the_argument_of_the_next_call():
+    model, batch = make_model(), encode([["a", "b"], ["c"], ["d"]])
+    first = model(**batch)
+    assert first.state.hidden.shape == (3, LAYERS, 2, P)
+    assert first.state.cell.shape == (3, LAYERS, 2, H)
+    second = model(**batch, state=first.state)
+    assert not torch.equal(second.last_hidden_state, first.last_hidden_state)
+    zeros = ElmoState(hidden=torch.zeros_like(first.state.hidden), cell=torch.zeros_like(first.state.cell))
+    assert torch.equal(model(**batch, state=zeros).last_hidden_state, first.last_hidden_state)
+
+
+def test_a_state_of_another_precision_is_taken():
+    batch = encode([["a", "b"], ["c"]])
+    state = make_model(dtype=torch.bfloat16)(**batch).state
+    assert state.cell.dtype == torch.bfloat16
+    wide = ElmoState(hidden=state.hidden.float(), cell=state.cell.float())
+    model = make_model()
+    assert torch.equal(model(**batch, state=state).last_hidden_state, model(**batch, state=wide).last_hidden_state)
+
+
+def test_gradients_flow_through_a_state_unless_it_is_detached():
+    model, batch = make_model(freeze_bilm=False), encode([["a", "b"]])
+    for detach in (False, True):
+        vectors = model.token_encoder.character_embedding.weight
+        first = model(**batch)
+        state = first.state.detach() if detach else first.state
+        # The second batch has no characters of the first one.
+        loss = model(**encode([["x"]]), state=state).last_hidden_state.sum()
+        (gradient,) = torch.autograd.grad(loss, vectors)
+        assert bool(gradient[ord("a") + 1].any()) is not detach
+
+
+def test_outputs_have_the_names_and_shapes_that_are_promised():
+    model, batch = make_model(num_mixes=3), encode([["a", "b"], ["c"]])
+    output = model(**batch, output_hidden_states=True)
+    assert list(output) == ["last_hidden_state", "hidden_states", "elmo_representations", "state"]
+    assert [tuple(layer.shape) for layer in output.hidden_states] == [(2, 2, 2 * P)] * (LAYERS + 1)
+    assert [tuple(mix.shape) for mix in output.elmo_representations] == [(2, 2, 2 * P)] * 3
+    assert torch.equal(output.last_hidden_state, output.elmo_representations[0])
+    token_vectors = output.hidden_states[0]
+    assert torch.equal(token_vectors[..., :P], token_vectors[..., P:])
+    assert model(**batch).hidden_states is None
+
+
+def test_mixes_share_one_pass_and_nothing_else():
+    model, batch = make_model(num_mixes=3), encode([["a", "b"], ["c"]])
+    with torch.no_grad():
+        for index, mix in enumerate(model.mixes):
+            # All of the weight on one layer: each mix is that layer.
+            mix.weight[index] = 1000.0
+            mix.scale.fill_(index + 1)
+    output = model(**batch, output_hidden_states=True)
+    for index, mixed in enumerate(output.elmo_representations):
+        torch.testing.assert_close(mixed, (index + 1) * output.hidden_states[index])
+    gradients = torch.autograd.grad(
+        output.elmo_representations[1].sum(), list(model.mixes.parameters()), allow_unused=True
+    )
+    assert [gradient is not None for gradient in gradients] == [False, False, True, True, False, False]
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("cls", [ElmoModel, ElmoForTokenClassification])
+def test_a_frozen_bilm_has_no_gradients_and_no_dropout(cls, freeze, loaded, tmp_path):
+    model = make_model(cls, freeze_bilm=freeze, dropout=0.5, head=TokenClassificationHead(dropout=0.0))
+    if loaded:
+        model.save_pretrained(tmp_path)
+        model = cls.from_pretrained(tmp_path)
+    batch = encode([["a", "b"], ["c"]])
+    wanted = model.eval()(**batch)[0]
+    model.train()
+    assert model.training
+    assert is_frozen(model) is freeze
+    assert torch.equal(model(**batch)[0], wanted) is freeze
+    rest = [p for name, p in model.named_parameters() if "bilm" not in name and "token_encoder" not in name]
+    assert rest and all(parameter.requires_grad for parameter in rest)
+    model(**batch)[0].sum().backward()
+    assert (model.base_model.bilm.layers[0].forward_lstm.weight_hh.grad is None) is freeze
+    assert model.base_model.mixes[0].weight.grad is not None
+
+
+def test_the_bilm_can_be_thawed_and_frozen_at_run_time():
+    model, batch = make_model(ElmoForTokenClassification, dropout=0.5).train(), encode([["a", "b"], ["c"]])
+    assert is_frozen(model) and not model.elmo.bilm.training
+    model.freeze_bilm(False)
+    assert not is_frozen(model) and model.elmo.bilm.training and not model.config.freeze_bilm
+    assert not torch.equal(model(**batch).logits, model(**batch).logits)
+    model.freeze_bilm()
+    assert is_frozen(model) and not model.elmo.bilm.training and model.config.freeze_bilm
+    model.eval()
+    model.freeze_bilm(False)
+    assert not model.elmo.bilm.training
+
+
+def test_mixed_precision_carries_its_state_on():
+    model, batch = make_model(), encode([["a", "bb", "ccc"], ["dddd"]])
+    state = model(**batch).state
+    wanted = model(**batch, state=state).last_hidden_state
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = model(**batch, state=model(**batch).state).last_hidden_state
+    torch.testing.assert_close(found.float(), wanted, rtol=0, atol=BFLOAT16)
+
+
+INPUTS = {
+    token_inputs: {"token_inputs": token_inputs, "word_table_size": 3, "word_vector_size": 5}
+    for token_inputs in ("words", "both")
+}
+
+
+@pytest.mark.parametrize("fields", INPUTS.values(), ids=INPUTS)
+def test_every_parameter_before_the_softmax_is_trained_with_a_word_table(fields):
+    model = make_model(ElmoForPreTraining, word_vocab_size=7, **fields)
+    ids, labels = random_rows(2, 4), torch.randint(0, 7, (2, 4))
+    model.elmo.token_encoder.word_table.fill(random_rows(40).unique(dim=0)[:3])
+    model(ids, labels=labels).loss.backward()
+    without = {name for name, parameter in model.named_parameters() if parameter.grad is None}
+    assert without == {"elmo.mixes.0.weight", "elmo.mixes.0.scale"}
+    assert model.elmo.token_encoder.word_table.weight.grad.any()
+
+
+def test_the_input_embedding_is_that_of_the_characters_where_there_are_any():
+    characters, words, both = (make_model(**fields) for fields in ({}, INPUTS["words"], INPUTS["both"]))
+    for model, name in ((characters, "character_embedding"), (both, "character_embedding"), (words, "word_table")):
+        assert model.get_input_embeddings() is getattr(model.token_encoder, name)
+        other = nn.Embedding(3, 4)
+        model.set_input_embeddings(other)
+        assert model.get_input_embeddings() is getattr(model.token_encoder, name) is other
+
+
+def test_a_fresh_word_table_has_vectors_of_the_size_of_the_characters():
+    model = ElmoModel(make_tiny_config(token_inputs="words", word_table_size=2000, word_vector_size=5))
+    weight = model.token_encoder.word_table.weight
+    assert weight.abs().max() <= 1
+    assert weight.std().item() == pytest.approx(1 / math.sqrt(3), rel=INITIALISATION_SPREAD)
+
+
+# What models are given
+
+
+def test_bad_input_is_refused_by_name():
+    model, batch = shared("base"), make_inputs("base")
+    ids = batch["input_ids"]
+    for named, wrong in (
+        (("input_ids", "(3, 5)"), ids[..., 0]),
+        (("input_ids", "(3, 5, 49)"), ids[..., 1:]),
+        (("input_ids", "float32"), ids.float()),
+        (("input_ids", "(0, 5, 50)"), ids[:0]),
+        (("input_ids", "(3, 0, 50)"), ids[:, :0]),
+        (("input_ids", "262"), ids + 1),
+        (("input_ids", "-1"), ids - 1),
+    ):
+        assert_refused(ValueError, named, model, wrong)
+    state = model(**batch).state
+    assert_refused(ValueError, ("state", "3", "2"), model, ids[:2], state=state)
+    kept = torch.zeros(*ids.shape[:2], P * (1 + 2 * LAYERS))
+    assert_refused(ValueError, "packed_layers", model, ids, packed_layers=kept, state=state)
+    assert_refused(ValueError, "freeze_bilm", make_model(freeze_bilm=False), ids, packed_layers=kept)
+
+
+@pytest.mark.parametrize("name", [name for name in LEARNERS if "labels" in make_batch(name)])
+def test_labels_of_another_shape_or_kind_are_refused(name):
+    batch = make_batch(name)
+    if batch["labels"].shape == batch["attention_mask"].shape:
+        for wrong in (batch["labels"][:, 1:], batch["labels"].float()):
+            assert_refused(ValueError, "labels", shared(name), **{**batch, "labels": wrong})
+
+
+@each_class
+def test_what_tools_pass_to_every_model_changes_nothing(name):
+    model, batch = shared(name), make_inputs(name)
+    usual = {"inputs_embeds": None, "use_cache": True, "output_attentions": False, "return_dict": True}
+    types = {"token_type_ids": torch.zeros_like(batch["attention_mask"]), **batch}
+    outputs = (model(**batch), model(**usual, **types))
+    found, wanted = (dict(tensors_of(output)) for output in outputs)
+    assert found.keys() == wanted.keys() and all(found[key].equal(wanted[key]) for key in wanted)
+
+
+@pytest.mark.parametrize("name", ["tokens", "texts", "roles", "coreference"])
+def test_pairs_are_refused_where_nothing_reads_them(name):
+    batch = make_inputs(name)
+    assert_refused(
+        ValueError,
+        ("token_type_ids", CASES[name].cls.__name__),
+        shared(name),
+        **batch,
+        token_type_ids=batch["attention_mask"],
+    )
+
+
+def test_pairs_carry_no_state():
+    model, batch = shared("base"), make_inputs("base")
+    types = torch.zeros_like(batch["attention_mask"])
+    types[:, -1] = 1
+    assert model(**batch, token_type_ids=types).state is None
+    assert_refused(ValueError, "state", model, **batch, token_type_ids=types, state=model(**batch).state)
+
+
+@each_class
+def test_a_trainer_sees_the_arguments_that_are_read_and_no_others(name, tmp_path):
+    """It gathers a data set's columns by them; where it saw **kwargs it would also hand its own loss scale over."""
+    trainer = Trainer(shared(name), TrainingArguments(str(tmp_path), report_to="none", use_cpu=True))
+    assert not trainer.model_accepts_loss_kwargs
+    known = list(inspect.signature(trainer.model.forward).parameters)
+    assert known[:2] == ["input_ids", "attention_mask"] and "inputs_embeds" not in known
+    assert {*make_batch(name), "token_type_ids"} <= set(known)
+    assert set(trainer.label_names) <= set(TARGETS) & set(known)
+    assert bool(trainer.label_names) == (name in LEARNERS)
+
+
+def test_a_trainer_has_nothing_to_say_of_the_ids_of_the_markers(tmp_path, log_records):
+    tokenizer = ElmoCharTokenizer()
+    dataset = [{"input_ids": tokenizer("a")["input_ids"], "labels": [-100, 1, -100]}]
+    arguments = TrainingArguments(str(tmp_path), report_to="none", use_cpu=True, max_steps=1, disable_tqdm=True)
+    model = ElmoForTokenClassification(make_tiny_config())
+    Trainer(model, arguments, train_dataset=dataset, processing_class=tokenizer).train()
+    assert not [record.getMessage() for record in log_records if "token" in record.getMessage()]
+    # Where they differ it has, and is heard.
+    model.config.bos_token_id = 7
+    Trainer(model, arguments, train_dataset=dataset, processing_class=tokenizer).train()
+    assert [record.getMessage() for record in log_records if "token" in record.getMessage()]
+
+
+# The biLM, the mix, starting values
+
+
+def randomize(module: nn.Module, dtype=torch.float64) -> nn.Module:
+    for parameter in module.parameters():
+        nn.init.uniform_(parameter, -1, 1)
+    return module.to(dtype)
+
+
+def assert_close_of_layers(found, wanted, tolerance=REORDERED_FLOAT64):
+    torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance)
+
+
+def run_direction(bilm: ElmoBiLM, vectors: torch.Tensor, name: str, skips: bool) -> list[torch.Tensor]:
+    """One direction, layer on layer, by the equations: from the second layer on the input is added to the output."""
+    outputs = []
+    for index, layer in enumerate(bilm.layers):
+        output, _ = getattr(layer, name)(vectors, None, None)
+        vectors = output + vectors if skips and index > 0 else output
+        outputs.append(vectors)
+    return outputs
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_layers_from_the_second_on_add_their_input(skips):
+    bilm = randomize(ElmoBiLM(make_tiny_config(num_hidden_layers=3, use_skip_connections=skips))).eval()
+    forward, backward = torch.randn(2, 3, 5, 6, dtype=torch.float64)
+    outputs, state = bilm(forward, backward)
+    for direction, (name, vectors) in enumerate((("forward_lstm", forward), ("backward_lstm", backward))):
+        wanted = run_direction(bilm, vectors, name, skips)
+        for layer, output in enumerate(wanted):
+            assert_close_of_layers(outputs[layer][direction], output)
+        # The state carried on is from before the sum.
+        last = -1 if name == "forward_lstm" else 0
+        before_sum = wanted[1] - wanted[0] if skips else wanted[1]
+        assert_close_of_layers(state.hidden[:, 1, direction], before_sum[:, last])
+
+
+def test_the_forget_bias_is_added_to_the_learned_one():
+    plain, shifted = (randomize(ElmoBiLM(make_tiny_config(forget_bias=bias))).eval() for bias in (0.0, 1.5))
+    shifted.load_state_dict(plain.state_dict())
+    vectors = torch.randn(2, 4, 6, dtype=torch.float64)
+    with torch.no_grad():
+        for name, parameter in plain.named_parameters():
+            if name.endswith("bias"):
+                parameter[10:20] += 1.5
+    for ours, theirs in zip(plain(vectors, vectors)[0], shifted(vectors, vectors)[0], strict=True):
+        assert_close_of_layers(ours[0], theirs[0])
+        assert_close_of_layers(ours[1], theirs[1])
+
+
+def test_dropout_works_on_each_layers_input_and_on_the_output():
+    bilm = randomize(ElmoBiLM(make_tiny_config(dropout=0.5))).train()
+    vectors = torch.randn(2, 4, 6, dtype=torch.float64)
+    outputs, _ = bilm(vectors, vectors)
+    dropped = [float((half == 0).double().mean()) for half in outputs[-1]]
+    assert all(0.2 < share < 0.8 for share in dropped)
+    assert all((half != 0).all() for half in outputs[0])
+    again, _ = bilm(vectors, vectors)
+    assert not torch.equal(outputs[0][0], again[0][0])
+
+
+@pytest.mark.parametrize("with_state", [False, True])
+def test_one_direction_alone_is_its_half_of_both(with_state):
+    bilm = randomize(ElmoBiLM(make_tiny_config(num_hidden_layers=3))).eval()
+    inputs = torch.randn(2, 4, 5, 6, dtype=torch.float64)
+    mask = torch.arange(5) < torch.tensor([5, 2, 0, 4]).unsqueeze(1)
+    state = None
+    if with_state:
+        state = ElmoState(hidden=torch.randn(4, 3, 2, 6).double(), cell=torch.randn(4, 3, 2, 10).double())
+    wanted, wanted_state = bilm(*inputs, mask, state)
+    for direction, vectors in enumerate(inputs):
+        own_state = (state.hidden[:, :, direction], state.cell[:, :, direction]) if with_state else None
+        outputs, (hidden, cell) = bilm.run_direction(direction, vectors, mask, own_state)
+        for output, both in zip(outputs, wanted, strict=True):
+            assert torch.equal(output, both[direction])
+        assert torch.equal(hidden, wanted_state.hidden[:, :, direction])
+        assert torch.equal(cell, wanted_state.cell[:, :, direction])
+
+
+def test_one_direction_alone_has_dropout_too():
+    bilm = randomize(ElmoBiLM(make_tiny_config(dropout=0.5))).train()
+    outputs, _ = bilm.run_direction(1, torch.randn(2, 4, 6, dtype=torch.float64))
+    assert (outputs[0] != 0).all()
+    assert 0.2 < float((outputs[-1] == 0).double().mean()) < 0.8
+
+
+def test_a_detached_state_keeps_its_numbers_and_drops_the_graph():
+    state = ElmoState(hidden=torch.ones(1, requires_grad=True) * 2, cell=torch.ones(1, requires_grad=True) * 3)
+    detached = state.detach()
+    assert (detached.hidden.item(), detached.cell.item()) == (2, 3)
+    assert not detached.hidden.requires_grad and not detached.cell.requires_grad
+
+
+def mix_plainly(mix: ElmoScalarMix, layers, mask) -> torch.Tensor:
+    exponentials = [math.exp(weight) for weight in mix.weight.tolist()]
+    real = torch.stack([layer[mask] for layer in layers])
+    if mix.normalization == "batch":
+        mean, variance = real.mean(dim=(1, 2), keepdim=True), real.var(dim=(1, 2), keepdim=True, correction=0)
+        real = (real - mean) / (variance + 1e-12).sqrt()
+    if mix.normalization == "word":
+        mean, variance = real.mean(dim=2, keepdim=True), real.var(dim=2, keepdim=True, correction=0)
+        real = (real - mean) / (variance + 1e-12).sqrt()
+    result = torch.zeros_like(layers[0])
+    result[mask] = mix.scale.item() * sum(
+        share / sum(exponentials) * layer for share, layer in zip(exponentials, real, strict=True)
+    )
+    return result
+
+
+@pytest.mark.parametrize("normalization", ["none", "batch", "word"])
+@given(seed=st.integers(0, 10**6), layers=st.integers(1, 4))
+def test_the_mix_is_the_sum_that_its_equation_says(normalization, seed, layers):
+    torch.manual_seed(seed)
+    mix = randomize(ElmoScalarMix(make_tiny_config(num_hidden_layers=layers, mix_normalization=normalization)))
+    vectors = [3 * torch.randn(2, 5, 12, dtype=torch.float64) + 1 for _ in range(layers + 1)]
+    mask = torch.tensor([[1, 1, 1, 0, 0], [0, 1, 1, 1, 1]]).bool()
+    assert_close_of_layers(mix(vectors, mask).detach(), mix_plainly(mix, vectors, mask))
+
+
+@pytest.mark.parametrize("normalization", ["none", "batch", "word"])
+def test_a_mix_of_nothing_or_of_constants_is_finite(normalization):
+    mix = ElmoModel(make_tiny_config(mix_normalization=normalization)).mixes[0].double()
+    for mask in (torch.zeros(2, 3).bool(), torch.ones(2, 3).bool()):
+        vectors = [torch.full((2, 3, 12), 7.0, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+        mixed = mix(vectors, mask)
+        gradients = torch.autograd.grad(mixed.sum(), [*vectors, *mix.parameters()])
+        assert all(tensor.isfinite().all() for tensor in (mixed, *gradients))
+        if not mask.any():
+            assert not mixed.any()
+
+
+@pytest.mark.parametrize("normalization", ["none", "batch", "word"])
+def test_half_precision_holds_the_sums_over_a_large_batch(normalization):
+    mix = ElmoModel(make_tiny_config(mix_normalization=normalization)).mixes[0]
+    # More numbers, and a larger sum of squares, than float16 can count.
+    layers = [10 * torch.randn(40, 60, 64) + 3 for _ in range(3)]
+    mask = torch.ones(40, 60).bool()
+    wanted = mix(layers, mask).detach()
+    found = mix.half()([layer.half() for layer in layers], mask)
+    assert found.dtype == torch.float16
+    # Relative to the largest value: without normalisation they are well above one.
+    torch.testing.assert_close(found.float(), wanted, rtol=0, atol=FLOAT16 * float(wanted.abs().max()))
+
+
+def test_the_mix_starts_as_the_mean():
+    mix = ElmoModel(make_tiny_config()).mixes[0]
+    layers = list(torch.randn(3, 2, 4, 12))
+    torch.testing.assert_close(mix(layers, torch.ones(2, 4).bool()), sum(layers) / 3)
+
+
+@pytest.fixture(scope="module")
+def fresh_model() -> ElmoForTokenClassification:
+    torch.manual_seed(0)
+    # Large enough for statistics, small enough to be quick.
+    sizes = {"projection_size": 64, "cell_size": 256, "num_highway_layers": 2}
+    return ElmoForTokenClassification(
+        ElmoConfig(**sizes, head=TokenClassificationHead(lstm_layers=1, lstm_size=40), num_labels=50)
+    )
+
+
+def assert_uniform(tensor, bound):
+    assert tensor.abs().max() <= bound
+    assert tensor.std().item() == pytest.approx(bound / math.sqrt(3), rel=INITIALISATION_SPREAD)
+
+
+def assert_normal(tensor, std):
+    assert tensor.abs().max() > 2.5 * std
+    assert tensor.std().item() == pytest.approx(std, rel=INITIALISATION_SPREAD)
+
+
+def test_the_token_encoder_starts_as_the_released_models_did(fresh_model):
+    encoder = fresh_model.elmo.token_encoder
+    embedding = encoder.character_embedding.weight
+    assert not embedding[0].any()
+    assert_uniform(embedding[1:], 1.0)
+    for convolution in encoder.convolutions:
+        assert_uniform(convolution.weight, 0.05)
+        assert not convolution.bias.any()
+    num_filters = 2048
+    for highway in encoder.highways:
+        assert_normal(highway.carry.weight, 1 / math.sqrt(num_filters))
+        assert_normal(highway.transform.weight, 1 / math.sqrt(num_filters))
+        assert (highway.carry.bias == -2).all()
+        assert not highway.transform.bias.any()
+    assert_normal(encoder.projection.weight, 1 / math.sqrt(num_filters))
+    assert not encoder.projection.bias.any()
+
+
+def test_convolutions_under_tanh_start_by_their_fan_in():
+    encoder = ElmoModel(make_tiny_config(filters=[[5, 200]], filter_activation="tanh")).token_encoder
+    assert_normal(encoder.convolutions[0].weight, 1 / math.sqrt(5 * 4))
+
+
+def test_the_bilm_and_the_head_start_by_their_fans(fresh_model):
+    for layer in fresh_model.elmo.bilm.layers:
+        for lstm in (layer.forward_lstm, layer.backward_lstm):
+            bound = math.sqrt(6 / (64 + 64 + 4 * 256))
+            assert_uniform(lstm.weight_ih, bound)
+            assert_uniform(lstm.weight_hh, bound)
+            assert_uniform(lstm.weight_hr, math.sqrt(6 / (64 + 256)))
+            assert not lstm.bias.any()
+    assert_uniform(fresh_model.lstm.weight_ih_l0, math.sqrt(6 / (128 + 4 * 40)))
+    assert not fresh_model.lstm.bias_hh_l0.any()
+    assert_normal(fresh_model.classifier.weight, 1 / math.sqrt(80))
+    assert not fresh_model.classifier.bias.any()
+
+
+def test_the_two_directions_start_apart(fresh_model):
+    layer = fresh_model.elmo.bilm.layers[0]
+    assert not torch.equal(layer.forward_lstm.weight_ih, layer.backward_lstm.weight_ih)
+
+
+def test_hidden_states_of_a_fresh_model_do_not_vanish(fresh_model, tokenizer):
+    batch = tokenizer("the hidden states of the inherited initialisation were about 1e-6 .", return_tensors="pt")
+    layers = fresh_model.elmo(**batch, output_hidden_states=True).hidden_states
+    for layer in layers:
+        assert layer.std() > 0.01
+        # And words differ from one another.
+        assert layer.std(dim=1).mean() > 0.001
+
+
+# Pairs
+
+
+sentences = st.lists(st.text("abcé", max_size=4), max_size=5)
+
+
+PAIRS = [(["a", "bb", "c"], ["d"]), (["e"], ["bb", "a", "f", "a"]), ([], ["c"])]
+
+
+def encode_of_pairs(batch, is_pairs=True, **arguments):
+    texts = tuple(map(list, zip(*batch, strict=True))) if is_pairs else (batch,)
+    return ElmoCharTokenizer()(*texts, is_split_into_words=True, padding=True, return_tensors="pt", **arguments)
+
+
+def vectors_alone(model, sentence, markers=True):
+    """What a sentence of a pair must have, (words, everything)."""
+    if not sentence and not markers:
+        return None
+    batch = encode_of_pairs([sentence], is_pairs=False, add_special_tokens=markers)
+    return everything(model(**batch, output_hidden_states=True))[0]
+
+
+@both_dtypes
+@examples(20)
+@given(
+    pairs=st.lists(st.tuples(sentences, sentences), min_size=1, max_size=4),
+    side=st.sampled_from(["left", "right"]),
+    markers=st.booleans(),
+    multiple=st.sampled_from([1, 7]),
+    with_mask=st.booleans(),
+)
+def test_each_sentence_of_a_pair_has_its_own_vectors(dtype, pairs, side, markers, multiple, with_mask):
+    """Whatever stands beside it, on whichever side the padding lies."""
+    if not markers and not any(map(any, pairs)):
+        return
+    model = shared_model(dtype=dtype, mix_normalization="word", num_mixes=2)
+    batch = encode_of_pairs(pairs, add_special_tokens=markers, padding_side=side, pad_to_multiple_of=multiple)
+    mask, types = batch["attention_mask"].bool(), batch["token_type_ids"]
+    output = model(batch["input_ids"], mask if with_mask else None, token_type_ids=types, output_hidden_states=True)
+    together = everything(output)
+    assert not together[~mask].any()
+    for row, pair in enumerate(pairs):
+        for index, sentence in enumerate(pair):
+            wanted = vectors_alone(model, sentence, markers)
+            if wanted is not None:
+                assert_close(together[row][mask[row] & (types[row] == index)], wanted, dtype)
+
+
+def test_the_other_sentence_of_a_pair_would_change_the_vectors():
+    """Without types the row is read as one text, and the difference is far above the tolerance."""
+    model, batch = make_model(), encode_of_pairs(PAIRS)
+    apart, types = model(**batch), batch.pop("token_type_ids")
+    as_one = model(**batch)
+    assert (apart[0] - as_one[0])[types.bool()].abs().max() > 1e4 * REORDERED_FLOAT32
+
+
+def test_pairs_and_single_sentences_share_a_batch():
+    model, tokenizer = make_model(), ElmoCharTokenizer()
+    features = [tokenizer("a bb", "c"), tokenizer("d e f g h i", return_token_type_ids=True)]
+    batch = tokenizer.pad(features, return_tensors="pt")
+    together = everything(model(**batch, output_hidden_states=True))
+    assert_close(together[1], vectors_alone(model, ["d", "e", "f", "g", "h", "i"]), torch.float32)
+    assert_close(together[0, :4], vectors_alone(model, ["a", "bb"]), torch.float32)
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_a_sentence_of_many_pairs_is_read_once_unless_its_copies_have_their_own_dropout(is_frozen):
+    context, other = ["a", "bb", "c", "d"], ["a", "bb", "c"]
+    pairs = [(["e"], context), (["f", "g"], context), (context, ["e"]), (["e"], other)]
+    model, read = make_model(freeze_bilm=is_frozen, dropout=0.5), []
+    model.bilm.register_forward_hook(lambda _, arguments, __: read.append(len(arguments[0])))
+    batch = encode_of_pairs(pairs)
+    found = everything(model(**batch, output_hidden_states=True))
+    for row, (first, second) in enumerate(pairs):
+        wanted = torch.cat([vectors_alone(model, first), vectors_alone(model, second)])
+        assert_close(found[row, : len(wanted)], wanted, torch.float32)
+    assert read[0] == 4
+    model.train()(**batch)
+    assert read[-1] == (4 if is_frozen else 8)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_gradients_are_those_of_the_sentences_alone(side):
+    gradients = []
+    for is_together in (True, False):
+        model = make_model(dtype=torch.float64, freeze_bilm=False, dropout=0.0).train()
+        if is_together:
+            batches = [encode_of_pairs(PAIRS, padding_side=side)]
+        else:
+            batches = [encode_of_pairs([sentence], is_pairs=False) for pair in PAIRS for sentence in pair]
+        for batch in batches:
+            model(**batch).last_hidden_state.square().sum().backward()
+        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
+    assert any(gradient.abs().max() > 0.1 for gradient in gradients[0].values())
+    for name, gradient in gradients[0].items():
+        scale = 1 + gradients[1][name].abs().max()
+        torch.testing.assert_close(gradient / scale, gradients[1][name] / scale, rtol=0, atol=TOLERANCES[torch.float64])
+
+
+def test_a_traced_model_reads_pairs_with_the_same_numbers():
+    model, batch = make_model(), dict(encode_of_pairs(PAIRS, padding_side="left"))
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        wanted, found = (each(**batch, output_hidden_states=True) for each in (model, compiled))
+    assert_close(everything(found), everything(wanted), torch.float32)
+
+
+def test_the_cache_of_words_changes_nothing():
+    model, batch = make_model(), encode_of_pairs(PAIRS)
+    with torch.no_grad():
+        wanted = model(**batch)[0]
+        kernels.cache_words(model.token_encoder, 3)
+        for _ in range(2):
+            assert_close(model(**batch)[0], wanted, torch.float32)
+
+
+# The word table
+
+
+TOKENIZER = ElmoCharTokenizer()
+
+
+VOCABULARY = WordVocabulary(["<S>", "</S>", "<UNK>", *"abc"])
+
+
+# One word has a row that is full, one a character of several bytes.
+WORDS = ["a", "b", "c", "<S>", "</S>", "né", "x" * 48]
+
+
+words = st.text(st.characters(blacklist_categories=["Cs"]), max_size=6)
+
+
+with_table = pytest.mark.parametrize("token_inputs", ["words", "both"])
+
+
+def rows_of(*words: str) -> torch.Tensor:
+    return torch.from_numpy(TOKENIZER.encode_words(words))
+
+
+def make_model_of_table(token_inputs, cls=ElmoModel, **fields):
+    """A model in evaluation mode whose weights are large enough for any mistake to show."""
+    model = cls(make_tiny_config(token_inputs=token_inputs, word_table_size=7, word_vector_size=5, **fields))
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-0.7, 0.7)
+    build_word_table(TOKENIZER, WORDS).fill(model)
+    return model.eval()
+
+
+def encode_of_table(sentences):
+    return TOKENIZER(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
+
+
+@given(known=st.lists(words, min_size=1, unique=True), asked=st.lists(words))
+def test_a_table_is_a_dict_with_a_default(known, asked):
+    table = ElmoWordTable(len(known), 3)
+    vectors, unknown = torch.randn(len(known), 3), torch.randn(3)
+    table.fill(rows_of(*known), vectors, unknown)
+    wanted = dict(zip(known, vectors, strict=True))
+    asked = [*asked, *known[::-1]]
+    assert torch.equal(table(rows_of(*asked)), torch.stack([wanted.get(word, unknown) for word in asked]))
+
+
+def test_words_that_are_not_known_share_the_first_row():
+    table = ElmoWordTable(2, 4)
+    before = table.weight.detach().clone()
+    table.fill(rows_of("a", "b"))
+    assert torch.equal(table.weight, before)
+    assert torch.equal(table(rows_of("c", "aa", "")), before[:1].expand(3, 4))
+    assert sorted(table.indices(rows_of("a", "b")).tolist()) == [1, 2]
+
+
+def test_no_words_have_no_vectors():
+    table = ElmoWordTable(1, 4)
+    table.fill(rows_of("a"))
+    assert table(rows_of("a")[:0]).shape == (0, 4)
+
+
+def test_rows_of_any_integer_type_and_in_any_number_have_the_same_hashes(monkeypatch):
+    rows = rows_of(*WORDS)
+    wanted = hash_words(rows)
+    assert torch.equal(hash_words(rows.to(torch.int16)), wanted)
+    monkeypatch.setattr(modeling_elmo, "_WORDS_AT_A_TIME", 2)
+    assert torch.equal(hash_words(rows), wanted)
+
+
+def test_hashes_never_change():
+    """Checkpoints hold them."""
+    assert hash_words(rows_of("the", "<S>", "né")).tolist() == [
+        -4462748471680015666,
+        -4688990378240097683,
+        -7482854076689013479,
+    ]
+
+
+@given(row=st.lists(st.integers(0, 261), min_size=50, max_size=50), place=st.integers(0, 49), other=st.integers(0, 261))
+def test_a_row_with_one_other_character_has_another_hash(row, place, other):
+    changed = [*row[:place], other, *row[place + 1 :]]
+    first, second = hash_words(torch.tensor([row, changed])).tolist()
+    assert (first == second) is (row == changed)
+    as_signed = sum(a * b for a, b in zip(row, modeling_elmo._multipliers(50), strict=True)) % 2**64
+    assert first % 2**64 == as_signed
+
+
+@with_table
+def test_a_table_that_was_never_filled_is_refused(token_inputs):
+    model = ElmoModel(make_tiny_config(token_inputs=token_inputs, word_table_size=2, word_vector_size=3))
+    assert_refused(ValueError, "word table", model, **encode_of_table([["a"]]))
+
+
+@with_table
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("cls", [ElmoModel, ElmoForPreTraining, ElmoForTokenClassification])
+def test_a_table_comes_back_equal_in_every_precision(cls, dtype, token_inputs, tmp_path):
+    model = make_model_of_table(token_inputs, ElmoForPreTraining, word_vocab_size=9)
+    model.save_pretrained(tmp_path)
+    loaded, report = cls.from_pretrained(tmp_path, dtype=dtype, output_loading_info=True)
+    assert not any(name.startswith("elmo.") or "word_table" in name for name in report["missing_keys"])
+    saved, found = (each.base_model.token_encoder.word_table for each in (model, loaded))
+    assert torch.equal(found.hashes, saved.hashes) and found.hashes.dtype == torch.long
+    assert torch.equal(found.weight, saved.weight.to(dtype))
+    batch = encode_of_table([["a", "zz", "né"], ["x" * 48]])
+    atol = 0 if dtype == torch.float32 else BFLOAT16
+    # Both in inference: what is to be trained runs in another order of additions.
+    with torch.no_grad():
+        wanted = model.elmo(**batch).last_hidden_state
+        vectors = loaded.eval().base_model(**batch).last_hidden_state
+    torch.testing.assert_close(vectors.float(), wanted, rtol=0, atol=atol)
+
+
+def test_a_table_that_the_checkpoint_lacks_starts_empty(tmp_path):
+    """Not with what the memory held."""
+    ElmoModel(make_tiny_config()).save_pretrained(tmp_path)
+    config = make_tiny_config(token_inputs="both", word_table_size=7, word_vector_size=5)
+    model, report = ElmoModel.from_pretrained(
+        tmp_path, config=config, ignore_mismatched_sizes=True, output_loading_info=True
+    )
+    table = model.token_encoder.word_table
+    assert {"token_encoder.word_table.hashes", "token_encoder.word_table.weight"} == set(report["missing_keys"])
+    assert (table.hashes == modeling_elmo.NOT_FILLED).all()
+    assert table.weight.abs().max() <= 1 and table.weight.std() > 0.3
+
+
+@with_table
+def test_batch_mates_and_padding_change_no_vector(token_inputs):
+    model = make_model_of_table(token_inputs).double()
+    sentences = [["a", "zz", "b"], ["né"], ["x" * 48, "x" * 50, "c", "c"]]
+    batch = encode_of_table(sentences)
+    together = model(**batch).last_hidden_state
+    for row, sentence in enumerate(sentences):
+        alone = model(**encode_of_table([sentence])).last_hidden_state[0]
+        torch.testing.assert_close(together[row, : len(alone)], alone, rtol=0, atol=REORDERED_FLOAT64)
+
+
+def test_unknown_words_are_told_apart_by_their_characters_alone():
+    batch = encode_of_table([["zz"], ["yy"]])
+    for token_inputs, alike in (("words", True), ("both", False)):
+        first, second = make_model_of_table(token_inputs).double()(**batch).last_hidden_state
+        assert torch.allclose(first, second, rtol=0, atol=REORDERED_FLOAT64) is alike
+
+
+@with_table
+def test_vectors_kept_from_batch_to_batch_are_those_of_the_table_as_it_is(token_inputs):
+    model = make_model_of_table(token_inputs).double()
+    encoder, rows = model.token_encoder, rows_of("a", "zz", "a")
+    kernels.cache_words(encoder, 10)
+    with torch.no_grad():
+        first = encoder.encode_distinct(rows)
+        assert torch.equal(encoder.encode_distinct(rows), first)
+        # The words change places; not a number of the weights does.
+        encoder.word_table.fill(rows_of("zz", "b", "c", "d", "e", "f", "g"))
+        second = encoder.encode_distinct(rows)
+        torch.testing.assert_close(second, encoder(rows), rtol=0, atol=REORDERED_FLOAT64)
+        assert (second - first).abs().max() > 0.01
+
+
+@with_table
+def test_a_table_can_be_kept_as_it_is_while_the_rest_is_trained(token_inputs, tmp_path):
+    model = make_model_of_table(token_inputs, ElmoForPreTraining, word_vocab_size=9, train_word_vectors=False)
+    model.save_pretrained(tmp_path)
+    for each in (model, ElmoForPreTraining.from_pretrained(tmp_path)):
+        resting = {name for name, parameter in each.named_parameters() if not parameter.requires_grad}
+        assert resting == {"elmo.mixes.0.weight", "elmo.mixes.0.scale", "elmo.token_encoder.word_table.weight"}
+    tagger = ElmoForTokenClassification.from_pretrained(tmp_path, freeze_bilm=False)
+    encoder = tagger.elmo.token_encoder
+    assert encoder.projection.weight.requires_grad and not encoder.word_table.weight.requires_grad
+    tagger.freeze_bilm()
+    tagger.freeze_bilm(False)
+    assert encoder.projection.weight.requires_grad and not encoder.word_table.weight.requires_grad
+
+
+# ElmoForPreTraining
+
+
+def plain_loss(logits, labels, mask, shift) -> float:
+    """Mean of -log p(word at t + shift) over the real words t whose neighbour is real and has a label."""
+    losses = []
+    for row in range(len(labels)):
+        for t in range(labels.shape[1]):
+            target = t + shift
+            if 0 <= target < labels.shape[1] and mask[row, t] and mask[row, target] and labels[row, target] != -100:
+                scores = logits[row, t].tolist()
+                total = sum(math.exp(score) for score in scores)
+                losses.append(-math.log(math.exp(scores[labels[row, target]]) / total))
+    return sum(losses) / len(losses)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_pretraining_losses_are_those_of_each_words_neighbours(side):
+    model = make_model(ElmoForPreTraining, dtype=torch.float64, word_vocab_size=7)
+    batch = encode([["a", "b", "c", "d"], ["e", "f", "g"], ["h"]], padding_side=side)
+    labels = torch.randint(0, 7, batch["attention_mask"].shape)
+    labels[0, 2] = -100
+    output = model(**batch, labels=labels)
+    mask = batch["attention_mask"].bool()
+    wanted = [plain_loss(logits, labels, mask, shift) for logits, shift in ((output[3], 1), (output[4], -1))]
+    assert output.forward_logits is output[3] and output.backward_logits is output[4]
+    assert output.forward_loss.item() == pytest.approx(wanted[0], rel=LOSS_FLOAT32)
+    assert output.backward_loss.item() == pytest.approx(wanted[1], rel=LOSS_FLOAT32)
+    assert output.loss.item() == pytest.approx(sum(wanted) / 2, rel=LOSS_FLOAT32)
+    # Labels of padding may be anything that is a label.
+    other = torch.where(mask, labels, 6)
+    assert torch.equal(model(**batch, labels=other).loss, output.loss)
+    assert torch.equal(model(**batch, labels=labels.int()).loss, output.loss)
+
+
+def test_neither_direction_sees_what_it_predicts():
+    model = make_model(ElmoForPreTraining, dtype=torch.float64, word_vocab_size=7)
+    ids, others = random_rows(1, 6), random_rows(1, 6)
+    wanted = model(ids)
+    for t in range(6):
+        later, earlier = ids.clone(), ids.clone()
+        later[:, t + 1 :], earlier[:, :t] = others[:, t + 1 :], others[:, :t]
+        assert_close(model(later).forward_logits[:, : t + 1], wanted.forward_logits[:, : t + 1], torch.float64)
+        assert_close(model(earlier).backward_logits[:, t:], wanted.backward_logits[:, t:], torch.float64)
+    # The word itself and those read before it do count.
+    changed = ids.clone()
+    changed[:, 2] = encode([["zzz"]])["input_ids"][0, 0]
+    differs = [
+        ((model(changed)[name] - wanted[name]).abs() > REORDERED_FLOAT64).any(dim=-1)[0].tolist()
+        for name in ("forward_logits", "backward_logits")
+    ]
+    assert differs == [[False, False, True, True, True, True], [True, True, True, False, False, False]]
+
+
+def test_pretraining_carries_a_state_and_returns_the_layers():
+    model, ids = make_model(ElmoForPreTraining, word_vocab_size=7), random_rows(2, 4)
+    first = model(ids, output_hidden_states=True)
+    assert first.loss is None and len(first.hidden_states) == LAYERS + 1
+    assert first.state.cell.shape == (2, LAYERS, 2, H)
+    second = model(ids, state=first.state)
+    assert not torch.equal(second.forward_logits, first.forward_logits)
+    base = model.elmo(ids, state=first.state, output_hidden_states=True).hidden_states[-1]
+    torch.testing.assert_close(second.backward_logits, model.word_softmax(base[..., P:]))
+    assert torch.equal(model(ids, return_dict=False)[0], first.forward_logits)
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_pretraining_trains_the_bilm_whatever_the_config_says_and_lets_the_mixes_rest(loaded, tmp_path):
+    model = make_model(ElmoForPreTraining, word_vocab_size=7, freeze_bilm=True, dropout=0.5)
+    if loaded:
+        model.save_pretrained(tmp_path)
+        model = ElmoForPreTraining.from_pretrained(tmp_path)
+    model.train()
+    assert not is_frozen(model) and model.elmo.bilm.training
+    resting = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    assert resting == {"elmo.mixes.0.weight", "elmo.mixes.0.scale"}
+    ids, labels = random_rows(2, 4), torch.randint(0, 7, (2, 4))
+    loss = model(ids, labels=labels).loss
+    assert loss != model(ids, labels=labels).loss  # dropout
+    loss.backward()
+    assert all(p.grad is not None and p.grad.any() for name, p in model.named_parameters() if name not in resting)
+    model.freeze_bilm()
+    assert not is_frozen(model)
+
+
+SOFTMAXES = {
+    "shared": {},
+    "two": {"share_word_softmax": False},
+    "adaptive": {"softmax_type": "adaptive", "adaptive_softmax_cutoffs": [3, 6], "adaptive_softmax_div_value": 2},
+    "two adaptive": {
+        "softmax_type": "adaptive",
+        "adaptive_softmax_cutoffs": [4],
+        "share_word_softmax": False,
+    },
+}
+
+
+each_softmax = pytest.mark.parametrize("fields", SOFTMAXES.values(), ids=SOFTMAXES)
+
+
+@each_softmax
+def test_every_word_softmax_gives_a_distribution_and_its_losses(fields):
+    model = make_model(ElmoForPreTraining, torch.float64, word_vocab_size=11, **fields)
+    batch = encode([["a", "b", "c"], ["d"]])
+    labels = torch.tensor([[1, 10, 4], [5, 0, 0]])
+    output = model(**batch, labels=labels)
+    for logits, loss, shift in (
+        (output.forward_logits, output.forward_loss, 1),
+        (output.backward_logits, output.backward_loss, -1),
+    ):
+        assert logits.shape == (2, 3, 11)
+        if model.config.softmax_type == "adaptive":
+            assert_close(logits.logsumexp(-1), torch.zeros(2, 3, dtype=torch.float64), torch.float64)
+        mask = batch["attention_mask"].bool()
+        assert loss.item() == pytest.approx(plain_loss(logits, labels, mask, shift), rel=LOSS_FLOAT32)
+
+
+@each_softmax
+def test_a_fresh_word_softmax_guesses_nearly_evenly(fields):
+    """Over the words of each cluster, where it has clusters."""
+    model = ElmoForPreTraining(make_tiny_config(word_vocab_size=11, **fields)).eval()
+    for module in (m for softmax in model.word_softmaxes for m in softmax.modules() if isinstance(m, nn.Linear)):
+        assert module.bias is None or not module.bias.any()
+        assert module.weight.std().item() < 3 / math.sqrt(module.in_features)
+    output = model(**encode([["a", "b", "c"]]), labels=torch.tensor([[1, 2, 0]]))
+    assert abs(output.loss.item() - math.log(11)) < 3 * FRESH_LOSS
+
+
+def test_directions_share_a_softmax_or_have_one_each():
+    shared, two = (
+        ElmoForPreTraining(make_tiny_config(word_vocab_size=11, share_word_softmax=share)) for share in (True, False)
+    )
+    assert shared.word_softmaxes == (shared.word_softmax, shared.word_softmax)
+    assert two.word_softmaxes == (two.word_softmax, two.word_softmax_backward)
+    assert two.num_parameters() - shared.num_parameters() == 11 * (P + 1)
+    output = two.eval()(**encode([["a", "b"]]))
+    before = output.forward_logits, output.backward_logits
+    with torch.no_grad():
+        two.word_softmax_backward.bias.add_(1)
+    output = two(**encode([["a", "b"]]))
+    assert torch.equal(output.forward_logits, before[0]) and not torch.equal(output.backward_logits, before[1])
+
+
+def test_pretraining_needs_a_word_vocabulary():
+    assert_refused(ValueError, "word_vocab_size is None", ElmoForPreTraining, make_tiny_config())
+
+
+WORDS_OF_PRETRAINING = ("<S>", "</S>", "<UNK>", "the", "naïve", "語", "a b", "", "\u2028", "\x85", "\x0c")
+
+
+def make_with_words(words=WORDS_OF_PRETRAINING) -> ElmoForPreTraining:
+    model = ElmoForPreTraining(make_tiny_config(word_vocab_size=len(WORDS_OF_PRETRAINING)))
+    model.words = words
+    return model
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r")), min_size=1))
+def test_a_list_of_words_is_read_as_it_was_written(tmp_path_factory, words):
+    assert read_words(write_words(tmp_path_factory.mktemp("words"), words)) == words
+
+
+def test_words_go_from_copy_to_copy(tmp_path):
+    make_with_words().save_pretrained(tmp_path / "first")
+    first = ElmoForPreTraining.from_pretrained(tmp_path / "first")
+    first.save_pretrained(tmp_path / "second")
+    second, _ = ElmoForPreTraining.from_pretrained(tmp_path / "second", output_loading_info=True)
+    assert first.words == second.words == WORDS_OF_PRETRAINING
+    # Classes without a softmax have no use for them.
+    for cls in (ElmoModel, ElmoForTokenClassification):
+        cls.from_pretrained(tmp_path / "first").save_pretrained(tmp_path / cls.__name__)
+        assert not (tmp_path / cls.__name__ / WORD_LIST_FILE).exists()
+
+
+def test_a_checkpoint_without_words_has_none(tmp_path):
+    make_with_words(words=None).save_pretrained(tmp_path)
+    assert not (tmp_path / WORD_LIST_FILE).exists()
+    assert ElmoForPreTraining.from_pretrained(tmp_path).words is None
+
+
+def test_only_the_main_process_writes_them(tmp_path):
+    make_with_words().save_pretrained(tmp_path, is_main_process=False)
+    assert not (tmp_path / WORD_LIST_FILE).exists()
+
+
+def test_words_of_another_softmax_are_refused(tmp_path):
+    model = make_with_words()
+    assert_refused(ValueError, ("words", "4", "11"), setattr, model, "words", WORDS_OF_PRETRAINING[:4])
+    model.save_pretrained(tmp_path)
+    write_words(tmp_path, WORDS_OF_PRETRAINING[:4])
+    assert_refused(ValueError, (WORD_LIST_FILE, "4", "11"), ElmoForPreTraining.from_pretrained, tmp_path)
+    assert ElmoForPreTraining.from_pretrained(tmp_path, ignore_mismatched_sizes=True).words is None
+    (tmp_path / WORD_LIST_FILE).write_bytes(b"a\ncaf\xe9\n")
+    assert_refused(ValueError, (WORD_LIST_FILE, "line 2"), ElmoForPreTraining.from_pretrained, tmp_path)
+
+
+@pytest.fixture
+def uploaded(monkeypatch) -> dict[str, bytes]:
+    """The files that reach the Hub."""
+    files = {}
+
+    def create_commit(self, repo_id, operations, **_):
+        for operation in operations:
+            with operation.as_file() as file:
+                files[operation.path_in_repo] = file.read()
+
+    def create_repo(self, repo_id, **_):
+        return SimpleNamespace(repo_id=repo_id)
+
+    for function in (create_repo, create_commit):
+        monkeypatch.setattr(HfApi, function.__name__, function)
+        # Older versions of transformers have these by name.
+        for module in (transformers.utils.hub, transformers.modeling_utils):
+            monkeypatch.setattr(module, function.__name__, partial(function, None), raising=False)
+    card = ModelCard("---\ntags: []\n---\n")
+    monkeypatch.setattr(transformers.utils.hub, "create_and_tag_model_card", lambda *_, **__: card)
+    return files
+
+
+@pytest.mark.parametrize("way", ["push_to_hub", "save_pretrained", "save_pretrained over an older copy"])
+def test_words_and_code_go_to_the_hub(way, uploaded, tmp_path):
+    model = make_with_words()
+    if way == "push_to_hub":
+        model.push_to_hub("someone/elmo")
+    else:
+        if "older" in way:
+            model.save_pretrained(tmp_path / "elmo")
+        model.save_pretrained(str(tmp_path / "elmo"), push_to_hub=True, repo_id="someone/elmo")
+    assert uploaded[WORD_LIST_FILE].decode().split("\n")[: len(WORDS_OF_PRETRAINING)] == list(WORDS_OF_PRETRAINING)
+    assert {"config.json", "model.safetensors", "modeling_elmo.py"} <= set(uploaded)
+
+
+def test_words_come_from_where_the_weights_come_from(tmp_path):
+    make_with_words().save_pretrained(tmp_path / "parts" / "one")
+    model = ElmoForPreTraining.from_pretrained(tmp_path / "parts", subfolder="one", dtype=torch.bfloat16)
+    assert model.words == WORDS_OF_PRETRAINING
+
+
+# ElmoEmbeddings
+
+
+KNOWN = ["a", "b", "é"]
+
+
+FILTERS = [[1, 2], [3, 4]]
+
+
+SIZES = {"word_table_size": len(KNOWN) + 2, "word_vector_size": 5}
+
+
+EVERYTHING = {**SIZES, "character_filters": FILTERS, "character_embedding_size": 3}
+
+
+def make_embeddings(settings=None, **fields) -> ElmoEmbeddings:
+    """In evaluation mode, with weights that show any mistake, and its word table filled."""
+    embeddings = make_model(ElmoEmbeddings, head=EmbeddingsHead(**(settings or {})), **fields)
+    if embeddings.features.word_table is not None:
+        build_word_table(ElmoCharTokenizer(), KNOWN).fill(embeddings)
+    return embeddings
+
+
+class Tagger(nn.Module):
+    """A model of somebody's own, who has never heard of transformers."""
+
+    def __init__(self, embeddings):
+        super().__init__()
+        self.embeddings = embeddings
+        self.output = nn.Linear(embeddings.output_size, 3)
+
+    def forward(self, **batch):
+        return self.output(self.embeddings(**batch).last_hidden_state)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return make_embeddings(EVERYTHING, num_mixes=2)
+
+
+@pytest.mark.parametrize(
+    ("layers", "shares"),
+    [("top", (0, 0, 1)), ("token", (1, 0, 0)), ("average", (1 / 3, 1 / 3, 1 / 3)), ("all", None)],
+)
+def test_layers_are_taken_as_asked_for(layers, shares):
+    embeddings, batch = make_embeddings(mixed_layers=layers, num_mixes=2), encode([["a", "bc"], ["d"]])
+    mixes = embeddings.elmo.mixes
+    with torch.no_grad():
+        for mix in mixes:
+            mix.weight.normal_()
+            mix.scale.fill_(1.5)
+    output = embeddings(**batch)
+    hidden = embeddings.elmo(**batch, output_hidden_states=True).hidden_states
+    assert torch.equal(output.last_hidden_state, output.elmo_representations[0])
+    for index, mix in enumerate(mixes):
+        wanted = torch.softmax(mix.weight, 0) if shares is None else torch.tensor(shares, dtype=torch.float32)
+        assert embeddings.layer_shares()[index] == pytest.approx(wanted.tolist())
+        mixed = 1.5 * sum(share * layer for share, layer in zip(wanted, hidden, strict=True))
+        assert_close(output.elmo_representations[index], mixed, torch.float32)
+        assert mix.weight.requires_grad == (layers == "all") and mix.scale.requires_grad
+
+
+def test_mix_word_vector_and_characters_stand_side_by_side(whole):
+    tokenizer, words = ElmoCharTokenizer(), ["b", "never seen", "é", "B", "<S>"]
+    vectors = whole(**encode([words])).last_hidden_state[0]
+    table, features = whole.features.word_table, whole.features
+    assert_close(vectors[:, : 2 * P], whole.elmo(**encode([words])).last_hidden_state[0], torch.float32)
+    known = [table.indices(torch.from_numpy(tokenizer.encode_words([word]))).item() for word in words]
+    assert [place > 0 for place in known] == [True, False, True, False, True]
+    assert_close(vectors[:, 2 * P : 2 * P + 5], table.weight[known], torch.float32)
+    # The characters by torch's own convolution over the full width of the rows.
+    characters = features.characters(torch.from_numpy(tokenizer.encode_words(words))).transpose(1, 2)
+    wanted = [
+        torch.relu(nn.functional.conv1d(characters, filters.weight, filters.bias)).amax(dim=2)
+        for filters in features.filters
+    ]
+    assert_close(vectors[:, 2 * P + 5 :], torch.cat(wanted, dim=1), torch.float32)
+
+
+def test_capitals_are_lowered_for_the_table_alone():
+    plain, lowered = make_embeddings(EVERYTHING), make_embeddings({**EVERYTHING, "lower_case_words": True})
+    lowered.load_state_dict(plain.state_dict())
+    words = slice(2 * P, 2 * P + 5)
+    small, capital = (
+        [model(**encode([[word]])).last_hidden_state[0, 0] for word in ("a", "A")] for model in (plain, lowered)
+    )
+    assert not torch.equal(small[0][words], small[1][words])
+    assert torch.equal(capital[0][words], capital[1][words])
+    assert torch.equal(small[1][: 2 * P], capital[1][: 2 * P]) and torch.equal(small[1][-6:], capital[1][-6:])
+
+
+def test_without_elmo_the_bilm_is_not_run():
+    embeddings = make_embeddings({**EVERYTHING, "use_elmo": False})
+    embeddings.elmo.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM was run"))
+    output = embeddings(**encode([["a", "b"], ["c"]]))
+    assert output.last_hidden_state.shape == (2, 2, 11) and output.elmo_representations is None
+    assert {name.split(".")[0] for name, p in embeddings.named_parameters() if p.requires_grad} == {"features"}
+
+
+def test_sentences_of_pairs_are_read_apart(whole):
+    tokenizer = ElmoCharTokenizer()
+    pair = whole(**tokenizer("a b", "c d e", return_tensors="pt")).last_hidden_state[0]
+    alone = [whole(**tokenizer(text, return_tensors="pt")).last_hidden_state[0] for text in ("a b", "c d e")]
+    assert_close(pair, torch.cat(alone), torch.float32)
+
+
+def test_a_batch_without_real_words_gives_zeros(whole):
+    batch = encode([["a", "b"]])
+    output = whole(batch["input_ids"], torch.zeros_like(batch["attention_mask"]))
+    assert not output.last_hidden_state.any() and not output.mask.any()
+
+
+def train_a_step(model, batch):
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1.0)
+    model.train()
+    (model(**batch).square().mean() + model.embeddings.penalty()).backward()
+    optimizer.step()
+    return {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+@pytest.mark.parametrize("train_words", [True, False])
+def test_a_frozen_bilm_stays_as_it_is_while_the_model_around_it_trains(freeze, train_words):
+    embeddings = make_embeddings({**EVERYTHING, "train_word_vectors": train_words}, freeze_bilm=freeze)
+    model = Tagger(embeddings)
+    changed = train_a_step(model, encode([["a", "b", "x"], ["é"]]))
+    assert model.training and embeddings.training and embeddings.dropout.training
+    assert is_frozen(embeddings) == freeze
+    for module in (embeddings.elmo.token_encoder, embeddings.elmo.bilm):
+        assert {part.training for part in module.modules()} == {not freeze}
+    bilm = {name for name in changed if ".bilm." in name or ".token_encoder." in name}
+    assert bool(bilm) == (not freeze)
+    assert ("embeddings.features.word_table.weight" in changed) == train_words
+    assert {"embeddings.elmo.mixes.0.weight", "embeddings.elmo.mixes.0.scale", "output.weight"} <= changed
+    assert {"embeddings.features.characters.weight", "embeddings.features.filters.1.weight"} <= changed
+
+
+def test_dropout_is_that_of_the_settings():
+    batch = encode([["a", "b"] * 200])
+    kept = make_embeddings({**EVERYTHING, "dropout": 0.0}).train()(**batch).last_hidden_state
+    dropped = make_embeddings({**EVERYTHING, "dropout": 0.5}).train()(**batch).last_hidden_state
+    shown = dropped != 0
+    assert 0.4 < shown[kept != 0].float().mean() < 0.6
+    assert_close(dropped[shown], 2 * kept[shown], torch.float32)
+
+
+def test_the_penalty_is_that_of_the_weights_before_their_softmax():
+    embeddings = make_embeddings(num_mixes=2, mix_l2=0.25)
+    with torch.no_grad():
+        for number, mix in enumerate(embeddings.elmo.mixes, start=1):
+            mix.weight.fill_(number)
+    penalty = embeddings.penalty()
+    penalty.backward()
+    assert penalty.item() == pytest.approx(0.25 * (3 * 1 + 3 * 4))
+    assert embeddings.elmo.mixes[1].weight.grad.tolist() == pytest.approx([1.0, 1.0, 1.0])
+    assert not make_embeddings(num_mixes=2).penalty()
+    assert not make_embeddings(mix_l2=0.25, mixed_layers="top").penalty()
+
+
+def test_its_states_are_saved_with_the_model_around_it(tmp_path):
+    model, batch = Tagger(make_embeddings(EVERYTHING)), encode([["a", "b", "x"], ["é"]])
+    train_a_step(model, batch)
+    torch.save(model.state_dict(), tmp_path / "model.pt")
+    other = Tagger(ElmoEmbeddings(make_tiny_config(**model.embeddings.config.to_diff_dict())))
+    other.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
+    assert torch.equal(other.eval()(**batch), model.eval()(**batch))
+
+
+def test_it_starts_from_any_checkpoint_of_a_bilm_and_loads_its_own(tmp_path):
+    base = make_model(ElmoModel)
+    base.save_pretrained(tmp_path / "base")
+    embeddings = ElmoEmbeddings.from_pretrained(
+        tmp_path / "base", num_mixes=2, head={"type": "embeddings", "train_word_vectors": False, **EVERYTHING}
+    )
+    assert is_frozen(embeddings) and not embeddings.features.word_table.weight.requires_grad
+    batch = encode([["a", "b"]])
+    build_word_table(ElmoCharTokenizer(), KNOWN).fill(embeddings)
+    assert_close(
+        embeddings.elmo(**batch, output_hidden_states=True).hidden_states[2],
+        base(**batch, output_hidden_states=True).hidden_states[2],
+        torch.float32,
+    )
+    embeddings.save_pretrained(tmp_path / "own")
+    loaded = ElmoEmbeddings.from_pretrained(tmp_path / "own")
+    assert torch.equal(loaded(**batch).last_hidden_state, embeddings.eval()(**batch).last_hidden_state)
+    assert not loaded.features.word_table.weight.requires_grad
+    assert loaded.config.head == embeddings.config.head and loaded.config.num_mixes == 2
+
+
+def test_an_empty_table_is_refused_when_it_is_used():
+    embeddings = make_model(ElmoEmbeddings, head=EmbeddingsHead(**SIZES))
+    assert_refused(ValueError, "word table", embeddings, **encode([["a"]]))

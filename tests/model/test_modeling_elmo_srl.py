@@ -1,0 +1,297 @@
+"""Highway LSTMs and semantic roles."""
+
+import itertools
+
+import pytest
+import torch
+from conftest import make_tiny_config
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from model_cases import make_model, sentence_lists
+from refusals import assert_refused
+from tolerances import REORDERED_FLOAT32, REORDERED_FLOAT64
+
+from hf_elmo import ElmoCharTokenizer, ElmoForSemanticRoleLabeling, ElmoModel, SemanticRoleLabelingHead
+from hf_elmo.model.modeling_elmo_srl import ElmoHighwayLSTM, HighwayLSTMWeights, run_highway_lstm, scan_highway_lstm
+from hf_elmo.model.modeling_elmo_tasks import can_follow
+
+# Highway LSTMs
+
+
+D, H = 3, 4
+
+
+def make_stack(num_layers=3, dropout=0.0, dtype=torch.float64) -> ElmoHighwayLSTM:
+    stack = ElmoHighwayLSTM(D, H, num_layers, dropout)
+    with torch.no_grad():
+        for parameter in stack.parameters():
+            parameter.uniform_(-0.7, 0.7)
+    return stack.to(dtype)
+
+
+def make_weights() -> HighwayLSTMWeights:
+    return HighwayLSTMWeights(
+        *(torch.randn(*shape, dtype=torch.float64) for shape in ((5 * H, D), (5 * H, H), (5 * H,), (H, D)))
+    )
+
+
+masks = st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=1, max_size=4).map(torch.tensor)
+
+
+def run_both(stack, vectors, mask):
+    """Outputs and all gradients of the fast run and of the readable one, by the same draws of dropout."""
+    found = []
+    for run in (stack, stack.run_reference):
+        torch.manual_seed(3)
+        inputs = vectors.clone().requires_grad_()
+        outputs = run(inputs, mask)
+        weights = torch.arange(outputs.numel(), dtype=outputs.dtype).view_as(outputs).cos()
+        found.append([outputs, *torch.autograd.grad((outputs * weights).sum(), [inputs, *stack.parameters()])])
+    return found
+
+
+def assert_all_close(found, wanted, tolerance):
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+@examples(15)
+@given(mask=masks, dropout=st.sampled_from([0.0, 0.4]))
+def test_the_fast_run_is_the_readable_one_with_its_gradients(mask, dropout):
+    torch.manual_seed(1)
+    stack = make_stack(dropout=dropout)
+    vectors = torch.randn(*mask.shape, D, dtype=torch.float64)
+    assert_all_close(*run_both(stack, vectors, mask), REORDERED_FLOAT64 * 10)
+
+
+def test_the_runs_are_alike_in_float32():
+    mask = torch.tensor([[True] * 9, [False] * 2 + [True] * 7])
+    assert_all_close(*run_both(make_stack(dtype=torch.float32), torch.randn(2, 9, D), mask), 10 * REORDERED_FLOAT32)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_written_gradients_are_those_of_finite_differences(reverse):
+    words = torch.randn(6, D, dtype=torch.float64, requires_grad=True)
+    weights = [weight.requires_grad_() for weight in make_weights()]
+    kept = torch.tensor([[1.0, 0, 2, 1]] * 3, dtype=torch.float64)
+
+    def run(words, *weights):
+        return run_highway_lstm(words, [3, 2, 1], HighwayLSTMWeights(*weights), kept, reverse=reverse)
+
+    assert torch.autograd.gradcheck(run, (words, *weights))
+
+
+@pytest.mark.parametrize("run", ["forward", "run_reference"])
+@given(mask=masks)
+@examples(10)
+def test_masked_words_change_nothing_and_give_nothing(run, mask):
+    torch.manual_seed(1)
+    stack = make_stack()
+    vectors = torch.randn(*mask.shape, D, dtype=torch.float64)
+    outputs = getattr(stack, run)(vectors, mask)
+    assert not outputs[~mask].any()
+    for row, is_real in enumerate(mask):
+        if is_real.any():
+            alone = stack(vectors[row : row + 1, is_real], torch.ones(1, int(is_real.sum()), dtype=torch.bool))
+            assert_all_close([outputs[row, is_real]], [alone[0]], REORDERED_FLOAT64)
+
+
+def test_layers_read_in_turns_the_first_one_forward():
+    stack = make_stack(num_layers=2)
+    mask = torch.ones(1, 4, dtype=torch.bool)
+    vectors = torch.randn(1, 4, D, dtype=torch.float64)
+    first = scan_highway_lstm(vectors, mask, stack.layers[0].weights())
+    second = scan_highway_lstm(first.flip(1), mask, stack.layers[1].weights()).flip(1)
+    assert_all_close([stack(vectors, mask)], [second], REORDERED_FLOAT64)
+
+
+def test_a_closed_transform_gate_lets_the_input_through_and_an_open_one_the_cell():
+    weights = make_weights()
+    mask, inputs = torch.ones(1, 3, dtype=torch.bool), torch.randn(1, 3, D, dtype=torch.float64)
+    gate = slice(3 * H, 4 * H)
+    for parameter in (weights.input, weights.recurrent):
+        parameter[gate] = 0
+    weights.bias[gate] = -1e9
+    assert_all_close([scan_highway_lstm(inputs, mask, weights)], [inputs @ weights.carry.t()], REORDERED_FLOAT64)
+    weights.bias[gate] = 1e9
+    lstm = torch.nn.LSTM(D, H, batch_first=True, dtype=torch.float64)
+    rows = torch.cat([torch.arange(2 * H), torch.arange(4 * H, 5 * H), torch.arange(2 * H, 3 * H)])
+    with torch.no_grad():
+        lstm.weight_ih_l0.copy_(weights.input[rows])
+        lstm.weight_hh_l0.copy_(weights.recurrent[rows])
+        lstm.bias_ih_l0.copy_(weights.bias[rows])
+        lstm.bias_hh_l0.zero_()
+    assert_all_close([scan_highway_lstm(inputs, mask, weights)], [lstm(inputs)[0]], REORDERED_FLOAT64)
+
+
+def test_recurrent_dropout_is_one_for_all_words_and_leaves_what_goes_up():
+    weights = make_weights()
+    kept = torch.zeros(1, H, dtype=torch.float64)
+    inputs = torch.randn(1, 1, D, dtype=torch.float64)
+    one = torch.ones(1, 1, dtype=torch.bool)
+    # The first word has nothing that comes back: its output is whole.
+    assert_all_close(
+        [scan_highway_lstm(inputs, one, weights, kept)], [scan_highway_lstm(inputs, one, weights)], REORDERED_FLOAT64
+    )
+    stack = make_stack(dropout=0.5).train()
+    vectors, mask = torch.randn(8, 4, D, dtype=torch.float64), torch.ones(8, 4, dtype=torch.bool)
+    assert not torch.equal(stack(vectors, mask), stack(vectors, mask))
+    assert torch.equal(stack.eval()(vectors, mask), stack(vectors, mask))
+
+
+def test_fresh_weights_are_orthogonal_for_each_gate_and_forget_gates_open():
+    stack = ElmoHighwayLSTM(7, H, 2, 0.0)
+    for layer in stack.layers:
+        layer.reset_parameters()
+        for parameter in (layer.weight_ih, layer.weight_hh, layer.weight_carry):
+            for block in parameter.split(H):
+                torch.testing.assert_close(block @ block.t(), torch.eye(H))
+        assert layer.bias.tolist() == [0.0] * H + [1.0] * H + [0.0] * 3 * H
+
+
+def test_autocast_leaves_the_states_as_they_are():
+    stack, mask = make_stack(dtype=torch.float32), torch.ones(2, 3, dtype=torch.bool)
+    vectors = torch.randn(2, 3, D)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = stack(vectors, mask)
+        found.sum().backward()
+    assert torch.equal(found, stack(vectors, mask))
+
+
+# Semantic roles
+
+
+LABELS = ["O", "B-V", "I-V", "B-ARG0", "I-ARG0"]
+
+
+SMALL = {"predicate_size": 2, "hidden_size": 3, "num_layers": 3, "finder_size": 4}
+
+
+def make_labeller(head=None, **fields) -> ElmoForSemanticRoleLabeling:
+    head = SemanticRoleLabelingHead(**{**SMALL, **(head or {})})
+    return make_model(ElmoForSemanticRoleLabeling, head=head, id2label=dict(enumerate(LABELS)), **fields)
+
+
+def encode(sentences, places=None, **arguments) -> dict:
+    """Sentences with the predicate at a place of each, the last word's by default."""
+    batch = ElmoCharTokenizer()(sentences, is_split_into_words=True, padding=True, return_tensors="pt", **arguments)
+    batch["predicate_mask"] = torch.zeros_like(batch["attention_mask"])
+    for row, words in enumerate(sentences):
+        start = int(batch["attention_mask"][row].argmax()) + 1
+        place = len(words) - 1 if places is None else places[row]
+        if words:
+            batch["predicate_mask"][row, start + place] = 1
+    return dict(batch)
+
+
+def assert_close(found, wanted, tolerance=REORDERED_FLOAT64):
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+HEADS = {
+    "plain": {},
+    "finder, two mixes": {"find_predicates": True, "mix_at_output": True},
+    "no ELMo": {"use_elmo": False, "character_filters": ((2, 3),), "character_embedding_size": 2},
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+@examples(7)
+@given(sentences=sentence_lists)
+def test_scores_depend_on_the_words_and_the_predicate_alone(name, sentences):
+    model = make_labeller(HEADS[name], dtype=torch.float64)
+    left, right = (encode(sentences, padding_side=side) for side in ("left", "right"))
+    outputs = [model(**batch) for batch in (left, right)]
+    for key in ("logits", "predicate_logits"):
+        found = [
+            output[key][batch["attention_mask"].bool()]
+            for output, batch in zip(outputs, (left, right), strict=True)
+            if key in output
+        ]
+        for one, other in itertools.pairwise(found):
+            assert_close(one, other)
+    for row, words in enumerate(sentences):
+        assert_close(outputs[1].logits[row, : len(words) + 2], model(**encode([words])).logits[0])
+
+
+def test_the_predicate_says_whose_arguments_are_scored():
+    model = make_labeller(dtype=torch.float64)
+    words = ["a", "b", "c"]
+    first, last = model(**encode([words] * 2, [0, 2])).logits
+    assert not torch.allclose(first, last)
+
+
+def test_the_loss_is_the_mean_over_labelled_words_and_that_of_the_finder_beside_it():
+    model = make_labeller({"find_predicates": True})
+    batch = encode([["a", "b"], ["c"]])
+    labels = torch.tensor([[-100, 3, 1, -100], [-100, 1, -100, -100]])
+    output = model(**batch, labels=labels)
+    log_probs = output.logits.log_softmax(-1)
+    assert_close(output.loss, -(log_probs[0, 1, 3] + log_probs[0, 2, 1] + log_probs[1, 1, 1]) / 3, 1e-6)
+    both = model(**batch, labels=labels, all_predicates=batch["predicate_mask"])
+    odds = output.predicate_logits
+    of_finder = -(odds[0, 2].sigmoid().log() + odds[1, 1].sigmoid().log() + (-odds[0, 1]).sigmoid().log()) / 3
+    assert_close(both.loss, output.loss + of_finder, 1e-6)
+    assert torch.isneginf(odds[:, [0, 3]]).all() and torch.isneginf(odds[1, 2])
+
+
+def test_all_that_is_trained_gets_gradients_also_beside_sentences_without_words():
+    model = make_labeller({"find_predicates": True, "mix_at_output": True}, mix_l2=0.1).train()
+    batch = encode([["a", "b"], []])
+    labels = torch.tensor([[-100, 3, 1, -100], [-100, -100, -100, -100]])
+    model(**batch, labels=labels, all_predicates=batch["predicate_mask"]).loss.backward()
+    for name, parameter in model.named_parameters():
+        assert (parameter.grad is not None and bool(parameter.grad.isfinite().all())) is parameter.requires_grad, name
+
+
+@given(seed=st.integers(0, 50))
+@examples(7)
+def test_the_best_labels_are_the_likeliest_that_the_scheme_allows(seed):
+    torch.manual_seed(seed)
+    model = make_labeller()
+    batch = encode([["a", "b", "c"], ["d"]], padding_side="left")
+    logits = 3 * torch.randn(2, 5, len(LABELS))
+    found = model.decode(logits, batch["input_ids"], batch["attention_mask"])
+    log_probs = logits.log_softmax(-1)
+    for row, places in enumerate(([1, 2, 3], [3])):
+        allowed = [
+            path
+            for path in itertools.product(range(len(LABELS)), repeat=len(places))
+            if all(
+                can_follow(None if before is None else LABELS[before], LABELS[label], "IOB2")
+                for before, label in zip([None, *path], path, strict=False)
+            )
+        ]
+        best = max(
+            allowed,
+            key=lambda path: sum(
+                log_probs[row, place, label].item() for place, label in zip(places, path, strict=True)
+            ),
+        )
+        assert found[row, places].tolist() == list(best)
+    assert (found == -100).sum() == 6
+
+
+def test_fresh_recurrences_are_orthogonal_and_loaded_ones_stay(tmp_path):
+    config = make_tiny_config(head=SemanticRoleLabelingHead(**SMALL), id2label=dict(enumerate(LABELS)))
+    model = ElmoForSemanticRoleLabeling(config)
+    for layer in model.lstm.layers:
+        for block in layer.weight_hh.split(3):
+            torch.testing.assert_close(block @ block.t(), torch.eye(3))
+        assert layer.bias[3:6].eq(1).all() and layer.bias.sum() == 3
+    ElmoModel(config).save_pretrained(tmp_path)
+    torch.testing.assert_close(
+        ElmoForSemanticRoleLabeling.from_pretrained(tmp_path).lstm.layers[0].bias, model.lstm.layers[0].bias
+    )
+
+
+def test_what_makes_no_sense_is_refused_by_name():
+    model, batch = make_labeller(), encode([["a"]])
+    marks = batch.pop("predicate_mask")
+    assert_refused(ValueError, "predicate_mask", model, **batch)
+    assert_refused(ValueError, "all_predicates", model, **batch, predicate_mask=marks, all_predicates=marks)
+    assert_refused(ValueError, "token_type_ids", model, **batch, predicate_mask=marks, token_type_ids=marks)
+    assert_refused(Exception, "num_layers", SemanticRoleLabelingHead, num_layers=0)
+    config = make_tiny_config(head=SemanticRoleLabelingHead(**SMALL), id2label={0: "O", 1: "PER"})
+    assert_refused(ValueError, "PER", ElmoForSemanticRoleLabeling, config)
