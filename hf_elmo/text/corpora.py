@@ -19,7 +19,7 @@ from pyarrow import ArrowException
 from ..given.bounded_files import quoted
 from ..given.reasons import UNREADABLE, reason
 from .columns import ColumnLayout, column_format_of, conll_sentences, read_layout
-from .files import check_characters, form_of, json_records, open_table, text_lines
+from .files import check_characters, check_records, form_of, json_records, open_table, text_lines
 from .hash_split import is_in_fraction
 
 # A line, to be cut into words, or words that are taken as they are.
@@ -278,6 +278,7 @@ def corpus_from_dataset(
     Raises: ValueError when the dataset, the split or the column is missing.
     """
     where = f"dataset_name {dataset_name!r}"
+    check_records(dataset_name, "dataset_name")
     try:
         if is_saved_dataset(dataset_name):
             saved = load_saved_dataset(dataset_name)

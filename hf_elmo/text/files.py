@@ -23,6 +23,7 @@ JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
 # Text of any kind; of tables and trees their readers know more.
 TEXT_SUFFIXES = (".txt", ".text", ".tsv", ".csv")
 _FIRST_BYTES = 1 << 16
+_MANY_BRACKETS = 100
 _DECODER, _SPACE = json.JSONDecoder(), re.compile(r"\s*")
 _JSON = re.compile(rb"\s*(\{\s*($|[\"}])|\[\s*($|[\[{\"]))")
 
@@ -156,6 +157,23 @@ def _records_in(value: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield place, value
     else:
         raise ValueError(f"{place} holds {type(value).__name__} ({quoted(value)}); wanted an object.")
+
+
+def check_records(directory: str | os.PathLike, name: str) -> None:
+    """Check what a directory has of JSON before pyarrow reads it, whose process deep nesting or a first null ends.
+
+    Args:
+        directory: Of a dataset; nothing is done for what is no directory.
+        name: The argument that names it.
+    Raises: As `json_records`.
+    """
+    for path in sorted(Path(directory).rglob("*")):
+        if suffix_of(path) in JSON_SUFFIXES and path.is_file():
+            lines = (line for _, line in numbered_lines(path, name))
+            # A look at some bytes is enough for most.
+            if any(line[:1] != b"{" or line.count(b"[") + line.count(b"{") > _MANY_BRACKETS for line in lines):
+                for _ in json_records(path, name):
+                    pass
 
 
 def check_characters(text: str, place: str) -> None:

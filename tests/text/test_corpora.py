@@ -374,3 +374,9 @@ def test_mistakes_are_named(tmp_path):
         assert_refused((ValueError, OSError), named, lambda path, more: list(open_files(path, **more).lines()), *given_)
     message = assert_refused(ValueError, "train_file", open_files, tmp_path / "texts[1]")
     assert read(open_files(message.split("'")[-2])) == [["a", "b"]]
+
+
+def test_records_that_end_pyarrows_process_are_refused_before_it_reads_them(tmp_path):
+    for bad in (NESTED, b"null\n"):
+        (tmp_path / "train.jsonl").write_bytes(bad + GOOD)
+        assert_refused(ValueError, ("train.jsonl", "line 1"), corpus_from_dataset, str(tmp_path))

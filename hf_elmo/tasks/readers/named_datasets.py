@@ -8,6 +8,7 @@ from pyarrow import ArrowException
 
 from ...given.reasons import UNREADABLE, reason
 from ...text.corpora import is_saved_dataset, load_saved_dataset
+from ...text.files import check_records
 
 
 def load_named_dataset(dataset_name: str, config_name: str | None = None) -> DatasetDict:
@@ -15,6 +16,7 @@ def load_named_dataset(dataset_name: str, config_name: str | None = None) -> Dat
 
     Raises: ValueError naming the dataset where it cannot be loaded or has no splits.
     """
+    check_records(dataset_name, "dataset_name")
     try:
         if is_saved_dataset(dataset_name):
             saved = load_saved_dataset(dataset_name)
