@@ -25,6 +25,8 @@ from hf_elmo import (
     TokenClassificationHead,
 )
 from hf_elmo.commands.command_line import main
+from hf_elmo.commands.predictors import CoreferencePredictor
+from hf_elmo.pipelines import ElmoTokenClassificationPipeline
 from hf_elmo.tasks.readers.columns import read_tagged_file
 from hf_elmo.tasks.readers.documents import read_documents
 
@@ -161,6 +163,19 @@ def test_standard_input_and_another_pre_tokenizer(predict, monkeypatch):
     assert code == 0 and [one.rpartition("/")[0] for one in shown.split()] == ["Anna", ",", "Bert"]
 
 
+def test_batches_hold_so_many_words_special_tokens_and_padding_included(predict, monkeypatch):
+    seen, call = [], ElmoTokenClassificationPipeline.__call__
+
+    def record(self, sentences, **settings):
+        seen.append((sentences, settings["batch_size"]))
+        return call(self, sentences, **settings)
+
+    monkeypatch.setattr(ElmoTokenClassificationPipeline, "__call__", record)
+    code, shown, errors = predict("words", "a b c", "d", "e", "f g", "--max_words_per_batch", 8)
+    assert code == 0 and [line.split("/")[0] for line in shown.splitlines()] == ["a", "d", "e", "f"], errors
+    assert seen == [([["a", "b", "c"]], 1), ([["f", "g"], ["d"]], 2), ([["e"]], 1)]
+
+
 def test_sentences_are_read_whole_whatever_the_tokenizers_bound(predict, checkpoints, tmp_path):
     bounded = save(tmp_path / "bounded", pre_tokenizer="whitespace", names=["NN", "VB"])
     ElmoCharTokenizer(model_max_length=5).save_pretrained(bounded)
@@ -278,6 +293,17 @@ def test_clusters_in_files_and_on_a_page(predict, files):
     for line, cluster in zip(lines, record["clusters"], strict=True):
         places = [tuple(map(int, place)) for place in re.findall(r"\[(\d+):(\d+)\]", line)]
         assert places == [(mention["start"], mention["end"]) for mention in cluster]
+
+
+def test_clusters_have_numbers_and_what_is_mentioned_once_has_none():
+    text = "Al saw his cat. He fed it."
+    places = [[(0, 2), (7, 10), (16, 18)], [(3, 6)], [(7, 14), (23, 25)]]
+    clusters = [[{"text": text[a:b], "start": a, "end": b} for a, b in cluster] for cluster in places]
+    (passage,) = CoreferencePredictor.draw(None, [(None, {"text": text, "clusters": clusters})])
+    assert [(text[mark.start : mark.end], mark.label) for mark in passage.marks] == [
+        *(("Al", "1"), ("his", "1"), ("He", "1"), ("saw", ""), ("his cat", "2"), ("it", "2"))
+    ]
+    assert passage.marks[1].title == "Al, mention 2 of 3" and passage.notes == ["1 Al (3) · 2 his cat (2)"]
 
 
 # What is refused
