@@ -169,7 +169,7 @@ def page(tmp_path):
     stream = io.StringIO()
     with open_scores(stream, "html", ["model <a>"]) as report:
         report(scored(0, f"  a rare {EVIL}", [0, 19, 99]))
-        report(scored(2, "xyz $x$", [10, -1]))
+        report(scored(2, "xyz $x$ \t", [10, -1]))
     (tmp_path / "page.html").write_text(stream.getvalue(), encoding="utf-8")
     return tmp_path / "page.html"
 
@@ -179,7 +179,7 @@ def test_the_page_has_the_raw_text_with_its_bits_and_needs_nothing(page):
     body = re.search("<main.*</main>", text, re.DOTALL)[0]
     assert re.sub("<.*?>", "", body).replace("&lt;", "<").replace("&gt;", ">").split("\n")[1:3] == [
         f"  a rare {EVIL}",
-        "xyz $x$",
+        "xyz $x$ \t",
     ]
     for direction, divisor in zip(DIRECTIONS, (1, 2, 4), strict=True):
         found = [float(depth) for depth in re.findall(rf"--{direction}:([\d.]+)", body)]

@@ -101,6 +101,19 @@ def test_tables_show_words_that_occur_and_name_those_that_do_not(embedder, index
     assert_refused(ValueError, "'mat'", describe_sentence, index, "they play chess", "mat")
 
 
+def test_uses_that_are_shown_lie_far_from_one_another(embedder):
+    index = TextIndex(embedder, ["a play", "the play", "no play"])
+    (first, vector), (second, other) = index.most_different_uses("play")
+    (third,) = {0, 1, 2} - {first.sentence, second.sentence}
+    vectors = {use.sentence: index.embedder.embed_sentence(use.words, "top")[1] for use in index.uses}
+    cosines = {
+        number: F.cosine_similarity(*map(torch.tensor, (vectors[first.sentence], each)), dim=0)
+        for number, each in vectors.items()
+    }
+    assert cosines[second.sentence] <= cosines[third] and float(vector @ other) < 1
+    assert index.most_different_uses("chess") == [] and len(index.most_different_uses("a", 5)) == 1
+
+
 def test_words_are_looked_for_as_the_tokenizer_reads_them(embedder, tmp_path):
     embedder.model.save_pretrained(tmp_path)
     ElmoCharTokenizer(do_lower_case=True).save_pretrained(tmp_path)

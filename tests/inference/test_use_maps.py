@@ -1,6 +1,7 @@
 """Maps of uses: clusters are found, neighbors are the nearest, projections keep distances, and words are legible."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.inference.use_maps import MAX_GROUPS, OTHERS, cluster, map_uses, nearest_of, project, project_by_umap
-from hf_elmo.inference.use_page import FORM_FONT_SIZE, HEIGHT, WIDTH, place_dots, place_words
+from hf_elmo.inference.use_page import HEIGHT, WIDTH, place_dots, place_words
 from hf_elmo.inference.word_uses import StaticWords, Use, UseGatherer
 
 SENTENCES = [f"they play {what} here".split() for what in "chess cards ball harp flute drums piano tennis".split()]
@@ -100,9 +101,16 @@ def test_dots_and_words_are_on_the_drawing_and_the_spelling_comes_first():
     assert words[0].word == "play" and words[0].is_form and not any(word.is_form for word in words[1:])
     assert {word.word for word in words} == {"play", *(word for word, _ in drawn.forms[0].nearest)}
     assert isinstance(drawn.uses[0], Use)
-    for one, other in itertools.combinations(words, 2):
-        # Two that begin at one height do not begin at one place.
-        assert abs(one.base - other.base) > 1 or abs(one.left - other.left) > FORM_FONT_SIZE / 2
+    # Letters do not cover others where dots lie close together, beside one far away.
+    close = {"play": (0, 0), "plays": (0.1, 0), "game": (0, 0.1), "chess": (0.1, 0.1), "far": (30, 20)}
+    words = place_words(replace(drawn, static_points={word: np.array(point) for word, point in close.items()}))
+    boxes = [(each.left, each.base, len(each.word) * 7, 15 if each.is_form else 13) for each in words]
+    for (left, base, width, size), (other_left, other_base, other_width, other_size) in itertools.combinations(
+        boxes, 2
+    ):
+        is_beside = left + width <= other_left or other_left + other_width <= left
+        is_apart = base <= other_base - 0.8 * other_size or other_base <= base - 0.8 * size
+        assert is_beside or is_apart
 
 
 # Projections
