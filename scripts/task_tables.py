@@ -74,7 +74,7 @@ def _files(train: str, validation: str, test: str) -> str:
 
 _WORDS = "--learn_words --word_vector_size 100 --character_filters 3:64"
 _TEXTS = f"{_WORDS} --hidden_size 100 --dropout 0.3 --hidden_dropout 0.1"
-_TAGS = "--classifier_lstm_layers 1 --classifier_lstm_size 100 --learning_rate 0.003"
+_TAGS = "--lstm_layers 1 --lstm_size 100 --learning_rate 0.003"
 _READER = f"{_WORDS} --pre_tokenizer penn --hidden_size 60 --dropout 0.2 --learning_rate 0.003 --validation_share 0.1"
 _ENTITIES = {"f1": ("F1", "90.2 → 92.2 (news)")}
 _ANSWERS = {"exact_match": ("exact match", "72.1 → 78.6"), "f1": ("F1", "81.1 → 85.8")}
@@ -114,7 +114,7 @@ TABLES = {
     "ewt": Table(
         "parts of speech, English",
         "train token-classification --learn_words --word_vector_size 100 --character_filters 2:50 3:100 4:100 "
-        "--classifier_lstm_layers 1 --classifier_lstm_size 200 --learning_rate 0.003 "
+        "--lstm_layers 1 --lstm_size 200 --learning_rate 0.003 "
         + _files("ud_english_ewt/train.conllu.gz", "ud_english_ewt/dev.conllu", "ud_english_ewt/test.conllu"),
         (10, 25),
         {"accuracy": ("accuracy", "")},

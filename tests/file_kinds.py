@@ -29,9 +29,9 @@ from hf_elmo.checkpoints.loading import load_config, load_model, load_tokenizer
 from hf_elmo.checkpoints.provenance import write_json
 from hf_elmo.conversion.alignment import align_layers
 from hf_elmo.inference.embedding_files import read_words
+from hf_elmo.tasks.data import load_named_dataset
 from hf_elmo.tasks.readers.columns import read_tagged_file, tagged_from_dataset
 from hf_elmo.tasks.readers.documents import read_documents
-from hf_elmo.tasks.readers.named_datasets import load_named_dataset
 from hf_elmo.tasks.readers.propositions import read_propositions
 from hf_elmo.tasks.readers.questions import read_questions
 from hf_elmo.tasks.readers.senses import holds_senses, read_senses

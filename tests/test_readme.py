@@ -31,6 +31,7 @@ from hf_elmo import (
 from hf_elmo.checkpoints.tables import markdown_table
 from hf_elmo.commands import command_line
 from hf_elmo.commands.command_line import main
+from hf_elmo.tasks.registry import TASKS
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 PAGES = {
@@ -140,7 +141,7 @@ def test_the_readme_is_short_and_its_first_block_has_eight_lines():
 @pytest.mark.parametrize("command", sorted({command for command, _ in COMMANDS}))
 def test_flags_exist(command, capsys):
     with pytest.raises(SystemExit) as ended:
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     assert ended.value.code == 0
     known = set(re.findall(r"--\w+", capsys.readouterr().out))
     for name, line in COMMANDS:
@@ -153,9 +154,9 @@ def test_flags_in_sentences_exist(page, capsys):
     """`--flag` in the running text is one of some command, or of a program that is named here."""
     others = {"--extra", "--index-url", "--allennlp", "--other_checkout", "--help"}
     known = set(others)
-    for command in command_line.COMMANDS:
+    for command in [*command_line.COMMANDS, *(f"train {task}" for task in TASKS)]:
         with pytest.raises(SystemExit):
-            main([command, "--help"])
+            main([*command.split(), "--help"])
         known |= set(re.findall(r"--\w+", capsys.readouterr().out))
     text = re.sub(r"```.*?```", "", PAGES[page], flags=re.DOTALL)
     assert set(re.findall(r"`(--[\w-]+)", text)) <= known

@@ -24,17 +24,7 @@ COMMANDS = {
     "show uses": ("show_uses", "draw the uses of words in every layer, as a page to click"),
     "probe senses": ("probe:main_senses", "measure how well each layer tells the senses of words apart"),
     "probe tags": ("probe:main_tags", "measure how well each layer tells the parts of speech of words"),
-    "train token-classification": ("train_token_classification", "train, evaluate and apply a token classifier"),
-    "train text-classification": (
-        "train_text_classification",
-        "train, evaluate and apply a classifier of texts or of pairs of texts",
-    ),
-    "train question-answering": (
-        "train_question_answering",
-        "train, evaluate and apply a reader that answers questions by pieces of a context",
-    ),
-    "train coreference": ("train_coreference", "train, evaluate and apply coreference resolution in documents"),
-    "train semantic-roles": ("train_semantic_roles", "train, evaluate and apply a labeller of semantic roles"),
+    "train": ("train", "train, evaluate and apply a model of a task"),
     "predict": ("predict", "apply a checkpoint of a task to text of one's own"),
     "export": ("export", "write a checkpoint as an ONNX file, for onnxruntime"),
     "push": ("push", "upload a finished checkpoint to the Hub"),

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..given.flags import check_choices, flag
+from ..tasks.registry import TASKS, task_of
 from ..text.cutting import PreTokenizer
 from .command_line import run_command
-from .text_input import STANDARD_INPUT, ReadingArguments, read_lines
+from .text_input import STANDARD_INPUT, ReadingArguments, read_lines, warn_of_raw_text
 
 if TYPE_CHECKING:
-    from .predictors import Predictor
+    from ..tasks.prediction import Predictor
 
 _EXAMPLES = """
 examples:
@@ -119,10 +120,20 @@ def predict(arguments: PredictionArguments) -> None:
 
     Raises: ValueError or OSError naming the argument, what it was and what to do.
     """
-    from .predictors import make_predictor
+    from ..checkpoints.loading import load_config
 
     arguments.check()
-    predictor = make_predictor(arguments)
+    architectures = load_config(arguments.model_name_or_path).architectures or []
+    entry = task_of(architectures)
+    predictor_class = None if entry is None else entry.load().predictor_class
+    if predictor_class is None:
+        raise ValueError(
+            f"model_name_or_path {arguments.model_name_or_path!r} is a checkpoint of "
+            f"{', '.join(architectures) or 'no class'}; wanted one that was trained for a task: {', '.join(TASKS)}."
+        )
+    predictor = predictor_class(arguments)
+    if arguments.input_file is not None and "text_is_tokenized" not in predictor.refuses:
+        warn_of_raw_text(arguments, predictor.tokenizer.pre_tokenizer)
     if arguments.targets:
         _write(arguments, predictor)
         return

@@ -1,54 +1,39 @@
-"""The coreference task: documents with clusters in, a trained model, its scores and its predictions out."""
+"""The coreference task: documents with clusters in, a trained model, its scores and its predictions out.
+
+A batch is one document, in training a window of it.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar, Literal
 
 import numpy as np
-from huggingface_hub.errors import StrictDataclassError
+import torch
 from torch import Tensor
+from torch.utils.data import Dataset
+from transformers import DataCollatorWithPadding, PreTrainedTokenizer
 
-from ..model.configuration_elmo import CoreferenceHead, ElmoConfig
+from ..checkpoints.cards import TaskCard
+from ..given.flags import flag
+from ..inference.pages import Mark, Passage
+from ..model.configuration_elmo import CoreferenceHead
 from ..model.modeling_elmo_coref import ElmoForCoreferenceResolution, read_clusters
-from .arguments import TrainingFlags
-from .card_facts import describe_inputs
-from .coreference_arguments import CoreferenceArguments, CoreferenceDataArguments
-from .coreference_data import (
-    EncodedDocuments,
-    count_mentions,
-    drop_singletons,
-    encode_documents,
-    has_singletons,
-    make_document_collator,
-)
-from .data_sources import name_file
-from .features import check_features, check_table, set_word_inputs
-from .fine_tuning import FineTuning
-from .layer_cache import LayerCache, make_layer_cache
-from .metrics.coreference import score_clusters
-from .readers.documents import Documents, Mention, document_lines, read_documents
-from .run_checks import check_files, check_run
-from .splits import choose_splits, hold_out, share_of, shorten
-from .training_arguments import TaskTrainingArguments
-from .weights import (
-    describe_model,
-    is_random,
-    load_source_config,
-    load_tokenizer,
-    set_model_fields,
-    start_model,
-)
+from ..pipelines import COREFERENCE
+from .arguments import FileArguments, TaskArguments, TaskTrainingArguments
+from .data import read_splits
+from .inputs import describe_inputs
+from .layer_cache import CachedLayers, LayerCache, collate_with_layers
+from .metrics import score_clusters, score_matches
+from .prediction import Item, Predictor
+from .readers.documents import Document, Documents, Mention, document_lines, read_documents
+from .task import Task
 
-# Settings of the head that have flags of their own.
-_HEAD_FLAGS = (
-    *("lstm_size", "hidden_size", "feature_size", "dropout", "hidden_dropout", "max_span_width", "spans_per_word"),
-    *("max_antecedents", "allow_crossing", "read_across_sentences", "mention_loss"),
-)
 _MEASURES = {"muc": "MUC", "b_cubed": "B-cubed", "ceafe": "CEAFe"}
 _SCORES = ("precision", "recall", "f1")
 
@@ -56,26 +41,204 @@ Clusters = list[list[tuple[int, int]]]
 
 
 @dataclass
-class CoreferenceTask(FineTuning):
-    """Coreference, checked and ready to run; it writes `test_predictions.conll` and its like beside the rest.
+class CoreferenceArguments(TaskArguments):
+    """What stands between ELMo and the clusters; what is left out is as the checkpoint has it, or as published."""
 
-    Args:
-        max_train_sentences: Sentences of a window of a document that is trained on; None for whole documents.
-    """
+    lstm_size: int | None = flag("Size of each direction of the biLSTM (default: 200).", default=None)
+    hidden_size: int | None = flag("Size of the dense layers of both scorers (default: 150).", default=None)
+    feature_size: int | None = flag(
+        "Size of the vectors of widths, distances and speakers (default: 20).", default=None
+    )
+    dropout: float | None = flag("Dropout on what is read of each word (default: 0.5).", default=None)
+    hidden_dropout: float | None = flag("Dropout everywhere else (default: 0.2).", default=None)
+    max_span_width: int | None = flag("Words of the widest span that can be found (default: 10).", default=None)
+    spans_per_word: float | None = flag("Spans that are kept, for each word (default: 0.4).", default=None)
+    max_antecedents: int | None = flag(
+        "Kept spans before it that each one is compared with, the nearest (default: 250).", default=None
+    )
+    allow_crossing: bool | None = flag(
+        "Whether spans that cross each other can be kept together (default: False).", default=None
+    )
+    read_across_sentences: bool | None = flag(
+        "Whether the biLSTM reads the document in one go, not each sentence on its own (default: False).", default=None
+    )
+    mention_loss: float | None = flag(
+        "Weight of the loss that teaches which spans are mentions at all, by themselves (default: 1 where singletons "
+        "are kept, else 0).",
+        default=None,
+    )
+    singletons: Literal["keep", "drop"] | None = flag(
+        "Whether mentions that nothing else is named like are read, predicted and scored, as clusters of one; by "
+        "default where the training data mark any.",
+        default=None,
+    )
+    ignore_speakers: bool = flag("Leave out who says what, also where the training data know.", default=False)
+    max_train_sentences: int = flag(
+        "Train on a random window of so many sentences of each longer document; 0 for whole ones.", default=50
+    )
 
-    model: ElmoForCoreferenceResolution
-    splits: dict[str, Documents]
-    max_train_sentences: int | None = None
 
-    shown_scores: ClassVar[tuple[str, ...]] = ("muc_f1", "b_cubed_f1", "ceafe_f1", "mean_f1")
-    best_score: ClassVar[str] = "mean_f1"
+@dataclass
+class CoreferenceDataArguments(FileArguments):
+    """What is read: files in the columns of CoNLL-2012, packed or not."""
 
-    def encode(self, split: str) -> Any:
-        head = self.model.config.require_head(CoreferenceHead)
-        documents = encode_documents(self.splits[split], self.tokenizer, head.use_speakers)
-        return EncodedDocuments(documents, self.max_train_sentences if split == "train" else None)
+    train_file: str | None = flag(
+        "Training data in the columns of CoNLL-2012, also as .gz, .bz2, .xz or .zst.", default=None
+    )
+    validation_file: str | None = flag("Data to evaluate on, also after epochs.", default=None)
+    test_file: str | None = flag("Data to predict and score at the end.", default=None)
 
-    def keep_layers(self, cache: LayerCache, dataset: Any) -> Any:
+
+class CoreferencePredictor(Predictor):
+    """Clusters of mentions of a text, all of which is one document."""
+
+    task = COREFERENCE
+    model_class = ElmoForCoreferenceResolution
+    does = "resolves coreference in a whole document"
+    refuses = ("convert_scheme", "text_pair", "max_words_per_batch")
+    title = "Coreference"
+    unit = "documents"
+
+    def read(self) -> Iterator[str]:
+        text = "\n".join(super().read())
+        self.refuse_emptiness(len(text.strip()))
+        return iter([text])
+
+    def items(self) -> Iterable[Item]:
+        self.settings = {"is_tokenized": self.arguments.text_is_tokenized}
+        return ((1, text, None) for text in self.inputs)
+
+    def show(self, asked: Any, found: Any) -> Iterable[str]:
+        for cluster in found["clusters"]:
+            yield " | ".join(f"{' '.join(one['text'].split())} [{one['start']}:{one['end']}]" for one in cluster)
+        if not found["clusters"]:
+            yield "no clusters"
+
+    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> str:
+        ((_, found),) = predictions
+        clusters = found["clusters"]
+        if self.arguments.output_suffix == ".conll":
+            name = Path(str(self.arguments.output_file)).stem
+            documents = Documents(name, [Document(name, 0, found["sentences"])])
+            write_documents(file, documents, [[[mention["words"] for mention in each] for each in clusters]])
+        else:
+            placed = [[{name: one[name] for name in ("start", "end", "text")} for one in each] for each in clusters]
+            file.write(json.dumps({"text": found["text"], "clusters": placed}, ensure_ascii=False, indent=1) + "\n")
+        return f"{sum(map(len, clusters)):,} mentions in {len(clusters):,} clusters"
+
+    def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
+        for _, found in predictions:
+            marks: list[Mark] = []
+            names: list[str] = []
+            for cluster in found["clusters"]:
+                name = " ".join(cluster[0]["text"].split())
+                if len(cluster) > 1:
+                    names.append(f"{len(names) + 1} {name} ({len(cluster)})")
+                label = str(len(names)) if len(cluster) > 1 else ""
+                titles = (f"{name}, mention {index} of {len(cluster)}" for index in range(1, len(cluster) + 1))
+                marks += [
+                    Mark(one["start"], one["end"], label, title) for one, title in zip(cluster, titles, strict=True)
+                ]
+            yield Passage(found["text"], marks, [" · ".join(names) or "no clusters"])
+
+
+class Coreference(Task):
+    """Coreference; it writes `test_predictions.conll` and its like beside the rest."""
+
+    name: ClassVar[str] = "coreference"
+    model_class = ElmoForCoreferenceResolution
+    head_class = CoreferenceHead
+    model_arguments = CoreferenceArguments
+    data_arguments = CoreferenceDataArguments
+    predictor_class = CoreferencePredictor
+    examples: ClassVar[str] = """
+example:
+  hf-elmo train coreference --model_name_or_path CHECKPOINT --train_file train.conll --validation_file dev.conll \\
+      --test_file test.conll --load_best_model_at_end --output_dir coreference
+
+A batch is a document. All of transformers' training flags work too; --help_all lists them.
+"""
+    shown_scores = ("muc_f1", "b_cubed_f1", "ceafe_f1", "mean_f1")
+    best_score = "mean_f1"
+    has_labels = False
+
+    def check_arguments(self) -> None:
+        args = self.model_args
+        if args.mix_at_output:
+            raise ValueError("mix_at_output is on, but this task reads ELMo at its input alone; leave it out.")
+        if args.max_train_sentences < 0:
+            raise ValueError(
+                f"max_train_sentences is {args.max_train_sentences}; it must be an integer >= 0, 0 for all of them."
+            )
+        for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
+            size = getattr(self.training_args, name)
+            if size not in (1, getattr(TaskTrainingArguments, name)):
+                raise ValueError(
+                    f"{name} is {size}, but a batch is one document; leave it out, and have several in a step by "
+                    "--gradient_accumulation_steps."
+                )
+            setattr(self.training_args, name, 1)
+        # What a document consists of would be taken for that.
+        self.training_args.remove_unused_columns = False
+
+    def load(self) -> dict[str, Documents]:
+        return read_splits(self.data_args, lambda file, name: read_documents(file, name=name))
+
+    def head_settings(self, head: CoreferenceHead | None) -> dict[str, Any]:
+        args, settings = self.model_args, super().head_settings(head)
+        if head is None:
+            # The training documents say whether there are singletons and speakers.
+            documents = self.splits.get("train", Documents("", []))
+            settings["use_speakers"] = any(document.speakers for document in documents.documents)
+            settings["keep_singletons"] = has_singletons(documents)
+        if args.ignore_speakers:
+            settings["use_speakers"] = False
+        if args.singletons is not None:
+            settings["keep_singletons"] = args.singletons == "keep"
+        old = CoreferenceHead() if head is None else head
+        if settings.get("keep_singletons", old.keep_singletons) and not old.mention_loss:
+            settings.setdefault("mention_loss", 1.0)
+        return settings
+
+    def settle(self, has_head: bool) -> None:
+        if not self.head.keep_singletons:
+            self.splits = {split: drop_singletons(documents) for split, documents in self.splits.items()}
+
+    def words_of(self, examples: Documents) -> Iterator[str]:
+        return (word for document in examples.documents for word in document.words)
+
+    def describe_head(self, model: ElmoForCoreferenceResolution) -> str:
+        head = self.head
+        return (
+            f"biLSTM of {head.lstm_size}, spans of up to {head.max_span_width} words, {head.spans_per_word:g} for each "
+            f"word, up to {head.max_antecedents} antecedents, singletons "
+            f"{'kept' if head.keep_singletons else 'dropped'}; reads {describe_inputs(head.to_dict())}."
+        )
+
+    def count(self, split: str) -> dict[str, Any]:
+        documents = self.splits[split]
+        mentions, out_of_reach = count_mentions(documents, self.head.max_span_width)
+        return {
+            "documents": len(documents),
+            "words": len(self.words[split]),
+            "clusters": sum(len(document.clusters) for document in documents.documents),
+            "mentions": mentions,
+            "out_of_reach": out_of_reach,
+        }
+
+    def notes(self) -> Iterator[str]:
+        for split, facts in self.data.items():
+            if facts["out_of_reach"]:
+                yield (
+                    f"{split}: {facts['out_of_reach']:,} of {facts['mentions']:,} mentions cannot be found: they are "
+                    f"wider than {self.head.max_span_width} words (max_span_width), or stand in several sentences"
+                )
+
+    def encode(self, split: str) -> EncodedDocuments:
+        documents = encode_documents(self.splits[split], self.tokenizer, self.head.use_speakers)
+        return EncodedDocuments(documents, self.model_args.max_train_sentences or None if split == "train" else None)
+
+    def keep_layers(self, cache: LayerCache, dataset: EncodedDocuments) -> EncodedDocuments:
         layers = cache.layers_of(self.model, dataset.sentences)
         return dataset if layers is None else dataset.with_layers(layers)
 
@@ -93,123 +256,59 @@ class CoreferenceTask(FineTuning):
         documents = self.splits[split]
         predicted, gold = clusters_of(output.predictions), clusters_of(output.label_ids)
         if directory is not None:
-            write_predictions(directory / f"{split}_predictions.conll", documents, predicted)
-        scores = flat_scores(predicted, gold)
-        return {}, format_report(f"{split} ({documents.source})", scores)
+            with open(directory / f"{split}_predictions.conll", "w", encoding="utf-8", newline="\n") as file:
+                write_documents(file, documents, predicted)
+        return {}, format_report(f"{split} ({documents.source})", flat_scores(predicted, gold))
 
     def describe(self) -> dict[str, Any]:
-        return {"task": "coreference", "singletons": "keep" if self.model.keep_singletons else "drop"}
+        return {"singletons": "keep" if self.model.keep_singletons else "drop"}
 
-
-def prepare_task(
-    model_args: CoreferenceArguments, data_args: CoreferenceDataArguments, training_args: TaskTrainingArguments
-) -> CoreferenceTask:
-    """Check everything that can be wrong with the arguments and the data, and build the model.
-
-    Nothing is written. Once this has returned, an error is one of the machine or of this package.
-
-    Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
-    """
-    _check_arguments(model_args, data_args, training_args)
-    read = {split: read_documents(file, name=f"{split}_file") for split, file in data_args.files.items()}
-    splits = shorten(choose_splits(hold_out(read, data_args), training_args), data_args)
-    config = load_architecture(model_args, splits)
-    head = config.require_head(CoreferenceHead)
-    if not head.keep_singletons:
-        splits = {split: drop_singletons(documents) for split, documents in splits.items()}
-    layer_cache = make_layer_cache(model_args, config)
-    tokenizer = load_tokenizer(model_args, config)
-    texts = [_words_of(splits, is_train=is_train) for is_train in (True, False)]
-    table = set_word_inputs(config, CoreferenceHead, model_args, tokenizer, *texts)
-    check_table(config, table, is_random(model_args))
-
-    data = {split: _describe_data(split, documents, data_args, head) for split, documents in splits.items()}
-    if training_args.process_index == 0:
-        for split, facts in data.items():
-            if facts["out_of_reach"]:
-                print(
-                    f"note: {split}: {facts['out_of_reach']:,} of {facts['mentions']:,} mentions cannot be found: they "
-                    f"are wider than {head.max_span_width} words (max_span_width), or stand in several sentences",
-                    file=sys.stderr,
-                )
-    build = partial(build_model, model_args, config)
-    return CoreferenceTask.start(
-        *(build, table, model_args, training_args, tokenizer, splits, data, layer_cache),
-        max_train_sentences=model_args.max_train_sentences or None,
-    )
-
-
-def _check_arguments(
-    model_args: CoreferenceArguments, data_args: CoreferenceDataArguments, training_args: TaskTrainingArguments
-) -> None:
-    check_run(model_args, data_args, training_args)
-    check_features(model_args)
-    check_files(data_args)
-    if model_args.mix_at_output:
-        raise ValueError("mix_at_output is on, but this task reads ELMo at its input alone; leave it out.")
-    if model_args.max_train_sentences < 0:
-        raise ValueError(
-            f"max_train_sentences is {model_args.max_train_sentences}; it must be an integer >= 0, 0 for all of them."
+    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
+        head = self.head.to_dict()
+        kept = (
+            "a cluster of its own where its score as a mention is above zero" if head["keep_singletons"] else "left out"
         )
-    for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
-        if getattr(training_args, name) not in (1, getattr(TrainingFlags, name)):
-            raise ValueError(
-                f"{name} is {getattr(training_args, name)}, but a batch is one document; leave it out, and have "
-                "several in a step by --gradient_accumulation_steps."
-            )
-        setattr(training_args, name, 1)
-    # What a document consists of would be taken for that.
-    training_args.remove_unused_columns = False
+        reads = "the document" if head["read_across_sentences"] else "each sentence"
+        singletons = "Clusters of one mention count."
+        if results["singletons"] != "keep":
+            singletons = "Clusters of one mention are left out of data and predictions."
+        notes = {"all": ["`mean F1` is the mean of the F1 of MUC, B-cubed and CEAFe.", singletons]}
+        for split, text in results["data"].items():
+            if text["out_of_reach"]:
+                notes[split] = [
+                    f"{text['out_of_reach']:,} of {text['mentions']:,} mentions cannot be found: they are wider than "
+                    f"{head['max_span_width']} words, or stand in several sentences."
+                ]
+        return TaskCard(
+            what="A coreference model",
+            task_name="Coreference resolution",
+            tags=["coreference"],
+            pipeline_tag=None,
+            usage="""\
+```python
+import hf_elmo
+from transformers import pipeline
 
-
-def load_architecture(model_args: CoreferenceArguments, splits: dict[str, Documents]) -> ElmoConfig:
-    """The config that the arguments name, with the head that they and the data want.
-
-    Args:
-        model_args: What is left out is as the checkpoint has it, where it is one of this task.
-        splits: The training documents say whether there are singletons and speakers.
-    Raises: FileNotFoundError or ValueError naming the argument.
-    """
-    config = load_source_config(model_args)
-    changes = {name: getattr(model_args, name) for name in _HEAD_FLAGS if getattr(model_args, name) is not None}
-    if not isinstance(config.head, CoreferenceHead):
-        documents = splits.get("train", Documents("", []))
-        changes["use_speakers"] = any(document.speakers for document in documents.documents)
-        changes["keep_singletons"] = has_singletons(documents)
-    if model_args.ignore_speakers:
-        changes["use_speakers"] = False
-    if model_args.singletons is not None:
-        changes["keep_singletons"] = model_args.singletons == "keep"
-    try:
-        set_model_fields(config, model_args)
-        old = config.require_head(CoreferenceHead)
-        if changes.get("keep_singletons", old.keep_singletons) and not old.mention_loss:
-            changes.setdefault("mention_loss", 1.0)
-        config.head = replace(old, **changes)
-        config.validate()
-    except StrictDataclassError as error:
-        raise ValueError(str(error.__cause__ or error)) from error
-    return config
-
-
-def build_model(model_args: CoreferenceArguments, config: ElmoConfig) -> tuple[ElmoForCoreferenceResolution, str]:
-    """Make the model, in float32, and describe it in one line.
-
-    Args:
-        model_args: Where its weights come from.
-        config: Its architecture.
-    Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
-    """
-    model, origin = start_model(ElmoForCoreferenceResolution, model_args, config)
-    head = config.require_head(CoreferenceHead)
-    singletons = "kept" if head.keep_singletons else "dropped"
-    parts = [
-        describe_model(model, config, origin),
-        f"biLSTM of {head.lstm_size}, spans of up to {head.max_span_width} words, {head.spans_per_word:g} for each "
-        f"word, up to {head.max_antecedents} antecedents, singletons {singletons}",
-        f"reads {describe_inputs(head.to_dict())}.",
-    ]
-    return model, "; ".join(parts)
+resolver = pipeline("coreference-resolution", model="{name}")
+for cluster in resolver("Alice met her brother .")["clusters"]:
+    print([(mention["text"], mention["start"], mention["end"]) for mention in cluster])
+```""",
+            intended_use=["To find which words of a document name the same, in text like that it was trained on."],
+            limits=[
+                "It knows the language, the domain and the biases of its training documents and no others; pronouns "
+                "are given to whom these documents give them."
+            ],
+            scores=["mean_f1", "muc_f1", "b_cubed_f1", "ceafe_f1"],
+            counts=["documents", "words", "mentions", "clusters"],
+            settings={
+                "reads of each word": describe_inputs(head),
+                "biLSTM": f"{head['lstm_size']}, over {reads}",
+                "spans": f"up to {head['max_span_width']} words, {head['spans_per_word']:g} for each word kept, up to "
+                f"{head['max_antecedents']} antecedents",
+                "a mention that nothing is linked to": kept,
+            },
+            notes=notes,
+        )
 
 
 def clusters_of(rows: np.ndarray) -> list[Clusters]:
@@ -223,10 +322,8 @@ def flat_scores(predicted: Sequence[Clusters], gold: Sequence[Clusters]) -> dict
     flat = {f"{name}_{score}": scores[name][score] for name in _MEASURES for score in _SCORES}
     found, wanted = ({(place, *mention) for place, mention in _mentions_of(side)} for side in (predicted, gold))
     right = len(found & wanted)
-    flat["mention_precision"] = right / len(found) if found else 0.0
-    flat["mention_recall"] = right / len(wanted) if wanted else 0.0
-    flat["mention_f1"] = 2 * right / (len(found) + len(wanted)) if found or wanted else 0.0
-    return {**flat, "mean_f1": scores["mean_f1"]}
+    mentions = score_matches(right, len(found), len(wanted))
+    return {**flat, **{f"mention_{score}": mentions[score] for score in _SCORES}, "mean_f1": scores["mean_f1"]}
 
 
 def _mentions_of(documents: Sequence[Clusters]) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -248,33 +345,146 @@ def format_report(title: str, scores: dict[str, float]) -> str:
     return "\n".join(lines)
 
 
-def write_predictions(path: Path, documents: Documents, predicted: Iterable[Clusters]) -> None:
+def write_documents(file: IO[str], documents: Documents, predicted: Iterable[Clusters]) -> None:
     """Write documents with predicted clusters in the columns of CoNLL-2012."""
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        for document, clusters in zip(documents.documents, predicted, strict=True):
-            mentions = [[Mention(*mention) for mention in cluster] for cluster in clusters]
-            file.writelines(f"{line}\n" for line in document_lines(document, mentions))
+    for document, clusters in zip(documents.documents, predicted, strict=True):
+        mentions = [[Mention(*mention) for mention in cluster] for cluster in clusters]
+        file.writelines(f"{line}\n" for line in document_lines(document, mentions))
 
 
-def _words_of(splits: dict[str, Documents], is_train: bool) -> Iterator[str]:
-    """All words of the training data, or of the other splits."""
-    for split, documents in splits.items():
-        if (split == "train") == is_train:
-            for document in documents.documents:
-                yield from document.words
+@dataclass
+class EncodedDocument:
+    """A document as the model wants it.
+
+    Args:
+        sentences: Of each sentence `input_ids` (T, C), `attention_mask` (T) and, where speakers are read,
+            `speaker_ids` (T); T counts the sentence markers.
+        starts: How many words stand before each sentence, and in the whole document.
+        mentions: Rows of first word, the word behind the last one, and cluster, (M, 3).
+    """
+
+    sentences: list[dict[str, np.ndarray]]
+    starts: list[int]
+    mentions: np.ndarray
 
 
-def _describe_data(
-    split: str, documents: Documents, data_args: CoreferenceDataArguments, head: CoreferenceHead
-) -> dict[str, Any]:
-    """What results.json says of a split."""
-    mentions, out_of_reach = count_mentions(documents, head.max_span_width)
-    return {
-        "source": name_file(data_args, split),
-        **share_of(split, data_args),
-        "documents": len(documents),
-        "words": sum(len(document.words) for document in documents.documents),
-        "clusters": sum(len(document.clusters) for document in documents.documents),
-        "mentions": mentions,
-        "out_of_reach": out_of_reach,
-    }
+class EncodedDocuments(Dataset):
+    """Documents for a Trainer, one an item.
+
+    Args:
+        documents: All of them.
+        max_sentences: Of longer documents an item is a window of so many sentences, drawn anew by torch's random
+            numbers each time; None gives whole documents.
+        layers: The biLM's layers of all their sentences in order, where they are kept.
+    """
+
+    def __init__(
+        self, documents: Sequence[EncodedDocument], max_sentences: int | None = None, layers: CachedLayers | None = None
+    ):
+        self.documents, self.max_sentences, self.layers = documents, max_sentences, layers
+        self._firsts = list(itertools.accumulate((len(document.sentences) for document in documents), initial=0))
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        document = self.documents[index]
+        count, first = len(document.sentences), 0
+        if self.max_sentences is not None and count > self.max_sentences:
+            first = int(torch.randint(count - self.max_sentences + 1, ()))
+            count = self.max_sentences
+        sentences: list[dict[str, Any]] = document.sentences[first : first + count]
+        if self.layers is not None:
+            start = self._firsts[index] + first
+            sentences = [
+                {**sentence, "packed_layers": partial(self.layers.__getitem__, start + place)}
+                for place, sentence in enumerate(sentences)
+            ]
+        start, stop = document.starts[first], document.starts[first + count]
+        mentions = document.mentions
+        mentions = mentions[(mentions[:, 0] >= start) & (mentions[:, 1] <= stop)]
+        return {"sentences": sentences, "labels": mentions - np.array([start, start, 0])}
+
+    @property
+    def sentences(self) -> list[dict[str, np.ndarray]]:
+        """Those of all documents."""
+        return [sentence for document in self.documents for sentence in document.sentences]
+
+    def with_layers(self, layers: CachedLayers) -> EncodedDocuments:
+        """The same documents with the layers of their sentences."""
+        return EncodedDocuments(self.documents, self.max_sentences, layers)
+
+
+def encode_documents(documents: Documents, tokenizer: PreTrainedTokenizer, use_speakers: bool) -> list[EncodedDocument]:
+    """Turn documents into rows.
+
+    Args:
+        documents: As they were read.
+        tokenizer: Makes the rows of their words.
+        use_speakers: Whether the model reads who says what.
+    """
+    return [encode_document(document, tokenizer, use_speakers) for document in documents.documents]
+
+
+def encode_document(document: Document, tokenizer: PreTrainedTokenizer, use_speakers: bool) -> EncodedDocument:
+    """Turn a document into rows; see `encode_documents`."""
+    encoded = tokenizer(document.sentences, is_split_into_words=True)
+    sentences = [
+        {"input_ids": np.asarray(rows, dtype=np.int64), "attention_mask": np.ones(len(rows), dtype=np.int64)}
+        for rows in encoded["input_ids"]
+    ]
+    starts = list(itertools.accumulate(map(len, document.sentences), initial=0))
+    if use_speakers:
+        names = document.speakers or [""] * starts[-1]
+        numbers = {name: number for number, name in enumerate(sorted({*names} - {""}), start=1)}
+        ids = [numbers.get(name, 0) for name in names]
+        for sentence, (start, stop) in zip(sentences, itertools.pairwise(starts), strict=True):
+            sentence["speaker_ids"] = np.array([0, *ids[start:stop], 0])
+    mentions = [[*mention, number] for number, cluster in enumerate(document.clusters) for mention in cluster]
+    return EncodedDocument(sentences, starts, np.array(mentions, dtype=np.int64).reshape(-1, 3))
+
+
+def make_document_collator(tokenizer: PreTrainedTokenizer) -> Callable[[list[Mapping[str, Any]]], dict[str, Tensor]]:
+    """What makes a batch of one document: its sentences, padded, and its mentions as `labels`, (1, M, 3)."""
+    pad = collate_with_layers(DataCollatorWithPadding(tokenizer))
+
+    def collate(items: list[Mapping[str, Any]]) -> dict[str, Tensor]:
+        if len(items) != 1:
+            raise ValueError(f"a batch of {len(items)} documents; a batch is one document.")
+        (item,) = items
+        speakers = [sentence["speaker_ids"] for sentence in item["sentences"] if "speaker_ids" in sentence]
+        rows = [{key: value for key, value in row.items() if key != "speaker_ids"} for row in item["sentences"]]
+        batch = dict(pad(rows))
+        if speakers:
+            mask = batch["attention_mask"].bool()
+            batch["speaker_ids"] = torch.zeros(mask.shape, dtype=torch.long)
+            batch["speaker_ids"][mask] = torch.from_numpy(np.concatenate(speakers)).long()
+        batch["labels"] = torch.from_numpy(item["labels"]).unsqueeze(0)
+        return batch
+
+    return collate
+
+
+def drop_singletons(documents: Documents) -> Documents:
+    """The documents without clusters of one mention."""
+    kept = [
+        replace(document, clusters=[cluster for cluster in document.clusters if len(cluster) > 1])
+        for document in documents.documents
+    ]
+    return replace(documents, documents=kept)
+
+
+def has_singletons(documents: Documents) -> bool:
+    """Whether any cluster has one mention alone."""
+    return any(len(cluster) == 1 for document in documents.documents for cluster in document.clusters)
+
+
+def count_mentions(documents: Documents, max_span_width: int) -> tuple[int, int]:
+    """How many mentions there are, and how many of them are wider than a span can be, or in several sentences."""
+    total = out_of_reach = 0
+    for document in documents.documents:
+        sentence_of = [number for number, sentence in enumerate(document.sentences) for _ in sentence]
+        for start, stop in itertools.chain(*document.clusters):
+            total += 1
+            out_of_reach += stop - start > max_span_width or sentence_of[start] != sentence_of[stop - 1]
+    return total, out_of_reach

@@ -1,52 +1,92 @@
-"""The question answering task: SQuAD's JSON in, a trained reader, its scores and its answers out."""
+"""The question answering task: SQuAD's JSON in, a trained QA model, its scores and its answers out.
+
+Letters in shapes: V words of a context or of a window of it.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
-from datasets import Dataset
-from huggingface_hub.errors import StrictDataclassError
+from datasets import Dataset, Features, Value
+from datasets import Sequence as ListOf
 from torch import Tensor
 from transformers import Trainer
 
-from ..model.configuration_elmo import ElmoConfig, QuestionAnsweringHead
+from ..checkpoints.cards import TaskCard
+from ..given.flags import flag
+from ..inference.pages import Mark, Passage
+from ..model.configuration_elmo import QuestionAnsweringHead
+from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.modeling_elmo_tasks import ElmoForQuestionAnswering
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..pipelines import QUESTION_ANSWERING
+from ..text.cutting import PreTokenizer
 from ..text.first_look import look_at_lines
-from .answer_rows import AnswerRows
-from .card_facts import describe_inputs
-from .data_sources import name_file
-from .features import check_table, set_word_inputs
-from .fine_tuning import RESULT_PREFIXES, FineTuning
-from .layer_cache import FeaturesWithLayers, make_layer_cache
-from .metrics.answers import score_answers
-from .question_answering_arguments import QuestionAnsweringArguments, QuestionDataArguments
-from .readers.questions import Questions, read_questions
-from .run_checks import check_files, check_run
-from .splits import choose_splits, hold_out, share_of, shorten
-from .training_arguments import TaskTrainingArguments
-from .weights import (
-    describe_model,
-    is_random,
-    load_source_config,
-    load_tokenizer,
-    set_model_fields,
-    start_model,
-)
+from .arguments import BatchArguments, FileArguments, TaskArguments
+from .data import map_once, read_splits
+from .inputs import describe_inputs
+from .metrics import score_answers
+from .prediction import LONGEST_SHOWN, Item, Predictor
+from .readers.questions import Answer, Questions, read_questions
+from .task import RESULT_PREFIXES, Task
 
-# Settings of the head that have flags of their own.
-_HEAD_FLAGS = ("reader", "hidden_size", "dropout", "hidden_dropout")
 # So many answers are no longer than the bound on the length of answers that training chooses.
-_SHARE_WITHIN_THE_BOUND = 0.99
+_FRACTION_WITHIN_THE_BOUND = 0.99
+# Suffixes of SQuAD's JSON; other files are lines of a question and its context.
+_SQUAD_SUFFIXES = tuple(f".json{compressed}" for compressed in ("", ".gz", ".bz2", ".xz", ".zst"))
+# Rows of characters are most of a data set; all ids are below 2^15 but for the largest dictionaries.
+_SMALL_IDS = 2**15
+
+
+@dataclass
+class QuestionAnsweringArguments(TaskArguments, BatchArguments):
+    """The reader of questions and contexts; what is left out is as the checkpoint has it, or as published."""
+
+    reader: Literal["self_attention", "bidaf"] | None = flag(
+        "self_attention, the paper's (Clark and Gardner 2017; the default), or bidaf (Seo et al. 2016, as AllenNLP has "
+        "it).",
+        default=None,
+    )
+    hidden_size: int | None = flag(
+        "Size of each direction of the reader's recurrences (default: 90, of bidaf 100).", default=None
+    )
+    dropout: float | None = flag("Dropout on what is read of each word (default: 0.5).", default=None)
+    hidden_dropout: float | None = flag("Dropout between the reader's layers (default: 0.2).", default=None)
+    max_answer_words: int | None = flag(
+        "Words that an answer may have, 0 for any number; by default as many as 99 in 100 answers of the training data "
+        "have.",
+        default=None,
+    )
+    max_length: int | None = flag(
+        "Read contexts in windows: so many words of a question and a piece of its context, markers included. None "
+        "reads each context whole, as the paper did.",
+        default=None,
+    )
+    stride: int | None = flag("Words that two windows share (default: half of max_length).", default=None)
+    pre_tokenizer: PreTokenizer | None = flag(
+        "How text is cut into words: penn or unicode, for raw text; saved with the model. None leaves the checkpoint's "
+        "rule.",
+        default=None,
+    )
+
+
+@dataclass
+class QuestionDataArguments(FileArguments):
+    """What is read: files of questions in the JSON of SQuAD 1.1; a fraction of one is one of its articles."""
+
+    num_folds: int | None = flag(
+        "Test on one of so many parts of the training file, which have whole articles, in place of a test file.",
+        default=None,
+    )
+    fold: int = flag("Which of these parts, from 0.", default=0)
 
 
 class _AnswerTrainer(Trainer):
@@ -57,36 +97,192 @@ class _AnswerTrainer(Trainer):
         return super().compute_loss(model, own, *args, **kwargs)
 
 
-@dataclass
-class QuestionAnsweringTask(FineTuning):
-    """Question answering, checked and ready to run; it writes `test_predictions.json` and its like beside the rest.
+class AnswerPredictor(Predictor):
+    """Answers to questions, as spans of a context; asked are the id, the question and the context."""
 
-    Args:
+    task = QUESTION_ANSWERING
+    model_class = ElmoForQuestionAnswering
+    does = "answers questions from raw text"
+    refuses = ("convert_scheme", "text_is_tokenized")
+    title = "Answers"
+    unit = "questions"
+
+    def read(self) -> Iterator[Any]:
+        file = self.arguments.input_file
+        self.is_squad = file is not None and file.endswith(_SQUAD_SUFFIXES)
+        if not self.is_squad:
+            return super().read()
+        if self.arguments.text_pair is not None:
+            raise ValueError("text_pair is given, but the questions of input_file have contexts there; leave it out.")
+        read = read_questions(str(file), "input_file", keeps_unanswered=True)
+        return iter([(one.id, one.text, read.contexts[one.context]) for one in read.questions])
+
+    def items(self) -> Iterable[Item]:
+        for name, question, context in self.inputs if self.is_squad else self.pairs("a question and its context"):
+            count = len(self.tokenize(question)) + len(self.tokenize(context)) + 4
+            yield count, {"question": question, "context": context}, (str(name), question, context)
+
+    def show(self, asked: Any, found: Any) -> Iterable[str]:
+        place = f"[{found['start']}:{found['end']}]"
+        yield f"{found['answer']!r} {found['score']:.3f} {place}  {asked[1][:LONGEST_SHOWN]}"
+
+    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> str:
+        answers, records = {}, []
+        for (name, question, _), found in predictions:
+            answers[name] = found["answer"]
+            record = {"id": name, "question": question, "answer": found["answer"]}
+            ends = {"start": found["start"], "end": found["end"]}
+            records.append({**record, **ends, "score": round(found["score"], 6)})
+        self.refuse_emptiness(len(answers))
+        if self.arguments.output_suffix == ".jsonl":
+            file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        else:
+            file.write(answers_json(answers))
+        return f"{len(answers):,} questions with their answers"
+
+    def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
+        # Questions of one context that follow one another share it.
+        for context, group in groupby(predictions, lambda prediction: prediction[0][2]):
+            marks, notes = [], []
+            for number, ((_, question, _), found) in enumerate(group, start=1):
+                marks.append(Mark(found["start"], found["end"], str(number), question))
+                notes.append(f"{number} {question} · {found['answer'] or 'no answer'} ({found['score']:.3f})")
+            yield Passage(context, marks, notes)
+
+
+class QuestionAnswering(Task):
+    """Question answering; it writes `test_predictions.json` and its like beside the rest.
+
+    Attributes:
         rows: The rows of each split.
     """
 
-    model: ElmoForQuestionAnswering
-    splits: dict[str, Questions]
-    rows: dict[str, AnswerRows] = field(kw_only=True)
+    name: ClassVar[str] = "question-answering"
+    model_class = ElmoForQuestionAnswering
+    head_class = QuestionAnsweringHead
+    model_arguments = QuestionAnsweringArguments
+    data_arguments = QuestionDataArguments
+    predictor_class = AnswerPredictor
+    examples: ClassVar[str] = """
+example:
+  hf-elmo train question-answering --model_name_or_path CHECKPOINT --train_file train-v1.1.json \\
+      --validation_file dev-v1.1.json --pre_tokenizer penn --load_best_model_at_end --output_dir reader
+"""
+    shown_scores = ("exact_match", "f1")
+    best_score = "f1"
+    has_labels = False
+    trainer_class = _AnswerTrainer
 
-    shown_scores: ClassVar[tuple[str, ...]] = ("exact_match", "f1")
-    best_score: ClassVar[str] = "f1"
+    rows: dict[str, AnswerRows]
 
-    trainer_class: ClassVar[type[Trainer]] = _AnswerTrainer
-
-    # Which split the Trainer scores; during training that is the validation split.
-    _scored: str = field(default="validation", init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check_arguments(self) -> None:
+        args = self.model_args
+        if args.max_answer_words is not None and args.max_answer_words < 0:
+            raise ValueError(
+                f"max_answer_words is {args.max_answer_words}; it must be an integer >= 1, or 0 for no bound."
+            )
+        for name in ("max_length", "stride"):
+            value = getattr(args, name)
+            if value is not None and value < (1 if name == "max_length" else 0):
+                raise ValueError(f"{name} is {value}; it must be a positive integer, or left out.")
+        if args.stride is not None and args.max_length is None:
+            raise ValueError(f"stride is {args.stride}, but there are no windows without max_length; give it too.")
         # The Trainer hands them to whoever scores beside the predictions.
         self.training_args.label_names = ["start_positions", "end_positions", "row"]
+
+    def load(self) -> dict[str, Questions]:
+        return _pick_fold(read_splits(self.data_args, read_questions), self.data_args)
+
+    def head_settings(self, head: QuestionAnsweringHead | None) -> dict[str, Any]:
+        settings = super().head_settings(head)
+        # None stands for what follows from the data, and 0 for no bound: see `settle`.
+        settings.pop("max_answer_words", None)
+        if head is not None and settings.get("reader", head.reader) != head.reader:
+            # The settings of another reader are no start for this one.
+            fresh = QuestionAnsweringHead(**settings)
+            return {field.name: getattr(fresh, field.name) for field in fields(fresh)}
+        return settings
+
+    def settle(self, has_head: bool) -> None:
+        self.rows, count = {}, 0
+        args = self.model_args
+        for split, questions in self.splits.items():
+            rows = AnswerRows(questions, self.tokenizer, args.max_length, args.stride, split == "train", count)
+            self.rows[split], count = rows, count + len(rows.dataset)
+        if "train" in self.rows and not len(self.rows["train"].dataset):
+            raise ValueError(
+                f"{self.splits['train'].source} has no answer that is whole in a window; take a larger max_length, or "
+                "more data."
+            )
+        if args.max_answer_words is not None:
+            self.config.head = replace(self.head, max_answer_words=args.max_answer_words or None)
+        elif "train" in self.rows and not has_head:
+            longest = math.ceil(np.quantile(self.rows["train"].answer_words, _FRACTION_WITHIN_THE_BOUND))
+            self.config.head = replace(self.head, max_answer_words=longest)
+
+    def words_of(self, examples: Questions) -> Iterator[str]:
+        for question in examples.questions:
+            yield from self.tokenizer.tokenize(question.text)
+        for place in sorted({question.context for question in examples.questions}):
+            yield from self.tokenizer.tokenize(examples.contexts[place])
+
+    def describe_head(self, model: ElmoForQuestionAnswering) -> str:
+        head = self.head
+        bound = (
+            f"answers of at most {head.max_answer_words} words" if head.max_answer_words else "answers of any length"
+        )
+        return f"{head.reader} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}; {bound}."
+
+    def name_source(self, split: str) -> str:
+        args, name = self.data_args, super().name_source(split)
+        if args.num_folds is None or (split in args.files and split != "train"):
+            return name
+        which = f"fold {args.fold}" if split == "test" else f"all but fold {args.fold}"
+        return f"{name}, {which} of {args.num_folds}"
+
+    def count(self, split: str) -> dict[str, Any]:
+        questions, rows = self.splits[split], self.rows[split]
+        return {
+            "questions": len(questions),
+            "contexts": len({question.context for question in questions.questions}),
+            "words": len(self.words[split]),
+            "widened_answers": rows.num_widened,
+            **({"lost_answers": rows.num_lost} if rows.num_lost else {}),
+            **({"unanswerable": questions.num_unanswerable} if questions.num_unanswerable else {}),
+        }
+
+    def warnings(self) -> Iterator[str]:
+        for questions in self.splits.values():
+            first_look = look_at_lines(text.split() for text in questions.contexts)
+            yield from first_look.warnings(questions.source, self.tokenizer.pre_tokenizer, can_choose=True)
+
+    def notes(self) -> Iterator[str]:
+        for split, questions in self.splits.items():
+            widened, lost = self.rows[split].num_widened, self.rows[split].num_lost
+            if widened:
+                yield (
+                    f"{questions.source}: {widened:,} of {len(questions):,} answers begin or end inside a word and "
+                    "are widened to whole ones"
+                )
+            if lost:
+                yield f"{questions.source}: {lost:,} answers are not whole in a window, or have no words"
+            if questions.num_unanswerable:
+                yield f"{questions.source}: {questions.num_unanswerable:,} questions without an answer left out"
 
     def encode(self, split: str) -> Dataset:
         return self.rows[split].dataset
 
     def make_collator(self) -> Callable[[list[dict[str, Any]]], dict[str, Any]]:
-        return _Collator(self.tokenizer)
+        def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+            # Padded behind them: where an answer stands is counted from the first row on.
+            words = [{name: row[name] for name in ("input_ids", "token_type_ids")} for row in rows]
+            batch = self.tokenizer.pad(words, padding_side="right", return_tensors="pt")
+            for name in ("start_positions", "end_positions", "row"):
+                if name in rows[0]:
+                    batch[name] = torch.tensor([row[name] for row in rows])
+            return dict(batch)
+
+        return collate
 
     def keep(self, logits: Any, labels: Any) -> Tensor:
         start, end = logits[:2]
@@ -97,16 +293,15 @@ class QuestionAnsweringTask(FineTuning):
         return torch.stack([spans.starts.float(), spans.ends.float(), scores], dim=-1)
 
     def score(self, output: Any) -> dict[str, float]:
-        answers = self.rows[self._scored].answers(output.predictions, output.label_ids[-1])
-        return score_answers(answers, self.splits[self._scored].answers())
+        numbers = output.label_ids[-1]
+        split = next(split for split, rows in self.rows.items() if rows.holds(numbers))
+        return score_answers(self.rows[split].answers(output.predictions, numbers), self.splits[split].answers())
 
     def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
         questions = self.splits[split]
         answers = self.rows[split].answers(output.predictions, output.label_ids[-1])
         if directory is not None:
-            (directory / f"{split}_predictions.json").write_text(
-                json.dumps(answers, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-            )
+            (directory / f"{split}_predictions.json").write_text(answers_json(answers), encoding="utf-8")
         scores = score_answers(answers, questions.answers())
         lines = [f"{split} ({questions.source})"]
         for question in questions.questions[:3]:
@@ -120,150 +315,51 @@ class QuestionAnsweringTask(FineTuning):
         return {f"{RESULT_PREFIXES[split]}_{name}": score for name, score in scores.items()}, "\n".join(lines)
 
     def describe(self) -> dict[str, Any]:
-        return {"task": "question-answering", "max_answer_words": self.model.max_answer_words}
+        return {"max_answer_words": self.model.max_answer_words}
 
-    def _evaluate(
-        self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers, made: Path
-    ) -> tuple[dict[str, Any], str, str]:
-        self._scored = split
-        try:
-            return super()._evaluate(trainer, split, dataset, made)
-        finally:
-            self._scored = "validation"
-
-
-class _Collator:
-    """Makes a batch of rows, padded behind them: where an answer stands is counted from the first row on."""
-
-    def __init__(self, tokenizer: Any):
-        self._tokenizer = tokenizer
-
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        words = [{name: row[name] for name in ("input_ids", "token_type_ids")} for row in rows]
-        batch = self._tokenizer.pad(words, padding_side="right", return_tensors="pt")
-        for name in ("start_positions", "end_positions", "row"):
-            if name in rows[0]:
-                batch[name] = torch.tensor([row[name] for row in rows])
-        return dict(batch)
-
-
-def prepare_task(
-    model_args: QuestionAnsweringArguments, data_args: QuestionDataArguments, training_args: TaskTrainingArguments
-) -> QuestionAnsweringTask:
-    """Check everything that can be wrong with the arguments and the data, and build the model.
-
-    Nothing is written. Once this has returned, an error is one of the machine or of this package.
-
-    Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
-    """
-    _check_arguments(model_args, data_args, training_args)
-    splits = {split: read_questions(file, f"{split}_file") for split, file in data_args.files.items()}
-    splits = choose_splits(hold_out(_pick_fold(splits, data_args), data_args), training_args)
-    splits = shorten(splits, data_args)
-    config, has_reader = load_architecture(model_args)
-    if "train" not in splits and not has_reader:
-        raise ValueError(
-            "do_train is off, but the checkpoint has no reader to evaluate; name one that has with "
-            "--model_name_or_path, or give training data."
-        )
-    layer_cache = make_layer_cache(model_args, config)
-    tokenizer = load_tokenizer(model_args, config)
-    if model_args.pre_tokenizer is not None:
-        tokenizer.pre_tokenizer = model_args.pre_tokenizer
-    words = {split: list(_words_of(questions, tokenizer)) for split, questions in splits.items()}
-    table = set_word_inputs(
-        config,
-        QuestionAnsweringHead,
-        model_args,
-        tokenizer,
-        words.get("train", []),
-        [word for split, its in words.items() if split != "train" for word in its],
-    )
-    check_table(config, table, is_random(model_args))
-    rows = {
-        split: AnswerRows(
-            questions, tokenizer, model_args.max_length, model_args.stride, only_answerable=split == "train"
-        )
-        for split, questions in splits.items()
-    }
-    if "train" in rows and not len(rows["train"].dataset):
-        raise ValueError(
-            f"{splits['train'].source} has no answer that is whole in a window; take a larger max_length, or more data."
-        )
-    _bound_answers(config, model_args, rows, has_reader)
-
-    training_args.settle_sampling(model_args.group_by_length)
-    data = {
-        split: {
-            "source": _name_source(data_args, split),
-            **share_of(split, data_args),
-            "questions": len(questions),
-            "contexts": len({question.context for question in questions.questions}),
-            "words": len(words[split]),
-            "widened_answers": rows[split].num_widened,
-            **({"lost_answers": rows[split].num_lost} if rows[split].num_lost else {}),
-            **({"unanswerable": questions.num_unanswerable} if questions.num_unanswerable else {}),
+    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
+        head = self.head.to_dict()
+        settings = {
+            "reads of each word": describe_inputs(head),
+            "reader": f"{head['reader']} of {head['hidden_size']}",
+            "answers widened to whole words": ", ".join(
+                f"{text['widened_answers']:,} of {split}" for split, text in results["data"].items()
+            ),
         }
-        for split, questions in splits.items()
-    }
-    if training_args.process_index == 0:
-        for line in _warnings(splits, rows, tokenizer):
-            print(line, file=sys.stderr)
-    build = partial(build_model, model_args, config)
-    return QuestionAnsweringTask.start(
-        build, table, model_args, training_args, tokenizer, splits, data, layer_cache, rows=rows
-    )
+        if head["max_answer_words"]:
+            settings["longest answer"] = f"{head['max_answer_words']} words"
+        return TaskCard(
+            what="A reader that answers questions",
+            task_name="Question answering",
+            tags=["question-answering"],
+            pipeline_tag="question-answering",
+            usage="""\
+```python
+import hf_elmo
+from transformers import pipeline
 
+answer = pipeline("extractive-question-answering", model="{name}")
+print(answer(question="Who sat on the mat?", context="The cat sat on the mat."))
+```
 
-def load_architecture(model_args: QuestionAnsweringArguments) -> tuple[ElmoConfig, bool]:
-    """The config that the arguments name, with the task's own head, and whether a trained reader comes along.
-
-    Raises: FileNotFoundError or ValueError naming the argument.
-    """
-    config = load_source_config(model_args)
-    has_reader = not is_random(model_args) and ElmoForQuestionAnswering.__name__ in (config.architectures or [])
-    given = {name: getattr(model_args, name) for name in _HEAD_FLAGS if getattr(model_args, name) is not None}
-    try:
-        set_model_fields(config, model_args)
-        old = config.head
-        if isinstance(old, QuestionAnsweringHead) and given.get("reader", old.reader) == old.reader:
-            config.head = replace(old, **given)
-        else:
-            config.head = QuestionAnsweringHead(**given)
-        config.validate()
-    except StrictDataclassError as error:
-        raise ValueError(str(error.__cause__ or error)) from error
-    return config, has_reader
-
-
-def build_model(model_args: QuestionAnsweringArguments, config: ElmoConfig) -> tuple[ElmoForQuestionAnswering, str]:
-    """Make the model, in float32, and describe it in one line.
-
-    Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
-    """
-    model, origin = start_model(ElmoForQuestionAnswering, model_args, config)
-    head = config.require_head(QuestionAnsweringHead)
-    bound = f"answers of at most {head.max_answer_words} words" if head.max_answer_words else "answers of any length"
-    reads = f"{head.reader} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}; {bound}."
-    return model, f"{describe_model(model, config, origin)}; {reads}"
-
-
-def _check_arguments(
-    model_args: QuestionAnsweringArguments, data_args: QuestionDataArguments, training_args: TaskTrainingArguments
-) -> None:
-    """Check what can be checked before any data is read."""
-    check_run(model_args, data_args, training_args)
-    check_files(data_args)
-    if model_args.max_answer_words is not None and model_args.max_answer_words < 0:
-        raise ValueError(
-            f"max_answer_words is {model_args.max_answer_words}; it must be an integer >= 1, or 0 for no bound."
+An answer has its place in the context, in characters, and a probability.""",
+            intended_use=[
+                "To answer questions by pieces of a text that holds the answer, in text like it was trained on."
+            ],
+            limits=[
+                "It always answers, also where the text does not say.",
+                "It knows the language, the domain and the biases of its training texts and no others.",
+            ],
+            scores=["exact_match", "f1"],
+            counts=["questions", "contexts", "words"],
+            settings=settings,
+            notes={"all": ["As SQuAD 1.1 counts them, the best of several right answers."]},
         )
-    for name in ("max_length", "stride"):
-        value = getattr(model_args, name)
-        if value is not None and value < (1 if name == "max_length" else 0):
-            raise ValueError(f"{name} is {value}; it must be a positive integer, or left out.")
-    if model_args.stride is not None and model_args.max_length is None:
-        raise ValueError(f"stride is {model_args.stride}, but there are no windows without max_length; give it too.")
+
+
+def answers_json(answers: Mapping[str, str]) -> str:
+    """Answers by the id of their question, as SQuAD's own script reads them."""
+    return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
 
 
 def _pick_fold(splits: dict[str, Questions], data_args: QuestionDataArguments) -> dict[str, Questions]:
@@ -293,49 +389,172 @@ def _pick_fold(splits: dict[str, Questions], data_args: QuestionDataArguments) -
     return {**splits, **parts}
 
 
-def _bound_answers(
-    config: ElmoConfig, model_args: QuestionAnsweringArguments, rows: dict[str, AnswerRows], has_reader: bool
-) -> None:
-    """Set how long answers may be: as the arguments say, or else as nearly all of the training data are."""
-    head, bound = config.require_head(QuestionAnsweringHead), model_args.max_answer_words
-    if bound is not None:
-        config.head = replace(head, max_answer_words=bound or None)
-    elif "train" in rows and not has_reader:
-        longest = math.ceil(np.quantile(rows["train"].answer_words, _SHARE_WITHIN_THE_BOUND))
-        config.head = replace(head, max_answer_words=longest)
+class WordSpan(NamedTuple):
+    """The words that an answer covers.
+
+    Args:
+        first: The first of them.
+        last: The last of them.
+        is_widened: Whether they have more characters than the answer, which begins or ends inside a word.
+    """
+
+    first: int
+    last: int
+    is_widened: bool
 
 
-def _words_of(questions: Questions, tokenizer: ElmoCharTokenizer) -> Iterator[str]:
-    """All words of some questions and of their contexts, each context once, as the tokenizer cuts them."""
-    for question in questions.questions:
-        yield from tokenizer.tokenize(question.text)
-    for place in sorted({question.context for question in questions.questions}):
-        yield from tokenizer.tokenize(questions.contexts[place])
+def locate(answer: Answer, spans: np.ndarray) -> WordSpan | None:
+    """The words that an answer covers, widened to whole ones; None where it covers none, or more than is there.
+
+    Args:
+        answer: Its text and where that starts in the context.
+        spans: Start and end of each word of the context, or of a window of it, (V, 2), in characters.
+    """
+    start = answer.start + len(answer.text) - len(answer.text.lstrip())
+    stop = answer.start + len(answer.text.rstrip())
+    if not len(spans) or start < spans[0, 0] or stop > spans[-1, 1]:
+        return None
+    first = int(np.searchsorted(spans[:, 1], start, side="right"))
+    last = int(np.searchsorted(spans[:, 0], stop, side="left")) - 1
+    if first > last:
+        return None
+    return WordSpan(first, last, bool(spans[first, 0] != start or spans[last, 1] != stop))
 
 
-def _name_source(data_args: QuestionDataArguments, split: str) -> str:
-    """What a split is called where others read it: no folders of this machine."""
-    name = name_file(data_args, split)
-    if data_args.num_folds is None or (split in data_args.files and split != "train"):
-        return name
-    which = f"fold {data_args.fold}" if split == "test" else f"all but fold {data_args.fold}"
-    return f"{name}, {which} of {data_args.num_folds}"
+class AnswerRows:
+    """The rows of one split, one for each window of each question's context, and how to read predictions off them.
 
+    Args:
+        questions: The split.
+        tokenizer: Cuts questions and contexts.
+        max_length: Rows of a window, markers and question included; None for whole contexts.
+        stride: Words that two windows share.
+        only_answerable: Whether rows without the answer, or with no part of it, are left out: to train on.
+        first_number: The number of the first row.
 
-def _warnings(splits: dict[str, Questions], rows: dict[str, AnswerRows], tokenizer: ElmoCharTokenizer) -> Iterator[str]:
-    """What a user should know of the data before the model is trained on them."""
-    for split, questions in splits.items():
-        for warning in look_at_lines(text.split() for text in questions.contexts).warnings(
-            questions.source, tokenizer.pre_tokenizer, can_choose=True
+    Attributes:
+        dataset: `input_ids` (T, C), `token_type_ids` (T), `start_positions` and `end_positions`, numbers, of the first
+            one of a question's answers, and, of what is not trained on, `row`, its own number.
+        num_widened: Questions whose answer begins or ends inside a word.
+        num_lost: Questions whose answer is not whole in any window, or of no word.
+        answer_words: How many words each row's answer has, of the rows that have one.
+    Raises: ValueError naming max_length where a question leaves no room for its context.
+    """
+
+    def __init__(
+        self,
+        questions: Questions,
+        tokenizer: ElmoCharTokenizer,
+        max_length: int | None = None,
+        stride: int | None = None,
+        only_answerable: bool = False,
+        first_number: int = 0,
+    ):
+        self.questions = questions
+        self._first_number = first_number
+        self._tokenizer = tokenizer
+        self._windows: dict[str, Any] = {}
+        if max_length is not None:
+            # The question and its markers, those of the context, and a word of that.
+            longest = max(len(tokenizer.tokenize(question.text)) for question in questions.questions) + 5
+            stride = max_length // 2 if stride is None else stride
+            if max_length < longest + stride:
+                raise ValueError(
+                    f"max_length is {max_length} and stride {stride}, but the longest question and its markers take "
+                    f"{longest - 1} words of a window; take a larger max_length, or a smaller stride."
+                )
+            self._windows = {"truncation": "only_second", "max_length": max_length, "stride": stride}
+        ids = Value("int16" if tokenizer.vocab_size < _SMALL_IDS else "int32")
+        number = Value("int64")
+        features = Features(
+            {
+                "input_ids": ListOf(ListOf(ids)),
+                "token_type_ids": ListOf(number),
+                "start_positions": number,
+                "end_positions": number,
+                "is_widened": Value("bool"),
+                "question": number,
+                "first_row": number,
+                "spans": ListOf(ListOf(Value("int32"))),
+            }
+        )
+        places = Dataset.from_dict({"place": list(range(len(questions)))})
+        rows = map_once(
+            places,
+            lambda batch: _columns(self._encode(batch["place"]), features),
+            batched=True,
+            batch_size=200,
+            remove_columns=["place"],
+            features=features,
+            desc=f"Encoding {questions.source}",
+        )
+        has_answer = np.array(rows["start_positions"]) != IGNORED_LABEL
+        of_question = np.array(rows["question"])
+        self.num_widened = len(set(of_question[np.array(rows["is_widened"])].tolist()))
+        self.num_lost = len(questions) - len(set(of_question[has_answer].tolist()))
+        self.answer_words = (
+            np.array(rows["end_positions"])[has_answer] - np.array(rows["start_positions"])[has_answer] + 1
+        )
+        if only_answerable:
+            rows = rows.select(np.flatnonzero(has_answer))
+        self._questions = np.array(rows["question"], dtype=np.int64)
+        self._first_rows = np.array(rows["first_row"], dtype=np.int64)
+        self._spans = [] if only_answerable else [np.array(spans).reshape(-1, 2) for spans in rows["spans"]]
+        rows = rows.remove_columns(["is_widened", "question", "first_row", "spans"])
+        # What is trained on is not asked back, and a column beside a selection would copy it.
+        self.dataset = rows if only_answerable else rows.add_column("row", first_number + np.arange(len(rows)))
+
+    def _encode(self, places: Sequence[int]) -> Iterator[dict[str, Any]]:
+        """The rows of some questions."""
+        asked = [self.questions[place] for place in places]
+        contexts = [self.questions.contexts[question.context] for question in asked]
+        encoded = self._tokenizer(
+            [question.text for question in asked], contexts, return_overflowing_tokens=True, **self._windows
+        )
+        for index, sample in enumerate(encoded["overflow_to_sample_mapping"]):
+            encoding = encoded.encodings[index]
+            rows = [row for row, sequence in enumerate(encoding.sequence_ids) if sequence == 1]
+            spans = np.array([encoding.offsets[row] for row in rows], dtype=np.int32).reshape(-1, 2)
+            first_row = rows[0] if rows else 0
+            found = locate(asked[sample].answers[0], spans)
+            yield {
+                "input_ids": encoded["input_ids"][index],
+                "token_type_ids": encoded["token_type_ids"][index],
+                "start_positions": IGNORED_LABEL if found is None else first_row + found.first,
+                "end_positions": IGNORED_LABEL if found is None else first_row + found.last,
+                "is_widened": found is not None and found.is_widened,
+                "question": places[sample],
+                "first_row": first_row,
+                "spans": spans.tolist(),
+            }
+
+    def holds(self, numbers: np.ndarray) -> bool:
+        """Whether the rows with these numbers are of this split."""
+        return all(0 <= number < len(self.dataset) for number in numbers - self._first_number)
+
+    def answers(self, predictions: np.ndarray, rows: np.ndarray) -> dict[str, str]:
+        """The answer to each question by its id, from the best span of each row.
+
+        Args:
+            predictions: Of each row the rows of the answer's first and last word, and the score by which the windows
+                of a question are compared, (rows, 3).
+            rows: The number of each of these rows, (rows,); they may stand in any order.
+        """
+        best: dict[int, tuple[float, str]] = {}
+        for row, (first, last, score) in sorted(
+            zip((rows - self._first_number).tolist(), predictions.tolist(), strict=True)
         ):
-            yield f"warning: {warning}"
-        widened, lost = rows[split].num_widened, rows[split].num_lost
-        if widened:
-            yield (
-                f"note: {questions.source}: {widened:,} of {len(questions):,} answers begin or end inside a word and "
-                "are widened to whole ones"
-            )
-        if lost:
-            yield f"note: {questions.source}: {lost:,} answers are not whole in a window, or have no words"
-        if questions.num_unanswerable:
-            yield f"note: {questions.source}: {questions.num_unanswerable:,} questions without an answer left out"
+            place, spans = int(self._questions[row]), self._spans[row]
+            words = [int(word) - int(self._first_rows[row]) for word in (first, last)]
+            text = ""
+            if len(spans) and 0 <= words[0] <= words[1] < len(spans):
+                context = self.questions.contexts[self.questions[place].context]
+                text = context[spans[words[0], 0] : spans[words[1], 1]]
+            if place not in best or score > best[place][0]:
+                best[place] = (score, text)
+        return {self.questions[place].id: text for place, (_, text) in sorted(best.items())}
+
+
+def _columns(rows: Iterator[Mapping[str, Any]], features: Features) -> dict[str, list]:
+    kept = list(rows)
+    return {name: [row[name] for row in kept] for name in features}

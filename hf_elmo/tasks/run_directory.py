@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from safetensors import SafetensorError
 from ..checkpoints.file_names import CONFIG_FILE, WEIGHTS_FILE
 from ..checkpoints.provenance import command_to_resume
 from ..checkpoints.writing import check_output_directory, leftovers_of, moved_into, open_to_readers
-from .training_arguments import TaskTrainingArguments
+from .arguments import TaskTrainingArguments
 
 STATE_FILE = "trainer_state.json"
 # What is left of a seed that is done; the last of its files to be written.
@@ -280,3 +280,27 @@ def remove(entry: Path) -> None:
     else:
         with suppress(OSError):
             entry.unlink(missing_ok=True)
+
+
+def read_seed(path: Path, facts: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
+    """The results of a seed and lines about them; None where it is not done.
+
+    Raises: FileExistsError where it was trained with other settings than these.
+    """
+    if not path.is_file():
+        return None
+    done = json.loads(path.read_text(encoding="utf-8"))
+    differing = [name for name, now in json.loads(json.dumps(facts)).items() if done["facts"].get(name) != now]
+    if differing:
+        raise FileExistsError(
+            f"output_dir {str(path.parent.parent)!r} holds {path.parent.name}, which was trained with other "
+            f"{' and '.join(differing)}; name another one, or pass --overwrite_output_dir to replace it."
+        )
+    return done["results"], done["table"]
+
+
+def point_to(old: Path, new: Path) -> None:
+    """Have the Trainer's notes on checkpoints that move name the directory that they will be in."""
+    before, after = (json.dumps(str(path))[1:-1] for path in (old, new))
+    for path in old.rglob(STATE_FILE):
+        path.write_text(path.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")

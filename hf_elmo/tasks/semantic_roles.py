@@ -1,69 +1,177 @@
-"""The semantic role labelling task: sentences with predicates in, a trained labeller, its scores and roles out."""
+"""The semantic role labeling task: sentences with predicates in, a trained labeler, its scores and roles out.
+
+Letters in shapes: T words, the special tokens included, C characters per word.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
 import torch
-from huggingface_hub.errors import StrictDataclassError
+from torch.utils.data import Dataset
 
-from ..model.configuration_elmo import ElmoConfig, SemanticRoleLabelingHead
+from ..checkpoints.cards import TaskCard
+from ..given.flags import flag
+from ..inference.pages import Passage, marks_of_words
+from ..model.configuration_elmo import SemanticRoleLabelingHead
 from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.modeling_elmo_srl import ElmoForSemanticRoleLabeling
-from ..model.modeling_elmo_tasks import labels_of
-from .card_facts import describe_inputs
-from .data_sources import name_file
-from .features import check_features, check_table, set_word_inputs
-from .fine_tuning import RESULT_PREFIXES, FineTuning
-from .layer_cache import make_layer_cache
-from .metrics.semantic_roles import SemanticRoleMetric
-from .proposition_rows import PropositionRows, make_row_collator
-from .readers.propositions import Predicate, Propositions, proposition_lines, read_propositions
-from .run_checks import check_files, check_run, tell
-from .score_tables import by_type, span_score_lines
-from .semantic_roles_arguments import PropositionArguments, RoleArguments
-from .splits import choose_splits, hold_out, share_of, shorten
-from .training_arguments import TaskTrainingArguments
-from .unseen_labels import find_unseen, leave_out_unseen
-from .weights import (
-    describe_model,
-    is_random,
-    load_source_config,
-    load_tokenizer,
-    set_model_fields,
-    start_model,
-)
+from ..model.modeling_elmo_tasks import labels_of, read_spans
+from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..pipelines import SEMANTIC_ROLES
+from .arguments import BatchArguments, FileArguments, TaskArguments
+from .data import read_splits
+from .inputs import describe_inputs
+from .metrics import score_matches, score_roles
+from .prediction import Item, Predictor
+from .readers.propositions import Predicate, Proposition, Propositions, proposition_lines, read_propositions
+from .reports import by_type, span_score_lines
+from .task import RESULT_PREFIXES, Task
 
-# What results.json calls the task.
-TASK = "semantic-roles"
-# Settings of the head that have flags of their own.
-_HEAD_FLAGS = ("hidden_size", "num_layers", "predicate_size", "dropout", "recurrent_dropout")
+_SENTENCES_AT_A_TIME = 1000
 _SCHEME = "IOB2"
 
 
 @dataclass
-class SemanticRolesTask(FineTuning):
-    """Semantic roles, checked and ready to run; `test_predictions.conll` and its like have the columns of the data."""
+class RoleArguments(TaskArguments, BatchArguments):
+    """What stands between ELMo and the roles; what is left out is as the checkpoint has it, or as published."""
 
-    model: ElmoForSemanticRoleLabeling
-    splits: dict[str, Propositions]
-    rows: dict[str, PropositionRows] = field(default_factory=dict, init=False)
-    # Gold tags that the model does not know; their ids come behind those of its own.
-    unseen_labels: list[str] = field(default_factory=list)
+    hidden_size: int | None = flag("Size of each highway LSTM (default: 300).", default=None)
+    num_layers: int | None = flag("Highway LSTMs, reading forward and backward in turns (default: 8).", default=None)
+    predicate_size: int | None = flag(
+        "Size of the vector that says whether a word is the predicate (default: 100).", default=None
+    )
+    dropout: float | None = flag("Dropout on what is read of each word (default: 0.1).", default=None)
+    recurrent_dropout: float | None = flag(
+        "Dropout on what comes back in each LSTM, the same for all words of a sentence (default: 0.1).", default=None
+    )
+    find_predicates: bool = flag(
+        "Also learn which words are predicates, by a small classifier on what is read of each, so that raw text can be "
+        "labelled.",
+        default=False,
+    )
 
-    shown_scores: ClassVar[tuple[str, ...]] = ("precision", "recall", "f1")
-    best_score: ClassVar[str] = "f1"
+
+@dataclass
+class PropositionArguments(FileArguments):
+    """What is read: sentences with predicates and brackets, in the columns of CoNLL-2005, CoNLL-2012 or PropBank."""
+
+    train_file: str | None = flag("Training sentences; also as .gz, .bz2, .xz or .zst.", default=None)
+    validation_file: str | None = flag("Sentences to evaluate on, also after epochs.", default=None)
+    test_file: str | None = flag("Sentences to predict and score at the end.", default=None)
+
+
+class RolePredictor(Predictor):
+    """The predicates of sentences, and their arguments."""
+
+    task = SEMANTIC_ROLES
+    model_class = ElmoForSemanticRoleLabeling
+    does = "labels semantic roles"
+    refuses = ("convert_scheme", "text_pair")
+    title = "Semantic roles"
+
+    def check(self) -> None:
+        if self.model.finder is None:
+            raise ValueError(
+                f"model_name_or_path {self.arguments.model_name_or_path!r} does not find predicates, which text has no "
+                "marks of; name one that was trained with --find_predicates, or score a file that has them by "
+                "hf-elmo train semantic-roles --test_file."
+            )
+
+    def items(self) -> Iterable[Item]:
+        return ((len(words) + 2, {"text": words}, None) for words in map(self.tokenize, self.inputs))
+
+    def show(self, asked: Any, found: Any) -> Iterable[str]:
+        yield " ".join(found["words"])
+        yield from (f"  {frame['description']}" for frame in found["frames"])
+
+    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> str:
+        num_sentences = num_frames = 0
+        for _, found in predictions:
+            words, frames = found["words"], found["frames"]
+            if words:
+                places = {frame["index"] for frame in frames}
+                before = [[word, word if index in places else "-"] for index, word in enumerate(words)]
+                sentence = Proposition(words, [], before, [[] for _ in words], 0)
+                lines = proposition_lines(sentence, [frame["tags"] for frame in frames])
+                file.writelines(f"{line}\n" for line in lines)
+            num_sentences, num_frames = num_sentences + bool(words), num_frames + len(frames)
+        return f"{num_sentences:,} sentences with {num_frames:,} predicates"
+
+    def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
+        """The sentence once more for each of its predicates."""
+        for words, frames in ((found["words"], found["frames"]) for _, found in predictions):
+            for frame in frames:
+                marks = marks_of_words(words, read_spans(frame["tags"], _SCHEME))
+                yield Passage(" ".join(words), marks, [frame["predicate"]])
+            if words and not frames:
+                yield Passage(" ".join(words), notes=["no predicates"])
+
+
+class SemanticRoles(Task):
+    """Semantic roles; `test_predictions.conll` and its like have the columns of the data.
+
+    Attributes:
+        rows: The rows of each split.
+    """
+
+    name: ClassVar[str] = "semantic-roles"
+    model_class = ElmoForSemanticRoleLabeling
+    head_class = SemanticRoleLabelingHead
+    model_arguments = RoleArguments
+    data_arguments = PropositionArguments
+    predictor_class = RolePredictor
+    examples: ClassVar[str] = """
+example:
+  hf-elmo train semantic-roles --model_name_or_path CHECKPOINT --train_file train.tsv --validation_file dev.tsv \\
+      --test_file test.tsv --find_predicates --load_best_model_at_end --output_dir roles
+"""
+    shown_scores = ("precision", "recall", "f1")
+    best_score = "f1"
+
+    rows: dict[str, PropositionRows]
+
+    def load(self) -> dict[str, Propositions]:
+        splits = read_splits(self.data_args, read_propositions)
+        for propositions in splits.values():
+            if not propositions.num_predicates:
+                raise ValueError(f"{propositions.source} has no predicates; give a file with their columns.")
+        return splits
+
+    def choose_labels(self, known: Sequence[str] | None) -> list[str]:
+        """The checkpoint's tags where it knows all roles or nothing is trained; else all of the data's, as AllenNLP."""
+        wanted = labels_of(sorted({role for its in self.splits.values() for role in its.roles}), _SCHEME)
+        if known is not None and ("train" not in self.splits or set(wanted) <= set(known)):
+            return list(known)
+        return wanted
+
+    def words_of(self, examples: Propositions) -> Iterator[str]:
+        return (word for sentence in examples.sentences for word in sentence.words)
+
+    def describe_head(self, model: ElmoForSemanticRoleLabeling) -> str:
+        head = self.head
+        finds = "; finds predicates" if head.find_predicates else ""
+        reads = f"{head.num_layers} highway LSTMs of {head.hidden_size}, reads {describe_inputs(head.to_dict())}{finds}"
+        return f"{reads}; {len(self.labels)} tags."
+
+    def count(self, split: str) -> dict[str, Any]:
+        propositions = self.splits[split]
+        return {
+            "sentences": len(propositions),
+            "words": len(self.words[split]),
+            "predicates": propositions.num_predicates,
+        }
 
     def encode(self, split: str) -> PropositionRows:
         finds_predicates = self.model.finder is not None
         id_of_label = {label: index for index, label in enumerate(self.all_labels)}
-        self.rows[split] = PropositionRows(self.splits[split], self.tokenizer, id_of_label, finds_predicates)
-        return self.rows[split]
+        rows = PropositionRows(self.splits[split], self.tokenizer, id_of_label, finds_predicates)
+        self.rows = {**getattr(self, "rows", {}), split: rows}
+        return rows
 
     def make_collator(self) -> Any:
         return make_row_collator(self.tokenizer.padding_side)
@@ -75,42 +183,82 @@ class SemanticRolesTask(FineTuning):
         return self.model.decode_words(scores, labels != IGNORED_LABEL), (predicate_logits > 0).long()
 
     def score(self, output: Any) -> dict[str, float]:
-        tags = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
-        report = self._compute(self._tags_of(tags, output.label_ids), self._tags_of(output.label_ids, output.label_ids))
+        report, _ = self._score(output)
         return {name: report[f"overall_{name}"] for name in self.shown_scores}
 
     def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
-        found = isinstance(output.predictions, tuple)
-        tags = output.predictions[0] if found else output.predictions
-        predicted = self._tags_of(tags, output.label_ids)
-        report = self._compute(predicted, self._tags_of(output.label_ids, output.label_ids))
+        report, predicted = self._score(output)
         if directory is not None:
             write_predictions(directory / f"{split}_predictions.conll", self.splits[split], predicted)
         prefix = RESULT_PREFIXES[split]
         results: dict[str, Any] = {f"{prefix}_roles": by_type(report)}
         title = f"{split} ({self.splits[split].source}), predicates given"
         lines = "\n".join(span_score_lines(title, report))
-        if found:
+        if isinstance(output.predictions, tuple):
             scores = self._score_predicates(split, output.predictions[1], output.label_ids)
             results[f"{prefix}_predicates"] = scores
             in_percent = ", ".join(f"{name} {100 * scores[name]:.2f}" for name in ("precision", "recall", "f1"))
             lines += f"\npredicates that it finds: {in_percent}"
         return results, lines
 
-    @property
-    def all_labels(self) -> list[str]:
-        """The tags in the order of their ids, those that the model does not know behind its own."""
-        return [*self.model.config.label_names, *self.unseen_labels]
-
-    def describe(self) -> dict[str, Any]:
-        return {"task": TASK, **({"unseen_labels": self.unseen_labels} if self.unseen_labels else {})}
-
     def reads_often(self) -> bool:
         # A sentence is read once for each of its predicates, in one epoch and without training too.
         return self.model.uses_elmo and self.model.config.freeze_bilm
 
-    def _compute(self, predicted: list[list[str]], gold: list[list[str]]) -> dict[str, Any]:
-        return SemanticRoleMetric(keep_in_memory=True).compute(predictions=predicted, references=gold)
+    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
+        head = self.head.to_dict()
+        found = ", or left out for the model to find them" if head["find_predicates"] else ""
+        notes = {
+            "all": [
+                "By the count of CoNLL-2005, predicates given: an argument counts where its role and all its pieces "
+                "are right; the predicate itself is left out."
+            ]
+        }
+        for split, prefix in RESULT_PREFIXES.items():
+            if f"{prefix}_predicates" in results:
+                figures = results[f"{prefix}_predicates"]
+                notes[split] = [
+                    f"Predicates that the model finds itself: F1 {100 * figures['f1']:.2f} of {figures['number']:,}."
+                ]
+        return TaskCard(
+            what="A labeler of semantic roles",
+            task_name="Semantic role labeling",
+            tags=["token-classification", "semantic-role-labeling"],
+            pipeline_tag="token-classification",
+            usage=f"""\
+```python
+import hf_elmo
+from transformers import pipeline
+
+labeler = pipeline("semantic-role-labeling", model="{{name}}")
+for frame in labeler({{"text": ["Alice", "gave", "Bob", "a", "book", "."], "predicates": [1]}})["frames"]:
+    print(frame["predicate"], frame["tags"], frame["description"])
+```
+
+The indices of the `predicates` are given{found}. Without the package, `AutoModel.from_pretrained("{{name}}", \
+trust_remote_code=True)` loads the model, which wants `predicate_mask` beside what the tokenizer gives.""",
+            intended_use=["To say which words of a sentence are the arguments of a predicate, and in which role."],
+            limits=[
+                "It knows the roles, the language, the domain and the biases of its training sentences and no others."
+            ],
+            scores=["f1", "precision", "recall"],
+            tables={"roles": "By role"},
+            labels=sorted({label[2:] for label in self.labels if label != "O"}),
+            labels_title="Roles",
+            counts=["sentences", "words", "predicates"],
+            settings={
+                "reads of each word": describe_inputs(head),
+                "highway LSTMs": f"{head['num_layers']} x {head['hidden_size']}",
+                "finds predicates": "yes" if head["find_predicates"] else "no",
+            },
+            notes=notes,
+        )
+
+    def _score(self, output: Any) -> tuple[dict[str, Any], list[list[str]]]:
+        """The scores of the arguments, and the tags that were predicted."""
+        tags = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
+        predicted = self._tags_of(tags, output.label_ids)
+        return score_roles(predicted, self._tags_of(output.label_ids, output.label_ids)), predicted
 
     def _tags_of(self, label_ids: np.ndarray, gold_ids: np.ndarray) -> list[list[str]]:
         """The tags of each predicate's sentence, of ids (rows, words), where there is a gold one."""
@@ -136,110 +284,7 @@ class SemanticRolesTask(FineTuning):
             # Behind the words predictions are padded by -100.
             predicted += int((found == 1).sum())
             gold += len(wanted)
-        return {
-            "precision": right / predicted if predicted else 0.0,
-            "recall": right / gold if gold else 0.0,
-            "f1": 2 * right / (predicted + gold) if right else 0.0,
-            "number": gold,
-        }
-
-
-def prepare_task(
-    model_args: RoleArguments, data_args: PropositionArguments, training_args: TaskTrainingArguments
-) -> SemanticRolesTask:
-    """Check everything that can be wrong with the arguments and the data, and build the model.
-
-    Nothing is written. Once this has returned, an error is one of the machine or of this package.
-
-    Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
-    """
-    check_run(model_args, data_args, training_args)
-    check_features(model_args)
-    check_files(data_args)
-    splits = {split: read_propositions(file, f"{split}_file") for split, file in data_args.files.items()}
-    splits = choose_splits(hold_out(splits, data_args), training_args)
-    config, has_classifier = load_architecture(model_args)
-    layer_cache = make_layer_cache(model_args, config)
-    tokenizer = load_tokenizer(model_args, config)
-    known = config.label_names if has_classifier else None
-    labels = _choose_labels(splits, known)
-    splits = shorten(splits, data_args)
-    unseen, warning = find_unseen(splits, labels)
-    for propositions in splits.values():
-        if not propositions.num_predicates:
-            raise ValueError(f"{propositions.source} has no predicates; give a file with their columns.")
-    words = {split: [word for sentence in its.sentences for word in sentence.words] for split, its in splits.items()}
-    others = [word for split, its in words.items() if split != "train" for word in its]
-    table = set_word_inputs(config, SemanticRoleLabelingHead, model_args, tokenizer, words.get("train", []), others)
-    check_table(config, table, is_random(model_args))
-    training_args.settle_sampling(model_args.group_by_length)
-    data = {
-        split: {
-            "source": name_file(data_args, split),
-            **share_of(split, data_args),
-            "sentences": len(propositions),
-            "words": len(words[split]),
-            "predicates": propositions.num_predicates,
-        }
-        for split, propositions in splits.items()
-    }
-    tell(training_args, [], [warning])
-    build = partial(build_model, model_args, config, labels, labels == known)
-    return SemanticRolesTask.start(
-        leave_out_unseen(build) if unseen else build,
-        *(table, model_args, training_args, tokenizer, splits, data, layer_cache),
-        unseen_labels=unseen,
-    )
-
-
-def load_architecture(model_args: RoleArguments) -> tuple[ElmoConfig, bool]:
-    """The config that the arguments name, with the task's own head, and whether a classifier comes along.
-
-    Raises: FileNotFoundError or ValueError naming the argument.
-    """
-    config = load_source_config(model_args)
-    name = ElmoForSemanticRoleLabeling.__name__
-    has_classifier = not is_random(model_args) and name in (config.architectures or [])
-    given = {name: getattr(model_args, name) for name in _HEAD_FLAGS if getattr(model_args, name) is not None}
-    if model_args.find_predicates:
-        given["find_predicates"] = True
-    try:
-        set_model_fields(config, model_args)
-        config.head = replace(config.require_head(SemanticRoleLabelingHead), **given)
-        config.validate()
-    except StrictDataclassError as error:
-        raise ValueError(str(error.__cause__ or error)) from error
-    return config, has_classifier
-
-
-def build_model(
-    model_args: RoleArguments,
-    config: ElmoConfig,
-    labels: Sequence[str],
-    keep_classifier: bool = False,
-) -> tuple[ElmoForSemanticRoleLabeling, str]:
-    """Make the labeller, in float32, and describe it in one line.
-
-    Args:
-        model_args: Where its weights come from.
-        config: Its architecture.
-        labels: Its tags, in the order of their ids.
-        keep_classifier: Whether the checkpoint's classifier has just these tags; else a new one is drawn.
-    Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
-    """
-    config.id2label = dict(enumerate(labels))
-    config.label2id = {label: index for index, label in enumerate(labels)}
-
-    def redraw(model: ElmoForSemanticRoleLabeling) -> set[str]:
-        model.classifier = torch.nn.Linear(model.classifier.in_features, len(labels))
-        model._init_weights(model.classifier)
-        return {"classifier"}
-
-    model, origin = start_model(ElmoForSemanticRoleLabeling, model_args, config, None if keep_classifier else redraw)
-    head = config.require_head(SemanticRoleLabelingHead)
-    finds = "; finds predicates" if head.find_predicates else ""
-    reads = f"{head.num_layers} highway LSTMs of {head.hidden_size}, reads {describe_inputs(head.to_dict())}{finds}"
-    return model, f"{describe_model(model, config, origin)}; {reads}; {len(labels)} tags."
+        return score_matches(right, predicted, gold)
 
 
 def write_predictions(path: Path, propositions: Propositions, predicted: Sequence[Sequence[str]]) -> None:
@@ -267,17 +312,82 @@ def _with_predicate(tags: Sequence[str], predicate: Predicate) -> list[str]:
     return kept
 
 
-def _choose_labels(splits: Mapping[str, Propositions], known: Sequence[str] | None) -> list[str]:
-    """The tags of the model: the checkpoint's where it knows all roles, else those of all data, as in AllenNLP.
+class PropositionRows(Dataset):
+    """A row for each predicate; the characters of a sentence are held once for all of its predicates.
 
-    Raises: ValueError where there is neither training data nor a checkpoint's classifier.
+    A row has `input_ids` (T, C), `attention_mask` (T,), `predicate_mask` (T,) and `labels` (T,), which are -100 at the
+    sentence markers.
+
+    Args:
+        propositions: The sentences.
+        tokenizer: Makes the characters' ids.
+        label2id: The ids of all tags.
+        with_all_predicates: Whether a row also has `all_predicates` (T,), those of its sentence, and sentences
+            without any have a row too, whose labels are all -100.
+
+    Attributes:
+        places: Of each row its sentence and its predicate there; None for a row without.
     """
-    wanted = labels_of(sorted({role for propositions in splits.values() for role in propositions.roles}), _SCHEME)
-    if "train" in splits and not (known is not None and set(wanted) <= set(known)):
-        return wanted
-    if known is None:
-        raise ValueError(
-            "do_train is off, but the checkpoint has no labeller of semantic roles to evaluate; name one that has with "
-            "--model_name_or_path, or give training data."
-        )
-    return list(known)
+
+    def __init__(
+        self,
+        propositions: Propositions,
+        tokenizer: ElmoCharTokenizer,
+        label2id: Mapping[str, int],
+        with_all_predicates: bool,
+    ):
+        self._sentences = propositions.sentences
+        self._label2id = label2id
+        self._with_all_predicates = with_all_predicates
+        self._characters: list[np.ndarray] = []
+        words = [sentence.words for sentence in self._sentences]
+        for start in range(0, len(words), _SENTENCES_AT_A_TIME):
+            encoded = tokenizer(words[start : start + _SENTENCES_AT_A_TIME], is_split_into_words=True)
+            self._characters += [np.asarray(rows, dtype=np.int32) for rows in encoded["input_ids"]]
+        self.places: list[tuple[int, int | None]] = []
+        for place, sentence in enumerate(self._sentences):
+            numbers: Sequence[int | None] = range(len(sentence.predicates))
+            if with_all_predicates and not sentence.predicates:
+                numbers = [None]
+            self.places += [(place, number) for number in numbers]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        place, number = self.places[index]
+        sentence, characters = self._sentences[place], self._characters[place]
+        length = len(characters)
+        row = {
+            "input_ids": characters,
+            "attention_mask": np.ones(length, dtype=np.int64),
+            "predicate_mask": np.zeros(length, dtype=np.int64),
+            "labels": np.full(length, IGNORED_LABEL, dtype=np.int64),
+        }
+        if number is not None:
+            predicate = sentence.predicates[number]
+            row["predicate_mask"][1 + predicate.place] = 1
+            row["labels"][1:-1] = [self._label2id[tag] for tag in predicate.tags]
+        if self._with_all_predicates:
+            row["all_predicates"] = np.zeros(length, dtype=np.int64)
+            row["all_predicates"][[1 + predicate.place for predicate in sentence.predicates]] = 1
+        return row
+
+
+def make_row_collator(padding_side: str) -> Callable[[list[dict[str, Any]]], dict[str, torch.Tensor]]:
+    """What makes a batch of rows, padded on this side by zeros, labels by -100."""
+
+    def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        longest = max(len(row["input_ids"]) for row in rows)
+        batch = {}
+        for name, first in rows[0].items():
+            filler = IGNORED_LABEL if name == "labels" else 0
+            padded = torch.full((len(rows), longest, *first.shape[1:]), filler, dtype=torch.long)
+            for target, row in zip(padded, rows, strict=True):
+                length = len(row[name])
+                start = longest - length if padding_side == "left" else 0
+                target[start : start + length] = torch.from_numpy(row[name])
+            batch[name] = padded
+        return batch
+
+    return collate

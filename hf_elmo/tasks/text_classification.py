@@ -2,52 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from datasets import Dataset
-from huggingface_hub.errors import StrictDataclassError
 from transformers import DataCollatorWithPadding
 
+from ..checkpoints.cards import TaskCard
 from ..given.bounded_files import quoted
-from ..model.configuration_elmo import ElmoConfig, SequenceClassificationHead
+from ..given.flags import flag
+from ..inference.pages import Passage
+from ..model.configuration_elmo import SequenceClassificationHead
 from ..model.modeling_elmo_tasks import ElmoForSequenceClassification
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.cutting import PreTokenizer
 from ..text.first_look import look_at_lines
-from .card_facts import describe_inputs
-from .class_reports import format_report, write_records, write_table
-from .data_sources import check_data_source, name_source, read_splits
-from .features import check_table, set_word_inputs
-from .fine_tuning import RESULT_PREFIXES, FineTuning
-from .labels import choose_labels
-from .layer_cache import make_layer_cache
-from .mapping import map_once
-from .metrics.accuracy import ClassificationMetric
+from .arguments import BatchArguments, DatasetArguments, TaskArguments
+from .data import map_once, read_splits
+from .inputs import describe_inputs
+from .metrics import score_classes
+from .prediction import LONGEST_SHOWN, Item, Predictor
 from .readers.labelled_texts import LabelledTexts
 from .readers.texts import read_texts, texts_of_dataset
-from .run_checks import check_run, tell
-from .splits import choose_splits, hold_out, share_of, shorten
-from .text_classification_arguments import ClassifierArguments, LabelledDataArguments
-from .training_arguments import TaskTrainingArguments
-from .unseen_labels import find_unseen, leave_out_unseen
-from .weights import (
-    describe_model,
-    is_random,
-    load_source_config,
-    load_tokenizer,
-    set_model_fields,
-    start_model,
-)
-
-# What results.json calls the task.
-TASK = "text-classification"
-# Settings of the head that have flags of their own.
-_HEAD_FLAGS = ("encoder", "hidden_size", "dropout", "hidden_dropout", "output_sizes", "output_dropouts")
+from .reports import class_report
+from .task import LIMIT, RESULT_PREFIXES, Task
 
 # Encoders of texts and of pairs, the default first.
 _ENCODERS = ("bcn", "pooled")
@@ -58,27 +41,234 @@ _FEW_LABELS = 20
 
 
 @dataclass
-class TextClassificationTask(FineTuning):
-    """Classification, checked and ready to run; it writes `test_predictions.tsv` and its like beside the rest.
+class ClassifierArguments(TaskArguments, BatchArguments):
+    """What stands between ELMo and the label; what is left out is as the checkpoint has it, or as published."""
 
-    Predictions for pairs are written as SNLI's lines of JSON, too.
+    encoder: Literal["bcn", "pooled", "esim", "pooled_pairs"] | None = flag(
+        "Of texts: bcn, the biattentive classifier (McCann et al. 2017; the default), or pooled, mean and maximum of "
+        "the words. Of pairs: esim (Chen et al. 2017; the default), or pooled_pairs, mean and maximum of the words of "
+        "both texts, their difference and their product.",
+        default=None,
+    )
+    hidden_size: int | None = flag(
+        "Size of each direction of the encoder's biLSTMs, and of its dense layer (default: 300).", default=None
+    )
+    dropout: float | None = flag("Dropout on what is read of each word (default: 0.5).", default=None)
+    hidden_dropout: float | None = flag("Dropout on what the encoder's dense layer gives.", default=None)
+    output_sizes: list[int] | None = flag(
+        "Sizes of the dense layers on top, the last one (of the labels) left out.", default=None
+    )
+    output_dropouts: list[float] | None = flag(
+        "Dropout before each of the dense layers on top, the last one included.", default=None
+    )
+    max_length: int | None = flag(
+        "Cut what is longer than so many words, markers included; of a pair the longer text first.", default=None
+    )
+    pre_tokenizer: PreTokenizer | None = flag(
+        "How text is cut into words: at white space, for text that is tokenised; penn or unicode, for raw text; saved "
+        "with the model. None leaves the checkpoint's rule.",
+        default=None,
+    )
 
-    Args:
-        max_length: Words of a text, or of a pair, that are read; None for all.
-        unseen_labels: Gold labels that the model does not know; their ids come behind those of its own.
-    """
 
-    model: ElmoForSequenceClassification
-    splits: dict[str, LabelledTexts]
-    max_length: int | None = None
-    unseen_labels: list[str] = field(default_factory=list)
+@dataclass
+class LabelledDataArguments(DatasetArguments):
+    """What is read: files or a dataset of texts, or of pairs of texts, and which of their columns."""
 
-    shown_scores: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1")
-    best_score: ClassVar[str] = "accuracy"
+    train_file: str | None = flag(
+        "Training data: .tsv or .txt (tabs), .csv, .jsonl, .json or .parquet, or trees in brackets, as the Stanford "
+        "Sentiment Treebank has them; text also as .gz, .bz2, .xz or .zst.",
+        default=None,
+    )
+    text_column: str | None = flag(
+        "Column of the text (of a pair: of the first one), its name or its number from 0; by default the first that "
+        "has a usual name, such as text, sentence, premise or sentence1.",
+        default=None,
+    )
+    text_pair_column: str | None = flag(
+        "Column of the second text, as text_column: it makes the examples pairs. By default, where text_column is not "
+        "named either, one that is called hypothesis, sentence2 or the like, if there is one.",
+        default=None,
+    )
+    label_column: str | None = flag(
+        "Column of the label, as text_column; label, gold_label or the like by default.", default=None
+    )
+    labels: list[str] | None = flag("Labels to know beside those of the training data.", default=None)
+    text_is_tokenized: bool = flag(
+        "Words stand between white space; without it the checkpoint's tokenizer cuts them.", default=False
+    )
+    min_phrase_words: int | None = flag(
+        "Of training data in trees, also take the phrases of so many words and more; 4 as in the paper, 1 for all. "
+        "None takes whole sentences alone.",
+        default=None,
+    )
+
+
+class TextPredictor(Predictor):
+    """Labels of texts, or of pairs of texts; asked are the index of the line and its texts."""
+
+    task = "text-classification"
+    model_class = ElmoForSequenceClassification
+    settings = {"is_split_into_words": True, "top_k": None, "function_to_apply": "softmax"}
+    does = "classifies texts"
+    refuses = ("convert_scheme",)
+    title = "Labels of texts"
+    unit = "texts"
+
+    def check(self) -> None:
+        self.reads_pairs = self.model.text_encoder.reads_pairs
+        if self.reads_pairs:
+            self.does, self.unit = "classifies pairs", "pairs"
+        elif self.arguments.text_pair is not None:
+            raise ValueError(
+                f"text_pair is {self.arguments.text_pair!r}, but the checkpoint classifies single texts; leave it out."
+            )
+
+    def items(self) -> Iterable[Item]:
+        lines = ((index, line) for index, line in enumerate(self.inputs) if line.strip())
+        for index, *texts in self.pairs("two texts") if self.reads_pairs else lines:
+            words = [self.tokenize(str(text)) for text in texts]
+            yield sum(map(len, words)) + 2 * len(words), dict(zip(("text", "text_pair"), words)), (index, texts)  # noqa: B905
+
+    def probabilities(self, found: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+        """In the order of the labels' ids, the first of the best ones and all of them."""
+        by_label = {each["label"]: each["score"] for each in found}
+        return {label: by_label[label] for label in self.labels}
+
+    def show(self, asked: Any, found: Any) -> Iterable[str]:
+        probabilities = self.probabilities(found)
+        label = _best(probabilities)
+        texts = (text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..." for text in asked[1])
+        yield f"{label} {probabilities[label]:.3f}  {' | '.join(texts)}"
+
+    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> str:
+        are_records, count = self.arguments.output_suffix == ".jsonl", 0
+        if not are_records:
+            file.write("\t".join(["id", "predicted", *(f"p({label})" for label in self.labels)]) + "\n")
+        for (index, texts), found in predictions:
+            probabilities = self.probabilities(found)
+            label = _best(probabilities)
+            if are_records:
+                names = ("sentence",) if len(texts) == 1 else ("sentence1", "sentence2")
+                record = {"id": index, "predicted_label": label, **dict(zip(names, texts, strict=True))}
+                record["probabilities"] = _rounded(probabilities)
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            else:
+                file.write(_row(str(index), label, *probabilities.values()))
+            count += 1
+        self.refuse_emptiness(count)
+        return f"{count:,} {self.unit} with their labels"
+
+    def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
+        for (_, texts), found in predictions:
+            scores = ", ".join(f"{each['label']} {each['score']:.3f}" for each in found)
+            yield Passage("\n".join(texts), notes=[scores])
+
+
+class TextClassification(Task):
+    """Classification; it writes `test_predictions.tsv` and its like, and of pairs also SNLI's lines of JSON."""
+
+    name: ClassVar[str] = "text-classification"
+    model_class = ElmoForSequenceClassification
+    head_class = SequenceClassificationHead
+    model_arguments = ClassifierArguments
+    data_arguments = LabelledDataArguments
+    predictor_class = TextPredictor
+    examples: ClassVar[str] = """
+examples:
+  hf-elmo train text-classification --model_name_or_path CHECKPOINT --train_file train.tsv --validation_file dev.tsv \\
+      --test_file test.tsv --load_best_model_at_end --output_dir classifier
+  hf-elmo train text-classification --model_name_or_path CHECKPOINT --train_file snli_1.0_train.jsonl \\
+      --validation_file snli_1.0_dev.jsonl --test_file snli_1.0_test.jsonl --pre_tokenizer penn \\
+      --load_best_model_at_end --output_dir pairs
+
+A second column of texts makes them pairs.
+"""
+    shown_scores = ("accuracy", "macro_f1")
+    best_score = "accuracy"
+
+    def check_arguments(self) -> None:
+        length, least = self.model_args.max_length, self.data_args.min_phrase_words
+        if length is not None and length < 1:
+            raise ValueError(f"max_length is {length}; it must be an integer >= 1, or left out.")
+        if least is not None and (least < 1 or self.data_args.train_file is None):
+            raise ValueError(
+                f"min_phrase_words is {least}; it must be an integer >= 1, and train_file a file of trees."
+            )
+        if least is not None and self.data_args.validation_share is not None:
+            raise ValueError(
+                f"min_phrase_words is {least} and validation_share {self.data_args.validation_share}: phrases would be "
+                "held out of sentences that are trained on; give a validation_file."
+            )
+
+    def load(self) -> dict[str, LabelledTexts]:
+        args = self.data_args
+        columns = (args.text_column, args.text_pair_column, args.label_column)
+
+        def read_file(file: str, argument: str) -> LabelledTexts:
+            return read_texts(file, *columns, args.min_phrase_words if argument == "train_file" else None, argument)
+
+        splits = read_splits(args, read_file, lambda split, source: texts_of_dataset(split, source, *columns))
+        if args.text_is_tokenized:
+            splits = {split: replace(texts, is_tokenized=True) for split, texts in splits.items()}
+        return splits
+
+    def head_settings(self, head: SequenceClassificationHead | None) -> dict[str, Any]:
+        are_pairs = _are_pairs(self.splits)
+        encoders = _ENCODERS_OF_PAIRS if are_pairs else _ENCODERS
+        settings = {**({"encoder": encoders[0]} if head is None else {}), **super().head_settings(head)}
+        encoder = settings.get("encoder") or getattr(head, "encoder", None)
+        if encoder not in encoders:
+            raise ValueError(
+                f"encoder is {encoder!r}, here or of model_name_or_path {self.model_args.model_name_or_path!r}, but "
+                f"the data are {'pairs of texts' if are_pairs else 'single texts'}, for {' and '.join(encoders)}. Name "
+                "one of them with --encoder, another checkpoint, or the columns with --text_column and "
+                "--text_pair_column."
+            )
+        return settings
+
+    def settle(self, has_head: bool) -> None:
+        self.config.problem_type = "single_label_classification"
+
+    def choose_labels(self, known: Sequence[str] | None) -> list[str]:
+        labels = super().choose_labels(known)
+        if "train" in self.splits:
+            _check_number_of_labels(labels, self.splits["train"])
+        return labels
+
+    def draw_classifier(self, model: ElmoForSequenceClassification) -> set[str]:
+        old = model.classifier
+        model.classifier = type(old)(old.in_features, len(self.labels), old.activation)
+        model._init_weights(model.classifier)
+        return {"classifier"}
+
+    def describe_head(self, model: ElmoForSequenceClassification) -> str:
+        head = self.head
+        reads = f"{head.encoder} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}"
+        return f"{reads}; {super().describe_head(model)}"
+
+    def words_of(self, examples: LabelledTexts) -> Iterator[str]:
+        return words_of(examples, self.tokenizer)
+
+    def count(self, split: str) -> dict[str, Any]:
+        texts = self.splits[split]
+        unlabelled = {"unlabelled": texts.num_unlabelled} if texts.num_unlabelled else {}
+        return {"texts": len(texts), "words": len(self.words[split]), **unlabelled}
+
+    def notes(self) -> Iterator[str]:
+        for texts in self.splits.values():
+            if texts.num_unlabelled:
+                yield f"{texts.source}: {texts.num_unlabelled:,} without a label left out"
+
+    def warnings(self) -> Iterator[str]:
+        for texts in self.splits.values():
+            cut = "whitespace" if texts.is_tokenized else self.tokenizer.pre_tokenizer
+            first_look = look_at_lines(text.split() for text in texts.texts)
+            yield from first_look.warnings(texts.source, cut, can_choose=False)
 
     def encode(self, split: str) -> Dataset:
-        id_of_label = {label: index for index, label in enumerate([*self.labels, *self.unseen_labels])}
-        return encode(self.splits[split], self.tokenizer, id_of_label, self.max_length)
+        id_of_label = {label: index for index, label in enumerate(self.all_labels)}
+        return encode(self.splits[split], self.tokenizer, id_of_label, self.model_args.max_length)
 
     def make_collator(self) -> DataCollatorWithPadding:
         return DataCollatorWithPadding(self.tokenizer)
@@ -87,170 +277,75 @@ class TextClassificationTask(FineTuning):
         return logits.float().softmax(dim=-1)
 
     def score(self, output: Any) -> dict[str, float]:
-        report = self._compute(output.predictions, output.label_ids)
+        report = self._score(output)
         return {name: report[name] for name in self.shown_scores}
 
     def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
         texts, prefix = self.splits[split], RESULT_PREFIXES[split]
-        report = self._compute(output.predictions, output.label_ids)
+        report = self._score(output)
         if directory is not None:
             write_table(directory / f"{split}_predictions.tsv", texts, self.labels, output.predictions)
             if texts.second_texts is not None:
                 write_records(directory / f"{split}_predictions.jsonl", texts, self.labels, output.predictions)
         kept = {f"{prefix}_{name}": report[name] for name in ("by_class", "confusion")}
-        return kept, format_report(f"{split} ({texts.source})", report)
-
-    @property
-    def labels(self) -> list[str]:
-        """The labels in the order of their ids."""
-        return self.model.config.label_names
+        return kept, class_report(f"{split} ({texts.source})", report)
 
     def describe(self) -> dict[str, Any]:
-        unseen = {"unseen_labels": self.unseen_labels} if self.unseen_labels else {}
-        return {"task": TASK, "text_pairs": _are_pairs(self.splits), "labels": self.labels, **unseen}
+        return {"text_pairs": _are_pairs(self.splits), "labels": self.labels}
 
-    def _compute(self, probabilities: np.ndarray, gold_ids: np.ndarray) -> dict[str, Any]:
-        labels = [*self.labels, *self.unseen_labels]
-        metric = ClassificationMetric(keep_in_memory=True)
-        predicted = [labels[index] for index in probabilities.argmax(axis=-1)]
-        return metric.compute(predictions=predicted, references=[labels[index] for index in gold_ids], labels=labels)
-
-
-def prepare_task(
-    model_args: ClassifierArguments, data_args: LabelledDataArguments, training_args: TaskTrainingArguments
-) -> TextClassificationTask:
-    """Check everything that can be wrong with the arguments and the data, and build the model.
-
-    Nothing is written. Once this has returned, an error is one of the machine or of this package.
-
-    Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
-    """
-    check_run(model_args, data_args, training_args)
-    check_data_source(data_args)
-    if model_args.max_length is not None and model_args.max_length < 1:
-        raise ValueError(f"max_length is {model_args.max_length}; it must be an integer >= 1, or left out.")
-    splits = choose_splits(hold_out(read_labelled(data_args), data_args), training_args)
-    encoders = _ENCODERS_OF_PAIRS if _are_pairs(splits) else _ENCODERS
-    config, has_classifier = load_architecture(model_args, encoders)
-    layer_cache = make_layer_cache(model_args, config)
-    known = config.label_names if has_classifier else None
-    labels = choose_labels(splits, data_args.labels or [], known)
-    _check_number_of_labels(labels, splits)
-    splits = shorten(splits, data_args)
-    unseen, warning = find_unseen(splits, labels)
-    if data_args.text_is_tokenized:
-        splits = {split: replace(texts, is_tokenized=True) for split, texts in splits.items()}
-    tokenizer = load_tokenizer(model_args, config)
-    if model_args.pre_tokenizer is not None:
-        tokenizer.pre_tokenizer = model_args.pre_tokenizer
-    words = {split: list(words_of(texts, tokenizer)) for split, texts in splits.items()}
-    table = set_word_inputs(
-        config,
-        SequenceClassificationHead,
-        model_args,
-        tokenizer,
-        words.get("train", []),
-        [word for split, its in words.items() if split != "train" for word in its],
-    )
-    check_table(config, table, is_random(model_args))
-
-    training_args.settle_sampling(model_args.group_by_length)
-    data = {
-        split: {
-            "source": name_source(data_args, split),
-            **share_of(split, data_args),
-            "texts": len(texts),
-            "words": len(words[split]),
-            **({"unlabelled": texts.num_unlabelled} if texts.num_unlabelled else {}),
-        }
-        for split, texts in splits.items()
-    }
-    tell(training_args, _notes(splits), [*_warnings(splits, tokenizer), warning])
-    build = partial(build_model, model_args, config, labels, labels == known)
-    return TextClassificationTask.start(
-        leave_out_unseen(build) if unseen else build,
-        *(table, model_args, training_args, tokenizer, splits, data, layer_cache),
-        unseen_labels=unseen,
-        max_length=model_args.max_length,
-    )
-
-
-def read_labelled(data_args: LabelledDataArguments) -> dict[str, LabelledTexts]:
-    """The texts, or pairs, of each split.
-
-    Raises: ValueError naming min_phrase_words where it is wrong, or what the readers raise.
-    """
-    least = data_args.min_phrase_words
-    if least is not None and (least < 1 or data_args.train_file is None):
-        raise ValueError(f"min_phrase_words is {least}; it must be an integer >= 1, and train_file a file of trees.")
-    if least is not None and data_args.validation_share is not None:
-        raise ValueError(
-            f"min_phrase_words is {least} and validation_share {data_args.validation_share}: phrases would be held out "
-            "of sentences that are trained on; give a validation_file."
+    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
+        labels, are_pairs = results["labels"], results["text_pairs"]
+        example = (
+            '{"text": "A man sleeps .", "text_pair": "Nobody is awake ."}' if are_pairs else '"A sentence of words ."'
         )
-    columns = (data_args.text_column, data_args.text_pair_column, data_args.label_column)
+        usage = f"""\
+```python
+import hf_elmo
+from transformers import pipeline
 
-    def read_file(file: str, argument: str) -> LabelledTexts:
-        return read_texts(file, *columns, least if argument == "train_file" else None, argument)
+classifier = pipeline("text-classification", model="{{name}}")
+print(classifier({example}))
+```"""
+        if any(label.lower().startswith("entail") for label in labels):
+            usage += """
 
-    return read_splits(data_args, read_file, lambda split, source: texts_of_dataset(split, source, *columns))
+Any labels can be told apart by it, as far as it has learned what follows from what:
 
-
-def load_architecture(model_args: ClassifierArguments, encoders: Sequence[str]) -> tuple[ElmoConfig, bool]:
-    """The config that the arguments name, with the task's own head, and whether a classifier comes along.
-
-    Raises: FileNotFoundError or ValueError naming the argument.
-    """
-    config = load_source_config(model_args)
-    name = ElmoForSequenceClassification.__name__
-    has_classifier = not is_random(model_args) and name in (config.architectures or [])
-    given = {name: getattr(model_args, name) for name in _HEAD_FLAGS if getattr(model_args, name) is not None}
-    try:
-        set_model_fields(config, model_args)
-        if isinstance(config.head, SequenceClassificationHead):
-            config.head = replace(config.head, **given)
-        else:
-            config.head = SequenceClassificationHead(**{"encoder": encoders[0], **given})
-        config.problem_type = "single_label_classification"
-        config.validate()
-    except StrictDataclassError as error:
-        raise ValueError(str(error.__cause__ or error)) from error
-    encoder = config.head.encoder
-    if encoder not in encoders:
-        of = "single texts" if encoders == _ENCODERS else "pairs of texts"
-        raise ValueError(
-            f"encoder is {encoder!r}, here or of model_name_or_path {model_args.model_name_or_path!r}, but the data "
-            f"are {of}, for {' and '.join(encoders)}. Name one of them with --encoder, another checkpoint, or the "
-            "columns with --text_column and --text_pair_column."
+```python
+classifier = pipeline("zero-shot-classification", model="{name}")
+print(classifier("A sentence of words .", ["sport", "music"], hypothesis_template="This is about {} ."))
+```"""
+        notes = {}
+        for split, prefix in RESULT_PREFIXES.items():
+            if f"{prefix}_by_class" in results:
+                numbers = [figures["number"] for figures in results[f"{prefix}_by_class"].values()]
+                notes[split] = [f"Always the most frequent label: {100 * max(numbers) / sum(numbers):.2f} % right."]
+        return TaskCard(
+            what="A classifier of pairs of texts" if are_pairs else "A classifier of texts",
+            task_name="Text classification",
+            tags=["text-classification", *(["text-pair-classification"] if are_pairs else [])],
+            pipeline_tag="text-classification",
+            usage=usage,
+            intended_use=[
+                f"To give {'a pair of texts' if are_pairs else 'a text'} one of the labels below, in text like that it "
+                "was trained on."
+            ],
+            limits=[LIMIT.format("texts")],
+            scores=["accuracy", "macro_f1"],
+            tables={"by_class": "By label", "confusion": "What the texts of each label were taken for"},
+            labels=labels,
+            counts=["texts", "words"],
+            settings={
+                "reads of each word": describe_inputs(self.head.to_dict()),
+                "encoder": self.head.to_dict()["encoder"],
+            },
+            notes=notes,
         )
-    return config, has_classifier
 
-
-def build_model(
-    model_args: ClassifierArguments, config: ElmoConfig, labels: Sequence[str], keep_classifier: bool = False
-) -> tuple[ElmoForSequenceClassification, str]:
-    """Make the classifier, in float32, and describe it in one line.
-
-    Args:
-        model_args: Where its weights come from.
-        config: Its architecture.
-        labels: Its labels, in the order of their ids.
-        keep_classifier: Whether the checkpoint's last layer has just these labels; else a new one is drawn.
-    Raises: FileNotFoundError or ValueError where the weights are not there or not those of a biLM of this architecture.
-    """
-    config.id2label = dict(enumerate(labels))
-    config.label2id = {label: index for index, label in enumerate(labels)}
-
-    def redraw(model: ElmoForSequenceClassification) -> set[str]:
-        old = model.classifier
-        model.classifier = type(old)(old.in_features, len(labels), old.activation)
-        model._init_weights(model.classifier)
-        return {"classifier"}
-
-    model, origin = start_model(ElmoForSequenceClassification, model_args, config, None if keep_classifier else redraw)
-    head = config.require_head(SequenceClassificationHead)
-    reads = f"{head.encoder} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}; {len(labels)} labels."
-    return model, f"{describe_model(model, config, origin)}; {reads}"
+    def _score(self, output: Any) -> dict[str, Any]:
+        labels = self.all_labels
+        predicted = [labels[index] for index in output.predictions.argmax(axis=-1)]
+        return score_classes(predicted, [labels[index] for index in output.label_ids], labels)
 
 
 def words_of(texts: LabelledTexts, tokenizer: ElmoCharTokenizer) -> Iterator[str]:
@@ -282,6 +377,50 @@ def encode(
     return map_once(dataset, encode_batch, batched=True, remove_columns=list(columns), desc=f"Encoding {texts.source}")
 
 
+def write_table(path: Path, texts: LabelledTexts, labels: Sequence[str], probabilities: np.ndarray) -> None:
+    """Write a line for each text between tabs: its id or number, the gold label, the predicted one, all probabilities.
+
+    Args:
+        path: The file.
+        texts: The texts, N of them.
+        labels: The labels in the order of their ids, K of them; titles of the last columns.
+        probabilities: (N, K).
+    """
+    ids = texts.ids or list(map(str, range(len(texts))))
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("\t".join(["id", "gold", "predicted", *(f"p({label})" for label in labels)]) + "\n")
+        for name, gold, row in zip(ids, texts.labels, probabilities, strict=True):
+            file.write(_row(" ".join(name.split()), gold, labels[row.argmax()], *row))
+
+
+def write_records(path: Path, texts: LabelledTexts, labels: Sequence[str], probabilities: np.ndarray) -> None:
+    """Write pairs as SNLI has them, an object per line, with the predicted label and the probabilities beside it."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for index, row in enumerate(probabilities):
+            record: dict[str, Any] = {
+                "gold_label": texts.labels[index],
+                "predicted_label": labels[row.argmax()],
+                "sentence1": texts.texts[index],
+                "sentence2": texts.second_texts[index] if texts.second_texts else None,
+                "probabilities": _rounded(dict(zip(labels, row, strict=True))),
+            }
+            if texts.ids is not None:
+                record["pairID"] = texts.ids[index]
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _row(*cells: str | float) -> str:
+    return "\t".join(cell if isinstance(cell, str) else f"{cell:.6f}" for cell in cells) + "\n"
+
+
+def _rounded(probabilities: Mapping[str, float]) -> dict[str, float]:
+    return {label: round(float(probability), 6) for label, probability in probabilities.items()}
+
+
+def _best(probabilities: Mapping[str, float]) -> str:
+    return max(probabilities, key=probabilities.__getitem__)
+
+
 def _are_pairs(splits: Mapping[str, LabelledTexts]) -> bool:
     """Whether the texts are pairs; raises ValueError naming two sources of which only one has pairs."""
     are_pairs = {texts.source: texts.second_texts is not None for texts in splits.values()}
@@ -294,14 +433,11 @@ def _are_pairs(splits: Mapping[str, LabelledTexts]) -> bool:
     return bool(pairs)
 
 
-def _check_number_of_labels(labels: Sequence[str], splits: Mapping[str, LabelledTexts]) -> None:
+def _check_number_of_labels(labels: Sequence[str], texts: LabelledTexts) -> None:
     """Check that the labels can be classes.
 
     Raises: ValueError naming the data where there is only one, or where the column must be another one.
     """
-    if "train" not in splits:
-        return
-    texts = splits["train"]
     if len(labels) < 2:
         raise ValueError(
             f"{texts.source} has the label {labels[0]!r} alone, and a classifier wants two; name the right column with "
@@ -313,18 +449,3 @@ def _check_number_of_labels(labels: Sequence[str], splits: Mapping[str, Labelled
             f"{texts.source} has {number:,} different labels for {len(texts):,} texts, {quoted(texts.labels[0])} among "
             "them; name the right column with --label_column."
         )
-
-
-def _warnings(splits: Mapping[str, LabelledTexts], tokenizer: ElmoCharTokenizer) -> Iterator[str]:
-    """What a user should know of the texts before the model is trained on them."""
-    for texts in splits.values():
-        cut = "whitespace" if texts.is_tokenized else tokenizer.pre_tokenizer
-        first_look = look_at_lines(text.split() for text in texts.texts)
-        yield from first_look.warnings(texts.source, cut, can_choose=False)
-
-
-def _notes(splits: Mapping[str, LabelledTexts]) -> Iterator[str]:
-    """How many texts of each split have no label."""
-    for texts in splits.values():
-        if texts.num_unlabelled:
-            yield f"{texts.source}: {texts.num_unlabelled:,} without a label left out"

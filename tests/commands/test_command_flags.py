@@ -160,7 +160,7 @@ def test_help_is_whole_and_imports_nothing_heavy():
         assert "default: None" not in text and "==SUPPRESS==" not in text
     # One name of the checkpoint everywhere; the recipe's values, a default that is named.
     without = {command for command, text in shown.items() if "--model_name_or_path" not in text}
-    assert without <= {"", "vocabulary", "convert", "export"}
+    assert without <= {"", "vocabulary", "convert", "export", "train"}
     assert "0.008 with modern" in " ".join(shown["pretrain"].split())
 
 

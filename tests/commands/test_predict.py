@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 from conftest import make_tiny_config
+from hf_elmo.tasks.coreference import CoreferencePredictor
 from html_reading import read_page
 from transformers import pipeline
 
@@ -25,7 +26,6 @@ from hf_elmo import (
     TokenClassificationHead,
 )
 from hf_elmo.commands.command_line import main
-from hf_elmo.commands.predictors import CoreferencePredictor
 from hf_elmo.pipelines import ElmoTokenClassificationPipeline
 from hf_elmo.tasks.readers.columns import read_tagged_file
 from hf_elmo.tasks.readers.documents import read_documents

@@ -28,7 +28,7 @@ def folder(tmp_path):
 def test_training(folder):
     file = folder / "train.tsv"
     data = ["--train_file", file, "--test_file", file, "--word_column", "token", "--label_column", "pos"]
-    model = ["--config_name", folder / "architecture", "--classifier_lstm_layers", 1, "--no_freeze_bilm"]
+    model = ["--config_name", folder / "architecture", "--lstm_layers", 1, "--no_freeze_bilm"]
     training = ["--labels", "NOUN", "--output_dir", folder / "out", "--num_train_epochs", 1, "--use_cpu"]
     result = run(*data, *model, *training)
     assert result.returncode == 0, result.stderr
@@ -44,7 +44,7 @@ def test_training(folder):
     assert read_tagged_file(folder / "out" / "test_predictions.conll").words == [["New York", "is"], ["big"]]
     results = json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))
     assert results["train_samples"] == 2
-    assert "--classifier_lstm_layers 1" in results["command"]
+    assert "--lstm_layers 1" in results["command"]
 
 
 def test_bad_input_is_one_line(folder):
@@ -144,9 +144,8 @@ def test_bad_flag_is_one_line(capsys):
 
 
 def test_a_missing_seqeval_is_one_line(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "seqeval", None)
-    monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
-    for name in ("hf_elmo.tasks.metrics.entities", "hf_elmo.tasks.tagging"):
+    monkeypatch.setitem(sys.modules, "seqeval.metrics.sequence_labeling", None)
+    for name in ("hf_elmo.tasks.metrics", "hf_elmo.tasks.token_classification"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(SystemExit) as ended:
         main(["train", "token-classification", "--preset", "small", "--output_dir", "out"])

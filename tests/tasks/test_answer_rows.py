@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.tasks.answer_rows import AnswerRows, locate
+from hf_elmo.tasks.question_answering import AnswerRows, locate
 from hf_elmo.tasks.readers.questions import Answer, Question, Questions
 
 CONTEXT = "The cat, which sat\non the mat, was grey."

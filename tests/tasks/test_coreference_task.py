@@ -10,18 +10,22 @@ from conftest import make_tiny_config
 from refusals import assert_refused
 
 from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution
-from hf_elmo.tasks.coreference import clusters_of, flat_scores, format_report, prepare_task
-from hf_elmo.tasks.coreference_arguments import CoreferenceArguments, CoreferenceDataArguments
-from hf_elmo.tasks.coreference_data import (
+from hf_elmo.tasks.arguments import TaskTrainingArguments
+from hf_elmo.tasks.coreference import (
+    Coreference,
+    CoreferenceArguments,
+    CoreferenceDataArguments,
     EncodedDocuments,
+    clusters_of,
     count_mentions,
     drop_singletons,
     encode_document,
+    flat_scores,
+    format_report,
     has_singletons,
     make_document_collator,
 )
 from hf_elmo.tasks.readers.documents import Document, Documents, Mention, read_documents
-from hf_elmo.tasks.training_arguments import TaskTrainingArguments
 
 TOY_CONFIG = {"projection_size": 8, "cell_size": 12, "filters": [[1, 8], [2, 8]], "character_embedding_size": 8}
 SMALL = {"lstm_size": 8, "hidden_size": 24, "feature_size": 4, "max_span_width": 2, "character_filters": ["2:12"]}
@@ -59,11 +63,11 @@ def prepare(folder, output, model=None, data=None, **training):
     if data is None:
         names = {"train_file": "train", "validation_file": "dev", "test_file": "test"}
         data = {argument: str(folder / f"{name}.conll") for argument, name in names.items()}
-    return prepare_task(
+    return Coreference(
         CoreferenceArguments(**model),
         CoreferenceDataArguments(**data),
         TaskTrainingArguments(output_dir=str(output), **{**SETTINGS, **training}),
-    )
+    ).prepare()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from refusals import assert_refused
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
 from hf_elmo.model.configuration_elmo import TokenClassificationHead
 from hf_elmo.tasks.arguments import FeatureArguments
-from hf_elmo.tasks.features import check_features, check_table, fill_word_table, set_word_inputs
+from hf_elmo.tasks.inputs import check_features, check_table, fill_word_table, set_word_inputs
 
 VECTORS = "the 1 2\ncat 3 4\nsat 5 6\nother 7 8\n"
 

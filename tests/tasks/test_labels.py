@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_elmo.tasks.labels import choose_labels
+from hf_elmo.tasks.inputs import choose_labels
 from hf_elmo.tasks.readers.labelled_texts import LabelledTexts
 
 

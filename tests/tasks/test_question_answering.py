@@ -10,11 +10,10 @@ from torch.utils.data import DataLoader
 from transformers import AutoModelForQuestionAnswering, Trainer, pipeline
 
 from hf_elmo import ElmoForQuestionAnswering
-from hf_elmo.tasks.metrics.answers import score_answers
-from hf_elmo.tasks.question_answering import prepare_task
-from hf_elmo.tasks.question_answering_arguments import QuestionAnsweringArguments, QuestionDataArguments
+from hf_elmo.tasks.arguments import TaskTrainingArguments
+from hf_elmo.tasks.metrics import score_answers
+from hf_elmo.tasks.question_answering import QuestionAnswering, QuestionAnsweringArguments, QuestionDataArguments
 from hf_elmo.tasks.readers.questions import read_questions
-from hf_elmo.tasks.training_arguments import TaskTrainingArguments
 
 # Small enough to be quick, large enough to learn the toy task.
 TOY_CONFIG = {
@@ -52,9 +51,8 @@ def write_questions(path, count, seed):
 
 def make_task(model, data, training):
     settings = {"use_cpu": True, "disable_tqdm": True, **training}
-    return prepare_task(
-        QuestionAnsweringArguments(**model), QuestionDataArguments(**data), TaskTrainingArguments(**settings)
-    )
+    args = QuestionAnsweringArguments(**model), QuestionDataArguments(**data), TaskTrainingArguments(**settings)
+    return QuestionAnswering(*args).prepare()
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +163,7 @@ def test_folds_are_of_whole_articles_and_cover_the_file(flags, tmp_path):
         ({"max_length": 7}, {}, ("max_length", "7")),
         ({"max_answer_words": -1}, {}, ("max_answer_words", "-1")),
         ({"hidden_size": 0}, {}, ("hidden_size", "0")),
-        ({}, {"train_file": None}, ("do_train", "no reader")),
+        ({}, {"train_file": None}, ("do_train", "no head")),
     ],
 )
 def test_flags_that_make_no_sense_are_refused_before_anything_is_written(flags, tmp_path, model, data, names):

@@ -10,7 +10,7 @@ from refusals import assert_refused
 from hf_elmo.model.configuration_elmo import TokenClassificationHead
 from hf_elmo.model.modeling_elmo_tasks import SCHEMES, Span, can_follow, write_spans
 from hf_elmo.tasks.readers.columns import TaggedSentences
-from hf_elmo.tasks.schemes import SchemeExchange, find_scheme, settle_scheme
+from hf_elmo.tasks.token_classification import SchemeExchange, find_scheme, settle_scheme
 
 LETTERS = {"BILOU": str.maketrans("ES", "LU"), "BMES": str.maketrans("I", "M")}
 ALL = (*SCHEMES, *LETTERS)

@@ -9,9 +9,8 @@ from html_reading import read_page
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSemanticRoleLabeling
 from hf_elmo.commands.command_line import main
-from hf_elmo.tasks.proposition_rows import PropositionRows, make_row_collator
 from hf_elmo.tasks.readers.propositions import read_propositions
-from hf_elmo.tasks.semantic_roles import write_predictions
+from hf_elmo.tasks.semantic_roles import PropositionRows, make_row_collator, write_predictions
 
 SENTENCES = """\
 Alice	-	(ARG0*)	*

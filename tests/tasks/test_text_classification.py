@@ -12,11 +12,18 @@ from refusals import assert_refused
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSequenceClassification
-from hf_elmo.tasks.class_reports import format_report, write_records, write_table
+from hf_elmo.tasks.arguments import TaskTrainingArguments
 from hf_elmo.tasks.readers.labelled_texts import LabelledTexts
-from hf_elmo.tasks.text_classification import encode, prepare_task, words_of
-from hf_elmo.tasks.text_classification_arguments import ClassifierArguments, LabelledDataArguments
-from hf_elmo.tasks.training_arguments import TaskTrainingArguments
+from hf_elmo.tasks.reports import class_report
+from hf_elmo.tasks.text_classification import (
+    ClassifierArguments,
+    LabelledDataArguments,
+    TextClassification,
+    encode,
+    words_of,
+    write_records,
+    write_table,
+)
 
 # Small enough to be quick, large enough to learn the toy tasks.
 TOY_CONFIG = {
@@ -57,7 +64,8 @@ def write_pairs(path, count, seed):
 
 def make_task(model, data, training):
     settings = {"use_cpu": True, "disable_tqdm": True, **training}
-    return prepare_task(ClassifierArguments(**model), LabelledDataArguments(**data), TaskTrainingArguments(**settings))
+    args = ClassifierArguments(**model), LabelledDataArguments(**data), TaskTrainingArguments(**settings)
+    return TextClassification(*args).prepare()
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +267,7 @@ class TestReports:
     def test_the_screen_tells_what_was_taken_for_what(self):
         row = {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "number": 3}
         report = {"by_class": {"a": row, "b": row}, "accuracy": 0.5, "macro_f1": 2 / 3, "confusion": [[1, 2], [0, 3]]}
-        lines = format_report("test", report).splitlines()
+        lines = class_report("test", report).splitlines()
         assert lines[0] == "test" and "always 'a': accuracy 50.00" in lines[4]
         assert [line.split() for line in lines[-3:]] == [["a", "b"], ["a", "1", "2"], ["b", "0", "3"]]
 
@@ -284,7 +292,7 @@ def test_bad_arguments_and_data(folder, tmp_path):
         ({**model, "max_length": 0}, good, "max_length"),
         ({**model, "hidden_size": 0}, good, "hidden_size"),
         ({**model, "encoder": "pooled", "mix_at_output": True}, good, "mix_at_output"),
-        (model, {"test_file": good["test_file"]}, "classifier"),
+        (model, {"test_file": good["test_file"]}, "no head of the task text-classification"),
         (model, {**good, "test_file": str(folder / "test.jsonl")}, ("test.jsonl", "train.tsv", "--text_pair_column")),
         ({**model, "encoder": "esim"}, good, ("'esim'", "single texts", "bcn and pooled", "--text_pair_column")),
         (model, {**good, "text_pair_column": "label"}, ("text_pair_column", "label_column")),

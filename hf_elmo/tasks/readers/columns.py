@@ -151,7 +151,7 @@ def tagged_from_dataset(
     names = dataset.column_names
     word_column = word_column or next((name for name in ("tokens", "words") if name in names), "tokens")
     label_column = label_column or _guess_label_column(names)
-    for argument, column in (("text_column_name", word_column), ("label_column_name", label_column)):
+    for argument, column in (("word_column", word_column), ("label_column", label_column)):
         if column not in names:
             raise ValueError(f"{source} has no column {column!r}, only {names}; choose one of them with --{argument}.")
     class_label = _class_label(dataset.features[label_column])

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
+from hf_elmo.tasks.data import load_named_dataset
 from hf_elmo.tasks.readers.columns import (
     read_tagged_file,
     tagged_from_dataset,
 )
-from hf_elmo.tasks.readers.named_datasets import load_named_dataset
-from hf_elmo.tasks.tagging import write_predictions
+from hf_elmo.tasks.token_classification import write_predictions
 
 CONLLU = """\
 # sent_id = 1
@@ -193,8 +193,8 @@ class TestDatasets:
 
     def test_bad_columns(self):
         for columns, named in (
-            ({"tokens": [["a"]]}, ("'ner_tags'", "['tokens']", "--label_column_name")),
-            ({"text": [["a"]], "tags": [["O"]]}, ("'tokens'", "--text_column_name")),
+            ({"tokens": [["a"]]}, ("'ner_tags'", "['tokens']", "--label_column")),
+            ({"text": [["a"]], "tags": [["O"]]}, ("'tokens'", "--word_column")),
             ({"tokens": [["a"]], "pos_tags": [["O"]], "chunk_tags": [["O"]]}, "'ner_tags'"),
             ({"tokens": [["a"], ["a", "b"]], "tags": [["O"], ["O"]]}, "row 1"),
             ({"tokens": ["a b"], "tags": [["O"]]}, ("row 0", "'tokens'")),
@@ -233,7 +233,8 @@ def test_what_is_written_is_read_again(tmp_path_factory, words):
     words = [[word for word in row if not word.startswith(("\ufeff", "-DOCSTART-"))] or ["x"] for row in words]
     path = tmp_path_factory.getbasetemp() / "written.conll"
     dataset = Dataset.from_dict({"tokens": words, "tags": [["O"] * len(row) for row in words]})
-    write_predictions(path, tagged_from_dataset(dataset, "x"), [["B-X"] * len(row) for row in words])
+    sentences = tagged_from_dataset(dataset, "x")
+    write_predictions(path, sentences.words, sentences.labels, [["B-X"] * len(row) for row in words])
     read = read_tagged_file(path)
     assert read.words == words
     assert read.labels == [["B-X"] * len(row) for row in words]

@@ -1,17 +1,27 @@
-"""Which examples a run trains on, chooses by and is tested on: splits, shares of them and limits."""
+"""Where the examples of a task come from, and which of them a run trains on, chooses by and is tested on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
+from datasets import Dataset, DatasetDict, load_dataset
+from datasets.exceptions import DatasetsError
+from pyarrow import ArrowException
 from transformers.trainer_utils import IntervalStrategy
 
+from ..given.reasons import UNREADABLE, reason
+from ..text.corpora import is_saved_dataset, load_saved_dataset
+from ..text.files import check_records
 from ..text.hash_split import is_in_fraction
-from .arguments import STEPS, SplitArguments
-
-if TYPE_CHECKING:
-    from .training_arguments import TaskTrainingArguments
+from .arguments import STEPS, DatasetArguments, FileArguments, SplitArguments, TaskTrainingArguments
 
 AnyExamples = TypeVar("AnyExamples", bound="Examples")
 
@@ -19,13 +29,91 @@ AnyExamples = TypeVar("AnyExamples", bound="Examples")
 class Examples(Protocol):
     """What a split holds: a task's reader gives it."""
 
+    @property
+    def source(self) -> str:
+        """What errors call it: the argument that named it and its value."""
+
     def __len__(self) -> int: ...
 
-    def text(self, place: int) -> str:
+    def text(self, index: int) -> str:
         """All that an example says, its labels left out."""
 
-    def pick(self: AnyExamples, places: Sequence[int]) -> AnyExamples:
-        """The examples at these places; labels that only others have stay known."""
+    def pick(self: AnyExamples, indices: Sequence[int]) -> AnyExamples:
+        """The examples at these indices; labels that only others have stay known."""
+
+
+def check_data_source(data_args: FileArguments) -> None:
+    """Check that there are either files or a dataset.
+
+    Raises: ValueError naming what was given.
+    """
+    dataset_name = getattr(data_args, "dataset_name", None)
+    if dataset_name and data_args.files:
+        raise ValueError(
+            f"dataset_name {dataset_name!r} and files ({', '.join(data_args.files.values())}) given; wanted "
+            "one or the other."
+        )
+    if not dataset_name and not data_args.files:
+        dataset = ", or --dataset_name" if isinstance(data_args, DatasetArguments) else ""
+        raise ValueError(f"No data given; wanted --train_file, --validation_file or --test_file{dataset}.")
+
+
+def read_splits(
+    data_args: FileArguments,
+    read_file: Callable[[str, str], AnyExamples],
+    read_split: Callable[[Dataset, str], AnyExamples] | None = None,
+) -> dict[str, AnyExamples]:
+    """The examples of each split that there is.
+
+    Args:
+        data_args: What names them.
+        read_file: Reads a file; also gets the argument that names it.
+        read_split: Reads one split of a dataset; also gets what errors call it. For tasks that read datasets.
+    Raises: ValueError naming the dataset that has none of the splits; what the two readers raise.
+    """
+    if read_split is None or not isinstance(data_args, DatasetArguments) or not data_args.dataset_name:
+        return {split: read_file(file, f"{split}_file") for split, file in data_args.files.items()}
+    dataset = load_named_dataset(data_args.dataset_name, data_args.dataset_config_name)
+    splits = {
+        split: read_split(dataset[split], f"dataset_name {data_args.dataset_name!r}, split {split!r}")
+        for split in STEPS.values()
+        if split in dataset
+    }
+    if not splits:
+        raise ValueError(
+            f"dataset_name {data_args.dataset_name!r} has the splits {list(dataset)}; wanted train, validation or test."
+        )
+    return splits
+
+
+def name_source(data_args: FileArguments, split: str) -> str:
+    """What a split is called where others read it: no folders of this machine."""
+    if not isinstance(data_args, DatasetArguments) or not data_args.dataset_name:
+        # Where there is no validation file a fraction of the training file was held out.
+        return Path(data_args.files[split if split in data_args.files else "train"]).name
+    name = Path(data_args.dataset_name).name if os.path.exists(data_args.dataset_name) else data_args.dataset_name
+    part = "train" if split == "validation" and data_args.validation_share else split
+    return ", ".join([name, *filter(None, [data_args.dataset_config_name]), part])
+
+
+def load_named_dataset(dataset_name: str, config_name: str | None = None) -> DatasetDict:
+    """All splits of a dataset: a name on the Hub, a directory that `load_dataset` reads or one of `save_to_disk`.
+
+    Raises: ValueError naming the dataset where it cannot be loaded or has no splits.
+    """
+    check_records(dataset_name, "dataset_name")
+    try:
+        if is_saved_dataset(dataset_name):
+            saved = load_saved_dataset(dataset_name)
+            # A single split has no name.
+            return saved if isinstance(saved, DatasetDict) else DatasetDict({str(saved.split or "train"): saved})
+        return load_dataset(dataset_name, config_name)
+    except (ArrowException, DatasetsError, OSError, *UNREADABLE) as error:
+        raise ValueError(
+            f"dataset_name {dataset_name!r} (dataset_config_name {config_name!r}) cannot be loaded: "
+            f"{reason(error.__cause__ or error)}. Check the name; offline, give a directory or a dataset that was "
+            "loaded before."
+        ) from error
 
 
 def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -> dict[str, AnyExamples]:
@@ -140,4 +228,25 @@ def _check_seeds(args: TaskTrainingArguments) -> None:
         raise ValueError(
             f"num_seeds is {args.num_seeds}, but resume_from_checkpoint names one run; leave one of them out, or pass "
             "'auto' to resume the seeds of output_dir."
+        )
+
+
+def map_once(dataset: Dataset, function: Callable[..., Any], **options: Any) -> Dataset:
+    """`dataset.map(function, **options)` by one process of each machine; the others map the file that it has written.
+
+    Args:
+        dataset: The same in all processes, which all call this together.
+        function, options: As of `datasets.Dataset.map`.
+    """
+    state = PartialState()
+    if state.num_processes == 1:
+        return dataset.map(function, **options)
+    shared = [tempfile.mkdtemp(prefix="hf_elmo-") if state.is_main_process else ""]
+    broadcast_object_list(shared)
+    if state.is_local_main_process:
+        Path(shared[0]).mkdir(exist_ok=True)
+        atexit.register(shutil.rmtree, shared[0], ignore_errors=True)
+    with state.local_main_process_first():
+        return dataset.map(
+            function, cache_file_name=str(Path(shared[0]) / "rows.arrow"), load_from_cache_file=True, **options
         )

@@ -1,18 +1,22 @@
-"""Fine-tuning as every task has it: the Trainer, seeds, kept layers, the output directory, results and their card."""
+"""A task: what `hf-elmo train` and `hf-elmo predict` know of it, and how its model is trained, scored and written.
+
+A task is one subclass of `Task` and one line of `registry.TASKS`. CONTRIBUTING shows how one is added.
+"""
 
 from __future__ import annotations
 
 import copy
-import json
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from accelerate import PartialState
 from datasets import Dataset
-from torch import Tensor
+from huggingface_hub.errors import StrictDataclassError
+from torch import nn
 from transformers import Trainer, set_seed
 
 from ..checkpoints.cards import TaskCard, write_card
@@ -20,125 +24,140 @@ from ..checkpoints.file_names import LAYER_SHARES_FILE, RESULTS_FILE
 from ..checkpoints.plots import plot_layer_shares
 from ..checkpoints.provenance import describe_run, write_json
 from ..checkpoints.scores import layer_names
-from ..checkpoints.writing import files_written_aside
+from ..checkpoints.writing import check_keeps_inputs, files_written_aside
+from ..model.configuration_elmo import ElmoConfig, WordInputsHead
 from ..model.modeling_elmo import ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from .card_facts import describe_task
-from .features import fill_word_table
-from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers, digest_of_bilm
+from .arguments import FileArguments, TaskArguments, TaskTrainingArguments
+from .data import check_data_source, choose_splits, hold_out, name_source, share_of, shorten
+from .inputs import (
+    check_features,
+    check_model_source,
+    check_table,
+    choose_labels,
+    describe_model,
+    fill_word_table,
+    find_unseen,
+    given_settings,
+    is_random,
+    leave_out_unseen,
+    load_source_config,
+    load_tokenizer,
+    set_model_fields,
+    set_word_inputs,
+    settle_learning_rate,
+    start_model,
+)
+from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers, digest_of_bilm, make_layer_cache
+from .reports import best_of, describe_seeds, show_in_lines, summarize
 from .resuming import ExactResume, StopEarly, train
 from .run_directory import (
     LAYERS_FOLDER,
     SEED_FILE,
     STATE_FILE,
     RunDirectory,
+    check_run_directory,
     find_checkpoint,
     newest_checkpoint,
+    point_to,
+    read_seed,
     remove,
     run_directory,
 )
-from .seeds import best_of, describe_seeds, summarize
-from .trainer_lines import show_in_lines
-from .weights import settle_learning_rate
 
 if TYPE_CHECKING:
     from ..text.word_vectors import WordTable
-    from .arguments import ModelArguments
-    from .training_arguments import TaskTrainingArguments
-
-Task = TypeVar("Task", bound="FineTuning")
+    from .prediction import Predictor
 
 # What the Trainer calls the results on each split.
 RESULT_PREFIXES = {"validation": "eval", "test": "predict"}
 
+# What cards say of models that learned from sentences, or texts.
+LIMIT = "It knows the labels, the language, the domain and the biases of its training {} and no others."
+
 # What results.json keeps of the Trainer's arguments, beside the command.
-_SETTINGS = (
-    *("learning_rate", "num_train_epochs", "per_device_train_batch_size", "gradient_accumulation_steps"),
-    *("weight_decay", "max_grad_norm", "seed", "num_seeds"),
-)
+_SETTINGS = [
+    "learning_rate",
+    "num_train_epochs",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "weight_decay",
+    "max_grad_norm",
+    "seed",
+    "num_seeds",
+]
 
 
-@dataclass
-class FineTuning(ABC):
-    """A task that has been checked and is ready to run; a subclass supplies reading, encoding, metric and predictions.
+class Task(ABC):
+    """A task on ELMo: reads its data, builds a model with its head, and has that trained, scored and written.
+
+    A subclass supplies the class attributes and the abstract methods, and overrides of the others what differs.
 
     Args:
-        model: The model with the task's head, of the first seed.
-        tokenizer: Its tokenizer.
-        splits: The examples for what is to be done: "train", "validation", "test".
+        model_args: Where the model comes from, with the settings of the head; an instance of `model_arguments`.
+        data_args: What is read; an instance of `data_arguments`.
         training_args: The Trainer's arguments.
-        description: One line about the model, for the log.
+
+    Attributes:
+        splits: The examples for what is to be done: "train", "validation", "test".
+        words: All words of each split.
+        config: The architecture.
+        tokenizer: The checkpoint's, or a plain one.
+        labels: The labels that the model knows, in the order of their ids; none for a task without them.
+        unseen_labels: Gold labels that it does not know; their ids come behind those of its own.
+        model: The model of the first seed, then of the current one.
+        description: One line about it.
         data: What results.json says of each split.
-        make_model: Makes the model anew, by random numbers whose seed was set before; needed for several seeds.
         layer_cache: Where the layers of a frozen biLM are kept for later runs.
-        layer_bytes: What they may take where they are kept for this run alone; 0 to run the biLM in each epoch.
     """
 
-    model: ElmoTaskModel
-    tokenizer: ElmoCharTokenizer
-    splits: dict[str, Any]
-    training_args: TaskTrainingArguments
-    description: str
-    data: dict[str, dict[str, Any]]
-    make_model: Callable[[], ElmoTaskModel] | None = field(default=None, kw_only=True)
-    layer_cache: LayerCache | None = field(default=None, kw_only=True)
-    layer_bytes: int = field(default=0, kw_only=True)
-
+    # What results.json and `hf-elmo train` call the task.
+    name: ClassVar[str]
+    model_class: ClassVar[type[ElmoTaskModel]]
+    # The settings of its head. A flag that has the name of one of them sets it.
+    head_class: ClassVar[type[WordInputsHead]]
+    model_arguments: ClassVar[type[TaskArguments]] = TaskArguments
+    data_arguments: ClassVar[type[FileArguments]] = FileArguments
+    # What --help says last.
+    examples: ClassVar[str] = ""
     # The scores that the lines of the log show, in percent.
     shown_scores: ClassVar[tuple[str, ...]]
     # The one that says which model is best, unless the flags name another.
     best_score: ClassVar[str]
+    has_labels: ClassVar[bool] = True
+    # What `hf-elmo predict` does with its models; None where it does nothing.
+    predictor_class: ClassVar[type[Predictor] | None] = None
     trainer_class: ClassVar[type[Trainer]] = Trainer
 
-    def __post_init__(self) -> None:
-        self.training_args.choose_by(self.best_score)
-        if self.training_args.device.type == "cpu":
-            self.training_args.dataloader_pin_memory = False
+    def __init__(self, model_args: TaskArguments, data_args: FileArguments, training_args: TaskTrainingArguments):
+        self.model_args: Any = model_args
+        self.data_args: Any = data_args
+        self.training_args = training_args
+        self.splits: dict[str, Any] = {}
+        self.words: dict[str, list[str]] = {}
+        self.labels: list[str] = []
+        self.unseen_labels: list[str] = []
+        self.config: ElmoConfig
+        self.tokenizer: ElmoCharTokenizer
+        self.model: Any
+        self.description = ""
+        self.data: dict[str, dict[str, Any]] = {}
+        self.layer_cache: LayerCache | None = None
+        self._table: WordTable | None = None
+        self._keeps_classifier = False
+        training_args.choose_by(self.best_score)
+        if training_args.device.type == "cpu":
+            training_args.dataloader_pin_memory = False
 
-    @classmethod
-    def start(
-        cls: type[Task],
-        build_model: Callable[[], tuple[ElmoTaskModel, str]],
-        table: WordTable | None,
-        model_args: ModelArguments,
-        training_args: TaskTrainingArguments,
-        tokenizer: ElmoCharTokenizer,
-        splits: dict[str, Any],
-        data: dict[str, dict[str, Any]],
-        layer_cache: LayerCache | None,
-        **own: Any,
-    ) -> Task:
-        """Build the model of the first seed, and the task around it.
+    # What a task supplies.
 
-        Args:
-            build_model: Makes a model, and a line about it.
-            table: The words that its own table is filled with.
-            model_args: Where its weights come from, and what their layers may take.
-            training_args, tokenizer, splits, data, layer_cache: As of the class.
-            own: What the task has beside them.
-        Raises: FileNotFoundError or ValueError as `build_model`.
-        """
+    @abstractmethod
+    def load(self) -> dict[str, Any]:
+        """The examples of each split, as `data.Examples`; raises what `data.read_splits` and the readers do."""
 
-        def make_model() -> tuple[ElmoTaskModel, str]:
-            model, description = build_model()
-            fill_word_table(model, table)
-            return model, description
-
-        set_seed(training_args.seed)
-        model, description = make_model()
-        settle_learning_rate(training_args, model_args)
-        return cls(
-            model,
-            tokenizer,
-            splits,
-            training_args,
-            description,
-            data,
-            make_model=lambda: make_model()[0],
-            layer_cache=layer_cache,
-            layer_bytes=int(model_args.layer_cache_gigabytes * 2**30),
-            **own,
-        )
+    @abstractmethod
+    def words_of(self, examples: Any) -> Iterable[str]:
+        """All words of some examples, as often as they occur."""
 
     @abstractmethod
     def encode(self, split: str) -> Any:
@@ -156,15 +175,71 @@ class FineTuning(ABC):
     def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
         """More results on a split and lines for the screen; writes its predictions where there is a directory."""
 
+    @abstractmethod
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
         """What the model's card says, of what results.json holds."""
-        return describe_task(self.model.config.to_dict(), results)
 
-    def keep(self, logits: Tensor, labels: Tensor) -> Tensor:
+    # What a task may change.
+
+    def check_arguments(self) -> None:  # noqa: B027
+        """Check what can be checked before any data is read; raises ValueError naming the argument."""
+
+    def head_settings(self, head: Any) -> dict[str, Any]:
+        """The settings of the head that follow from flags and data.
+
+        Args:
+            head: The checkpoint's settings; None where it has no head of this task.
+        """
+        return given_settings(self.model_args, self.head_class)
+
+    def settle(self, has_head: bool) -> None:  # noqa: B027
+        """Set what the head takes from the data, or change the data for it, once there is a tokenizer.
+
+        Args:
+            has_head: Whether the checkpoint has a trained head of this task.
+        Raises: ValueError naming the argument.
+        """
+
+    def choose_labels(self, known: Sequence[str] | None) -> list[str]:
+        """The labels of the model.
+
+        Args:
+            known: Those of the checkpoint's classifier; None where it has none.
+        Raises: ValueError as `inputs.choose_labels`.
+        """
+        return choose_labels(self.splits, getattr(self.data_args, "labels", None) or [], known)
+
+    def draw_classifier(self, model: Any) -> set[str]:
+        """Draw the parts of a checkpoint's model anew that are for other labels, and name them."""
+        model.classifier = nn.Linear(model.classifier.in_features, len(self.labels))
+        model._init_weights(model.classifier)
+        return {"classifier"}
+
+    def describe_head(self, model: Any) -> str:
+        """The head in some words, as the end of the line about the model."""
+        return f"{len(self.labels)} labels."
+
+    def name_source(self, split: str) -> str:
+        """What a split is called in results.json."""
+        return name_source(self.data_args, split)
+
+    def count(self, split: str) -> dict[str, Any]:
+        """What results.json counts of a split, beside where it comes from."""
+        return {"examples": len(self.splits[split]), "words": len(self.words[split])}
+
+    def notes(self) -> Iterator[str]:
+        """What a user should know of the data."""
+        return iter(())
+
+    def warnings(self) -> Iterator[str]:
+        """What may be wrong with the data."""
+        return iter(())
+
+    def keep(self, logits: Any, labels: Any) -> Any:
         """What is kept as predictions of a batch's scores, those of the best label unless a task wants more."""
         return logits.argmax(dim=-1)
 
-    def keep_layers(self, cache: LayerCache, dataset: Dataset) -> Dataset | FeaturesWithLayers:
+    def keep_layers(self, cache: LayerCache, dataset: Any) -> Any:
         """The examples with the layers that a cache has of them, without them where it keeps none."""
         layers = cache.layers_of(self.model, dataset)
         return dataset if layers is None else FeaturesWithLayers(dataset, layers)
@@ -183,6 +258,121 @@ class FineTuning(ABC):
         epochs = args.num_train_epochs if args.max_steps <= 0 else args.max_steps * in_a_step / count
         return epochs * args.num_seeds > 1
 
+    # What all tasks do.
+
+    @property
+    def all_labels(self) -> list[str]:
+        """The labels in the order of their ids, those that the model does not know behind its own."""
+        return [*self.labels, *self.unseen_labels]
+
+    def prepare(self) -> Any:
+        """Check everything that can be wrong with the arguments and the data, and build the model; returns the task.
+
+        Nothing is written. Once this has returned, an error is one of the machine or of this package.
+
+        Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
+        """
+        model_args, data_args, training_args = self.model_args, self.data_args, self.training_args
+        self._check_run()
+        check_data_source(data_args)
+        self.check_arguments()
+        self.splits = choose_splits(hold_out(self.load(), data_args), training_args)
+        self.splits = shorten(self.splits, data_args)
+        has_head = self.set_architecture()
+        if "train" not in self.splits and not has_head:
+            raise ValueError(
+                f"do_train is off, but the checkpoint has no head of the task {self.name} to evaluate; name one that "
+                "has with --model_name_or_path, or give training data."
+            )
+        self.layer_cache = make_layer_cache(model_args, self.config)
+        self.tokenizer = load_tokenizer(model_args, self.config)
+        if getattr(model_args, "pre_tokenizer", None) is not None:
+            self.tokenizer.pre_tokenizer = model_args.pre_tokenizer
+        self.settle(has_head)
+        warnings = []
+        if self.has_labels:
+            known = self.config.label_names if has_head else None
+            self.labels = self.choose_labels(known)
+            self._keeps_classifier = self.labels == known
+            self.unseen_labels, warning = find_unseen(self.splits, self.labels)
+            warnings.append(warning)
+        self.words = {split: list(self.words_of(examples)) for split, examples in self.splits.items()}
+        self._table = set_word_inputs(
+            self.config,
+            self.head_class,
+            model_args,
+            self.tokenizer,
+            self.words.get("train", []),
+            [word for split, words in self.words.items() if split != "train" for word in words],
+        )
+        check_table(self.config, self._table, is_random(model_args))
+        training_args.settle_sampling(getattr(model_args, "group_by_length", False))
+        self.data = {
+            split: {"source": self.name_source(split), **share_of(split, data_args), **self.count(split)}
+            for split in self.splits
+        }
+        if training_args.process_index == 0:
+            for kind, lines in (("note", self.notes()), ("warning", [*self.warnings(), *warnings])):
+                for line in filter(None, lines):
+                    print(f"{kind}: {line}", file=sys.stderr)
+        set_seed(training_args.seed)
+        self.model, self.description = self.build_model()
+        settle_learning_rate(training_args, model_args)
+        return self
+
+    def _check_run(self) -> None:
+        """Check where the model comes from and where the output goes."""
+        args = self.training_args
+        if not args.directory_asked:
+            raise ValueError("output_dir is missing; pass --output_dir, for the model, its scores and its predictions.")
+        check_run_directory(args)
+        files = [(f"{split}_file", file) for split, file in self.data_args.files.items()]
+        check_keeps_inputs(args.directory, files)
+        check_model_source(self.model_args)
+        if args.push_to_hub:
+            raise ValueError(
+                "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with "
+                "hf-elmo push."
+            )
+        check_features(self.model_args)
+
+    def set_architecture(self) -> bool:
+        """Set `config` as the arguments and the data want it; whether the checkpoint has a head of this task.
+
+        Raises: FileNotFoundError or ValueError naming the argument.
+        """
+        config = self.config = load_source_config(self.model_args)
+        has_head = not is_random(self.model_args) and self.model_class.__name__ in (config.architectures or [])
+        head: Any = config.head if getattr(config.head, "type", None) == self.head_class.type else None
+        try:
+            set_model_fields(config, self.model_args)
+            settings = self.head_settings(head)
+            config.head = self.head_class(**settings) if head is None else replace(head, **settings)
+            config.validate()
+        except StrictDataclassError as error:
+            raise ValueError(str(error.__cause__ or error)) from error
+        return has_head
+
+    @property
+    def head(self) -> Any:
+        """The settings of the head."""
+        return self.config.require_head(self.head_class)
+
+    def build_model(self) -> tuple[Any, str]:
+        """Make the model, in float32, and describe it in one line.
+
+        Raises: FileNotFoundError or ValueError where the weights are not there or not of a biLM of this architecture.
+        """
+        if self.has_labels:
+            self.config.id2label = dict(enumerate(self.labels))
+            self.config.label2id = {label: index for index, label in enumerate(self.labels)}
+        draw = None if self._keeps_classifier or not self.has_labels else self.draw_classifier
+        model, origin = start_model(self.model_class, self.model_args, self.config, draw)
+        fill_word_table(model, self._table)
+        if self.unseen_labels:
+            leave_out_unseen(model)
+        return model, f"{describe_model(model, self.config, origin)}; {self.describe_head(model)}"
+
     def run(self) -> dict[str, Any]:
         """Train, evaluate and predict, as far as there are splits for it, and write the output directory.
 
@@ -197,9 +387,12 @@ class FineTuning(ABC):
             KeyboardInterrupt and OSError with what is kept and how to resume.
         """
         args = self.training_args
+        unseen = {"unseen_labels": self.unseen_labels} if self.unseen_labels else {}
         facts: dict[str, Any] = {
             "model": self.description,
+            "task": self.name,
             **self.describe(),
+            **unseen,
             "data": self.data,
             "settings": {name: getattr(args, name) for name in _SETTINGS},
         }
@@ -225,7 +418,7 @@ class FineTuning(ABC):
                 if "train" in self.splits:
                     write_card(made, run.path.name)
                 if made != run.aside:
-                    _point_to(made, run.path)
+                    point_to(made, run.path)
                     remove(made / SEED_FILE)
                     for path in list(made.iterdir()):
                         path.rename(run.aside / path.name)
@@ -251,13 +444,13 @@ class FineTuning(ABC):
         best, datasets, bilm = seeds[0], dict(encoded), None
         for number, seed in enumerate(seeds, start=1):
             folder = run.path / f"seed-{seed}"
-            done = _read_seed(folder / SEED_FILE, facts) if run.is_resumed else None
+            done = read_seed(folder / SEED_FILE, facts) if run.is_resumed else None
             self._say(f"\nSeed {seed}, {number} of {len(seeds)}" + (":" if done is None else " was done before."))
             if done is None:
                 if number > 1:
                     args.seed = seed
                     set_seed(seed)
-                    self.model = self._new_model()
+                    self.model, _ = self.build_model()
                 # Random weights are others for each seed; loaded ones are not.
                 if bilm != (bilm := digest_of_bilm(self.model)):
                     datasets = self._with_layers(encoded, run)
@@ -283,11 +476,6 @@ class FineTuning(ABC):
         if tables[best]:
             self._say(f"{tables[best]}\n\n{describe_seeds(summary, RESULT_PREFIXES, self.shown_scores)}")
         return {**runs[best], "kept_seed": best, **summary}, run.path / f"seed-{best}"
-
-    def _new_model(self) -> ElmoTaskModel:
-        if self.make_model is None:
-            raise ValueError(f"num_seeds is {self.training_args.num_seeds}, which wants make_model; pass it.")
-        return self.make_model()
 
     def _run_once(
         self,
@@ -334,8 +522,9 @@ class FineTuning(ABC):
     ) -> dict[str, Dataset | FeaturesWithLayers]:
         """The examples with the layers of a frozen biLM, where those are kept."""
         cache = self.layer_cache if self.model.uses_elmo else None
-        if cache is None and self.layer_bytes and self.reads_often():
-            cache = LayerCache(run.path / LAYERS_FOLDER, self.layer_bytes)
+        own_bytes = int(self.model_args.layer_cache_gigabytes * 2**30)
+        if cache is None and own_bytes and self.reads_often():
+            cache = LayerCache(run.path / LAYERS_FOLDER, own_bytes)
         kept: dict[str, Dataset | FeaturesWithLayers] = {}
         for split, dataset in encoded.items():
             kept[split] = dataset if cache is None else self.keep_layers(cache, dataset)
@@ -395,30 +584,6 @@ class FineTuning(ABC):
     def _say(self, message: str) -> None:
         if self.training_args.process_index == 0:
             print(message, flush=True)
-
-
-def _read_seed(path: Path, facts: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
-    """The results of a seed and lines about them; None where it is not done.
-
-    Raises: FileExistsError where it was trained with other settings than these.
-    """
-    if not path.is_file():
-        return None
-    done = json.loads(path.read_text(encoding="utf-8"))
-    differing = [name for name, now in json.loads(json.dumps(facts)).items() if done["facts"].get(name) != now]
-    if differing:
-        raise FileExistsError(
-            f"output_dir {str(path.parent.parent)!r} holds {path.parent.name}, which was trained with other "
-            f"{' and '.join(differing)}; name another one, or pass --overwrite_output_dir to replace it."
-        )
-    return done["results"], done["table"]
-
-
-def _point_to(old: Path, new: Path) -> None:
-    """Have the Trainer's notes on checkpoints that move name the directory that they will be in."""
-    before, after = (json.dumps(str(path))[1:-1] for path in (old, new))
-    for path in old.rglob(STATE_FILE):
-        path.write_text(path.read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
 
 
 def _shares_in_words(shares: Sequence[float]) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_elmo.tasks.seeds import best_of, describe_seeds, summarize
+from hf_elmo.tasks.reports import best_of, describe_seeds, summarize
 
 scores = st.lists(st.floats(0, 1), min_size=2, max_size=5)
 

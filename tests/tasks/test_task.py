@@ -5,76 +5,33 @@ import json
 import random
 import shutil
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
+from capitals import Capitals, Sentences
 from conftest import make_tiny_config
-from datasets import Dataset
 from huggingface_hub.utils import WeakFileLock
 from safetensors.torch import load_file
-from transformers import DataCollatorForTokenClassification, Trainer
+from transformers import Trainer
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, TokenClassificationHead
-from hf_elmo.checkpoints.cards import TaskCard
-from hf_elmo.tasks import run_directory, trainer_lines
-from hf_elmo.tasks.arguments import ModelArguments
-from hf_elmo.tasks.fine_tuning import FineTuning
-from hf_elmo.tasks.run_checks import check_run
+from hf_elmo.tasks import reports, run_directory
+from hf_elmo.tasks.arguments import FileArguments, ModelArguments, TaskTrainingArguments
+from hf_elmo.tasks.inputs import check_model_source, settle_learning_rate
 from hf_elmo.tasks.run_directory import check_run_directory, find_checkpoint
-from hf_elmo.tasks.tagging_arguments import TaggedDataArguments
-from hf_elmo.tasks.training_arguments import TaskTrainingArguments
-from hf_elmo.tasks.weights import check_model_source, settle_learning_rate
-
-
-class Capitals(FineTuning):
-    """Whether a word begins with a capital letter, from sentences that are lists of words."""
-
-    shown_scores: ClassVar[tuple[str, ...]] = ("share_right",)
-    best_score: ClassVar[str] = "share_right"
-
-    def encode(self, split):
-        rows = [self.tokenizer(words, is_split_into_words=True) for words in self.splits[split]]
-        labels = [[-100, *(int(word[0].isupper()) for word in words), -100] for words in self.splits[split]]
-        return Dataset.from_list([{**row, "labels": row_labels} for row, row_labels in zip(rows, labels, strict=True)])
-
-    def make_collator(self):
-        return DataCollatorForTokenClassification(self.tokenizer)
-
-    def score(self, output):
-        counted = output.label_ids != -100
-        return {"share_right": float(np.mean(output.predictions[counted] == output.label_ids[counted]))}
-
-    def report(self, split, output, directory):
-        if directory is not None:
-            (directory / f"{split}.txt").write_text(str(output.predictions.shape[0]))
-        return {"looked_at": split}, f"looked at {split}"
-
-    def describe_card(self, results):
-        return TaskCard(
-            what="A finder of capitals",
-            task_name="Capitals",
-            tags=["capitals"],
-            pipeline_tag=None,
-            usage="Load {name}.",
-            intended_use=["To find capitals."],
-            limits=["None."],
-            scores=["share_right"],
-        )
-
-    def describe(self):
-        return {"tag_scheme": "words", "question": "capitals"}
 
 
 def make_task(directory, **training):
-    sentences = [["Anna", "sees", "Oslo"], ["we", "like", "Bert"], ["no", "names"]]
+    sentences = Sentences([["Anna", "sees", "Oslo"], ["we", "like", "Bert"], ["no", "names"]])
     model = ElmoForTokenClassification(make_tiny_config(num_labels=2))
     settings = {"use_cpu": True, "num_train_epochs": 2, "output_dir": str(directory), "learning_rate": 0.01, **training}
     args = TaskTrainingArguments(**settings)
     splits = {"train": sentences, "validation": sentences}
-    data = {split: {"source": "here"} for split in splits}
-    return Capitals(model, ElmoCharTokenizer(), splits, args, "a tiny model", data)
+    task = Capitals(ModelArguments(layer_cache_gigabytes=0), FileArguments(), args)
+    task.model, task.tokenizer, task.splits, task.description = model, ElmoCharTokenizer(), splits, "a tiny model"
+    task.data = {split: {"source": "here"} for split in splits}
+    return task
 
 
 def test_a_task_of_another_kind_is_trained_scored_and_written(tmp_path, capsys):
@@ -98,7 +55,7 @@ def test_it_stops_where_nothing_gets_better(tmp_path, monkeypatch):
 
 
 def test_a_file_gets_lines_and_no_bars(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(trainer_lines, "SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr(reports, "SECONDS_BETWEEN_LINES", 0)
     make_task(tmp_path / "out", disable_tqdm=False, per_device_eval_batch_size=1).run()
     shown = capsys.readouterr().err
     assert "training: 2 of 2 steps" in shown and "predicting: 3 of 3 batches" in shown
@@ -118,7 +75,7 @@ def test_several_seeds_are_several_runs_and_the_best_is_kept(tmp_path, capsys):
         singles.append((task.run(), task.model))
     task = make_task(tmp_path / "out", num_seeds=3)
     torch.manual_seed(42)
-    task.model, task.make_model = make_models(), make_models
+    task.model, task.build_model = make_models(), lambda: (make_models(), "")
     capsys.readouterr()
     results = task.run()
     shown = capsys.readouterr().out
@@ -145,7 +102,7 @@ def test_several_seeds_are_several_runs_and_the_best_is_kept(tmp_path, capsys):
 )
 def test_a_frozen_bilm_reads_each_text_once(settings, runs, tmp_path, capsys):
     task = make_task(tmp_path / "out", **{"num_train_epochs": 1, **settings})
-    task.layer_bytes = 2**30
+    task.model_args.layer_cache_gigabytes = 1
     task.splits["validation"] = task.splits["train"][:2]
     torch.manual_seed(5)
     config = make_tiny_config(num_labels=2)
@@ -158,7 +115,7 @@ def test_a_frozen_bilm_reads_each_text_once(settings, runs, tmp_path, capsys):
         model.elmo.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM was run for another seed"))
         return model
 
-    task.make_model = make_model
+    task.build_model = lambda: (make_model(), "")
     calls = []
     task.model.elmo.bilm.register_forward_hook(lambda *_: calls.append(1))
     results = task.run()
@@ -303,7 +260,7 @@ def test_a_resumed_run_takes_no_step_more(tmp_path, monkeypatch, settings, is_ov
 def make_seeds(directory, **training):
     task = make_long_task(directory, **{"num_seeds": 3, "save_strategy": "epoch", "num_train_epochs": 2, **training})
     torch.manual_seed(42)
-    task.model, task.make_model = make_models(), make_models
+    task.model, task.build_model = make_models(), lambda: (make_models(), "")
     return task
 
 
@@ -341,7 +298,7 @@ def test_what_a_killed_run_left_is_used_or_removed(tmp_path, capsys):
         patched.setattr(run_directory, "_remove_leftovers", lambda *arguments: None)
         stop_at(patched, 7, OSError("full"))
         task = make_long_task(out, save_strategy="steps", save_steps=3)
-        task.layer_bytes = 2**30
+        task.model_args.layer_cache_gigabytes = 1
         task.run()
     (out / "checkpoint-6" / "trainer_state.json").unlink()
     (out / ".abcdefgh.partial").mkdir()
@@ -350,7 +307,7 @@ def test_what_a_killed_run_left_is_used_or_removed(tmp_path, capsys):
         check_run_directory(make_long_task(out).training_args)
     capsys.readouterr()
     task = make_long_task(out, save_strategy="steps", save_steps=3, resume_from_checkpoint="auto")
-    task.layer_bytes = 2**30
+    task.model_args.layer_cache_gigabytes = 1
     task.run()
     assert "layers: computing" not in capsys.readouterr().out
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
@@ -452,4 +409,4 @@ def test_a_pretrained_bilm_that_is_trained_learns_slowly(tmp_path, model, wanted
 def test_a_run_without_a_directory_is_refused_before_anything_is_read(output_dir):
     arguments = TaskTrainingArguments(use_cpu=True, **output_dir)
     with pytest.raises(ValueError, match="--output_dir"):
-        check_run(ModelArguments("nothing"), TaggedDataArguments(train_file="nothing.conll"), arguments)
+        Capitals(ModelArguments("nothing"), FileArguments(train_file="nothing.conll"), arguments).prepare()

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 from tolerances import STANDARD_ERRORS
 
-from hf_elmo.tasks.arguments import SplitArguments
+from hf_elmo.tasks.arguments import SplitArguments, TaskTrainingArguments
+from hf_elmo.tasks.data import choose_splits, hold_out, share_of, shorten
 from hf_elmo.tasks.readers.columns import TaggedSentences
-from hf_elmo.tasks.splits import choose_splits, hold_out, share_of, shorten
-from hf_elmo.tasks.training_arguments import TaskTrainingArguments
 
 texts = st.lists(st.text("abc", min_size=1, max_size=4), min_size=40, max_size=80)
 shares = st.floats(0.2, 0.8)

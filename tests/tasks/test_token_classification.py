@@ -24,14 +24,17 @@ from transformers import (
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.checkpoints.sharing import files_to_send
 from hf_elmo.model.modeling_elmo_tasks import read_spans
-from hf_elmo.tasks.labels import choose_labels
-from hf_elmo.tasks.layer_cache import make_layer_cache
+from hf_elmo.tasks.arguments import TaskTrainingArguments
+from hf_elmo.tasks.inputs import choose_labels, find_unseen
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_tagged_file
-from hf_elmo.tasks.tagging import format_report, load_architecture, prepare_task, write_predictions
-from hf_elmo.tasks.tagging_arguments import TaggedDataArguments, TaggerArguments
-from hf_elmo.tasks.tagging_data import encode
-from hf_elmo.tasks.training_arguments import TaskTrainingArguments
-from hf_elmo.tasks.unseen_labels import find_unseen
+from hf_elmo.tasks.token_classification import (
+    TaggedDataArguments,
+    TaggerArguments,
+    TokenClassification,
+    encode,
+    format_report,
+    write_predictions,
+)
 
 TOY_LABELS = ["B-LOC", "B-PER", "I-PER", "O"]
 # Small enough to be quick, large enough to learn the toy task.
@@ -78,7 +81,7 @@ def trained(toy):
     """The output directory and the results of one training on the toy files."""
     folder, files = toy
     task = make_task(
-        {"config_name": str(folder / "architecture"), "freeze_bilm": False, "classifier_dropout": 0.1},
+        {"config_name": str(folder / "architecture"), "freeze_bilm": False, "dropout": 0.1},
         files,
         {
             "output_dir": str(folder / "tagger"),
@@ -98,7 +101,8 @@ def pretrained(tmp_path_factory):
 
 def make_task(model, data, training):
     settings = {"use_cpu": True, "disable_tqdm": True, **training}
-    return prepare_task(TaggerArguments(**model), TaggedDataArguments(**data), TaskTrainingArguments(**settings))
+    args = TaggerArguments(**model), TaggedDataArguments(**data), TaskTrainingArguments(**settings)
+    return TokenClassification(*args).prepare()
 
 
 def tagged(*sentences, source="train_file 'train.conll'"):
@@ -258,7 +262,7 @@ class TestTraining:
             {"output_dir": str(tmp_path / "out"), "overwrite_output_dir": True, "num_train_epochs": 1},
         )
         monkeypatch.setattr(
-            "hf_elmo.tasks.tagging.write_predictions", lambda *_: (_ for _ in ()).throw(OSError("full"))
+            "hf_elmo.tasks.token_classification.write_predictions", lambda *_: (_ for _ in ()).throw(OSError("full"))
         )
         with pytest.raises(OSError, match="full"):
             task.run()
@@ -332,9 +336,9 @@ class TestModels:
             {
                 "model_name_or_path": pretrained,
                 "freeze_bilm": False,
-                "classifier_lstm_layers": 2,
-                "classifier_lstm_size": 7,
-                "classifier_dropout": 0.25,
+                "lstm_layers": 2,
+                "lstm_size": 7,
+                "dropout": 0.25,
                 "mix_l2": 0.5,
             },
             toy[1],
@@ -349,8 +353,10 @@ class TestModels:
 
     def test_the_layers_that_the_task_reads(self):
         for layers, wanted in (("top", "top"), (None, "all")):
-            config, _ = load_architecture(TaggerArguments(preset="small", layers=layers))
-            assert config.mixed_layers == wanted
+            task = TokenClassification(
+                TaggerArguments(preset="small", layers=layers), TaggedDataArguments(), TaskTrainingArguments("out")
+            )
+            assert not task.set_architecture() and task.config.mixed_layers == wanted
 
     def test_kept_layers_change_no_score(self, pretrained, toy, tmp_path, capsys):
         data = {split: toy[1][split] for split in ("train_file", "validation_file")}
@@ -376,8 +382,9 @@ class TestModels:
             ({"layer_cache_dir": "layers", "layer_cache_gigabytes": 0.0}, ValueError, "layer_cache_gigabytes"),
             ({"layer_cache_dir": str(file)}, NotADirectoryError, "layer_cache_dir"),
         ):
-            arguments = TaggerArguments(preset="small", **settings)
-            assert_refused(error, named, make_layer_cache, arguments, load_architecture(arguments)[0])
+            assert_refused(
+                error, named, make_task, {"preset": "small", **settings}, toy[1], {"output_dir": str(tmp_path / "out")}
+            )
 
     def test_a_tagger_with_the_same_labels_goes_on(self, trained, toy, tmp_path):
         task = make_task({"model_name_or_path": str(trained[0])}, toy[1], {"output_dir": str(tmp_path / "out")})
@@ -454,10 +461,10 @@ class TestDatasets:
             assert set(task.splits) == splits
 
     def test_missing_column(self, dataset_name, tmp_path):
-        with pytest.raises(ValueError, match=r"'train'.*'pos_tags'.*--label_column_name"):
+        with pytest.raises(ValueError, match=r"'train'.*'pos_tags'.*--label_column"):
             make_task(
                 {"config_name": make_architecture(tmp_path)},
-                {"dataset_name": dataset_name, "label_column_name": "pos_tags"},
+                {"dataset_name": dataset_name, "label_column": "pos_tags"},
                 {"output_dir": str(tmp_path / "out")},
             )
 
@@ -470,10 +477,9 @@ class TestBadArguments:
             ({"preset": "small"}, {}, {}, ("config_name", "preset")),
             ({}, {"train_file": None}, {}, "--train_file"),
             ({}, {"dataset_name": "x"}, {}, ("dataset_name 'x'", "train.conll")),
-            ({}, {"label_column_name": "x"}, {}, "label_column_name"),
             ({}, {"max_train_samples": 0}, {}, "max_train_samples"),
-            ({"classifier_dropout": 1.5}, {}, {}, "dropout"),
-            ({"classifier_lstm_layers": -1}, {}, {}, "lstm_layers"),
+            ({"dropout": 1.5}, {}, {}, "dropout"),
+            ({"lstm_layers": -1}, {}, {}, "lstm_layers"),
             ({"mix_l2": -1.0}, {}, {}, "mix_l2"),
             ({}, {}, {"load_best_model_at_end": True}, "load_best_model_at_end"),
             ({}, {}, {"eval_strategy": "epoch"}, "eval_strategy"),
@@ -543,7 +549,7 @@ def test_no_entities_at_all(tmp_path):
 
 def test_predictions_file(tmp_path):
     sentences = TaggedSentences("x", [["New\tYork", "."], ["a b"]], [["B-LOC", "O"], ["O"]])
-    write_predictions(tmp_path / "predictions.conll", sentences, [["O", "O"], ["B-LOC"]])
+    write_predictions(tmp_path / "predictions.conll", sentences.words, sentences.labels, [["O", "O"], ["B-LOC"]])
     text = (tmp_path / "predictions.conll").read_text(encoding="utf-8")
     assert text == "New York\tB-LOC\tO\n.\tO\tO\n\na b\tO\tB-LOC\n\n"
 
@@ -571,13 +577,13 @@ class TestCRF:
             "config_name": str(folder / "architecture"),
             "output_layer": "crf",
             "convert_scheme": "BIOES",
-            "classifier_lstm_layers": 1,
-            "classifier_lstm_size": 8,
+            "lstm_layers": 1,
+            "lstm_size": 8,
             "mix_at_output": True,
             "learn_words": True,
             "word_vector_size": 8,
             "character_filters": ["3:8"],
-            "classifier_dropout": 0.1,
+            "dropout": 0.1,
         }
         training = {"output_dir": str(out), "num_train_epochs": 4, "learning_rate": 2e-2, "num_seeds": 2}
         return out, make_task(model, files, training).run()

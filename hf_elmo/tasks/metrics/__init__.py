@@ -1,1 +1,0 @@
-"""Metrics of the tasks, each an `evaluate.Metric`."""

@@ -1,0 +1,107 @@
+"""A toy task, whether a word begins with a capital letter: the second of the two files that a new task consists of."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from capitals_model import ElmoForCapitals
+from datasets import Dataset
+from transformers import DataCollatorForTokenClassification
+
+from hf_elmo import TokenClassificationHead
+from hf_elmo.checkpoints.cards import TaskCard
+from hf_elmo.inference.pages import Passage
+from hf_elmo.model.modeling_elmo_tasks import Span
+from hf_elmo.pipelines import put_in_brackets
+from hf_elmo.tasks.data import read_splits
+from hf_elmo.tasks.prediction import Predictor
+from hf_elmo.tasks.task import Task
+
+
+class Sentences(list):
+    """One part of a corpus of sentences, which are lists of words."""
+
+    source = "here"
+
+    def text(self, index):
+        return " ".join(self[index])
+
+    def pick(self, indices):
+        return Sentences(self[index] for index in indices)
+
+
+class CapitalsPredictor(Predictor):
+    task = "token-classification"
+    model_class = ElmoForCapitals
+    settings: ClassVar[dict] = {"is_split_into_words": True, "ignore_labels": []}
+    does = "finds capitals"
+    refuses = ("text_pair", "convert_scheme")
+    title = "Capitals"
+
+    def items(self):
+        return ((len(words) + 2, words, words) for words in map(str.split, self.inputs))
+
+    def show(self, asked, found):
+        capitals = (index for index, word in enumerate(found) if word["entity"] == "LABEL_1")
+        yield put_in_brackets(asked, [Span("A", index, index + 1) for index in capitals])
+
+    def write(self, file, predictions):
+        count = 0
+        for count, prediction in enumerate(predictions, start=1):  # noqa: B007
+            file.writelines(f"{line}\n" for line in self.show(*prediction))
+        return f"{count} sentences"
+
+    def draw(self, predictions):
+        return [Passage(" ".join(words)) for words, _ in predictions]
+
+
+class Capitals(Task):
+    """Whether a word begins with a capital letter, from sentences that are lists of words."""
+
+    name: ClassVar[str] = "capitals"
+    model_class = ElmoForCapitals
+    head_class = TokenClassificationHead
+    predictor_class = CapitalsPredictor
+    shown_scores: ClassVar[tuple[str, ...]] = ("share_right",)
+    best_score: ClassVar[str] = "share_right"
+    has_labels = False
+
+    def load(self):
+        return read_splits(
+            self.data_args, lambda file, name: Sentences(map(str.split, Path(file).read_text().splitlines()))
+        )
+
+    def words_of(self, examples):
+        return [word for words in examples for word in words]
+
+    def encode(self, split):
+        rows = [self.tokenizer(words, is_split_into_words=True) for words in self.splits[split]]
+        labels = [[-100, *(int(word[0].isupper()) for word in words), -100] for words in self.splits[split]]
+        return Dataset.from_list([{**row, "labels": row_labels} for row, row_labels in zip(rows, labels, strict=True)])
+
+    def make_collator(self):
+        return DataCollatorForTokenClassification(self.tokenizer)
+
+    def score(self, output):
+        counted = output.label_ids != -100
+        return {"share_right": float(np.mean(output.predictions[counted] == output.label_ids[counted]))}
+
+    def report(self, split, output, directory):
+        if directory is not None:
+            (directory / f"{split}.txt").write_text(str(output.predictions.shape[0]))
+        return {"looked_at": split}, f"looked at {split}"
+
+    def describe_card(self, results):
+        return TaskCard(
+            what="A finder of capitals",
+            task_name="Capitals",
+            tags=["capitals"],
+            pipeline_tag=None,
+            usage="Load {name}.",
+            intended_use=["To find capitals."],
+            limits=["None."],
+            scores=["share_right"],
+        )
+
+    def describe(self):
+        return {"question": "capitals"}

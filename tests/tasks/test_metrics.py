@@ -1,0 +1,440 @@
+"""The scores of tasks: cases counted by hand, the reference scorers' own values, properties, and what is refused."""
+
+import itertools
+
+import evaluate
+import numpy as np
+import pytest
+import seqeval.metrics
+from conftest import make_tiny_config
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import assert_refused
+from seqeval.metrics.sequence_labeling import get_entities, precision_recall_fscore_support
+from transformers import DataCollatorForTokenClassification, Trainer, TrainingArguments
+
+from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
+from hf_elmo.tasks.evaluate_metrics import (
+    AnswerMetric,
+    ClassificationMetric,
+    CoreferenceMetric,
+    EntityMetric,
+    SemanticRoleMetric,
+)
+from hf_elmo.tasks.metrics import (
+    Argument,
+    normalize_answer,
+    read_arguments,
+    score_answers,
+    score_classes,
+    score_clusters,
+    score_roles,
+    score_spans,
+    score_words,
+    tag_scheme_of,
+)
+
+IOB2 = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+
+
+def test_a_span_counts_only_with_both_ends_right():
+    gold = [["O", "O", "O", "B-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
+    predicted = [["O", "O", "B-MISC", "I-MISC", "I-MISC", "I-MISC", "O"], ["B-PER", "I-PER", "O"]]
+    scores = score_spans(predicted, gold)
+    assert (scores["overall_precision"], scores["overall_recall"], scores["overall_f1"]) == (0.5, 0.5, 0.5)
+    assert scores["MISC"]["f1"] == 0.0
+    assert scores["overall_accuracy"] == 0.8
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        ["I-PER", "I-PER", "B-PER", "O", "I-LOC"],  # IOB1
+        ["B-PER", "I-PER", "B-PER", "O", "B-LOC"],  # IOB2
+        ["B-PER", "E-PER", "S-PER", "O", "S-LOC"],  # IOBES
+        ["B-PER", "L-PER", "U-PER", "O", "U-LOC"],  # BILOU
+    ],
+)
+def test_all_schemes_mark_the_same_entities(tags):
+    iob2 = ["B-PER", "I-PER", "B-PER", "O", "B-LOC"]
+    scores = score_spans([tags], [iob2])
+    assert scores["PER"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0, "number": 2}
+    assert scores["LOC"]["number"] == 1
+    assert scores["overall_f1"] == 1.0
+
+
+def test_bmes_and_types_with_hyphens():
+    scores = score_spans([["B-a-b", "M-a-b", "E-a-b"]], [["B-a-b", "I-a-b", "I-a-b"]])
+    assert scores["a-b"]["f1"] == 1.0
+
+
+def test_plain_tags_are_spans_of_one_word():
+    gold = [["DET", "NOUN", "NOUN", "VERB"], ["-LRB-", "NOUN"]]
+    predicted = [["DET", "NOUN", "VERB", "VERB"], ["-LRB-", "DET"]]
+    scores = score_spans(predicted, gold)
+    assert scores["NOUN"] == {"precision": 1.0, "recall": pytest.approx(1 / 3), "f1": 0.5, "number": 3}
+    assert scores["VERB"] == {"precision": 0.5, "recall": 1.0, "f1": pytest.approx(2 / 3), "number": 1}
+    assert scores["-LRB-"]["number"] == 1
+    assert [scores[f"overall_{name}"] for name in ("precision", "recall", "f1", "accuracy")] == [
+        pytest.approx(4 / 6)
+    ] * 4
+
+
+def test_plain_tags_with_o_leave_it_out_of_the_entities():
+    scores = score_spans([["PER", "O", "O"]], [["PER", "PER", "O"]])
+    assert scores["PER"] == {"precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3), "number": 2}
+    assert "O" not in scores
+    assert scores["overall_accuracy"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("sentences", [[["O", "O"], ["O"]], [[]], []])
+def test_without_entities(sentences):
+    scores = score_spans(sentences, sentences)
+    accuracy = 1.0 if any(sentences) else 0.0
+    assert scores == {
+        "overall_precision": 0.0,
+        "overall_recall": 0.0,
+        "overall_f1": 0.0,
+        "overall_accuracy": accuracy,
+    }
+
+
+def test_schemes_are_told_apart():
+    for tags in (IOB2, ["O"], [], ["B", "I", "O"]):
+        assert tag_scheme_of(tags) == "spans", tags
+    for tags in (["NOUN", "VERB"], ["PER", "O"], ["0", "1"]):
+        assert tag_scheme_of(tags) == "words", tags
+
+
+def test_a_mixture_is_refused_unless_asked_for():
+    sentences = [["B-PER", "X", "O"]]
+    with pytest.raises(ValueError, match=r"'X'.*'B-PER'.*tag_scheme='words'"):
+        score_spans(sentences, sentences)
+    scores = score_spans(sentences, sentences, tag_scheme="words")
+    assert scores["B-PER"]["number"] == scores["X"]["number"] == 1
+
+
+def test_spans_asked_for_where_there_are_none():
+    with pytest.raises(ValueError, match=r"tag_scheme is 'spans'.*'NOUN'"):
+        score_spans([["NOUN"]], [["NOUN"]], tag_scheme="spans")
+    with pytest.raises(ValueError, match="tag_scheme is 'span'"):
+        score_spans([["O"]], [["O"]], tag_scheme="span")
+
+
+def test_lengths_must_agree():
+    with pytest.raises(ValueError, match=r"predictions\[1\].*references\[1\]"):
+        score_spans([["O"], ["O"]], [["O"], ["O", "O"]])
+    with pytest.raises(ValueError, match=r"shorter|longer"):
+        score_spans([["O"]], [["O"], ["O"]])
+
+
+PAIRS = st.lists(st.lists(st.tuples(st.sampled_from(IOB2), st.sampled_from(IOB2)), max_size=6), min_size=1, max_size=4)
+
+
+@given(PAIRS)
+def test_the_scores_are_those_of_seqeval(pairs):
+    gold = [[pair[0] for pair in sentence] for sentence in pairs]
+    predicted = [[pair[1] for pair in sentence] for sentence in pairs]
+    scores = score_spans(predicted, gold)
+    _assert_seqevals(scores, gold, predicted)
+
+
+@given(PAIRS)
+def test_plain_tags_score_as_seqeval_scores_spans_of_one_word(pairs):
+    gold, predicted = ([[pair[side] for pair in sentence] for sentence in pairs] for side in (0, 1))
+    scores = score_spans(predicted, gold, tag_scheme="words")
+    spans = [
+        [[tag if tag == "O" else f"S-{tag}" for tag in sentence] for sentence in sentences]
+        for sentences in (gold, predicted)
+    ]
+    _assert_seqevals(scores, *spans)
+
+
+def _assert_seqevals(scores, gold, predicted):
+    for name in ("precision", "recall", "f1"):
+        wanted = getattr(seqeval.metrics, f"{name}_score")(gold, predicted, zero_division=0)
+        assert scores[f"overall_{name}"] == pytest.approx(wanted)
+    kinds = {kind for tags in (gold, predicted) for kind, *_ in get_entities(tags)}
+    by_type = precision_recall_fscore_support(gold, predicted, average=None, zero_division=0)
+    found = [scores[kind].values() for kind in sorted(kinds)]
+    assert [list(row) for row in zip(*found, strict=True)] == [pytest.approx(list(row)) for row in by_type if kinds]
+    assert set(scores) - kinds == {f"overall_{name}" for name in ("precision", "recall", "f1", "accuracy")}
+
+
+CLASSES = ["a", "b", "c", "d"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(CLASSES), st.sampled_from(CLASSES)), min_size=1, max_size=30))
+def test_scores_are_those_of_scikit_learn(pairs):
+    metrics = pytest.importorskip("sklearn.metrics")
+    predictions, references = map(list, zip(*pairs, strict=True))
+    scores = score_classes(predictions, references, CLASSES)
+    assert scores["accuracy"] == pytest.approx(metrics.accuracy_score(references, predictions))
+    macro = metrics.f1_score(references, predictions, average="macro", zero_division=0)
+    assert scores["macro_f1"] == pytest.approx(macro)
+    wanted = metrics.precision_recall_fscore_support(references, predictions, labels=CLASSES, zero_division=0)
+    names = ("precision", "recall", "f1", "number")
+    for name, column in zip(names, wanted, strict=True):
+        assert [scores["by_class"][label][name] for label in CLASSES] == pytest.approx(list(column))
+    assert np.array_equal(scores["confusion"], metrics.confusion_matrix(references, predictions, labels=CLASSES))
+
+
+def test_a_class_that_labels_lack_is_named():
+    assert_refused(ValueError, ("labels", "'z'"), score_classes, ["z"], ["a"], ["a"])
+
+
+texts = st.text("aTthe 1-.,'\u2019\u00e9 \t", max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("The  Cat, the hat!", "cat hat"),
+        ("A-1", "a1"),
+        ("an apple a day", "apple day"),
+        ("theatre Atlas and", "theatre atlas and"),
+        ("don\u2019t \u00c9tude", "don\u2019t \u00e9tude"),
+        # Marks go first, so that what they parted can become an article.
+        ("the a-n an", ""),
+        ("...", ""),
+    ],
+)
+def test_answers_are_normalised_in_the_scripts_order(text, wanted):
+    assert normalize_answer(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("predicted", "answers", "match", "f1"),
+    [
+        ("the cat", ["a cat", "dog"], 1, 1),
+        ("black cat", ["cat", "a black dog"], 0, 2 / 3),
+        # Nothing is left of either: they match, and share no word.
+        ("The", ["the"], 1, 0),
+        ("", ["cat"], 0, 0),
+        ("cat cat", ["cat"], 0, 2 / 3),
+    ],
+)
+def test_the_answer_that_is_most_alike_counts(predicted, answers, match, f1):
+    scores = score_answers({"1": predicted}, {"1": answers})
+    assert scores == {"exact_match": match, "f1": pytest.approx(f1)}
+
+
+def test_a_question_without_a_prediction_scores_nothing():
+    scores = score_answers({"1": "cat"}, {"1": ["cat"], "2": ["dog"]})
+    assert scores == {"exact_match": 0.5, "f1": 0.5}
+
+
+@given(texts, texts)
+def test_f1_is_a_symmetric_share_that_an_exact_match_of_words_fills(first, second):
+    score = score_words(first, second)
+    assert 0 <= score <= 1 and score == score_words(second, first)
+    same_words = sorted(normalize_answer(first).split()) == sorted(normalize_answer(second).split()) != []
+    assert (score == 1) == same_words
+
+
+def test_answers_that_cannot_be_scored_are_named():
+    assert_refused(ValueError, ("predictions", "'2'"), score_answers, {"2": "x"}, {"1": ["x"]})
+    assert_refused(ValueError, ("references", "'1'"), score_answers, {"1": "x"}, {"1": []})
+    assert_refused(ValueError, ("references", "empty"), score_answers, {}, {})
+
+
+tags = st.lists(
+    st.sampled_from(
+        ["O", *(f"{letter}-{role}" for letter in "BI" for role in ("A0", "A1", "C-A1", "R-A0", "V", "C-V"))]
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def compute(predictions, references):
+    return score_roles([row.split() for row in predictions], [row.split() for row in references])
+
+
+@pytest.mark.parametrize(
+    ("row", "wanted"),
+    [
+        ("B-A0 I-A0 B-V O B-A1", [("A0", (0, 2)), ("A1", (4, 5))]),
+        ("B-A1 B-V B-C-A1 I-C-A1", [("A1", (0, 1), (2, 4))]),
+        # Of two arguments the nearest before it is continued; without any it is an argument itself.
+        ("B-A1 O B-A1 B-V B-C-A1", [("A1", (0, 1)), ("A1", (2, 3), (4, 5))]),
+        ("B-C-A1 B-V B-C-A1", [("A1", (0, 1), (2, 3))]),
+        ("B-V O B-C-V", []),
+        ("B-A0 B-R-A0 B-V", [("A0", (0, 1)), ("R-A0", (1, 2))]),
+        ("I-A0 I-A0 I-A1", [("A0", (0, 2)), ("A1", (2, 3))]),
+        ("O O", []),
+    ],
+)
+def test_arguments_are_read_with_their_pieces(row, wanted):
+    assert read_arguments(row.split()) == [Argument(role, pieces) for role, *rest in wanted for pieces in [tuple(rest)]]
+
+
+@pytest.mark.parametrize(
+    ("prediction", "reference", "scores"),
+    [
+        # A wrong role is one too many and one that is missed.
+        ("B-A1 B-V B-A1", "B-A0 B-V B-A1", (1 / 2, 1 / 2)),
+        # A piece that is lacking spoils the whole argument.
+        ("B-A1 B-V O", "B-A1 B-V B-C-A1", (0, 0)),
+        ("B-A1 B-V B-C-A1", "B-A1 B-V B-C-A1", (1, 1)),
+        # A predicate that was not found misses all its arguments.
+        ("O O O", "B-A1 B-V B-A0", (0, 0)),
+        ("B-A1 I-A1 B-V", "B-A1 O B-V", (0, 0)),
+        ("B-A0 B-V B-A1", "B-A0 O O", (1 / 2, 1)),
+        ("B-V O O", "B-V O O", (0, 0)),
+    ],
+)
+def test_arguments_are_counted_as_the_script_counts_them(prediction, reference, scores):
+    result = compute([prediction], [reference])
+    assert (result["overall_precision"], result["overall_recall"]) == scores
+
+
+def test_predicates_are_counted_together_and_roles_apart():
+    result = compute(["B-A0 B-V", "B-A0 B-V B-R-A0"], ["B-A0 B-V", "O B-V B-R-A0"])
+    assert result["overall_precision"] == pytest.approx(2 / 3) and result["overall_recall"] == 1
+    assert result["overall_f1"] == pytest.approx(0.8)
+    assert result["A0"] == {"precision": 0.5, "recall": 1.0, "f1": pytest.approx(2 / 3), "number": 1}
+    assert result["R-A0"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0, "number": 1}
+
+
+@given(st.lists(st.tuples(tags, tags), min_size=1, max_size=4))
+def test_precision_and_recall_change_places_with_the_sides(rows):
+    first, second = ([" ".join(pair[side][: min(map(len, pair))]) for pair in rows] for side in (0, 1))
+    one, other = compute(first, second), compute(second, first)
+    assert one["overall_precision"] == other["overall_recall"]
+    assert one["overall_f1"] == pytest.approx(other["overall_f1"])
+    whole = compute(first, first)
+    has_arguments = any(read_arguments(row.split()) for row in first)
+    assert whole["overall_f1"] == (1 if has_arguments else 0)
+
+
+def test_roles_that_cannot_be_scored_are_named():
+    assert_refused(ValueError, ("predictions[0]", "1", "2"), compute, ["O"], ["O O"])
+    assert_refused(ValueError, ("'X-A0'",), compute, ["X-A0"], ["O"])
+
+
+KEY = ["a", "bc", "def"]
+NAMES = ("muc", "b_cubed", "ceafe")
+
+
+@st.composite
+def clusterings(draw, mentions="abcdef"):
+    """Some of the mentions, in clusters."""
+    numbers = draw(st.lists(st.integers(-1, 3), min_size=len(mentions), max_size=len(mentions)))
+    return [
+        [mention for mention, number in zip(mentions, numbers, strict=True) if number == cluster]
+        for cluster in sorted({*numbers} - {-1})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("response", "f1"),
+    [
+        (["a", "bc", "def"], (1, 1, 1)),
+        (["a", "de"], (0.5, 0.56, 0.72)),
+        (["a", "bcx", "defy", "z"], (0.75, 0.67485, 0.75918)),
+        ([], (0, 0, 0)),
+    ],
+)
+def test_the_reference_scorers_test_values(response, f1):
+    scores = score_clusters([[list(cluster) for cluster in response]], [[list(cluster) for cluster in KEY]])
+    assert [scores[name]["f1"] for name in NAMES] == pytest.approx(list(f1), abs=5e-6)
+    assert scores["mean_f1"] == pytest.approx(sum(f1) / 3, abs=5e-6)
+
+
+def slow_recall(key, response):
+    """Numerators and denominators of recall by the definitions, mention by mention and matching by matching."""
+    cluster_of = {mention: set(cluster) for cluster in response for mention in cluster}
+    parts = [len({frozenset(cluster_of.get(mention, {mention})) for mention in cluster}) for cluster in key]
+    muc = (sum(map(len, key)) - sum(parts), sum(len(cluster) - 1 for cluster in key))
+    b_cubed = (
+        sum(len({*cluster} & cluster_of.get(mention, set())) / len(cluster) for cluster in key for mention in cluster),
+        sum(map(len, key)),
+    )
+    padded = [*response, *[()] * len(key)]
+    best = max(
+        sum(2 * len({*a} & {*b}) / (len(a) + len(b)) for a, b in zip(key, order, strict=False))
+        for order in itertools.permutations(padded, len(key))
+    )
+    return muc, b_cubed, (best, len(key))
+
+
+@given(st.lists(st.tuples(clusterings(), clusterings("bcdefg")), min_size=1, max_size=2))
+def test_scores_are_those_of_the_definitions(documents):
+    keys, responses = (list(side) for side in zip(*documents, strict=True))
+    scores = score_clusters(responses, keys)
+    for side, first, second in (("recall", keys, responses), ("precision", responses, keys)):
+        counts = [slow_recall(*pair) for pair in zip(first, second, strict=True)]
+        for place, name in enumerate(NAMES):
+            part, of = (sum(count[place][number] for count in counts) for number in (0, 1))
+            assert scores[name][side] == pytest.approx(part / of if of else 0.0)
+    for name in NAMES:
+        precision, recall = scores[name]["precision"], scores[name]["recall"]
+        both = precision + recall
+        assert scores[name]["f1"] == pytest.approx(2 * precision * recall / both if both else 0.0)
+
+
+def test_clusters_that_cannot_be_scored_are_named():
+    assert_refused(ValueError, ("references", "2", "1"), score_clusters, [[]], [[], []])
+    assert_refused(ValueError, ("predictions", "document 1", "'a'"), score_clusters, [[], ["ab", "a"]], [[], []])
+    assert_refused(ValueError, ("references", "document 0", "empty"), score_clusters, [[]], [[[]]])
+
+
+METRICS = [
+    (EntityMetric, [["B-PER", "O"]], [["B-PER", "B-LOC"]], {}, {"overall_recall": 0.5, "overall_accuracy": 0.5}),
+    (ClassificationMetric, ["a", "a", "b"], ["a", "b", "b"], {"labels": ["b", "a", "c"]}, {"accuracy": 2 / 3}),
+    (SemanticRoleMetric, [["B-A0", "B-V"]], [["B-A0", "B-V"]], {}, {"overall_f1": 1}),
+    (
+        AnswerMetric,
+        [{"id": "b", "prediction_text": "dog"}, {"id": "a", "prediction_text": "a cat"}],
+        [{"id": "a", "answers": ["cat", "the cat"]}, {"id": "b", "answers": ["cat"]}],
+        {},
+        {"exact_match": 0.5, "f1": 0.5},
+    ),
+    (CoreferenceMetric, [[[[0, 1], [4, 4]]], []], [[[[0, 1], [4, 4]]], [[[1, 1], [2, 2]]]], {}, {"mean_f1": 2 / 3}),
+]
+
+
+@pytest.mark.parametrize(("kind", "predictions", "references", "settings", "scores"), METRICS)
+def test_each_is_a_metric_of_evaluate(kind, predictions, references, settings, scores, monkeypatch, tmp_path):
+    monkeypatch.setattr("socket.socket", lambda *args, **kwargs: pytest.fail("the metric opened a socket"))
+    for metric in (kind(keep_in_memory=True), kind(cache_dir=str(tmp_path))):
+        assert isinstance(metric, evaluate.Metric)
+        metric.add_batch(predictions=predictions[:1], references=references[:1])
+        metric.add_batch(predictions=predictions[1:], references=references[1:])
+        found = metric.compute(**settings)
+        assert {name: found[name] for name in scores} == pytest.approx(scores)
+
+
+def test_they_are_combined():
+    combined = evaluate.combine(
+        {"roles": SemanticRoleMetric(keep_in_memory=True), "spans": EntityMetric(keep_in_memory=True)}
+    )
+    found = combined.compute(predictions=[["B-A0", "O"]], references=[["B-A0", "B-V"]])
+    # The predicate is no argument, but a span.
+    assert (found["roles_overall_recall"], found["spans_overall_recall"]) == (1, 0.5)
+
+
+def test_a_trainer_computes_with_them(tmp_path):
+    rows = ElmoCharTokenizer()([["Anna", "sleeps"], ["no"]], is_split_into_words=True)
+    data = [
+        {"input_ids": ids, "attention_mask": mask, "labels": [-100, *[0] * (len(ids) - 2), -100]}
+        for ids, mask in zip(rows["input_ids"], rows["attention_mask"], strict=True)
+    ]
+
+    def compute(output):
+        is_word = output.label_ids != -100
+        found = output.predictions.argmax(-1)[is_word]
+        metric, gold = ClassificationMetric(keep_in_memory=True), ["0"] * len(found)
+        return {
+            "right": metric.compute(predictions=list(map(str, found)), references=gold, labels=["0", "1"])["accuracy"]
+        }
+
+    trainer = Trainer(
+        ElmoForTokenClassification(make_tiny_config(num_labels=1)),
+        TrainingArguments(str(tmp_path), use_cpu=True, disable_tqdm=True),
+        DataCollatorForTokenClassification(ElmoCharTokenizer()),
+        eval_dataset=data,
+        compute_metrics=compute,
+    )
+    assert trainer.evaluate()["eval_right"] == 1

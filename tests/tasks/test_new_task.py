@@ -1,0 +1,49 @@
+"""A seventh task is two new files and a line of the registry: it is then trained, written and applied as all others."""
+
+import json
+
+import pytest
+from conftest import make_tiny_config
+
+from hf_elmo import ElmoCharTokenizer
+from hf_elmo.commands.command_line import main
+from hf_elmo.tasks.registry import TASKS, TaskEntry
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setitem(TASKS, "capitals", TaskEntry("capitals", "Capitals", "ElmoForCapitals", "a finder of capitals"))
+
+
+def test_it_is_trained_and_applied_by_the_same_commands(registered, tmp_path, capsys):
+    make_tiny_config(num_labels=2).save_pretrained(tmp_path / "architecture")
+    ElmoCharTokenizer().save_pretrained(tmp_path / "architecture")
+    (tmp_path / "train.txt").write_text("Anna sees Oslo\nwe like Bert\nno names\n" * 20)
+    flags = ["--config_name", tmp_path / "architecture", "--train_file", tmp_path / "train.txt", "--no_freeze_bilm"]
+    flags += ["--validation_file", tmp_path / "train.txt", "--num_train_epochs", 12, "--learning_rate", 0.02]
+    flags += ["--dropout", 0.0, "--use_cpu", "--output_dir", tmp_path / "out"]
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    assert "capitals" in capsys.readouterr().out
+    # A head's setting without a flag of the task's own has none.
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "capitals", *map(str, flags)])
+    assert ended.value.code == 2 and "--dropout" in capsys.readouterr().err
+    place = flags.index("--dropout")
+    del flags[place : place + 2]
+    main(["train", "capitals", *map(str, flags)])
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert (results["task"], results["question"], results["looked_at"]) == ("capitals", "capitals", "validation")
+    assert results["data"]["train"] == {"source": "train.txt", "examples": 60, "words": 160}
+    assert results["eval_share_right"] == 1
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "A finder of capitals" in card and "100.00" in card
+    capsys.readouterr()
+    main(["predict", "Bert likes Oslo", "--model_name_or_path", str(tmp_path / "out"), "--device", "cpu"])
+    assert capsys.readouterr().out == "[A Bert] likes [A Oslo]\n"
+    written = [f"--{name}={tmp_path / file}" for name, file in (("output_file", "out.txt"), ("html", "out.html"))]
+    main(["predict", "we see Oslo", "--model_name_or_path", str(tmp_path / "out"), "--device", "cpu", *written])
+    assert (tmp_path / "out.txt").read_text() == "we see [A Oslo]\n" and "Oslo" in (tmp_path / "out.html").read_text()
+    with pytest.raises(SystemExit):
+        main(["predict", "a", "--text_pair", "b", "--model_name_or_path", str(tmp_path / "out")])
+    assert "the checkpoint finds capitals" in capsys.readouterr().err
