@@ -243,7 +243,7 @@ class EmbeddingWriter:
         }
 
     def prepare(self, overwrite: bool = False) -> None:
-        """Make the directory, or check that it was begun with these settings; the first process's task.
+        """Make the directory, or check that it was begun with these settings; the first process goes first.
 
         Args:
             overwrite: Whether the vectors that are there are removed first.
@@ -251,7 +251,9 @@ class EmbeddingWriter:
         """
         is_ours = (self.path / SETTINGS_FILE).exists()
         begun = read_settings(self.path) if is_ours else {}
-        for pattern in (".shard-*", *(("shard-*", "clusters-*", SETTINGS_FILE) if is_ours and overwrite else ())):
+        # What killed processes left; when the others come, the first one may be writing already.
+        left = () if self.rank else (".shard-*",)
+        for pattern in (*left, *(("shard-*", "clusters-*", SETTINGS_FILE) if is_ours and overwrite else ())):
             for file in self.path.glob(pattern):
                 shutil.rmtree(file) if file.is_dir() else file.unlink()
         if is_ours and not overwrite:

@@ -179,6 +179,8 @@ def test_what_fails_in_a_shard_leaves_no_part_of_it(embedder, tmp_path, monkeypa
         embed(embedder, tmp_path / "v")
     assert [path.name for path in (tmp_path / "v").iterdir()] == [SETTINGS_FILE]
     (tmp_path / "v" / ".shard-00000.arrow.abc.partial").mkdir()  # as a killed process leaves it
+    EmbeddingWriter(embedder, str(tmp_path / "v"), SETTINGS, rank=1, num_ranks=2).prepare()
+    assert list((tmp_path / "v").glob(".shard*"))  # the first process might be writing it
     embed(embedder, tmp_path / "v")
     assert_right(embedder, tmp_path / "v")
     assert not list((tmp_path / "v").glob(".shard*"))
