@@ -1,32 +1,39 @@
-"""Fast twins of the readable scan in `hf_elmo.model.modeling_elmo`; nothing here imports the rest of the package."""
+"""Optimized implementations of the reference scan and token encoder in `hf_elmo.model.modeling_elmo`.
 
-from .backends import BACKENDS, get_backend, linear, run_projected_lstm, set_backend, use_backend, why_not
-from .characters import distinct_rows, filter_maxima
-from .half_precision import half_products, product_dtype
-from .highway import highway
+Nothing here imports the rest of the package. Code that travels with a checkpoint calls `run_projected_lstm` and
+`encode_words` where `API` is the number that it was written for, and runs the reference elsewhere: whoever changes what
+one of the two takes or gives raises the number.
+"""
+
+import torch
+
+from . import library
+from .backends import BACKENDS, get_backend, run_projected_lstm, unavailable_reasons, use_backend
+from .half import pad_rows, product_dtype, round_rows
 from .library import build
-from .prepared import clear_packed, packed_bytes
-from .row_counts import pad_rows, round_rows
-from .words import cache_words, cached_words
+from .token_encoder import cache_words, encode_words
+
+API = 1
+
+
+def free_buffers() -> None:
+    """Free the memory, up to 512 MiB, that training steps leave for the next."""
+    if library.is_ready():
+        torch.ops.hf_elmo_kernels.trim_buffers(0)
+
 
 __all__ = [
+    "API",
     "BACKENDS",
     "build",
     "cache_words",
-    "cached_words",
-    "clear_packed",
-    "distinct_rows",
-    "filter_maxima",
+    "encode_words",
+    "free_buffers",
     "get_backend",
-    "half_products",
-    "highway",
-    "linear",
-    "packed_bytes",
     "pad_rows",
     "product_dtype",
     "round_rows",
     "run_projected_lstm",
-    "set_backend",
+    "unavailable_reasons",
     "use_backend",
-    "why_not",
 ]

@@ -1,114 +1,85 @@
-"""The steps of a projected LSTM in C++, forward and backward, on the CPU: `projected_lstm.h`, the twin of `plain.py`.
-
-Letters in shapes as there.
-"""
+"""The steps of a projected LSTM in C++ on the CPU, forward and backward: `plain.py`'s functions by `csrc/lstm_steps.h`."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from .half_precision import HALVES, product_dtype
+from .half import HALVES, product_dtype
 from .plain import Clips, Gradients, Traces
-from .prepared import FloatWeight, PackedWeight
+from .weights import Weight
 
-__all__ = [
-    "Clips",
-    "Gradients",
-    "Traces",
-    "few_rows",
-    "multiply_inputs",
-    "run_steps",
-    "run_steps_back",
-    "run_steps_keeping",
-]
-
-
-# Measured: the fewer numbers a row has, the more of a product of the weight as it lies goes into adding up vectors.
-_FEW_ROWS, _FEW_SHORT_ROWS, _LONG_ROW = 48, 8, 256
+# Rows up to which a product reads the weight once, in place and unpacked, as a single sentence's do. Measured: the
+# fewer numbers a row has, the more of such a product goes into adding up vectors.
+_SMALL_BATCH, _SMALL_BATCH_OF_SHORT_ROWS, _LONG_ROW = 48, 8, 256
 # The inputs' weight is read once in a call, and not at each step as the others are: packing it never pays for so few.
 _LONG_ROW_OF_INPUTS = 128
 
 
-def few_rows(dtype: torch.dtype, inputs: int) -> int:
-    """As `plain.few_rows`: up to so many rows, weights are read once as they lie, and need no copy."""
-    return _few_rows(dtype, inputs >= _LONG_ROW)
+def small_batch(weight: Tensor, long_row: int = _LONG_ROW) -> int:
+    """The most rows for which products read `weight`, (O, I), in place."""
+    if weight.dtype in HALVES and product_dtype(weight.dtype) == weight.dtype:
+        # The processor's own instructions for many rows are several times faster.
+        return 1
+    return _SMALL_BATCH if weight.shape[1] >= long_row else _SMALL_BATCH_OF_SHORT_ROWS
 
 
 def multiply_inputs(words: Tensor, weight: Tensor) -> Tensor:
     """As `plain.multiply_inputs`."""
     kernels = torch.ops.hf_elmo_kernels
-    few = _few_rows(weight.dtype, weight.shape[1] >= _LONG_ROW_OF_INPUTS)
-    if words.dtype == weight.dtype and len(words) <= few and weight.is_contiguous():
-        # A library packs all of a weight first, which for a single sentence takes longer than the product.
-        return kernels.multiply_by_rows(words, weight)
+    if len(words) <= small_batch(weight, _LONG_ROW_OF_INPUTS) and weight.is_contiguous():
+        if weight.dtype not in HALVES or words.dtype == torch.float32:
+            return kernels.multiply_small_batch(words, weight)
     return kernels.multiply_into_large_pages(words, weight)
-
-
-def _few_rows(dtype: torch.dtype, is_long: bool) -> int:
-    if dtype in HALVES and product_dtype(dtype) == dtype:
-        # The processor's own instructions for many rows are several times faster.
-        return 1
-    return _FEW_ROWS if is_long else _FEW_SHORT_ROWS
 
 
 def run_steps(
     gates: Tensor,
     bias: Tensor,
-    recurrent: FloatWeight,
-    projection: FloatWeight,
+    recurrent: Weight,
+    projection: Weight,
     hidden: Tensor,
     cell: Tensor,
     sizes: list[int],
     clips: Clips,
 ) -> Tensor:
     """As `plain.run_steps`."""
-    weights, final = _hand_over(recurrent, projection), cell.contiguous()
-    few = few_rows(recurrent.weight.dtype, recurrent.weight.shape[1])
-    (outputs,) = torch.ops.hf_elmo_kernels.run_steps(
-        gates, bias, weights, hidden.contiguous(), final, sizes, *clips, few, False
-    )
-    if final is not cell:
-        cell.copy_(final)
-    return outputs
+    weights, rows = _both_layouts(recurrent, projection), small_batch(recurrent.weight)
+    return torch.ops.hf_elmo_kernels.run_steps(gates, bias, weights, hidden, cell, sizes, *clips, rows, False)[0]
 
 
 def run_steps_keeping(
     gates: Tensor,
     bias: Tensor,
-    recurrent: FloatWeight,
-    projection: FloatWeight,
+    recurrent: Weight,
+    projection: Weight,
     hidden: Tensor,
     cell: Tensor,
     sizes: list[int],
     clips: Clips,
 ) -> Traces:
     """As `plain.run_steps_keeping`."""
-    weights, states = _hand_over(recurrent, projection), (hidden.contiguous(), cell.contiguous())
-    few = few_rows(recurrent.weight.dtype, recurrent.weight.shape[1])
-    return Traces(gates, *torch.ops.hf_elmo_kernels.run_steps(gates, bias, weights, *states, sizes, *clips, few, True))
+    weights, rows = _both_layouts(recurrent, projection), small_batch(recurrent.weight)
+    traces = torch.ops.hf_elmo_kernels.run_steps(gates, bias, weights, hidden, cell, sizes, *clips, rows, True)
+    return Traces(gates, *traces)
 
 
-def run_steps_back(
+def run_steps_backward(
     traces: Traces,
-    recurrent: FloatWeight,
-    projection: FloatWeight,
+    recurrent: Weight,
+    projection: Weight,
     cell: Tensor,
     gradients: tuple[Tensor, Tensor, Tensor],
     sizes: list[int],
     clips: Clips,
 ) -> Gradients:
-    """As `plain.run_steps_back`."""
-    weights = _hand_over(recurrent, projection)
+    """As `plain.run_steps_backward`."""
+    weights = _both_layouts(recurrent, projection)
     kept = traces[:-1]  # the outputs after their clip are not needed
-    found = [gradient.contiguous() for gradient in gradients]
-    grad_gates = torch.ops.hf_elmo_kernels.run_steps_back(kept, weights, cell.contiguous(), found, sizes, *clips)
-    return Gradients(grad_gates, *found)
+    grad_gates = torch.ops.hf_elmo_kernels.run_steps_backward(kept, weights, cell, list(gradients), sizes, *clips)
+    return Gradients(grad_gates, *gradients)
 
 
-def _hand_over(*weights: FloatWeight) -> list[Tensor]:
-    """Each weight as it is, and in the layout for general products."""
-    found = []
-    for prepared in weights:
-        found += [prepared.weight, prepared.packed if isinstance(prepared, PackedWeight) else prepared.transposed]
-    return found
+def _both_layouts(*weights: Weight) -> list[Tensor]:
+    """Each weight in place, and in the layout for general products."""
+    return [tensor for weight in weights for tensor in (weight.weight, weight.prepared)]

@@ -1,46 +1,59 @@
-"""The scan that trains, each pass in one call of C++: products, gates and the gradients of weights (`fused_lstm.h`).
+"""The scan that trains, each pass in one call of C++: products, gates and the gradients of weights (`csrc/fused_lstm.h`).
 
 A core runs all steps of its own rows, forward and backward, so that cores wait for each other only once a pass. bf16 is
-multiplied by the processor's tiles (AMX), with sums of float32. Letters in shapes as in `scan.py`.
+multiplied by the processor's AMX tiles, with sums of float32. Letters in shapes as in `scan.py`; O outputs and I inputs
+of a weight.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from . import library
-from .gradients import refuse_create_graph
-from .panels import PANEL, by_cells, lay_out_panels
-from .prepared import is_small
-from .scan_settings import ScanSettings
+from .weights import fits_cache
 
-# Sizes that fill whole panels of a weight and whole tiles of a processor.
+if TYPE_CHECKING:
+    from .scan import ScanSettings
+
+# Columns of a panel of a weight, and rows of an AMX tile.
+_PANEL = 16
+# Sizes that fill whole panels and tiles.
 _WHOLE = 32
 # Rows per core from which a float32 scan pays: each core reads all weights in each step.
 _ROWS_OF_FLOATS = 64
 
 
-def suits(settings: ScanSettings, recurrent: Tensor) -> bool:
-    """Whether the fused scan runs, and pays.
+def pays(settings: ScanSettings, recurrent: Tensor) -> bool:
+    """Whether the fused scan runs, and is faster than single steps.
 
     Few rows, and many cores for them, are better off by single steps, as are float32 weights that leave the caches.
     """
-    dtype, rows = settings.matmul_dtype, max(settings.steps.sizes, default=0)
-    if recurrent.device.type != "cpu" or settings.dtype != torch.float32 or not library.is_ready():
-        return False
-    if dtype != torch.float32 and not (dtype == torch.bfloat16 and torch.ops.hf_elmo_kernels.has_tiles()):
-        return False
+    dtype, rows = settings.matmul_dtype, max(settings.packing.sizes, default=0)
     gates, projection_size = recurrent.shape
-    if projection_size % _WHOLE or gates % (4 * _WHOLE):
+    if settings.dtype != torch.float32 or projection_size % _WHOLE or gates % (4 * _WHOLE) or not library.is_ready():
         return False
     cores = torch.get_num_threads()
-    if dtype == torch.bfloat16:
+    if dtype == torch.bfloat16 and torch.ops.hf_elmo_kernels.has_amx_bf16():
         # A core takes whole tiles of rows.
-        return rows >= PANEL * max(cores // 2, 2)
-    return rows >= _ROWS_OF_FLOATS * cores and is_small(recurrent)
+        return rows >= _PANEL * max(cores // 2, 2)
+    return dtype == torch.float32 and rows >= _ROWS_OF_FLOATS * cores and fits_cache(recurrent)
+
+
+def make_panels(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """A weight (O, I) as panels of 16 of its outputs: (O / 16, I, 16), of bf16 (O / 16, I / 2, 16, 2)."""
+    rows = weight.detach().to(dtype).contiguous()
+    # Two numbers of bf16 are moved as one.
+    units = rows.view(torch.int32) if dtype == torch.bfloat16 else rows
+    return units.view(-1, _PANEL, units.shape[1]).transpose(1, 2).contiguous().view(dtype)
+
+
+def by_cells(weight: Tensor) -> Tensor:
+    """A weight of gates (4H, I) with the four gates of 16 cells side by side."""
+    return weight.view(4, -1, _PANEL, weight.shape[1]).transpose(0, 1).reshape(weight.shape)
 
 
 class FusedLSTMFunction(torch.autograd.Function):
@@ -58,47 +71,43 @@ class FusedLSTMFunction(torch.autograd.Function):
         hidden: Tensor,
         cell: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        steps, dtype = settings.steps, settings.matmul_dtype
-        words = steps.pack(inputs).to(dtype).contiguous()
+        packing, dtype = settings.packing, settings.matmul_dtype
+        words = packing.pack(inputs).to(dtype)
         weights = torch.cat([input_weight, recurrent], dim=1)
-        panels = [lay_out_panels(by_cells(weights), dtype), lay_out_panels(projection, dtype)]
-        first_hidden = steps.sort_rows(hidden).to(torch.float32).contiguous()
-        first_cell = steps.sort_rows(cell).to(torch.float32).contiguous()
-        last_cell = first_cell.clone()
+        panels = [make_panels(by_cells(weights), dtype), make_panels(projection, dtype)]
+        first_hidden, last_cell = (packing.sort(part).to(torch.float32) for part in (hidden, cell))
         traces = torch.ops.hf_elmo_kernels.run_fused(
-            words, panels, bias.to(torch.float32).contiguous(), first_hidden, last_cell, steps.sizes, *settings.clips
+            words, panels, bias.to(torch.float32).contiguous(), first_hidden, last_cell, packing.sizes, *settings.clips
         )
         ctx.settings = settings
         ctx.dtypes = [tensor.dtype for tensor in (inputs, input_weight, recurrent, bias, projection, hidden, cell)]
         ctx.save_for_backward(words, weights, projection, first_hidden, *traces)
         outputs = traces[-1]
         return (
-            steps.unpack(outputs),
-            steps.restore_rows(steps.last(first_hidden, outputs)),
-            steps.restore_rows(last_cell),
+            packing.unpack(outputs),
+            packing.restore(packing.values_after(first_hidden, outputs)),
+            packing.restore(last_cell),
         )
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad_outputs: Tensor, grad_hidden: Tensor, grad_cell: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_create_graph("the fast scan")
         settings = ctx.settings
-        steps = settings.steps
+        packing = settings.packing
         words, weights, projection, first_hidden, *traces = ctx.saved_tensors
-        panels = [lay_out_panels(weight.t(), settings.matmul_dtype) for weight in (projection, weights)]
-        gradients = [
-            steps.pack(grad_outputs).to(torch.float32).contiguous(),
-            *(steps.sort_rows(state).to(torch.float32).contiguous() for state in (grad_hidden, grad_cell)),
-        ]
-        of_words, of_weights, of_bias, of_projection = torch.ops.hf_elmo_kernels.run_fused_back(
-            words, traces, panels, first_hidden, gradients, steps.sizes, *settings.clips
+        panels = [make_panels(weight.t(), settings.matmul_dtype) for weight in (projection, weights)]
+        gradients = [packing.pack(grad_outputs), packing.sort(grad_hidden), packing.sort(grad_cell)]
+        gradients = [gradient.to(torch.float32) for gradient in gradients]
+        of_words, of_weights, of_bias, of_projection = torch.ops.hf_elmo_kernels.run_fused_backward(
+            words, traces, panels, first_hidden, gradients, packing.sizes, *settings.clips
         )
         of_input, of_recurrent = (part.t().contiguous() for part in of_weights.chunk(2))
-        found = (
-            steps.unpack(of_words),
+        results = (
+            packing.unpack(of_words),
             of_input,
             of_recurrent,
             of_bias.sum(dim=0),
             of_projection,
-            *(steps.restore_rows(state) for state in gradients[1:]),
+            *(packing.restore(state) for state in gradients[1:]),
         )
-        return None, *(grad.to(kind) for grad, kind in zip(found, ctx.dtypes, strict=True))
+        return None, *(grad.to(kind) for grad, kind in zip(results, ctx.dtypes, strict=True))

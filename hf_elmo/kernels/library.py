@@ -1,7 +1,4 @@
-"""The library of kernels in C++ for the CPU: built on first use, kept in a cache folder, loaded when looked for.
-
-Its source is `kernels.cpp` beside this file, with the headers there.
-"""
+"""The C++ library for the CPU (`csrc/`): built on first use, kept in PyTorch's folder for extensions."""
 
 from __future__ import annotations
 
@@ -17,8 +14,7 @@ from pathlib import Path
 
 import torch
 
-_FOLDER = Path(__file__).parent
-_NAME = "kernels"
+_SOURCES = Path(__file__).parent / "csrc"
 _TYPICAL_SECONDS = 30
 # What ATen's vectors want; anything else they do in plain C++.
 _VECTOR_FLAGS = {
@@ -29,70 +25,60 @@ _VECTOR_FLAGS = {
 
 logger = logging.getLogger(__name__)
 
-# Whether the library is in this process; None until somebody has looked for it.
+# Whether the library is loaded; None until the first look for it.
 _loaded: bool | None = None
 _failure: str | None = None
-# Whether this process has been at the place where it is built by itself.
-_was_used = False
+_was_tried = False
 
 
 def is_ready() -> bool:
-    """Whether the steps can run now: the library is there, built for this source, PyTorch and processor."""
+    """Whether the library is loaded, or is there for this source, PyTorch and processor and could be loaded."""
     global _loaded, _failure
     if _loaded is None:
-        _loaded = False
         try:
-            if _source().is_file() and library_path().is_file():
-                error = _load()
-                _loaded = error is None
-                _failure = None if _loaded else f"{error}; hf_elmo.kernels.build() builds it anew"
+            is_built = library_path().is_file()
+            _failure = _load() if is_built else None
+            _loaded = is_built and _failure is None
         except OSError as error:
-            _failure = _cannot_be_kept(error)
+            _loaded, _failure = False, _folder_reason(error)
     return _loaded
 
 
-def why_not() -> str | None:
-    """Why the steps cannot run now, in a sentence; None where they can."""
+def unavailable_reason() -> str | None:
+    """Why the library cannot be used now; None where it can."""
     if is_ready():
         return None
     return (
         _failure
-        or _why_not_built()
-        or _why_it_failed_before()
-        or f"not built yet: hf_elmo.kernels.build() builds it in about {_TYPICAL_SECONDS} s, and so does the first use "
-        "of a model that it pays for"
+        or _no_build_reason()
+        or _earlier_failure()
+        or f"not built yet: the first use of a model, or hf_elmo.kernels.build(), builds it in about {_TYPICAL_SECONDS} s"
     )
 
 
-def was_used() -> bool:
+def was_tried() -> bool:
     """Whether `build_on_first_use` has been called in this process."""
-    return _was_used
+    return _was_tried
 
 
 def build_on_first_use() -> None:
-    """Build the library where it is not there, at the first call in this process, and say so in a line of the log.
+    """Build the library at the first call in this process, unless it is there, and say so in a line of the log.
 
-    Other processes wait for the one that builds. A build that failed is not tried again until the sources, PyTorch or
-    the compiler are others. Where there is no library in the end, a line says why.
+    A build that failed is not tried again until the sources, PyTorch or the compiler change.
     """
-    global _was_used, _loaded, _failure
-    if _was_used:
+    global _was_tried
+    if _was_tried:
         return
-    # Set first: other threads go on without the library meanwhile, and none waits for another.
-    _was_used = True
-    if not is_ready() and _failure is None:
-        try:
-            _failure = _why_not_built() or _build_in_turn(verbose=False, is_asked_for=False)
-        except OSError as error:
-            _failure = _cannot_be_kept(error)
-        _loaded = _failure is None
-    if _failure is None:
+    # Set first: other threads go on without the library, and none waits for another.
+    _was_tried = True
+    reason = _failure if is_ready() or _failure else _ensure_built(verbose=False, is_asked_for=False)
+    if reason is None:
         logger.info("hf_elmo runs its compiled kernels")
     else:
         logger.warning(
             "hf_elmo runs without its compiled kernels, at about half their speed: %s. (HF_ELMO_KERNELS=plain leaves "
             "this line out.)",
-            _failure,
+            reason,
         )
 
 
@@ -100,23 +86,16 @@ def build(verbose: bool = False) -> None:
     """Build the library, unless it is there, and load it.
 
     Args:
-        verbose: Print the compiler's command and what it says.
+        verbose: Print the compiler's command and output.
     Raises: RuntimeError where it cannot be built or loaded, with the reason and the next step.
     """
-    global _loaded, _failure
-    if is_ready():
-        return
-    try:
-        _failure = _why_not_built() or _build_in_turn(verbose, is_asked_for=True)
-    except OSError as error:
-        _failure = _cannot_be_kept(error)
-    _loaded = _failure is None
-    if _failure is not None:
-        raise RuntimeError(f'use_backend("auto") runs without the backend "compiled", which fails here: {_failure}')
+    reason = None if is_ready() else _ensure_built(verbose, is_asked_for=True)
+    if reason is not None:
+        raise RuntimeError(f'use_backend("auto") runs without the backend "compiled", which fails here: {reason}')
 
 
 def library_path() -> Path:
-    """Where the library lies, or would: under PyTorch's folder for extensions, by a hash of all that goes into it.
+    """Where the library is, or will be: in PyTorch's folder for extensions, by a hash of all that goes into it.
 
     Raises: OSError where no folder is named and the user has no home.
     """
@@ -126,13 +105,9 @@ def library_path() -> Path:
             root = os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "torch_extensions")
         except RuntimeError as error:
             raise FileNotFoundError(str(error)) from error
-    sources = [path.read_text(encoding="utf-8") for path in sorted([_source(), *_FOLDER.glob("*.h")])]
+    sources = [path.read_text(encoding="utf-8") for path in sorted(_SOURCES.iterdir()) if path.is_file()]
     parts = (*sources, torch.__version__, *_flags())
-    return Path(root, "hf_elmo", f"{_NAME}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.so")
-
-
-def _source() -> Path:
-    return _FOLDER / f"{_NAME}.cpp"
+    return Path(root, "hf_elmo", f"kernels-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.so")
 
 
 def _flags() -> list[str]:
@@ -150,29 +125,34 @@ def _compiler() -> list[str] | None:
     return next((command for command in commands if shutil.which(command[0])), None)
 
 
-def _why_not_built() -> str | None:
-    if not _source().is_file():
-        return f"{_source()} is missing; install the package anew"
+def _no_build_reason() -> str | None:
+    """Why nothing can be built here; None where that can be tried."""
     if sys.platform != "linux":
         return f"it is built on Linux only, and this is {sys.platform}"
     if _compiler() is None:
         chosen = os.environ.get("CXX")
-        found = f"CXX is {chosen!r}, which is no program" if chosen else "no C++ compiler found"
-        return f"{found}; install g++, or set CXX to a C++ compiler"
+        problem = f"CXX is {chosen!r}, which is no program" if chosen else "no C++ compiler found"
+        return f"{problem}; install g++, or set CXX to a C++ compiler"
     return None
 
 
-def _cannot_be_kept(error: OSError) -> str:
+def _folder_reason(error: OSError) -> str:
     return f"the folder for it cannot be read or written ({error}); set TORCH_EXTENSIONS_DIR to another one"
 
 
-def _build_in_turn(verbose: bool, is_asked_for: bool) -> str | None:
-    """Build and load the library while no other process does; the reason where that failed.
+def _ensure_built(verbose: bool, is_asked_for: bool) -> str | None:
+    """Build and load the library; the reason where that failed, which is kept."""
+    global _loaded, _failure
+    try:
+        _failure = _no_build_reason() or _build_alone(verbose, is_asked_for)
+    except OSError as error:
+        _failure = _folder_reason(error)
+    _loaded = _failure is None
+    return _failure
 
-    Args:
-        verbose: As of `build`.
-        is_asked_for: Whether somebody called `build`, which tries again what failed before.
-    """
+
+def _build_alone(verbose: bool, is_asked_for: bool) -> str | None:
+    """Build and load the library while no other process does; what failed before is tried again if asked for."""
     import fcntl  # which only some systems have
 
     target = library_path()
@@ -184,53 +164,52 @@ def _build_in_turn(verbose: bool, is_asked_for: bool) -> str | None:
         except BlockingIOError:
             logger.warning("hf_elmo waits for another process that builds its compiled kernels")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        reason = _load() if target.is_file() else "not there"
-        if reason is None or (target.is_file() and not is_asked_for):
+        reason = _load() if target.is_file() else _earlier_failure() or "not there"
+        if reason is None or (not is_asked_for and reason != "not there"):
             return reason
-        if not is_asked_for:
-            reason = _why_it_failed_before()
-            if reason is not None:
-                return reason
-            logger.warning(
-                "hf_elmo builds its compiled kernels for this processor, once, in about %d s (HF_ELMO_KERNELS=plain "
-                "runs without them)",
-                _TYPICAL_SECONDS,
-            )
-        marker = target.with_suffix(".failed")
-        reason = _compile(target, verbose)
+        logger.warning(
+            "hf_elmo builds its compiled kernels for this processor, once, in about %d s (HF_ELMO_KERNELS=plain runs "
+            "without them)",
+            _TYPICAL_SECONDS,
+        )
+        reason, record = _compile(target, verbose), _failure_record(target)
         if reason is not None:
-            marker.write_text(f"{_compiler()}\n{reason}", encoding="utf-8")
+            record.write_text(f"{_compiler()}\n{reason}", encoding="utf-8")
             return reason
-        marker.unlink(missing_ok=True)
+        record.unlink(missing_ok=True)
         return _load()
 
 
-def _why_it_failed_before() -> str | None:
-    """What an earlier process wrote down, that failed to build the same source by the same compiler."""
-    marker = library_path().with_suffix(".failed")
-    compiler, _, reason = marker.read_text(encoding="utf-8").partition("\n") if marker.is_file() else ("", "", "")
+def _failure_record(target: Path) -> Path:
+    return target.with_suffix(".failed")
+
+
+def _earlier_failure() -> str | None:
+    """Why an earlier process failed to build the same source by the same compiler."""
+    record = _failure_record(library_path())
+    compiler, _, reason = record.read_text(encoding="utf-8").partition("\n") if record.is_file() else ("", "", "")
     return f"{reason}, and tries again" if compiler == str(_compiler()) else None
 
 
 def _compile(target: Path, verbose: bool) -> str | None:
     """Build the library; the reason where that failed."""
     torch_folder = Path(torch.__file__).parent
-    # Under a name of its own first: another process that builds, or looks for the library, never meets half of one.
+    # In a folder of its own, and then renamed: no other process ever loads half of a library.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made, object_file = Path(folder, target.name), Path(folder, f"{_NAME}.o")
+        built, object_file = Path(folder, target.name), Path(folder, "ops.o")
         compiler = _compiler() or ["c++"]
         include, libraries = f"-isystem{torch_folder / 'include'}", f"-L{torch_folder / 'lib'}"
-        # -fopenmp stays out of the second command: the OpenMP library is to be PyTorch's own, which it has loaded, and
-        # a second one would bring a second pool of threads.
+        # Linked without -fopenmp: the OpenMP library has to be PyTorch's own, and a second one would bring a second
+        # pool of threads.
         commands = [
-            [*compiler, *_flags(), include, "-c", _source(), "-o", object_file],
-            [*compiler, "-shared", object_file, "-o", made, libraries, "-lc10", "-ltorch_cpu"],
+            [*compiler, *_flags(), include, "-c", _SOURCES / "ops.cpp", "-o", object_file],
+            [*compiler, "-shared", object_file, "-o", built, libraries, "-lc10", "-ltorch_cpu"],
         ]
         for command in commands:
             reason = _call(list(map(str, command)), verbose)
             if reason is not None:
                 return reason
-        os.replace(made, target)
+        os.replace(built, target)
     return None
 
 
@@ -242,7 +221,7 @@ def _call(command: list[str], verbose: bool) -> str | None:
         return None
     lines = done.stdout.strip().splitlines()
     first = next((line for line in lines if "error" in line), lines[-1] if lines else f"exit code {done.returncode}")
-    return f"{command[0]} failed ({first.strip()[:200]}); hf_elmo.kernels.build(verbose=True) shows all that it says"
+    return f"{command[0]} failed ({first.strip()[:200]}); hf_elmo.kernels.build(verbose=True) shows its whole output"
 
 
 def _load() -> str | None:
@@ -250,5 +229,5 @@ def _load() -> str | None:
     try:
         torch.ops.load_library(str(library_path()))
     except OSError as error:
-        return f"{library_path()} cannot be loaded ({error})"
+        return f"{library_path()} cannot be loaded ({error}); hf_elmo.kernels.build() builds it anew"
     return None

@@ -1,7 +1,7 @@
 """The steps of a projected LSTM in PyTorch's own operators, forward and backward, on any device.
 
-Gates lie in the order i, f, g, o. Letters in shapes: B rows, N words in the order of steps (see `steps.py`),
-P projection, H cell.
+Gates lie in the order i, f, g, o. Letters in shapes: B rows, N words in the order of steps (`Packing`
+in `scan.py`), P projection, H cell.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .prepared import Prepared
+from .weights import Weight
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
@@ -25,7 +25,7 @@ class Traces(NamedTuple):
     gates: Tensor  # (N, 4H), after their sigmoids and tanh
     unclipped_cells: Tensor  # (N, H); the same tensor as cells where there is no clip
     cells: Tensor  # (N, H)
-    squashed_cells: Tensor  # (N, H), tanh of the cells
+    tanh_cells: Tensor  # (N, H), tanh of the cells
     unclipped_outputs: Tensor  # (N, P); the same tensor as outputs where there is no clip
     outputs: Tensor  # (N, P)
 
@@ -46,11 +46,6 @@ class Clips(NamedTuple):
     projection: float | None
 
 
-def few_rows(dtype: torch.dtype, inputs: int) -> int:
-    """Rows of a step up to which no prepared layout of a weight is wanted, given its dtype and its columns."""
-    return 0
-
-
 def multiply_inputs(words: Tensor, weight: Tensor) -> Tensor:
     """The inputs' share of the gates of all steps, (N, 4H), from words (N, P) and a weight (4H, P)."""
     return F.linear(words, weight)
@@ -59,8 +54,8 @@ def multiply_inputs(words: Tensor, weight: Tensor) -> Tensor:
 def run_steps(
     gates: Tensor,
     bias: Tensor,
-    recurrent: Prepared,
-    projection: Prepared,
+    recurrent: Weight,
+    projection: Weight,
     hidden: Tensor,
     cell: Tensor,
     sizes: list[int],
@@ -79,10 +74,10 @@ def run_steps(
     Returns: Outputs, (N, P).
     """
     outputs = gates.new_empty(gates.shape[0], hidden.shape[1])
-    squashed = torch.empty_like(cell)
+    tanh_cell = torch.empty_like(cell)
     cells = [cell[:size] for size in sizes]
     by_step = outputs.split(sizes)
-    buffers = _Buffers(cells, cells, cells, [squashed[:size] for size in sizes], by_step, by_step)
+    buffers = _Buffers(cells, cells, cells, [tanh_cell[:size] for size in sizes], by_step, by_step)
     _run(gates, bias, recurrent, projection, hidden, sizes, buffers, clips)
     return outputs
 
@@ -90,15 +85,15 @@ def run_steps(
 def run_steps_keeping(
     gates: Tensor,
     bias: Tensor,
-    recurrent: Prepared,
-    projection: Prepared,
+    recurrent: Weight,
+    projection: Weight,
     hidden: Tensor,
     cell: Tensor,
     sizes: list[int],
     clips: Clips,
 ) -> Traces:
-    """Run all steps, keeping what `run_steps_back` needs; arguments as of `run_steps`, but `cell` stays as it is."""
-    cells, squashed = gates.new_empty(2, gates.shape[0], cell.shape[1])
+    """Run all steps, keeping what `run_steps_backward` needs; arguments as of `run_steps`, but `cell` stays as it is."""
+    cells, tanh_cell = gates.new_empty(2, gates.shape[0], cell.shape[1])
     unclipped = cells if clips.cell is None else torch.empty_like(cells)
     outputs = gates.new_empty(gates.shape[0], hidden.shape[1])
     unclipped_outputs = outputs if clips.projection is None else torch.empty_like(outputs)
@@ -106,12 +101,12 @@ def run_steps_keeping(
         _cells_before(cell, cells, sizes),
         unclipped.split(sizes),
         cells.split(sizes),
-        squashed.split(sizes),
+        tanh_cell.split(sizes),
         unclipped_outputs.split(sizes),
         outputs.split(sizes),
     )
     _run(gates, bias, recurrent, projection, hidden, sizes, buffers, clips)
-    return Traces(gates, unclipped, cells, squashed, unclipped_outputs, outputs)
+    return Traces(gates, unclipped, cells, tanh_cell, unclipped_outputs, outputs)
 
 
 class _Buffers(NamedTuple):
@@ -120,7 +115,7 @@ class _Buffers(NamedTuple):
     before: Sequence[Tensor]
     unclipped: Sequence[Tensor]
     after: Sequence[Tensor]
-    squashed: Sequence[Tensor]
+    tanh_cell: Sequence[Tensor]
     unclipped_outputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
 
@@ -128,14 +123,14 @@ class _Buffers(NamedTuple):
 def _cells_before(first: Tensor, cells: Tensor, sizes: list[int]) -> list[Tensor]:
     """The cells that each step finds."""
     before = [first, *cells.split(sizes)]
-    return [found[:size] for found, size in zip(before, sizes, strict=False)]
+    return [cells[:size] for cells, size in zip(before, sizes, strict=False)]
 
 
 def _run(
     gates: Tensor,
     bias: Tensor,
-    recurrent: Prepared,
-    projection: Prepared,
+    recurrent: Weight,
+    projection: Weight,
     hidden: Tensor,
     sizes: list[int],
     buffers: _Buffers,
@@ -146,8 +141,8 @@ def _run(
     cell_size = gates.shape[1] // 4
     sigmoids = gates[:, : 2 * cell_size].split(sizes)
     four = [part.split(sizes) for part in gates.split(cell_size, dim=1)]
-    room = gates.new_empty(max(sizes, default=0), cell_size)
-    for size, total, both, i, f, g, o, before, unclipped, after, squashed, raw, output in zip(
+    scratch = gates.new_empty(max(sizes, default=0), cell_size)
+    for size, total, both, i, f, g, o, before, unclipped, after, tanh_cell, raw, output in zip(
         sizes, gates.split(sizes), sigmoids, *four, *buffers, strict=True
     ):
         recurrent.accumulate(hidden if len(hidden) == size else hidden[:size], total)
@@ -158,18 +153,18 @@ def _run(
         unclipped.addcmul_(i, g)
         if clips.cell is not None:
             torch.clamp(unclipped, -clips.cell, clips.cell, out=after)
-        torch.tanh(after, out=squashed)
-        remembered = room if len(room) == size else room[:size]
-        projection.multiply(torch.mul(squashed, o, out=remembered), raw)
+        torch.tanh(after, out=tanh_cell)
+        cell_output = scratch if len(scratch) == size else scratch[:size]
+        projection.multiply(torch.mul(tanh_cell, o, out=cell_output), raw)
         if clips.projection is not None:
             torch.clamp(raw, -clips.projection, clips.projection, out=output)
         hidden = output
 
 
-def run_steps_back(
+def run_steps_backward(
     traces: Traces,
-    recurrent: Prepared,
-    projection: Prepared,
+    recurrent: Weight,
+    projection: Weight,
     cell: Tensor,
     gradients: tuple[Tensor, Tensor, Tensor],
     sizes: list[int],
@@ -190,7 +185,7 @@ def run_steps_back(
     grad_outputs, grad_hidden, grad_cell = gradients
     grad_gates = torch.empty_like(traces.gates)
     cell_size = traces.cells.shape[1]
-    grad_remembered, product = traces.cells.new_empty(2, max(sizes, default=0), cell_size)
+    grad_cell_output, product = traces.cells.new_empty(2, max(sizes, default=0), cell_size)
     if clips.projection is not None:
         within_outputs = (traces.unclipped_outputs.abs() <= clips.projection).split(sizes)
     steps = list(
@@ -201,23 +196,23 @@ def run_steps_back(
             grad_gates.split(sizes),
             _cells_before(cell, traces.cells, sizes),
             traces.unclipped_cells.split(sizes),
-            traces.squashed_cells.split(sizes),
+            traces.tanh_cells.split(sizes),
             grad_outputs.split(sizes),
             strict=True,
         )
     )
     for step in reversed(range(len(sizes))):
-        size, i, f, g, o, grad_i, grad_f, grad_g, grad_o, grad_total, before, unclipped, squashed, grad_output = steps[
+        size, i, f, g, o, grad_i, grad_f, grad_g, grad_o, grad_total, before, unclipped, tanh_cell, grad_output = steps[
             step
         ]
-        grad_memory, scratch, grad_state = grad_remembered[:size], product[:size], grad_cell[:size]
+        grad_gated, scratch, grad_state = grad_cell_output[:size], product[:size], grad_cell[:size]
         grad_output.add_(grad_hidden[:size])
         if clips.projection is not None:
             grad_output.mul_(within_outputs[step])
-        projection.multiply(grad_output, grad_memory)
-        _sigmoid_backward(torch.mul(grad_memory, squashed, out=scratch), o, grad_input=grad_o)
-        grad_memory.mul_(o)
-        grad_state.add_(_tanh_backward(grad_memory, squashed, grad_input=grad_memory))
+        projection.multiply(grad_output, grad_gated)
+        _sigmoid_backward(torch.mul(grad_gated, tanh_cell, out=scratch), o, grad_input=grad_o)
+        grad_gated.mul_(o)
+        grad_state.add_(_tanh_backward(grad_gated, tanh_cell, grad_input=grad_gated))
         if clips.cell is not None:
             grad_state.mul_(unclipped.abs() <= clips.cell)
         _sigmoid_backward(torch.mul(grad_state, g, out=scratch), i, grad_input=grad_i)

@@ -1,67 +1,118 @@
-"""The projected LSTM scan at speed: the twin of `modeling_elmo.scan_projected_lstm`, with its arguments and results.
+"""The scan of a projected LSTM over the real words of a batch, step by step, with a backward written by hand.
 
 Letters in shapes: B sentences, T words, N real words in the order of steps, P projection, H cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from . import compiled, fused, panels
-from .gradients import refuse_create_graph
-from .half_precision import HALVES, product_dtype
+from . import compiled, fused
+from .half import HALVES, product_dtype
 from .plain import Clips
-from .prepared import DenseWeight, Prepared, cast_cached, is_small, prepare, prepare_cached
-from .scan_settings import ScanSettings
-from .steps import lay_out
+from .weights import DenseWeight, Weight, fits_cache, prepare
+
+
+class Packing(NamedTuple):
+    """Where the words that one direction reads lie, step by step, and the sentences of a step by falling length."""
+
+    shape: tuple[int, int]  # (B, T)
+    sizes: list[int]  # sentences with a word in each step; they are the first rows of the state
+    indices: Tensor  # (N,), of each word among all B times T
+    sentences: Tensor  # (B,), the sentence of each row of the state
+    before: Tensor  # (N - sizes[0],), for the words of all steps but the first, the index of the word before
+    last: Tensor  # (sizes[0],), the index of each sentence's last word
+
+    def pack(self, inputs: Tensor) -> Tensor:
+        """(B, T, D) to (N, D)."""
+        return inputs.flatten(0, 1).index_select(0, self.indices)
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """(N, D) to (B, T, D), zero where there is no word."""
+        num_positions = self.shape[0] * self.shape[1]
+        make = packed.new_zeros if len(packed) < num_positions else packed.new_empty
+        return make(num_positions, packed.shape[1]).index_copy_(0, self.indices, packed).unflatten(0, self.shape)
+
+    def sort(self, state: Tensor) -> Tensor:
+        """(B, D) in the batch's order to the rows of the state; a new tensor."""
+        return state.index_select(0, self.sentences)
+
+    def restore(self, state: Tensor) -> Tensor:
+        """(B, D) from the rows of the state back to the batch's order."""
+        return torch.empty_like(state).index_copy_(0, self.sentences, state)
+
+    def values_before(self, first: Tensor, packed: Tensor) -> Tensor:
+        """What each word finds, (N, D): `first` (B, D) at step 0, later the value of the step before."""
+        return torch.cat([first[: len(self.last)], packed[self.before]])
+
+    def values_after(self, first: Tensor, packed: Tensor) -> Tensor:
+        """Each row's value (B, D) after its last word; of `first` where the row has none."""
+        return torch.cat([packed[self.last], first[len(self.last) :]])
+
+
+class ScanSettings(NamedTuple):
+    """All of a scan that is not a weight, an input or a state."""
+
+    packing: Packing
+    clips: Clips
+    matmul_dtype: torch.dtype  # of the factors of matrix products
+    dtype: torch.dtype  # of everything between them
+    steps: ModuleType  # plain or compiled
 
 
 def scan(
     inputs: Tensor,
-    mask: Tensor | None,
+    order: Any,
     weights: tuple[Tensor, Tensor, Tensor, Tensor],
     state: tuple[Tensor, Tensor] | None,
     cell_clip: float | None,
     projection_clip: float | None,
     reverse: bool,
-    backend: ModuleType,
-    int8: bool = False,
+    steps: ModuleType,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Run one direction of a projected LSTM; the arguments are those of the twin, with a backend's steps.
+    """Run one direction of a projected LSTM; see `hf_elmo.kernels.run_projected_lstm`.
 
     In half precision, and under autocast, matrix products take half-precision factors and everything between them is
-    float32: the twin rounds there too.
+    float32, where the reference rounds too.
     """
-    batch_size, length, projection_size = inputs.shape
     device = inputs.device
     result_dtype = matmul_dtype = cell_dtype = inputs.dtype
     if torch.is_autocast_enabled(device.type):
         result_dtype = matmul_dtype = torch.get_autocast_dtype(device.type)
         cell_dtype = torch.promote_types(matmul_dtype, torch.float32)
     settings = ScanSettings(
-        lay_out(mask, (batch_size, length), reverse, device),
+        Packing(
+            (inputs.shape[0], inputs.shape[1]),
+            order.sizes,
+            order.indices[order.mirrored] if reverse else order.indices,
+            order.sentences,
+            order.before,
+            order.mirrored[: order.sizes[0] if order.sizes else 0],
+        ),
         Clips(cell_clip, projection_clip),
         product_dtype(matmul_dtype, device.type),
         torch.promote_types(matmul_dtype, torch.float32),
-        backend,
-        int8,
+        steps,
     )
+    input_weight, recurrent, bias, projection = weights
+    cell_size = projection.shape[1]
     if state is None:
-        hidden = inputs.new_zeros(batch_size, projection_size)
-        cell = inputs.new_zeros(batch_size, weights[3].shape[1])
-    else:
-        hidden, cell = state
-    tensors = (inputs, *weights, hidden, cell)
+        state = inputs.new_zeros(len(inputs), inputs.shape[2]), inputs.new_zeros(len(inputs), cell_size)
+    gates, size, rows = 4 * cell_size, inputs.shape[2], len(inputs)
+    shapes = [(gates, size), (gates, size), (gates,), (size, cell_size), (rows, size), (rows, cell_size)]
+    # The C++ reads memory by these sizes.
+    if [tuple(tensor.shape) for tensor in (*weights, *state)] != shapes:
+        raise ValueError(f"weights and state of an LSTM over inputs of shape {tuple(inputs.shape)} want the shapes {shapes}.")
+    tensors = (inputs, input_weight, recurrent, bias.contiguous(), projection, *state)
     needs_gradients = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     with torch.autocast(device.type, enabled=False):
         if needs_gradients:
-            # Whole passes in one call where there is one, single steps elsewhere.
-            is_fused = backend is compiled and fused.suits(settings, weights[1])
+            is_fused = steps is compiled and fused.pays(settings, recurrent)
             function = fused.FusedLSTMFunction if is_fused else ProjectedLSTMFunction
             outputs, hidden, cell = function.apply(settings, *tensors)
         else:
@@ -79,49 +130,32 @@ def _infer(
     hidden: Tensor,
     cell: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    steps = settings.steps
-    words = steps.pack(inputs).to(settings.matmul_dtype)
-    hidden = steps.sort_rows(hidden).to(settings.dtype)
-    cell = steps.sort_rows(cell).to(settings.dtype).contiguous()
-    bias = bias.to(settings.dtype)
-    rest = hidden, cell, steps.sizes, settings.clips
-    if not steps.sizes:
-        outputs = hidden.new_empty(0, hidden.shape[1])
-    elif settings.backend is compiled and panels.suits(settings, recurrent):
-        outputs = panels.run_steps(words, input_weight, recurrent, bias, projection, *rest)
-    else:
-        gates = _multiply_inputs(settings, words, input_weight).to(settings.dtype)
-        weights = _prepare_for_steps(settings, recurrent, projection, prepare_cached)
-        outputs = settings.backend.run_steps(gates, bias, *weights, *rest)
-    return steps.unpack(outputs), steps.restore_rows(steps.last(hidden, outputs)), steps.restore_rows(cell)
+    packing, dtype = settings.packing, settings.matmul_dtype
+    hidden, cell = packing.sort(hidden).to(settings.dtype), packing.sort(cell).to(settings.dtype)
+    gates = settings.steps.multiply_inputs(packing.pack(inputs).to(dtype), input_weight.to(dtype)).to(settings.dtype)
+    weights = _prepare_for_steps(settings, recurrent, projection)
+    # The last cells go where the first ones were.
+    outputs = settings.steps.run_steps(
+        gates, bias.to(settings.dtype), *weights, hidden, cell, packing.sizes, settings.clips
+    )
+    return packing.unpack(outputs), packing.restore(packing.values_after(hidden, outputs)), packing.restore(cell)
 
 
-def _multiply_inputs(settings: ScanSettings, words: Tensor, weight: Tensor) -> Tensor:
-    """The inputs' share of the gates, (N, 4H), in inference."""
-    dtype = settings.matmul_dtype
-    if settings.int8 or dtype in HALVES:
-        return prepare_cached(weight, dtype, len(words), settings.int8).linear(words, None)
-    return settings.backend.multiply_inputs(words, cast_cached(weight, dtype))
-
-
-def _prepare_for_steps(
-    settings: ScanSettings, recurrent: Tensor, projection: Tensor, make: Callable[..., Prepared]
-) -> list[Prepared]:
-    """Both weights of the steps: as they lie where the backend wants that for few rows, else made by `make`."""
-    rows = max(settings.steps.sizes, default=0)
-    weights = [recurrent, projection]
-    few = settings.backend.few_rows(recurrent.dtype, recurrent.shape[1])
-    lie_well = all(weight.is_contiguous() and weight.dtype == recurrent.dtype for weight in weights)
+def _prepare_for_steps(settings: ScanSettings, *weights: Tensor) -> list[Weight]:
+    """The recurrent weight and the projection for the forward steps."""
+    rows, recurrent = max(settings.packing.sizes, default=0), weights[0]
+    is_small_batch = settings.steps is compiled and rows <= compiled.small_batch(recurrent)
+    is_contiguous = all(weight.is_contiguous() and weight.dtype == recurrent.dtype for weight in weights)
     # Halves are widened as they are read; what stays in the processor's caches gains nothing by autocast's rounding.
-    stays = recurrent.dtype == torch.float32 == settings.dtype and is_small(recurrent)
-    suits = recurrent.dtype == settings.matmul_dtype or recurrent.dtype in HALVES or stays
-    if rows <= few and lie_well and suits and not settings.int8:
-        return [DenseWeight(weight.detach()) for weight in weights]
-    return [make(weight, settings.matmul_dtype, rows, settings.int8) for weight in weights]
+    stays_in_cache = recurrent.dtype == torch.float32 == settings.dtype and fits_cache(recurrent)
+    dtype_matches = recurrent.dtype == settings.matmul_dtype or recurrent.dtype in HALVES or stays_in_cache
+    if is_small_batch and is_contiguous and dtype_matches:
+        return [DenseWeight(weight.detach(), weight.detach().t()) for weight in weights]
+    return [prepare(weight, settings.matmul_dtype, rows) for weight in weights]
 
 
 class ProjectedLSTMFunction(torch.autograd.Function):
-    """The scan with a backward written by hand: one product per weight for the gradients of all its steps."""
+    """The scan with one product per weight for the gradients of all its steps."""
 
     @staticmethod
     def forward(
@@ -135,67 +169,65 @@ class ProjectedLSTMFunction(torch.autograd.Function):
         hidden: Tensor,
         cell: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        steps, dtype = settings.steps, settings.matmul_dtype
-        words = steps.pack(inputs).to(dtype)
-        gates = settings.backend.multiply_inputs(words, input_weight.to(dtype)).to(settings.dtype)
-        first_hidden = steps.sort_rows(hidden).to(settings.dtype)
-        first_cell = steps.sort_rows(cell).to(settings.dtype)
-        traces = settings.backend.run_steps_keeping(
+        packing, dtype = settings.packing, settings.matmul_dtype
+        words = packing.pack(inputs).to(dtype)
+        gates = settings.steps.multiply_inputs(words, input_weight.to(dtype)).to(settings.dtype)
+        first_hidden, first_cell = (packing.sort(part).to(settings.dtype) for part in (hidden, cell))
+        traces = settings.steps.run_steps_keeping(
             gates,
             bias.to(settings.dtype),
-            *_prepare_for_steps(settings, recurrent, projection, prepare),
+            *_prepare_for_steps(settings, recurrent, projection),
             first_hidden,
             first_cell,
-            steps.sizes,
+            packing.sizes,
             settings.clips,
         )
         ctx.settings = settings
         ctx.dtypes = [tensor.dtype for tensor in (inputs, input_weight, recurrent, bias, projection, hidden, cell)]
         ctx.save_for_backward(words, input_weight, recurrent, projection, first_hidden, first_cell, *traces)
         return (
-            steps.unpack(traces.outputs),
-            steps.restore_rows(steps.last(first_hidden, traces.outputs)),
-            steps.restore_rows(steps.last(first_cell, traces.cells)),
+            packing.unpack(traces.outputs),
+            packing.restore(packing.values_after(first_hidden, traces.outputs)),
+            packing.restore(packing.values_after(first_cell, traces.cells)),
         )
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad_outputs: Tensor, grad_hidden: Tensor, grad_cell: Tensor) -> tuple[Tensor | None, ...]:
-        refuse_create_graph("the fast scan")
         settings = ctx.settings
-        steps, dtype = settings.steps, settings.matmul_dtype
+        packing, dtype = settings.packing, settings.matmul_dtype
         words, input_weight, recurrent, projection, first_hidden, first_cell, *kept = ctx.saved_tensors
-        traces = settings.backend.Traces(*kept)
-        rows = steps.sizes[0] if steps.sizes else 0
-        gradients = settings.backend.run_steps_back(
+        traces = settings.steps.Traces(*kept)
+        rows = max(packing.sizes, default=0)
+        gradients = settings.steps.run_steps_backward(
             traces,
             prepare(recurrent.t(), dtype, rows),
             prepare(projection.t(), dtype, rows),
             first_cell,
             (
-                steps.pack(grad_outputs).to(settings.dtype, copy=True),
-                steps.sort_rows(grad_hidden).to(settings.dtype),
-                steps.sort_rows(grad_cell).to(settings.dtype),
+                packing.pack(grad_outputs).to(settings.dtype),
+                packing.sort(grad_hidden).to(settings.dtype),
+                packing.sort(grad_cell).to(settings.dtype),
             ),
-            steps.sizes,
+            packing.sizes,
             settings.clips,
         )
         of_gates, of_outputs = gradients.gates.to(dtype), gradients.outputs.to(dtype)
-        found: list[Tensor | None] = [None] * 7
+        results: list[Tensor | None] = [None] * 7
         needed = ctx.needs_input_grad[1:]
         if needed[0]:
-            found[0] = steps.unpack(of_gates @ input_weight.to(dtype))
+            results[0] = packing.unpack(of_gates @ input_weight.to(dtype))
         if needed[1]:
-            found[1] = of_gates.t() @ words
+            results[1] = of_gates.t() @ words
         if needed[2]:
-            found[2] = of_gates.t() @ steps.before(first_hidden, traces.outputs).to(dtype)
+            results[2] = of_gates.t() @ packing.values_before(first_hidden, traces.outputs).to(dtype)
         if needed[3]:
-            found[3] = gradients.gates.sum(dim=0)
+            results[3] = gradients.gates.sum(dim=0)
         if needed[4]:
             output_gates = traces.gates[:, -traces.cells.shape[1] :]
-            found[4] = of_outputs.t() @ (output_gates * traces.squashed_cells).to(dtype)
+            results[4] = of_outputs.t() @ (output_gates * traces.tanh_cells).to(dtype)
         if needed[5]:
-            found[5] = steps.restore_rows(gradients.hidden)
+            results[5] = packing.restore(gradients.hidden)
         if needed[6]:
-            found[6] = steps.restore_rows(gradients.cell)
-        results = (None if grad is None else grad.to(kind) for grad, kind in zip(found, ctx.dtypes, strict=True))
-        return None, *results
+            results[6] = packing.restore(gradients.cell)
+        return None, *(None if grad is None else grad.to(kind) for grad, kind in zip(results, ctx.dtypes, strict=True))

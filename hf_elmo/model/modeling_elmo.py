@@ -110,7 +110,45 @@ def _over_real_words(step: Step) -> Step:
 
 # The package's kernels give the same numbers faster. A checkpoint's own code takes them where the program has imported
 # the package, and never imports it: that would put the package's classes in place of these in the middle of a program.
+# Kernels of another API than the one that this file was written for are left alone, and the reference runs.
 kernels: Any = importlib.import_module("hf_elmo.kernels") if "hf_elmo" in sys.modules else None
+kernels = kernels if getattr(kernels, "API", None) == 1 else None
+
+
+class WordOrder(NamedTuple):
+    """Where the words of a batch (B, T) lie when all first words come first, then all second ones, and so on.
+
+    Sentences are sorted by falling length, so that those of a step are the first ones of the step before.
+    """
+
+    sizes: list[int]  # sentences that have a word in each step, falling
+    indices: Tensor  # (N,), the index of each word among all B times T
+    mirrored: Tensor  # (N,), where the word lies that is as far from its sentence's end; its own inverse
+    sentences: Tensor  # (B,), the sentence of each row of a step
+    before: Tensor  # (N - sizes[0],), for the words of all steps but the first, where the word before lies
+
+
+def order_words(mask: Tensor) -> WordOrder:
+    """The order of the real words of a batch, mask (B, T), wherever they lie."""
+    device, width = mask.device, mask.shape[1]
+    # Small work, which a GPU would be waited for at each of its steps.
+    mask = mask.cpu()
+    words_first = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True)
+    lengths, sentences = mask.sum(dim=1).sort(descending=True, stable=True)
+    numbers = torch.arange(width)
+    per_step = (lengths.unsqueeze(1) > numbers).sum(dim=0)
+    sizes = per_step[: int(lengths[0])].tolist()
+    steps = numbers.repeat_interleave(per_step)
+    starts = per_step.cumsum(dim=0) - per_step
+    ranks = torch.arange(len(steps)) - starts[steps]
+    rows, later = sentences[ranks], slice(sizes[0] if sizes else 0, None)
+    order = (
+        rows * width + words_first[rows, steps],
+        starts[lengths[ranks] - 1 - steps] + ranks,
+        sentences,
+        starts[steps[later] - 1] + ranks[later],
+    )
+    return WordOrder(sizes, *(part.to(device) for part in order))
 
 
 class ProjectedLSTMWeights(NamedTuple):
@@ -147,9 +185,7 @@ def scan_projected_lstm(
         projection_clip: Bound on |hidden| after each step's projection; None disables it.
         reverse: Read from the last word to the first.
     Returns: Outputs (B, T, P), zero where masked, and the state after each row's last word read.
-    Raises: ValueError naming the axis and both sizes when shapes disagree.
     """
-    _check_shapes(inputs, mask, weights, state)
     batch_size, _, projection_size = inputs.shape
     cell_size = len(weights.bias) // 4
     # The inputs of all steps go through one matrix product; only the recurrent one has to wait for its step.
@@ -187,44 +223,27 @@ def run_projected_lstm(
     cell_clip: float | None = None,
     projection_clip: float | None = None,
     reverse: bool = False,
+    order: WordOrder | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """As `scan_projected_lstm`, by the fastest implementation at hand (`hf_elmo.kernels.use_backend` chooses)."""
+    """As `scan_projected_lstm`, by the fastest implementation at hand (`hf_elmo.kernels.use_backend` chooses).
+
+    Args:
+        order: Of the mask's words, where it is known.
+    """
     settings: dict[str, Any] = {"cell_clip": cell_clip, "projection_clip": projection_clip, "reverse": reverse}
     if kernels is not None:
-        _check_shapes(inputs, mask, weights, state)
-        results = kernels.run_projected_lstm(inputs, mask, weights, state, **settings)
+        order = order_for_kernels(inputs, mask) if order is None else order
+        results = kernels.run_projected_lstm(inputs, order, weights, state, **settings)
         if results is not None:
             return results
     return scan_projected_lstm(inputs, mask, weights, state, **settings)
 
 
-def _check_shapes(
-    inputs: Tensor, mask: Tensor | None, weights: ProjectedLSTMWeights, state: tuple[Tensor, Tensor] | None
-) -> None:
-    if inputs.ndim != 3 or inputs.shape[1] == 0:
-        raise ValueError(f"inputs has the shape {tuple(inputs.shape)}; wanted (sentences, words >= 1, projection).")
-    batch_size, length, projection_size = inputs.shape
-    cell_size = len(weights.bias) // 4 if weights.projection is None else weights.projection.shape[1]
-    pairs: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = [
-        ("weights.input", weights.input.shape, (4 * cell_size, projection_size)),
-        ("weights.recurrent", weights.recurrent.shape, (4 * cell_size, projection_size)),
-        ("weights.bias", weights.bias.shape, (4 * cell_size,)),
-    ]
-    if weights.projection is not None:
-        pairs.append(("weights.projection", weights.projection.shape, (projection_size, cell_size)))
-    else:
-        pairs.append(("weights.recurrent without a projection", (cell_size,), (projection_size,)))
-    if mask is not None:
-        pairs.append(("mask", mask.shape, (batch_size, length)))
-    if state is not None:
-        pairs.append(("state hidden", state[0].shape, (batch_size, projection_size)))
-        pairs.append(("state cell", state[1].shape, (batch_size, cell_size)))
-    for name, found, wanted in pairs:
-        if tuple(found) != tuple(wanted):
-            raise ValueError(
-                f"{name} has the shape {tuple(found)}, but inputs of shape {tuple(inputs.shape)} with cells of size "
-                f"{cell_size} want {tuple(wanted)}."
-            )
+def order_for_kernels(inputs: Tensor, mask: Tensor | None) -> WordOrder | None:
+    """The order of the words of `inputs`, (B, T, P), that all scans of a batch share; None where the reference runs."""
+    if kernels is None or is_traced() or inputs.device.type == "meta":
+        return None
+    return order_words(torch.ones(inputs.shape[:2], dtype=torch.bool, device=inputs.device) if mask is None else mask)
 
 
 # All hashes of a table that has not been filled: the largest, so that they are sorted as those of a filled one are.
@@ -325,16 +344,7 @@ def _compute_multipliers(count: int) -> tuple[int, ...]:
 _multipliers = functools.cache(_compute_multipliers)
 
 
-class ElmoLinear(nn.Linear):
-    """A linear map of which the package's kernels, where they are, may keep a packed copy for inference."""
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Map (N, I) to (N, O)."""
-        mapped = None if kernels is None or is_traced() else kernels.linear(vectors, self.weight, self.bias)
-        return super().forward(vectors) if mapped is None else mapped
-
-
-class ElmoCarryGate(ElmoLinear):
+class ElmoCarryGate(nn.Linear):
     """The map of a highway layer's gate: a class of its own for its initialization, which starts by carrying."""
 
 
@@ -344,22 +354,12 @@ class ElmoHighway(nn.Module):
     def __init__(self, size: int):
         super().__init__()
         self.carry = ElmoCarryGate(size, size)
-        self.transform = ElmoLinear(size, size)
+        self.transform = nn.Linear(size, size)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Map (N, F) to (N, F)."""
-        found = self._map_by_kernels(vectors)
-        if found is not None:
-            return found
         gate = torch.sigmoid(self.carry(vectors))
         return gate * torch.relu(self.transform(vectors)) + (1 - gate) * vectors
-
-    def _map_by_kernels(self, vectors: Tensor) -> Tensor | None:
-        """As `forward`, where the package's kernels are and neither map was wrapped, replaced or hooked."""
-        kinds: dict[nn.Module, type] = {self.carry: ElmoCarryGate, self.transform: ElmoLinear}
-        if kernels is None or is_traced() or not _are_untouched(kinds):
-            return None
-        return kernels.highway(vectors, self.carry.weight, self.carry.bias, self.transform.weight, self.transform.bias)
 
 
 class ElmoCharacterFilters(nn.Conv1d):
@@ -371,13 +371,8 @@ class ElmoCharacterFilters(nn.Conv1d):
     def forward(self, characters: Tensor) -> Tensor:
         """Map embedded characters (N, C, D), C at least the width, to the filters' maxima, (N, F)."""
         windows = characters.unfold(1, self.kernel_size[0], 1)
-        rows, weight = windows.reshape(-1, self.weight[0].numel()), self.weight.flatten(1)
-        found = None
-        if kernels is not None and self.bias is not None and not is_traced():
-            found = kernels.linear(rows, weight, self.bias)
-        if found is None:
-            found = F.linear(rows, weight, self.bias)
-        return found.view(*windows.shape[:2], self.out_channels).max(dim=1).values
+        products = F.linear(windows.reshape(-1, self.weight[0].numel()), self.weight.flatten(1), self.bias)
+        return products.view(*windows.shape[:2], self.out_channels).max(dim=1).values
 
 
 class ElmoTokenEncoder(nn.Module):
@@ -413,96 +408,72 @@ class ElmoTokenEncoder(nn.Module):
         self.word_table: ElmoWordTable | None = None
         if config.word_table_size is not None and config.word_vector_size is not None:
             self.word_table = ElmoWordTable(config.word_table_size, config.word_vector_size)
-        self.projection: ElmoLinear | None = None
+        self.projection: nn.Linear | None = None
         if config.project_tokens:
-            self.projection = ElmoLinear(num_filters + (config.word_vector_size or 0), config.projection_size)
+            self.projection = nn.Linear(num_filters + (config.word_vector_size or 0), config.projection_size)
         self.vector_size = config.projection_size
+        # Of modules that nobody has wrapped or replaced, whose weights the kernels may use themselves.
+        self.module_classes = {type(module) for module in self.modules()}
 
     @property
     def dtype(self) -> torch.dtype:
         """The precision of the weights that word vectors come out of."""
         return (next(self.parameters()) if self.projection is None else self.projection.weight).dtype
 
-    def forward(self, rows: Tensor) -> Tensor:
-        """Encode N words, rows of character ids (N, C), as word vectors, (N, P)."""
-        if rows.shape[0] == 0:
-            return torch.zeros(0, self.vector_size, dtype=self.dtype, device=rows.device)
-        if kernels is None or is_traced():
-            return self._encode(rows)
-        # Padding costs a word's first windows only, and nobody reads the vectors of words that are nothing else.
-        padded = kernels.pad_rows(rows, self.dtype, self.padding)
-        return self._encode(padded)[: len(rows)]
+    def forward(self, char_ids: Tensor) -> Tensor:
+        """Encode N words as word vectors, (N, C) to (N, P)."""
+        if char_ids.shape[0] == 0:
+            return torch.zeros(0, self.vector_size, dtype=self.dtype, device=char_ids.device)
+        vectors = None if kernels is None or is_traced() else kernels.encode_words(self, char_ids)
+        return self.encode(char_ids) if vectors is None else vectors
 
-    def encode_distinct(self, rows: Tensor) -> Tensor:
+    def encode_distinct(self, char_ids: Tensor) -> Tensor:
         """As `forward`, but words that occur more than once are computed once."""
-        if kernels is not None:
-            vectors = kernels.cached_words(self, rows)
-            if vectors is not None:
-                return vectors
-        distinct, places = distinct_rows(rows)
+        distinct, indices = distinct_rows(char_ids)
         # By embedding, not by indexing: the gradients of an indexed tensor are added up in whichever order the threads
         # arrive, and no two runs would end with the same weights.
-        return F.embedding(places, self(distinct))
+        return F.embedding(indices, self(distinct))
 
-    def _encode(self, rows: Tensor) -> Tensor:
-        """The vectors of N words, N at least 1."""
+    def encode(self, char_ids: Tensor) -> Tensor:
+        """As `forward` for N of at least 1, by the reference."""
         parts = []
         if self.word_table is not None:
-            parts.append(self.word_table(rows))
+            parts.append(self.word_table(char_ids))
         if self.character_embedding is not None:
-            parts.append(self._encode_characters(self.character_embedding, rows))
+            vectors = self.activation(self.filter_characters(char_ids))
+            for highway in self.highways:
+                vectors = highway(vectors)
+            parts.append(vectors)
         features = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
         return features if self.projection is None else self.projection(features)
 
-    def _encode_characters(self, embedding: nn.Embedding, rows: Tensor) -> Tensor:
-        """The features of each word's characters, (N, F)."""
-        vectors = self.activation(self._filter(embedding, rows))
-        for highway in self.highways:
-            vectors = highway(vectors)
-        return vectors
-
-    def _filter(self, embedding: nn.Embedding, rows: Tensor) -> Tensor:
-        """The maximum of each filter over each word's windows, (N, F)."""
+    def filter_characters(self, char_ids: Tensor) -> Tensor:
+        """The maximum of each filter over each word's windows, (N, C) to (N, F)."""
+        embedding = cast("nn.Embedding", self.character_embedding)
         if is_traced():
             # How long the words are is not known: they are taken at their full width.
-            characters = embedding(rows)
+            characters = embedding(char_ids)
             return torch.cat([filters(characters) for filters in self.convolutions], dim=-1)
-        maxima = self._filter_by_kernels(embedding, rows)
-        if maxima is not None:
-            return maxima
-        order, found = [], []
-        for group, longest in self._groups(self._lengths(rows), rows.device):
-            characters = embedding(rows[group])
+        order, maxima = [], []
+        for group, longest in self._groups(self._lengths(char_ids), char_ids.device):
+            characters = embedding(char_ids[group])
             # Padding has a learned vector and takes part in the maximum, but all windows that hold nothing else are
             # alike: the first of them stands for the rest.
-            found.append(
-                torch.cat(
-                    [
-                        filters(characters[:, : longest + filters.kernel_size[0]])
-                        for filters in cast("Iterable[ElmoCharacterFilters]", self.convolutions)
-                    ],
-                    dim=-1,
-                )
+            windows = (
+                filters(characters[:, : longest + filters.kernel_size[0]])
+                for filters in cast("Iterable[ElmoCharacterFilters]", self.convolutions)
             )
+            maxima.append(torch.cat(list(windows), dim=-1))
             order.append(group)
-        return torch.cat(found)[torch.cat(order).argsort()]
+        return torch.cat(maxima)[torch.cat(order).argsort()]
 
-    def _filter_by_kernels(self, embedding: nn.Embedding, rows: Tensor) -> Tensor | None:
-        """As `_filter`, where the package's kernels are and no module was wrapped, replaced or hooked."""
-        kinds: dict[nn.Module, type] = {embedding: nn.Embedding}
-        kinds.update((filters, ElmoCharacterFilters) for filters in self.convolutions)
-        if kernels is None or not _are_untouched(kinds):
-            return None
-        weights, biases = zip(*((filters.weight, filters.bias) for filters in self.convolutions), strict=True)
-        return kernels.filter_maxima(rows, self.padding, embedding.weight, weights, biases, embedding.padding_idx)
-
-    def _lengths(self, rows: Tensor) -> Tensor:
+    def _lengths(self, char_ids: Tensor) -> Tensor:
         """How many characters each word has before its padding, (N,)."""
-        places = torch.arange(1, rows.shape[1] + 1, device=rows.device)
-        return ((rows != self.padding) * places).amax(dim=1)
+        places = torch.arange(1, char_ids.shape[1] + 1, device=char_ids.device)
+        return ((char_ids != self.padding) * places).amax(dim=1)
 
     def _groups(self, lengths: Tensor, device: torch.device) -> Iterator[tuple[Tensor, int]]:
-        """Words of about one length, as places in the batch, and how many characters the longest has."""
+        """Words of about one length, as indices in the batch, and how many characters the longest has."""
         lengths, order = lengths.sort()
         # On other devices than a CPU many small products cost more than one with longer rows.
         smallest = self.min_words_in_group if device.type == "cpu" else len(lengths)
@@ -514,23 +485,16 @@ class ElmoTokenEncoder(nn.Module):
                 start = end
 
 
-def _are_untouched(kinds: Mapping[nn.Module, type]) -> bool:
-    """Whether modules are of the classes that they were built as, with biases, and nobody hooked into them."""
-    return all(
-        type(module) is kind
-        # Where accelerate fetches weights for each call, it puts a forward of its own before the class's.
-        and "forward" not in vars(module)
-        and getattr(module, "bias", module.weight) is not None
-        and not (module._forward_hooks or module._forward_pre_hooks)
-        and not (module._backward_hooks or module._backward_pre_hooks)
-        for module, kind in kinds.items()
-    )
-
-
 def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Each row of (N, C) once, and for each of the N which of those it is."""
-    found = None if kernels is None else kernels.distinct_rows(rows)
-    return torch.unique(rows, dim=0, return_inverse=True) if found is None else found
+    if rows.device.type != "cpu" or is_traced():
+        return torch.unique(rows, dim=0, return_inverse=True)
+    # Torch's own compares rows as it sorts them, by a call for each two of them.
+    keys = [row.tobytes() for row in rows.numpy()]
+    firsts = dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    distinct = rows[torch.tensor([firsts[key] for key in numbers], dtype=torch.long)]
+    return distinct, torch.tensor([numbers[key] for key in keys], dtype=torch.long)
 
 
 @dataclass
@@ -582,9 +546,13 @@ class ElmoProjectedLSTM(nn.Module):
         return ProjectedLSTMWeights(self.weight_ih, recurrent, bias, self.weight_hr)
 
     def forward(
-        self, inputs: Tensor, mask: Tensor | None, state: tuple[Tensor, Tensor] | None
+        self,
+        inputs: Tensor,
+        mask: Tensor | None,
+        state: tuple[Tensor, Tensor] | None,
+        order: WordOrder | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Scan (B, T, P) word vectors; see `scan_projected_lstm`."""
+        """Scan (B, T, P) word vectors; see `run_projected_lstm`."""
         return run_projected_lstm(
             inputs,
             mask,
@@ -593,6 +561,7 @@ class ElmoProjectedLSTM(nn.Module):
             cell_clip=self.cell_clip,
             projection_clip=self.projection_clip,
             reverse=self.reverse,
+            order=order,
         )
 
 
@@ -613,6 +582,7 @@ class ElmoBiLMLayer(GradientCheckpointingLayer):
         mask: Tensor | None,
         hidden: Tensor | None,
         cell: Tensor | None,
+        order: WordOrder | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Run one layer.
 
@@ -620,12 +590,13 @@ class ElmoBiLMLayer(GradientCheckpointingLayer):
             forward_inputs, backward_inputs: Word vectors for each direction, (B, T, P).
             mask: True for real words, (B, T); None where all are.
             hidden, cell: Carried states, (B, 2, P) and (B, 2, H), or None for zeros.
+            order: As of `run_projected_lstm`.
         Returns: The two directions' outputs, (B, T, P), and the new hidden and cell states.
         """
         outputs, states = [], []
         for direction, inputs in enumerate((forward_inputs, backward_inputs)):
             state = None if hidden is None or cell is None else (hidden[:, direction], cell[:, direction])
-            output, new_state = self.run_direction(direction, inputs, mask, state)
+            output, new_state = self.run_direction(direction, inputs, mask, state, order)
             outputs.append(output)
             states.append(new_state)
         return (
@@ -636,11 +607,16 @@ class ElmoBiLMLayer(GradientCheckpointingLayer):
         )
 
     def run_direction(
-        self, direction: int, inputs: Tensor, mask: Tensor | None, state: tuple[Tensor, Tensor] | None
+        self,
+        direction: int,
+        inputs: Tensor,
+        mask: Tensor | None,
+        state: tuple[Tensor, Tensor] | None,
+        order: WordOrder | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Run one direction of the layer, 0 forward or 1 backward; arguments as `scan_projected_lstm`'s."""
+        """Run one direction of the layer, 0 forward or 1 backward; arguments as `run_projected_lstm`'s."""
         lstm = (self.forward_lstm, self.backward_lstm)[direction]
-        output, state = lstm(self.dropout(inputs), mask, state)
+        output, state = lstm(self.dropout(inputs), mask, state, order)
         # The recurrence carries the hidden state from before this sum.
         return output + inputs if self.adds_its_input else output, state
 
@@ -673,10 +649,11 @@ class ElmoBiLM(nn.Module):
         """
         outputs, hiddens, cells = [], [], []
         forward_outputs, backward_outputs = forward_vectors, backward_vectors
+        order = order_for_kernels(forward_vectors, mask)
         for index, layer in enumerate(self.layers):
             hidden, cell = (None, None) if state is None else (state.hidden[:, index], state.cell[:, index])
             forward_outputs, backward_outputs, hidden, cell = layer(
-                forward_outputs, backward_outputs, mask, hidden, cell
+                forward_outputs, backward_outputs, mask, hidden, cell, order
             )
             outputs.append((forward_outputs, backward_outputs))
             hiddens.append(hidden)
@@ -703,10 +680,12 @@ class ElmoBiLM(nn.Module):
             state: Carried hidden and cell states of this direction, (B, L, P) and (B, L, H); None starts from zeros.
         Returns: Outputs of each layer, (B, T, P), and the states after the piece.
         """
-        outputs, states = [], []
+        outputs, states, order = [], [], order_for_kernels(vectors, mask)
         for index, layer in enumerate(self.layers):
             layer_state = None if state is None else (state[0][:, index], state[1][:, index])
-            vectors, layer_state = cast("ElmoBiLMLayer", layer).run_direction(direction, vectors, mask, layer_state)
+            vectors, layer_state = cast("ElmoBiLMLayer", layer).run_direction(
+                direction, vectors, mask, layer_state, order
+            )
             outputs.append(vectors)
             states.append(layer_state)
         outputs[-1] = self.output_dropout(outputs[-1])

@@ -1,12 +1,12 @@
-// Runs all steps of a projected LSTM on the CPU in one call, forward or backward: the twin of plain.py.
+// Runs all steps of a projected LSTM on the CPU in one call, forward or backward: plain.py in C++.
 //
 // Letters as there: B rows, N words in the order of steps, P projection, H cell. T is the type of everything between
 // the products, M that of the products' factors; T is float where M is narrower.
 
 #pragma once
 
-#include "products.h"
-#include "teams.h"
+#include "small_gemm.h"
+#include "parallel.h"
 #include "vectors.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -15,7 +15,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -24,29 +23,24 @@ namespace {
 // Cells whose gates, and outputs whose products, a core computes together.
 constexpr int64_t kUnits = 16, kOutputs = 8;
 // The most rows that are multiplied by the weights as they lie in memory.
-constexpr int64_t kFewRows = 64;
+constexpr int64_t kSmallBatch = 64;
 
 struct Weight {
   Tensor rows;  // (O, I)
-  Tensor laid_out;  // the transpose, (I, O), or oneDNN's own layout
+  Tensor prepared;  // the transpose, (I, O), or oneDNN's own layout
 
   // x (B, I) to x W^T (B, O), which may lie in `space`.
   Tensor multiply(const Tensor& x, const Tensor& space) const {
-    if (!laid_out.is_mkldnn()) {
+    if (!prepared.is_mkldnn()) {
       Tensor product = space.narrow(0, 0, x.size(0));
-      return at::mm_out(product, x, laid_out);
+      return at::mm_out(product, x, prepared);
     }
     static const auto linear = c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "");
-    torch::jit::Stack stack{x, laid_out, c10::IValue(), "none", c10::List<std::optional<at::Scalar>>(), ""};
+    torch::jit::Stack stack{x, prepared, c10::IValue(), "none", c10::List<std::optional<at::Scalar>>(), ""};
     linear.callBoxed(&stack);
     return stack[0].toTensor();
   }
 };
-
-template <typename T>
-T bound_of(std::optional<double> clip) {
-  return clip ? static_cast<T>(*clip) : std::numeric_limits<T>::infinity();
-}
 
 // Where one row of one forward step reads and writes; null for what is not kept.
 template <typename T>
@@ -56,13 +50,13 @@ struct Cells {
   const T* before;
   T* unclipped;
   T* after;
-  T* squashed;
+  T* tanh_cells;
   int64_t size;
   T clip;
 
   // Updates the cells of columns begin to end, given the recurrent share of their gates, `pitch` from gate to gate.
   template <typename M>
-  C10_ALWAYS_INLINE void update(int64_t begin, int64_t end, const M* product, int64_t pitch, M* remembered) const {
+  C10_ALWAYS_INLINE void update(int64_t begin, int64_t end, const M* product, int64_t pitch, M* cell_output) const {
     over_vectors<T>(begin, end, [&](int64_t j, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
       const auto total = [&](int64_t gate) C10_ALWAYS_INLINE_ATTRIBUTE {
         const Vec<T> of_inputs =
@@ -72,17 +66,17 @@ struct Cells {
       const Vec<T> i = sigmoid(total(0)), f = sigmoid(total(1)), g = tanh(total(2)), o = sigmoid(total(3));
       const Vec<T> cell = at::vec::fmadd(f, Vec<T>::loadu(before + j, count), i * g);
       const Vec<T> clipped = ::clip(cell, clip);
-      const Vec<T> bent = tanh(clipped);
-      if (squashed != nullptr) {
+      const Vec<T> tanh_cell = tanh(clipped);
+      if (tanh_cells != nullptr) {
         i.store(gates + j, count);
         f.store(gates + size + j, count);
         g.store(gates + 2 * size + j, count);
         o.store(gates + 3 * size + j, count);
         cell.store(unclipped + j, count);
-        bent.store(squashed + j, count);
+        tanh_cell.store(tanh_cells + j, count);
       }
       clipped.store(after + j, count);
-      store(remembered + j, o * bent, count);
+      store(cell_output + j, o * tanh_cell, count);
     });
   }
 };
@@ -95,18 +89,18 @@ C10_ALWAYS_INLINE void update_few_rows(
     const M* recurrent,
     const T* hidden,
     int64_t output_size,
-    T* remembered,
+    T* cell_output,
     int64_t begin,
     int64_t end) {
   const int64_t cell_size = cells_of(0).size;
-  T totals[kFewRows * 4 * kUnits];
+  T totals[kSmallBatch * 4 * kUnits];
   for (int64_t gate = 0; gate < 4; ++gate) {
     const M* const rows = recurrent + (gate * cell_size + begin) * output_size;
     multiply_rows(rows, end - begin, hidden, num_rows, output_size, totals + gate * kUnits, 4 * kUnits);
   }
   for (int64_t row = 0; row < num_rows; ++row) {
     const T* const product = totals + row * 4 * kUnits;
-    cells_of(row).update(begin, end, product, kUnits, remembered + row * cell_size);
+    cells_of(row).update(begin, end, product, kUnits, cell_output + row * cell_size);
   }
 }
 
@@ -115,7 +109,7 @@ template <typename T, typename M>
 C10_ALWAYS_INLINE void project_few_rows(
     int64_t num_rows,
     const M* projection,
-    const T* remembered,
+    const T* cell_output,
     int64_t cell_size,
     int64_t output_size,
     T bound,
@@ -124,7 +118,7 @@ C10_ALWAYS_INLINE void project_few_rows(
     int64_t begin,
     int64_t end) {
   multiply_rows(
-      projection + begin * cell_size, end - begin, remembered, num_rows, cell_size, raw + begin, output_size);
+      projection + begin * cell_size, end - begin, cell_output, num_rows, cell_size, raw + begin, output_size);
   for (int64_t row = 0; row < num_rows; ++row) {
     for (int64_t j = row * output_size + begin; j < row * output_size + end; ++j) {
       outputs[j] = std::clamp(raw[j], -bound, bound);
@@ -137,10 +131,10 @@ struct Forward {
   Weight recurrent, projection;
   Tensor hidden, cell;  // (B, P), (B, H)
   at::IntArrayRef sizes;
-  int64_t few_rows;  // at most kFewRows
+  int64_t small_batch;  // at most kSmallBatch
   std::optional<double> cell_clip, projection_clip;
   Tensor unclipped_outputs, outputs;  // (N, P)
-  Tensor unclipped, cells, squashed;  // (N, H); undefined where nothing is kept
+  Tensor unclipped, cells, tanh_cells;  // (N, H); undefined where nothing is kept
 };
 
 // All steps from `step` on, of few rows each, whose words lie from `start` on and those of the step before from
@@ -153,23 +147,23 @@ void run_few_steps(const Forward& a, size_t step, int64_t start, int64_t before,
   const T* const hidden = a.hidden.data_ptr<T>();
   T *const raw = a.unclipped_outputs.data_ptr<T>(), *const outputs = a.outputs.data_ptr<T>();
   const Tensor space = at::empty({most_rows, cell_size}, a.gates.options());
-  T* const remembered = space.data_ptr<T>();
-  as_team(4 * output_size * cell_size * most_rows, [&](const Member& member) {
+  T* const cell_output = space.data_ptr<T>();
+  parallel_steps(4 * output_size * cell_size * most_rows, [&](const Worker& worker) {
     int64_t own = start, last = before;
     for (size_t index = step; index < a.sizes.size(); ++index) {
       const int64_t size = a.sizes[index];
-      const T* const found = own == 0 ? hidden : outputs + last * output_size;
+      const T* const state = own == 0 ? hidden : outputs + last * output_size;
       const auto cells_here = [&](int64_t row) { return cells_of(row, own, last); };
-      member.over_groups(cell_size, kUnits, [&](int64_t begin, int64_t end) {
-        update_few_rows(size, cells_here, recurrent, found, output_size, remembered, begin, end);
+      worker.over_groups(cell_size, kUnits, [&](int64_t begin, int64_t end) {
+        update_few_rows(size, cells_here, recurrent, state, output_size, cell_output, begin, end);
       });
-      member.meet();
-      member.over_groups(output_size, kOutputs, [&](int64_t begin, int64_t end) {
+      worker.wait();
+      worker.over_groups(output_size, kOutputs, [&](int64_t begin, int64_t end) {
         project_few_rows(
-            size, projection, remembered, cell_size, output_size, bound, raw + own * output_size,
+            size, projection, cell_output, cell_size, output_size, bound, raw + own * output_size,
             outputs + own * output_size, begin, end);
       });
-      member.meet();
+      worker.wait();
       last = own;
       own += size;
     }
@@ -181,10 +175,10 @@ void run_forward(const Forward& a) {
   const int64_t num_rows = a.sizes[0], cell_size = a.cell.size(1), output_size = a.hidden.size(1);
   const T cell_bound = bound_of<T>(a.cell_clip), output_bound = bound_of<T>(a.projection_clip);
   const bool has_rows = a.recurrent.rows.is_contiguous() && a.projection.rows.is_contiguous();
-  // What goes into the products, and room for what comes out of them.
+  // The factors of the products, and space for their results.
   const auto factors = a.gates.options().dtype(c10::CppTypeToScalarType<M>());
   const Tensor hidden = a.hidden.to(factors, /*non_blocking=*/false, /*copy=*/true);
-  const Tensor remembered = at::empty({num_rows, cell_size}, factors);
+  const Tensor cell_output = at::empty({num_rows, cell_size}, factors);
   const Tensor gates_space = at::empty({num_rows, 4 * cell_size}, factors);
   const Tensor outputs_space = at::empty({num_rows, output_size}, factors);
   // The places of a step's first row and of that of the step before.
@@ -195,26 +189,26 @@ void run_forward(const Forward& a) {
   const T* const bias = a.bias.data_ptr<T>();
   T* const unclipped = keeps ? a.unclipped.data_ptr<T>() : nullptr;
   T* const kept_cells = keeps ? a.cells.data_ptr<T>() : nullptr;
-  T* const squashed = keeps ? a.squashed.data_ptr<T>() : nullptr;
+  T* const tanh_cells = keeps ? a.tanh_cells.data_ptr<T>() : nullptr;
   const auto cells_of = [&](int64_t row, int64_t start, int64_t before) -> Cells<T> {
     T* const own = gates + (start + row) * 4 * cell_size;
     T* const state = carried + row * cell_size;
     if (!keeps) {
       return {own, bias, state, nullptr, state, nullptr, cell_size, cell_bound};
     }
-    const T* const found = start == 0 ? state : kept_cells + (before + row) * cell_size;
+    const T* const earlier = start == 0 ? state : kept_cells + (before + row) * cell_size;
     const int64_t place = (start + row) * cell_size;
-    return {own, bias, found, unclipped + place, kept_cells + place, squashed + place, cell_size, cell_bound};
+    return {own, bias, earlier, unclipped + place, kept_cells + place, tanh_cells + place, cell_size, cell_bound};
   };
   size_t step = 0;
-  for (; step < a.sizes.size() && !(has_rows && a.sizes[step] <= a.few_rows); ++step) {
+  for (; step < a.sizes.size() && !(has_rows && a.sizes[step] <= a.small_batch); ++step) {
     const int64_t size = a.sizes[step];
     const Tensor share = a.recurrent.multiply(hidden.narrow(0, 0, size), gates_space);
     over_blocks(size, cell_size, [&](int64_t row, int64_t begin, int64_t end) {
       cells_of(row, start, before)
-          .update(begin, end, row_of<M>(share, row) + begin, cell_size, row_of<M>(remembered, row));
+          .update(begin, end, row_of<M>(share, row) + begin, cell_size, row_of<M>(cell_output, row));
     });
-    const Tensor product = a.projection.multiply(remembered.narrow(0, 0, size), outputs_space);
+    const Tensor product = a.projection.multiply(cell_output.narrow(0, 0, size), outputs_space);
     over_blocks(size, output_size, [&](int64_t row, int64_t begin, int64_t end) {
       over_vectors<T>(begin, end, [&](int64_t j, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
         const Vec<T> output = load<T>(row_of<M>(product, row) + j, count), clipped = clip(output, output_bound);
@@ -232,7 +226,7 @@ void run_forward(const Forward& a) {
 }
 
 struct Backward {
-  Tensor gates, unclipped, cells, squashed, unclipped_outputs;  // what the forward steps kept
+  Tensor gates, unclipped, cells, tanh_cells, unclipped_outputs;  // what the forward steps kept
   Weight recurrent, projection;  // the transposes, (P, 4H) and (H, P)
   Tensor cell;  // before the first step, (B, H)
   Tensor grad_outputs, grad_hidden, grad_cell;  // (N, P), (B, P), (B, H)
@@ -268,53 +262,36 @@ void run_backward(const Backward& a) {
         store(row_of<M>(of_outputs, row) + j, grad, count);
       });
     });
-    const Tensor of_remembered = a.projection.multiply(of_outputs, cells_space);
+    const Tensor of_cell_output = a.projection.multiply(of_outputs, cells_space);
     over_blocks(size, cell_size, [&](int64_t row, int64_t begin, int64_t end) {
-      const T *const gates = row_of<T>(a.gates, start + row), *const squashed = row_of<T>(a.squashed, start + row);
+      const T *const gates = row_of<T>(a.gates, start + row), *const tanh_cells = row_of<T>(a.tanh_cells, start + row);
       const T* const before =
           step == 0 ? row_of<T>(a.cell, row) : row_of<T>(a.cells, start - a.sizes[step - 1] + row);
       const T* const unclipped = row_of<T>(a.unclipped, start + row);
       T *const grad_gates = row_of<T>(a.grad_gates, start + row), *const grad_cell = row_of<T>(a.grad_cell, row);
-      const M* const grad_remembered = row_of<M>(of_remembered, row);
+      const M* const grad_cell_output = row_of<M>(of_cell_output, row);
       M* const to_product = row_of<M>(of_gates, row);
       const Vec<T> one(1);
       over_vectors<T>(begin, end, [&](int64_t j, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
         const auto read = [&](const T* from) C10_ALWAYS_INLINE_ATTRIBUTE { return Vec<T>::loadu(from + j, count); };
         const Vec<T> i = read(gates), f = read(gates + cell_size), g = read(gates + 2 * cell_size);
-        const Vec<T> o = read(gates + 3 * cell_size), bent = read(squashed);
-        const Vec<T> grad = load<T>(grad_remembered + j, count);
-        const Vec<T> of_clipped = at::vec::fmadd(grad * o, one - bent * bent, read(grad_cell));
+        const Vec<T> o = read(gates + 3 * cell_size), tanh_cell = read(tanh_cells);
+        const Vec<T> grad = load<T>(grad_cell_output + j, count);
+        const Vec<T> of_clipped = at::vec::fmadd(grad * o, one - tanh_cell * tanh_cell, read(grad_cell));
         const Vec<T> of_cell = clip_backward(of_clipped, read(unclipped), cell_bound);
-        const Vec<T> found[4] = {
+        const Vec<T> gradients[4] = {
             of_cell * g * i * (one - i),
             of_cell * read(before) * f * (one - f),
             of_cell * i * (one - g * g),
-            grad * bent * o * (one - o)};
+            grad * tanh_cell * o * (one - o)};
         for (int64_t gate = 0; gate < 4; ++gate) {
-          found[gate].store(grad_gates + gate * cell_size + j, count);
-          store(to_product + gate * cell_size + j, found[gate], count);
+          gradients[gate].store(grad_gates + gate * cell_size + j, count);
+          store(to_product + gate * cell_size + j, gradients[gate], count);
         }
         (of_cell * f).store(grad_cell + j, count);
       });
     });
     a.grad_hidden.narrow(0, 0, size).copy_(a.recurrent.multiply(of_gates, outputs_space));
-  }
-}
-
-// Calls run(T(), M()) with the types of a pass.
-template <typename F>
-void with_types(const Tensor& gates, const Weight& weight, const F& run) {
-  const auto dtype = weight.laid_out.scalar_type();
-  if (gates.scalar_type() == at::kDouble && dtype == at::kDouble) {
-    run(double(), double());
-  } else if (gates.scalar_type() == at::kFloat && dtype == at::kFloat) {
-    run(float(), float());
-  } else if (gates.scalar_type() == at::kFloat && dtype == at::kBFloat16) {
-    run(float(), at::BFloat16());
-  } else if (gates.scalar_type() == at::kFloat && dtype == at::kHalf) {
-    run(float(), at::Half());
-  } else {
-    TORCH_CHECK(false, "no steps for gates of ", gates.scalar_type(), " with weights of ", dtype);
   }
 }
 
@@ -327,29 +304,29 @@ std::vector<Tensor> run_steps(
     at::IntArrayRef sizes,
     std::optional<double> cell_clip,
     std::optional<double> projection_clip,
-    int64_t few_rows,
+    int64_t small_batch,
     bool keeps) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const Tensor outputs = at::empty({gates.size(0), hidden.size(1)}, gates.options());
-  Tensor unclipped_outputs = outputs, unclipped, cells, squashed;
+  Tensor unclipped_outputs = outputs, unclipped, cells, tanh_cells;
   if (keeps) {
     unclipped_outputs = projection_clip ? at::empty_like(outputs) : outputs;
     cells = at::empty({gates.size(0), cell.size(1)}, gates.options());
     unclipped = cell_clip ? at::empty_like(cells) : cells;
-    squashed = at::empty_like(cells);
+    tanh_cells = at::empty_like(cells);
   }
   const Weight recurrent{weights[0], weights[1]}, projection{weights[2], weights[3]};
   const Forward arguments{
-      gates, bias, recurrent, projection, hidden, cell, sizes, std::min(few_rows, kFewRows), cell_clip,
-      projection_clip, unclipped_outputs, outputs, unclipped, cells, squashed};
+      gates, bias, recurrent, projection, hidden, cell, sizes, std::min(small_batch, kSmallBatch), cell_clip,
+      projection_clip, unclipped_outputs, outputs, unclipped, cells, tanh_cells};
   if (!sizes.empty()) {
-    with_types(gates, recurrent, [&](auto t, auto m) { run_forward<decltype(t), decltype(m)>(arguments); });
+    over_weight_types(gates, recurrent.prepared, [&](auto t, auto m) { run_forward<decltype(t), decltype(m)>(arguments); });
   }
-  return keeps ? std::vector<Tensor>{unclipped, cells, squashed, unclipped_outputs, outputs}
+  return keeps ? std::vector<Tensor>{unclipped, cells, tanh_cells, unclipped_outputs, outputs}
                : std::vector<Tensor>{outputs};
 }
 
-Tensor run_steps_back(
+Tensor run_steps_backward(
     const std::vector<Tensor>& traces,
     const std::vector<Tensor>& weights,
     const Tensor& cell,
@@ -363,7 +340,7 @@ Tensor run_steps_back(
       traces[0], traces[1], traces[2], traces[3], traces[4], {weights[0], weights[1]}, {weights[2], weights[3]}, cell,
       gradients[0], gradients[1], gradients[2], sizes, cell_clip, projection_clip, grad_gates};
   if (!sizes.empty()) {
-    with_types(traces[0], arguments.recurrent, [&](auto t, auto m) {
+    over_weight_types(traces[0], arguments.recurrent.prepared, [&](auto t, auto m) {
       run_backward<decltype(t), decltype(m)>(arguments);
     });
   }

@@ -1,5 +1,5 @@
-// Memory of tens of MiB that is given back to be taken again: fresh pages would be cleared by the system at each use,
-// which costs as much as the products that fill them.
+// Large buffers that are reused from step to step: the system clears fresh pages at each use, which costs as much as
+// the products that fill them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,21 +14,21 @@
 
 namespace {
 
-class Rooms {
+class BufferPool {
  public:
-  // A tensor with whatever numbers lie there; its memory comes back here when the tensor is gone.
-  at::Tensor take(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  // An uninitialized tensor, whose memory is released to the pool when the tensor is gone.
+  at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) {
     const size_t bytes = round_up(c10::multiply_integers(sizes) * options.dtype().itemsize());
-    void* room = take_free(bytes);
-    if (room == nullptr) {
-      room = std::aligned_alloc(kLargePage, bytes);
-      TORCH_CHECK(room != nullptr, "no memory for ", bytes, " bytes");
-      madvise(room, bytes, MADV_HUGEPAGE);
+    void* buffer = take_free(bytes);
+    if (buffer == nullptr) {
+      buffer = std::aligned_alloc(kLargePage, bytes);
+      TORCH_CHECK(buffer != nullptr, "no memory for ", bytes, " bytes");
+      madvise(buffer, bytes, MADV_HUGEPAGE);
     }
-    return at::from_blob(room, sizes, [this, bytes](void* given) { give_back(given, bytes); }, options);
+    return at::from_blob(buffer, sizes, [this, bytes](void* unused) { release(unused, bytes); }, options);
   }
 
-  // Frees what nobody uses, the oldest first, until no more than so many bytes of it are left. Returns how many are.
+  // Frees unused buffers, the oldest first, until at most so many bytes of them are left. Returns how many are.
   size_t trim(size_t most_bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     while (free_bytes_ > most_bytes) {
@@ -40,7 +40,7 @@ class Rooms {
   }
 
  private:
-  // At most an eighth more: batches of about as many words have rooms of one size.
+  // At most an eighth more, so that batches of about as many words share one size.
   static size_t round_up(size_t bytes) {
     size_t step = kLargePage;
     while (step * 16 <= bytes) {
@@ -52,21 +52,21 @@ class Rooms {
   void* take_free(size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     // The newest may still lie in a cache.
-    for (auto room = free_.end(); room != free_.begin();) {
-      if ((--room)->first == bytes) {
-        void* found = room->second;
-        free_.erase(room);
+    for (auto buffer = free_.end(); buffer != free_.begin();) {
+      if ((--buffer)->first == bytes) {
+        void* const memory = buffer->second;
+        free_.erase(buffer);
         free_bytes_ -= bytes;
-        return found;
+        return memory;
       }
     }
     return nullptr;
   }
 
-  void give_back(void* room, size_t bytes) {
+  void release(void* buffer, size_t bytes) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      free_.emplace_back(bytes, room);
+      free_.emplace_back(bytes, buffer);
       free_bytes_ += bytes;
     }
     // Sizes that do not come back would fill it for good.
@@ -77,19 +77,19 @@ class Rooms {
   // What all scans of a training step keep, four of them at published sizes and 128 lanes.
   static constexpr size_t kMostBytes = size_t(1) << 29;
   std::mutex mutex_;
-  // By the time they came back.
+  // In the order in which they were released.
   std::list<std::pair<size_t, void*>> free_;
   size_t free_bytes_ = 0;
 };
 
 // Never destroyed: tensors may outlive whatever is torn down at the end of a process.
-Rooms& rooms() {
-  static Rooms& all = *new Rooms();
-  return all;
+BufferPool& buffer_pool() {
+  static BufferPool& pool = *new BufferPool();
+  return pool;
 }
 
-int64_t trim_rooms(int64_t most_bytes) {
-  return static_cast<int64_t>(rooms().trim(static_cast<size_t>(most_bytes)));
+int64_t trim_buffers(int64_t most_bytes) {
+  return static_cast<int64_t>(buffer_pool().trim(static_cast<size_t>(most_bytes)));
 }
 
 } // namespace

@@ -41,13 +41,13 @@ struct Words {
   }
 };
 
-Words read_words(const Tensor& rows, int64_t padding, int64_t vocabulary, int64_t widest) {
+Words read_words(const Tensor& char_ids, int64_t padding, int64_t vocabulary, int64_t widest) {
   TORCH_CHECK(
-      widest <= rows.size(1), "rows of ", rows.size(1), " characters are too short for filters of width ", widest);
-  Words words{rows.size(0), rows.size(1), {}, std::vector<int32_t>(rows.numel()), {}};
+      widest <= char_ids.size(1), "words of ", char_ids.size(1), " characters are too short for filters of width ", widest);
+  Words words{char_ids.size(0), char_ids.size(1), {}, std::vector<int32_t>(char_ids.numel()), {}};
   std::vector<int32_t> number_of(vocabulary, -1);
   for (int64_t word = 0; word < words.count; ++word) {
-    const int64_t* const row = row_of<int64_t>(rows, word);
+    const int64_t* const row = row_of<int64_t>(char_ids, word);
     int64_t length = words.pitch;
     while (length > 0 && row[length - 1] == padding) {
       --length;
@@ -91,7 +91,7 @@ class FilterBlock {
   }
 
   // The maxima, into (N, F) from their first column on, and where they win the number of their window in its word.
-  void find(const Tensor& bias, const Tensor& found, const Tensor& winners, int64_t column) const {
+  void forward(const Tensor& bias, const Tensor& all_maxima, const Tensor& winners, int64_t column) const {
     const std::vector<Vec<T>> table = tabulate();
     T addends[kFilters<T>] = {};
     std::copy_n(bias.data_ptr<T>() + first_, taken_, addends);
@@ -117,7 +117,7 @@ class FilterBlock {
         (maxima[v] + Vec<T>::loadu(addends + at)).store(values + at);
         places[v].store(numbers + at);
       }
-      std::copy_n(values, taken_, row_of<T>(found, word) + column);
+      std::copy_n(values, taken_, row_of<T>(all_maxima, word) + column);
       if (winners.numel()) {
         std::copy_n(numbers, taken_, row_of<uint8_t>(winners, word) + column);
       }
@@ -126,7 +126,7 @@ class FilterBlock {
 
   // From the gradient of the maxima, (N, F) from their first column on, those of the weight and the bias, and this
   // block's share in that of the characters that occur, (characters, D).
-  void find_back(
+  void backward(
       const Tensor& gradient,
       const Tensor& winners,
       int64_t column,
@@ -149,11 +149,11 @@ class FilterBlock {
           }
         }
       }
-      const T* const found = reinterpret_cast<const T*>(columns.data());
+      const T* const gradients = reinterpret_cast<const T*>(columns.data());
       for (int64_t filter = 0; filter < taken_; ++filter) {
         T* const to = weight_gradient.data_ptr<T>() + (first_ + filter) * size_ * width_ + place;
         for (int64_t d = 0; d < size_; ++d) {
-          to[d * width_] = found[d * kFilters<T> + filter];
+          to[d * width_] = gradients[d * kFilters<T> + filter];
         }
       }
     }
@@ -265,65 +265,65 @@ int64_t widest_of(at::TensorList weights) {
 
 // Maxima of filters of all widths, (N, F), their bias added, and the window that wins each, (N, F), where `keeps`.
 //
-// rows: ids of characters, (N, C), at most 256 a row. embedding: (V, D). weights: for each width (filters, D, width).
+// char_ids: (N, C), C at most 256. embedding: (V, D). weights: for each width (filters, D, width).
 std::tuple<Tensor, Tensor> filter_maxima(
-    const Tensor& rows,
+    const Tensor& char_ids,
     int64_t padding,
     const Tensor& embedding,
     at::TensorList weights,
     at::TensorList biases,
     bool keeps) {
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const Words words = read_words(rows, padding, embedding.size(0), widest_of(weights));
+  const Words words = read_words(char_ids, padding, embedding.size(0), widest_of(weights));
   int64_t num_filters = 0;
   for (const Tensor& bias : biases) {
     num_filters += bias.size(0);
   }
-  const Tensor found = at::empty({words.count, num_filters}, embedding.options());
-  const Tensor winners = at::empty({keeps ? words.count : 0, num_filters}, rows.options().dtype(at::kByte));
+  const Tensor maxima = at::empty({words.count, num_filters}, embedding.options());
+  const Tensor winners = at::empty({keeps ? words.count : 0, num_filters}, char_ids.options().dtype(at::kByte));
   AT_DISPATCH_FLOATING_TYPES(embedding.scalar_type(), "filter_maxima", [&] {
     const std::vector<Place> places = places_of<scalar_t>(weights);
     deal_out(places.size(), [&](int64_t number) {
       const Place& place = places[number];
       FilterBlock<scalar_t>(words, embedding, weights[place.width], place.first)
-          .find(biases[place.width], found, winners, place.column);
+          .forward(biases[place.width], maxima, winners, place.column);
     });
   });
-  return {found, winners};
+  return {maxima, winners};
 }
 
 // The gradients of the embedding, of each weight and of each bias, from that of `filter_maxima`, (N, F).
-std::vector<Tensor> filter_maxima_back(
+std::vector<Tensor> filter_maxima_backward(
     const Tensor& gradient,
     const Tensor& winners,
-    const Tensor& rows,
+    const Tensor& char_ids,
     int64_t padding,
     const Tensor& embedding,
     at::TensorList weights,
     at::TensorList biases) {
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const Words words = read_words(rows, padding, embedding.size(0), widest_of(weights));
-  std::vector<Tensor> found = {at::zeros_like(embedding)};
+  const Words words = read_words(char_ids, padding, embedding.size(0), widest_of(weights));
+  std::vector<Tensor> gradients = {at::zeros_like(embedding)};
   for (const at::TensorList& tensors : {weights, biases}) {
     for (const Tensor& tensor : tensors) {
-      found.push_back(at::zeros_like(tensor));
+      gradients.push_back(at::zeros_like(tensor));
     }
   }
-  AT_DISPATCH_FLOATING_TYPES(embedding.scalar_type(), "filter_maxima_back", [&] {
+  AT_DISPATCH_FLOATING_TYPES(embedding.scalar_type(), "filter_maxima_backward", [&] {
     const std::vector<Place> places = places_of<scalar_t>(weights);
     const int64_t size = embedding.size(1), share = words.occurring.size() * size;
     std::vector<scalar_t> shares(places.size() * share);
     deal_out(places.size(), [&](int64_t number) {
       const Place& place = places[number];
-      const Tensor &weight = found[1 + place.width], &bias = found[1 + weights.size() + place.width];
+      const Tensor &weight = gradients[1 + place.width], &bias = gradients[1 + weights.size() + place.width];
       FilterBlock<scalar_t>(words, embedding, weights[place.width], place.first)
-          .find_back(gradient, winners, place.column, weight, bias, shares.data() + number * share);
+          .backward(gradient, winners, place.column, weight, bias, shares.data() + number * share);
     });
     for (size_t index = 0; index < shares.size(); ++index) {
-      row_of<scalar_t>(found[0], words.occurring[index % share / size])[index % size] += shares[index];
+      row_of<scalar_t>(gradients[0], words.occurring[index % share / size])[index % size] += shares[index];
     }
   });
-  return found;
+  return gradients;
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// Products of blocks of rows with packed panels of a weight: by vectors, or by the processor's tiles of bf16.
+// Products of blocks of rows with packed panels of a weight: by vectors, or by the processor's tiles of bf16 (AMX).
 //
 // A panel holds 16 columns of a weight (K, columns): (K, 16) numbers, of bf16 two of K side by side, (K / 2, 16, 2).
 #pragma once
@@ -7,7 +7,7 @@
 
 #if defined(CPU_CAPABILITY_AVX512) && defined(__x86_64__) && defined(__linux__) && \
     (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
-#define HF_ELMO_TILES
+#define HF_ELMO_AMX
 #include <cpuid.h>
 #include <immintrin.h>
 #include <sys/syscall.h>
@@ -110,30 +110,30 @@ void multiply_panels(
   }
 }
 
-// Whether a processor's tiles multiply bf16, and this process may use them.
-bool has_tiles() {
-#ifdef HF_ELMO_TILES
-  static const bool found = [] {
+// Whether the processor has AMX for bf16, and this process may use it.
+bool has_amx_bf16() {
+#ifdef HF_ELMO_AMX
+  static const bool is_usable = [] {
     unsigned int a = 0, b = 0, c = 0, d = 0;
     constexpr unsigned int of_bfloat16 = 1u << 22, tiles = 1u << 24;
     const bool is_there = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & of_bfloat16) != 0 && (d & tiles) != 0;
-    // Linux wants to be asked, once per process, for the room that they take in a thread's state.
+    // Linux wants to be asked, once per process, for the space that they take in a thread's state.
     constexpr long request = 0x1023, tile_data = 18;
     return is_there && syscall(SYS_arch_prctl, request, tile_data) == 0;
   }();
-  return found;
+  return is_usable;
 #else
   return false;
 #endif
 }
 
-#ifdef HF_ELMO_TILES
-#define HF_ELMO_WITH_TILES __attribute__((target("amx-tile,amx-bf16")))
+#ifdef HF_ELMO_AMX
+#define HF_ELMO_WITH_AMX __attribute__((target("amx-tile,amx-bf16")))
 
 // Sets the tiles of this thread up as long as it lives: eight of 16 rows of 64 bytes.
 class Tiles {
  public:
-  HF_ELMO_WITH_TILES Tiles() {
+  HF_ELMO_WITH_AMX Tiles() {
     // Outside of the stack: GCC believes that only the first bytes are read, and would not write the others.
     alignas(64) static const struct {
       uint8_t palette = 1, first_row = 0, reserved[14] = {};
@@ -142,13 +142,13 @@ class Tiles {
     } settings;
     _tile_loadconfig(&settings);
   }
-  HF_ELMO_WITH_TILES ~Tiles() {
+  HF_ELMO_WITH_AMX ~Tiles() {
     _tile_release();
   }
 };
 
 // As for float32, with sums of float32, for whole tiles of rows; `size` is a multiple of 32.
-HF_ELMO_WITH_TILES __attribute__((noinline)) void multiply_panels(
+HF_ELMO_WITH_AMX __attribute__((noinline)) void multiply_panels(
     const at::BFloat16* a, int64_t step, int64_t rows, const at::BFloat16* panels, int64_t panel_size,
     int64_t num_panels, int64_t size, float* out, int64_t pitch) {
   // GCC does not know that tiles are loaded from memory: what was written before is to be there.

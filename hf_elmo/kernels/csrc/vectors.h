@@ -1,4 +1,4 @@
-// Vectors of numbers: loading, storing and bending them, and loops over columns that run on all cores where that pays.
+// Vectors of numbers: loading, storing, exponentials and clips, and loops over columns on all cores where that pays.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -6,6 +6,8 @@
 #include <ATen/cpu/vec/vec.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 
 namespace {
 
@@ -92,6 +94,11 @@ C10_ALWAYS_INLINE Vec<T> clip(const Vec<T>& x, T bound) {
   return at::vec::clamp(x, Vec<T>(-bound), Vec<T>(bound));
 }
 
+template <typename T>
+T bound_of(std::optional<double> clip) {
+  return clip ? static_cast<T>(*clip) : std::numeric_limits<T>::infinity();
+}
+
 // The gradient where the clip let its input through, zero elsewhere.
 template <typename T>
 C10_ALWAYS_INLINE Vec<T> clip_backward(const Vec<T>& gradient, const Vec<T>& input, T bound) {
@@ -119,23 +126,6 @@ void over_groups(int64_t columns, int64_t group, int64_t multiplications, const 
       run(begin, std::min(begin + group, columns));
     }
   });
-}
-
-// Calls run(T(), M()) for the type M of numbers and that of sums of them, T.
-template <typename F>
-void over_types(const Tensor& numbers, const F& run) {
-  switch (numbers.scalar_type()) {
-    case at::kDouble:
-      return run(double(), double());
-    case at::kFloat:
-      return run(float(), float());
-    case at::kBFloat16:
-      return run(float(), at::BFloat16());
-    case at::kHalf:
-      return run(float(), at::Half());
-    default:
-      TORCH_CHECK(false, "no sums of ", numbers.scalar_type());
-  }
 }
 
 template <typename T>

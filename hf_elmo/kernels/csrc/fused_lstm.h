@@ -1,12 +1,12 @@
 // A projected LSTM trained in one call per pass: products, gates and gradients of some rows by the core that has them.
 //
-// Letters as in projected_lstm.h. Rows of a batch meet in nothing but the gradients of weights, so that each core runs
+// Letters as in lstm_steps.h. Rows of a batch share nothing but the gradients of weights, so that each core runs
 // all steps of its own rows and waits for nobody. M is the type of products' factors; everything between is float32.
 
 #pragma once
 
-#include "rooms.h"
-#include "tiles.h"
+#include "buffer_pool.h"
+#include "amx_gemm.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
@@ -14,7 +14,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -25,7 +24,7 @@ namespace {
 constexpr int64_t kKept = 5;
 constexpr int64_t kScratch = kTiles * kTile * kPanels * kTile;
 
-#ifdef HF_ELMO_TILES
+#ifdef HF_ELMO_AMX
 template <typename M>
 struct Session {};
 template <>
@@ -54,7 +53,7 @@ struct Factors<float> {
   }
 };
 
-#ifdef HF_ELMO_TILES
+#ifdef HF_ELMO_AMX
 template <>
 struct Factors<at::BFloat16> {
   // Rounded, ties to even, in the upper halves.
@@ -108,11 +107,11 @@ void run_fused_rows(const FusedForward& a, int64_t begin, int64_t end) {
   const int64_t cell_size = a.cell.size(1), output_size = a.hidden.size(1), inputs = 2 * output_size;
   const int64_t rows = at::divup(end - begin, kTile) * kTile;
   // A little apart, lest all rows of a tile fall into the same few lines of a cache.
-  const int64_t factors_step = inputs + 32, remembered_step = cell_size + 32;
+  const int64_t factors_step = inputs + 32, cell_output_step = cell_size + 32;
   const auto options = a.words.options();
   const Tensor factors_space = at::zeros({rows, factors_step}, options);
-  const Tensor remembered_space = at::zeros({rows, remembered_step}, options);
-  M *const factors = factors_space.data_ptr<M>(), *const remembered = remembered_space.data_ptr<M>();
+  const Tensor cell_output_space = at::zeros({rows, cell_output_step}, options);
+  M *const factors = factors_space.data_ptr<M>(), *const cell_output = cell_output_space.data_ptr<M>();
   const M *const gate_panels = a.gate_panels.data_ptr<M>(), *const output_panels = a.output_panels.data_ptr<M>();
   const float* const bias = a.bias.data_ptr<float>();
   float* const cells = a.cell.data_ptr<float>() + begin * cell_size;
@@ -143,7 +142,7 @@ void run_fused_rows(const FusedForward& a, int64_t begin, int64_t end) {
         for (int64_t row = first; row < first + count; ++row) {
           const float* const product = scratch + (row - first) * pitch;
           float *const own = kept + row * kKept * kTile, *const state = cells + row * cell_size + column;
-          M* const to = remembered + row * remembered_step + column;
+          M* const to = cell_output + row * cell_output_step + column;
           over_vectors<float>(0, kTile, [&](int64_t j, int64_t) C10_ALWAYS_INLINE_ATTRIBUTE {
             const auto total = [&](int64_t gate) C10_ALWAYS_INLINE_ATTRIBUTE {
               return Vec<float>::loadu(product + gate * kTile + j) +
@@ -166,9 +165,9 @@ void run_fused_rows(const FusedForward& a, int64_t begin, int64_t end) {
     for (int64_t column = 0; column < output_size; column += pitch) {
       const int64_t columns = std::min(pitch, output_size - column);
       over_rows(num_rows, [&](int64_t first, int64_t count) {
-        const M *const from = remembered + first * remembered_step, *const panels = output_panels + column * cell_size;
+        const M *const from = cell_output + first * cell_output_step, *const panels = output_panels + column * cell_size;
         multiply_panels(
-            from, remembered_step, count, panels, cell_size * kTile, columns / kTile, cell_size, scratch, pitch);
+            from, cell_output_step, count, panels, cell_size * kTile, columns / kTile, cell_size, scratch, pitch);
         for (int64_t row = first; row < first + count; ++row) {
           float* const unclipped = row_of<float>(a.unclipped_outputs, start + begin + row) + column;
           float* const outputs = row_of<float>(a.outputs, start + begin + row) + column;
@@ -189,13 +188,13 @@ void run_fused_rows(const FusedForward& a, int64_t begin, int64_t end) {
 
 struct FusedBackward {
   Tensor traces, unclipped_outputs;
-  Tensor remembered_panels, input_panels;  // of the weights' transposes, (P, H) and (4H, 2P)
+  Tensor cell_output_panels, input_panels;  // of the weights' transposes, (P, H) and (4H, 2P)
   Tensor grad_outputs, grad_hidden, grad_cell;  // (N, P), (B, P), (B, H); the last two overwritten
   at::IntArrayRef sizes;
   std::vector<int64_t> places;  // of each step's first row among the rows of the weights' gradients, all even
   float cell_bound, output_bound;
   Tensor grad_words;  // (N, P)
-  // Rows of the weights' gradients, R of them: of the outputs, (R, P), and as panels of gates and remembered, (R, 5H).
+  // Rows of the weights' gradients, R of them: of the outputs, (R, P), and as panels of gates and cell_output, (R, 5H).
   Tensor of_outputs, panels;
   Tensor bias;  // per tile of rows, (tiles, 4H)
 };
@@ -204,7 +203,7 @@ struct FusedBackward {
 template <typename M>
 struct CellsBack {
   const float* traces;
-  const float* grad_remembered;
+  const float* grad_cell_output;
   float* grad_cells;
   M* gates;
   M* panel;
@@ -212,28 +211,28 @@ struct CellsBack {
   int64_t cell_size, pitch, gates_step, depth;
   float bound;
 
-  // The gradients of a row's gates as factors, and what it remembered; sums of the former go to `totals`.
+  // The gradients of a row's gates as factors, and what it cell_output; sums of the former go to `totals`.
   C10_ALWAYS_INLINE void run_row(
       int64_t row, int64_t j, Factors<M>* const (&factors)[5], Vec<float> (&totals)[4]) const {
     const float* const kept = traces + row * kKept * kTile + j;
     const Vec<float> i = Vec<float>::loadu(kept), f = Vec<float>::loadu(kept + kTile);
     const Vec<float> g = Vec<float>::loadu(kept + 2 * kTile), o = Vec<float>::loadu(kept + 3 * kTile);
     const Vec<float> before = Vec<float>::loadu(kept + 4 * kTile);
-    const Vec<float> grad = Vec<float>::loadu(grad_remembered + row * pitch + j);
+    const Vec<float> grad = Vec<float>::loadu(grad_cell_output + row * pitch + j);
     float* const grad_cell = grad_cells + row * cell_size + j;
-    const Vec<float> one(1), unclipped = at::vec::fmadd(f, before, i * g), bent = tanh(clip(unclipped, bound));
-    const Vec<float> of_clipped = at::vec::fmadd(grad * o, one - bent * bent, Vec<float>::loadu(grad_cell));
+    const Vec<float> one(1), unclipped = at::vec::fmadd(f, before, i * g), tanh_cell = tanh(clip(unclipped, bound));
+    const Vec<float> of_clipped = at::vec::fmadd(grad * o, one - tanh_cell * tanh_cell, Vec<float>::loadu(grad_cell));
     const Vec<float> of_cell = clip_backward(of_clipped, unclipped, bound);
     (of_cell * f).store(grad_cell);
-    const Vec<float> found[4] = {
+    const Vec<float> gradients[4] = {
         of_cell * g * i * (one - i), of_cell * before * f * (one - f), of_cell * i * (one - g * g),
-        grad * bent * o * (one - o)};
+        grad * tanh_cell * o * (one - o)};
     for (int gate = 0; gate < 4; ++gate) {
-      totals[gate] = totals[gate] + found[gate];
-      *factors[gate] = Factors<M>(found[gate]);
+      totals[gate] = totals[gate] + gradients[gate];
+      *factors[gate] = Factors<M>(gradients[gate]);
       factors[gate]->store(gates + row * gates_step + gate * cell_size + j);
     }
-    *factors[4] = Factors<M>(o * bent);
+    *factors[4] = Factors<M>(o * tanh_cell);
   }
 
   // `place` is that of the first row in the panels, and even.
@@ -266,7 +265,7 @@ struct CellsBack {
 };
 
 template <typename M>
-void run_fused_rows_back(const FusedBackward& a, int64_t begin, int64_t end) {
+void run_fused_rows_backward(const FusedBackward& a, int64_t begin, int64_t end) {
   const int64_t cell_size = a.grad_cell.size(1), output_size = a.grad_hidden.size(1), num_gates = 4 * cell_size;
   const int64_t rows = at::divup(end - begin, kTile) * kTile, depth = a.of_outputs.size(0);
   const int64_t outputs_step = output_size + 32, gates_step = num_gates + 32;
@@ -274,7 +273,7 @@ void run_fused_rows_back(const FusedBackward& a, int64_t begin, int64_t end) {
   const Tensor outputs_space = at::zeros({rows, outputs_step}, options);
   const Tensor gates_space = at::zeros({rows, gates_step}, options);
   M *const outputs = outputs_space.data_ptr<M>(), *const gates = gates_space.data_ptr<M>();
-  const M* const remembered_panels = a.remembered_panels.data_ptr<M>();
+  const M* const cell_output_panels = a.cell_output_panels.data_ptr<M>();
   const M* const input_panels = a.input_panels.data_ptr<M>();
   const float* const traces = a.traces.data_ptr<float>();
   float *const grad_cells = row_of<float>(a.grad_cell, begin), *const bias = row_of<float>(a.bias, begin / kTile);
@@ -306,7 +305,7 @@ void run_fused_rows_back(const FusedBackward& a, int64_t begin, int64_t end) {
     for (int64_t group = 0; group < cell_size; group += pitch) {
       const int64_t columns = std::min(pitch, cell_size - group);
       over_rows(num_rows, [&](int64_t first, int64_t count) {
-        const M *const from = outputs + first * outputs_step, *const panels = remembered_panels + group * output_size;
+        const M *const from = outputs + first * outputs_step, *const panels = cell_output_panels + group * output_size;
         multiply_panels(
             from, outputs_step, count, panels, output_size * kTile, columns / kTile, output_size, scratch, pitch);
         for (int64_t top = first; top < first + count; top += kTile) {
@@ -391,8 +390,8 @@ Tensor lay_out_factors(
 // Calls run(M()) with the type of the products' factors.
 template <typename F>
 void with_factors(const Tensor& words, const F& run) {
-#ifdef HF_ELMO_TILES
-  if (words.scalar_type() == at::kBFloat16 && has_tiles()) {
+#ifdef HF_ELMO_AMX
+  if (words.scalar_type() == at::kBFloat16 && has_amx_bf16()) {
     return run(at::BFloat16());
   }
 #endif
@@ -400,20 +399,16 @@ void with_factors(const Tensor& words, const F& run) {
   run(float());
 }
 
-float fused_bound(std::optional<double> clip) {
-  return clip ? static_cast<float>(*clip) : std::numeric_limits<float>::infinity();
-}
-
 std::vector<Tensor> run_fused(
     const Tensor& words, const std::vector<Tensor>& panels, const Tensor& bias, const Tensor& hidden,
     const Tensor& cell, at::IntArrayRef sizes, std::optional<double> cell_clip, std::optional<double> projection_clip) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const int64_t num_words = words.size(0);
-  const Tensor traces = rooms().take({num_words, kKept * cell.size(1)}, cell.options());
+  const Tensor traces = buffer_pool().allocate({num_words, kKept * cell.size(1)}, cell.options());
   const Tensor outputs = at::empty({num_words, hidden.size(1)}, cell.options());
   const Tensor unclipped_outputs = projection_clip ? at::empty_like(outputs) : outputs;
   const FusedForward arguments{
-      words, panels[0], panels[1], bias, hidden, cell, sizes, fused_bound(cell_clip), fused_bound(projection_clip),
+      words, panels[0], panels[1], bias, hidden, cell, sizes, bound_of<float>(cell_clip), bound_of<float>(projection_clip),
       traces, unclipped_outputs, outputs};
   with_factors(words, [&](auto m) {
     over_tiles(sizes[0], [&](int64_t begin, int64_t end) { run_fused_rows<decltype(m)>(arguments, begin, end); });
@@ -421,7 +416,7 @@ std::vector<Tensor> run_fused(
   return {traces, unclipped_outputs, outputs};
 }
 
-std::vector<Tensor> run_fused_back(
+std::vector<Tensor> run_fused_backward(
     const Tensor& words, const std::vector<Tensor>& traces, const std::vector<Tensor>& panels, const Tensor& hidden,
     const std::vector<Tensor>& gradients, at::IntArrayRef sizes, std::optional<double> cell_clip,
     std::optional<double> projection_clip) {
@@ -439,18 +434,18 @@ std::vector<Tensor> run_fused_back(
   const Tensor grad_words = at::empty({words.size(0), output_size}, hidden.options());
   const Tensor bias = at::zeros({at::divup(sizes[0], kTile), 4 * cell_size}, hidden.options());
   const Tensor of_outputs = at::zeros({depth, output_size}, words.options());
-  const Tensor gate_panels = rooms().take({5 * cell_size, depth}, words.options());
+  const Tensor gate_panels = buffer_pool().allocate({5 * cell_size, depth}, words.options());
   Tensor grad_weights, grad_projection;
   const FusedBackward arguments{
       traces[0], traces[1], panels[0], panels[1], gradients[0], gradients[1], gradients[2], sizes, places,
-      fused_bound(cell_clip), fused_bound(projection_clip), grad_words, of_outputs, gate_panels, bias};
+      bound_of<float>(cell_clip), bound_of<float>(projection_clip), grad_words, of_outputs, gate_panels, bias};
   with_factors(words, [&](auto m) {
     using M = decltype(m);
     M* const all = gate_panels.data_ptr<M>();
     for (int64_t panel = 0; panel < 5 * cell_size / kTile; ++panel) {
       std::fill(all + (panel * depth + used) * kTile, all + (panel + 1) * depth * kTile, M(0));
     }
-    over_tiles(sizes[0], [&](int64_t begin, int64_t end) { run_fused_rows_back<M>(arguments, begin, end); });
+    over_tiles(sizes[0], [&](int64_t begin, int64_t end) { run_fused_rows_backward<M>(arguments, begin, end); });
     const Tensor factors = lay_out_factors<M>(words, hidden, traces[2], sizes, places, depth);
     grad_weights = multiply_left<M>(factors.t().contiguous(), all, 4 * cell_size);
     grad_projection = multiply_left<M>(of_outputs.t().contiguous(), all + 4 * cell_size * depth, cell_size);

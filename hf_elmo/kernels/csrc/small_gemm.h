@@ -107,15 +107,15 @@ C10_ALWAYS_INLINE void multiply_block(
     }
     constexpr int64_t length = Vec<T>::size(), parts = Vec<M>::size() / length;
     if constexpr (parts == 1) {
-      Vec<T> found[X];
+      Vec<T> numbers[X];
       for (int input = 0; input < X; ++input) {
-        found[input] = Vec<T>::loadu(x + input * size + k, count);
+        numbers[input] = Vec<T>::loadu(x + input * size + k, count);
       }
       for (int row = 0; row < R; ++row) {
         const Vec<T> wide = load<T>(rows[row] + k, count);
         for (int input = 0; input < X; ++input) {
           Vec<T>& sum = sums[input][row / 4][row % 4];
-          sum = at::vec::fmadd(wide, found[input], sum);
+          sum = at::vec::fmadd(wide, numbers[input], sum);
         }
       }
       return;
@@ -215,7 +215,7 @@ void multiply_rows(
   }
 }
 
-// Calls run(T(), M()) for the types of inputs, in which the sums are, and of a weight.
+// Calls run(T(), M()) for the types of inputs, in which the sums are, and of a weight, which may be narrower.
 template <typename F>
 void over_weight_types(const Tensor& x, const Tensor& weight, const F& run) {
   const auto type = x.scalar_type(), kind = weight.scalar_type();
@@ -253,10 +253,10 @@ Tensor multiply_few(const Tensor& x, const Tensor& weight) {
 }
 
 // x (N, I) to x W^T (N, O), by reading a contiguous weight (O, I) once for all rows.
-Tensor multiply_by_rows(const Tensor& x, const Tensor& weight) {
+Tensor multiply_small_batch(const Tensor& x, const Tensor& weight) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const Tensor rows = x.contiguous();
-  TORCH_CHECK(weight.is_contiguous(), "multiply_by_rows wants a contiguous weight");
+  TORCH_CHECK(weight.is_contiguous(), "multiply_small_batch wants a contiguous weight");
   Tensor out;
   over_weight_types(
       rows, weight, [&]<typename T, typename M>(T, M) { out = multiply_few<T, M>(rows, weight); });

@@ -1,0 +1,81 @@
+"""Weight matrices in the layout in which the many small products of a scan are fastest, prepared anew in each call.
+
+A general matrix product packs its operands in every call, and a scan multiplies by the same two matrices at each step.
+Letters in shapes: M rows of a product, I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .half import HALVES, packing_unavailable_reason
+
+# Float32 weights of at most this size (bytes) stay in a processor's caches from step to step.
+_CACHE_BYTES = 4 * 2**20
+# oneDNN packs for a number of rows; with this one the layout is good from two rows to hundreds.
+_TYPICAL_ROWS = 32
+
+
+class DenseWeight:
+    """A weight (O, I) for general matrix products.
+
+    Args:
+        weight: In the dtype of the products' factors.
+        prepared: Its transpose, (I, O), as a view or a copy.
+    """
+
+    def __init__(self, weight: Tensor, prepared: Tensor):
+        self.weight, self.prepared = weight, prepared
+
+    def multiply(self, x: Tensor, out: Tensor) -> None:
+        """Write x W^T, (M, O), into `out`."""
+        if x.dtype == self.prepared.dtype == out.dtype:
+            torch.mm(x, self.prepared, out=out)
+        else:
+            out.copy_(x.to(self.prepared.dtype) @ self.prepared)
+
+    def accumulate(self, x: Tensor, total: Tensor) -> None:
+        """Add x W^T to `total`, (M, O)."""
+        if x.dtype == self.prepared.dtype == total.dtype:
+            total.addmm_(x, self.prepared)
+        else:
+            total.add_(x.to(self.prepared.dtype) @ self.prepared)
+
+
+class PackedWeight:
+    """As `DenseWeight`, with a copy in oneDNN's blocked layout, by PyTorch's private operators."""
+
+    def __init__(self, weight: Tensor):
+        self.weight = weight
+        self.prepared = torch.ops.mkldnn._reorder_linear_weight(weight, _TYPICAL_ROWS)
+
+    def multiply(self, x: Tensor, out: Tensor) -> None:
+        out.copy_(self._multiply(x))
+
+    def accumulate(self, x: Tensor, total: Tensor) -> None:
+        total.add_(self._multiply(x))
+
+    def _multiply(self, x: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x.to(self.weight.dtype), self.prepared, None, "none", [], "")
+
+
+Weight = DenseWeight | PackedWeight
+
+
+def prepare(weight: Tensor, dtype: torch.dtype, rows: int) -> Weight:
+    """The best layout of `weight` (O, I) for many products of up to `rows` rows with factors of `dtype`."""
+    weight = weight.detach().to(dtype)
+    if weight.device.type == "cpu":
+        if dtype == torch.float32 and fits_cache(weight):
+            # Along the outputs, as a general product of few rows runs.
+            return DenseWeight(weight, weight.t().contiguous())
+        # A single row waits for the weight to be read, whatever its layout, and a view takes longer to pack than it saves.
+        if dtype in HALVES and rows > 1 and weight.is_contiguous() and packing_unavailable_reason(dtype) is None:
+            return PackedWeight(weight)
+    return DenseWeight(weight, weight.t())
+
+
+def fits_cache(weight: Tensor) -> bool:
+    """Whether a weight stays in a processor's caches from step to step, in float32."""
+    return weight.numel() * 4 <= _CACHE_BYTES
