@@ -1,4 +1,4 @@
-"""The steps of a projected LSTM in C++ on the CPU, forward and backward: `plain.py`'s functions by `csrc/lstm_steps.h`."""
+"""The functions of `plain.py` in C++ on the CPU (`csrc/lstm_steps.h`)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def small_batch(weight: Tensor, long_row: int = _LONG_ROW) -> int:
     return _SMALL_BATCH if weight.shape[1] >= long_row else _SMALL_BATCH_OF_SHORT_ROWS
 
 
-def multiply_inputs(words: Tensor, weight: Tensor) -> Tensor:
+def multiply_inputs(words: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
     """As `plain.multiply_inputs`."""
     kernels = torch.ops.hf_elmo_kernels
-    if len(words) <= small_batch(weight, _LONG_ROW_OF_INPUTS) and weight.is_contiguous():
-        if weight.dtype not in HALVES or words.dtype == torch.float32:
-            return kernels.multiply_small_batch(words, weight)
-    return kernels.multiply_into_large_pages(words, weight)
+    is_small_batch = len(words) <= small_batch(weight, _LONG_ROW_OF_INPUTS) and weight.dtype not in HALVES
+    if is_small_batch and weight.is_contiguous():
+        # A library packs all of a weight first, which for a single sentence takes longer than the product.
+        return kernels.multiply_small_batch(words, weight).to(dtype)
+    return kernels.multiply_into_large_pages(words, weight, dtype)
 
 
 def run_steps(

@@ -1,4 +1,4 @@
-"""The scan that trains, each pass in one call of C++: products, gates and the gradients of weights (`csrc/fused_lstm.h`).
+"""The scan that trains, each pass in one call of C++ (`csrc/fused_lstm.h`).
 
 A core runs all steps of its own rows, forward and backward, so that cores wait for each other only once a pass. bf16 is
 multiplied by the processor's AMX tiles, with sums of float32. Letters in shapes as in `scan.py`; O outputs and I inputs

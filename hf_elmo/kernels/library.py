@@ -52,7 +52,7 @@ def unavailable_reason() -> str | None:
         _failure
         or _no_build_reason()
         or _earlier_failure()
-        or f"not built yet: the first use of a model, or hf_elmo.kernels.build(), builds it in about {_TYPICAL_SECONDS} s"
+        or f"not built yet: hf_elmo.kernels.build(), or the first use of a model, does it in about {_TYPICAL_SECONDS} s"
     )
 
 

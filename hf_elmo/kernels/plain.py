@@ -46,9 +46,9 @@ class Clips(NamedTuple):
     projection: float | None
 
 
-def multiply_inputs(words: Tensor, weight: Tensor) -> Tensor:
-    """The inputs' share of the gates of all steps, (N, 4H), from words (N, P) and a weight (4H, P)."""
-    return F.linear(words, weight)
+def multiply_inputs(words: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """The inputs' part of the gates of all steps, (N, 4H) in `dtype`, from words (N, P) and a weight (4H, P)."""
+    return F.linear(words, weight).to(dtype)
 
 
 def run_steps(
@@ -64,7 +64,7 @@ def run_steps(
     """Run all steps, keeping nothing for a backward pass.
 
     Args:
-        gates: The inputs' share of the gates, (N, 4H); overwritten.
+        gates: The inputs' part of the gates, (N, 4H); overwritten.
         bias: Of the gates, (4H,).
         recurrent, projection: The prepared weights, (4H, P) and (P, H).
         hidden: State before the first step, (B, P).
@@ -92,7 +92,7 @@ def run_steps_keeping(
     sizes: list[int],
     clips: Clips,
 ) -> Traces:
-    """Run all steps, keeping what `run_steps_backward` needs; arguments as of `run_steps`, but `cell` stays as it is."""
+    """As `run_steps`, keeping what `run_steps_backward` needs; `cell` stays as it is."""
     cells, tanh_cell = gates.new_empty(2, gates.shape[0], cell.shape[1])
     unclipped = cells if clips.cell is None else torch.empty_like(cells)
     outputs = gates.new_empty(gates.shape[0], hidden.shape[1])

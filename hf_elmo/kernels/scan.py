@@ -28,6 +28,13 @@ class Packing(NamedTuple):
     before: Tensor  # (N - sizes[0],), for the words of all steps but the first, the index of the word before
     last: Tensor  # (sizes[0],), the index of each sentence's last word
 
+    @classmethod
+    def of(cls, order: Any, shape: tuple[int, int], reverse: bool) -> Packing:
+        """The packing of an order of words, `hf_elmo.model.modeling_elmo.WordOrder`."""
+        indices = order.indices[order.mirrored] if reverse else order.indices
+        last = order.mirrored[: order.sizes[0] if order.sizes else 0]
+        return cls(shape, order.sizes, indices, order.sentences, order.before, last)
+
     def pack(self, inputs: Tensor) -> Tensor:
         """(B, T, D) to (N, D)."""
         return inputs.flatten(0, 1).index_select(0, self.indices)
@@ -86,14 +93,7 @@ def scan(
         result_dtype = matmul_dtype = torch.get_autocast_dtype(device.type)
         cell_dtype = torch.promote_types(matmul_dtype, torch.float32)
     settings = ScanSettings(
-        Packing(
-            (inputs.shape[0], inputs.shape[1]),
-            order.sizes,
-            order.indices[order.mirrored] if reverse else order.indices,
-            order.sentences,
-            order.before,
-            order.mirrored[: order.sizes[0] if order.sizes else 0],
-        ),
+        Packing.of(order, (inputs.shape[0], inputs.shape[1]), reverse),
         Clips(cell_clip, projection_clip),
         product_dtype(matmul_dtype, device.type),
         torch.promote_types(matmul_dtype, torch.float32),
@@ -107,7 +107,9 @@ def scan(
     shapes = [(gates, size), (gates, size), (gates,), (size, cell_size), (rows, size), (rows, cell_size)]
     # The C++ reads memory by these sizes.
     if [tuple(tensor.shape) for tensor in (*weights, *state)] != shapes:
-        raise ValueError(f"weights and state of an LSTM over inputs of shape {tuple(inputs.shape)} want the shapes {shapes}.")
+        raise ValueError(
+            f"weights and state of an LSTM over inputs of shape {tuple(inputs.shape)} want the shapes {shapes}."
+        )
     tensors = (inputs, input_weight, recurrent, bias.contiguous(), projection, *state)
     needs_gradients = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     with torch.autocast(device.type, enabled=False):
@@ -132,7 +134,7 @@ def _infer(
 ) -> tuple[Tensor, Tensor, Tensor]:
     packing, dtype = settings.packing, settings.matmul_dtype
     hidden, cell = packing.sort(hidden).to(settings.dtype), packing.sort(cell).to(settings.dtype)
-    gates = settings.steps.multiply_inputs(packing.pack(inputs).to(dtype), input_weight.to(dtype)).to(settings.dtype)
+    gates = settings.steps.multiply_inputs(packing.pack(inputs).to(dtype), input_weight.to(dtype), settings.dtype)
     weights = _prepare_for_steps(settings, recurrent, projection)
     # The last cells go where the first ones were.
     outputs = settings.steps.run_steps(
@@ -171,7 +173,7 @@ class ProjectedLSTMFunction(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         packing, dtype = settings.packing, settings.matmul_dtype
         words = packing.pack(inputs).to(dtype)
-        gates = settings.steps.multiply_inputs(words, input_weight.to(dtype)).to(settings.dtype)
+        gates = settings.steps.multiply_inputs(words, input_weight.to(dtype), settings.dtype)
         first_hidden, first_cell = (packing.sort(part).to(settings.dtype) for part in (hidden, cell))
         traces = settings.steps.run_steps_keeping(
             gates,

@@ -65,10 +65,10 @@ def _encode(encoder: Any, char_ids: Tensor, is_compiled: bool) -> Tensor:
 
 
 def _run_highway(encoder: Any, highway: Any, vectors: Tensor, is_compiled: bool) -> Tensor:
-    if not _is_as_built(encoder, highway):
+    if not _is_as_built(encoder, highway, highway.carry, highway.transform):
         return highway(vectors)
-    gate = torch.sigmoid(_run_linear(encoder, highway.carry, vectors, is_compiled))
-    return torch.lerp(vectors, torch.relu(_run_linear(encoder, highway.transform, vectors, is_compiled)), gate)
+    gate = _run_linear(encoder, highway.carry, vectors, is_compiled).sigmoid_()
+    return torch.lerp(vectors, _run_linear(encoder, highway.transform, vectors, is_compiled).relu_(), gate)
 
 
 def _run_linear(encoder: Any, linear: Any, x: Tensor, is_compiled: bool) -> Tensor:

@@ -70,7 +70,7 @@ def prepare(weight: Tensor, dtype: torch.dtype, rows: int) -> Weight:
         if dtype == torch.float32 and fits_cache(weight):
             # Along the outputs, as a general product of few rows runs.
             return DenseWeight(weight, weight.t().contiguous())
-        # A single row waits for the weight to be read, whatever its layout, and a view takes longer to pack than it saves.
+        # A single row waits for the weight to be read, whatever its layout; a view takes longer to pack than it saves.
         if dtype in HALVES and rows > 1 and weight.is_contiguous() and packing_unavailable_reason(dtype) is None:
             return PackedWeight(weight)
     return DenseWeight(weight, weight.t())

@@ -118,9 +118,9 @@ def test_words_are_needed_by_what_reads_them_and_must_be_as_many(tmp_path):
 def test_every_way_to_compute_a_model_gives_its_vectors(variant):
     """Without a projection of the hidden state the fast scans step aside; where they are asked for they refuse."""
     model, tokenizer = load_external(folder_of(variant), **options_of(variant))
-    with kernels.use_backend("readable"):
+    with kernels.use_backend("reference"):
         wanted = run_batches(model, tokenizer)
-    for backend in ("auto", "plain", *([] if "compiled" in kernels.why_not() else ["compiled"])):
+    for backend in ("auto", "plain", *([] if "compiled" in kernels.unavailable_reasons() else ["compiled"])):
         with kernels.use_backend(backend):
             if backend != "auto" and not model.config.project_hidden:
                 assert_refused(RuntimeError, ("project_hidden", repr(backend)), run_batches, model, tokenizer)

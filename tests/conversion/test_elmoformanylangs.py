@@ -88,14 +88,14 @@ def test_what_is_saved_is_loaded_by_auto_classes(tmp_path, name):
     np.testing.assert_array_equal(layers_of(model, tokenizer, sentences)[0], wanted)
 
 
-@pytest.mark.parametrize("backend", ["readable", "plain", "compiled", "auto"])
+@pytest.mark.parametrize("backend", ["reference", "plain", "compiled", "auto"])
 def test_all_backends_give_the_same_numbers(tmp_path, backend):
-    if backend in kernels.why_not():
-        pytest.skip(kernels.why_not()[backend])
+    if backend in kernels.unavailable_reasons():
+        pytest.skip(kernels.unavailable_reasons()[backend])
     write_model(tmp_path)
     model, tokenizer = load_external(tmp_path)
     sentences = [text.split() for text in TEXT]
-    with kernels.use_backend("readable"):
+    with kernels.use_backend("reference"):
         wanted, _ = layers_of(model, tokenizer, sentences)
     with kernels.use_backend(backend):
         found, _ = layers_of(model, tokenizer, sentences)

@@ -1,15 +1,16 @@
 """Choosing a backend: by name it runs or raises, by itself it falls back, and the numbers stay the same."""
 
 import asyncio
+import importlib.util
 import threading
 
 import pytest
 import torch
 from conftest import make_tiny_config
 from scan_cases import make_weights
-from tolerances import BFLOAT16, FLOAT16, INT8, REORDERED_FLOAT32
+from tolerances import BFLOAT16, FLOAT16, REORDERED_FLOAT32
 
-from hf_elmo import ElmoModel, kernels
+from hf_elmo import ElmoCharTokenizer, ElmoModel, kernels
 from hf_elmo.kernels import backends
 from hf_elmo.kernels.scan import scan
 from hf_elmo.model.modeling_elmo import run_projected_lstm, scan_projected_lstm
@@ -36,18 +37,18 @@ def in_a_thread(function):
 
 def test_the_choice_holds_inside_the_block_only():
     assert kernels.get_backend() == "auto"
-    with kernels.use_backend("readable"):
-        assert kernels.get_backend() == "readable"
+    with kernels.use_backend("reference"):
+        assert kernels.get_backend() == "reference"
         with kernels.use_backend("plain"):
             assert kernels.get_backend() == "plain"
-        assert kernels.get_backend() == "readable"
+        assert kernels.get_backend() == "reference"
     with pytest.raises(KeyError), kernels.use_backend("plain"):
         raise KeyError
     assert kernels.get_backend() == "auto"
 
 
 def test_threads_do_not_see_each_others_choice():
-    with kernels.use_backend("readable"):
+    with kernels.use_backend("reference"):
         assert in_a_thread(kernels.get_backend) == "auto"
 
         def choose():
@@ -55,7 +56,7 @@ def test_threads_do_not_see_each_others_choice():
                 return kernels.get_backend()
 
         assert in_a_thread(choose) == "plain"
-        assert kernels.get_backend() == "readable"
+        assert kernels.get_backend() == "reference"
 
 
 def test_tasks_do_not_see_each_others_choice():
@@ -68,50 +69,43 @@ def test_tasks_do_not_see_each_others_choice():
 
     async def run_both():
         events = [asyncio.Event(), asyncio.Event()]
-        both = await asyncio.gather(choose("plain", *events), choose("readable", *reversed(events)))
+        both = await asyncio.gather(choose("plain", *events), choose("reference", *reversed(events)))
         return [*both, kernels.get_backend()]
 
-    assert asyncio.run(run_both()) == ["plain", "readable", "auto"]
+    assert asyncio.run(run_both()) == ["plain", "reference", "auto"]
 
 
-def test_a_choice_for_the_process_reaches_all_threads_but_no_block():
-    try:
-        with kernels.use_backend("plain"):
-            kernels.set_backend("readable")
-            assert kernels.get_backend() == "plain"
-        assert kernels.get_backend() == in_a_thread(kernels.get_backend) == "readable"
-    finally:
-        kernels.set_backend("auto")
-
-
-@pytest.mark.parametrize(("name", "is_readable"), [("auto", False), ("readable", True)])
-def test_the_choice_decides_what_runs(monkeypatch, name, is_readable):
+@pytest.mark.parametrize(("name", "is_reference"), [("auto", False), ("reference", True)])
+def test_the_choice_decides_what_runs(monkeypatch, name, is_reference):
     ran = []
     monkeypatch.setattr(
         backends, "scan", lambda *arguments, **settings: ran.append(arguments) or scan(*arguments, **settings)
     )
     with kernels.use_backend(name):
         run_projected_lstm(*make_scan())
-    assert bool(ran) is not is_readable
+    assert bool(ran) is not is_reference
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(ValueError, match=r"name is 'fast'.*auto, readable, plain, compiled"):
-        kernels.set_backend("fast")
+    refused = pytest.raises(ValueError, match=r"name is 'fast'.*auto, reference, plain, compiled")
+    with refused, kernels.use_backend("fast"):
+        pass
 
 
-def test_double_backward_is_refused_clearly():
+def test_gradients_of_gradients_are_the_references():
     inputs, mask, weights, state = make_scan()
     inputs.requires_grad_()
-    with kernels.use_backend("plain"):
-        outputs, _ = run_projected_lstm(inputs, mask, weights, state)
-        with pytest.raises(RuntimeError, match=r"create_graph=True.*use_backend\(\"readable\"\)"):
-            torch.autograd.grad(outputs.sum(), inputs, create_graph=True)
-    with kernels.use_backend("readable"):
-        outputs, _ = run_projected_lstm(inputs, mask, weights, state)
-        (gradient,) = torch.autograd.grad(outputs.square().sum(), inputs, create_graph=True)
-        (second,) = torch.autograd.grad(gradient.square().sum(), inputs)
-    assert second.any()
+
+    def second_gradient(name):
+        with kernels.use_backend(name):
+            outputs, _ = run_projected_lstm(inputs, mask, weights, state)
+            (gradient,) = torch.autograd.grad(outputs.square().sum(), inputs, create_graph=True)
+            gradient.square().sum().backward()
+            return inputs.grad
+
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        second_gradient("plain")
+    assert second_gradient("reference").any()
 
 
 def test_a_graph_can_be_used_twice():
@@ -172,26 +166,11 @@ def test_half_precision_by_autocast(trains):
             assert_close(gradient, exact_gradient, BFLOAT16)
 
 
-@pytest.mark.skipif("int8" in kernels.why_not(), reason=kernels.why_not().get("int8", ""))
-def test_eight_bits_are_near_and_for_inference_only():
-    inputs, mask, weights, state = make_scan()
-    wanted, _ = scan_projected_lstm(inputs, mask, weights, state)
-    with kernels.use_backend("int8"):
-        found, _ = run_projected_lstm(inputs, mask, weights, state)
-        assert_close(found, wanted, INT8)
-        assert not torch.equal(found, wanted)
-        inputs.requires_grad_()
-        with torch.no_grad():
-            assert torch.equal(run_projected_lstm(inputs, mask, weights, state)[0], found)
-        with pytest.raises(RuntimeError, match=r"int8.*no gradients.*inference_mode"):
-            run_projected_lstm(inputs, mask, weights, state)
-
-
 class Tagged(torch.Tensor):
     """A tensor subclass, as tools that trace or shard use."""
 
 
-def test_what_the_fast_scans_do_not_take_goes_to_the_readable_one_or_is_refused():
+def test_what_the_fast_scans_do_not_take_goes_to_the_reference_one_or_is_refused():
     inputs, mask, weights, state = make_scan()
     wanted, _ = scan_projected_lstm(inputs, mask, weights, state)
     tagged = inputs.as_subclass(Tagged)
@@ -220,3 +199,66 @@ def test_torch_func_can_differentiate_a_model():
     model(ids).last_hidden_state.square().sum().backward()
     for name, value in model.named_parameters():
         torch.testing.assert_close(found[name], value.grad if value.grad is not None else found[name] * 0)
+
+
+@pytest.mark.parametrize("backend", ["plain", "auto"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"recurrent": torch.zeros(40, 5)},
+        {"bias": torch.zeros(39)},
+        {"projection": torch.zeros(6, 9)},
+        {"state": (torch.zeros(2, 6), torch.zeros(3, 10))},
+        {"state": (torch.zeros(3, 6), torch.zeros(3, 9))},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_shapes_that_disagree_are_refused_before_memory_is_read_by_them(backend, changes):
+    inputs, mask, weights, _ = make_scan()
+    state = changes.get("state")
+    changes = {name: value for name, value in changes.items() if name != "state"}
+    with kernels.use_backend(backend), pytest.raises(ValueError, match=r"\(3, 7, 6\) want the shapes"):
+        run_projected_lstm(inputs, mask, weights._replace(**changes), state)
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Sets the variable of a process that has chosen no backend."""
+    backends._of_environment.cache_clear()
+    yield lambda name: monkeypatch.setenv("HF_ELMO_KERNELS", name)
+    backends._of_environment.cache_clear()
+
+
+def test_the_environment_names_the_backend_of_a_process_that_chooses_none(environment):
+    environment("reference")
+    assert kernels.get_backend() == in_a_thread(kernels.get_backend) == "reference"
+    with kernels.use_backend("plain"):
+        assert kernels.get_backend() == "plain"
+
+
+@pytest.mark.parametrize("name", ["fast", "compiled"])
+def test_a_backend_of_the_environment_that_cannot_run_is_told_in_a_line(environment, monkeypatch, name):
+    monkeypatch.setattr(backends.library, "build", lambda: (_ for _ in ()).throw(RuntimeError("no compiler")))
+    environment(name)
+    with pytest.raises(ValueError, match=f"HF_ELMO_KERNELS is '{name}'"):
+        kernels.get_backend()
+
+
+def test_auto_says_once_that_it_takes_the_reference(monkeypatch, log_records):
+    monkeypatch.setattr(backends, "_said", set())
+    model = ElmoModel(make_tiny_config(project_hidden=False, cell_size=6))
+    for _ in range(2):
+        model(**ElmoCharTokenizer()("a b", return_tensors="pt"))
+    lines = [record.getMessage() for record in log_records if record.name.startswith("hf_elmo.kernels")]
+    assert len(lines) == 1 and "without a projection" in lines[0]
+
+
+def test_code_of_another_api_runs_the_reference(monkeypatch):
+    """What travels with a checkpoint may meet any version of the package."""
+    monkeypatch.setattr(kernels, "API", kernels.API + 1)
+    source = importlib.util.find_spec("hf_elmo.model.modeling_elmo")
+    module = importlib.util.module_from_spec(source)
+    source.loader.exec_module(module)
+    assert module.kernels is None
+    batch = make_scan()
+    assert torch.equal(module.run_projected_lstm(*batch)[0], scan_projected_lstm(*batch)[0])

@@ -1,4 +1,4 @@
-"""The fast scans against the readable one that defines them: outputs, states and gradients, whatever the batch."""
+"""The fast scans against the reference that defines them: outputs, states and gradients, whatever the batch."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def by_backend(backend):
 
 
 @given(**sizes_and_settings(5, 7, 19, 37))
-def test_fast_scans_are_the_readable_one(backend, sizes, masked, stateful, settings, seed):
+def test_fast_scans_are_the_reference(backend, sizes, masked, stateful, settings, seed):
     torch.manual_seed(seed)
     batch = make_batch(*sizes, masked, stateful)
     wanted, wanted_gradients = results_and_gradients(scan_projected_lstm, *batch, **settings)

@@ -59,7 +59,7 @@ def saved(tmp_path_factory) -> dict[str, Path]:
 
 def outputs_of(model, batch) -> dict[str, np.ndarray]:
     """The numbers of a model, as a checkpoint's own code computes them where the package is not there."""
-    with torch.no_grad(), hf_elmo.kernels.use_backend("readable"):
+    with torch.no_grad(), hf_elmo.kernels.use_backend("reference"):
         return {name: value.numpy() for name, value in tensors_of(model.eval()(**batch))}
 
 
@@ -306,7 +306,7 @@ def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path)
             assert same or path.suffix in (".json", ".safetensors"), path
     config = json.loads((tmp_path / "tokens" / "config.json").read_text())
     assert config == json.loads((saved["tokens"] / "config.json").read_text())
-    with torch.no_grad(), hf_elmo.kernels.use_backend("readable"):
+    with torch.no_grad(), hf_elmo.kernels.use_backend("reference"):
         vectors = pipeline("feature-extraction", model=str(saved["base"]))(SENTENCES[0])
     assert_same(numbers["features"].astype(np.float32), np.array(vectors, dtype=np.float32))
 

@@ -10,7 +10,7 @@ from softmax_cases import ShapesOfProducts
 from tolerances import BFLOAT16, LOSS_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
-from hf_elmo.kernels import half_products, row_counts
+from hf_elmo.kernels import half
 from hf_elmo.pretraining import objective as objective_module
 from hf_elmo.pretraining.lanes import fill_lanes
 from hf_elmo.pretraining.losses import sampled_cross_entropy
@@ -225,7 +225,8 @@ def train_in_bf16(name, softmax, windows):
     torch.manual_seed(0)
     objective = make_objective(softmax).float().train()
     sampler = LogUniformSampler(len(VOCABULARY), 3)
-    with torch.autocast("cpu", dtype=torch.bfloat16), half_products("native"):
+    native = mock.patch.object(half, "native_unavailable_reason", lambda dtype: None)
+    with torch.autocast("cpu", dtype=torch.bfloat16), native:
         losses = [objective(window, None, sampler.draw_pair() if name == "sampled" else None) for window in windows]
     sum(loss.mean for loss in losses).backward()
     return [loss.mean.detach() for loss in losses], [
@@ -246,7 +247,7 @@ def windows_of_many_words(number):
 def test_rows_behind_the_words_and_targets_of_halves_change_nothing(name, softmax):
     windows = windows_of_many_words(2)
     losses, gradients = train_in_bf16(name, softmax, windows)
-    with mock.patch.object(row_counts, "round_rows", lambda number: number):
+    with mock.patch.object(half, "round_rows", lambda number: number):
         wanted_losses, wanted_gradients = train_in_bf16(name, softmax, windows)
     torch.testing.assert_close(losses, wanted_losses, rtol=LOSS_FLOAT32, atol=0)
     for mine, theirs in zip(gradients, wanted_gradients, strict=True):
@@ -258,7 +259,7 @@ def test_windows_of_many_sizes_multiply_halves_of_few_shapes(name, softmax):
     windows = windows_of_many_words(10)
     with ShapesOfProducts(torch.bfloat16) as few:
         train_in_bf16(name, softmax, windows)
-    with ShapesOfProducts(torch.bfloat16) as many, mock.patch.object(row_counts, "round_rows", lambda number: number):
+    with ShapesOfProducts(torch.bfloat16) as many, mock.patch.object(half, "round_rows", lambda number: number):
         train_in_bf16(name, softmax, windows)
     # In windows as small as these; the more windows and words, the fewer.
     assert 0 < len(few.shapes) < len(many.shapes) * 2 / 3

@@ -1,20 +1,26 @@
 """Products of halves: natively or in float32, whichever the processor is good at, with the same rounded weights."""
 
-import asyncio
 import os
 
 import fresh_process
 import pytest
 import torch
 from conftest import make_tiny_config
+from hypothesis import given
+from hypothesis import strategies as st
 from scan_cases import make_weights
 from test_scan import build_or_skip
 from tolerances import BFLOAT16, FLOAT16
 
 from hf_elmo import ElmoModel, kernels
-from hf_elmo.kernels import half_precision
-from hf_elmo.kernels.half_precision import product_dtype, why_not_native
-from hf_elmo.kernels.prepared import why_not_packed
+from hf_elmo.kernels import half
+from hf_elmo.kernels.half import (
+    native_unavailable_reason,
+    packing_unavailable_reason,
+    pad_rows,
+    product_dtype,
+    round_rows,
+)
 from hf_elmo.model.modeling_elmo import run_projected_lstm, scan_projected_lstm
 
 HALVES = [(torch.bfloat16, BFLOAT16), (torch.float16, FLOAT16)]
@@ -28,39 +34,24 @@ def backend(request):
         yield request.param
 
 
-@pytest.fixture(autouse=True)
-def _no_copies():
-    kernels.clear_packed()
-    yield
-    kernels.clear_packed()
+WAYS = {"native": None, "float32": "no instructions"}
+
+
+def choose(monkeypatch, way):
+    """Have products of halves run as they are, or in float32 as on a processor without instructions for them."""
+    monkeypatch.setattr(half, "native_unavailable_reason", lambda dtype: WAYS[way])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_way_can_be_chosen(dtype):
-    with kernels.half_products("native"):
-        assert product_dtype(dtype) == dtype
-        with kernels.half_products("float32"):
-            assert product_dtype(dtype) == torch.float32
-            assert product_dtype(torch.float32) == torch.float32 and product_dtype(torch.float64) == torch.float64
-            # What a GPU multiplies is none of this processor's business.
-            assert product_dtype(dtype, "cuda") == dtype
-        assert product_dtype(dtype) == dtype
-    with kernels.half_products("auto"):
-        assert product_dtype(dtype) == (torch.float32 if why_not_native(dtype) else dtype)
-    with pytest.raises(ValueError, match="way is 'slow'"), kernels.half_products("slow"):
-        pass
-
-
-def test_tasks_choose_for_themselves():
-    async def choose(way):
-        with kernels.half_products(way):
-            await asyncio.sleep(0)
-            return product_dtype(torch.bfloat16)
-
-    async def run_both():
-        return await asyncio.gather(choose("native"), choose("float32"))
-
-    assert asyncio.run(run_both()) == [torch.bfloat16, torch.float32]
+def test_halves_are_multiplied_in_float32_where_the_processor_cannot(monkeypatch, dtype):
+    assert product_dtype(dtype) == (torch.float32 if native_unavailable_reason(dtype) else dtype)
+    choose(monkeypatch, "native")
+    assert product_dtype(dtype) == dtype
+    choose(monkeypatch, "float32")
+    assert product_dtype(dtype) == torch.float32
+    assert product_dtype(torch.float32) == torch.float32 and product_dtype(torch.float64) == torch.float64
+    # What a GPU multiplies is none of this processor's business.
+    assert product_dtype(dtype, "cuda") == dtype
 
 
 @pytest.mark.parametrize(
@@ -78,22 +69,22 @@ def test_tasks_choose_for_themselves():
     ],
 )
 def test_bfloat16_wants_instructions_of_its_own(monkeypatch, machine, supported, environment, reason):
-    monkeypatch.setattr(half_precision, "why_not_packed", lambda dtype: None)
-    monkeypatch.setattr(half_precision.platform, "machine", lambda: machine)
+    monkeypatch.setattr(half, "packing_unavailable_reason", lambda dtype: None)
+    monkeypatch.setattr(half.platform, "machine", lambda: machine)
     for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
         monkeypatch.setattr(torch.cpu, name, lambda name=name: name in supported, raising=False)
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     if environment is not None:
         monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", environment)
-    found = why_not_native(torch.bfloat16)
+    found = native_unavailable_reason(torch.bfloat16)
     assert found is None if reason is None else reason in found
-    assert kernels.why_not().get("bfloat16") == found
+    assert kernels.unavailable_reasons().get("bfloat16") == found
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_what_onednn_does_not_multiply_is_not_native(monkeypatch, dtype):
-    monkeypatch.setattr(half_precision, "why_not_packed", lambda dtype: "not here")
-    assert why_not_native(dtype) == "not here"
+    monkeypatch.setattr(half, "packing_unavailable_reason", lambda dtype: "not here")
+    assert native_unavailable_reason(dtype) == "not here"
     assert product_dtype(dtype) == torch.float32
 
 
@@ -103,12 +94,12 @@ def test_this_processor_is_told_what_its_flags_say():
             flags = set(next(line for line in file if line.startswith("flags")).split())
     except (OSError, StopIteration):
         pytest.skip("no flags to read")
-    if why_not_packed(torch.bfloat16) or "ONEDNN_MAX_CPU_ISA" in os.environ:
+    if packing_unavailable_reason(torch.bfloat16) or "ONEDNN_MAX_CPU_ISA" in os.environ:
         pytest.skip("oneDNN was told to do without")
     has_instructions = not flags.isdisjoint({"avx512_bf16", "amx_bf16"})
-    assert (why_not_native(torch.bfloat16) is None) is has_instructions
+    assert (native_unavailable_reason(torch.bfloat16) is None) is has_instructions
     # In a process of its own, because oneDNN reads this once.
-    code = "import torch; from hf_elmo.kernels.half_precision import why_not_native as w; print(w(torch.bfloat16))"
+    code = "import torch; from hf_elmo.kernels.half import native_unavailable_reason as w; print(w(torch.bfloat16))"
     changed = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
     done = fresh_process.run(["-c", code], env=changed, modules=fresh_process.LIBRARIES)
     assert done.returncode == 0, done.stderr
@@ -125,15 +116,15 @@ def make_scan(dtype, rows):
 @pytest.mark.parametrize("rows", [1, 3, 30])
 @pytest.mark.parametrize(("dtype", "tolerance"), HALVES)
 @pytest.mark.parametrize("trains", [False, True])
-def test_widened_products_are_nearer_to_the_exact_ones(backend, dtype, tolerance, rows, trains):
+def test_products_in_float32_are_nearer_to_the_exact_ones(backend, dtype, tolerance, rows, trains, monkeypatch):
     inputs, mask, weights = make_scan(dtype, rows)
     leaves = [tensor.requires_grad_(trains) for tensor in (inputs, *weights)]
     exact_leaves = [tensor.detach().double().requires_grad_() for tensor in leaves]
     exact, _ = scan_projected_lstm(exact_leaves[0], mask, type(weights)(*exact_leaves[1:]))
     errors = {}
-    for way in ("native", "float32"):
-        with kernels.half_products(way):
-            outputs, (hidden, cell) = run_projected_lstm(inputs, mask, weights)
+    for way in WAYS:
+        choose(monkeypatch, way)
+        outputs, (hidden, cell) = run_projected_lstm(inputs, mask, weights)
         assert {outputs.dtype, hidden.dtype, cell.dtype} == {dtype}
         errors[way] = float((outputs.detach().double() - exact.detach()).square().mean().sqrt())
         assert (outputs.double() - exact).abs().max() < tolerance
@@ -146,46 +137,32 @@ def test_widened_products_are_nearer_to_the_exact_ones(backend, dtype, tolerance
     assert errors["float32"] <= errors["native"]
 
 
-def test_weights_are_widened_once(backend):
-    inputs, mask, weights = make_scan(torch.bfloat16, 30)
-    with torch.no_grad(), kernels.half_products("float32"):
-        first, _ = run_projected_lstm(inputs, mask, weights)
-        kept = kernels.packed_bytes()
-        assert kept >= 4 * sum(weight.numel() for weight in (weights.input, weights.recurrent, weights.projection))
-        assert torch.equal(run_projected_lstm(inputs, mask, weights)[0], first)
-        assert kernels.packed_bytes() == kept
-        weights.input.data.mul_(2)
-        assert not torch.equal(run_projected_lstm(inputs, mask, weights)[0], first)
-
-
 def ids_of(words: int) -> torch.Tensor:
     ids = torch.full((2, words, 50), 261)
     ids[..., 0], ids[..., 1], ids[..., 2] = 259, torch.randint(1, 257, (2, words)), 260
     return ids
 
 
-@pytest.mark.parametrize("words", [4, 30])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("dtype", "tolerance"), HALVES)
-def test_models_give_the_same_numbers_either_way(backend, dtype, tolerance, words):
-    model, ids = ElmoModel(make_tiny_config(projection_size=24, cell_size=40)).eval(), ids_of(words)
-    half = ElmoModel(model.config).eval()
-    half.load_state_dict(model.state_dict())
-    half.to(dtype)
+def test_models_in_half_precision_give_about_the_same_numbers(backend, dtype, tolerance, way, monkeypatch):
+    model, ids = ElmoModel(make_tiny_config(projection_size=24, cell_size=40)).eval(), ids_of(30)
+    choose(monkeypatch, way)
     with torch.no_grad():
         wanted = model(ids).last_hidden_state
-        for way in ("native", "float32"):
-            with kernels.half_products(way):
-                found = half(ids).last_hidden_state
-            assert found.dtype == dtype
-            torch.testing.assert_close(found.float(), wanted, rtol=tolerance, atol=tolerance)
+        found = model.to(dtype)(ids).last_hidden_state
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), wanted, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("trains", [False, True])
-def test_autocast_without_native_products(backend, trains):
+def test_models_under_autocast_give_about_the_same_numbers_and_gradients(backend, trains, way, monkeypatch):
     model, ids = ElmoModel(make_tiny_config()).eval(), ids_of(4)
     model.freeze_bilm(not trains)
     wanted = model(ids).last_hidden_state
-    with torch.autocast("cpu", torch.bfloat16), kernels.half_products("float32"):
+    choose(monkeypatch, way)
+    with torch.autocast("cpu", torch.bfloat16):
         found = model(ids).last_hidden_state
     torch.testing.assert_close(found.float(), wanted, rtol=BFLOAT16, atol=BFLOAT16)
     if trains:
@@ -194,3 +171,30 @@ def test_autocast_without_native_products(backend, trains):
         both = [torch.autograd.grad(total.float().mean(), parameters) for total in (found, wanted)]
         for name, gradient, exact in zip(names, *both, strict=True):
             torch.testing.assert_close(gradient, exact, rtol=0, atol=BFLOAT16, msg=name)
+
+
+@given(number=st.integers(0, 10**6))
+def test_a_rounded_number_is_little_more_and_stays(number):
+    rounded = round_rows(number)
+    assert number <= rounded <= number * 17 / 16
+    assert round_rows(rounded) == rounded
+
+
+@given(start=st.integers(5, 20))
+def test_there_are_sixteen_numbers_between_two_powers_of_two(start):
+    assert len({round_rows(number) for number in range(2**start + 1, 2 ** (start + 1) + 1, 2 ** (start - 5))}) == 16
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_rows_of_halves_alone_are_padded_and_gradients_are_those_of_the_rows(dtype, way, monkeypatch):
+    choose(monkeypatch, way)
+    rows = torch.randn(1001, 3, dtype=dtype, requires_grad=True)
+    padded = pad_rows(rows, dtype, value=7)
+    assert len(padded) == (1001 if dtype == torch.float32 or way == "float32" else 1024)
+    assert torch.equal(padded[:1001], rows)
+    assert (padded[1001:] == 7).all()
+    (gradient,) = torch.autograd.grad(padded.float().square().sum(), rows)
+    assert torch.equal(gradient, 2 * rows)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert len(pad_rows(rows, torch.float32)) == (1001 if way == "float32" else 1024)

@@ -1,6 +1,7 @@
 """The compiled library builds itself, once per machine, where a model of some size first runs; and says so."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from test_scan import build_or_skip
 
 from hf_elmo import kernels
-from hf_elmo.kernels import backends, library
+from hf_elmo.kernels import library
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the library is built on Linux only")
 
@@ -103,81 +104,104 @@ def test_looking_tracing_and_toys_build_nothing(compiler, tmp_path):
 
 
 def test_a_build_that_failed_is_not_tried_again_and_says_why(compiler, tmp_path):
-    compiler.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\necho "kernels.cpp:1: error: no vectors"\nexit 1\n')
+    compiler.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\necho "ops.cpp:1: error: no vectors"\nexit 1\n')
     [(printed, (start, reason))] = use(tmp_path, CXX=compiler)
     assert printed == ["False", "True"] and "builds its compiled kernels" in start
     assert "error: no vectors" in reason and "hf_elmo.kernels.build(" in reason
-    why = f"{USE}\nprint(library.why_not())"
-    [(printed, (again,))] = use(tmp_path, script=why, CXX=compiler)
-    assert calls(tmp_path) == 1 and "error: no vectors" in again and "vectors);" in printed
-    # Where nothing was used yet, the reason is known too.
-    [(printed, _)] = use(tmp_path, script="from hf_elmo import kernels\nprint(kernels.why_not())", CXX=compiler)
-    assert "no vectors);" in " ".join(printed)
-    assert use(tmp_path, CXX=compiler, HF_ELMO_KERNELS="plain") == [(["False", "True"], [])]
-    # Another compiler, or being asked, is another try.
+    [(_, (again,))] = use(tmp_path, CXX=compiler)
+    assert calls(tmp_path) == 1 and "error: no vectors" in again
+    # Another compiler is another try.
     shutil.copy(compiler, tmp_path / "other")
     use(tmp_path, CXX=tmp_path / "other")
     assert calls(tmp_path) == 2
-    ask = "from hf_elmo import kernels\ntry:\n    kernels.build()\nexcept RuntimeError as error:\n    print(error)"
-    [(printed, _)] = use(tmp_path, script=ask, CXX=tmp_path / "other")
-    assert calls(tmp_path) == 3 and "vectors);" in printed
 
 
+MAPPED = """
+import re
+from pathlib import Path
+from hf_elmo import kernels
+
+def mapped():
+    paths = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/" in line}
+    return sorted({str(Path(path).resolve()) for path in paths if re.match(r"lib[gi]?omp", Path(path).name)})
+
+before = mapped()
+kernels.build()
+print(before == mapped())
+"""
+
+
+def test_it_is_found_without_a_compiler_and_brings_no_openmp_library_of_its_own(built, tmp_path):
+    """A second one would have a second pool of threads, and both would wait for the same cores."""
+    environment = {**os.environ, "PATH": str(tmp_path), "CXX": ""}
+    done = fresh_process.run(["-c", MAPPED], env=environment, modules=fresh_process.LIBRARIES)
+    assert done.stdout.strip() == "True", done.stderr
+
+
+@pytest.fixture
+def nothing_loaded(monkeypatch, tmp_path):
+    """This process before it has looked for the library, which is not there."""
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    for name, value in (("_loaded", None), ("_failure", None), ("_was_tried", False)):
+        monkeypatch.setattr(library, name, value)
+
+
+@pytest.mark.usefixtures("nothing_loaded")
 @pytest.mark.parametrize(
-    ("environment", "reason"),
+    ("environment", "wanted"),
     [
-        ({"CXX": "", "PATH": "/nowhere"}, "no C++ compiler found"),
-        ({"TORCH_EXTENSIONS_DIR": "/proc/nowhere"}, "set TORCH_EXTENSIONS_DIR"),
+        ({"CXX": "", "PATH": "/nowhere"}, "no C++ compiler found; install g++, or set CXX"),
+        ({"CXX": "/nowhere/g++"}, "CXX is '/nowhere/g++', which is no program"),
+        ({"CXX": "false"}, r"false failed \(exit code 1\); hf_elmo.kernels.build\(verbose=True\) shows"),
+        ({"CXX": "true", "TORCH_EXTENSIONS_DIR": "/proc/nowhere"}, "cannot be read or written .*TORCH_EXTENSIONS_DIR"),
     ],
-    ids=["no-compiler", "no-folder"],
+    ids=["no-compiler", "no-program", "failure", "no-folder"],
 )
-def test_where_it_cannot_be_built_one_line_says_why(built, tmp_path, environment, reason):
-    [(printed, (line,))] = use(tmp_path, **{"CXX": "false", **environment})
-    assert printed == ["False", "True"] and reason in line
+def test_who_asks_by_name_is_told_why_it_cannot_be_built_and_auto_goes_on(
+    environment, wanted, monkeypatch, tmp_path, log_records
+):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RuntimeError, match=f'"compiled", which fails here: {wanted}'), kernels.use_backend("compiled"):
+        pass
+    assert re.search(wanted, kernels.unavailable_reasons()["compiled"])
+    assert not list(tmp_path.rglob("*.so")) and not library.is_ready()
+    log_records.clear()
+    library.build_on_first_use()
+    (line,) = (record.getMessage() for record in log_records)
+    assert "runs without its compiled kernels" in line and re.search(wanted, line)
 
 
+@pytest.mark.usefixtures("nothing_loaded")
+def test_a_library_that_cannot_be_loaded_is_reported():
+    library.library_path().parent.mkdir(parents=True)
+    library.library_path().write_bytes(b"no library")
+    reason = r"\.so cannot be loaded \(.*\); hf_elmo\.kernels\.build\(\) builds it anew"
+    assert re.search(reason, kernels.unavailable_reasons()["compiled"])
+
+
+@pytest.mark.usefixtures("nothing_loaded")
 def test_who_has_no_home_has_no_library_and_no_error(monkeypatch):
     for name in ("TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
-    monkeypatch.setattr(library, "_loaded", None)
-    monkeypatch.setattr(library, "_failure", None)
     assert not library.is_ready()
-    assert "no home" in kernels.why_not()["compiled"] and "TORCH_EXTENSIONS_DIR" in kernels.why_not()["compiled"]
+    assert re.search("no home.*TORCH_EXTENSIONS_DIR", kernels.unavailable_reasons()["compiled"])
 
 
-@pytest.fixture
-def environment(monkeypatch):
-    """A process that has chosen no backend, with a variable that may."""
-    monkeypatch.setattr(backends, "_of_process", None)
-    backends._of_environment.cache_clear()
-    yield lambda name: monkeypatch.setenv("HF_ELMO_KERNELS", name)
-    backends._of_environment.cache_clear()
+@pytest.mark.parametrize("file", ["ops.cpp", "vectors.h"])
+def test_what_was_built_of_another_source_is_left_alone(built, file, tmp_path, monkeypatch):
+    before = library.library_path()
+    shutil.copytree(library._SOURCES, tmp_path, dirs_exist_ok=True)
+    changed = tmp_path / file
+    changed.write_text(changed.read_text(encoding="utf-8") + "// changed\n", encoding="utf-8")
+    monkeypatch.setattr(library, "_SOURCES", tmp_path)
+    monkeypatch.setattr(library, "_loaded", None)
+    assert before.is_file() and library.library_path() != before
+    assert not library.is_ready() and "not built yet" in kernels.unavailable_reasons()["compiled"]
 
 
-def test_the_environment_names_the_backend_of_a_process_that_chooses_none(environment):
-    environment("readable")
-    assert kernels.get_backend() == "readable"
-    with kernels.use_backend("plain"):
-        assert kernels.get_backend() == "plain"
-
-
-@pytest.mark.parametrize("name", ["fast", "cuda_graphs"])
-def test_a_backend_of_the_environment_that_cannot_run_is_told_in_a_line(environment, monkeypatch, name):
-    monkeypatch.setitem(backends._REASONS, "cuda_graphs", lambda: "there is no GPU")
-    environment(name)
-    with pytest.raises(ValueError, match=f"HF_ELMO_KERNELS is '{name}'"):
-        kernels.get_backend()
-
-
-def test_auto_says_once_that_it_takes_the_readable_scan(monkeypatch, log_records):
-    from conftest import make_tiny_config
-
-    from hf_elmo import ElmoCharTokenizer, ElmoModel
-
-    monkeypatch.setattr(backends, "_said", set())
-    model = ElmoModel(make_tiny_config(project_hidden=False, cell_size=6))
-    for _ in range(2):
-        model(**ElmoCharTokenizer()("a b", return_tensors="pt"))
-    lines = [record.getMessage() for record in log_records if record.name.startswith("hf_elmo.kernels")]
-    assert len(lines) == 1 and "without a projection" in lines[0]
+def test_the_library_lies_in_pytorchs_folder_for_extensions(monkeypatch):
+    extensions = pytest.importorskip("torch.utils.cpp_extension")
+    monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
+    assert library.library_path().is_relative_to(extensions.get_default_build_root())

@@ -1,4 +1,6 @@
-"""Words told apart and filters over their characters: the token encoder's own numbers, whatever was done to it."""
+"""Filters by tables and products of few words: the token encoder's own numbers, whatever was done to it."""
+
+from unittest import mock
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
 from hf_elmo import ElmoModel, kernels
+from hf_elmo.kernels import half, token_encoder
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 
 # Of all lengths: markers, one character, as many as a row holds, and more.
@@ -28,21 +31,23 @@ def rows():
 
 @pytest.fixture
 def ran(monkeypatch):
-    """How often the compiled filters ran, instead of returning None."""
+    """What the compiled filters gave."""
     results = []
-    original = kernels.filter_maxima
+    original = token_encoder._filter_by_tables
 
-    def count(*arguments):
-        found = original(*arguments)
-        results.extend([] if found is None else [found])
-        return found
+    def keep(*arguments):
+        results.append(original(*arguments))
+        return results[-1]
 
-    monkeypatch.setattr(kernels, "filter_maxima", count)
+    monkeypatch.setattr(token_encoder, "_filter_by_tables", keep)
     return results
 
 
 def make_encoder(**overrides):
-    return ElmoModel(make_tiny_config(**overrides)).eval().token_encoder
+    """A token encoder that gives what its filters give."""
+    encoder = ElmoModel(make_tiny_config(**overrides)).eval().token_encoder
+    encoder.highways, encoder.projection, encoder.activation = nn.ModuleList(), None, lambda maxima: maxima
+    return encoder
 
 
 SOME_FILTERS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 140)), min_size=1, max_size=4)
@@ -71,7 +76,7 @@ def test_maxima_are_those_of_the_convolutions(filters, size, words, dtype):
     encoder = make_encoder(filters=[list(pair) for pair in filters], character_embedding_size=size).to(dtype)
     rows = torch.from_numpy(ElmoCharTokenizer().encode_words(words))
     with torch.no_grad():
-        found = encoder._filter(encoder.character_embedding, rows)
+        found = encoder(rows)
         wanted = convolve(encoder, rows)
     tolerance = 10 * (REORDERED_FLOAT64 if dtype == torch.float64 else REORDERED_FLOAT32)
     torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance)
@@ -89,23 +94,21 @@ def test_gradients_are_those_of_the_convolutions(filters, size, words, threads):
     num_threads = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        found = torch.autograd.grad(encoder._filter(encoder.character_embedding, rows), parameters, weights)
+        found = torch.autograd.grad(encoder(rows), parameters, weights)
     finally:
         torch.set_num_threads(num_threads)
     for gradient, wanted_gradient in zip(found, wanted, strict=True):
         torch.testing.assert_close(gradient, wanted_gradient, rtol=0, atol=100 * REORDERED_FLOAT64)
 
 
-@pytest.mark.parametrize("backend", ["auto", "readable"])
+@pytest.mark.parametrize("backend", ["auto", "reference"])
 def test_of_equal_windows_the_first_gets_the_gradient(backend):
     encoder = make_encoder(filters=[[2, 3]]).double().requires_grad_(True)
     with torch.no_grad():
         # All characters alike: all windows are.
         encoder.character_embedding.weight.fill_(0.5)
     with kernels.use_backend(backend):
-        encoder._filter(
-            encoder.character_embedding, torch.from_numpy(ElmoCharTokenizer().encode_words(["abc"]))
-        ).sum().backward()
+        encoder(torch.from_numpy(ElmoCharTokenizer().encode_words(["abc"]))).sum().backward()
     hit = encoder.character_embedding.weight.grad.any(dim=1).nonzero().flatten().tolist()
     assert hit == sorted(id + 1 for id in (258, ord("a")))
 
@@ -114,7 +117,7 @@ def test_filters_that_are_not_numbers_give_none(rows):
     encoder = make_encoder()
     with torch.no_grad():
         encoder.character_embedding.weight[ord("o") + 1] = torch.nan
-        found = encoder._filter(encoder.character_embedding, rows)
+        found = encoder(rows)
     assert torch.equal(found.isnan().all(dim=1), torch.tensor(["o" in word for word in WORDS]))
 
 
@@ -123,29 +126,30 @@ def test_numbers_that_are_no_characters_are_refused(rows, number):
     encoder = make_encoder()
     rows[2, 1] = number
     with pytest.raises(IndexError), torch.no_grad():
-        encoder._filter(encoder.character_embedding, rows)
+        encoder(rows)
 
 
 @torch.no_grad()
 def test_rows_that_are_shorter_than_a_filter_are_refused(rows):
     encoder = make_encoder(filters=[[2, 3], [5, 3]])
     with pytest.raises(RuntimeError, match="5"):
-        encoder._filter(encoder.character_embedding, rows[:, :4])
-    assert encoder._filter(encoder.character_embedding, rows[:, :5]).shape == (len(rows), 6)
+        encoder(rows[:, :4])
+    assert encoder(rows[:, :5]).shape == (len(rows), 6)
 
 
-def test_gradients_of_gradients_are_left_to_the_readable_twin(rows):
+def test_gradients_of_gradients_are_the_references(rows):
     encoder = make_encoder().double().requires_grad_(True)
     weight = encoder.convolutions[0].weight
 
-    def gradient():
-        found = encoder._filter(encoder.character_embedding, rows).square().sum()
-        return torch.autograd.grad(found, weight, create_graph=True)[0]
+    def second_gradient():
+        (gradient,) = torch.autograd.grad(encoder(rows).square().sum(), weight, create_graph=True)
+        gradient.sum().backward()
+        return weight.grad
 
-    with pytest.raises(RuntimeError, match="readable"):
-        gradient()
-    with kernels.use_backend("readable"):
-        assert torch.autograd.grad(gradient().sum(), weight)[0].any()
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        second_gradient()
+    with kernels.use_backend("reference"):
+        assert second_gradient().any()
 
 
 def test_gradients_are_the_same_whatever_the_number_of_threads(rows):
@@ -156,7 +160,7 @@ def test_gradients_are_the_same_whatever_the_number_of_threads(rows):
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            maxima = encoder._filter(encoder.character_embedding, rows)
+            maxima = encoder(rows)
             found.append([maxima, *torch.autograd.grad(maxima, parameters_of_filters(encoder), weights)])
     finally:
         torch.set_num_threads(num_threads)
@@ -172,11 +176,9 @@ def test_they_follow_every_change_of_the_filters(rows, ran):
             lambda: encoder.character_embedding.weight.data.mul_(0.5),
         ):
             change()
-            found = encoder._filter(encoder.character_embedding, rows)
-            with kernels.use_backend("readable"):
-                torch.testing.assert_close(
-                    found, encoder._filter(encoder.character_embedding, rows), rtol=0, atol=REORDERED_FLOAT32
-                )
+            found = encoder(rows)
+            with kernels.use_backend("reference"):
+                torch.testing.assert_close(found, encoder(rows), rtol=0, atol=REORDERED_FLOAT32)
     assert len(ran) == 3
 
 
@@ -202,55 +204,59 @@ class Doubled(nn.Module):
 @torch.no_grad()
 def test_wrapped_and_hooked_modules_run_themselves(rows, ran):
     encoder = make_encoder()
-    wanted = encoder._filter(encoder.character_embedding, rows)
+    wanted = encoder(rows)
     handle = encoder.convolutions[2].register_forward_hook(lambda module, inputs, outputs: outputs * 2)
     last = encoder.convolutions[2].out_channels
-    hooked = encoder._filter(encoder.character_embedding, rows)
+    hooked = encoder(rows)
     handle.remove()
     encoder.convolutions[2] = Doubled(encoder.convolutions[2])
-    wrapped = encoder._filter(encoder.character_embedding, rows)
+    wrapped = encoder(rows)
     for found in (hooked, wrapped):
         torch.testing.assert_close(found[:, :-last], wanted[:, :-last], rtol=0, atol=REORDERED_FLOAT32)
         torch.testing.assert_close(found[:, -last:], 2 * wanted[:, -last:], rtol=0, atol=REORDERED_FLOAT32)
     assert len(ran) == 1
 
 
-@pytest.mark.parametrize("way", ["native", "float32"])
-def test_halves_run_by_the_filters_in_float32_however_their_products_run_elsewhere(rows, ran, way):
+@pytest.mark.parametrize("reason", [None, "no instructions"], ids=["native", "float32"])
+def test_halves_run_by_the_filters_in_float32_however_their_products_run_elsewhere(rows, ran, reason, monkeypatch):
+    monkeypatch.setattr(half, "native_unavailable_reason", lambda dtype: reason)
     encoder = make_encoder()
-    with torch.no_grad(), kernels.half_products(way):
-        wanted = encoder._filter(encoder.character_embedding, rows)
+    with torch.no_grad():
+        wanted = encoder(rows)
         ran.clear()
-        found = encoder.bfloat16()._filter(encoder.character_embedding, rows)
+        found = encoder.bfloat16()(rows)
         # The weights are rounded ones from here on; beside them the sums are rounded once.
-        assert torch.equal(found, encoder.float()._filter(encoder.character_embedding, rows).bfloat16())
+        assert torch.equal(found, encoder.float()(rows).bfloat16())
         with torch.autocast("cpu", torch.bfloat16):
-            under_autocast = encoder.float()._filter(encoder.character_embedding, rows)
+            under_autocast = encoder.float()(rows)
     assert found.dtype == under_autocast.dtype == torch.bfloat16
     for result in (found, under_autocast):
         torch.testing.assert_close(result.float(), wanted, rtol=BFLOAT16, atol=BFLOAT16)
     assert len(ran) == 3
 
 
-def test_distinct_rows_are_those_of_torch(rows):
-    distinct, places = kernels.distinct_rows(rows)
-    assert torch.equal(distinct[places], rows)
-    assert list(map(tuple, distinct.tolist())) == list(dict.fromkeys(map(tuple, rows.tolist())))
-    empty, none = kernels.distinct_rows(rows[:0])
-    assert empty.shape == (0, rows.shape[1]) and none.shape == (0,)
-    with kernels.use_backend("readable"):
-        assert kernels.distinct_rows(rows) is None
-
-
 @pytest.mark.parametrize("number", [1, 5, 48, 49, 130])
-@pytest.mark.parametrize("shape", [(7, 512), (130, 1000), (9, 2500)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_linear_map_of_few_rows(number, shape, dtype):
-    x, weight = torch.randn(number, shape[1], dtype=dtype), torch.randn(shape, dtype=dtype) / 30
-    bias = torch.randn(shape[0], dtype=dtype)
+def test_few_words_give_the_references_vectors_by_products_of_their_own(number, dtype, monkeypatch):
+    encoder = ElmoModel(make_tiny_config(filters=[[1, 300], [3, 213]], num_highway_layers=2)).eval().token_encoder
+    encoder, products = encoder.to(dtype).requires_grad_(True), []
+    original = torch.ops.hf_elmo_kernels.multiply_small_batch
+    spy = mock.Mock(multiply_small_batch=lambda *pair: products.append(pair) or original(*pair))
+    spy.filter_maxima = torch.ops.hf_elmo_kernels.filter_maxima
+    monkeypatch.setattr(torch.ops, "hf_elmo_kernels", spy)
+    rows = torch.from_numpy(ElmoCharTokenizer().encode_words([str(index) for index in range(number)]))
     with torch.no_grad():
-        found = kernels.linear(x, weight, bias)
-        assert (found is None) is (number > 48)
-        if found is not None:
-            wanted = nn.functional.linear(x.double(), weight.double(), bias.double())
-            torch.testing.assert_close(found.double(), wanted, rtol=0, atol=3 * REORDERED_FLOAT32)
+        found = encoder(rows)
+        handle = encoder.highways[0].carry.register_forward_hook(lambda module, inputs, outputs: outputs + 1)
+        hooked = encoder(rows)
+        with kernels.use_backend("reference"):
+            wanted_hooked = encoder(rows)
+            handle.remove()
+            wanted = encoder(rows)
+    tolerance = 3 * REORDERED_FLOAT32 if dtype == torch.float32 else REORDERED_FLOAT64
+    torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance)
+    torch.testing.assert_close(hooked, wanted_hooked, rtol=0, atol=tolerance)
+    # Two maps in each of two highways, and the projection; all but the hooked one in the second call.
+    assert len(products) == (9 if number <= 48 else 0)
+    torch.testing.assert_close(encoder(rows), wanted, rtol=0, atol=tolerance)
+    assert len(products) == (9 if number <= 48 else 0)
