@@ -154,8 +154,8 @@ def run_projected_lstm(
         )
     if name == "compiled" and inputs.device.type != "cpu":
         raise RuntimeError(f'the backend "compiled" runs on the CPU; these inputs are on {inputs.device}. Use "auto".')
-    steps = compiled if takes_compiled(inputs, *projected) else plain
-    return scan(inputs, order, projected, state, cell_clip, projection_clip, reverse, steps)
+    backend = compiled if takes_compiled(inputs, *projected) else plain
+    return scan(inputs, order, projected, state, cell_clip, projection_clip, reverse, backend)
 
 
 def _say_once(line: str) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .half import HALVES, product_dtype
-from .plain import Clips, Gradients, Traces
+from .plain import Clips, Gradients, Steps, Traces
 from .weights import Weight
 
 # Rows up to which a product reads the weight once, in place and unpacked, as a single sentence's do. Measured: the
@@ -34,35 +34,20 @@ def multiply_inputs(words: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor
     return kernels.multiply_into_large_pages(words, weight, dtype)
 
 
-def run_steps(
-    gates: Tensor,
-    bias: Tensor,
-    recurrent: Weight,
-    projection: Weight,
-    hidden: Tensor,
-    cell: Tensor,
-    sizes: list[int],
-    clips: Clips,
-) -> Tensor:
+def run_steps(steps: Steps) -> Tensor:
     """As `plain.run_steps`."""
-    weights, rows = _both_layouts(recurrent, projection), small_batch(recurrent.weight)
-    return torch.ops.hf_elmo_kernels.run_steps(gates, bias, weights, hidden, cell, sizes, *clips, rows, False)[0]
+    return _run(steps, keeps=False)[0]
 
 
-def run_steps_keeping(
-    gates: Tensor,
-    bias: Tensor,
-    recurrent: Weight,
-    projection: Weight,
-    hidden: Tensor,
-    cell: Tensor,
-    sizes: list[int],
-    clips: Clips,
-) -> Traces:
+def run_steps_keeping(steps: Steps) -> Traces:
     """As `plain.run_steps_keeping`."""
+    return Traces(steps.gates, *_run(steps, keeps=True))
+
+
+def _run(steps: Steps, keeps: bool) -> list[Tensor]:
+    gates, bias, recurrent, projection, hidden, cell, sizes, clips = steps
     weights, rows = _both_layouts(recurrent, projection), small_batch(recurrent.weight)
-    traces = torch.ops.hf_elmo_kernels.run_steps(gates, bias, weights, hidden, cell, sizes, *clips, rows, True)
-    return Traces(gates, *traces)
+    return torch.ops.hf_elmo_kernels.run_steps(gates, bias, weights, hidden, cell, sizes, *clips, rows, keeps)
 
 
 def run_steps_backward(

@@ -51,62 +51,45 @@ def multiply_inputs(words: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor
     return F.linear(words, weight).to(dtype)
 
 
-def run_steps(
-    gates: Tensor,
-    bias: Tensor,
-    recurrent: Weight,
-    projection: Weight,
-    hidden: Tensor,
-    cell: Tensor,
-    sizes: list[int],
-    clips: Clips,
-) -> Tensor:
+class Steps(NamedTuple):
+    """What all steps of a scan are made of."""
+
+    gates: Tensor  # the inputs' part of the gates, (N, 4H); overwritten
+    bias: Tensor  # of the gates, (4H,)
+    recurrent: Weight  # (4H, P)
+    projection: Weight  # (P, H)
+    hidden: Tensor  # state before the first step, (B, P)
+    cell: Tensor  # the same, (B, H)
+    sizes: list[int]  # rows of each step, falling; they are the first rows of the state
+    clips: Clips
+
+
+def run_steps(steps: Steps) -> Tensor:
     """Run all steps, keeping nothing for a backward pass.
 
-    Args:
-        gates: The inputs' part of the gates, (N, 4H); overwritten.
-        bias: Of the gates, (4H,).
-        recurrent, projection: The prepared weights, (4H, P) and (P, H).
-        hidden: State before the first step, (B, P).
-        cell: State before the first step, (B, H); overwritten by the state after each row's last step.
-        sizes: Rows of each step, falling; they are the first rows of the state.
-        clips: The bounds.
+    `steps.cell` is overwritten by the state after each row's last step.
+
     Returns: Outputs, (N, P).
     """
-    outputs = gates.new_empty(gates.shape[0], hidden.shape[1])
+    gates, cell, sizes = steps.gates, steps.cell, steps.sizes
+    outputs = gates.new_empty(gates.shape[0], steps.hidden.shape[1])
     tanh_cell = torch.empty_like(cell)
     cells = [cell[:size] for size in sizes]
     by_step = outputs.split(sizes)
-    buffers = _Buffers(cells, cells, cells, [tanh_cell[:size] for size in sizes], by_step, by_step)
-    _run(gates, bias, recurrent, projection, hidden, sizes, buffers, clips)
+    _run(steps, _Buffers(cells, cells, cells, [tanh_cell[:size] for size in sizes], by_step, by_step))
     return outputs
 
 
-def run_steps_keeping(
-    gates: Tensor,
-    bias: Tensor,
-    recurrent: Weight,
-    projection: Weight,
-    hidden: Tensor,
-    cell: Tensor,
-    sizes: list[int],
-    clips: Clips,
-) -> Traces:
-    """As `run_steps`, keeping what `run_steps_backward` needs; `cell` stays as it is."""
-    cells, tanh_cell = gates.new_empty(2, gates.shape[0], cell.shape[1])
+def run_steps_keeping(steps: Steps) -> Traces:
+    """As `run_steps`, keeping what `run_steps_backward` needs; `steps.cell` stays as it is."""
+    gates, cell, sizes, clips = steps.gates, steps.cell, steps.sizes, steps.clips
+    cells, tanh_cells = gates.new_empty(2, gates.shape[0], cell.shape[1])
     unclipped = cells if clips.cell is None else torch.empty_like(cells)
-    outputs = gates.new_empty(gates.shape[0], hidden.shape[1])
+    outputs = gates.new_empty(gates.shape[0], steps.hidden.shape[1])
     unclipped_outputs = outputs if clips.projection is None else torch.empty_like(outputs)
-    buffers = _Buffers(
-        _cells_before(cell, cells, sizes),
-        unclipped.split(sizes),
-        cells.split(sizes),
-        tanh_cell.split(sizes),
-        unclipped_outputs.split(sizes),
-        outputs.split(sizes),
-    )
-    _run(gates, bias, recurrent, projection, hidden, sizes, buffers, clips)
-    return Traces(gates, unclipped, cells, tanh_cell, unclipped_outputs, outputs)
+    kept = (unclipped, cells, tanh_cells, unclipped_outputs, outputs)
+    _run(steps, _Buffers(_cells_before(cell, cells, sizes), *(tensor.split(sizes) for tensor in kept)))
+    return Traces(gates, *kept)
 
 
 class _Buffers(NamedTuple):
@@ -126,19 +109,11 @@ def _cells_before(first: Tensor, cells: Tensor, sizes: list[int]) -> list[Tensor
     return [cells[:size] for cells, size in zip(before, sizes, strict=False)]
 
 
-def _run(
-    gates: Tensor,
-    bias: Tensor,
-    recurrent: Weight,
-    projection: Weight,
-    hidden: Tensor,
-    sizes: list[int],
-    buffers: _Buffers,
-    clips: Clips,
-) -> None:
+def _run(steps: Steps, buffers: _Buffers) -> None:
+    gates, bias, recurrent, projection, hidden, cell, sizes, clips = steps
     # One sentence makes steps so short that cutting views in them would show: one call cuts those of all steps.
     gates += bias
-    cell_size = gates.shape[1] // 4
+    cell_size = cell.shape[1]
     sigmoids = gates[:, : 2 * cell_size].split(sizes)
     four = [part.split(sizes) for part in gates.split(cell_size, dim=1)]
     scratch = gates.new_empty(max(sizes, default=0), cell_size)

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from . import compiled, fused
 from .half import HALVES, product_dtype
-from .plain import Clips
+from .plain import Clips, Steps, Traces
 from .weights import DenseWeight, Weight, fits_cache, prepare
 
 
@@ -69,7 +69,7 @@ class ScanSettings(NamedTuple):
     clips: Clips
     matmul_dtype: torch.dtype  # of the factors of matrix products
     dtype: torch.dtype  # of everything between them
-    steps: ModuleType  # plain or compiled
+    backend: ModuleType  # plain or compiled
 
 
 def scan(
@@ -80,7 +80,7 @@ def scan(
     cell_clip: float | None,
     projection_clip: float | None,
     reverse: bool,
-    steps: ModuleType,
+    backend: ModuleType,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Run one direction of a projected LSTM; see `hf_elmo.kernels.run_projected_lstm`.
 
@@ -97,7 +97,7 @@ def scan(
         Clips(cell_clip, projection_clip),
         product_dtype(matmul_dtype, device.type),
         torch.promote_types(matmul_dtype, torch.float32),
-        steps,
+        backend,
     )
     input_weight, recurrent, bias, projection = weights
     cell_size = projection.shape[1]
@@ -114,7 +114,7 @@ def scan(
     needs_gradients = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     with torch.autocast(device.type, enabled=False):
         if needs_gradients:
-            is_fused = steps is compiled and fused.pays(settings, recurrent)
+            is_fused = backend is compiled and fused.pays(settings, recurrent)
             function = fused.FusedLSTMFunction if is_fused else ProjectedLSTMFunction
             outputs, hidden, cell = function.apply(settings, *tensors)
         else:
@@ -134,19 +134,18 @@ def _infer(
 ) -> tuple[Tensor, Tensor, Tensor]:
     packing, dtype = settings.packing, settings.matmul_dtype
     hidden, cell = packing.sort(hidden).to(settings.dtype), packing.sort(cell).to(settings.dtype)
-    gates = settings.steps.multiply_inputs(packing.pack(inputs).to(dtype), input_weight.to(dtype), settings.dtype)
+    gates = settings.backend.multiply_inputs(packing.pack(inputs).to(dtype), input_weight.to(dtype), settings.dtype)
     weights = _prepare_for_steps(settings, recurrent, projection)
     # The last cells go where the first ones were.
-    outputs = settings.steps.run_steps(
-        gates, bias.to(settings.dtype), *weights, hidden, cell, packing.sizes, settings.clips
-    )
+    steps = Steps(gates, bias.to(settings.dtype), *weights, hidden, cell, packing.sizes, settings.clips)
+    outputs = settings.backend.run_steps(steps)
     return packing.unpack(outputs), packing.restore(packing.values_after(hidden, outputs)), packing.restore(cell)
 
 
 def _prepare_for_steps(settings: ScanSettings, *weights: Tensor) -> list[Weight]:
     """The recurrent weight and the projection for the forward steps."""
     rows, recurrent = max(settings.packing.sizes, default=0), weights[0]
-    is_small_batch = settings.steps is compiled and rows <= compiled.small_batch(recurrent)
+    is_small_batch = settings.backend is compiled and rows <= compiled.small_batch(recurrent)
     is_contiguous = all(weight.is_contiguous() and weight.dtype == recurrent.dtype for weight in weights)
     # Halves are widened as they are read; what stays in the processor's caches gains nothing by autocast's rounding.
     stays_in_cache = recurrent.dtype == torch.float32 == settings.dtype and fits_cache(recurrent)
@@ -173,17 +172,11 @@ class ProjectedLSTMFunction(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         packing, dtype = settings.packing, settings.matmul_dtype
         words = packing.pack(inputs).to(dtype)
-        gates = settings.steps.multiply_inputs(words, input_weight.to(dtype), settings.dtype)
+        gates = settings.backend.multiply_inputs(words, input_weight.to(dtype), settings.dtype)
         first_hidden, first_cell = (packing.sort(part).to(settings.dtype) for part in (hidden, cell))
-        traces = settings.steps.run_steps_keeping(
-            gates,
-            bias.to(settings.dtype),
-            *_prepare_for_steps(settings, recurrent, projection),
-            first_hidden,
-            first_cell,
-            packing.sizes,
-            settings.clips,
-        )
+        weights, states = _prepare_for_steps(settings, recurrent, projection), (first_hidden, first_cell)
+        steps = Steps(gates, bias.to(settings.dtype), *weights, *states, packing.sizes, settings.clips)
+        traces = settings.backend.run_steps_keeping(steps)
         ctx.settings = settings
         ctx.dtypes = [tensor.dtype for tensor in (inputs, input_weight, recurrent, bias, projection, hidden, cell)]
         ctx.save_for_backward(words, input_weight, recurrent, projection, first_hidden, first_cell, *traces)
@@ -199,9 +192,9 @@ class ProjectedLSTMFunction(torch.autograd.Function):
         settings = ctx.settings
         packing, dtype = settings.packing, settings.matmul_dtype
         words, input_weight, recurrent, projection, first_hidden, first_cell, *kept = ctx.saved_tensors
-        traces = settings.steps.Traces(*kept)
+        traces = Traces(*kept)
         rows = max(packing.sizes, default=0)
-        gradients = settings.steps.run_steps_backward(
+        gradients = settings.backend.run_steps_backward(
             traces,
             prepare(recurrent.t(), dtype, rows),
             prepare(projection.t(), dtype, rows),

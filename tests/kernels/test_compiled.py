@@ -38,13 +38,13 @@ def make_steps(dtype, sizes, projection_size=37, cell_size=150, layout=in_place)
     bias = torch.randn(4 * cell_size, dtype=between)
     hidden = torch.randn(sizes[0], projection_size, dtype=between)
     cell = torch.randn(sizes[0], cell_size, dtype=between)
-    return gates, bias, *weights, hidden, cell, sizes, CLIPS
+    return plain.Steps(gates, bias, *weights, hidden, cell, sizes, CLIPS)
 
 
-def run(backend, arguments):
-    gates, bias, recurrent, projection, hidden, cell, *rest = arguments
-    cell = cell.clone()
-    return backend.run_steps(gates.clone(), bias, recurrent, projection, hidden, cell, *rest), cell
+def run(backend, steps):
+    """The outputs and the last cells."""
+    steps = steps._replace(gates=steps.gates.clone(), cell=steps.cell.clone())
+    return backend.run_steps(steps), steps.cell
 
 
 def assert_near(found, wanted, tolerance):
@@ -74,14 +74,17 @@ def test_steps_are_those_of_plain(built, layout, dtype, tolerance, sizes):
 @pytest.mark.parametrize("sizes", [[2, 1], [40, 33, 5]], ids=str)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, BFLOAT16)], ids=str)
 def test_traces_and_gradients_are_those_of_plain(built, dtype, tolerance, sizes):
-    gates, bias, recurrent, projection, hidden, cell, *rest = make_steps(dtype, sizes)
-    wanted = plain.run_steps_keeping(gates.clone(), bias, recurrent, projection, hidden, cell, *rest)
-    found = compiled.run_steps_keeping(gates.clone(), bias, recurrent, projection, hidden, cell, *rest)
+    steps = make_steps(dtype, sizes)
+    found, wanted = (
+        backend.run_steps_keeping(steps._replace(gates=steps.gates.clone())) for backend in (compiled, plain)
+    )
     assert_near(found, wanted, tolerance)
-    transposes = [in_place(weight.prepared) for weight in (recurrent, projection)]
-    gradients = [torch.randn_like(tensor) for tensor in (wanted.outputs, hidden, cell)]
+    transposes = [in_place(weight.prepared) for weight in (steps.recurrent, steps.projection)]
+    gradients = [torch.randn_like(tensor) for tensor in (wanted.outputs, steps.hidden, steps.cell)]
     back = [
-        backend.run_steps_backward(wanted, *transposes, cell, tuple(g.clone() for g in gradients), *rest)
+        backend.run_steps_backward(
+            wanted, *transposes, steps.cell, tuple(g.clone() for g in gradients), steps.sizes, steps.clips
+        )
         for backend in (compiled, plain)
     ]
     assert_near(*back, tolerance)
@@ -134,10 +137,10 @@ def test_several_callers_at_once_have_threads_of_their_own(built):
 @pytest.mark.parametrize("rows", [1, 40])
 def test_what_is_not_a_number_stays_so_and_what_is_huge_is_not(built, rows):
     arguments = make_steps(torch.float32, [rows])
-    gates = arguments[0]
+    gates = arguments.gates
     gates[0] = float("nan")
     gates[1:] = torch.where(gates[1:] > 0, float("inf"), float("-inf"))
-    outputs, cell = run(compiled, (*arguments[:-1], plain.Clips(None, None)))
+    outputs, cell = run(compiled, arguments._replace(clips=plain.Clips(None, None)))
     assert outputs[0].isnan().all() and cell[0].isnan().all()
-    wanted = run(plain, (*arguments[:-1], plain.Clips(None, None)))
+    wanted = run(plain, arguments._replace(clips=plain.Clips(None, None)))
     assert_near((outputs[1:], cell[1:]), (wanted[0][1:], wanted[1][1:]), REORDERED_FLOAT32)
