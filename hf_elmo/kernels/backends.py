@@ -125,7 +125,7 @@ def run_projected_lstm(
 
     Args:
         inputs: Word vectors, (B, T, P).
-        order: Of the words, a `hf_elmo.model.modeling_elmo.WordOrder`; None while PyTorch traces.
+        order: Of the words, a `hf_elmo.model.modeling_elmo.PackedOrder`; None while PyTorch traces.
         weights, state, cell_clip, projection_clip, reverse: As of `scan_projected_lstm` there.
     """
     name = get_backend()

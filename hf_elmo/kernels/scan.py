@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from . import compiled, fused
 from .half import HALVES, product_dtype
 from .plain import Clips, Steps, Traces
-from .weights import DenseWeight, Weight, fits_cache, prepare
+from .weights import Weight, fits_cache, in_place, prepare
 
 
 class Packing(NamedTuple):
@@ -30,7 +30,7 @@ class Packing(NamedTuple):
 
     @classmethod
     def of(cls, order: Any, shape: tuple[int, int], reverse: bool) -> Packing:
-        """The packing of an order of words, `hf_elmo.model.modeling_elmo.WordOrder`."""
+        """The packing of an order of words, `hf_elmo.model.modeling_elmo.PackedOrder`."""
         indices = order.indices[order.mirrored] if reverse else order.indices
         last = order.mirrored[: order.sizes[0] if order.sizes else 0]
         return cls(shape, order.sizes, indices, order.sentences, order.before, last)
@@ -142,17 +142,16 @@ def _infer(
     return packing.unpack(outputs), packing.restore(packing.values_after(hidden, outputs)), packing.restore(cell)
 
 
-def _prepare_for_steps(settings: ScanSettings, *weights: Tensor) -> list[Weight]:
-    """The recurrent weight and the projection for the forward steps."""
-    rows, recurrent = max(settings.packing.sizes, default=0), weights[0]
+def _prepare_for_steps(settings: ScanSettings, recurrent: Tensor, projection: Tensor) -> tuple[Weight, Weight]:
+    """Both weights for the forward steps."""
+    rows, dtype = max(settings.packing.sizes, default=0), recurrent.dtype
     is_small_batch = settings.backend is compiled and rows <= compiled.small_batch(recurrent)
-    is_contiguous = all(weight.is_contiguous() and weight.dtype == recurrent.dtype for weight in weights)
+    is_contiguous = recurrent.is_contiguous() and projection.is_contiguous() and projection.dtype == dtype
     # Halves are widened as they are read; what stays in the processor's caches gains nothing by autocast's rounding.
-    stays_in_cache = recurrent.dtype == torch.float32 == settings.dtype and fits_cache(recurrent)
-    dtype_matches = recurrent.dtype == settings.matmul_dtype or recurrent.dtype in HALVES or stays_in_cache
-    if is_small_batch and is_contiguous and dtype_matches:
-        return [DenseWeight(weight.detach(), weight.detach().t()) for weight in weights]
-    return [prepare(weight, settings.matmul_dtype, rows) for weight in weights]
+    stays_in_cache = dtype == torch.float32 == settings.dtype and fits_cache(recurrent)
+    if is_small_batch and is_contiguous and (dtype == settings.matmul_dtype or dtype in HALVES or stays_in_cache):
+        return in_place(recurrent), in_place(projection)
+    return prepare(recurrent, settings.matmul_dtype, rows), prepare(projection, settings.matmul_dtype, rows)
 
 
 class ProjectedLSTMFunction(torch.autograd.Function):

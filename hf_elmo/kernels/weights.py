@@ -73,6 +73,12 @@ def prepare(weight: Tensor, dtype: torch.dtype, rows: int) -> Weight:
         # A single row waits for the weight to be read, whatever its layout; a view takes longer to pack than it saves.
         if dtype in HALVES and rows > 1 and weight.is_contiguous() and packing_unavailable_reason(dtype) is None:
             return PackedWeight(weight)
+    return in_place(weight)
+
+
+def in_place(weight: Tensor) -> Weight:
+    """A weight as it is."""
+    weight = weight.detach()
     return DenseWeight(weight, weight.t())
 
 

@@ -115,7 +115,7 @@ kernels: Any = importlib.import_module("hf_elmo.kernels") if "hf_elmo" in sys.mo
 kernels = kernels if getattr(kernels, "API", None) == 1 else None
 
 
-class WordOrder(NamedTuple):
+class PackedOrder(NamedTuple):
     """Where the words of a batch (B, T) lie when all first words come first, then all second ones, and so on.
 
     Sentences are sorted by falling length, so that those of a step are the first ones of the step before.
@@ -127,14 +127,28 @@ class WordOrder(NamedTuple):
     sentences: Tensor  # (B,), the sentence of each row of a step
     before: Tensor  # (N - sizes[0],), for the words of all steps but the first, where the word before lies
 
+    def pack(self, vectors: Tensor) -> Tensor:
+        """The vectors of the words, (B, T, D) to (N, D)."""
+        return vectors.flatten(0, 1).index_select(0, self.indices)
 
-def order_words(mask: Tensor) -> WordOrder:
-    """The order of the real words of a batch, mask (B, T), wherever they lie."""
+    def unpack(self, words: Tensor, mask: Tensor) -> Tensor:
+        """Vectors of the words where they stood, (N, D) to (B, T, D); zero where masked."""
+        vectors = words.new_zeros(mask.numel(), words.shape[1]).index_copy(0, self.indices, words)
+        return torch.where(mask.unsqueeze(-1), vectors.unflatten(0, mask.shape), 0.0)
+
+
+def order_words(mask: Tensor, min_words: int = 0) -> PackedOrder:
+    """The order of the real words of a batch, wherever they lie.
+
+    Args:
+        mask: True for real words, (B, T).
+        min_words: Words that each sentence has at least, masked ones where it has fewer.
+    """
     device, width = mask.device, mask.shape[1]
     # Small work, which a GPU would be waited for at each of its steps.
     mask = mask.cpu()
     words_first = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True)
-    lengths, sentences = mask.sum(dim=1).sort(descending=True, stable=True)
+    lengths, sentences = mask.sum(dim=1).clamp(min=min_words).sort(descending=True, stable=True)
     numbers = torch.arange(width)
     per_step = (lengths.unsqueeze(1) > numbers).sum(dim=0)
     sizes = per_step[: int(lengths[0])].tolist()
@@ -148,7 +162,7 @@ def order_words(mask: Tensor) -> WordOrder:
         sentences,
         starts[steps[later] - 1] + ranks[later],
     )
-    return WordOrder(sizes, *(part.to(device) for part in order))
+    return PackedOrder(sizes, *(part.to(device) for part in order))
 
 
 class ProjectedLSTMWeights(NamedTuple):
@@ -223,7 +237,7 @@ def run_projected_lstm(
     cell_clip: float | None = None,
     projection_clip: float | None = None,
     reverse: bool = False,
-    order: WordOrder | None = None,
+    order: PackedOrder | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """As `scan_projected_lstm`, by the fastest implementation at hand (`hf_elmo.kernels.use_backend` chooses).
 
@@ -239,7 +253,7 @@ def run_projected_lstm(
     return scan_projected_lstm(inputs, mask, weights, state, **settings)
 
 
-def order_for_kernels(inputs: Tensor, mask: Tensor | None) -> WordOrder | None:
+def order_for_kernels(inputs: Tensor, mask: Tensor | None) -> PackedOrder | None:
     """The order of the words of `inputs`, (B, T, P), that all scans of a batch share; None where the reference runs."""
     if kernels is None or is_traced() or inputs.device.type == "meta":
         return None
@@ -550,7 +564,7 @@ class ElmoProjectedLSTM(nn.Module):
         inputs: Tensor,
         mask: Tensor | None,
         state: tuple[Tensor, Tensor] | None,
-        order: WordOrder | None = None,
+        order: PackedOrder | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Scan (B, T, P) word vectors; see `run_projected_lstm`."""
         return run_projected_lstm(
@@ -582,7 +596,7 @@ class ElmoBiLMLayer(GradientCheckpointingLayer):
         mask: Tensor | None,
         hidden: Tensor | None,
         cell: Tensor | None,
-        order: WordOrder | None = None,
+        order: PackedOrder | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Run one layer.
 
@@ -612,7 +626,7 @@ class ElmoBiLMLayer(GradientCheckpointingLayer):
         inputs: Tensor,
         mask: Tensor | None,
         state: tuple[Tensor, Tensor] | None,
-        order: WordOrder | None = None,
+        order: PackedOrder | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Run one direction of the layer, 0 forward or 1 backward; arguments as `run_projected_lstm`'s."""
         lstm = (self.forward_lstm, self.backward_lstm)[direction]

@@ -20,9 +20,10 @@ from .modeling_elmo import (
     check_word_labels,
     is_traced,
     mean_cross_entropy,
+    order_words,
     scan_words,
 )
-from .modeling_elmo_tasks import decode_by_rules, forbidden_by, join, order_words, split_steps
+from .modeling_elmo_tasks import decode_by_rules, forbidden_by, join, split_steps
 
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
@@ -263,7 +264,7 @@ class ElmoHighwayLSTM(nn.Module):
         )
 
     def _run_packed(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        order = order_words(mask)
+        order = order_words(mask, min_words=1)
 
         def run(words: Tensor, weights: HighwayLSTMWeights, kept: Tensor | None, *, reverse: bool) -> Tensor:
             kept = None if kept is None else kept[order.sentences]

@@ -23,53 +23,16 @@ from .modeling_elmo import (
     ElmoHighway,
     ElmoState,
     ElmoTaskModel,
+    PackedOrder,
     PairSplitter,
     check_word_labels,
     is_traced,
     mean_cross_entropy,
+    order_words,
     scan_words,
     segment_masks,
     values_can_be_read,
 )
-
-
-class PackedOrder(NamedTuple):
-    """Where the words of a padded batch lie when all first words come first, then all second ones, and so on."""
-
-    sizes: list[int]  # Sentences that have a word in each step, falling.
-    words: Tensor  # (N,), the index of each word among all B times T.
-    mirrored: Tensor  # (N,), the row of the word that is as far from its sentence's end; its own inverse.
-    sentences: Tensor  # (B,), the sentence of each row of a step.
-    before: Tensor  # (N - sizes[0],), for the words of all steps but the first, the row of the word before.
-
-    def pack(self, vectors: Tensor) -> Tensor:
-        """The vectors of the words, (B, T, D) to (N, D)."""
-        return vectors.flatten(0, 1).index_select(0, self.words)
-
-    def unpack(self, words: Tensor, mask: Tensor) -> Tensor:
-        """Vectors of the words where they stood, (N, D) to (B, T, D); zero where masked."""
-        vectors = words.new_zeros(mask.numel(), words.shape[1]).index_copy(0, self.words, words)
-        return torch.where(mask.unsqueeze(-1), vectors.unflatten(0, mask.shape), 0.0)
-
-
-def order_words(mask: Tensor) -> PackedOrder:
-    """The order for a mask (B, T), True for real words, wherever they lie; a sentence without any has one place."""
-    width = mask.shape[1]
-    words_first = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True)
-    lengths, sentences = mask.sum(dim=1).clamp(min=1).sort(descending=True)
-    numbers = torch.arange(width, device=mask.device)
-    sizes = (lengths.unsqueeze(1) > numbers).sum(dim=0)
-    steps = numbers.repeat_interleave(sizes)
-    starts = sizes.cumsum(dim=0) - sizes
-    ranks = torch.arange(len(steps), device=mask.device) - starts[steps]
-    rows, later = sentences[ranks], slice(len(mask), None)
-    return PackedOrder(
-        sizes[: int(lengths[0])].tolist(),
-        rows * width + words_first[rows, steps],
-        starts[lengths[ranks] - 1 - steps] + ranks,
-        sentences,
-        starts[steps[later] - 1] + ranks[later],
-    )
 
 
 def split_steps(sizes: Sequence[int], *packed: Tensor, dim: int = 0, reverse: bool = False) -> list[tuple[Any, ...]]:
@@ -266,7 +229,7 @@ class ElmoTaskRNN(nn.RNNBase):
         """Run over (B, T, D) vectors, with mask (B, T) True for real words, to (B, T, 2H); zero where masked."""
         if is_traced():
             return self.run_reference(vectors, mask)
-        order = order_words(mask)
+        order = order_words(mask, min_words=1)
         words = order.pack(vectors)
         # cuDNN runs all layers as one; on a CPU PyTorch's function leaves each step to autograd.
         return order.unpack(

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..kernels import cached_words
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoState
 from .lanes import NO_TARGET, LaneWindow
 from .losses import (
@@ -107,9 +106,7 @@ class LaneObjective(nn.Module):
         return LaneLoss(forward_sum, backward_sum, len(directions[0].targets), state)
 
     def _run_bilm(self, window: LaneWindow, state: ElmoState | None) -> tuple[tuple[Direction, Direction], ElmoState]:
-        encoder = self.model.elmo.token_encoder
-        vectors = cached_words(encoder, window.rows)
-        vectors = encoder(window.rows) if vectors is None else vectors
+        vectors = self.model.elmo.token_encoder(window.rows)
         # Looked up as embeddings: index_put's backward is not deterministic on CPU, F.embedding's is.
         forward_vectors = F.embedding(window.forward_words, vectors)
         # The backward direction scans from the last word to the first, and its lane is in reading order: turn it round.

@@ -8,7 +8,6 @@ import sys
 import pytest
 import torch
 from conftest import make_tiny_config
-from hf_elmo.tasks.coreference import CoreferencePredictor
 from html_reading import read_page
 from transformers import pipeline
 
@@ -27,6 +26,7 @@ from hf_elmo import (
 )
 from hf_elmo.commands.command_line import main
 from hf_elmo.pipelines import ElmoTokenClassificationPipeline
+from hf_elmo.tasks.coreference import CoreferencePredictor
 from hf_elmo.tasks.readers.columns import read_tagged_file
 from hf_elmo.tasks.readers.documents import read_documents
 

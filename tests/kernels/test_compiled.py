@@ -9,13 +9,9 @@ from tolerances import BFLOAT16, FLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo.kernels import compiled, plain
 from hf_elmo.kernels.half import HALVES, packing_unavailable_reason
-from hf_elmo.kernels.weights import DenseWeight, PackedWeight
+from hf_elmo.kernels.weights import DenseWeight, PackedWeight, in_place
 
 CLIPS = plain.Clips(cell=0.5, projection=0.3)
-
-
-def in_place(weight):
-    return DenseWeight(weight, weight.t())
 
 
 def transposed(weight):
