@@ -150,8 +150,8 @@ def nothing_loaded(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("environment", "wanted"),
     [
-        ({"CXX": "", "PATH": "/nowhere"}, "no C++ compiler found; install g++, or set CXX"),
-        ({"CXX": "/nowhere/g++"}, "CXX is '/nowhere/g++', which is no program"),
+        ({"CXX": "", "PATH": "/nowhere"}, r"no C\+\+ compiler found; install g\+\+, or set CXX"),
+        ({"CXX": "/nowhere/g++"}, r"CXX is '/nowhere/g\+\+', which is no program"),
         ({"CXX": "false"}, r"false failed \(exit code 1\); hf_elmo.kernels.build\(verbose=True\) shows"),
         ({"CXX": "true", "TORCH_EXTENSIONS_DIR": "/proc/nowhere"}, "cannot be read or written .*TORCH_EXTENSIONS_DIR"),
     ],

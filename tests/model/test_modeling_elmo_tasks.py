@@ -330,8 +330,8 @@ def test_numbers_and_gradients_are_those_of_the_library(kind, dtype):
 def test_what_runs_on_a_gpu_is_what_runs_here(kind):
     encoder = make_encoder(kind)
     mask = torch.tensor([[True, True, False, True], [False, True, False, False]])
-    order = order_words(mask)
-    words = torch.randn(len(order.words), D, dtype=torch.float64)
+    order = order_words(mask, min_words=1)
+    words = torch.randn(len(order.indices), D, dtype=torch.float64)
     runs = (encoder._run_packed, encoder._run_by_library)
     fast, library = (outputs_and_gradients(lambda inputs, run=run: run(inputs, order), encoder, words) for run in runs)
     assert_all_close(fast, library, 10 * REORDERED_FLOAT64)
@@ -359,15 +359,15 @@ def test_autocast_leaves_the_steps_in_the_weights_precision(kind):
 
 @given(mask=masks_of_rnn)
 def test_words_come_step_by_step_and_mirrored_twice_are_themselves(mask):
-    order = order_words(mask)
+    order = order_words(mask, min_words=1)
     lengths = mask.sum(dim=1).clamp(min=1)
-    assert sum(order.sizes) == lengths.sum() == len(order.words)
+    assert sum(order.sizes) == lengths.sum() == len(order.indices)
     assert order.sizes == sorted(order.sizes, reverse=True) and order.sizes[0] == len(mask)
-    assert order.mirrored[order.mirrored].tolist() == list(range(len(order.words)))
-    real = mask.flatten()[order.words]
+    assert order.mirrored[order.mirrored].tolist() == list(range(len(order.indices)))
+    real = mask.flatten()[order.indices]
     assert real.sum() == mask.sum()
     # The word before is of the same sentence, and lies further left.
-    here, before = order.words[len(mask) :], order.words[order.before]
+    here, before = order.indices[len(mask) :], order.indices[order.before]
     assert torch.equal(here // mask.shape[1], before // mask.shape[1]) and (before < here).all()
 
 
