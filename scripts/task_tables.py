@@ -36,7 +36,7 @@ ROWS = {
     "both": ("mix, also at the output", "--mix_at_output"),
 }
 # All of the training data, and the tenth that a fixed hash picks.
-SHARES = {"full": "", "tenth": "--train_share 0.1"}
+SHARES = {"full": "", "tenth": "--train_fraction 0.1"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ def _files(train: str, validation: str, test: str) -> str:
 _WORDS = "--learn_words --word_vector_size 100 --character_filters 3:64"
 _TEXTS = f"{_WORDS} --hidden_size 100 --dropout 0.3 --hidden_dropout 0.1"
 _TAGS = "--lstm_layers 1 --lstm_size 100 --learning_rate 0.003"
-_READER = f"{_WORDS} --pre_tokenizer penn --hidden_size 60 --dropout 0.2 --learning_rate 0.003 --validation_share 0.1"
+_READER = (
+    f"{_WORDS} --pre_tokenizer penn --hidden_size 60 --dropout 0.2 --learning_rate 0.003 --validation_fraction 0.1"
+)
 _ENTITIES = {"f1": ("F1", "90.2 → 92.2 (news)")}
 _ANSWERS = {"exact_match": ("exact match", "72.1 → 78.6"), "f1": ("F1", "81.1 → 85.8")}
 _CLUSTERS = {"muc_f1": ("MUC", ""), "b_cubed_f1": ("B³", ""), "ceafe_f1": ("CEAFe", "")}
@@ -92,7 +94,7 @@ TABLES = {
         "entailment, from 8,858 pairs",
         f"train text-classification {_WORDS} --lower_case_words --hidden_size 100 --dropout 0.4 --hidden_dropout 0.3 "
         "--output_dropouts 0.3 0.3 --learning_rate 0.002 "
-        "--train_file {data}/snli/dev.tsv.gz --validation_share 0.1 --test_file {data}/snli/test.tsv.gz",
+        "--train_file {data}/snli/dev.tsv.gz --validation_fraction 0.1 --test_file {data}/snli/test.tsv.gz",
         (10, 20),
         {"accuracy": ("accuracy", "88.0 → 88.7")},
         rows=tuple(ROWS),
@@ -122,7 +124,7 @@ TABLES = {
     "gsd": Table(
         "parts of speech, Korean",
         f"train token-classification {_WORDS} {_TAGS} "
-        f"--train_file {{data}}/ud_korean_gsd/dev.conllu --validation_share 0.5 "
+        f"--train_file {{data}}/ud_korean_gsd/dev.conllu --validation_fraction 0.5 "
         "--test_file {data}/ud_korean_gsd/test.conllu",
         (30, 60),
         {"accuracy": ("accuracy", "")},

@@ -112,13 +112,12 @@ class BatchArguments:
 class SplitArguments:
     """Which examples are trained on, chosen by and tested on."""
 
-    train_share: float = flag(
-        "Train on so large a share of the training data; a fixed hash of each text says which, so that all parts of a "
-        "sorted file are in it.",
+    train_fraction: float = flag(
+        "Fraction of the training data to use, chosen by a hash of each text.",
         default=1.0,
     )
-    validation_share: float | None = flag(
-        "Where there is no validation data: hold out so large a share of the training data, by another hash.",
+    validation_fraction: float | None = flag(
+        "Fraction of the training data to hold out as validation data, chosen by another hash of each text.",
         default=None,
     )
     max_train_samples: int | None = flag("Train on the first so many examples only.", default=None)

@@ -92,7 +92,7 @@ def name_source(data_args: FileArguments, split: str) -> str:
         # Where there is no validation file a fraction of the training file was held out.
         return Path(data_args.files[split if split in data_args.files else "train"]).name
     name = Path(data_args.dataset_name).name if os.path.exists(data_args.dataset_name) else data_args.dataset_name
-    part = "train" if split == "validation" and data_args.validation_share else split
+    part = "train" if split == "validation" and data_args.validation_fraction else split
     return ", ".join([name, *filter(None, [data_args.dataset_config_name]), part])
 
 
@@ -137,7 +137,7 @@ def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -
         if args.load_best_model_at_end or (args.eval_strategy_asked and args.eval_strategy != IntervalStrategy.NO):
             flag = "load_best_model_at_end" if args.load_best_model_at_end else "eval_strategy"
             raise ValueError(
-                f"{flag} is set, but there is no validation data; give --validation_file or --validation_share, or "
+                f"{flag} is set, but there is no validation data; give --validation_file or --validation_fraction, or "
                 "leave it out."
             )
         args.eval_strategy = IntervalStrategy.NO
@@ -158,14 +158,14 @@ def hold_out(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, 
 
     Raises: ValueError naming the argument where it contradicts the data, or nothing would be left.
     """
-    share = args.validation_share
+    share = args.validation_fraction
     if share is None:
         return splits
     if not 0 < share < 1:
-        raise ValueError(f"validation_share is {share}; it must lie between 0 and 1, 0.1 for a tenth.")
+        raise ValueError(f"validation_fraction is {share}; it must lie between 0 and 1, 0.1 for a tenth.")
     if "validation" in splits or "train" not in splits:
         there = "there is validation data" if "validation" in splits else "there is no training data to hold it out of"
-        raise ValueError(f"validation_share is {share}, but {there}; leave one of them out.")
+        raise ValueError(f"validation_fraction is {share}, but {there}; leave one of them out.")
     train = splits["train"]
     held_out = [is_in_fraction(train.text(place), share, "validation") for place in range(len(train))]
     parts = {
@@ -175,8 +175,8 @@ def hold_out(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, 
     for split, part in parts.items():
         if not len(part):
             raise ValueError(
-                f"validation_share is {share}, which leaves no {split} data of {len(train)} examples; give more data, "
-                "or another share."
+                f"validation_fraction is {share}, which leaves no {split} data of {len(train)} examples; give more "
+                "data, or another fraction."
             )
     return {**splits, **parts}
 
@@ -191,15 +191,18 @@ def shorten(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, A
         "validation": ("max_eval_samples", args.max_eval_samples),
         "test": ("max_predict_samples", args.max_predict_samples),
     }
-    if not 0 < args.train_share <= 1:
-        raise ValueError(f"train_share is {args.train_share}; it must lie above 0, and not above 1.")
+    if not 0 < args.train_fraction <= 1:
+        raise ValueError(f"train_fraction is {args.train_fraction}; it must lie above 0, and not above 1.")
     shortened = dict(splits)
-    if args.train_share < 1 and "train" in splits:
+    if args.train_fraction < 1 and "train" in splits:
         train = splits["train"]
-        places = [place for place in range(len(train)) if is_in_fraction(train.text(place), args.train_share, "train")]
+        places = [
+            place for place in range(len(train)) if is_in_fraction(train.text(place), args.train_fraction, "train")
+        ]
         if not places:
             raise ValueError(
-                f"train_share is {args.train_share}, which leaves nothing of {len(train)} examples; take a larger one."
+                f"train_fraction is {args.train_fraction}, which leaves nothing of {len(train)} examples; take a larger "
+                "one."
             )
         shortened["train"] = train.pick(places)
     for split, (argument, count) in limits.items():
@@ -214,9 +217,9 @@ def shorten(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, A
 def share_of(split: str, args: SplitArguments) -> dict[str, Any]:
     """What results.json says of the share that a split is, where it is not all of its file."""
     if split == "train":
-        share = args.train_share * (1 - (args.validation_share or 0))
+        share = args.train_fraction * (1 - (args.validation_fraction or 0))
         return {"share": round(share, 6)} if share < 1 else {}
-    return {"share": args.validation_share} if split == "validation" and args.validation_share else {}
+    return {"share": args.validation_fraction} if split == "validation" and args.validation_fraction else {}
 
 
 def _check_seeds(args: TaskTrainingArguments) -> None:

@@ -195,10 +195,10 @@ A second column of texts makes them pairs.
             raise ValueError(
                 f"min_phrase_words is {least}; it must be an integer >= 1, and train_file a file of trees."
             )
-        if least is not None and self.data_args.validation_share is not None:
+        if least is not None and self.data_args.validation_fraction is not None:
             raise ValueError(
-                f"min_phrase_words is {least} and validation_share {self.data_args.validation_share}: phrases would be "
-                "held out of sentences that are trained on; give a validation_file."
+                f"min_phrase_words is {least} and validation_fraction {self.data_args.validation_fraction}: phrases "
+                "would be held out of sentences that are trained on; give a validation_file."
             )
 
     def load(self) -> dict[str, LabelledTexts]:

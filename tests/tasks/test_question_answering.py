@@ -140,7 +140,7 @@ def test_folds_are_of_whole_articles_and_cover_the_file(flags, tmp_path):
     for fold in range(3):
         task = make_task(
             {**model, "reader": "bidaf"},
-            {"train_file": data["train_file"], "num_folds": 3, "fold": fold, "validation_share": 0.2},
+            {"train_file": data["train_file"], "num_folds": 3, "fold": fold, "validation_fraction": 0.2},
             {"output_dir": str(tmp_path / "out")},
         )
         parts = {split: {question.id for question in task.splits[split].questions} for split in task.splits}

@@ -120,7 +120,7 @@ def judge(folder):
             "output_dropouts": [0.0, 0.0],
             "learn_words": True,
         },
-        {**files(folder, "jsonl"), "validation_file": None, "validation_share": 0.2},
+        {**files(folder, "jsonl"), "validation_file": None, "validation_fraction": 0.2},
         {"output_dir": str(folder / "judge"), "num_train_epochs": 8, "learning_rate": 1e-2},
     )
     return folder / "judge", task.run()
@@ -185,7 +185,7 @@ class TestTexts:
         task = make_task(
             {"config_name": str(folder / "architecture"), "encoder": "pooled", "no_use_elmo": True, "learn_words": True}
             | {"min_word_count": 1},
-            {"dataset_name": str(tmp_path / "reviews"), "text_column": "body", "train_share": 0.9},
+            {"dataset_name": str(tmp_path / "reviews"), "text_column": "body", "train_fraction": 0.9},
             {"output_dir": str(tmp_path / "out")},
         )
         assert task.labels == ["neg", "odd", "pos"] and task.data["test"]["source"] == "reviews, test"

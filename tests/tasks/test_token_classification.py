@@ -695,7 +695,7 @@ def test_labels_that_only_the_test_data_have_are_scored_as_missed(toy, tmp_path,
     [
         ({"train_file": "litbank/entities/train.tsv.gz", "label_column": "1"}, 13, 3000),
         ({"train_file": "litbank/entities/dev.tsv.gz", "label_column": "2"}, 9, 200),
-        ({"train_file": "ud_korean_gsd/dev.conllu", "validation_share": 0.5}, 15, 400),
+        ({"train_file": "ud_korean_gsd/dev.conllu", "validation_fraction": 0.5}, 15, 400),
         ({"train_file": "ud_english_ewt/train.conllu.gz"}, 17, 10000),
     ],
 )
@@ -704,5 +704,5 @@ def test_real_files_of_each_task(data, labels, sentences, tmp_path):
     model = {"config_name": make_architecture(tmp_path), "output_layer": "crf"}
     task = make_task(model, data, {"output_dir": str(tmp_path / "out")})
     assert len(task.model.config.id2label) >= labels and len(task.splits["train"]) >= sentences
-    if "validation_share" in data:
+    if "validation_fraction" in data:
         assert 0.8 < len(task.splits["train"]) / len(task.splits["validation"]) < 1.25
