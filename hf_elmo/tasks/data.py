@@ -201,8 +201,8 @@ def shorten(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, A
         ]
         if not places:
             raise ValueError(
-                f"train_fraction is {args.train_fraction}, which leaves nothing of {len(train)} examples; take a larger "
-                "one."
+                f"train_fraction is {args.train_fraction}, which leaves nothing of {len(train)} examples; take a "
+                "larger one."
             )
         shortened["train"] = train.pick(places)
     for split, (argument, count) in limits.items():

@@ -100,7 +100,7 @@ class Task(ABC):
 
     Attributes:
         splits: The examples for what is to be done: "train", "validation", "test".
-        words: All words of each split.
+        words: All words of each split, until they have been counted.
         config: The architecture.
         tokenizer: The checkpoint's, or a plain one.
         labels: The labels that the model knows, in the order of their ids; none for a task without them.
@@ -311,6 +311,8 @@ class Task(ABC):
             split: {"source": self.name_source(split), **share_of(split, data_args), **self.count(split)}
             for split in self.splits
         }
+        # They have been counted; of a large corpus they take more memory than anything else.
+        self.words = {}
         if training_args.process_index == 0:
             for kind, lines in (("note", self.notes()), ("warning", [*self.warnings(), *warnings])):
                 for line in filter(None, lines):
