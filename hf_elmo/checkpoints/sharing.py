@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import CommitOperationAdd, HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, HTTPError
@@ -83,13 +84,12 @@ def files_to_send(directory: str | os.PathLike) -> list[Path]:
         )
     found = {path.name: path for pattern in _SENT_FILES for path in directory.glob(pattern) if path.name[0] != "."}
     expected = [CONFIG_FILE, TOKENIZER_FILE, CARD_FILE]
-    architectures: list[str] = []
+    config: dict[str, Any] = {}
     if CONFIG_FILE in found:
         config = read_json(found[CONFIG_FILE], str(found[CONFIG_FILE]))
         if config["model_type"] != ElmoConfig.model_type:
             raise ValueError(f"checkpoint {str(directory)!r} has the model_type {config['model_type']!r}, not ELMo's.")
-        architectures = config.get("architectures") or []
-    if "ElmoForPreTraining" in architectures:
+    if "ElmoForPreTraining" in (config.get("architectures") or []):
         expected.append(WORD_LIST_FILE)
     if WEIGHTS_INDEX_FILE in found:
         expected += set(read_json(found[WEIGHTS_INDEX_FILE], str(found[WEIGHTS_INDEX_FILE]))["weight_map"].values())
@@ -102,13 +102,14 @@ def files_to_send(directory: str | os.PathLike) -> list[Path]:
             "that pretrain, train or convert wrote, or write what is missing."
         )
     if not any(path.match(_CODE_FILES) for path in found.values()):
-        found |= {path.name: path for path in _package_code(architectures)}
+        found |= {path.name: path for path in _package_code(config)}
     return sorted(found.values(), key=lambda path: path.name)
 
 
-def _package_code(architectures: list[str]) -> set[Path]:
-    """The modules that the auto_map of such a checkpoint names, and those that they import."""
-    auto_map = auto_map_of(architectures, with_heads=True)
+def _package_code(config: dict[str, Any]) -> set[Path]:
+    """The modules that a checkpoint's auto_map names, and those that they import."""
+    has_heads = "AutoModelForTokenClassification" in (config.get("auto_map") or {})
+    auto_map = auto_map_of(config.get("architectures"), with_heads=has_heads)
     modules = {_MODEL_CODE / f"{reference.partition('.')[0]}.py" for reference in auto_map.values()}
     modules.add(_MODEL_CODE / "tokenization_elmo.py")
     return modules.union(*(map(Path, get_relative_import_files(module)) for module in modules))

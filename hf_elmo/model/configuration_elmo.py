@@ -30,7 +30,12 @@ PAD_TOKEN = "<PAD>"
 DICTIONARY_MARKS = ("<bos>", "<eos>", "<bow>", "<eow>", "<pad>", "<oov>")
 
 
-def in_range(default: Any, smallest: float = 1, below: float = math.inf) -> Any:
+# A config.json may come from anybody: torch itself refuses sizes beyond memory, but makes layers for as long as it can.
+MAX_SIZE = 2**27
+MAX_LAYERS = 1000
+
+
+def in_range(default: Any, smallest: float = 1, below: float = MAX_SIZE) -> Any:
     """A field of a config: a number in [smallest, below), or None where the field's type allows it."""
     return field(default=default, metadata={"range": (smallest, below)})
 
@@ -46,12 +51,13 @@ def check_fields(config: Any) -> None:
         value = getattr(config, each.name)
         smallest, below = each.metadata.get("range", (-math.inf, math.inf))
         if "range" in each.metadata and value is not None and not smallest <= value < below:
-            bound = "" if below == math.inf else f" and < {below}"
-            raise ValueError(f"{each.name} is {value}; it must be >= {smallest}{bound}.")
+            raise ValueError(f"{each.name} is {value}; it must be >= {smallest} and < {below}.")
         for pair in value if "filters" in each.metadata else ():
             is_pair = isinstance(pair, (list, tuple)) and [type(number) for number in pair] == [int, int]
-            if not is_pair or min(pair) < 1:
+            if not is_pair or min(pair) < 1 or max(pair) >= MAX_SIZE:
                 raise ValueError(f"{each.name} holds {repr(pair)[:80]}; wanted [width, count], two integers >= 1.")
+        if isinstance(value, (list, tuple)) and len(value) > MAX_LAYERS:
+            raise ValueError(f"{each.name} has {len(value)} entries; it can have {MAX_LAYERS}.")
 
 
 def _as_list(pair: Any) -> Any:
@@ -169,7 +175,7 @@ class TokenClassificationHead(WordInputsHead):
 
     type: ClassVar[str] = "token_classification"
 
-    lstm_layers: int = in_range(0, 0)
+    lstm_layers: int = in_range(0, 0, MAX_LAYERS + 1)
     lstm_size: int = in_range(200)
     lstm_reads_markers: bool = True
     mix_at_output: bool = False
@@ -245,7 +251,7 @@ class SequenceClassificationHead(WordInputsHead):
     def validate_output(self) -> None:
         """Check the dense layers, and that a second mix has a biLSTM to be joined to."""
         sizes, dropouts = cast("list[int]", self.output_sizes), cast("list[float]", self.output_dropouts)
-        if not all(size >= 1 for size in sizes):
+        if not all(1 <= size < MAX_SIZE for size in sizes):
             raise ValueError(f"output_sizes is {sizes}; each must be >= 1.")
         if len(dropouts) != len(sizes) + 1 or not all(0 <= dropout < 1 for dropout in dropouts):
             raise ValueError(
@@ -286,8 +292,8 @@ class QuestionAnsweringHead(WordInputsHead):
     reader: Literal["self_attention", "bidaf"] = "self_attention"
     hidden_size: int | None = in_range(None)
     hidden_dropout: float | int = in_range(0.2, 0, 1)
-    highway_layers: int | None = in_range(None, 0)
-    modeling_layers: int = in_range(2)
+    highway_layers: int | None = in_range(None, 0, MAX_LAYERS + 1)
+    modeling_layers: int = in_range(2, 1, MAX_LAYERS + 1)
     mix_at_output: bool = False
     max_answer_words: int | None = in_range(17)
 
@@ -331,7 +337,7 @@ class SemanticRoleLabelingHead(WordInputsHead):
     dropout: float | int = in_range(0.1, 0, 1)
     predicate_size: int = in_range(100)
     hidden_size: int = in_range(300)
-    num_layers: int = in_range(8)
+    num_layers: int = in_range(8, 1, MAX_LAYERS + 1)
     recurrent_dropout: float | int = in_range(0.1, 0, 1)
     mix_at_output: bool = False
     find_predicates: bool = False
@@ -371,7 +377,7 @@ class CoreferenceHead(WordInputsHead):
     hidden_size: int = in_range(150)
     hidden_dropout: float | int = in_range(0.2, 0, 1)
     feature_size: int = in_range(20)
-    max_span_width: int = in_range(10)
+    max_span_width: int = in_range(10, 1, MAX_LAYERS + 1)
     spans_per_word: float | int = in_range(0.4, 1e-6)
     max_antecedents: int = in_range(250)
     allow_crossing: bool = False
@@ -528,7 +534,7 @@ class ElmoConfig(PreTrainedConfig):
     max_characters_per_word: int = in_range(50, 3, MAX_CHARACTERS_PER_WORD + 1)
     filters: list | tuple = filter_pairs(_PUBLISHED_FILTERS)
     filter_activation: Literal["relu", "tanh"] = "relu"
-    num_highway_layers: int = in_range(2, 0)
+    num_highway_layers: int = in_range(2, 0, MAX_LAYERS + 1)
     token_inputs: Literal["characters", "words", "both"] = "characters"
     word_table_size: int | None = in_range(None)
     word_vector_size: int | None = in_range(None)
@@ -537,7 +543,7 @@ class ElmoConfig(PreTrainedConfig):
     projection_size: int = in_range(512)
     cell_size: int = in_range(4096)
     project_hidden: bool = True
-    num_hidden_layers: int = in_range(2)
+    num_hidden_layers: int = in_range(2, 1, MAX_LAYERS + 1)
     hidden_size: int | None = None
     forget_bias: float | int = 1.0
     cell_clip: float | int | None = in_range(3.0, 1e-6)
@@ -545,7 +551,7 @@ class ElmoConfig(PreTrainedConfig):
     use_skip_connections: bool = True
     dropout: float | int = in_range(0.1, 0, 1)
     freeze_bilm: bool = True
-    num_mixes: int = in_range(1)
+    num_mixes: int = in_range(1, 1, MAX_LAYERS + 1)
     mix_normalization: Literal["none", "batch", "word"] = "none"
     mixed_layers: Literal["all", "top", "token", "average"] = "all"
     align_layers: bool = False

@@ -145,13 +145,13 @@ for command in commands:
         from hf_elmo.commands.command_line import COMMANDS
         commands += COMMANDS
     heavy = {"torch", "transformers", "datasets", "numpy", "huggingface_hub", "pyarrow"} & set(sys.modules)
-    assert not heavy, (command, heavy)
+    assert command or not heavy, heavy
     shown[command] = stream.getvalue()
 print(json.dumps(shown))
 """
 
 
-def test_help_is_whole_and_imports_nothing_heavy():
+def test_help_is_whole_and_the_list_of_commands_imports_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
