@@ -51,19 +51,6 @@ def path_inside(directory: str | os.PathLike, name: str, where: str) -> Path:
     return Path(directory) / name
 
 
-def leads_out(directory: Path, path: Path) -> bool:
-    """Whether a file of a directory is a link to one elsewhere.
-
-    The Hub's cache is made of links to the files that it keeps beside them; those do not count.
-    """
-    # Unlike Path.resolve this ends with links in a circle too.
-    target, home = Path(os.path.realpath(path)), Path(os.path.realpath(directory))
-    if target.is_relative_to(home):
-        return False
-    snapshots = next((parent for parent in home.parents if parent.name == "snapshots"), None)
-    return snapshots is None or target.parent != snapshots.parent / "blobs"
-
-
 def quoted(value: object) -> str:
     """A value as errors show it, cut where it is long."""
     text = repr(value)
