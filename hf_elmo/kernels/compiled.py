@@ -24,6 +24,13 @@ def small_batch(weight: Tensor, long_row: int = _LONG_ROW) -> int:
     return _SMALL_BATCH if weight.shape[1] >= long_row else _SMALL_BATCH_OF_SHORT_ROWS
 
 
+def cast_weight(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """As `plain.cast_weight`, into memory that the next call takes again."""
+    if weight.dtype == dtype or not weight.is_contiguous():
+        return weight.detach().to(dtype)
+    return torch.ops.hf_elmo_kernels.cast_weight(weight.detach(), dtype)
+
+
 def multiply_inputs(words: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
     """As `plain.multiply_inputs`."""
     kernels = torch.ops.hf_elmo_kernels
@@ -31,7 +38,7 @@ def multiply_inputs(words: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor
     if is_small_batch and weight.is_contiguous():
         # A library packs all of a weight first, which for a single sentence takes longer than the product.
         return kernels.multiply_small_batch(words, weight).to(dtype)
-    return kernels.multiply_into_large_pages(words, weight, dtype)
+    return kernels.multiply_words(words, weight, dtype)
 
 
 def run_steps(steps: Steps) -> Tensor:

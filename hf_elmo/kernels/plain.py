@@ -46,6 +46,11 @@ class Clips(NamedTuple):
     projection: float | None
 
 
+def cast_weight(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """A weight's numbers in `dtype`."""
+    return weight.detach().to(dtype)
+
+
 def multiply_inputs(words: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
     """The inputs' part of the gates of all steps, (N, 4H) in `dtype`, from words (N, P) and a weight (4H, P)."""
     return F.linear(words, weight).to(dtype)

@@ -134,7 +134,8 @@ def _infer(
 ) -> tuple[Tensor, Tensor, Tensor]:
     packing, dtype = settings.packing, settings.matmul_dtype
     hidden, cell = packing.sort(hidden).to(settings.dtype), packing.sort(cell).to(settings.dtype)
-    gates = settings.backend.multiply_inputs(packing.pack(inputs).to(dtype), input_weight.to(dtype), settings.dtype)
+    words, input_weight = packing.pack(inputs).to(dtype), settings.backend.cast_weight(input_weight, dtype)
+    gates = settings.backend.multiply_inputs(words, input_weight, settings.dtype)
     weights = _prepare_for_steps(settings, recurrent, projection)
     # The last cells go where the first ones were.
     steps = Steps(gates, bias.to(settings.dtype), *weights, hidden, cell, packing.sizes, settings.clips)
@@ -151,7 +152,8 @@ def _prepare_for_steps(settings: ScanSettings, recurrent: Tensor, projection: Te
     stays_in_cache = dtype == torch.float32 == settings.dtype and fits_cache(recurrent)
     if is_small_batch and is_contiguous and (dtype == settings.matmul_dtype or dtype in HALVES or stays_in_cache):
         return in_place(recurrent), in_place(projection)
-    return prepare(recurrent, settings.matmul_dtype, rows), prepare(projection, settings.matmul_dtype, rows)
+    cast = settings.backend.cast_weight
+    return prepare(cast(recurrent, settings.matmul_dtype), rows), prepare(cast(projection, settings.matmul_dtype), rows)
 
 
 class ProjectedLSTMFunction(torch.autograd.Function):
@@ -171,7 +173,8 @@ class ProjectedLSTMFunction(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         packing, dtype = settings.packing, settings.matmul_dtype
         words = packing.pack(inputs).to(dtype)
-        gates = settings.backend.multiply_inputs(words, input_weight.to(dtype), settings.dtype)
+        cast = settings.backend.cast_weight
+        gates = settings.backend.multiply_inputs(words, cast(input_weight, dtype), settings.dtype)
         first_hidden, first_cell = (packing.sort(part).to(settings.dtype) for part in (hidden, cell))
         weights, states = _prepare_for_steps(settings, recurrent, projection), (first_hidden, first_cell)
         steps = Steps(gates, bias.to(settings.dtype), *weights, *states, packing.sizes, settings.clips)
@@ -195,8 +198,8 @@ class ProjectedLSTMFunction(torch.autograd.Function):
         rows = max(packing.sizes, default=0)
         gradients = settings.backend.run_steps_backward(
             traces,
-            prepare(recurrent.t(), dtype, rows),
-            prepare(projection.t(), dtype, rows),
+            prepare(recurrent.t().to(dtype), rows),
+            prepare(projection.t().to(dtype), rows),
             first_cell,
             (
                 packing.pack(grad_outputs).to(settings.dtype),

@@ -63,9 +63,9 @@ class PackedWeight:
 Weight = DenseWeight | PackedWeight
 
 
-def prepare(weight: Tensor, dtype: torch.dtype, rows: int) -> Weight:
-    """The best layout of `weight` (O, I) for many products of up to `rows` rows with factors of `dtype`."""
-    weight = weight.detach().to(dtype)
+def prepare(weight: Tensor, rows: int) -> Weight:
+    """The best layout of `weight` (O, I) for many products of up to `rows` rows with factors of its dtype."""
+    dtype = weight.dtype
     if weight.device.type == "cpu":
         if dtype == torch.float32 and fits_cache(weight):
             # Along the outputs, as a general product of few rows runs.

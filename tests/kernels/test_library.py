@@ -162,7 +162,10 @@ def test_who_asks_by_name_is_told_why_it_cannot_be_built_and_auto_goes_on(
 ):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(RuntimeError, match=f'"compiled", which fails here: {wanted}'), kernels.use_backend("compiled"):
+    with (
+        pytest.raises(RuntimeError, match=f'"compiled", which fails here: .*{wanted}'),
+        kernels.use_backend("compiled"),
+    ):
         pass
     assert re.search(wanted, kernels.unavailable_reasons()["compiled"])
     assert not list(tmp_path.rglob("*.so")) and not library.is_ready()

@@ -2,7 +2,9 @@
 // the products that fill them.
 #pragma once
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <sys/mman.h>
 
@@ -86,6 +88,18 @@ class BufferPool {
 BufferPool& buffer_pool() {
   static BufferPool& pool = *new BufferPool();
   return pool;
+}
+
+// An uninitialized tensor, of the pool where clearing its pages would show.
+at::Tensor allocate(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  const bool is_large = c10::multiply_integers(sizes) * options.dtype().itemsize() >= int64_t(1) << 22;
+  return is_large ? buffer_pool().allocate(sizes, options) : at::empty(sizes, options);
+}
+
+// A weight's numbers in another type, for one call.
+at::Tensor cast_weight(const at::Tensor& weight, at::ScalarType dtype) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return allocate(weight.sizes(), weight.options().dtype(dtype)).copy_(weight);
 }
 
 int64_t trim_buffers(int64_t most_bytes) {

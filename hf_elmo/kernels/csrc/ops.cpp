@@ -17,8 +17,8 @@ TORCH_LIBRARY(hf_elmo_kernels, library) {
       "Tensor[] weights, Tensor[] biases) -> Tensor[]",
       &filter_maxima_backward);
   library.def("multiply_small_batch(Tensor x, Tensor weight) -> Tensor", &multiply_small_batch);
-  library.def(
-      "multiply_into_large_pages(Tensor x, Tensor weight, ScalarType dtype) -> Tensor", &multiply_into_large_pages);
+  library.def("multiply_words(Tensor x, Tensor weight, ScalarType dtype) -> Tensor", &multiply_words);
+  library.def("cast_weight(Tensor weight, ScalarType dtype) -> Tensor", &cast_weight);
   library.def(
       "run_steps(Tensor(a!) gates, Tensor bias, Tensor[] weights, Tensor hidden, Tensor(b!) cell, int[] sizes, "
       "float? cell_clip, float? projection_clip, int small_batch, bool keeps) -> Tensor[]",

@@ -1,12 +1,12 @@
 // Products of a few rows with a weight as it lies in memory, which is read once: no packing, and no copy to keep.
 #pragma once
 
+#include "buffer_pool.h"
 #include "vectors.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
-#include <sys/mman.h>
 
 #include <numeric>
 #include <tuple>
@@ -263,25 +263,12 @@ Tensor multiply_small_batch(const Tensor& x, const Tensor& weight) {
   return out;
 }
 
-// Memory that comes in large pages where the system has them: a page of 4 KiB costs a fault, and tens of MiB of them as
-// much as a tenth of the product that fills them.
-Tensor empty_in_large_pages(at::IntArrayRef sizes, const at::TensorOptions& options) {
-  const Tensor out = at::empty(sizes, options);
-  constexpr uintptr_t page = 4096;
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(out.data_ptr()) + page - 1) / page * page;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(out.data_ptr()) + out.nbytes();
-  if (out.nbytes() >= size_t(1) << 22) {
-    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-  }
-  return out;
-}
-
-// x (N, I) to x W^T (N, O) in another type perhaps, by a library's product.
-Tensor multiply_into_large_pages(const Tensor& x, const Tensor& weight, at::ScalarType dtype) {
+// x (N, I) to x W^T (N, O), in another type perhaps, by a library's product.
+Tensor multiply_words(const Tensor& x, const Tensor& weight, at::ScalarType dtype) {
   const at::AutoDispatchBelowADInplaceOrView guard;
-  Tensor product = empty_in_large_pages({x.size(0), weight.size(0)}, x.options());
+  Tensor product = allocate({x.size(0), weight.size(0)}, x.options());
   at::mm_out(product, x, weight.t());
-  return dtype == x.scalar_type() ? product : empty_in_large_pages(product.sizes(), x.options().dtype(dtype)).copy_(product);
+  return dtype == x.scalar_type() ? product : allocate(product.sizes(), x.options().dtype(dtype)).copy_(product);
 }
 
 } // namespace
