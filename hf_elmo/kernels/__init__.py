@@ -17,7 +17,7 @@ API = 1
 
 
 def free_buffers() -> None:
-    """Free the memory, up to 512 MiB, that training steps leave for the next."""
+    """Free the memory, up to 512 MiB, that a call of the compiled backend leaves for the next."""
     if library.is_ready():
         torch.ops.hf_elmo_kernels.trim_buffers(0)
 
