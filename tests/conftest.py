@@ -141,6 +141,7 @@ def _plots(request, monkeypatch):
 def embedder(tmp_path_factory) -> hf_elmo.ElmoEmbedder:
     """Of a tiny checkpoint that lies in a directory of its own."""
     directory = str(tmp_path_factory.mktemp("checkpoint"))
+    torch.manual_seed(0)  # else its weights would be those of whatever ran before
     hf_elmo.ElmoModel(make_tiny_config()).save_pretrained(directory)
     hf_elmo.ElmoCharTokenizer().save_pretrained(directory)
     return hf_elmo.ElmoEmbedder(directory, device="cpu")

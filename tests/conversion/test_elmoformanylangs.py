@@ -254,7 +254,7 @@ BROKEN_SETTINGS = [
     ({"token_embedder": {"word_dim": 0, "char_dim": 0}}, "word_dim"),
     ({"token_embedder": {"char_dim": "2"}}, "char_dim"),
     ({"encoder": {"cell_clip": -1}}, "cell_clip"),
-    ({"encoder": {"dim": 10**9}}, ("encoder.pkl", "4000000000")),
+    ({"encoder": {"dim": 10**9}}, ("encoder.dim", "1000000000")),
     ({"encoder": {"dim": 4}}, ("encoder.pkl", "(20, 3)", "(16, 3)")),
     ({"encoder": {"n_layers": 1}}, ("encoder.pkl", "forward_layer_1")),
     ({"encoder": {"n_layers": 3}}, ("encoder.pkl", "forward_layer_2")),

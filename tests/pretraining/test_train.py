@@ -36,7 +36,7 @@ def make_trainer(tmp_path):
     vocabulary = WordVocabulary.from_counts(counts)
 
     def make(max_steps=60, accelerator=None, objective="full", **settings):
-        torch.manual_seed(0)
+        torch.manual_seed(1)
         model = ElmoForPreTraining(
             make_tiny_config(word_vocab_size=len(vocabulary), dropout=0.0, projection_size=16, cell_size=32)
         )
@@ -60,7 +60,7 @@ def test_it_learns_a_text_by_heart(make_trainer):
     trainer.held_out_corpus = trainer.train_corpus
     perplexity = trainer.train()
     assert trainer.evaluations[0]["mean"] > 10
-    assert perplexity.mean < 4
+    assert perplexity.mean < 2
     assert perplexity.num_targets == 20 * sum(len(line.split()) + 1 for line in PATTERN)
     assert [entry["step"] for entry in trainer.history] == [50, 100, 150, 160]
     assert trainer.history[-1]["words"] == trainer.num_words
