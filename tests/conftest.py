@@ -140,6 +140,8 @@ def _plots(request, monkeypatch):
 @pytest.fixture(scope="module")
 def embedder(tmp_path_factory) -> hf_elmo.ElmoEmbedder:
     """Of a tiny checkpoint that lies in a directory of its own."""
+    import torch
+
     directory = str(tmp_path_factory.mktemp("checkpoint"))
     torch.manual_seed(0)  # else its weights would be those of whatever ran before
     hf_elmo.ElmoModel(make_tiny_config()).save_pretrained(directory)
