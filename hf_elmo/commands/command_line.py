@@ -17,7 +17,7 @@ from .flags import FlagParser
 COMMANDS = {
     "pretrain": ("pretrain", "pre-train an ELMo on text files or a dataset"),
     "vocabulary": ("build_vocabulary", "build the word vocabulary of a pre-training run from a corpus of any size"),
-    "convert": ("convert", "bring an ELMo checkpoint of another program here, or take one back"),
+    "convert": ("convert", "bring an ELMo checkpoint of another program here"),
     "embed": ("embed", "write the vectors of a text's words to a file"),
     "score": ("score", "score the words of a text by the language models inside ELMo"),
     "neighbors": ("neighbors", "find nearest neighbors of words, in context and without"),
@@ -26,7 +26,7 @@ COMMANDS = {
     "probe tags": ("probe:main_tags", "measure how well each layer tells the parts of speech of words"),
     "train": ("train", "train, evaluate and apply a model of a task"),
     "predict": ("predict", "apply a checkpoint of a task to text of one's own"),
-    "export": ("export", "write a checkpoint as an ONNX file, for onnxruntime"),
+    "export": ("export", "write a checkpoint as an ONNX file, or as bilm-tf had it"),
     "push": ("push", "upload a finished checkpoint to the Hub"),
 }
 SHOW_TRACEBACK = "HF_ELMO_TRACEBACK"
