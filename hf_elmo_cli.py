@@ -13,6 +13,6 @@ def main() -> None:
         package = ModuleType("hf_elmo")
         package.__path__ = [str(Path(__file__).with_name("hf_elmo"))]
         sys.modules["hf_elmo"] = package
-    from hf_elmo.commands.command_line import main as run
+    from hf_elmo.cli.command_line import main as run
 
     run()

@@ -1,6 +1,6 @@
 """`python -m hf_elmo COMMAND`, which is `hf-elmo COMMAND`."""
 
-from .commands.command_line import main
+from .cli.command_line import main
 
 if __name__ == "__main__":
     main()

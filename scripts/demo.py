@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from hf_elmo.commands.command_line import quiet_libraries, readable_errors
+from hf_elmo.cli.command_line import quiet_libraries, readable_errors
 from hf_elmo.pretraining.arguments import PretrainingArguments
 from hf_elmo.pretraining.run import run_pretraining
 

@@ -9,8 +9,8 @@ import argparse
 import json
 from pathlib import Path
 
-from hf_elmo.checkpoints.cards import write_card
-from hf_elmo.checkpoints.file_names import (
+from hf_elmo.hub.cards import write_card
+from hf_elmo.hub.file_names import (
     CARD_FILE,
     FACTS_FILE,
     LAYER_SHARES_FILE,
@@ -21,7 +21,7 @@ from hf_elmo.checkpoints.file_names import (
     TAGS_FILE,
     TAGS_PLOT_FILE,
 )
-from hf_elmo.checkpoints.plots import plot_layer_scores, plot_layer_shares, plot_run
+from hf_elmo.hub.plots import plot_layer_scores, plot_layer_shares, plot_run
 
 MODEL_CARDS = Path(__file__).resolve().parents[1] / "model_cards"
 

@@ -23,11 +23,11 @@ from refusals import assert_read_or_refused
 from tensor_bundles import variables_of, with_sums, write_bundle
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel, load_external
-from hf_elmo.checkpoints.cards import render_card
-from hf_elmo.checkpoints.file_names import CONFIG_FILE, FACTS_FILE, RESULTS_FILE, SENSES_FILE, TOKENIZER_FILE
-from hf_elmo.checkpoints.loading import load_config, load_model, load_tokenizer
-from hf_elmo.checkpoints.provenance import write_json
 from hf_elmo.conversion.alignment import align_layers
+from hf_elmo.hub.cards import render_card
+from hf_elmo.hub.file_names import CONFIG_FILE, FACTS_FILE, RESULTS_FILE, SENSES_FILE, TOKENIZER_FILE
+from hf_elmo.hub.loading import load_config, load_model, load_tokenizer
+from hf_elmo.hub.provenance import write_json
 from hf_elmo.inference.embedding_files import read_words
 from hf_elmo.tasks.data import load_named_dataset
 from hf_elmo.tasks.readers.columns import read_tagged_file, tagged_from_dataset

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import functools
 import importlib
+import itertools
 import json
 import os
 import random
@@ -24,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 import weakref
 from pathlib import Path
@@ -47,7 +50,7 @@ NOTHING = ()
 RUNS = (
     "hf_elmo.pretraining.run",
     "hf_elmo.pretraining.arguments",
-    "hf_elmo.commands.command_line",
+    "hf_elmo.cli.command_line",
     "torch.distributed",
     "matplotlib.figure",
     "matplotlib.backends.backend_agg",
@@ -73,6 +76,9 @@ TRANSFORMERS = (
 _TEMPLATES = (NOTHING, LIBRARIES, TRANSFORMERS, RUNS)
 _FOLDER = "HF_ELMO_TEMPLATES"  # the variable that tells workers where the templates listen
 _LONGEST_REQUEST = 2**20
+# Below those that the system gives out by itself, and other ones in each worker: a port that was free a moment ago may
+# else be another run's by the time that the run listens.
+_ports = itertools.count(20_000 + os.getpid() % 1_000 * 10)
 _ROOT = str(Path(__file__).resolve().parent.parent)
 
 
@@ -85,12 +91,13 @@ class FreshProcess:
         self.returncode: int | None = None
 
     def wait(self, timeout: float | None = 300) -> int:
-        """Its exit code, minus the signal's number where one ended it; killed when it takes longer."""
+        """Its exit code, minus the signal's number where one ended it; ended, with its stack, when it takes longer."""
         self._status.settimeout(timeout)
         try:
             self.returncode = json.loads(self._status.recv(_LONGEST_REQUEST))
         except TimeoutError:
-            self.kill()
+            # Its stack goes to its stderr first.
+            os.kill(self.pid, signal.SIGABRT)
             raise
         self._status.close()
         return self.returncode
@@ -148,13 +155,21 @@ def run_together(
             start(words, *files, env=base | variables, **settings)
             for words, files, variables in zip(each, outputs, environments, strict=True)
         ]
+        late = []
         for process in processes:
-            process.wait(timeout)
+            try:
+                process.wait(1 if late else timeout)
+            except TimeoutError:
+                late.append(process)
+        if late:
+            time.sleep(1)  # for the stacks
         texts = []
         for files in outputs:
             for file in files:
                 file.seek(0)
             texts.append([file.read().decode() for file in files])
+        if late:
+            raise TimeoutError("\n".join(line for text in texts for line in text))
     return [
         subprocess.CompletedProcess(words, process.returncode, *text)
         for words, process, text in zip(each, processes, texts, strict=True)
@@ -165,9 +180,10 @@ def environments_of_ranks(count: int) -> list[dict[str, str]]:
     """What torchrun tells the processes of one run; a single one is told nothing."""
     if count == 1:
         return [{}]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    for port in _ports:
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            break
     shared = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     return [{name: str(value) for name, value in {**shared, "RANK": n, "LOCAL_RANK": n}.items()} for n in range(count)]
 
@@ -274,6 +290,7 @@ def _become(request: dict[str, Any], stdout: int, stderr: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
+    faulthandler.enable(2)
     # What a shell starts in its background is deaf to interrupts, and the template may be.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # The name of this folder, for the template's imports; where the package is installed by naming its folder in

@@ -28,9 +28,9 @@ from hf_elmo import (
     SemanticRoleLabelingHead,
     SequenceClassificationHead,
 )
-from hf_elmo.checkpoints.tables import markdown_table
-from hf_elmo.commands import command_line
-from hf_elmo.commands.command_line import main
+from hf_elmo.cli import command_line
+from hf_elmo.cli.command_line import main
+from hf_elmo.hub.tables import markdown_table
 from hf_elmo.tasks.registry import TASKS
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 

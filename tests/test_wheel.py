@@ -98,7 +98,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         licences = [name for name in archive.namelist() if name.endswith("/LICENSE")]
     wanted = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert sorted(names) == sorted(["hf_elmo_cli.py", *(path.relative_to(ROOT).as_posix() for path in wanted)])
-    assert {"hf_elmo/py.typed", "hf_elmo/commands/flags.py"} <= set(names)
+    assert {"hf_elmo/py.typed", "hf_elmo/cli/flags.py"} <= set(names)
     assert f"Version: {hf_elmo.__version__}\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata and licences
 
@@ -108,7 +108,7 @@ import sys
 import hf_elmo
 assert hf_elmo.__file__.startswith(sys.prefix), hf_elmo.__file__
 from hf_elmo import *
-from hf_elmo.commands.command_line import main
+from hf_elmo.cli.command_line import main
 main(["convert", "theirs", "elmo"])
 main(["embed", "--model_name_or_path", "elmo", "--input_file", "text.txt", "--output_file", "vectors.hdf5",
       "--layers", "all", "--device", "cpu"])

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..checkpoints.hdf5 import require_h5py
+from ..hub.hdf5 import require_h5py
 from ..model.configuration_elmo import MAX_CHARACTERS_PER_WORD, ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer

@@ -10,9 +10,9 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 
-from ..checkpoints.hdf5 import require_h5py
-from ..checkpoints.loading import find_file, load_config, load_what_is_there
-from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
+from ..hub.hdf5 import require_h5py
+from ..hub.loading import find_file, load_config, load_what_is_there
+from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoWordTable
 from ..model.tokenization_elmo import ElmoCharTokenizer

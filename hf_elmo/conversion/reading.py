@@ -16,8 +16,8 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import PreTrainedTokenizer
 
-from ..checkpoints.hdf5 import require_h5py
 from ..given.bounded_files import MEBIBYTE, quoted
+from ..hub.hdf5 import require_h5py
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer

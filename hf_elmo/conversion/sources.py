@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizer
 
-from ..checkpoints.cards import write_conversion_card
-from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..given.bounded_files import MEBIBYTE
+from ..hub.cards import write_conversion_card
+from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model import write_code
 from ..model.modeling_elmo import ElmoPreTrainedModel
 from . import allennlp, bilm_tf, elmoformanylangs

@@ -9,8 +9,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ..checkpoints.loading import load_model, load_tokenizer
-from ..checkpoints.provenance import write_json
+from ..hub.loading import load_model, load_tokenizer
+from ..hub.provenance import write_json
 from ..model.modeling_elmo import ElmoModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 

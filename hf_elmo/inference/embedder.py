@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ..checkpoints.loading import load_model, load_tokenizer
+from ..hub.loading import load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoModel
 from .devices import ready_on, usable_device
 from .embedding import check_limits, embed

@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 import torch
 
-from ..checkpoints.hdf5 import require_h5py
-from ..checkpoints.writing import check_output_file, files_written_aside
 from ..given.bounded_files import quoted
+from ..hub.hdf5 import require_h5py
+from ..hub.writing import check_output_file, files_written_aside
 from ..text.files import decoded_lines
 from .embedder import ElmoEmbedder
 

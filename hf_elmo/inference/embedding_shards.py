@@ -25,9 +25,9 @@ import pyarrow as pa
 from datasets import Dataset, concatenate_datasets
 from pyarrow import parquet
 
-from ..checkpoints.provenance import write_json
-from ..checkpoints.writing import check_output_directory, files_written_aside, open_to_readers
 from ..given.bounded_json import read_json
+from ..hub.provenance import write_json
+from ..hub.writing import check_output_directory, files_written_aside, open_to_readers
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..text.corpora import Sentence, count_words
 from .embedder import POOLINGS, ElmoEmbedder, pool_words

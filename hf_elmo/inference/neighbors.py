@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyarrow import compute
 
-from ..checkpoints.writing import files_written_aside
+from ..hub.writing import files_written_aside
 from ..text.progress import track
 from .embedder import ElmoEmbedder
 from .embedding import resolve_layers

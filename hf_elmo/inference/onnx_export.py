@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.loading import load_config, load_model, load_tokenizer
-from ..checkpoints.writing import check_keeps_inputs, check_output_directory, written_aside
+from ..hub.loading import load_config, load_model, load_tokenizer
+from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model.modeling_elmo import CAN_RECORD_STEPS, ElmoModel, ElmoPreTrainedModel, ElmoWordTable
 from ..model.modeling_elmo_srl import ElmoForSemanticRoleLabeling
 from ..model.modeling_elmo_tasks import (

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from ..checkpoints.loading import find_file, load_config, load_model, load_tokenizer
+from ..hub.loading import find_file, load_config, load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary

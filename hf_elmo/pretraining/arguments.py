@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from ..checkpoints.arguments import OutputArguments, Preset
 from ..given.flags import check_choices, check_least, flag, read_json_object
+from ..hub.arguments import OutputArguments, Preset
 from ..text.arguments import CorpusArguments
 from ..text.cutting import CUTTING_NAMES
 

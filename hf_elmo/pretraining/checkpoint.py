@@ -24,8 +24,11 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from huggingface_hub.utils import WeakFileLock
 
-from ..checkpoints.provenance import describe_file, write_json
-from ..checkpoints.writing import (
+from ..given.bounded_files import MEBIBYTE, quoted
+from ..given.bounded_json import read_json
+from ..given.reasons import UNREADABLE, reason
+from ..hub.provenance import describe_file, write_json
+from ..hub.writing import (
     check_output_directory,
     folder_aside,
     leftovers_of,
@@ -33,9 +36,6 @@ from ..checkpoints.writing import (
     restore_replaced,
     written_aside,
 )
-from ..given.bounded_files import MEBIBYTE, quoted
-from ..given.bounded_json import read_json
-from ..given.reasons import UNREADABLE, reason
 from ..model.configuration_elmo import ElmoConfig
 from .arguments import ModelArguments, PretrainingArguments, RunArguments
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..checkpoints.loading import check_json_files, find_file, load_config, load_model, load_tokenizer
+from ..hub.loading import check_json_files, find_file, load_config, load_model, load_tokenizer
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel
 from ..model.tokenization_elmo import ElmoCharTokenizer

@@ -15,12 +15,12 @@ from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import set_seed
 
-from ..checkpoints.cards import write_card
-from ..checkpoints.file_names import CONFIG_FILE, PLOT_FILE, RESULTS_FILE
-from ..checkpoints.plots import plot_run
-from ..checkpoints.provenance import command_to_resume, describe_run, peak_memory_bytes, write_json
-from ..checkpoints.sharing import check_hub_access, push_checkpoint
-from ..checkpoints.writing import check_keeps_inputs, moved_into, written_aside
+from ..hub.cards import write_card
+from ..hub.file_names import CONFIG_FILE, PLOT_FILE, RESULTS_FILE
+from ..hub.plots import plot_run
+from ..hub.provenance import command_to_resume, describe_run, peak_memory_bytes, write_json
+from ..hub.sharing import check_hub_access, push_checkpoint
+from ..hub.writing import check_keeps_inputs, moved_into, written_aside
 from ..model import write_code
 from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files, corpus_from_held_out
 from ..text.cutting import cutting_of

@@ -25,7 +25,7 @@ from accelerate.utils import gather_object
 from safetensors.torch import load_model
 from tqdm import tqdm
 
-from ..checkpoints.file_names import WEIGHTS_FILE
+from ..hub.file_names import WEIGHTS_FILE
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus

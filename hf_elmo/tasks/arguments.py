@@ -8,8 +8,8 @@ from typing import Literal, cast
 
 from transformers import TrainingArguments
 
-from ..checkpoints.arguments import Preset
 from ..given.flags import flag
+from ..hub.arguments import Preset
 
 # The flag that asks for each step, and the split it works on.
 STEPS = {"do_train": "train", "do_eval": "validation", "do_predict": "test"}

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import DataCollatorWithPadding, PreTrainedTokenizer
 
-from ..checkpoints.cards import TaskCard
 from ..given.flags import flag
+from ..hub.cards import TaskCard
 from ..inference.pages import Mark, Passage
 from ..model.configuration_elmo import CoreferenceHead
 from ..model.modeling_elmo_coref import ElmoForCoreferenceResolution, read_clusters

@@ -13,9 +13,9 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch.nn import functional as F
 
-from ..checkpoints.file_names import TOKENIZER_FILE
-from ..checkpoints.loading import Model, find_file, load_config, load_what_is_there
-from ..checkpoints.loading import load_tokenizer as load_checkpoint_tokenizer
+from ..hub.file_names import TOKENIZER_FILE
+from ..hub.loading import Model, find_file, load_config, load_what_is_there
+from ..hub.loading import load_tokenizer as load_checkpoint_tokenizer
 from ..model.configuration_elmo import ElmoConfig, WordInputsHead
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoTaskModel, ElmoWordTable
 from ..model.tokenization_elmo import ElmoCharTokenizer

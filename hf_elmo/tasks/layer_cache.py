@@ -17,7 +17,7 @@ import torch
 from huggingface_hub.utils import WeakFileLock
 from torch.utils.data import Dataset
 
-from ..checkpoints.writing import files_written_aside
+from ..hub.writing import files_written_aside
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, pack_layers
 from .arguments import ModelArguments

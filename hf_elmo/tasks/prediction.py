@@ -8,7 +8,7 @@ from typing import IO, Any, ClassVar, cast
 
 from transformers import pipeline
 
-from ..checkpoints.loading import load_model, load_tokenizer
+from ..hub.loading import load_model, load_tokenizer
 from ..inference.batches import in_batches
 from ..inference.devices import usable_device
 from ..inference.pages import Passage

@@ -20,8 +20,8 @@ from datasets import Sequence as ListOf
 from torch import Tensor
 from transformers import Trainer
 
-from ..checkpoints.cards import TaskCard
 from ..given.flags import flag
+from ..hub.cards import TaskCard
 from ..inference.pages import Mark, Passage
 from ..model.configuration_elmo import QuestionAnsweringHead
 from ..model.modeling_elmo import IGNORED_LABEL

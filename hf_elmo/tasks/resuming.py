@@ -14,7 +14,7 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, Traine
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import SaveStrategy
 
-from ..checkpoints.file_names import WEIGHTS_FILE
+from ..hub.file_names import WEIGHTS_FILE
 from .run_directory import RESUME_STATE, STATE_FILE
 
 

@@ -24,9 +24,9 @@ from accelerate.utils import broadcast_object_list
 from huggingface_hub.utils import WeakFileLock
 from safetensors import SafetensorError
 
-from ..checkpoints.file_names import CONFIG_FILE, WEIGHTS_FILE
-from ..checkpoints.provenance import command_to_resume
-from ..checkpoints.writing import check_output_directory, leftovers_of, moved_into, open_to_readers
+from ..hub.file_names import CONFIG_FILE, WEIGHTS_FILE
+from ..hub.provenance import command_to_resume
+from ..hub.writing import check_output_directory, leftovers_of, moved_into, open_to_readers
 from .arguments import TaskTrainingArguments
 
 STATE_FILE = "trainer_state.json"

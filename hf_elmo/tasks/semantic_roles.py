@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from ..checkpoints.cards import TaskCard
 from ..given.flags import flag
+from ..hub.cards import TaskCard
 from ..inference.pages import Passage, marks_of_words
 from ..model.configuration_elmo import SemanticRoleLabelingHead
 from ..model.modeling_elmo import IGNORED_LABEL

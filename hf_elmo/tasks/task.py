@@ -19,12 +19,12 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import Trainer, set_seed
 
-from ..checkpoints.cards import TaskCard, write_card
-from ..checkpoints.file_names import LAYER_SHARES_FILE, RESULTS_FILE
-from ..checkpoints.plots import plot_layer_shares
-from ..checkpoints.provenance import describe_run, write_json
-from ..checkpoints.scores import layer_names
-from ..checkpoints.writing import check_keeps_inputs, files_written_aside
+from ..hub.cards import TaskCard, write_card
+from ..hub.file_names import LAYER_SHARES_FILE, RESULTS_FILE
+from ..hub.plots import plot_layer_shares
+from ..hub.provenance import describe_run, write_json
+from ..hub.scores import layer_names
+from ..hub.writing import check_keeps_inputs, files_written_aside
 from ..model.configuration_elmo import ElmoConfig, WordInputsHead
 from ..model.modeling_elmo import ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer

@@ -13,9 +13,9 @@ import torch
 from datasets import Dataset
 from transformers import DataCollatorWithPadding
 
-from ..checkpoints.cards import TaskCard
 from ..given.bounded_files import quoted
 from ..given.flags import flag
+from ..hub.cards import TaskCard
 from ..inference.pages import Passage
 from ..model.configuration_elmo import SequenceClassificationHead
 from ..model.modeling_elmo_tasks import ElmoForSequenceClassification

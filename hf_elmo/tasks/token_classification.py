@@ -13,8 +13,8 @@ from datasets import Dataset
 from torch import nn
 from transformers import DataCollatorForTokenClassification, PreTrainedTokenizer
 
-from ..checkpoints.cards import TaskCard
 from ..given.flags import flag
+from ..hub.cards import TaskCard
 from ..inference.pages import Passage, marks_of_words
 from ..model.configuration_elmo import TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL

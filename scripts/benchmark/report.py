@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
-from hf_elmo.checkpoints.provenance import describe_origin, describe_run, write_json
-from hf_elmo.checkpoints.tables import markdown_table
+from hf_elmo.hub.provenance import describe_origin, describe_run, write_json
+from hf_elmo.hub.tables import markdown_table
 
 from . import timing
 

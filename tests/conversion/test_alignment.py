@@ -10,7 +10,7 @@ from tolerances import REORDERED_FLOAT32
 from transformers import AutoModel
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel, load_external
-from hf_elmo.commands.convert import main
+from hf_elmo.cli.convert import main
 from hf_elmo.conversion.alignment import align_layers
 from hf_elmo.conversion.reading import ConversionError
 

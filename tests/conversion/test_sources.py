@@ -15,7 +15,7 @@ from refusals import assert_refused
 from transformers import AutoModel, AutoTokenizer
 
 from hf_elmo import ElmoCharTokenizer, load_external
-from hf_elmo.commands.convert import ConversionArguments
+from hf_elmo.cli.convert import ConversionArguments
 from hf_elmo.conversion import sources
 from hf_elmo.conversion.reading import ConversionError
 from hf_elmo.conversion.sources import FORMATS, convert

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from refusals import assert_read_or_refused
 from run_cases import make_arguments, write_lines
 
-from hf_elmo.checkpoints import provenance
-from hf_elmo.checkpoints.provenance import write_json
+from hf_elmo.hub import provenance
+from hf_elmo.hub.provenance import write_json
 from hf_elmo.pretraining.checkpoint import DIGESTS_FILE, checkpoints_in, compute_digests
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.pretraining.train import LaneTrainer

@@ -13,7 +13,7 @@ from tolerances import REORDERED_FLOAT32
 from torch.nn import functional as F
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.commands.neighbors import NeighborArguments, main, show_neighbors
+from hf_elmo.cli.neighbors import NeighborArguments, main, show_neighbors
 from hf_elmo.inference import neighbors
 from hf_elmo.inference.embedder import ElmoEmbedder
 from hf_elmo.inference.embedding_shards import EmbeddingSettings, EmbeddingWriter

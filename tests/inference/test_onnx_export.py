@@ -10,7 +10,7 @@ from tolerances import ONNX_SCORES, REORDERED_FLOAT32
 from transformers import AutoConfig, AutoTokenizer
 
 from hf_elmo import ElmoCharTokenizer, ElmoForCoreferenceResolution, ElmoForPreTraining, ElmoModel
-from hf_elmo.commands import command_line
+from hf_elmo.cli import command_line
 from hf_elmo.inference import onnx_export
 from hf_elmo.inference.onnx_export import export_onnx
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.checkpoints.cards import write_conversion_card
-from hf_elmo.commands import command_line
-from hf_elmo.commands.probe import SensesArguments, TagsArguments, run_senses, run_tags
+from hf_elmo.cli import command_line
+from hf_elmo.cli.probe import SensesArguments, TagsArguments, run_senses, run_tags
+from hf_elmo.hub.cards import write_conversion_card
 from hf_elmo.inference.embedding import embed
 from hf_elmo.inference.probes import (
     BAG_OF_WORDS,

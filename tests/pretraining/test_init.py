@@ -20,7 +20,7 @@ from hf_elmo import (
     ElmoModel,
     TokenClassificationHead,
 )
-from hf_elmo.checkpoints.arguments import Preset
+from hf_elmo.hub.arguments import Preset
 from hf_elmo.pretraining.corpus_stats import CorpusStats
 from hf_elmo.pretraining.init import Source, Start, carry_over, load_source
 from hf_elmo.pretraining.run import run_pretraining

@@ -11,7 +11,7 @@ from run_cases import LINES, TINY, make_arguments, write_lines
 from tolerances import BFLOAT16, REORDERED_FLOAT32
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
-from hf_elmo.checkpoints.file_names import PLOT_FILE
+from hf_elmo.hub.file_names import PLOT_FILE
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.text.corpora import Corpus
 from hf_elmo.text.vocabulary import WordVocabulary

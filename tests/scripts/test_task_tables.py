@@ -10,7 +10,7 @@ from conftest import make_tiny_config
 from task_tables import PAGES, ROWS, SHARES, TABLES, Table, all_tables, is_clearly_more, render, scores_of, write_tables
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.commands import command_line
+from hf_elmo.cli import command_line
 
 TINY = Table(
     "a task",

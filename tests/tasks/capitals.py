@@ -9,7 +9,7 @@ from datasets import Dataset
 from transformers import DataCollatorForTokenClassification
 
 from hf_elmo import TokenClassificationHead
-from hf_elmo.checkpoints.cards import TaskCard
+from hf_elmo.hub.cards import TaskCard
 from hf_elmo.inference.pages import Passage
 from hf_elmo.model.modeling_elmo_tasks import Span
 from hf_elmo.pipelines import put_in_brackets

@@ -6,7 +6,7 @@ import pytest
 from conftest import make_tiny_config
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.commands.command_line import main
+from hf_elmo.cli.command_line import main
 from hf_elmo.tasks.registry import TASKS, TaskEntry
 
 

@@ -8,7 +8,7 @@ from conftest import make_tiny_config
 from html_reading import read_page
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSemanticRoleLabeling
-from hf_elmo.commands.command_line import main
+from hf_elmo.cli.command_line import main
 from hf_elmo.tasks.readers.propositions import read_propositions
 from hf_elmo.tasks.semantic_roles import PropositionRows, make_row_collator, write_predictions
 

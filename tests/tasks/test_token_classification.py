@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
-from hf_elmo.checkpoints.sharing import files_to_send
+from hf_elmo.hub.sharing import files_to_send
 from hf_elmo.model.modeling_elmo_tasks import read_spans
 from hf_elmo.tasks.arguments import TaskTrainingArguments
 from hf_elmo.tasks.inputs import choose_labels, find_unseen

@@ -1,0 +1,182 @@
+"""Apply a checkpoint of a task to text of one's own."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..given.flags import check_choices, flag
+from ..tasks.registry import TASKS, task_of
+from ..text.cutting import PreTokenizer
+from .command_line import run_command
+from .text_input import STANDARD_INPUT, ReadingArguments, read_lines, warn_of_raw_text
+
+if TYPE_CHECKING:
+    from ..tasks.prediction import Predictor
+
+_EXAMPLES = """
+examples:
+  hf-elmo predict "Alice flew to New York ." --model_name_or_path output/my-tagger
+  hf-elmo predict --model_name_or_path output/my-tagger --input_file text.txt --output_file tagged.conll
+  hf-elmo predict "A man sleeps ." --text_pair "Nobody is awake ." --model_name_or_path output/my-entailment
+  hf-elmo predict "Who sat ?" --text_pair "The cat sat ." --model_name_or_path output/my-reader
+  hf-elmo predict --model_name_or_path output/my-coreference --input_file chapter.txt --output_file clusters.json
+  hf-elmo predict --model_name_or_path output/my-coreference --input_file chapter.txt --html clusters.html
+  cat text.txt | hf-elmo predict --model_name_or_path output/my-tagger --input_file -
+"""
+_PAGE_SUFFIXES = (".html", ".htm")
+# Browsers grow slow on longer pages.
+_MOST_DRAWN = 1000
+
+
+@dataclass(kw_only=True)
+class PredictionArguments(ReadingArguments):
+    """What is predicted, and where it is written."""
+
+    input_file: str | None = flag(  # type: ignore[assignment]
+        "Text, one sentence per line (for text pairs both texts, for question answering a question and its context, "
+        "with a tab between them; or SQuAD's .json), or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for "
+        "text from standard input. A quoted glob names several files.",
+        default=None,
+    )
+    text: list[str] | None = flag("Sentences, each in quotes.", default=None, positional=True)
+    pre_tokenizer: PreTokenizer | None = flag(
+        "Pre-tokenizer in place of the checkpoint's: penn for raw English, unicode for raw text, punctuation, or "
+        "whitespace.",
+        default=None,
+    )
+    text_pair: str | None = flag("Second text of all pairs, or the context of all questions.", default=None)
+    output_file: str | None = flag(
+        "File of predictions: .conll for token classification, semantic roles and coreference, .tsv or .jsonl for text "
+        "classification, .json (SQuAD's) or .jsonl for answers, .json for coreference. Default: print them.",
+        default=None,
+    )
+    html: str | None = flag(
+        "Page of predictions, one .html file that needs no network and runs no scripts; with or without an "
+        "output_file.",
+        default=None,
+    )
+    overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
+    convert_scheme: Literal["IOB1", "IOB2", "BIOES"] | None = flag(
+        "Tag scheme of the output, in place of the model's.", default=None
+    )
+
+    @property
+    def output_suffix(self) -> str:
+        """What the name of the output file ends in, ".jsonl" for example; "" where there is none."""
+        return "" if self.output_file is None else Path(self.output_file).suffix
+
+    @property
+    def targets(self) -> dict[str, Path]:
+        """The files to write by the arguments that name them; a link stands for the file it names."""
+        named = {"output_file": self.output_file, "html": self.html}
+        return {name: Path(file).resolve() for name, file in named.items() if file is not None}
+
+    def check(self) -> None:
+        """Check, before any work is done, what is read and written.
+
+        Raises: ValueError or FileExistsError naming the argument.
+        """
+        from ..hub.writing import check_output_file
+
+        check_choices(self)
+        if self.max_words_per_batch < 1:
+            raise ValueError(f"max_words_per_batch is {self.max_words_per_batch}; it must be an integer >= 1.")
+        if (self.input_file is None) == (self.text is None):
+            given = "no text" if self.text is None else f"both sentences and input_file {self.input_file!r}"
+            raise ValueError(f"{given} given; wanted sentences in quotes, or --input_file FILE (- for standard input).")
+        if self.html is not None and not self.html.endswith(_PAGE_SUFFIXES):
+            raise ValueError(f"html is {self.html!r}; wanted the name of a page, which ends in .html.")
+        taken = {} if self.input_file is None else {Path(self.input_file).resolve(): "input_file"}
+        for name, file in self.targets.items():
+            if file in taken:
+                raise ValueError(f"{name} {getattr(self, name)!r} is the {taken[file]} too; name another one.")
+            taken[file] = name
+            check_output_file(getattr(self, name), self.overwrite_output_file, name)
+
+    def lines(self) -> Iterator[str]:
+        """The lines of the input, those of the command line or of the file, also without words.
+
+        Raises: FileNotFoundError or ValueError as `read_lines`.
+        """
+        if self.text is not None or self.input_file is None:
+            return iter(self.text or ())
+        if self.input_file == STANDARD_INPUT and sys.stdin.isatty():
+            print("Sentences, one a line; end with Ctrl-D:", file=sys.stderr)
+        return read_lines(self.input_file, self.text_column, self.output_file)
+
+
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(PredictionArguments, predict, argv, prog, __doc__, _EXAMPLES)
+
+
+def predict(arguments: PredictionArguments) -> None:
+    """Print or write what the pipeline of a checkpoint's task predicts.
+
+    Raises: ValueError or OSError naming the argument, what it was and what to do.
+    """
+    from ..hub.loading import load_config
+
+    arguments.check()
+    architectures = load_config(arguments.model_name_or_path).architectures or []
+    entry = task_of(architectures)
+    predictor_class = None if entry is None else entry.load().predictor_class
+    if predictor_class is None:
+        raise ValueError(
+            f"model_name_or_path {arguments.model_name_or_path!r} is a checkpoint of "
+            f"{', '.join(architectures) or 'no class'}; wanted one that was trained for a task: {', '.join(TASKS)}."
+        )
+    predictor = predictor_class(arguments)
+    if arguments.input_file is not None and "text_is_tokenized" not in predictor.refuses:
+        warn_of_raw_text(arguments, predictor.tokenizer.pre_tokenizer)
+    if arguments.targets:
+        _write(arguments, predictor)
+        return
+    for prediction in predictor.predict():
+        for line in predictor.show(*prediction):
+            print(line)
+
+
+def _write(arguments: PredictionArguments, predictor: Predictor) -> None:
+    """Write the files that were asked for, all of them at the end or none."""
+    from ..hub.writing import files_written_aside
+    from ..inference.pages import render_spans
+    from ..text.progress import track
+
+    drawn: list[Any] = []
+    count = 0
+
+    def keep_first(predictions: Iterable[Any]) -> Iterator[Any]:
+        nonlocal count
+        for prediction in predictions:
+            if arguments.html is not None and count < _MOST_DRAWN:
+                drawn.append(prediction)
+            count += 1
+            yield prediction
+
+    targets = arguments.targets
+    with files_written_aside(*targets.values()) as asides:
+        aside = dict(zip(targets, asides, strict=True))
+        # Where a page alone is wanted, what is written is dropped, but counted as ever.
+        with open(aside.get("output_file", os.devnull), "w", encoding="utf-8", newline="\n") as file:
+            summary = predictor.write(file, track(keep_first(predictor.predict()), "predicting", predictor.unit))
+        if "html" in aside:
+            left_out = [f"the first {len(drawn):,} of {count:,} {predictor.unit}"] if len(drawn) < count else []
+            facts = [*_facts(arguments), *left_out]
+            page = render_spans(predictor.title, predictor.draw(drawn), facts)
+            aside["html"].write_text(page, encoding="utf-8", newline="\n")
+    print(f"Wrote {' and '.join(str(getattr(arguments, name)) for name in targets)}: {summary}.")
+
+
+def _facts(arguments: PredictionArguments) -> Iterator[str]:
+    # No folders of this machine.
+    model = arguments.model_name_or_path
+    yield f"model {Path(model).resolve().name if os.path.isdir(model) else model}"
+    yield datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    if arguments.input_file not in (None, STANDARD_INPUT):
+        yield Path(str(arguments.input_file)).name

@@ -1,0 +1,210 @@
+"""Measure what each layer knows: the senses of words, or their parts of speech."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..given.flags import check_least, flag
+from .command_line import run_command
+
+_SENSES_EXAMPLES = """
+examples:
+  hf-elmo probe senses --model_name_or_path output/my-elmo --input_file "senseval/*.jsonl" --output_dir output/my-elmo
+"""
+_TAGS_EXAMPLES = """
+examples:
+  hf-elmo probe tags --model_name_or_path output/my-elmo --train_file train.conllu.gz --validation_file dev.conllu \\
+      --test_file test.conllu --output_dir output/my-elmo
+"""
+
+
+@dataclass
+class ProbeArguments:
+    """The checkpoint and the output."""
+
+    model_name_or_path: str = flag("Checkpoint, a directory or a name on the Hub.")
+    output_dir: str | None = flag(
+        "Directory to write the figures and their picture into; a checkpoint's card shows those in its own.",
+        default=None,
+    )
+    max_words_per_batch: int = flag("Words computed at once, special tokens and padding included.", default=2048)
+    device: str | None = flag("cpu, cuda, cuda:1 and so on.", default=None)
+    overwrite_output_file: bool = flag("Replace existing figures.", default=False)
+
+    @classmethod
+    def shown_defaults(cls) -> dict[str, str]:
+        """What --help says of flags whose default is worked out later."""
+        return {"device": "cuda where there is one, else cpu", "output_dir": "the screen alone"}
+
+
+@dataclass(kw_only=True)
+class SensesArguments(ProbeArguments):
+    """What is measured."""
+
+    input_file: list[str] = flag(
+        "Files of uses, one for each word, .jsonl with tokens, index and sense in each record; quoted globs too."
+    )
+    num_folds: int = flag("Number of folds of the cross-validation.", default=5)
+    max_uses: int | None = flag("Uses of each word; of more, a hash of their sentences chooses.", default=None)
+
+    @classmethod
+    def shown_defaults(cls) -> dict[str, str]:
+        """What --help says of flags whose default is worked out later."""
+        return super().shown_defaults() | {"max_uses": "all of them"}
+
+
+@dataclass(kw_only=True)
+class TagsArguments(ProbeArguments):
+    """What is measured."""
+
+    train_file: str = flag("Sentences to train on, a word and its tag on each line: columns or CoNLL-U.")
+    validation_file: str = flag("Sentences to choose the best epoch by.")
+    test_file: str = flag("Sentences to test on.")
+    label_column: str | None = flag("Column of the tags, by its name or its number from 0.", default=None)
+    max_train_sentences: int | None = flag("Sentences to train on; of more, a hash chooses.", default=None)
+    num_seeds: int = flag("Number of classifiers of each layer, each with its own order of the data.", default=5)
+    num_train_epochs: int = flag("Number of passes over the training data.", default=10)
+    learning_rate: float = flag("Learning rate of Adam.", default=1e-3)
+
+    @classmethod
+    def shown_defaults(cls) -> dict[str, str]:
+        """What --help says of flags whose default is worked out later."""
+        return super().shown_defaults() | {
+            "label_column": "the last one, and UPOS of CoNLL-U",
+            "max_train_sentences": "all of them",
+        }
+
+
+def main_senses(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    description = "Measure how well each layer tells the senses of words apart."
+    run_command(SensesArguments, run_senses, argv, prog, description, _SENSES_EXAMPLES)
+
+
+def main_tags(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    description = "Measure how well a linear classifier on each layer tells the parts of speech of words."
+    run_command(TagsArguments, run_tags, argv, prog, description, _TAGS_EXAMPLES)
+
+
+def run_senses(arguments: SensesArguments) -> dict[str, Any]:
+    """Print the table and write the figures; returns them, too.
+
+    Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
+    """
+    from ..hub.scores import SENSES
+    from ..inference.embedder import ElmoEmbedder
+    from ..inference.probes import assign_folds, probe_senses, score_senses
+    from ..inference.word_uses import UseGatherer, embed_uses
+    from ..tasks.readers.senses import read_senses
+    from ..text.corpora import expand_patterns
+    from ..text.progress import track
+
+    check_least(arguments, ("num_folds", "max_uses"), 1)
+    files = _output_files(arguments, SENSES)
+    data, words = {}, []
+    for file in expand_patterns(arguments.input_file, "input_file"):
+        gatherer, uses = UseGatherer(), read_senses(file, "input_file")
+        gatherer.read((use.words, use.labels) for use in uses)
+        (found,) = gatherer.found(arguments.max_uses or len(uses))
+        if found.word in data:
+            raise ValueError(f"input_file has the word {found.word!r} in two files; put its uses into one.")
+        senses = dict(Counter(found.labels or ()).most_common())
+        data[found.word] = {"source": Path(file).name, "uses": len(found.uses), "senses": senses}
+        words.append((found, assign_folds(found, arguments.num_folds)))
+    embedder = ElmoEmbedder(
+        arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
+    )
+    probed = []
+    for found, folds in track(words, "measuring", "words", len(words)):
+        layers = embed_uses(embedder.model, embedder.tokenizer, found.uses, arguments.max_words_per_batch)
+        probed.append((found, folds, probe_senses(found, layers, folds)))
+    return _report(SENSES, embedder.name, data, arguments.num_folds, {}, *score_senses(probed), files)
+
+
+def run_tags(arguments: TagsArguments) -> dict[str, Any]:
+    """Print the table and write the figures; returns them, too.
+
+    Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
+    """
+    from ..hub.scores import TAGS
+    from ..inference.embedder import ElmoEmbedder
+    from ..inference.probes import MOST_FREQUENT_TAG, embed_tagged, most_frequent_tags, probe_tags, score_tags
+    from ..inference.word_uses import sentence_digest
+    from ..tasks.readers.columns import read_tagged_file
+    from ..text.progress import track
+
+    check_least(arguments, ("max_train_sentences", "num_seeds", "num_train_epochs"), 1)
+    if not arguments.learning_rate > 0:
+        raise ValueError(f"--learning_rate is {arguments.learning_rate}; it must be > 0.")
+    files = _output_files(arguments, TAGS)
+    splits, data = {}, {}
+    for split in ("train", "validation", "test"):
+        file = getattr(arguments, f"{split}_file")
+        read = read_tagged_file(file, label_column=arguments.label_column, name=f"{split}_file")
+        if read.note:
+            print(f"note: {read.note}", file=sys.stderr)
+        chosen = list(zip(read.words, read.labels, strict=True))
+        if split == "train" and arguments.max_train_sentences is not None:
+            order = sorted(range(len(chosen)), key=lambda number: sentence_digest(chosen[number][0]))
+            chosen = [chosen[number] for number in sorted(order[: arguments.max_train_sentences])]
+        splits[split] = chosen
+        words = sum(len(sentence) for sentence, _ in chosen)
+        data[split] = {"source": Path(file).name, "sentences": len(chosen), "words": words}
+    embedder = ElmoEmbedder(
+        arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
+    )
+    train, validation, test = (
+        embed_tagged(embedder.model, embedder.tokenizer, each, arguments.max_words_per_batch)
+        for each in track(splits.values(), "embedding", "files", len(splits))
+    )
+    epochs, learning_rate = arguments.num_train_epochs, arguments.learning_rate
+    correct = {MOST_FREQUENT_TAG: [most_frequent_tags(train, test)]}
+    runs = [(layer, seed) for layer in range(embedder.num_layers) for seed in range(arguments.num_seeds)]
+    for layer, seed in track(runs, "training", "classifiers", len(runs)):
+        found = probe_tags(train, validation, test, layer, seed, epochs, learning_rate)
+        correct.setdefault(f"layer {layer}", []).append(found)
+    scores = score_tags(train, test, correct)
+    settings = {"settings": {"num_train_epochs": epochs, "learning_rate": learning_rate}}
+    return _report(TAGS, embedder.name, data, arguments.num_seeds, settings, *scores, files)
+
+
+def _output_files(arguments: ProbeArguments, kind: str) -> list[Path]:
+    """The figures and, where matplotlib is installed, their picture. Raises: FileExistsError where one is there."""
+    from ..hub.writing import check_output_file
+
+    if arguments.output_dir is None:
+        return []
+    suffixes = (".json", ".png") if importlib.util.find_spec("matplotlib") else (".json",)
+    paths = [Path(arguments.output_dir) / f"{kind}{suffix}" for suffix in suffixes]
+    return [check_output_file(path, arguments.overwrite_output_file) for path in paths]
+
+
+def _report(
+    kind: str,
+    model: str,
+    data: dict[str, Any],
+    repeats: int,
+    settings: dict[str, Any],
+    scores: dict[str, Any],
+    correct: dict[str, Any],
+    files: Sequence[Path],
+) -> dict[str, Any]:
+    from ..hub.plots import plot_layer_scores
+    from ..hub.provenance import describe_run, write_json
+    from ..hub.scores import averaged, paired_errors, scores_table, what_leads
+    from ..hub.writing import files_written_aside
+
+    results = {"kind": kind, "model": Path(model).name, "data": data, "repeats": repeats, **settings}
+    results |= {"scores": averaged(scores), "standard_errors": paired_errors(correct), **describe_run()}
+    print(f"{scores_table(results)}\n\n{what_leads(results)}")
+    with files_written_aside(*files) as aside:
+        for file in aside:
+            write_json(file, results) if file.suffix == ".json" else plot_layer_scores(results, file)
+    if files:
+        print(f"Wrote {' and '.join(map(str, files))}.")
+    return results

@@ -1,0 +1,35 @@
+"""Upload a finished checkpoint to the Hub, with the token of HF_TOKEN or `hf auth login`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..given.flags import flag
+from .command_line import run_command
+
+
+@dataclass
+class PushArguments:
+    """What is sent, and where to."""
+
+    model_name_or_path: str = flag("The checkpoint: a directory written by pretrain, convert or train.")
+    hub_model_id: str = flag("Name of the repository, with or without a namespace; made if not there.")
+    hub_private_repo: bool = flag("Make the repository private; without it, the Hub's default holds.", default=False)
+
+
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(PushArguments, run_push, argv, prog, __doc__)
+
+
+def run_push(arguments: PushArguments) -> str:
+    """Upload a checkpoint, say what was sent, and give the address.
+
+    Raises: As `push_checkpoint`.
+    """
+    from ..hub.sharing import files_to_send, push_checkpoint
+
+    checkpoint = arguments.model_name_or_path
+    url = push_checkpoint(checkpoint, arguments.hub_model_id, private=arguments.hub_private_repo or None)
+    print(f"Uploaded {len(files_to_send(checkpoint))} files of {checkpoint} to {url}")
+    return url

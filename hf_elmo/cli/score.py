@@ -1,0 +1,160 @@
+"""Score a text's words by the language models inside ELMo."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ..given.flags import check_least, flag
+from .command_line import run_command
+from .output_files import check_targets
+from .text_input import ReadingArguments, read_lines, warn_of_raw_text
+
+if TYPE_CHECKING:
+    from ..inference.score_files import Report
+    from ..inference.scoring import ScoreTotals
+
+STANDARD_OUTPUT = "-"
+_SENTENCES_SHOWN = 5
+
+_EXAMPLES = """
+examples:
+  hf-elmo score --model_name_or_path output/my-elmo --input_file story.txt --output_file scores.tsv --html story.html
+  hf-elmo score --model_name_or_path output/my-elmo --input_file sentences.txt --word new --top_k 5
+"""
+
+
+@dataclass(kw_only=True)
+class ScoringArguments(ReadingArguments):
+    """What is scored and written."""
+
+    output_file: str | None = flag(
+        "File to write: .tsv, a row per word, or .jsonl, an object per line; - for standard output. It has log "
+        "probabilities in nats, surprisals in bits, and the offsets of each word in its line; lines are numbered from "
+        "0, lines without words left out. Without it and --html the first sentences are shown, in bits.",
+        default=None,
+    )
+    format: Literal["tsv", "jsonl"] | None = flag("Format of the output file.", default=None)
+    html: str | None = flag("Page to write: a heat map of the text by surprisal, .html.", default=None)
+    carry_state: bool = flag("Carry the state from line to line, as in one long text.", default=False)
+    word: str | None = flag("Word to find substitutes for, wherever it stands.", default=None)
+    position: int | None = flag("Position in each sentence to find substitutes for, from 0.", default=None)
+    top_k: int = flag("Number of substitutes.", default=10)
+    vocab_file: str | None = flag("Words of the softmax, one per line.", default=None)
+    overwrite_output_file: bool = flag("Replace existing output files.", default=False)
+
+    @classmethod
+    def shown_defaults(cls) -> dict[str, str]:
+        """What --help says of flags whose default is worked out later."""
+        return super().shown_defaults() | {
+            "format": "by the file's suffix, and tsv for -",
+            "vocab_file": "those of the checkpoint",
+        }
+
+    def check(self) -> list[Path]:
+        """Check what can be checked before the text is read, and give the files to write.
+
+        Raises: ValueError or OSError naming the argument, the value got and the value wanted.
+        """
+        check_least(self, ("position",), 0)
+        check_least(self, ("top_k",), 1)
+        given = [name for name in ("word", "position") if getattr(self, name) is not None]
+        if len(given) == 2:
+            raise ValueError("--word and --position both say what to find substitutes for; leave one of them out.")
+        if given and self.carry_state:
+            raise ValueError(f"--{given[0]} with --carry_state: substitutes are found in each line by itself.")
+        if self.output_file is None and self.format is not None:
+            raise ValueError(f"--format is {self.format!r} without --output_file; name one, or -.")
+        if self.output_file is not None and self.file_format() not in ("tsv", "jsonl"):
+            raise ValueError(f"--output_file is {self.output_file!r}; it must end in .tsv or .jsonl, or give --format.")
+        return check_targets(self, ("output_file", "html"))
+
+    def file_format(self) -> str:
+        """The format of the output file."""
+        suffix = Path(self.output_file or "").suffix.removeprefix(".")
+        return self.format or ("tsv" if self.output_file == STANDARD_OUTPUT else suffix)
+
+
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(ScoringArguments, run_scoring, argv, prog, __doc__, _EXAMPLES)
+
+
+def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
+    """Score a text, write or show the scores and print the perplexities of the whole.
+
+    Raises: ValueError or OSError naming the argument, its value and the next step.
+    """
+    from ..inference.score_files import ScoredLine, describe_totals
+    from ..inference.scorer import ElmoScorer
+    from ..inference.scoring import ScoreTotals
+    from ..inference.word_places import place_words
+    from ..text.progress import track
+
+    targets = arguments.check()
+    scorer = ElmoScorer(
+        arguments.model_name_or_path,
+        arguments.vocab_file,
+        arguments.device,
+        max_words_per_batch=arguments.max_words_per_batch,
+    )
+    warn_of_raw_text(arguments, scorer.tokenizer.pre_tokenizer)
+    numbered = enumerate(read_lines(arguments.input_file, arguments.text_column))
+    placed = ((n, line, place_words(line, scorer.tokenizer, arguments.text_is_tokenized)) for n, line in numbered)
+    kept, read = itertools.tee(each for each in placed if each[2].words)
+    stream = scorer.stream((each.words for _, _, each in read), arguments.carry_state)
+    totals, num_with, started = ScoreTotals(), 0, time.perf_counter()
+    with _open_reports(arguments, targets, scorer.name) as reports:
+        # The scores first: the buffer between the two readers stays as short as the scorer's own.
+        for scores, (number, line, each) in zip(track(stream, "scoring", "sentences"), kept, strict=False):
+            positions = [at for at, word in enumerate(each.words) if at == arguments.position or word == arguments.word]
+            substitutes = {at: scorer.substitutes(each.words, at, arguments.top_k) for at in positions}
+            for report in reports:
+                report(ScoredLine(number, line, each, scores, substitutes))
+            num_with += bool(substitutes)
+            totals += scores.totals
+        if not totals.num_words:
+            raise ValueError(f"input_file {arguments.input_file!r} holds no words; give one with text in it.")
+        if arguments.word is not None and not num_with:
+            raise ValueError(f"--word is {arguments.word!r}, which no sentence of input_file has; name another.")
+        if arguments.position is not None and not num_with:
+            raise ValueError(
+                f"--position is {arguments.position}, and no sentence has so many words; give a smaller one."
+            )
+    # Where the rows go to standard output, nothing else may.
+    screen = sys.stderr if arguments.output_file == STANDARD_OUTPUT else sys.stdout
+    seconds = time.perf_counter() - started
+    print(describe_totals(totals, seconds, scorer.device, arguments.carry_state), file=screen)
+    if arguments.position is not None and num_with < totals.num_sentences:
+        print(f"Sentences without that position: {totals.num_sentences - num_with:,}.", file=screen)
+    if targets:
+        print(f"Wrote {' and '.join(map(str, targets))}.", file=screen)
+    return totals
+
+
+@contextmanager
+def _open_reports(arguments: ScoringArguments, targets: Sequence[Path], model: str) -> Iterator[list[Report]]:
+    """What takes the scored lines: the files and standard output or, where none is named, the screen."""
+    from ..hub.writing import files_written_aside
+    from ..inference.score_files import describe_scores, open_scores
+
+    facts = (f"model {Path(model).name}", f"text {Path(arguments.input_file).name}", "drawn by hf_elmo")
+    with ExitStack() as stack:
+        reports = []
+        aside = stack.enter_context(files_written_aside(*targets))
+        for file, target in zip(aside, targets, strict=True):
+            is_page = arguments.html is not None and target == Path(arguments.html).resolve()
+            stream = stack.enter_context(open(file, "w", encoding="utf-8", newline=""))
+            file_format = "html" if is_page else arguments.file_format()
+            reports.append(stack.enter_context(open_scores(stream, file_format, facts)))
+        if arguments.output_file == STANDARD_OUTPUT:
+            reports.append(stack.enter_context(open_scores(sys.stdout, arguments.file_format())))
+        shown = itertools.count()
+        if not reports:
+            reports.append(lambda line: print(describe_scores(line)) if next(shown) < _SENTENCES_SHOWN else None)
+        yield reports

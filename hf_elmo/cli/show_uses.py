@@ -1,0 +1,150 @@
+"""Draw the uses of words in every layer, as a page in which they can be clicked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ..given.flags import check_choices, check_least, flag
+from .command_line import run_command
+from .output_files import check_targets
+from .text_input import STANDARD_INPUT, ReadingArguments, read_lines, warn_of_raw_text
+
+if TYPE_CHECKING:
+    from ..inference.word_uses import Sentence
+    from ..model.tokenization_elmo import ElmoCharTokenizer
+
+_EXAMPLES = """
+examples:
+  hf-elmo show uses --model_name_or_path output/my-elmo --input_file corpus.txt.gz --words play bank,banks \\
+      --html play.html
+  hf-elmo show uses --model_name_or_path output/my-elmo --input_file senses.jsonl --html senses.html
+  hf-elmo show uses --model_name_or_path output/my-elmo --input_file train.conllu --words like --html like.html
+"""
+
+
+@dataclass(kw_only=True)
+class UsesArguments(ReadingArguments):
+    """What is drawn.
+
+    Files of senses (.jsonl with tokens, index and sense in each record) and of parts of speech (.conllu) color the
+    uses by these, other texts by clusters.
+    """
+
+    html: str = flag("Page to write, .html.")
+    words: list[str] | None = flag(
+        "Words to look at, as they stand in the text; several forms of one with commas between them, play,Play,plays.",
+        default=None,
+    )
+    max_uses: int = flag("Uses of each word; of more, a hash of their sentences chooses.", default=400)
+    top_k: int = flag("Number of nearest uses that a click shows.", default=5)
+    color_by: Literal["label", "cluster"] = flag(
+        "Color by the senses or parts of speech that the text has, or by clusters.", default="label"
+    )
+    num_clusters: int | None = flag("Number of clusters.", default=None)
+    cluster_layer: int = flag("Layer whose vectors are clustered, from 0, or -1, the top one.", default=-1)
+    projection: Literal["pca", "umap"] = flag(
+        "From vectors to two dimensions: principal components, or UMAP, which shows groups more clearly and distances "
+        "less.",
+        default="pca",
+    )
+    overwrite_output_file: bool = flag("Replace an existing page.", default=False)
+
+    @classmethod
+    def shown_defaults(cls) -> dict[str, str]:
+        """What --help says of flags whose default is worked out later."""
+        return super().shown_defaults() | {
+            "words": "of a file of senses, the word that has them",
+            "num_clusters": "2 to 6, by their silhouette",
+        }
+
+    def forms(self) -> list[list[str]] | None:
+        """The forms of each word; a comma is a word, too."""
+        if self.words is None:
+            return None
+        return [[form for form in word.split(",") if form] or [word] for word in self.words]
+
+
+def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    run_command(UsesArguments, show_uses, argv, prog, __doc__, _EXAMPLES)
+
+
+def show_uses(arguments: UsesArguments) -> None:
+    """Write the page.
+
+    Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
+    """
+    from ..hub.writing import files_written_aside
+    from ..inference.embedder import ElmoEmbedder
+    from ..inference.use_maps import CLUSTER, map_uses
+    from ..inference.use_page import render_page
+    from ..inference.word_uses import StaticWords, UseGatherer
+    from ..text.progress import track
+
+    check_choices(arguments)
+    check_least(arguments, ("max_uses", "top_k", "num_clusters"), 1)
+    targets = check_targets(arguments, ("html",))
+    embedder = ElmoEmbedder(
+        arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
+    )
+    label, texts = _open_texts(arguments, embedder.tokenizer)
+    gatherers: list[UseGatherer] = []
+    for sentences in texts:
+        # Each file of senses has a word of its own.
+        if not gatherers or arguments.words is None:
+            gatherers.append(UseGatherer(arguments.forms()))
+        gatherers[-1].read(track(sentences, "reading", "sentences"))
+    found = [word for gatherer in gatherers for word in gatherer.found(arguments.max_uses)]
+    counts = sum((gatherer.counts for gatherer in gatherers[1:]), gatherers[0].counts)
+    static = StaticWords(embedder.model, embedder.tokenizer, counts)
+    maps = [
+        map_uses(
+            embedder.model,
+            embedder.tokenizer,
+            each,
+            static,
+            CLUSTER if arguments.color_by == "cluster" else label,
+            arguments.num_clusters,
+            arguments.cluster_layer,
+            arguments.top_k,
+            arguments.max_words_per_batch,
+            arguments.projection,
+        )
+        for each in track(found, "drawing", "words", len(found))
+    ]
+    name, text = Path(embedder.name).name, Path(arguments.input_file).name
+    facts = [f"model {name}", f"text {text}, {counts.total():,} words", "drawn by hf_elmo"]
+    with files_written_aside(*targets) as (aside,):
+        aside.write_text(render_page(maps, facts), encoding="utf-8")
+    for drawn in maps:
+        agreed = ", ".join(f"{each:.0%} in layer {layer}" for layer, each in enumerate(drawn.agreement(), start=1))
+        print(
+            f"{drawn.found.word}: {len(drawn.uses):,} uses of {drawn.found.num_found:,}, {len(drawn.groups)} groups by "
+            f"{drawn.grouped_by}; the nearest use is of the same group for {agreed} (by chance {drawn.chance():.0%})."
+        )
+    print(f"Wrote {targets[0]}.")
+
+
+def _open_texts(arguments: UsesArguments, tokenizer: ElmoCharTokenizer) -> tuple[str, Iterator[Iterator[Sentence]]]:
+    """What the labels of the text are, and the sentences of each file."""
+    from ..inference.use_maps import CLUSTER
+    from ..tasks.readers.columns import read_tagged_file
+    from ..tasks.readers.senses import holds_senses, read_senses
+    from ..text.columns import column_format_of
+    from ..text.corpora import expand_patterns
+
+    name = "input_file"
+    files = [] if arguments.input_file == STANDARD_INPUT else expand_patterns([arguments.input_file], name)
+    if files and all(holds_senses(file, name) for file in files):
+        return "sense", (((use.words, use.labels) for use in read_senses(file, name)) for file in files)
+    if arguments.words is None:
+        raise ValueError("--words is missing; only files of senses say themselves which words are meant.")
+    if files and all(column_format_of(file, name) == "conllu" for file in files):
+        tagged = (read_tagged_file(file, name=name) for file in files)
+        return "part of speech", (zip(each.words, each.labels, strict=True) for each in tagged)
+    warn_of_raw_text(arguments, tokenizer.pre_tokenizer)
+    cut = str.split if arguments.text_is_tokenized else tokenizer.tokenize
+    lines = read_lines(arguments.input_file, arguments.text_column)
+    return CLUSTER, iter([((cut(line), None) for line in lines)])

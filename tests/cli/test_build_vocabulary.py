@@ -1,0 +1,169 @@
+"""`hf-elmo vocabulary`: the vocabulary that `hf-elmo pretrain` would build, its figures, and what it refuses."""
+
+import gzip
+import json
+import os
+import signal
+import tempfile
+import time
+from collections import Counter
+
+import fresh_process
+import pytest
+from conftest import shared_data
+from refusals import assert_refused
+
+from hf_elmo import ElmoCharTokenizer
+from hf_elmo.cli.build_vocabulary import VocabularyArguments, run_vocabulary_building
+from hf_elmo.text.vocabulary import WordVocabulary
+
+TEXT = "the cat sat on the mat .\nthe dog , the <UNK>\n\nThe end .\n"
+
+
+def command(*arguments):
+    return ["-m", "hf_elmo", "vocabulary", *arguments]
+
+
+def run_script(*arguments):
+    return fresh_process.run(command(*arguments))
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def build(text, tmp_path):
+    def run(**options):
+        arguments = {"train_file": [str(text)], "output_dir": str(tmp_path / "out"), "min_count": 1, **options}
+        return run_vocabulary_building(VocabularyArguments(**arguments))
+
+    return run
+
+
+def test_the_script_writes_a_vocabulary_and_says_what_it_holds(text, tmp_path):
+    done = run_script("--train_file", text, "--output_dir", tmp_path / "out", "--with_counts", "--do_lower_case")
+    assert done.returncode == 0, done.stderr
+    assert "Counted 15 words in 3 sentences, 10 distinct" in done.stdout
+    # <unk> in lower case is a word like any other.
+    assert "Kept 5 words, the three special ones included: 53.33% of the running words will be <UNK>." in done.stdout
+    assert f"--vocab_file {tmp_path / 'out' / 'word_vocabulary.txt'} --do_lower_case" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "text.txt"]
+    assert (tmp_path / "out" / "word_counts.tsv").read_text() == "<S>\t3\n</S>\t3\n<UNK>\t8\nthe\t5\n.\t2\n"
+    assert WordVocabulary.load(tmp_path / "out").words == ["<S>", "</S>", "<UNK>", "the", "."]
+    facts = json.loads((tmp_path / "out" / "vocabulary.json").read_text())
+    assert facts["training_text"] == {"words": 15, "sentences": 3, "distinct_words": 10}
+    assert (facts["vocabulary_size"], facts["unknown_share"], facts["do_lower_case"]) == (5, 8 / 15, True)
+    assert "hf_elmo vocabulary --train_file" in facts["command"] and "commit" in facts
+
+
+@pytest.mark.parametrize("max_words_in_memory", [1, 3, 1000])
+def test_the_vocabulary_is_the_same_whatever_the_memory(build, tmp_path, max_words_in_memory):
+    counts = build(max_words_in_memory=max_words_in_memory, max_vocab_size=7)
+    wanted = WordVocabulary.from_counts(Counter(TEXT.split()), max_size=7)
+    assert counts.vocabulary.words == wanted.words
+    assert not (tmp_path / "out" / "word_counts.tsv").exists()
+
+
+def test_every_form_of_corpus(build, tmp_path):
+    wanted = build().vocabulary.words
+    with gzip.open(tmp_path / "text.txt.gz", "wt") as stream:
+        stream.write(TEXT)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.jsonl").write_text(json.dumps({"body": TEXT}) + "\n")
+    for number, options in enumerate(
+        (
+            {"train_file": [str(tmp_path / "text.t*.gz")]},
+            {"train_file": [str(tmp_path / "data" / "train.jsonl")], "text_column": "body"},
+            {"train_file": None, "dataset_name": str(tmp_path / "data"), "text_column": "body"},
+        )
+    ):
+        assert build(output_dir=str(tmp_path / f"out{number}"), **options).vocabulary.words == wanted
+
+
+def test_text_is_cut_as_asked(build):
+    assert "<" in build(pre_tokenizer="punctuation").vocabulary.words
+
+
+def test_figures_for_smaller_vocabularies_of_real_text(build, tmp_path, capsys):
+    counts = build(train_file=[str(shared_data("movie_reviews") / "heldout.txt")], min_count=2)
+    facts = json.loads((tmp_path / "out" / "vocabulary.json").read_text())
+    shares = [*facts["unknown_share_at_size"].values(), facts["unknown_share"]]
+    assert list(facts["unknown_share_at_size"]) == ["1000", "3000"]
+    assert shares == sorted(shares, reverse=True) and 0 < shares[-1] < shares[0] < 0.5
+    assert f"1,000 words {counts.unknown_share_at(1000):.2%}; 3,000 words" in capsys.readouterr().out
+
+
+def test_mistakes_are_named_and_leave_nothing_behind(build, tmp_path):
+    for options, named in (
+        ({"dataset_name": "wikitext"}, ("--train_file", "--dataset_name")),
+        ({"train_file": None}, ("--train_file", "--dataset_name")),
+        ({"min_count": 0}, "--min_count is 0"),
+        ({"max_vocab_size": 3}, "--max_vocab_size is 3"),
+        ({"max_words_in_memory": 0}, "--max_words_in_memory is 0"),
+        ({"pre_tokenizer": "none"}, "pre_tokenizer is 'none'"),
+        ({"min_count": 50}, ("50 times", "min_count")),
+        ({"train_file": ["nothing*"]}, ("--train_file", "nothing*")),
+    ):
+        assert_refused((ValueError, FileNotFoundError), named, build, **{"max_words_in_memory": 2, **options})
+        assert [path.name for path in tmp_path.iterdir()] == ["text.txt"], options
+
+
+def test_text_without_words_and_text_that_cannot_be_read(build, text, tmp_path):
+    text.write_text(" \n \n")
+    with pytest.raises(ValueError, match="the training text holds no words"):
+        build()
+    text.write_bytes(b"good\ncaf\xe9\n")
+    with pytest.raises(ValueError, match=r"UTF-8.*line 2"):
+        build()
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_a_full_directory_is_replaced_with_the_flag_only(build, text, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_text("mine")
+    with pytest.raises(FileExistsError, match="--overwrite_output_dir"):
+        build()
+    build(overwrite_output_dir=True)
+    assert not (tmp_path / "out" / "old").exists()
+    with pytest.raises(ValueError, match="output_dir"):
+        build(output_dir=str(tmp_path), overwrite_output_dir=True)
+    assert text.exists()
+
+
+def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path):
+    done = run_script("--train_file", tmp_path / "none*.txt", "--output_dir", tmp_path / "out")
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1].startswith("error: --train_file")
+    assert "Traceback" not in done.stderr and not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_an_interrupt_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "text.jsonl"
+    path.write_text("".join(json.dumps({"text": f"{number} " * 3}) + "\n" for number in range(200_000)))
+    words = command("--train_file", path, "--output_dir", tmp_path / "out", "--max_words_in_memory", 5000)
+    with tempfile.TemporaryFile() as output:
+        process = fresh_process.start(words, output, output)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("out/.*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) != 0
+    assert [path.name for path in tmp_path.iterdir()] == ["text.jsonl"]
+
+
+def test_words_that_are_longer_than_a_row_are_told(build, tmp_path, capsys):
+    """Of 48 bytes in UTF-8 a row of 50 ids holds all, of 51 not; what it loses, the tokenizer loses."""
+    (tmp_path / "long.txt").write_text(
+        f"{'가' * 16} {'가' * 17} b\n{'가' * 17} {'a' * 98} {'a' * 99}\n", encoding="utf-8"
+    )
+    build(train_file=[str(tmp_path / "long.txt")])
+    facts = json.loads((tmp_path / "out" / "vocabulary.json").read_text())
+    assert facts["cut_share_at_width"] == {"50": 4 / 6, "100": 1 / 6}
+    assert "66.67% of the running words lose letters with 50 character ids, 16.67% with 100." in capsys.readouterr().out
+    rows = ElmoCharTokenizer().encode_words(["가" * 16, "가" * 15 + "나", "가" * 17, "가" * 18])
+    assert (rows[0] != rows[1]).any() and (rows[2] == rows[3]).all()

@@ -1,0 +1,243 @@
+"""From a text to files of vectors: what is read and written, processes and kills, and one line for each mistake."""
+
+import gzip
+import io
+import json
+import os
+import tempfile
+import time
+
+import fresh_process
+import numpy as np
+import pytest
+from conftest import make_tiny_config
+from refusals import assert_refused
+from tolerances import BFLOAT16, FLOAT16, REORDERED_FLOAT32
+from transformers import BertConfig
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
+from hf_elmo.cli.embed import EmbeddingArguments, main, run_embedding
+from hf_elmo.inference.embedder import ElmoEmbedder
+from hf_elmo.inference.embedding_shards import load_embeddings
+from hf_elmo.text.word_vectors import read_word_vectors
+
+LINES = ["Call it!", "", " a  b", *(f"the {n} return values" for n in range(30))]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    directory = str(tmp_path_factory.mktemp("checkpoint"))
+    ElmoForPreTraining(make_tiny_config(word_vocab_size=9)).save_pretrained(directory)
+    ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture
+def arguments(tmp_path, checkpoint):
+    """Arguments of a run that works, on the CPU, for each test to change."""
+    (tmp_path / "text.txt").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+
+    def make(output="v", **changes):
+        given = {"model_name_or_path": checkpoint, "input_file": str(tmp_path / "text.txt"), "device": "cpu"}
+        given["output_file" if "." in output else "output_dir"] = str(tmp_path / output)
+        return EmbeddingArguments(**{**given, **changes})
+
+    return make
+
+
+def read(path):
+    """The vectors of each sentence."""
+    if path.is_dir():
+        rows = load_embeddings(path)
+        assert rows["sentence_id"][:] == list(range(len(rows)))
+        return [np.array(vectors, np.float32).reshape(-1, 12) for vectors in rows["vectors"]]
+    if path.suffix == ".npz":
+        arrays = dict(np.load(path))
+    else:
+        with pytest.importorskip("h5py", reason="vectors are written as HDF5").File(path) as file:
+            arrays = {name: dataset[()] for name, dataset in file.items() if name.isdigit()}
+    return [arrays[str(number)] for number in range(len(arrays))]
+
+
+def assert_like(found, wanted, tolerance=REORDERED_FLOAT32):
+    for array, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(array, other, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("output", ["v", "v.npz", "v.hdf5"])
+def test_vectors_have_the_numbers_of_their_lines(arguments, tmp_path, checkpoint, output):
+    embedder = ElmoEmbedder(checkpoint, device="cpu")
+    summary = run_embedding(arguments(output, layers="top", max_words_per_batch=7))
+    assert_like(read(tmp_path / output), embedder.stream(LINES, "top"))
+    assert (summary.num_sentences, summary.num_words) == (33, 125)
+    overwrite = {f"overwrite_output_{'dir' if output == 'v' else 'file'}": True}
+    run_embedding(arguments(output, layers="-1", text_is_tokenized=True, **overwrite))
+    assert_like(read(tmp_path / output), embedder.stream(map(str.split, LINES), "top"))
+    half = {"storage_dtype": "float16"} if output != "v" else {"dtype": "bfloat16"}
+    run_embedding(arguments(output, layers="top", **half, **overwrite))
+    assert_like(read(tmp_path / output), embedder.stream(LINES, "top"), FLOAT16 if output != "v" else BFLOAT16)
+
+
+def test_all_that_can_be_read(arguments, tmp_path, monkeypatch):
+    cut = ["Call", "it", "!"]
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"Call it!\n"))
+    (tmp_path / "a.jsonl").write_text(json.dumps({"line": "Call it!"}) + "\n" + json.dumps({"line": ["Call", "it!"]}))
+    (tmp_path / "a.conll").write_text("Call O\nit! O\n\n\nBob B-PER\n")
+    (tmp_path / "a.tsv").write_text("0\tCall\n1\tit!\n")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "test.txt").write_text("Call it!\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Call it!\n\n")))
+    for changes, words in (
+        ({"input_file": "{}/a.txt.gz"}, [cut]),
+        ({"input_file": "{}/a.jsonl", "text_column": "line"}, [cut, ["Call", "it!"]]),
+        ({"input_file": "{}/a.conll"}, [["Call", "it!"], ["Bob"]]),
+        ({"input_file": "{}/a.tsv", "word_column": 1}, [["Call", "it!"]]),
+        ({"input_file": None, "dataset_name": "{}/data", "dataset_split": "test"}, [cut]),
+        ({"input_file": "-", "text_is_tokenized": True}, [["Call", "it!"], []]),
+    ):
+        changes = {name: value.format(tmp_path) if isinstance(value, str) else value for name, value in changes.items()}
+        run_embedding(arguments(overwrite_output_dir=True, **changes))
+        assert load_embeddings(tmp_path / "v")["words"][:] == words
+
+
+def test_a_text_becomes_a_directory_of_shards(tmp_path, arguments, checkpoint, capsys):
+    flags = {"model_name_or_path": checkpoint, "input_file": arguments().input_file, "output_dir": tmp_path / "v"}
+    words = [str(word) for name, value in flags.items() for word in (f"--{name}", value)] + ["--device", "cpu"]
+    main([*words, "--max_words_per_shard", "50", "--layers", "top"])
+    printed = capsys.readouterr().out
+    assert "Embedded 33 sentences of 125 words (top)" in printed and "Wrote 4 of 4 shards" in printed
+    main([*words, "--max_words_per_shard", "50", "--layers", "top"])
+    assert "nothing was left to do" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and "begun with layers 'top'" in error and error.count("\n") == 1
+
+
+def test_two_processes_write_what_one_writes(arguments, tmp_path, checkpoint):
+    flags = {"model_name_or_path": checkpoint, "input_file": arguments().input_file, "output_dir": tmp_path / "two"}
+    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    script = ["-m", "hf_elmo", "embed", *words, "--max_words_per_shard", 40, "--device", "cpu"]
+    done = fresh_process.run_together([script] * 2, fresh_process.environments_of_ranks(2))
+    assert [result.returncode for result in done] == [0, 0], [result.stderr[-900:] for result in done]
+    for rank, count, result in zip((1, 2), (3, 2), done, strict=True):
+        assert f"Process {rank} of 2: Wrote {count} of 5 shards" in result.stdout
+    assert_like(read(tmp_path / "two"), ElmoEmbedder(checkpoint, device="cpu").stream(LINES))
+    run_embedding(arguments(max_words_per_shard=40))
+    # Products may round otherwise in another process; all else is the same.
+    sizes = [{path.name: path.stat().st_size for path in (tmp_path / name).glob("shard-*")} for name in ("v", "two")]
+    assert len(sizes[0]) == 5 and sizes[0] == sizes[1]
+
+
+@pytest.mark.slow
+def test_accelerate_launches_it(arguments, tmp_path, checkpoint):
+    flags = {"model_name_or_path": checkpoint, "input_file": arguments().input_file, "output_dir": tmp_path / "v"}
+    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    # Without MPI, accelerate starts one process where there are CPUs alone, whatever it is told.
+    done = fresh_process.run(["-m", "accelerate.commands.launch", "--cpu", "-m", "hf_elmo", "embed", *words])
+    assert done.returncode == 0 and "Wrote 1 of 1 shards" in done.stdout, done
+    assert_like(read(tmp_path / "v"), ElmoEmbedder(checkpoint, device="cpu").stream(LINES))
+
+
+def test_a_killed_run_resumes_where_it_stood(arguments, tmp_path, checkpoint):
+    flags = {"model_name_or_path": checkpoint, "input_file": arguments().input_file, "output_dir": tmp_path / "v"}
+    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    script = ["-m", "hf_elmo", "embed", *words, "--max_words_per_shard", 8, "--device", "cpu"]
+    with tempfile.TemporaryFile() as output:
+        process = fresh_process.start(script, output, output, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        for _ in range(6000):
+            if len(list((tmp_path / "v").glob("shard-*"))) >= 2:
+                break
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+    stood = {path.name for path in (tmp_path / "v").glob("shard-*")}
+    assert len(stood) >= 2
+    summary = run_embedding(arguments(max_words_per_shard=8))
+    assert len(summary.written) == summary.num_shards - len(stood) and not stood & set(summary.written)
+    assert_like(read(tmp_path / "v"), ElmoEmbedder(checkpoint, device="cpu").stream(LINES))
+
+
+def test_the_state_is_carried_and_sentences_are_stored_where_it_is_asked_for(arguments, tmp_path, checkpoint, capsys):
+    text = ["Call it!", "", "Call it!"]
+    (tmp_path / "two.txt").write_text("\n".join(text))
+    given = {"input_file": str(tmp_path / "two.txt"), "store_sentences": True, "carry_state": True}
+    run_embedding(arguments("v.npz", **given))
+    assert "the state carried" in capsys.readouterr().out
+    arrays = dict(np.load(tmp_path / "v.npz"))
+    assert json.loads(arrays.pop("sentence_to_index")[0]) == {"": "1", "Call it!": "2"}
+    wanted = ElmoEmbedder(checkpoint, device="cpu").embed_sentences(text, carry_state=True)
+    assert_like(arrays.values(), wanted)
+    assert np.abs(arrays["0"] - arrays["2"]).max() > 100 * REORDERED_FLOAT32
+
+
+def test_words_of_a_list_get_layer_0(arguments, tmp_path, checkpoint):
+    (tmp_path / "words.txt.gz").write_bytes(gzip.compress(b"the\n\nof\r\nthe\n"))
+    given = {"vocab_file": str(tmp_path / "words.txt.gz"), "input_file": None}
+    assert run_embedding(arguments("v.txt", **given)).num_words == 2
+    assert read_word_vectors(tmp_path / "v.txt").words == ["the", "of"]
+    for changes, named in (
+        ({"output": "v.npz"}, ("output_file", ".bin")),
+        ({"output": "v.txt"}, "--overwrite_output_file"),
+        ({"output": "v"}, "--output_file"),
+        ({"layers": "top"}, "layers is 'top'"),
+        ({"input_file": "a.txt"}, "--vocab_file"),
+        ({"storage_dtype": "float16"}, "storage_dtype"),
+        ({"carry_state": True}, "carry_state"),
+        ({"text_is_tokenized": True}, "text_is_tokenized"),
+    ):
+        run = {"output": "v.bin", **given, **changes}
+        assert_refused((ValueError, FileExistsError), named, run_embedding, arguments(**run))
+
+
+def test_raw_text_for_a_checkpoint_of_tokenised_text_is_warned_of(arguments, tmp_path, capsys):
+    (tmp_path / "raw.txt").write_text("Call it, please. Then wait, and ask again.\n" * 3)
+    given = {"input_file": str(tmp_path / "raw.txt"), "overwrite_output_dir": True}
+    run_embedding(arguments(**given))
+    assert "raw text" not in capsys.readouterr().err
+    run_embedding(arguments(text_is_tokenized=True, **given))
+    assert "looks like raw text" in capsys.readouterr().err
+
+
+MISTAKES = [
+    ({"output_dir": None}, ("--output_dir", "--output_file")),
+    ({"output_file": "v.npz"}, ("--output_dir", "--output_file")),
+    ({"input_file": None}, ("--input_file", "--dataset_name")),
+    ({"dataset_name": "d"}, ("--input_file", "--dataset_name")),
+    ({"carry_state": True}, ("carry_state", "--output_file")),
+    ({"output": "v.npz", "pooling": "mean"}, ("pooling", "--output_dir")),
+    ({"format": "csv"}, "format"),
+    ({"output_dir": "{}"}, ("output_dir", "not empty")),
+    ({"input_file": "absent.txt"}, "input_file 'absent.txt'"),
+    ({"input_file": "{}/empty.txt"}, "input_file"),
+    ({"max_words_per_batch": 0}, "max_words_per_batch is 0"),
+    ({"max_words_per_shard": 0}, "max_words_per_shard is 0"),
+    ({"layers": "last"}, "layers is 'last'"),
+    ({"layers": "3"}, "layers is 3"),
+    ({"device": "gpu"}, "device 'gpu'"),
+    ({"device": "meta"}, "device 'meta'"),
+    ({"model_name_or_path": "absent"}, "model_name_or_path 'absent'"),
+    ({"model_name_or_path": "{}"}, "config.json"),
+    ({"model_name_or_path": "{}/bert"}, ("'bert'", "'elmo'")),
+    ({"model_name_or_path": "{}/no_weights"}, ("model_name_or_path", "no_weights'")),
+    ({"output": "folder.npz"}, ("output_file", "directory")),
+    ({"output": "v.parquet"}, ".hdf5, .h5, .npz"),
+    ({"output": "old.npz"}, ("output_file", "--overwrite_output_file")),
+    ({"output": "old.npz", "input_file": "{}/old.npz", "overwrite_output_file": True}, "input_file"),
+]
+
+
+def test_mistakes_are_named_in_one_line(arguments, tmp_path):
+    (tmp_path / "folder.npz").mkdir()
+    (tmp_path / "old.npz").write_text("a")
+    (tmp_path / "empty.txt").touch()
+    BertConfig().save_pretrained(tmp_path / "bert")
+    make_tiny_config().save_pretrained(tmp_path / "no_weights")
+    before = sorted(os.listdir(tmp_path))
+    for changes, named in MISTAKES:
+        given = {
+            name: value.format(tmp_path) if isinstance(value, str) and name != "output" else value
+            for name, value in changes.items()
+        }
+        message = assert_refused((ValueError, OSError), named, run_embedding, arguments(**given))
+        assert "\n" not in message and sorted(os.listdir(tmp_path)) == before, changes

@@ -1,0 +1,153 @@
+"""The script as a user runs it."""
+
+import itertools
+import json
+import shlex
+import sys
+
+import fresh_process
+import pytest
+from conftest import make_tiny_config
+from transformers import Trainer
+
+from hf_elmo.cli.command_line import main
+from hf_elmo.tasks.readers.columns import read_tagged_file
+
+
+def run(*arguments):
+    return fresh_process.run(["-m", "hf_elmo", "train", "token-classification", *arguments])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_tiny_config().save_pretrained(tmp_path / "architecture")
+    (tmp_path / "train.tsv").write_text("token\tpos\tner\nNew York\tPROPN\tB-LOC\nis\tVERB\tO\n\nbig\tADJ\tO\n")
+    return tmp_path
+
+
+def test_training(folder):
+    file = folder / "train.tsv"
+    data = ["--train_file", file, "--test_file", file, "--word_column", "token", "--label_column", "pos"]
+    model = ["--config_name", folder / "architecture", "--lstm_layers", 1, "--no_freeze_bilm"]
+    training = ["--labels", "NOUN", "--output_dir", folder / "out", "--num_train_epochs", 1, "--use_cpu"]
+    result = run(*data, *model, *training)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("Model: ")
+    assert lines[0].endswith("(biLM trained); all weights random; 4 labels.")
+    assert "epoch 1 of 1: training loss" in lines[1]
+    assert lines[2].startswith("Layers that the task reads: token encoder 3")
+    assert lines[4] == f"test (test_file '{file}')"
+    assert {"ADJ", "PROPN", "VERB", "all"} <= {line.split()[0] for line in lines if line}
+    assert lines[-1] == f"Written to {folder / 'out'}."
+    assert "Warning" not in result.stderr
+    assert read_tagged_file(folder / "out" / "test_predictions.conll").words == [["New York", "is"], ["big"]]
+    results = json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))
+    assert results["train_samples"] == 2
+    assert "--lstm_layers 1" in results["command"]
+
+
+def test_bad_input_is_one_line(folder):
+    (folder / "train.tsv").write_bytes(b"a\tO\nb\x80\tO\n")
+    result = run("--preset", "small", "--train_file", folder / "train.tsv", "--output_dir", folder / "out")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith(f"error: train_file '{folder / 'train.tsv'}', line 2 is not UTF-8 (byte 0x80)")
+    assert not (folder / "out").exists()
+
+
+def test_an_interrupt_is_one_line_with_the_command_that_resumes(folder, monkeypatch, capsys):
+    words = [
+        "hf-elmo",
+        "train",
+        "token-classification",
+        "--config_name",
+        folder / "architecture",
+        "--train_file",
+        folder / "train.tsv",
+    ]
+    words += ["--word_column", "token", "--label_column", "pos", "--use_cpu", "--per_device_train_batch_size", "1"]
+    words += ["--save_strategy", "epoch", "--num_train_epochs", "2", "--output_dir", folder / "out"]
+    words = list(map(str, words))
+    monkeypatch.setattr(sys, "argv", words)
+    step, taken = Trainer.training_step, itertools.count()
+
+    def interrupt(*arguments, **more):
+        if next(taken) == 3:
+            raise KeyboardInterrupt
+        return step(*arguments, **more)
+
+    monkeypatch.setattr(Trainer, "training_step", interrupt)
+    with pytest.raises(SystemExit) as stopped:
+        main(words[1:])
+    assert stopped.value.code == 130
+    said = capsys.readouterr().err.splitlines()[-1]
+    begin, command = said.split(" with: ")
+    assert begin == f"stopped; resume from {folder / 'out' / 'checkpoint-2'}"
+    assert shlex.split(command) == [*words, "--resume_from_checkpoint", "auto"]
+    main(shlex.split(command)[1:])
+    assert f"Written to {folder / 'out'}." in capsys.readouterr().out
+    # Two steps before the interrupt was raised, which was the fourth, and two behind it.
+    assert next(taken) == 6
+
+
+TWO_RANKS = """
+import sys
+from hf_elmo import ElmoCharTokenizer
+from hf_elmo.cli.command_line import main
+
+encode = ElmoCharTokenizer._encode_plus
+
+def tell(*arguments, **more):
+    print("encoding", flush=True)
+    return encode(*arguments, **more)
+
+ElmoCharTokenizer._encode_plus = tell
+main(sys.argv[1:])
+"""
+
+
+def test_of_two_processes_one_encodes_computes_and_writes(folder):
+    words = [
+        "train",
+        "token-classification",
+        "--config_name",
+        folder / "architecture",
+        "--train_file",
+        folder / "train.tsv",
+    ]
+    words += ["--validation_file", folder / "train.tsv", "--word_column", "token", "--label_column", "pos", "--use_cpu"]
+    words += ["--per_device_train_batch_size", 1, "--save_strategy", "epoch", "--num_train_epochs", 2]
+    words += ["--load_best_model_at_end", "--output_dir", folder / "out", "--layer_cache_dir", folder / "layers"]
+    said = []
+    environments = fresh_process.environments_of_ranks(2)
+    for done in fresh_process.run_together([["-c", TWO_RANKS, *words]] * 2, environments):
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert [text.count("encoding") for text in said] == [2, 0]
+    # The same sentences in both files.
+    assert "".join(said).count("layers: computing") == 1
+    assert {path.name for path in folder.iterdir()} == {"architecture", "train.tsv", "out", "layers"}
+    names = {path.name for path in (folder / "out").iterdir()}
+    assert {"checkpoint-1", "checkpoint-2", "model.safetensors", "results.json"} <= names
+    state = json.loads((folder / "out" / "checkpoint-1" / "trainer_state.json").read_text(encoding="utf-8"))
+    assert len(state["stateful_callbacks"]["ExactResume"]["attributes"]["epoch_starts"]) == 2
+
+
+def test_bad_flag_is_one_line(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "token-classification", "--lerning_rate", "1"])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "--lerning_rate 1; did you mean --learning_rate?" in error
+
+
+def test_a_missing_seqeval_is_one_line(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "seqeval.metrics.sequence_labeling", None)
+    for name in ("hf_elmo.tasks.metrics", "hf_elmo.tasks.token_classification"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "token-classification", "--preset", "small", "--output_dir", "out"])
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and error.count("\n") == 1 and "hf_elmo[tasks]" in error

@@ -1,0 +1,289 @@
+"""`hf-elmo score`: tables on the screen, files for programs, a heat map, and one line for each mistake."""
+
+import csv
+import gzip
+import io
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browser import dump_page, photograph
+from conftest import make_tiny_config
+from refusals import assert_refused
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
+from hf_elmo.cli.score import ScoringArguments, main, run_scoring
+from hf_elmo.inference.score_files import COLUMNS, DIRECTIONS, MAX_BITS, ScoredLine, open_scores
+from hf_elmo.inference.scorer import load_scoring_checkpoint
+from hf_elmo.inference.scoring import ScoreTotals, SentenceScores, best_substitutes, score_sentences
+from hf_elmo.inference.word_places import place_words
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
+
+VOCABULARY = WordVocabulary([*SPECIAL_WORDS, *"the cat sat on a mat . !".split()])
+TEXT = "The cat sat .\n\nthe zebra sat on a mat !\nmat\n"
+EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("score") / "elmo"
+    ElmoForPreTraining(make_tiny_config(word_vocab_size=len(VOCABULARY))).save_pretrained(directory)
+    ElmoCharTokenizer(pre_tokenizer="punctuation", do_lower_case=True).save_pretrained(directory)
+    VOCABULARY.save(directory)
+    return directory
+
+
+@pytest.fixture
+def run(checkpoint, tmp_path):
+    """Score TEXT, with other arguments where they are given."""
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    defaults = {"model_name_or_path": str(checkpoint), "input_file": str(tmp_path / "text.txt"), "device": "cpu"}
+    return lambda **arguments: run_scoring(ScoringArguments(**{**defaults, **arguments}))
+
+
+def test_from_a_text_to_tables_and_from_a_mistake_to_one_line(checkpoint, tmp_path, capsys):
+    with gzip.open(tmp_path / "text.txt.gz", "wt", encoding="utf-8") as file:
+        file.write(TEXT + "mat\n" * 9)
+    argv = ["--model_name_or_path", str(checkpoint), "--input_file", str(tmp_path / "text.txt.gz"), "--device", "cpu"]
+    main([*argv, "--word", "sat", "--top_k", "3"])
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line.split(":")[0] for line in lines if line.startswith("sentence")]
+    assert shown == [f"sentence {number}" for number in (0, 2, 3, 4, 5)]
+    assert "in place of 'sat' at 2:" in lines
+    assert any(line.split()[:3] == ["1", "zebra", "*"] for line in lines)
+    assert lines[-2].startswith("Scored 12 sentences of 21 words, each from a state of zeros: perplexity ")
+    assert "scored as <UNK>: 1 of 21." in lines[-1]
+    with pytest.raises(SystemExit) as ended:
+        main([*argv, "--position", "7"])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: --position is 7, and no sentence has so many") and error.count("\n") == 1
+
+
+def rows_of(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def records_of(path):
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+def test_tsv_has_a_line_a_word_and_sums_to_the_perplexities(run, tmp_path, capsys):
+    totals = run(output_file=str(tmp_path / "out" / "scores.tsv"), top_k=2, word="mat")
+    rows = rows_of(tmp_path / "out" / "scores.tsv")
+    assert tuple(rows[0]) == COLUMNS and len(rows) == 12 + 2 * 3
+    assert [row["word"] for row in rows[:6]] == ["<S>", "the", "cat", "sat", ".", "</S>"]
+    assert [row["position"] for row in rows[:6]] == ["-1", "0", "1", "2", "3", "4"]
+    assert {row["sentence"] for row in rows} == {"0", "2", "3"}
+    for column in ("forward", "backward"):
+        values = [float(row[column]) for row in rows if row[column]]
+        assert len(values) == totals.num_targets
+        assert math.exp(-sum(values) / len(values)) == pytest.approx(getattr(totals, f"{column}_perplexity"), rel=1e-5)
+    joint = [float(row["joint"]) for row in rows if row["joint"]]
+    assert math.exp(-sum(joint) / len(joint)) == pytest.approx(totals.pseudo_perplexity, rel=1e-5)
+    assert [row["word"] for row in rows if row["unknown"] == "1"] == ["zebra"]
+    assert [len(row["substitutes"].split()) for row in rows if row["word"] == "mat"] == [2, 2]
+    assert "perplexity" in capsys.readouterr().out
+
+
+def test_json_lines_hold_what_the_functions_give(run, checkpoint, tmp_path, capsys):
+    totals = run(output_file=str(tmp_path / "scores.jsonl"), top_k=3, position=4)
+    loaded = load_scoring_checkpoint(str(checkpoint))
+    expected = list(score_sentences(*loaded, [line for line in TEXT.splitlines() if line]))
+    assert totals == sum((scores.totals for scores in expected), ScoreTotals())
+    for record, scores in zip(records_of(tmp_path / "scores.jsonl"), expected, strict=True):
+        assert record["words"] == scores.words
+        for name in ("forward", "backward", "joint", "forward_end", "backward_end"):
+            assert record[name] == pytest.approx(getattr(scores, name), abs=1e-6)
+        assert record["perplexity"] == scores.totals.perplexity
+        is_long = len(scores.words) > 4
+        found = [vars(each) for each in best_substitutes(*loaded, scores.words, 4, 3)] if is_long else None
+        assert record.get("substitutes", {}).get("4") == found
+    assert "without that position: 2." in capsys.readouterr().out
+
+
+def test_every_format_has_the_same_bits_and_the_same_offsets_in_the_raw_line(run, tmp_path):
+    text = '  The "cat",\u00a0sat!\n\n mat .\n'
+    (tmp_path / "raw.txt").write_text(text, encoding="utf-8")
+    for name in ("scores.tsv", "scores.jsonl"):
+        run(input_file=str(tmp_path / "raw.txt"), output_file=str(tmp_path / name))
+    rows, records, lines = rows_of(tmp_path / "scores.tsv"), records_of(tmp_path / "scores.jsonl"), text.split("\n")
+    for record in records:
+        words = [row for row in rows if row["sentence"] == str(record["sentence"]) and row["start"]]
+        assert [row["word"] for row in words] == record["words"]
+        for column, key in (("forward", "surprisal"), ("backward", "surprisal_backward"), ("joint", "surprisal_joint")):
+            bits = [float(row[key]) for row in words]
+            assert bits == record[key]
+            assert bits == pytest.approx([-float(row[column]) / math.log(2) for row in words], abs=2e-6)
+        line = lines[record["sentence"]]
+        assert [[int(row["start"]), int(row["end"])] for row in words] == record["offsets"]
+        assert [line[start:end].lower() for start, end in record["offsets"]] == record["words"]
+        assert [int(row["spaced_word"]) for row in words] == record["spaced_words"]
+    assert records[0]["spaced_words"] == [0, 1, 1, 1, 1, 2, 2]
+    ends = [row for row in rows if row["word"] == "</S>"]
+    assert all(row["surprisal"] and not row["surprisal_backward"] and not row["start"] for row in ends)
+
+
+def test_a_carried_state_changes_all_but_the_first_line(run, tmp_path, capsys):
+    scores = {}
+    for carry_state in (False, True):
+        run(output_file=str(tmp_path / f"{carry_state}.jsonl"), carry_state=carry_state)
+        scores[carry_state] = [record["forward"] for record in records_of(tmp_path / f"{carry_state}.jsonl")]
+    assert scores[True][0] == scores[False][0] and scores[True][1] != scores[False][1]
+    assert "carried from line to line" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("file_format", "first"), [(None, "sentence\tposition"), ("jsonl", '{"sentence": 0')])
+def test_a_text_from_standard_input_and_rows_to_standard_output(run, monkeypatch, capsys, file_format, first):
+    stream = io.BytesIO(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(stream))
+    totals = run(input_file="-", output_file="-", format=file_format)
+    printed = capsys.readouterr()
+    assert totals.num_words == 12 and totals.num_unknown == 1
+    assert printed.out.startswith(first) and "perplexity" in printed.err
+    assert len(printed.out.splitlines()) == (1 + 12 + 2 * 3 if file_format is None else 3)
+
+
+def test_standard_input_that_is_not_utf8_is_refused_by_its_line(run, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the cat\ncaf\xe9\n")))
+    with pytest.raises(ValueError, match="line 2 of standard input"):
+        run(input_file="-")
+
+
+# The heat map
+
+
+def scored(number, text, bits):
+    placed = place_words(text, ElmoCharTokenizer(pre_tokenizer="whitespace"))
+    nats = -math.log(2) * np.array(bits, dtype=float)
+    unknown = np.array([word == "xyz" for word in placed.words])
+    return ScoredLine(number, text, placed, SentenceScores(placed.words, unknown, nats, nats / 2, nats / 4, 0.0, 0.0))
+
+
+@pytest.fixture
+def page(tmp_path):
+    stream = io.StringIO()
+    with open_scores(stream, "html", ["model <a>"]) as report:
+        report(scored(0, f"  a rare {EVIL}", [0, 19, 99]))
+        report(scored(2, "xyz $x$ \t", [10, -1]))
+    (tmp_path / "page.html").write_text(stream.getvalue(), encoding="utf-8")
+    return tmp_path / "page.html"
+
+
+def test_the_page_has_the_raw_text_with_its_bits_and_needs_nothing(page):
+    text = page.read_text(encoding="utf-8")
+    body = re.search("<main.*</main>", text, re.DOTALL)[0]
+    assert re.sub("<.*?>", "", body).replace("&lt;", "<").replace("&gt;", ">").split("\n")[1:3] == [
+        f"  a rare {EVIL}",
+        "xyz $x$ \t",
+    ]
+    for direction, divisor in zip(DIRECTIONS, (1, 2, 4), strict=True):
+        found = [float(depth) for depth in re.findall(rf"--{direction}:([\d.]+)", body)]
+        expected = [min(max(bits / divisor / MAX_BITS, 0), 1) for bits in (0, 19, 99, 10, -1)]
+        assert found == pytest.approx(expected, abs=0.0051)
+    assert body.count("class=unknown") == body.count("unknown to the softmax") == 1
+    assert "forward 19.0, backward 9.5, joint 4.8 bits" in body
+    assert EVIL not in text and "model &lt;a&gt;" in text and "<script" not in text and "://" not in text
+
+
+def test_a_photograph_is_dark_where_the_text_surprises(page, tmp_path):
+    assert "alert(1)" in dump_page(page)
+    photograph(page, tmp_path / "page.png", size=(900, 600))
+    image = pytest.importorskip("matplotlib.image").imread(tmp_path / "page.png")
+    # A word of 99 bits has all of the color.
+    assert (0xD5, 0x5E, 0x00) in {tuple(row) for row in (image[..., :3] * 255).round().astype(int).reshape(-1, 3)}
+
+
+def test_the_page_is_written_beside_the_rows(run, tmp_path, capsys):
+    run(output_file=str(tmp_path / "scores.tsv"), html=str(tmp_path / "page.html"))
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("<p><span") == 3 and page.count("class=unknown") == 1 and ">zebra</span>" in page
+    assert "text text.txt" in page and page.endswith("</html>\n")
+    assert len(rows_of(tmp_path / "scores.tsv")) == 18 and "page.html" in capsys.readouterr().out
+
+
+# What is refused
+
+
+def test_many_unknown_words_are_warned_of(run, tmp_path, capsys):
+    run()
+    assert "mean little" not in capsys.readouterr().out
+    (tmp_path / "foreign.txt").write_text("the Katze saß auf der Matte\n", encoding="utf-8")
+    run(input_file=str(tmp_path / "foreign.txt"))
+    assert "83% of the words are unknown" in capsys.readouterr().out
+
+
+def test_words_of_tokenized_text_stand_between_white_space(run, tmp_path):
+    (tmp_path / "tokenized.txt").write_text("The cat's mat.\n")
+    (tmp_path / "scores.jsonl").write_text("old")
+    arguments = {"input_file": str(tmp_path / "tokenized.txt"), "output_file": str(tmp_path / "scores.jsonl")}
+    totals = run(**arguments, text_is_tokenized=True, overwrite_output_file=True)
+    assert (totals.num_words, totals.num_unknown) == (3, 2)
+    assert records_of(tmp_path / "scores.jsonl")[0]["words"] == ["The", "cat's", "mat."]
+
+
+MISTAKES = [
+    ({"format": "jsonl"}, ("--format", "--output_file")),
+    ({"word": "cat", "carry_state": True}, ("--word", "--carry_state")),
+    ({"word": "cat", "position": 1}, ("--word", "--position")),
+    ({"input_file": "absent.txt"}, "absent.txt"),
+    ({"output_file": "scores.xml"}, ("'scores.xml'", ".tsv or .jsonl")),
+    ({"html": "page.tsv"}, ("--html", "page.tsv")),
+    ({"output_file": "page.html", "html": "page.html", "format": "tsv"}, ("--html", "output_file")),
+    ({"top_k": 0}, "--top_k is 0"),
+    ({"word": "dog"}, "--word is 'dog'"),
+    ({"position": -1}, "--position is -1"),
+    ({"device": "abacus"}, "device 'abacus'"),
+    ({"model_name_or_path": "absent"}, "model_name_or_path 'absent'"),
+]
+
+
+def test_mistakes_are_named(run):
+    for arguments, named in MISTAKES:
+        assert_refused((ValueError, OSError), named, run, **arguments)
+
+
+def test_a_text_without_words_leaves_no_file(run, tmp_path):
+    (tmp_path / "blank.txt").write_text("\n \n")
+    with pytest.raises(ValueError, match="holds no words"):
+        run(input_file=str(tmp_path / "blank.txt"), output_file=str(tmp_path / "out" / "scores.tsv"))
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_the_input_is_not_overwritten(run, tmp_path):
+    (tmp_path / "text.tsv").write_text(TEXT)
+    for input_file in ("text.tsv", "*.tsv"):
+        arguments = {"input_file": str(tmp_path / input_file), "output_file": str(tmp_path / "text.tsv")}
+        assert_refused(ValueError, "the input_file too", run, **arguments, overwrite_output_file=True)
+    (tmp_path / "page.html").write_text("mine")
+    assert_refused(FileExistsError, "--overwrite_output_file", run, html=str(tmp_path / "page.html"))
+    assert (tmp_path / "text.tsv").read_text() == TEXT and (tmp_path / "page.html").read_text() == "mine"
+
+
+def test_a_checkpoint_without_a_softmax_is_refused(run, tmp_path):
+    ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "converted")
+    with pytest.raises(ValueError, match="converted'"):
+        run(model_name_or_path=str(tmp_path / "converted"))
+    # The config has a softmax, the weights have none.
+    ElmoModel(make_tiny_config(word_vocab_size=len(VOCABULARY))).save_pretrained(tmp_path / "base")
+    with pytest.raises(ValueError, match="'word_softmax"):
+        run(model_name_or_path=str(tmp_path / "base"))
+
+
+def test_the_words_of_the_softmax_may_lie_elsewhere(run, checkpoint, tmp_path, capsys):
+    (tmp_path / "elmo").mkdir()
+    for file in checkpoint.iterdir():
+        target = tmp_path / ("words.txt" if file.name == "word_vocabulary.txt" else f"elmo/{file.name}")
+        target.write_bytes(file.read_bytes())
+    elsewhere, words = str(tmp_path / "elmo"), tmp_path / "words.txt"
+    with pytest.raises(FileNotFoundError, match=r"word_vocabulary\.txt.*--vocab_file"):
+        run(model_name_or_path=elsewhere)
+    run(model_name_or_path=elsewhere, vocab_file=str(words))
+    assert "Scored 3 sentences" in capsys.readouterr().out
+    words.write_text("".join(f"{word}\n" for word in [*SPECIAL_WORDS, "a"]))
+    with pytest.raises(ValueError, match=r"4 words.*11"):
+        run(vocab_file=str(words))

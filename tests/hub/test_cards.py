@@ -1,0 +1,344 @@
+"""Cards hold what their files hold and no other figure, whichever kind of checkpoint they are of."""
+
+import dataclasses
+import hashlib
+import json
+
+import pytest
+import yaml
+from conftest import make_tiny_config
+from huggingface_hub import ModelCard
+from refusals import assert_refused
+
+from hf_elmo import ElmoCharTokenizer, ElmoModel
+from hf_elmo.hub.cards import TaskCard, describe_cutting, render_card, write_card, write_conversion_card
+from hf_elmo.model.tokenization_elmo import PRE_TOKENIZERS
+
+FIELDS = {"num_hidden_layers": 2, "cell_size": 16, "projection_size": 8, "filters": [[1, 4], [2, 8]]}
+ORIGIN = {
+    "command": "hf-elmo pretrain --train_file text.txt",
+    "date": "2026-01-02",
+    "commit": "abc123",
+    "versions": {"torch": "2.13.0", "transformers": "5.23.0"},
+    "machine": {"accelerator": None, "processor": "a processor", "threads": 2},
+}
+RESULTS = {
+    **ORIGIN,
+    "perplexity": {
+        **{"forward": 51.25, "backward": 49.75, "mean": 50.5},
+        **{"num_targets": 1456, "bits_per_character": 1.23456},
+    },
+    "perplexity_cold": {"forward": 61.25, "backward": 59.75, "mean": 60.5, "bits_per_character": 1.34567},
+    "baselines": {
+        **{"unigram": 700.0, "bigram": 202.0, "bigram_forward": 201.0, "bigram_backward": 203.0},
+        "unknown_rate": 0.034,
+    },
+    "evaluations": [
+        {"step": 0, "forward": 999.0, "backward": 1001.0, "mean": 1000.0, "bits_per_character": 2.5},
+        {"step": 5250, "forward": 51.25, "backward": 49.75, "mean": 50.5, "bits_per_character": 1.23456},
+    ],
+    "training_text": {"words": 12345, "sentences": 678},
+    "vocabulary_size": 4321,
+    "parameters": 98765,
+    "words_trained": 24690,
+    "seconds": 12.3,
+    "words_per_second": 2007.3,
+    "hours": 0.51,
+    "peak_memory_bytes": 2_345_000_000,
+    "kept_step": 5250,
+    "recipe": "paper",
+    "objective": "sampled",
+    "settings": {"optim": "adagrad", "learning_rate": 0.2, "loss_scale": 20.0, "reset_state": None},
+    "resumed_from_steps": [1750, 3500],
+    "num_processes": 4,
+    "history": [{"step": 5250, "words": 24690, "loss": 2.5, "sampled_loss": 2.47, "full_loss": 3.94}],
+}
+FACTS = {
+    "name": "elmo-x",
+    "description": 'Perplexity {{ results.perplexity.mean | number(".2f") }}, {{ results.words_trained | number }}.',
+    "language": ["en", "de"],
+    "license": "cc-by-4.0",
+    "training_data": [
+        {"name": "Letters", "source": "An archive, vol. 12", "license": "CC BY 4.0", "hub_id": "me/letters"}
+    ],
+    "intended_use": ["Word vectors."],
+    "out_of_scope": ["Law."],
+    "limits": ["Spelling in UTF-8 only."],
+}
+
+
+def write_folder(folder, results=RESULTS, facts=None, fields=FIELDS):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(fields))
+    (folder / "results.json").write_text(json.dumps(results))
+    if facts is not None:
+        (folder / "facts.yaml").write_text(yaml.safe_dump(facts))
+    return folder
+
+
+def render(tmp_path, results=RESULTS, facts=None, **changes):
+    """The card of a folder whose facts are changed; None takes a key away."""
+    if facts is not None:
+        facts = {key: value for key, value in {**facts, **changes}.items() if value is not None}
+    return render_card(write_folder(tmp_path / "elmo-x", results, facts))
+
+
+def test_every_figure_is_in_the_card(tmp_path):
+    card = render(tmp_path)
+    for figure in ("51.2", "49.8", "50.5", "1.235", "61.2", "59.8", "60.5", "1.346", "700.0", "202.0", "1,000.0"):
+        assert f"| {figure} " in card, figure
+    for figure in ("12,345", "98,765", "24,690", "3.4%", "1,456", "abc123", "1,750, 3,500", "2.47", "3.94", "2.35 GB"):
+        assert figure in card, figure
+    assert "**0.25 of the bigram's perplexity**" in card and "4 processes" in card
+    assert "| recipe | paper |" in card and "| settings | optim adagrad, learning_rate 0.2, loss_scale 20.0 |" in card
+    assert "those of step 5,250, the last" in card and card.count('from_pretrained("elmo-x")') == 2
+    assert "None" not in card and "\n\n\n" not in card and card.endswith("in `results.json`.\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "there", "gone"),
+    [
+        ({"perplexity_cold": None}, "| state carried |", "each sentence alone, state"),
+        ({"baselines": None}, "1,456 in each direction", "bigram"),
+        ({"perplexity": {**RESULTS["perplexity"], "bits_per_character": None}}, "| 50.5 |\n", "one behind each"),
+        ({"objective": "full", "history": []}, "By the full softmax over", "sampled"),
+        ({"objective": "adaptive"}, "the adaptive softmax that was trained", "full softmax over"),
+        ({"kept_step": 0}, "step 0, the best on the held-out text; after the last, 5,250, perplexity", "last |"),
+        ({"caveats": ["Of little text."]}, "> **Beware:** Of little text.\n", "None"),
+        ({"settings": {"reset_state": "document"}}, "zeros, and back to them at each document.", "None"),
+        ({"peak_memory_bytes": None, "resumed_from_steps": []}, "| recipe |", "GB"),
+    ],
+)  # fmt: skip
+def test_what_was_not_measured_is_not_said(tmp_path, changes, there, gone):
+    card = render(tmp_path, {**RESULTS, **changes})
+    assert there in card and gone not in card and "\n\n\n" not in card
+
+
+def test_the_hub_reads_the_head_of_the_card(tmp_path):
+    data = ModelCard(render(tmp_path, facts=FACTS)).data
+    assert (data.library_name, data.pipeline_tag, data.license) == ("transformers", "feature-extraction", "cc-by-4.0")
+    assert (data.language, data.datasets, data.model_name) == (["en", "de"], ["me/letters"], "elmo-x")
+    assert "elmo" in data.tags
+    measured = {result.metric_name: (result.metric_type, result.metric_value) for result in data.eval_results}
+    assert measured["perplexity, forward, carried state"] == ("perplexity", 51.2)
+    assert measured["perplexity, mean, cold state"] == ("perplexity", 60.5)
+    assert measured["bits per character, cold state"] == ("bits_per_character", 1.346)
+    assert len(measured) == 8 and data.eval_results[0].dataset_name == "held-out part of Letters"
+
+
+def test_a_card_without_facts_claims_neither_license_nor_language(tmp_path):
+    card = render(tmp_path)
+    data = ModelCard(card).data
+    assert (data.license, data.language, data.datasets) == (None, None, None)
+    assert len(data.eval_results) == 8 and "nobody has added yet" in card
+    assert "## Limits" in card and "## Intended use" in card and "## Out of scope" not in card
+
+
+def test_facts_are_in_the_card(tmp_path):
+    data = [{**FACTS["training_data"][0], "preparation": "{{ config.cell_size }} words", "citation": "Doe, 12:3."}]
+    card = render(tmp_path, facts=FACTS, training_data=data, contact="the author", citation="Roe, Letters, p. 7")
+    assert "Perplexity 50.50, 24,690." in card
+    assert "- **Letters**. An archive, vol. 12. 16 words. License: CC BY 4.0. Doe, 12:3." in card
+    assert card.endswith("## Citation and contact\n\nRoe, Letters, p. 7\n\nContact: the author\n")
+    for text in ("- Word vectors.", "- Law.", "- Spelling in UTF-8 only.", "License of the weights: cc-by-4.0."):
+        assert text in card
+    assert "nobody has added" not in card and "\n\n\n" not in card
+
+
+def test_facts_quote_any_results_file_of_the_folder(tmp_path):
+    write_folder(tmp_path / "elmo-x")
+    (tmp_path / "elmo-x" / "task-a.json").write_text('{"scores": [{"f1": 0.25}, {"f1": 0.5}], "text": "WNUT"}')
+    sentence = 'F1 {{ task_a.scores[1].f1 | number(".1%") }} on {{ task_a.text }}.'
+    assert "- F1 50.0% on WNUT." in render(tmp_path, facts=FACTS, limits=[sentence])
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"limits": ["{{ results.perplexity_warm.mean }}"]}, "perplexity_warm"),
+        ({"limits": ["{{ results.history[9].loss }}"]}, "9"),
+        ({"limits": ["{{ benchmark.speed }}"]}, "benchmark"),
+        ({"limits": ['{{ results.command | number(".1f") }}']}, "format"),
+        ({"limits": ['{{ results.perplexity.mean | number("999999999999.1f") }}']}, "99999"),
+        ({"limits": ["{{ results.perplexity.mean"]}, "TemplateSyntaxError"),
+        # What a stranger's sentence could reach from Python.
+        ({"limits": ["{{ results.__class__.__mro__[1].__subclasses__() }}"]}, "__class__"),
+        ({"limits": ["{{ ''.__class__ }}"]}, "__class__"),
+        ({"license": None}, "license"),
+        ({"limits": None}, "limits"),
+        ({"training_data": [{"name": "Letters"}]}, "source"),
+        ({"training_data": ["Letters"]}, ""),
+    ],
+)
+def test_facts_that_cannot_be_rendered_are_refused(tmp_path, changes, named):
+    message = assert_refused(ValueError, ("elmo-x", named), render, tmp_path, facts=FACTS, **changes)
+    assert len(message) < 1000 and "\n" not in message
+
+
+def test_a_file_that_holds_no_facts_is_refused(tmp_path):
+    folder = write_folder(tmp_path / "elmo-x")
+    # Each of five lists holds the one before ten times.
+    laughs = ", ".join(["&a0 [x]", *(f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 6))])
+    others = yaml.safe_dump({**FACTS, "limits": None})
+    for text in (
+        *(b"name: [", b"", b"caf\xe9: 1", b"[" * 1500, b"x: " + b"y" * 2**20),
+        *(b"name: &n [*n]", b"description: &n {x: *n}", f"{others}\nlimits: [{laughs}]".encode()),
+        b"!!python/object/apply:os.getcwd []",
+    ):
+        (folder / "facts.yaml").write_bytes(text)
+        message = assert_refused(ValueError, "facts.yaml", render_card, folder)
+        assert len(message) < 500 and "\n" not in message
+
+
+def test_figures_that_are_missing_or_of_another_form_are_refused(tmp_path):
+    for results in (
+        *({name: value for name, value in RESULTS.items() if name != gone} for gone in ("parameters", "machine")),
+        {**RESULTS, "perplexity": 3},
+        {**RESULTS, "perplexity": {**RESULTS["perplexity"], "forward": "low"}},
+        {**RESULTS, "evaluations": {}, "kept_step": 3},
+        {**RESULTS, "training_text": None},
+        {**RESULTS, "objective": "x" * 5000},
+        {**RESULTS, "card": 3},
+        [RESULTS],
+    ):
+        message = assert_refused(ValueError, "elmo-x", render, tmp_path, results)
+        assert len(message) < 1000 and "\n" not in message
+    (tmp_path / "elmo-x" / "results.json").unlink()
+    assert_refused(FileNotFoundError, ("elmo-x", "results.json"), render_card, tmp_path / "elmo-x")
+
+
+def test_a_checkpoint_gets_its_card_under_a_name(tmp_path):
+    write_folder(tmp_path / "elmo-x", facts=FACTS)
+    (tmp_path / "elmo-x" / "run.png").touch()
+    write_card(tmp_path / "elmo-x", "me/elmo-x")
+    card = (tmp_path / "elmo-x" / "README.md").read_text()
+    assert card.count('from_pretrained("me/elmo-x")') == 2 and "\n# elmo-x\n" in card and "(run.png)" in card
+
+
+@pytest.mark.parametrize("pre_tokenizer", PRE_TOKENIZERS)
+def test_a_card_says_how_text_must_be_cut(tmp_path, pre_tokenizer):
+    said = set()
+    flags = ("do_lower_case", "drop_invisible", "ascii_marks")
+    for settings in ({}, {"normalization": "NFC"}, *({name: True} for name in flags)):
+        ElmoCharTokenizer(pre_tokenizer=pre_tokenizer, **settings).save_pretrained(tmp_path)
+        said.add(describe_cutting(json.loads((tmp_path / "tokenizer_config.json").read_text())))
+    assert len(said) == 5 and not any("\n" in sentences or "  " in sentences for sentences in said)
+    assert all(("Raw text can be given" in each) == (pre_tokenizer != "whitespace") for each in said)
+    assert not any("rule" in each for each in said), "a pre-tokenizer that the cards do not know"
+    assert "lists of words" in describe_cutting(None)
+
+
+CARD = TaskCard(
+    what="A finder of names",
+    task_name="Names",
+    tags=["names", "entities"],
+    pipeline_tag=None,
+    usage='```python\nfind("{name}")\n```',
+    intended_use=["To find names."],
+    limits=["It knows few."],
+    scores=["f1", "macro_f1"],
+    tables={"types": "By type", "confusion": "Confused"},
+    labels=["PER", "LOC"],
+    counts=["words"],
+    settings={"head": "a|b"},
+    notes={"all": ["Counted so."], "test": ["Of the test."]},
+)
+TASK_RESULTS = {
+    **ORIGIN,
+    "card": dataclasses.asdict(CARD),
+    "model": "12 parameters.",
+    "settings": {"learning_rate": 0.1},
+    "data": {split: {"source": f"{split}.conll", "words": 1200} for split in ("train", "validation", "test")},
+    "predict_f1": 0.54321,
+    "predict_macro_f1": 0.25,
+    "predict_types": {"PER": {"precision": 0.5, "f1": 1 / 3, "number": 1234}},
+    "predict_confusion": [[5, 1, 0], [2, 3000, 0], [0, 0, 4]],
+    "unseen_labels": ["ORG"],
+}
+
+
+def test_a_task_says_what_its_card_shows(tmp_path):
+    card = render(tmp_path, TASK_RESULTS)
+    for text in (
+        *("A finder of names on ELMo, made with hf_elmo: 12 parameters.", 'find("elmo-x")', "- To find names."),
+        *("- It knows few.", "nobody has added yet", "`PER`, `LOC`\n", "Counted so.", "Of the test."),
+        "| in percent | F1 | macro F1 |\n| --- | ---: | ---: |\n| test | 54.32 | 25.00 |\n",
+        "By type:\n\n| in percent | precision | F1 | number |\n",
+        "| `PER` | 50.00 | 33.33 | 1,234 |",
+        "| in percent | as `PER` | as `LOC` | as `ORG` |",
+        "| `LOC` | 2 | 3,000 | 0 |",
+        "| test data | test.conll: 1,200 words |\n| head | a\\|b |\n| settings | learning_rate 0.1 |",
+    ):
+        assert text in card, text
+    assert "validation data:" not in card and "## Layers" not in card and "± " not in card and "\n\n\n" not in card
+    data = ModelCard(card).data
+    assert data.pipeline_tag is None and data.tags == ["elmo", "names", "entities"]
+    assert [(each.task_type, each.metric_type, each.metric_value) for each in data.eval_results] == [
+        ("names", "f1", 0.5432),
+        ("names", "macro_f1", 0.25),
+    ]
+
+
+def test_seeds_and_layers_are_in_a_tasks_card(tmp_path):
+    shares = [[0.25, 0.75]]
+    scores = {"predict_f1": 0.5, "predict_macro_f1": 0.4}
+    seeds = {
+        "mean": scores,
+        "deviation": dict.fromkeys(scores, 0.0123),
+        "seeds": [{"seed": seed, "layer_shares": shares} for seed in (1, 2)],
+        "kept_seed": 2,
+        "layer_shares": shares,
+        "kept_step": 1500,
+    }
+    card = render(tmp_path, TASK_RESULTS | seeds)
+    for text in (
+        *("| test, mean of seeds | 50.00 ± 1.23 | 40.00 ± 1.23 |", "2 trainings that differ by their seed", "seed 2"),
+        *("|  | token encoder | layer 1 |", "| mix 1 | 25.0% ± 0.0% | 75.0% ± 0.0% |", "step that was kept | 1,500"),
+    ):
+        assert text in card, text
+    assert "mix 1 | 25.0% | 75.0% |" in render(tmp_path, TASK_RESULTS | {"layer_shares": shares})
+
+
+def test_a_task_that_was_only_trained_has_a_card_without_scores(tmp_path):
+    results = {name: value for name, value in TASK_RESULTS.items() if not name.startswith("predict")}
+    assert "Scores" not in render(tmp_path, results)
+
+
+def test_what_layers_know_is_in_the_card_where_it_was_measured(tmp_path):
+    ways = {way: {"accuracy": {"mean": 0.5, "deviation": 0.01}} for way in ("most frequent tag", "layer 0", "layer 1")}
+    scores = {
+        "kind": "tags",
+        "data": {"train": {"source": "a.conllu", "words": 1200}, "test": {"source": "b.conllu", "words": 300}},
+        "repeats": 2,
+        "scores": {"all words": ways},
+        "standard_errors": {"all words": {way: dict.fromkeys(ways, 0.02) for way in ways}},
+    }
+    folder = write_folder(tmp_path / "elmo-x")
+    (folder / "tags.json").write_text(json.dumps(scores))
+    card = render_card(folder)
+    assert "Data: train: a.conllu, 1,200 words; test: b.conllu, 300 words.\n\n| in percent | all words |" in card
+    assert "| layer 1 | 50.00 ± 1.00 |" in card and "No layer leads" in card and "tags.png" not in card
+    (folder / "tags.png").touch()
+    assert "](tags.png)" in render_card(folder)
+    (folder / "tags.json").write_text(json.dumps({**scores, "data": None}))
+    assert_refused(ValueError, "elmo-x", render_card, folder)
+
+
+def test_a_converted_checkpoint_names_its_files(tmp_path):
+    folder, weights = tmp_path / "elmo-x", tmp_path / "weights.hdf5"
+    ElmoModel(make_tiny_config()).save_pretrained(folder)
+    ElmoCharTokenizer(do_lower_case=True).save_pretrained(folder)
+    weights.write_bytes(b"weights" * 300_000)
+    options = {"lstm": {"dim": 4096}, "activation": "<é>"}
+    write_conversion_card(folder, "bilm-tf", {"weight_file": weights}, options, license="Free.", notes=["Mind."])
+    card, digest = (folder / "README.md").read_text(), hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert f"| weight_file | `weights.hdf5` | 2,100,000 | `{digest}` |" in card
+    for text in ('"dim": 4096', "<é>", "from bilm-tf files", 'from_pretrained("elmo-x")', "\nFree.\n", "\n- Mind.\n"):
+        assert text in card, text
+    assert "lower-cased by the tokenizer" in card and "gives vectors and no probabilities" in card
+    assert "\n\n\n" not in card and not ModelCard(card).data.eval_results
+    conversion = json.loads((folder / "conversion.json").read_text())
+    assert conversion["files"]["weight_file"] == {"name": "weights.hdf5", "bytes": 2_100_000, "sha256": digest}
+    # The same card comes from the files alone, under another name too.
+    write_card(folder, "me/elmo-x")
+    assert (folder / "README.md").read_text() == card.replace("elmo-x", "me/elmo-x")

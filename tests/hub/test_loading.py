@@ -1,0 +1,178 @@
+"""What is no whole ELMo checkpoint is refused by the argument's name; what is one comes back as it was saved."""
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import make_tiny_config
+from model_cases import save_in_half_precision
+from refusals import assert_refused
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
+from hf_elmo.hub.loading import find_file, load_config, load_model, load_tokenizer, load_what_is_there
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return save_in_half_precision(tmp_path_factory.mktemp("checkpoint"))
+
+
+def test_a_checkpoint_comes_back_in_float32(checkpoint):
+    model = load_model(ElmoForPreTraining, checkpoint)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert load_tokenizer(checkpoint, model.config).do_lower_case
+
+
+def test_what_a_head_has_no_weights_for_is_named(checkpoint):
+    with pytest.raises(ValueError, match=r"'classifier\.bias'.*ElmoForTokenClassification"):
+        load_model(ElmoForTokenClassification, checkpoint)
+    _, lacking = load_what_is_there(ElmoForTokenClassification, checkpoint, load_config(checkpoint))
+    assert lacking == ["classifier.bias", "classifier.weight"]
+
+
+def test_wrong_places_are_refused_by_the_arguments_name(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    make_tiny_config().save_pretrained(tmp_path / "no-weights")
+    with pytest.raises(FileNotFoundError, match=r"^config_name '.*empty'.*config\.json"):
+        load_config(str(tmp_path / "empty"), "config_name")
+    with pytest.raises(ValueError, match=r"^config_name '.*bert'.*'bert'.*'elmo'"):
+        load_config(str(tmp_path / "bert"), "config_name")
+    (tmp_path / "bert" / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"^config_name '.*bert'.*config\.json"):
+        load_config(str(tmp_path / "bert"), "config_name")
+    for name in (str(tmp_path / "no-weights"), str(tmp_path / "absent"), "no/where"):
+        with pytest.raises(FileNotFoundError, match=r"^model_name_or_path '") as error:
+            load_model(ElmoModel, name)
+        assert name in str(error.value) and "\n" not in str(error.value)
+
+
+def test_weights_that_are_cut_off_are_refused(checkpoint, tmp_path):
+    for path in Path(checkpoint).iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes()[: 1000 if path.suffix == ".safetensors" else None])
+    with pytest.raises(ValueError, match=r"^model_name_or_path '.*cut off"):
+        load_model(ElmoModel, str(tmp_path))
+
+
+def test_a_tokenizer_has_to_be_there_and_to_fit(checkpoint, tmp_path):
+    make_tiny_config().save_pretrained(tmp_path)
+    assert find_file(str(tmp_path), "tokenizer_config.json") is None
+    assert find_file(str(tmp_path / "config.json"), "tokenizer_config.json") is None
+    with pytest.raises(FileNotFoundError, match=r"tokenizer_config\.json"):
+        load_tokenizer(str(tmp_path), make_tiny_config())
+    with pytest.raises(ValueError, match=r"max_characters_per_word 50 in tokenizer_config\.json.*20"):
+        load_tokenizer(checkpoint, make_tiny_config(max_characters_per_word=20))
+    ids = {"padding_character_id": 4, "bos_token_id": 5, "eos_token_id": 6}
+    with pytest.raises(ValueError, match=r"'bytes'.*'dictionary'"):
+        load_tokenizer(checkpoint, make_tiny_config(character_scheme="dictionary", **ids))
+
+
+class Code:
+    """A pickle of it makes a directory when it is read as pickles are."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.fixture
+def copy(checkpoint, tmp_path):
+    return Path(shutil.copytree(checkpoint, tmp_path / "copy"))
+
+
+def as_code(model, path):
+    path.write_bytes(pickle.dumps(Code(path.with_name("ran")), protocol=2))
+
+
+def as_code_in_zip(model, path):
+    torch.save({**model.state_dict(), "extra": Code(path.with_name("ran"))}, path)
+
+
+def as_half(model, path):
+    torch.save(model.state_dict(), path)
+    path.write_bytes(path.read_bytes()[:3000])
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        as_code,
+        as_code_in_zip,
+        as_half,
+        lambda _, path: path.write_bytes(b""),
+        lambda _, path: path.write_bytes(b"j" * 99),
+    ],
+    ids=["code", "code in a zip", "half", "empty", "junk"],
+)
+def test_weights_as_a_bad_pickle_are_refused_in_a_line_and_never_run(copy, write):
+    model = load_model(ElmoModel, str(copy))
+    (copy / "model.safetensors").unlink()
+    torch.save(model.state_dict(), copy / "pytorch_model.bin")
+    assert load_model(ElmoModel, str(copy))
+    write(model, copy / "pytorch_model.bin")
+    message = assert_refused(ValueError, str(copy), load_model, ElmoModel, str(copy))
+    assert len(message) < 600 and "\n" not in message and "weights_only" not in message
+    assert not (copy / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["../other.safetensors", "/etc/passwd", "a/../../b"])
+def test_an_index_that_names_files_elsewhere_is_refused(copy, name):
+    (copy / "model.safetensors").rename(copy.parent / "other.safetensors")
+    index = {"metadata": {}, "weight_map": {"elmo.mixes.0.weight": name}}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert_refused(ValueError, ("model.safetensors.index.json", name), load_model, ElmoModel, str(copy))
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", "[" * 100_000),
+        ("config.json", '{"model_type": "elmo", "filters":' + "[" * 200 + "]" * 200 + "}"),
+        ("config.json", "[1]"),
+        ("config.json", '{"model_type": "elmo", "id2label": 3}'),
+        ("config.json", '{"model_type": "elmo", "max_characters_per_word": 1000000}'),
+        ("config.json", '{"model_type": "elmo", "num_hidden_layers": 1000000}'),
+        ("config.json", '{"model_type": "elmo", "cell_size": 1000000000000}'),
+        ("config.json", '{"model_type": "elmo", "misspelt": 1}'),
+        ("tokenizer_config.json", '{"a":' * 100_000),
+        ("tokenizer_config.json", '"a"'),
+        ("tokenizer_config.json", '{"max_characters_per_word": 1000000}'),
+        ("tokenizer_config.json", '{"added_tokens_decoder": 3}'),
+        ("special_tokens_map.json", "{"),
+        ("model.safetensors.index.json", '{"weight_map": [1]}'),
+    ],
+)
+def test_files_of_json_that_make_no_sense_are_named(copy, file, content):
+    (copy / file).write_text(content)
+
+    def load():
+        model = load_model(ElmoModel, str(copy))
+        load_tokenizer(str(copy), model.config)
+
+    message = assert_refused(ValueError, (str(copy), file), load)
+    assert len(message) < 700 and "\n" not in message
+
+
+@pytest.mark.parametrize("name", ["cell_size", "projection_size", "character_embedding_size"])
+def test_sizes_that_the_weights_there_cannot_have_are_refused_before_memory_is_taken(copy, name):
+    config = json.loads((copy / "config.json").read_text())
+    config.pop("hidden_size")
+    (copy / "config.json").write_text(json.dumps({**config, name: 100_000_000}))
+    assert_refused(ValueError, (str(copy), "config.json"), load_model, ElmoModel, str(copy))
+    assert_refused(
+        ValueError, str(copy), load_what_is_there, ElmoForTokenClassification, str(copy), load_config(str(copy))
+    )
+    (copy / "config.json").write_text(json.dumps({**config, "word_vocab_size": 100_000_000}))
+    assert_refused(ValueError, str(copy), load_model, ElmoForPreTraining, str(copy))
+
+
+def test_the_tokenizer_of_a_checkpoint_is_as_wide_as_words_may_be(copy):
+    ElmoCharTokenizer(max_characters_per_word=1000).save_pretrained(copy)
+    assert load_tokenizer(str(copy), make_tiny_config(max_characters_per_word=1000)).max_characters_per_word == 1000

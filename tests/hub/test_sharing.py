@@ -1,0 +1,217 @@
+"""What goes to the Hub, caught in the place of huggingface_hub's client; and that no token is shown."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from conftest import ROOT, make_tiny_config
+from huggingface_hub.errors import HfHubHTTPError
+from refusals import assert_refused
+
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
+from hf_elmo.cli import command_line
+from hf_elmo.hub import sharing
+from hf_elmo.hub.provenance import redact
+from hf_elmo.hub.sharing import check_hub_access, files_to_send, push_checkpoint
+
+TOKEN = "hf_NobodyMayReadThis0123456789AbCdEfGh"
+OWN_FILES = {"README.md", "config.json", "model.safetensors", "tokenizer_config.json"}
+
+
+class Hub:
+    """In the place of `HfApi`: answers who asks, and notes what is made and committed.
+
+    Args:
+        token: What whoami says of the access token.
+        failing: The calls that are refused, with the status of the answer.
+    """
+
+    def __init__(self, token=None, **failing):
+        self.token, self.failing = {"role": "write"} if token is None else token, failing
+        self.created, self.commits = [], []
+
+    def __call__(self, library_name):
+        return self
+
+    def _may_fail(self, name):
+        if name in self.failing:
+            response = SimpleNamespace(status_code=self.failing[name], headers={}, request=None)
+            raise HfHubHTTPError(f"not with {TOKEN}\nnor ever", response=response)
+
+    def whoami(self):
+        self._may_fail("whoami")
+        return {"name": "me", "orgs": [{"name": "Lab"}], "auth": {"accessToken": self.token}}
+
+    def create_repo(self, repository, private, exist_ok):
+        self._may_fail("create_repo")
+        self.created.append((repository, private))
+        return f"https://hub/{repository}"
+
+    def model_info(self, repository):
+        return SimpleNamespace(private=repository != "me/public")
+
+    def create_commit(self, repository, operations, commit_message):
+        self._may_fail("create_commit")
+        self.commits.append({each.path_in_repo: each.path_or_fileobj for each in operations})
+
+
+@pytest.fixture
+def connect(monkeypatch):
+    def connect(hub=None, token=TOKEN):
+        hub = hub or Hub()
+        monkeypatch.setattr(sharing, "HfApi", hub)
+        monkeypatch.setattr(sharing, "get_token", lambda: token)
+        return hub
+
+    return connect
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """A checkpoint beside what lies about in a directory of a run."""
+    folder = tmp_path / "elmo"
+    ElmoModel(make_tiny_config()).save_pretrained(folder)
+    ElmoCharTokenizer().save_pretrained(folder)
+    (folder / "README.md").write_text('# elmo\nAutoModel.from_pretrained("elmo")\npipeline("x", model="elmo")\n')
+    for name in ("checkpoint-5", "runs", ".x.partial"):
+        (folder / name).mkdir()
+    for name in ("optimizer.pt", ".hidden.json", "checkpoint-5/config.json"):
+        (folder / name).write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("token", "name", "repository"),
+    [
+        ({"role": "write"}, "elmo-x", "me/elmo-x"),
+        ({"role": "write"}, "lab/elmo-x", "lab/elmo-x"),
+        ({"role": "fineGrained", "fineGrained": {"scoped": [{"permissions": ["repo.write"]}]}}, "elmo-x", "me/elmo-x"),
+        # What tokens of other kinds may do, they do not tell.
+        ({}, "others/elmo-x", "others/elmo-x"),
+    ],
+)
+def test_the_name_on_the_hub_is_found_before_anything_is_made(connect, token, name, repository):
+    hub = connect(Hub(token))
+    assert check_hub_access(name) == repository and not hub.created
+
+
+@pytest.mark.parametrize(
+    ("hub", "token", "name", "named"),
+    [
+        (Hub(), TOKEN, "others/elmo-x", ("'others'", "me, Lab")),
+        (Hub({"role": "read"}), TOKEN, "elmo-x", "can only read"),
+        (Hub({"role": "fineGrained", "fineGrained": {"scoped": [{"permissions": []}]}}), TOKEN, "elmo-x", "only read"),
+        (Hub(whoami=401), TOKEN, "elmo-x", ("<token>", "hf auth login")),
+        *(
+            (Hub(), TOKEN, name, "hub_model_id")
+            for name in ("a/b/c", "has blank", "-elmo", "elmo.git", "me/", "x" * 97)
+        ),
+    ],
+)
+def test_what_would_be_refused_at_the_end_is_refused_before(connect, hub, token, name, named):
+    connect(hub, token)
+    message = assert_refused(ValueError, named, check_hub_access, name)
+    assert TOKEN not in message and "\n" not in message
+
+
+def test_a_checkpoint_goes_up_in_one_commit_with_its_name_in_the_card(connect, checkpoint):
+    hub, before = connect(), (checkpoint / "README.md").read_text()
+    assert push_checkpoint(checkpoint, "elmo-x", private=True) == "https://hub/me/elmo-x"
+    (sent,) = hub.commits
+    assert hub.created == [("me/elmo-x", True)]
+    assert sent.keys() >= OWN_FILES | {"modeling_elmo.py", "configuration_elmo.py", "tokenization_elmo.py"}
+    assert all("/" not in name and name[0] != "." and not name.endswith(".pt") for name in sent)
+    assert sent.pop("README.md").decode() == before.replace('"elmo"', '"me/elmo-x"')
+    assert (checkpoint / "README.md").read_text() == before
+    assert all(str(path) == str(checkpoint / name) for name, path in sent.items())
+
+
+def test_a_card_that_names_a_repository_is_sent_as_it_is(connect, checkpoint):
+    card = 'AutoModel.from_pretrained("you/elmo")\n'
+    (checkpoint / "README.md").write_text(card)
+    hub = connect()
+    push_checkpoint(checkpoint, "elmo-x")
+    assert hub.commits[0]["README.md"].decode() == card
+
+
+@pytest.mark.parametrize("call", ["whoami", "create_repo", "create_commit"])
+def test_a_failing_upload_says_that_the_checkpoint_is_still_there(connect, checkpoint, call):
+    hub = connect(Hub(**{call: 403}))
+    error = ValueError if call == "whoami" else ConnectionError
+    message = assert_refused(error, ("<token>", str(checkpoint), "hf-elmo push"), push_checkpoint, checkpoint, "elmo-x")
+    assert TOKEN not in message and "\n" not in message and not hub.commits
+
+
+def test_a_public_repository_is_not_taken_for_a_private_one(connect, checkpoint):
+    hub = connect()
+    assert_refused(ValueError, "'me/public' is there and public", push_checkpoint, checkpoint, "public", private=True)
+    assert not hub.commits
+
+
+def test_each_missing_file_is_named(checkpoint):
+    for name in OWN_FILES:
+        content = (checkpoint / name).read_bytes()
+        (checkpoint / name).unlink()
+        assert_refused(ValueError, name, files_to_send, checkpoint)
+        (checkpoint / name).write_bytes(content)
+    assert {path.name for path in files_to_send(checkpoint)} >= OWN_FILES
+    assert_refused(FileNotFoundError, "nowhere", files_to_send, "nowhere")
+    (checkpoint / "config.json").write_text('{"model_type": "bert"}')
+    assert_refused(ValueError, "'bert'", files_to_send, checkpoint)
+
+
+def test_weights_in_several_files_are_sent_whole(checkpoint):
+    (checkpoint / "model.safetensors").rename(checkpoint / "model-1.safetensors")
+    index = {"weight_map": {"x": "model-1.safetensors"}}
+    (checkpoint / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert {"model-1.safetensors", "model.safetensors.index.json"} <= {path.name for path in files_to_send(checkpoint)}
+    (checkpoint / "model-1.safetensors").unlink()
+    assert_refused(ValueError, "model-1.safetensors", files_to_send, checkpoint)
+
+
+def test_a_language_model_needs_its_words(tmp_path):
+    model = ElmoForPreTraining(make_tiny_config(word_vocab_size=4))
+    model.words = ["<S>", "</S>", "<UNK>", "a"]
+    model.save_pretrained(tmp_path)
+    ElmoCharTokenizer().save_pretrained(tmp_path)
+    (tmp_path / "README.md").touch()
+    assert "word_vocabulary.txt" in {path.name for path in files_to_send(tmp_path)}
+    (tmp_path / "word_vocabulary.txt").unlink()
+    assert_refused(ValueError, "word_vocabulary.txt", files_to_send, tmp_path)
+
+
+def test_a_checkpoint_without_code_is_sent_with_the_packages(checkpoint):
+    saved = [path.name for path in files_to_send(checkpoint)]
+    for path in checkpoint.glob("*.py"):
+        path.unlink()
+    sent = files_to_send(checkpoint)
+    assert [path.name for path in sent] == saved
+    assert {path.parent for path in sent if path.suffix == ".py"} == {ROOT / "hf_elmo" / "model"}
+
+
+def test_tokens_of_every_form_are_masked(monkeypatch):
+    for token in (TOKEN, "api_org_" + "x" * 34, "hf_oauth_eyJhbGciOiJFZERTQSJ9.NobodyMay-_.x"):
+        assert redact(f"before {token}, after") == "before <token>, after"
+    assert redact("a secret-of-mine b", "secret-of-mine") == "a <token> b"
+    for harmless in ("hf_elmo.cli.command_line.readable_errors", "hf_hub_download", "x" * 50):
+        assert redact(harmless) == harmless
+    monkeypatch.setenv("HF_TOKEN", "of another form")
+    assert redact("one of another form") == "one <token>"
+
+
+def test_the_command_pushes_and_tells_mistakes_in_a_line(connect, checkpoint, capsys, monkeypatch):
+    # It would quieten the libraries for the tests to come.
+    monkeypatch.setattr(command_line, "quiet_libraries", lambda: None)
+    arguments = ["push", "--model_name_or_path", str(checkpoint), "--hub_model_id"]
+    hub = connect()
+    command_line.main([*arguments, "lab/elmo-x", "--hub_private_repo"])
+    assert (
+        capsys.readouterr().out == f"Uploaded {len(hub.commits[0])} files of {checkpoint} to https://hub/lab/elmo-x\n"
+    )
+    assert hub.created == [("lab/elmo-x", True)]
+    connect(Hub(whoami=401))
+    for name, named in (("a/b/c", "hub_model_id"), ("elmo-x", "login")):
+        with pytest.raises(SystemExit) as ended:
+            command_line.main([*arguments, name])
+        error = capsys.readouterr().err
+        assert ended.value.code == 2 and error.startswith("error: ") and named in error and error.count("\n") == 1
