@@ -184,7 +184,10 @@ def environments_of_ranks(count: int) -> list[dict[str, str]]:
         with socket.socket() as free, contextlib.suppress(OSError):
             free.bind(("127.0.0.1", port))
             break
+    # Not by the address that the machine's name has, which may come and go.
+    loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
     shared = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    shared["GLOO_SOCKET_IFNAME"] = loopback
     return [{name: str(value) for name, value in {**shared, "RANK": n, "LOCAL_RANK": n}.items()} for n in range(count)]
 
 
