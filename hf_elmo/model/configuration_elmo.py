@@ -1,19 +1,18 @@
-"""The configuration of ELMo's models and of their task heads, and the ids of the characters that words are made of."""
+"""The configuration of ELMo's models and of their heads, and the ids of the characters that words are made of."""
 
 # No `from __future__ import annotations` here: @strict reads the annotations as types, and strings would check nothing.
 import difflib
 import itertools
 import math
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig
 
-# Ids after the shift by one that frees 0 for "no word here": a byte b has the id b + 1.
+# The ids of the byte scheme. 0 is "no word here", and a byte b has the id b + 1.
 NO_WORD = 0
 BEGIN_SENTENCE = 257
 END_SENTENCE = 258
@@ -26,13 +25,14 @@ MAX_CHARACTERS_PER_WORD = 1000
 BOS_TOKEN = "<S>"
 EOS_TOKEN = "</S>"
 PAD_TOKEN = "<PAD>"
-# The marks of ELMoForManyLangs's dictionaries: around sentences, around words, behind words, and for all else.
+# The special entries of ELMoForManyLangs's dictionaries: around sentences, around words, behind words, for all else.
 DICTIONARY_MARKS = ("<bos>", "<eos>", "<bow>", "<eow>", "<pad>", "<oov>")
-
 
 # A config.json may come from anybody: torch itself refuses sizes beyond memory, but makes layers for as long as it can.
 MAX_SIZE = 2**27
 MAX_LAYERS = 1000
+# The widths and numbers of filters of the released models (Peters et al. 2018).
+_PUBLISHED_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 
 def in_range(default: Any, smallest: float = 1, below: float = MAX_SIZE) -> Any:
@@ -40,67 +40,34 @@ def in_range(default: Any, smallest: float = 1, below: float = MAX_SIZE) -> Any:
     return field(default=default, metadata={"range": (smallest, below)})
 
 
-def filter_pairs(default: Any) -> Any:
-    """A field of a config: (width, count) of convolutions over characters."""
-    return field(default=default, metadata={"filters": True})
-
-
-def check_fields(config: Any) -> None:
-    """Check what `in_range` and `filter_pairs` say of a config's fields; raises ValueError naming the field."""
+def _check_fields(config: Any) -> None:
     for each in fields(config):
-        value = getattr(config, each.name)
-        smallest, below = each.metadata.get("range", (-math.inf, math.inf))
-        if "range" in each.metadata and value is not None and not smallest <= value < below:
-            raise ValueError(f"{each.name} is {value}; it must be >= {smallest} and < {below}.")
-        for pair in value if "filters" in each.metadata else ():
-            is_pair = isinstance(pair, (list, tuple)) and [type(number) for number in pair] == [int, int]
-            if not is_pair or min(pair) < 1 or max(pair) >= MAX_SIZE:
-                raise ValueError(f"{each.name} holds {repr(pair)[:80]}; wanted [width, count], two integers >= 1.")
+        value, allowed = getattr(config, each.name), each.metadata.get("range")
+        if allowed and value is not None and not allowed[0] <= value < allowed[1]:
+            raise ValueError(f"{each.name} is {value}; it must be >= {allowed[0]} and < {allowed[1]}.")
         if isinstance(value, (list, tuple)) and len(value) > MAX_LAYERS:
             raise ValueError(f"{each.name} has {len(value)} entries; it can have {MAX_LAYERS}.")
 
 
-def _as_list(pair: Any) -> Any:
-    return list(pair) if isinstance(pair, tuple) else pair
+def _check_filters(name: str, filters: Iterable[Any], longest: int) -> None:
+    for pair in filters:
+        is_pair = isinstance(pair, list) and [type(number) for number in pair] == [int, int]
+        if not is_pair or not (1 <= pair[0] <= longest and 1 <= pair[1] < MAX_SIZE):
+            form = f"two integers >= 1, the width at most max_characters_per_word, {longest}"
+            raise ValueError(f"{name} holds {repr(pair)[:80]}; each entry must be [width, count], {form}.")
 
 
-def _check_widths(name: str, filters: Iterable[Any], max_characters_per_word: int) -> None:
-    widest = max((width for width, _ in filters), default=0)
-    if widest > max_characters_per_word:
-        raise ValueError(
-            f"{name} holds a width of {widest}, more than max_characters_per_word={max_characters_per_word}; shorten "
-            "the filter or lengthen the words."
-        )
+def _as_lists(pairs: Iterable[Any]) -> list[Any]:
+    """JSON has no tuples: one form, so that a saved and a fresh config compare equal."""
+    return [list(pair) if isinstance(pair, tuple) else pair for pair in pairs]
 
 
 @strict
 @dataclass
 class HeadConfig:
-    """What the configs of all heads have in common: a name of their type, and one form in a config.json.
+    """What the heads of all tasks read of each word: ELMo's scalar mix, and what may stand beside it.
 
-    A new kind of head is a subclass with a `type` of its own, entered in `HEAD_TYPES`.
-    """
-
-    type: ClassVar[str]
-
-    if TYPE_CHECKING:
-
-        def validate(self) -> None:
-            """Check the values; made by @strict."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The values as config.json has them."""
-        return {"type": self.type, **asdict(self)}
-
-    def validate_fields(self) -> None:
-        """Check each field by itself."""
-        check_fields(self)
-
-
-@strict
-@dataclass
-class WordInputsHead(HeadConfig):
-    """What a task reads for each word, whatever it makes of it: ELMo's mix, and what may stand beside it.
+    The config of a new kind of head is a subclass with a `type` of its own, entered in `HEAD_TYPES`.
 
     Args:
         dropout: Dropout on all that is read (Peters et al. 2018, sec. 3.3: 0.5).
@@ -113,9 +80,11 @@ class WordInputsHead(HeadConfig):
         character_embedding_size: Size of a character's embedding in a small CNN of the task's own.
         character_filters: (width, count) of the convolutions of that CNN, `[[3, 128]]` for example; none for no CNN.
 
-    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range, or a
-        word would have no vector.
+    Raises: huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range, or
+        fields contradict one another.
     """
+
+    type: ClassVar[str]
 
     dropout: float | int = in_range(0.5, 0, 1)
     use_elmo: bool = True
@@ -124,23 +93,27 @@ class WordInputsHead(HeadConfig):
     train_word_vectors: bool = True
     lower_case_words: bool = False
     character_embedding_size: int = in_range(16)
-    character_filters: list | tuple = filter_pairs(())
+    character_filters: list | tuple = ()
 
     def __post_init__(self) -> None:
-        # JSON has no tuples: one form, so that saved and fresh configs compare equal.
-        self.character_filters = [_as_list(pair) for pair in self.character_filters]
+        self.character_filters = _as_lists(self.character_filters)
 
-    def validate_word_inputs(self) -> None:
-        """Check that there is anything to read."""
-        if (self.word_table_size is None) != (self.word_vector_size is None):
-            raise ValueError(
-                f"word_table_size is {self.word_table_size} and word_vector_size {self.word_vector_size}; a word table "
-                "needs both."
-            )
+    def to_dict(self) -> dict[str, Any]:
+        """The values as config.json has them."""
+        return {"type": self.type, **asdict(self)}
+
+    # @strict runs all validators after __init__, in the order of their names.
+
+    def validate_fields(self) -> None:
+        _check_fields(self)
+
+    def validate_inputs(self) -> None:
+        table = (self.word_table_size, self.word_vector_size)
+        if table.count(None) == 1:
+            raise ValueError(f"word_table_size is {table[0]} and word_vector_size {table[1]}; a word table needs both.")
         if not (self.use_elmo or self.word_table_size or self.character_filters):
             raise ValueError(
-                "use_elmo is False, and there is neither a word table (word_table_size) nor a CNN (character_filters) "
-                "in its place; a word would have no vector."
+                "use_elmo is False; a word needs a vector of word_table_size or of character_filters then."
             )
         if getattr(self, "mix_at_output", False) and not self.use_elmo:
             raise ValueError("mix_at_output is True, but use_elmo is False; a second mix needs ELMo.")
@@ -148,42 +121,38 @@ class WordInputsHead(HeadConfig):
 
 @strict
 @dataclass
-class EmbeddingsHead(WordInputsHead):
-    """What `ElmoEmbeddings` gives for each word; its fields are those of `WordInputsHead`."""
+class EmbeddingsHead(HeadConfig):
+    """What `ElmoEmbeddings` gives for each word; its fields are those of `HeadConfig`."""
 
     type: ClassVar[str] = "embeddings"
 
 
 @strict
 @dataclass
-class TokenClassificationHead(WordInputsHead):
+class TokenClassificationHead(HeadConfig):
     """The head of `ElmoForTokenClassification`: dropout, a biLSTM or none, a linear classifier, and a CRF or none.
 
-    Args:
+    Args, beside those of `HeadConfig`:
         dropout: Dropout on what is read, and on the biLSTM's output where there is one, before the classifier.
         lstm_layers: Layers of the task's own biLSTM before the classifier; 0 for none.
         lstm_size: Size of each direction of that biLSTM.
-        lstm_reads_markers: Whether that biLSTM reads the special tokens around a sentence as words of it, or its words
-            alone.
+        lstm_reads_special_tokens: Whether that biLSTM reads `<S>` and `</S>` as words of the sentence.
         mix_at_output: Whether the classifier reads a second mix beside what comes out of the biLSTM.
         output_layer: "softmax" for each word by itself, "crf" for the labels of a sentence as a whole.
         scheme: How the labels mark spans, "IOB1", "IOB2" or "BIOES": the rules of a CRF's best labels. None for labels
             without rules.
-
-    The other fields say what is read for each word; see `WordInputsHead`.
     """
 
     type: ClassVar[str] = "token_classification"
 
     lstm_layers: int = in_range(0, 0, MAX_LAYERS + 1)
     lstm_size: int = in_range(200)
-    lstm_reads_markers: bool = True
+    lstm_reads_special_tokens: bool = True
     mix_at_output: bool = False
     output_layer: Literal["softmax", "crf"] = "softmax"
     scheme: Literal["IOB1", "IOB2", "BIOES"] | None = None
 
     def validate_mix(self) -> None:
-        """Check that a second mix has a biLSTM to stand behind."""
         if self.mix_at_output and not self.lstm_layers:
             raise ValueError("mix_at_output is True, but lstm_layers is 0; a second mix stands behind a biLSTM.")
 
@@ -191,7 +160,7 @@ class TokenClassificationHead(WordInputsHead):
 # What AllenNLP's configurations for SST-5 and SNLI with ELMo have where a field is left out: hidden_dropout,
 # output_activation, output_sizes in units of hidden_size, output_dropouts. The pooled encoders are our own baselines,
 # from no paper.
-_PUBLISHED: dict[str, tuple[float, str, tuple[int, ...], tuple[float, ...]]] = {
+_PUBLISHED: dict[str, tuple[float, Literal["relu", "maxout"], tuple[int, ...], tuple[float, ...]]] = {
     "pooled": (0.0, "relu", (), (0.5,)),
     "pooled_pairs": (0.0, "relu", (1,), (0.5, 0.5)),
     "bcn": (0.25, "maxout", (4, 2), (0.1, 0.2, 0.3)),
@@ -201,26 +170,24 @@ _PUBLISHED: dict[str, tuple[float, str, tuple[int, ...], tuple[float, ...]]] = {
 
 @strict
 @dataclass
-class SequenceClassificationHead(WordInputsHead):
+class SequenceClassificationHead(HeadConfig):
     """The head of `ElmoForSequenceClassification`: an encoder of texts or pairs of them, and dense layers on top.
 
-    What is left out is as published for the encoder (McCann et al. 2017 and Chen et al. 2017, as AllenNLP trained them
-    with ELMo), and is filled in when the config is made.
+    What is left out is filled in as published for the encoder (McCann et al. 2017 and Chen et al. 2017, as AllenNLP
+    trained them with ELMo).
 
-    Args:
+    Args, beside those of `HeadConfig`:
         encoder: "pooled", mean and maximum of the words of a text; "pooled_pairs", those of each text of a pair, their
             difference and product; "bcn", the biattentive classifier of texts; or "esim", for pairs.
         hidden_size: Size of each direction of the encoder's biLSTMs, and of its dense layer.
         hidden_dropout: Dropout on the output of that dense layer, which an LSTM reads; in "esim" the same for all
             words of a sentence, and so is `dropout` there. The pooled encoders have no such layer.
-        mix_at_output: Whether a second mix of the biLM's layers is joined to the output of the lowest biLSTM (Peters
-            et al. 2018, sec. 3.3).
+        mix_at_output: Whether a second mix is joined to the output of the lowest biLSTM (Peters et al. 2018,
+            sec. 3.3).
         output_activation: "relu", or "maxout" over four units, of the dense layers on top; with maxout it is also the
             last one's.
-        output_sizes: Sizes of the dense layers on top, the last one, which has as many as there are labels, left out.
+        output_sizes: Sizes of the dense layers on top but for the last one, which has as many as there are labels.
         output_dropouts: Dropout before each of the dense layers on top, the last one included.
-
-    The other fields say what is read for each word; see `WordInputsHead`.
     """
 
     type: ClassVar[str] = "sequence_classification"
@@ -235,44 +202,41 @@ class SequenceClassificationHead(WordInputsHead):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        hidden_dropout, activation, sizes, dropouts = _PUBLISHED[self.encoder]
+        hidden_dropout, activation, factors, dropouts = _PUBLISHED[self.encoder]
         if self.hidden_dropout is None:
             self.hidden_dropout = hidden_dropout
         if self.output_activation is None:
-            self.output_activation = activation  # type: ignore[assignment]
+            self.output_activation = activation
         if self.output_sizes is None:
-            self.output_sizes = [self.hidden_size * factor for factor in sizes]
+            self.output_sizes = [self.hidden_size * factor for factor in factors]
         if self.output_dropouts is None:
-            last = len(dropouts) - 1
-            self.output_dropouts = [dropouts[min(index, last)] for index in range(len(self.output_sizes) + 1)]
-        # One form in memory and in JSON, as in WordInputsHead.
+            self.output_dropouts = [
+                dropouts[min(index, len(dropouts) - 1)] for index in range(len(self.output_sizes) + 1)
+            ]
         self.output_sizes, self.output_dropouts = list(self.output_sizes), list(self.output_dropouts)
 
     def validate_output(self) -> None:
-        """Check the dense layers, and that a second mix has a biLSTM to be joined to."""
         sizes, dropouts = cast("list[int]", self.output_sizes), cast("list[float]", self.output_dropouts)
         if not all(1 <= size < MAX_SIZE for size in sizes):
             raise ValueError(f"output_sizes is {sizes}; each must be >= 1.")
         if len(dropouts) != len(sizes) + 1 or not all(0 <= dropout < 1 for dropout in dropouts):
             raise ValueError(
-                f"output_dropouts is {dropouts}; wanted {len(sizes) + 1} numbers in [0, 1), one before each of the "
-                f"{len(sizes)} output_sizes and one before the last layer."
+                f"output_dropouts is {dropouts}; expected {len(sizes) + 1} numbers in [0, 1), one a layer."
             )
         if self.mix_at_output and self.encoder not in ("bcn", "esim"):
             raise ValueError(
-                f"mix_at_output is True, but the encoder is {self.encoder!r}; a second mix is joined to the output of "
-                "a biLSTM, which bcn and esim have."
+                f"mix_at_output is True, but the encoder {self.encoder!r} has no biLSTM; bcn and esim have."
             )
 
 
 @strict
 @dataclass
-class QuestionAnsweringHead(WordInputsHead):
+class QuestionAnsweringHead(HeadConfig):
     """The head of `ElmoForQuestionAnswering`: a reader of a question and its context.
 
-    What is left out is as published for the reader, and is filled in when the config is made.
+    What is left out is filled in as published for the reader.
 
-    Args:
+    Args, beside those of `HeadConfig`:
         reader: "self_attention", attention between question and context, then of the context to itself, by GRUs (Clark
             and Gardner 2017; the reader of Peters et al. 2018, sec. A.4); or "bidaf", the bidirectional attention flow
             of AllenNLP (Seo et al. 2016), by highway layers and LSTMs.
@@ -280,11 +244,9 @@ class QuestionAnsweringHead(WordInputsHead):
         hidden_dropout: Dropout between the reader's layers; in "self_attention" the same for all words of a text.
         highway_layers: Highway layers before the reader's first recurrence; "bidaf" alone has any.
         modeling_layers: Layers of the biLSTM behind the attention of "bidaf".
-        mix_at_output: Whether a second mix of the layers is joined to the output of the lowest recurrence (Peters
-            et al. 2018, sec. 3.3).
+        mix_at_output: Whether a second mix is joined to the output of the lowest recurrence (Peters et al. 2018,
+            sec. 3.3).
         max_answer_words: Words of the longest answer that is given; None for no bound.
-
-    The other fields say what is read for each word; see `WordInputsHead`.
     """
 
     type: ClassVar[str] = "question_answering"
@@ -299,27 +261,26 @@ class QuestionAnsweringHead(WordInputsHead):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        is_bidaf = self.reader == "bidaf"
+        # By Clark and Gardner's code, and by AllenNLP's configuration of BiDAF.
+        hidden_size, highway_layers = (90, 0) if self.reader == "self_attention" else (100, 2)
         if self.hidden_size is None:
-            # By AllenNLP's configuration of BiDAF, and by Clark and Gardner's code.
-            self.hidden_size = 100 if is_bidaf else 90
+            self.hidden_size = hidden_size
         if self.highway_layers is None:
-            self.highway_layers = 2 if is_bidaf else 0
+            self.highway_layers = highway_layers
 
     def validate_reader(self) -> None:
-        """Check that the reader has what is set."""
         if self.highway_layers and self.reader != "bidaf":
             raise ValueError(f"highway_layers is {self.highway_layers}, but the reader {self.reader!r} has none.")
 
 
 @strict
 @dataclass
-class SemanticRoleLabelingHead(WordInputsHead):
+class SemanticRoleLabelingHead(HeadConfig):
     """The head of `ElmoForSemanticRoleLabeling`: the mark of a predicate, highway LSTMs and a softmax for each word.
 
     What is left out is as He et al. (2017) and Peters et al. (2018, A.5) have it.
 
-    Args:
+    Args, beside those of `HeadConfig`:
         dropout: Dropout on what is read of each word.
         predicate_size: Size of the vector that stands beside each word and says whether it is the predicate.
         hidden_size: Size of the cell and the output of each highway LSTM.
@@ -328,8 +289,6 @@ class SemanticRoleLabelingHead(WordInputsHead):
         mix_at_output: Whether the last layer reads a second mix beside what comes out of the uppermost LSTM.
         find_predicates: Whether a small classifier says which words are predicates, by what is read of each word.
         finder_size: Size of that classifier's hidden layer.
-
-    The other fields say what is read for each word; see `WordInputsHead`.
     """
 
     type: ClassVar[str] = "semantic_role_labeling"
@@ -346,12 +305,12 @@ class SemanticRoleLabelingHead(WordInputsHead):
 
 @strict
 @dataclass
-class CoreferenceHead(WordInputsHead):
+class CoreferenceHead(HeadConfig):
     """The head of `ElmoForCoreferenceResolution`: which spans of a document name the same (Lee et al. 2017).
 
     The sizes are those of Lee et al.; smaller ones learn faster, and from less.
 
-    Args:
+    Args, beside those of `HeadConfig`:
         lstm_size: Size of each direction of the biLSTM.
         hidden_size: Size of the two dense layers of each of the two scorers, of mentions and of antecedents.
         hidden_dropout: Dropout on the biLSTM's output, on the features and in the scorers.
@@ -367,8 +326,6 @@ class CoreferenceHead(WordInputsHead):
             whether they have an antecedent or not, and below it for all other spans.
         keep_singletons: Whether a span that no other one is linked to stays, as a cluster of its own, where its score
             as a mention is above zero. It needs a mention_loss.
-
-    The other fields say what is read for each word; see `WordInputsHead`.
     """
 
     type: ClassVar[str] = "coreference"
@@ -387,12 +344,8 @@ class CoreferenceHead(WordInputsHead):
     keep_singletons: bool = False
 
     def validate_singletons(self) -> None:
-        """Check that the scores of mentions have a zero of their own where singletons are told by it."""
         if self.keep_singletons and not self.mention_loss:
-            raise ValueError(
-                "keep_singletons is True with mention_loss=0.0, which leaves the scores of mentions without a zero of "
-                "their own; set mention_loss, 1.0 for example."
-            )
+            raise ValueError("keep_singletons is True, but mention_loss is 0.0; set it, to 1.0 for example.")
 
 
 HEAD_TYPES: dict[str, type[HeadConfig]] = {
@@ -409,76 +362,56 @@ HEAD_TYPES: dict[str, type[HeadConfig]] = {
 
 _Head = TypeVar("_Head", bound=HeadConfig)
 
-# What each Auto class takes of a checkpoint, and in which of its files.
-_BASE_AUTO_MAP = {
-    "AutoConfig": "configuration_elmo.ElmoConfig",
-    "AutoModel": "modeling_elmo.ElmoModel",
-    "AutoModelForPreTraining": "modeling_elmo.ElmoForPreTraining",
-}
-_HEADS_AUTO_MAP = {
-    "AutoModelForQuestionAnswering": "modeling_elmo_tasks.ElmoForQuestionAnswering",
-    "AutoModelForSequenceClassification": "modeling_elmo_tasks.ElmoForSequenceClassification",
-    "AutoModelForTokenClassification": "modeling_elmo_tasks.ElmoForTokenClassification",
-}
-# Heads of tasks that no Auto class is made for: AutoModel takes them where a checkpoint is one's.
-_TAKEN_BY_AUTO_MODEL = {
+# The usual heads, and those of tasks that no Auto class is made for: AutoModel takes them where a checkpoint is one's.
+_USUAL_TASKS = ("QuestionAnswering", "SequenceClassification", "TokenClassification")
+_OTHER_TASKS = {
     "ElmoForSemanticRoleLabeling": "modeling_elmo_srl.ElmoForSemanticRoleLabeling",
     "ElmoForCoreferenceResolution": "modeling_elmo_coref.ElmoForCoreferenceResolution",
 }
 
 
 def auto_map_of(architectures: Iterable[str] | None, with_heads: bool = False) -> dict[str, str]:
-    """The auto_map of a checkpoint of these classes: all that the files which travel with it hold.
+    """The auto_map of a checkpoint of these classes: each class that the files which travel with it hold.
 
     Args:
         architectures: Names of classes, as config.json has them.
         with_heads: Whether the file of the usual heads is there too though none of the classes needs it.
     """
-    names = {f"modeling_elmo_tasks.{name}" for name in architectures or ()}
-    taken = [_TAKEN_BY_AUTO_MODEL[name] for name in architectures or () if name in _TAKEN_BY_AUTO_MODEL]
-    auto_map = dict(_BASE_AUTO_MAP)
-    if with_heads or taken or names & {*_HEADS_AUTO_MAP.values()}:
-        auto_map.update(_HEADS_AUTO_MAP)
-    if taken:
-        auto_map["AutoModel"] = taken[0]
+    auto_map = {
+        "AutoConfig": "configuration_elmo.ElmoConfig",
+        "AutoModel": "modeling_elmo.ElmoModel",
+        "AutoModelForPreTraining": "modeling_elmo.ElmoForPreTraining",
+    }
+    names = set(architectures or ())
+    if with_heads or names & {*_OTHER_TASKS, *(f"ElmoFor{task}" for task in _USUAL_TASKS)}:
+        auto_map |= {f"AutoModelFor{task}": f"modeling_elmo_tasks.ElmoFor{task}" for task in _USUAL_TASKS}
+    for name in names & _OTHER_TASKS.keys():
+        auto_map["AutoModel"] = _OTHER_TASKS[name]
     return auto_map
-
-
-# (given, derived): a new value for the first makes a saved value of the second stale.
-_DERIVED_FIELDS = (("projection_size", "hidden_size"), ("id2label", "label2id"), ("label2id", "id2label"))
-
-# The character n-gram widths of the released models and the number of filters of each (Peters et al. 2018).
-_PUBLISHED_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
-
-
-def _swapped(table: dict[Any, Any]) -> dict[Any, Any]:
-    return {value: key for key, value in table.items()}
 
 
 @strict
 class ElmoConfig(PreTrainedConfig):
     """Configuration of an ELMo model (Peters et al. 2018, "Deep contextualized word representations").
 
-    The defaults are the Original model of the paper. Only what describes the weights or how a task uses them is
-    stored here; nothing about the machine.
+    The defaults are the Original model of the paper. It holds what describes the weights or how a task uses them, and
+    nothing about the machine.
 
     Args:
-        vocab_size: Number of character ids, the padding id 0 included. 262 for the byte scheme of the released models.
+        vocab_size: Number of character ids, the padding id 0 included; 262 for bytes.
         character_scheme: What the characters of a word are: "bytes", those of its UTF-8 (bilm-tf), or "dictionary",
-            code points that the tokenizer has a dictionary of (ELMoForManyLangs); see `DictionaryCharacters`.
-        padding_character_id: The character that pads a word; derived for the byte scheme.
+            code points that the tokenizer has a dictionary of (ELMoForManyLangs).
+        padding_character_id: The character that pads a word; derived for bytes.
         character_embedding_size: Size of a character embedding.
-        max_characters_per_word: Character ids of a word, the begin- and end-of-word marks and padding included.
-        filters: (width, count) of each character convolution.
+        max_characters_per_word: Character ids of a word, those of its begin, its end and its padding included.
+        filters: (width, count) of each convolution over characters.
         filter_activation: "relu" or "tanh", applied after the maximum over the positions.
         num_highway_layers: Highway layers between the convolutions and the projection.
-        token_inputs: What a word's vector is made from. "characters"; "words", a table of word vectors in their place,
-            without convolutions and highway layers; or "both", a word's vector beside its characters' features. The
-            input is character ids in each case; see `ElmoWordTable`.
+        token_inputs: What a word's vector is made from: "characters"; "words", a table of word vectors in their place,
+            without convolutions and highway layers; or "both". The model reads character ids in each case.
         word_table_size: Words that the table knows, the special tokens included; None for no table.
         word_vector_size: Size of a vector of the table; None for no table.
-        train_word_vectors: Whether the table is trained along with the rest of the biLM, or all its vectors stay as
-            they are.
+        train_word_vectors: Whether the table is trained with the biLM, or keeps its vectors as they are.
         project_tokens: Whether a linear map makes word vectors of the token encoder's features. Without one there have
             to be `projection_size` features: filters, and word_vector_size for a table.
         projection_size: Size P of a word vector and of the hidden state of one direction.
@@ -486,23 +419,23 @@ class ElmoConfig(PreTrainedConfig):
         project_hidden: Whether a linear map makes the hidden state of the cell's output. Without one cell_size has to
             be projection_size, and projection_clip does nothing.
         num_hidden_layers: biLM layers L above the token encoder.
-        hidden_size: 2 x projection_size; derived when left out.
-        forget_bias: Constant added to the forget gate before its sigmoid, beside the learned bias. 1.0 is what the
-            released models were trained with; as a field of its own, conversion copies the learned bias bit by bit.
+        hidden_size: 2 x projection_size; derived.
+        forget_bias: Constant added to the forget gate before its sigmoid, beside the learned bias, so that conversion
+            copies the learned bias of the released models bit by bit.
         cell_clip: Bound on the absolute value of the cell state after each step; None for no clipping.
         projection_clip: Bound on the absolute value of the projected hidden state; None for no clipping.
         use_skip_connections: Whether layers from the second on add their input to their output.
         dropout: Dropout on each layer's input and on the biLM's output, while the biLM itself is being trained.
         freeze_bilm: Whether ElmoModel and the task heads keep the token encoder and the biLM fixed (no gradients, no
             dropout). ElmoForPreTraining always trains them.
-        num_mixes: Number of independent scalar mixes over the same biLM pass; 0 is not allowed. A task's model that
-            reads two (`mix_at_output` of its head) makes it two.
+        num_mixes: Independent scalar mixes over the same biLM pass. A task's model that reads two (`mix_at_output` of
+            its head) makes it two.
         mix_normalization: "none", "batch" (one mean and variance over all real words and dimensions of the batch, as
             the old implementations did) or "word" (over the dimensions of each word).
         mixed_layers: Which layers a mix weighs: "all", by shares that the task learns; or, for comparison, "top",
             "token" (the token encoder's) or "average" (all of them alike). Their scale is learned in each case.
-        align_layers: Whether each layer goes through a matrix before it is mixed, which aligns it with another
-            language's (Schuster et al. 2019). The matrices are the mixes' and are not trained.
+        align_layers: Whether each layer goes through a fixed matrix before it is mixed, which aligns it with another
+            language's (Schuster et al. 2019).
         mix_l2: Coefficient of the squared L2 norm of the mix weights, added to a task's loss in training.
         word_vocab_size: Words known to the pre-training softmax; None for a checkpoint without one.
         share_word_softmax: Whether both directions predict by one softmax, or each by its own.
@@ -513,8 +446,8 @@ class ElmoConfig(PreTrainedConfig):
         head: Config of the task's head, `TokenClassificationHead` for example, or a dict of it with its `type`; None
             for a model of no task. A head's model has the default one where there is none.
         pad_token_id: Character id of "no word here"; always 0.
-        bos_token_id: Character id that `<S>` is made of; derived for the byte scheme when left out.
-        eos_token_id: Character id that `</S>` is made of; derived for the byte scheme when left out.
+        bos_token_id: Character id that `<S>` is made of; derived for bytes.
+        eos_token_id: Character id that `</S>` is made of; derived for bytes.
 
     Raises:
         ValueError: A name is close to one of these and none of them; all others are kept, as every config keeps them.
@@ -532,7 +465,7 @@ class ElmoConfig(PreTrainedConfig):
     padding_character_id: int | None = None
     character_embedding_size: int = in_range(16)
     max_characters_per_word: int = in_range(50, 3, MAX_CHARACTERS_PER_WORD + 1)
-    filters: list | tuple = filter_pairs(_PUBLISHED_FILTERS)
+    filters: list | tuple = _PUBLISHED_FILTERS
     filter_activation: Literal["relu", "tanh"] = "relu"
     num_highway_layers: int = in_range(2, 0, MAX_LAYERS + 1)
     token_inputs: Literal["characters", "words", "both"] = "characters"
@@ -572,53 +505,39 @@ class ElmoConfig(PreTrainedConfig):
         for name in kwargs if "model_type" not in kwargs else ():
             if meant := difflib.get_close_matches(name, own, n=1, cutoff=0.85):
                 raise ValueError(f"ElmoConfig has no field {name!r}; {meant[0]!r} is near to it.")
-        # JSON has no tuples: one form, so that a saved and a fresh config compare equal.
-        self.filters = [_as_list(pair) for pair in self.filters]
+        self.filters = _as_lists(self.filters)
         if self.adaptive_softmax_cutoffs is not None:
             self.adaptive_softmax_cutoffs = list(self.adaptive_softmax_cutoffs)
         if self.hidden_size is None:
             self.hidden_size = 2 * self.projection_size
         if self.character_scheme == "bytes":
-            self.padding_character_id = (
-                PAD_CHARACTER if self.padding_character_id is None else self.padding_character_id
-            )
+            self.padding_character_id = PAD_CHARACTER
             if self.vocab_size == NUM_CHARACTERS:
                 # The ids of the tokenizer: where a config lacks them, Trainer writes them into it with a warning.
                 self.bos_token_id = BEGIN_SENTENCE if self.bos_token_id is None else self.bos_token_id
                 self.eos_token_id = END_SENTENCE if self.eos_token_id is None else self.eos_token_id
-        kwargs.setdefault("auto_map", auto_map_of(kwargs.get("architectures")))
         if self.id2label is None and self.label2id is not None:
-            self.id2label = _swapped(self.label2id)
+            self.id2label = {index: label for label, index in self.label2id.items()}
         super().__post_init__(**kwargs)
         if self.architectures is None:
             # AutoModel, which has several classes to choose from, looks through them.
             self.architectures = []
         if self.id2label is not None and (self.label2id is None or len(self.label2id) != len(self.id2label)):
-            self.label2id = _swapped(self.id2label)
+            self.label2id = {label: index for index, label in self.id2label.items()}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "head" and isinstance(value, dict):
-            values = dict(value)
-            kind = values.pop("type", None)
+            kind = value.get("type")
             if kind not in HEAD_TYPES:
                 raise ValueError(f"head has the type {kind!r}; it must be one of {sorted(HEAD_TYPES)}.")
-            try:
-                value = HEAD_TYPES[kind](**values)
-            except TypeError as error:
-                raise ValueError(f"head of the type {kind!r}: {error}") from error
+            value = HEAD_TYPES[kind](**{key: setting for key, setting in value.items() if key != "type"})
         super().__setattr__(name, value)
 
     @property
     def label_names(self) -> list[str]:
         """The labels in the order of their ids."""
-        # transformers names those that nobody names, and makes numbers of the ids that config.json has as strings.
         names = cast("dict[int, str]", self.id2label)
         return [names[index] for index in range(len(names))]
-
-    @property
-    def id_of_label(self) -> dict[str, int]:
-        """The id of each label."""
-        return {label: index for index, label in enumerate(self.label_names)}
 
     def require_head(self, kind: type[_Head]) -> _Head:
         """The config of the head of a model that is being built; a default one is set where there is none.
@@ -644,70 +563,71 @@ class ElmoConfig(PreTrainedConfig):
     @classmethod
     def original(cls, **overrides: Any) -> "ElmoConfig":
         """The published Original model: 4096-dimensional cells, 512-dimensional projections, 93.6 M parameters."""
-        return cls(**{"projection_size": 512, "cell_size": 4096, "num_highway_layers": 2, **overrides})
+        return cls(**overrides)
 
     @classmethod
     def fast(cls, **overrides: Any) -> "ElmoConfig":
         """Sizes that learn most in an hour of a desktop's processor; none was published. 10.1 M parameters.
 
-        Small's cells with Medium's projections, and 480 filters instead of 2,048: where training is short, the time
+        Small's cells with Medium's projections, and 512 filters instead of 2,048: where training is short, the time
         that many filters and their highway layer take is better spent on more words.
         """
-        filters = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256]]
-        sizes = {"projection_size": 256, "cell_size": 1024, "num_highway_layers": 1, "filters": filters}
-        return cls(**{**sizes, **overrides})
+        return cls.small(**{"projection_size": 256, "filters": _PUBLISHED_FILTERS[:5], **overrides})
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         # transformers would set these on the finished config, past every check and beside what is derived from them.
         own = {each.name for each in fields(cls)} - {"dtype"}
         changes = {name: kwargs.pop(name) for name in own & kwargs.keys()}
-        stale = {derived for given, derived in _DERIVED_FIELDS if given in changes}
+        derived = {"projection_size": "hidden_size", "id2label": "label2id", "label2id": "id2label"}
+        stale = {derived.get(name) for name in changes}
         kept = {name: value for name, value in config_dict.items() if name not in stale}
         return super().from_dict({**kept, **changes}, **kwargs)
 
     def to_dict(self) -> dict[str, Any]:
-        """As transformers' own, the head's config as a dict too."""
-        values = super().to_dict()
+        # The code is written beside the weights: auto_map names that, not what this config may have been loaded by.
+        values = {**super().to_dict(), "auto_map": auto_map_of(self.architectures)}
         if self.head is not None:
             values["head"] = cast("HeadConfig", self.head).to_dict()
         return values
 
-    def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
-        # The code is written beside the weights: references are to it, not to wherever this config was loaded from.
-        self.auto_map = auto_map_of(self.architectures)
-        super().save_pretrained(save_directory, push_to_hub=push_to_hub, **kwargs)
-
     def validate_fields(self) -> None:
-        """Check each field by itself, before those that belong together: validators run in the order of their names."""
-        check_fields(self)
+        _check_fields(self)
+
+    def validate_head(self) -> None:
+        if self.head is None:
+            return
+        try:
+            # Its fields may have been changed since it was made.
+            cast(Any, self.head).validate()
+        except StrictDataclassError as error:
+            raise ValueError(f"head.{error.__cause__}") from error
+        _check_filters("character_filters", cast(Any, self.head).character_filters, self.max_characters_per_word)
+
+    def validate_hidden_sizes(self) -> None:
+        size = self.projection_size
+        if self.hidden_size != 2 * size:
+            raise ValueError(f"hidden_size is {self.hidden_size}; it must be 2 * projection_size, {2 * size}.")
+        if not self.project_hidden and self.cell_size != size:
+            raise ValueError(f"project_hidden is False, but cell_size is {self.cell_size}, projection_size {size}.")
 
     def validate_token_encoder(self) -> None:
-        """Check the characters, the convolutions over them and the table of word vectors against one another."""
-        if self.character_scheme == "dictionary":
-            for name in ("padding_character_id", "bos_token_id", "eos_token_id"):
-                value = getattr(self, name)
-                if value is None or not 1 <= value < self.vocab_size:
-                    raise ValueError(
-                        f"{name} is {value} but character_scheme is 'dictionary'; it must be an id of the tokenizer's, "
-                        f"from 1 to vocab_size - 1 (vocab_size is {self.vocab_size})."
-                    )
-        elif self.padding_character_id != PAD_CHARACTER:
-            raise ValueError(
-                f"padding_character_id is {self.padding_character_id}, but that of the byte scheme is {PAD_CHARACTER}."
-            )
+        for name in ("padding_character_id", "bos_token_id", "eos_token_id"):
+            value = getattr(self, name)
+            if self.character_scheme == "dictionary" and (value is None or not 1 <= value < self.vocab_size):
+                raise ValueError(
+                    f"{name} is {value} but character_scheme is 'dictionary'; it must be an id of the tokenizer's, "
+                    f"from 1 to vocab_size - 1 (vocab_size is {self.vocab_size})."
+                )
         if not self.filters:
-            raise ValueError("filters is empty; give at least one [width, count] pair, for example [[1, 32], [2, 32]].")
-        _check_widths("filters", self.filters, self.max_characters_per_word)
-        _check_widths("character_filters", getattr(self.head, "character_filters", ()), self.max_characters_per_word)
+            raise ValueError("filters is empty; give at least one [width, count] pair, [[1, 32]] for example.")
+        _check_filters("filters", self.filters, self.max_characters_per_word)
         table = (self.word_table_size, self.word_vector_size)
-        if (self.token_inputs == "characters") != (table == (None, None)) or table.count(None) == 1:
+        if table.count(None) != (2 if self.token_inputs == "characters" else 0):
             raise ValueError(
                 f"token_inputs is {self.token_inputs!r}, word_table_size {table[0]} and word_vector_size {table[1]}; "
-                "'words' and 'both' need the two sizes of a word table, and 'characters' has no table."
+                "'words' and 'both' need the two sizes, and 'characters' has no word table."
             )
-        if self.token_inputs == "characters" and not self.train_word_vectors:
-            raise ValueError("train_word_vectors is False, but token_inputs is 'characters', which has no word table.")
         num_features = sum(count for _, count in self.filters) if self.token_inputs != "words" else 0
         num_features += self.word_vector_size or 0
         if not self.project_tokens and num_features != self.projection_size:
@@ -716,44 +636,17 @@ class ElmoConfig(PreTrainedConfig):
                 f"projection_size, {self.projection_size}."
             )
 
-    def validate_hidden_sizes(self) -> None:
-        """Check the sizes of the biLM against one another."""
-        if self.hidden_size != 2 * self.projection_size:
-            raise ValueError(
-                f"hidden_size is {self.hidden_size} but projection_size is {self.projection_size}; a word vector joins "
-                f"both directions, so hidden_size must be {2 * self.projection_size} (leave it out to have it derived)."
-            )
-        if not self.project_hidden and self.cell_size != self.projection_size:
-            raise ValueError(
-                f"project_hidden is False, but cell_size is {self.cell_size}, not projection_size, "
-                f"{self.projection_size}: the cell's output is the hidden state."
-            )
-
     def validate_word_softmax(self) -> None:
-        """Check the clusters of an adaptive softmax."""
-        cutoffs = self.adaptive_softmax_cutoffs
-        if (self.softmax_type == "adaptive") != bool(cutoffs):
-            raise ValueError(
-                f"softmax_type is {self.softmax_type!r} and adaptive_softmax_cutoffs {cutoffs}; 'adaptive' needs a "
-                "list of word ids, for example [4000, 40000], and 'full' has none."
-            )
+        cutoffs = self.adaptive_softmax_cutoffs or []
         end = math.inf if self.word_vocab_size is None else self.word_vocab_size
-        if any(right <= left for left, right in itertools.pairwise([0, *(cutoffs or ()), end])):
+        is_rising = all(left < right for left, right in itertools.pairwise([0, *cutoffs, end]))
+        if (self.softmax_type == "adaptive") != bool(cutoffs) or not is_rising:
             raise ValueError(
-                f"adaptive_softmax_cutoffs is {cutoffs}; the ids must rise and lie between 1 and word_vocab_size - 1 "
-                f"(word_vocab_size is {self.word_vocab_size})."
+                f"softmax_type is {self.softmax_type!r} and adaptive_softmax_cutoffs {self.adaptive_softmax_cutoffs}; "
+                f"'full' has none, and 'adaptive' has rising word ids from 1 to word_vocab_size - 1 ({end} words)."
             )
-        if self.projection_size < self.adaptive_softmax_div_value ** len(cutoffs or ()):
+        if self.projection_size < self.adaptive_softmax_div_value ** len(cutoffs):
             raise ValueError(
-                f"adaptive_softmax_div_value is {self.adaptive_softmax_div_value}, which leaves the last of "
-                f"{len(cutoffs or ())} clusters vectors of size 0 (projection_size is {self.projection_size}); lower "
-                "it or give fewer adaptive_softmax_cutoffs."
+                f"adaptive_softmax_div_value is {self.adaptive_softmax_div_value}, too large for {len(cutoffs)} "
+                f"adaptive_softmax_cutoffs: the last cluster's vectors would have no size."
             )
-
-    def validate_head(self) -> None:
-        """Check the head's values against one another, which may have been changed since it was made."""
-        if self.head is not None:
-            try:
-                cast("HeadConfig", self.head).validate()
-            except StrictDataclassError as error:
-                raise ValueError(f"head.{error.__cause__}") from error

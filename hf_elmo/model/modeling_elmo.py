@@ -25,7 +25,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import ModelOutput, cached_file
 from transformers.utils.generic import can_return_tuple
 
-from .configuration_elmo import BEGIN_SENTENCE, END_SENTENCE, ElmoConfig, EmbeddingsHead, WordInputsHead
+from .configuration_elmo import BEGIN_SENTENCE, END_SENTENCE, ElmoConfig, EmbeddingsHead, HeadConfig
 
 
 def is_traced() -> bool:
@@ -1487,7 +1487,7 @@ class ElmoWordFeatures(nn.Module):
         size: Numbers for a word, V + F; 0 where there is neither.
     """
 
-    def __init__(self, config: ElmoConfig, head: WordInputsHead):
+    def __init__(self, config: ElmoConfig, head: HeadConfig):
         super().__init__()
         if head.lower_case_words and config.character_scheme != "bytes":
             raise ValueError(
@@ -1562,7 +1562,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         mix_size: Size 2P of a mix.
     """
 
-    head_class: ClassVar[type[WordInputsHead]]
+    head_class: ClassVar[type[HeadConfig]]
     reads_pairs = False
 
     def __init__(self, config: ElmoConfig, num_read_mixes: int | None = None):

@@ -922,7 +922,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         super().__init__(config)
         head = self.config.require_head(TokenClassificationHead)
         self.num_labels = cast("int", config.num_labels)
-        self.lstm_reads_markers = head.lstm_reads_markers
+        self.lstm_reads_special_tokens = head.lstm_reads_special_tokens
         size = self.input_size
         self.lstm: ElmoTaskLSTM | None = None
         if head.lstm_layers:
@@ -970,7 +970,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         )
         vectors, mask = cast("Tensor", words.last_hidden_state), cast("Tensor", words.mask)
         if self.lstm is not None:
-            is_read = mask if self.lstm_reads_markers else self.without_special(input_ids, mask)
+            is_read = mask if self.lstm_reads_special_tokens else self.without_special(input_ids, mask)
             vectors = join(self.dropout(self.lstm(vectors, is_read)), self.second_mix(words))
         scores = self.classifier(vectors)
         loss = None

@@ -14,7 +14,7 @@ import numpy as np
 import regex
 from transformers import AddedToken, BatchEncoding, PreTrainedTokenizer
 from transformers.tokenization_utils_base import CharSpan, TokenSpan, TruncationStrategy
-from transformers.utils import PaddingStrategy, is_torch_tensor, to_py_obj
+from transformers.utils import PaddingStrategy, to_py_obj
 
 from .configuration_elmo import (
     BEGIN_SENTENCE,
@@ -59,17 +59,13 @@ class ByteCharacters:
         return [self.begin_word, *kept, self.end_word]
 
     def decode(self, char_ids: Sequence[int]) -> str:
-        """The word of character ids; bytes that form no code point, as where a long word was cut, are left out.
-
-        Zeros ("no word here") give the empty string.
-        """
+        """The word of character ids, "" for zeros; bytes that form no code point, as of a cut word, are left out."""
         kept = list(takewhile(lambda each: each not in (self.end_word, self.padding, NO_WORD), char_ids[1:]))
-        if len(kept) == 1 and kept[0] in self.special.values():
-            return BOS_TOKEN if kept[0] == self.special[BOS_TOKEN] else EOS_TOKEN
-        return self._text(kept)
+        special = [token for token, index in self.special.items() if kept == [index]]
+        return special[0] if special else self._text(kept)
 
     def is_special(self, char_ids: Sequence[int]) -> bool:
-        """Whether character ids are those of a special token, `<S>` or `</S>`."""
+        """Whether character ids are those of a special token."""
         return len(char_ids) > 2 and char_ids[0] == self.begin_word and char_ids[1] in self.special.values()
 
     def vocabulary(self) -> dict[str, int]:
@@ -94,7 +90,6 @@ class DictionaryCharacters(ByteCharacters):
 
     Args:
         characters: The entries by id, from 1 on: code points, and the six marks.
-    Raises: ValueError naming a mark that is missing or an entry that stands twice.
     """
 
     def __init__(self, characters: Sequence[str]):
@@ -102,9 +97,8 @@ class DictionaryCharacters(ByteCharacters):
         self._ids = {character: index for index, character in enumerate(self.characters, start=1)}
         if missing := [mark for mark in DICTIONARY_MARKS if mark not in self._ids]:
             raise ValueError(f"characters lacks the mark {missing[0]!r}; it must hold {', '.join(DICTIONARY_MARKS)}.")
-        if len(self._ids) < len(self.characters):
-            twice = next(each for index, each in enumerate(self.characters, start=1) if self._ids[each] != index)
-            raise ValueError(f"characters holds {twice!r} twice; each entry has one id.")
+        if twice := [each for index, each in enumerate(self.characters, start=1) if self._ids[each] != index]:
+            raise ValueError(f"characters holds {twice[0]!r} twice; each entry has one id.")
         begin, end, self.end_word, self.begin_word, self.padding, self._unknown = (
             self._ids[each] for each in DICTIONARY_MARKS
         )
@@ -217,15 +211,7 @@ _clusters = regex.compile(r"\X")
 
 @dataclass(frozen=True)
 class TextCutter:
-    """How a tokenizer cuts raw text into words, and how it reads each.
-
-    Args:
-        pre_tokenizer: "whitespace", "punctuation", "unicode" or "penn"; see `ElmoCharTokenizer`.
-        normalization: "NFC" to compose letters and their accents before the text is cut; None for the text as it is.
-        drop_invisible: Whether soft hyphens, marks of direction and their like are left out; a zero width space,
-            which Thai and Khmer put between words, then ends a word as a space does.
-        ascii_marks: Whether typographic quotes, dashes and ellipses are read as the marks of a keyboard.
-    """
+    """How a tokenizer cuts raw text into words, and how it reads each; the fields are its arguments."""
 
     pre_tokenizer: str = "whitespace"
     normalization: Literal["NFC"] | None = None
@@ -252,8 +238,8 @@ class TextCutter:
         matches = _PATTERNS[self.pre_tokenizer].finditer(clean)
         if clean == text:
             return [match.span() for match in matches]
-        starts, ends = zip(*self._origins(text), strict=True) if clean else ((), ())
-        return [(starts[match.start()], ends[match.end() - 1]) for match in matches]
+        origins = list(self._origins(text))
+        return [(origins[match.start()][0], origins[match.end() - 1][1]) for match in matches]
 
     def _clean(self, text: str) -> str:
         if text.isascii():
@@ -266,23 +252,15 @@ class TextCutter:
 
     def _origins(self, text: str) -> Iterator[tuple[int, int]]:
         """Start and end in the text of what each character of the cleaned text came from."""
-        for character, origin in self._composed(text):
-            yield from [origin] * (len(character.translate(_ASCII_MARKS)) if self.ascii_marks else 1)
-
-    def _composed(self, text: str) -> Iterator[tuple[str, tuple[int, int]]]:
-        """The characters that are seen, composed, each with start and end in the text of what it came from."""
         seen = [index for index in range(len(text)) if not (self.drop_invisible and _unseen.match(text[index]))]
-        if self.normalization is None:
-            yield from ((text[index], (index, index + 1)) for index in seen)
-            return
         # No composition reaches beyond a cluster of letter and marks, so that each can be composed on its own.
         for cluster in _clusters.finditer("".join(text[index] for index in seen)):
-            composed = unicodedata.normalize(self.normalization, cluster[0])
             start, end = cluster.span()
-            if composed == cluster[0]:
-                yield from ((text[index], (index, index + 1)) for index in seen[start:end])
-            else:
-                yield from ((character, (seen[start], seen[end - 1] + 1)) for character in composed)
+            composed = unicodedata.normalize(self.normalization, cluster[0]) if self.normalization else cluster[0]
+            whole = None if composed == cluster[0] else (seen[start], seen[end - 1] + 1)
+            for index, character in enumerate(composed, start):
+                count = len(character.translate(_ASCII_MARKS)) if self.ascii_marks else 1
+                yield from [whole or (seen[index], seen[index] + 1)] * count
 
 
 @dataclass
@@ -301,15 +279,6 @@ class Sentence:
         return self.cutter.spans(self.text)
 
 
-@dataclass(slots=True)
-class Window:
-    """The words of a sentence from `start` up to `stop`: all of them, where nothing was cut off."""
-
-    sentence: Sentence
-    start: int
-    stop: int
-
-
 @dataclass
 class WordEncoding:
     """One encoded sentence or pair: which word and which characters of the text each token stands for.
@@ -318,31 +287,23 @@ class WordEncoding:
     most calls need the character ids alone.
 
     Args:
-        windows: What is encoded of each sentence; two of them for a pair.
+        parts: Each sentence and which of its words are encoded; two of them for a pair.
         has_special: Whether `<S>` and `</S>` stand around the words of each.
         padding_before: Tokens of zeros before all of them.
         padding_after: Tokens of zeros after all of them.
-
-    Attributes:
-        num_tokens: Words and special tokens, without padding.
     """
 
-    windows: tuple[Window, ...]
+    parts: tuple[tuple[Sentence, range], ...]
     has_special: bool
     padding_before: int = 0
     padding_after: int = 0
 
     def __post_init__(self) -> None:
-        self.num_tokens = sum(window.stop - window.start + 2 * self.has_special for window in self.windows)
-        self.n_sequences = len(self.windows)
+        self.num_tokens = sum(len(window) + 2 * self.has_special for _, window in self.parts)
+        self.n_sequences = len(self.parts)
 
     def __len__(self) -> int:
         return self.padding_before + self.num_tokens + self.padding_after
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, WordEncoding):
-            return NotImplemented
-        return (self.tokens, self._words, self.offsets) == (other.tokens, other._words, other.offsets)
 
     def pad(self, width: int, side: str) -> None:
         """Put padding on one side, so that there are `width` tokens; more than that stay as they are."""
@@ -352,8 +313,8 @@ class WordEncoding:
     def words(self) -> list[str]:
         """The words and special tokens, without padding."""
         words: list[str] = []
-        for window in self.windows:
-            kept = window.sentence.words[window.start : window.stop]
+        for sentence, window in self.parts:
+            kept = sentence.words[window.start : window.stop]
             words += [BOS_TOKEN, *kept, EOS_TOKEN] if self.has_special else kept
         return words
 
@@ -361,7 +322,7 @@ class WordEncoding:
         return [filler] * self.padding_before + values + [filler] * self.padding_after
 
     def _per_word(self, values: Iterable[Iterable[Any]], filler: Any) -> list[Any]:
-        """The values of each window's words as one of each token; special tokens and padding get the filler."""
+        """The values of each part's words as one of each token; special tokens and padding get the filler."""
         special = [filler] * self.has_special
         return self._padded([value for part in values for value in (*special, *part, *special)], filler)
 
@@ -371,32 +332,25 @@ class WordEncoding:
 
     @cached_property
     def word_ids(self) -> list[int | None]:
-        return self._per_word((range(window.start, window.stop) for window in self.windows), None)
+        return self._per_word((window for _, window in self.parts), None)
 
     @cached_property
     def offsets(self) -> list[tuple[int, int]]:
-        return self._per_word((each.sentence.offsets[each.start : each.stop] for each in self.windows), (0, 0))
+        return self._per_word((each.offsets[window.start : window.stop] for each, window in self.parts), (0, 0))
 
     @cached_property
     def sequence_ids(self) -> list[int | None]:
-        return self._per_word(([index] * (each.stop - each.start) for index, each in enumerate(self.windows)), None)
+        return self._per_word(([index] * len(window) for index, (_, window) in enumerate(self.parts)), None)
 
     @property
     def type_ids(self) -> list[int]:
         """Which sentence each token is of, special ones too; 0 for padding."""
-        types: list[int] = []
-        for index, window in enumerate(self.windows):
-            types += [index] * (window.stop - window.start + 2 * self.has_special)
-        return self._padded(types, 0)
+        counts = [len(window) + 2 * self.has_special for _, window in self.parts]
+        return self._padded([index for index, count in enumerate(counts) for _ in range(count)], 0)
 
     @property
     def special_tokens_mask(self) -> list[int]:
         return [int(word is None) for word in self.word_ids]
-
-    @cached_property
-    def _words(self) -> list[tuple[int | None, int | None]]:
-        """Of each token its sentence and the word of that."""
-        return list(zip(self.sequence_ids, self.word_ids, strict=True))
 
     def token_to_sequence(self, token_index: int) -> int | None:
         return self.sequence_ids[token_index]
@@ -408,11 +362,10 @@ class WordEncoding:
         return None if self.word_ids[token_index] is None else CharSpan(*self.offsets[token_index])
 
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> TokenSpan | None:
-        word = (sequence_index, word_index)
-        if word not in self._words:
-            return None
-        token = self._words.index(word)
-        return TokenSpan(token, token + 1)
+        for token, word in enumerate(zip(self.sequence_ids, self.word_ids, strict=True)):
+            if word == (sequence_index, word_index):
+                return TokenSpan(token, token + 1)
+        return None
 
     def word_to_chars(self, word_index: int, sequence_index: int = 0) -> CharSpan | None:
         span = self.word_to_tokens(word_index, sequence_index)
@@ -432,15 +385,12 @@ class WordEncoding:
 class CharIdCache(dict[str | tuple[int, ...] | None, int]):
     """The words seen so far, by their indices in one array of character ids.
 
-    A word that is too long is kept by its character ids: text without spaces has words of millions of letters.
-
     Args:
         width: Characters C of a word.
         scheme: What a word's characters are.
     """
 
-    max_words = 100_000
-    # Of all words together; some 40 MB.
+    # Of all words together: 100,000 words of 50, some 40 MB.
     max_characters = 5_000_000
 
     _char_ids: np.ndarray
@@ -460,7 +410,7 @@ class CharIdCache(dict[str | tuple[int, ...] | None, int]):
         with self._lock:
             indices = np.fromiter(map(self.__getitem__, words), dtype=np.intp, count=len(words))
             char_ids = self._char_ids
-            if len(self) > min(self.max_words, self.max_characters // self.width):
+            if len(self) * self.width > self.max_characters:
                 self._forget()
         # They can be read without the lock: what is learned from now on goes to other indices or to other arrays.
         return char_ids, indices
@@ -468,12 +418,11 @@ class CharIdCache(dict[str | tuple[int, ...] | None, int]):
     def __missing__(self, word: str | None) -> int:
         if word is None:
             return 0
-        # Without its padding, which is there already.
         characters = self.scheme.encode(word, self.width)
+        # A longer word is kept by its character ids: text without spaces has words of millions of letters.
         key = word if len(word) <= self.width else tuple(characters)
-        known = self.get(key)
-        if known is not None:
-            return known
+        if key in self:
+            return self[key]
         index = len(self) + 1
         if index == len(self._char_ids):
             self._char_ids = np.concatenate([self._char_ids, np.full_like(self._char_ids, self.scheme.padding)])
@@ -495,48 +444,45 @@ def batch_inputs(text: Any, text_pair: Any, is_split_into_words: bool) -> tuple[
     """The sentences or pairs of a tokenizer's call, and whether they were a batch.
 
     Pairs come as two arguments or, in a batch, as lists of two: `[("a", "b"), ("c", "d")]`.
-
-    Raises: TypeError or ValueError naming the argument and what was found there.
     """
     side = (list, tuple) if is_split_into_words else str
     if text_pair is None and not isinstance(text, str) and len(text):
         text = list(text)
-        if all(isinstance(each, (list, tuple)) and len(each) == 2 for each in text) and all(
-            isinstance(part, side) for each in text for part in each
-        ):
-            text, text_pair = map(list, zip(*text, strict=True))
+        pairs = [each for each in text if isinstance(each, (list, tuple)) and len(each) == 2]
+        if len(pairs) == len(text) and all(isinstance(part, side) for part in chain.from_iterable(pairs)):
+            text, text_pair = map(list, zip(*pairs, strict=True))
     texts, is_batch = _as_batch("text", text, is_split_into_words)
     if text_pair is None:
         return [(sentence,) for sentence in texts], is_batch
     others, pair_is_batch = _as_batch("text_pair", text_pair, is_split_into_words)
     if is_batch != pair_is_batch or len(texts) != len(others):
-        raise ValueError(
-            f"text_pair holds {len(others)} sentences, but text holds {len(texts)}; give one for each of them, both as "
-            "single sentences or both as batches."
-        )
+        raise ValueError(f"text_pair holds {len(others)} sentences, but text {len(texts)}; give one for each of them.")
     return list(zip(texts, others, strict=True)), is_batch
 
 
 def _as_batch(name: str, text: Any, is_split_into_words: bool) -> tuple[list[Text], bool]:
     """The sentences of one argument, and whether it was a batch."""
-    if isinstance(text, str) and not is_split_into_words:
-        return [text], False
-    is_list = hasattr(text, "__len__") and not isinstance(text, (str, Mapping))
-    text = list(text) if is_list else text
-    if is_list and not is_split_into_words and all(isinstance(sentence, str) for sentence in text):
-        return text, True
-    is_batch = bool(is_list and len(text) and not isinstance(text[0], str))
+    text = list(text) if _is_list(text) else text
+    is_batch = isinstance(text, list) and (not is_split_into_words or bool(text and not isinstance(text[0], str)))
     sentences = text if is_batch else [text]
     for sentence in sentences:
-        is_words = is_list and is_split_into_words and hasattr(sentence, "__len__") and not isinstance(sentence, str)
-        # Nearly always of one type; to look at each word costs more.
-        if not is_words or not (set(map(type, sentence)) <= {str} or all(isinstance(word, str) for word in sentence)):
+        is_right = _is_list_of_words(sentence) if is_split_into_words else isinstance(sentence, str)
+        if not is_right:
             wanted = "lists of words, which are strings" if is_split_into_words else "strings"
             raise TypeError(
-                f"{name} holds {repr(sentence)[:80]}; wanted {wanted}. Lists of words need is_split_into_words=True, "
+                f"{name} holds {repr(sentence)[:80]}; expected {wanted}. Lists of words need is_split_into_words=True, "
                 "and nothing else does."
             )
-    return [list(sentence) for sentence in sentences], is_batch
+    return [list(sentence) for sentence in sentences] if is_split_into_words else sentences, is_batch
+
+
+def _is_list(value: Any) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, (str, Mapping))
+
+
+def _is_list_of_words(value: Any) -> bool:
+    # Nearly always of one type; to look at each word costs more.
+    return _is_list(value) and (set(map(type, value)) <= {str} or all(isinstance(word, str) for word in value))
 
 
 @dataclass(frozen=True)
@@ -563,17 +509,16 @@ class Truncation:
 
         Of a pair each window of the first sentence stands beside each of the second: first those that are there
         without overflow, then the further ones of the first sentence, then those of the second.
-
-        Raises: ValueError naming max_length, truncation or stride where no word would be left.
         """
-        if self.strategy == TruncationStrategy.DO_NOT_TRUNCATE or self.max_length is None:
-            windows = tuple([Window(sentence, 0, len(sentence.words)) for sentence in sample])
-            return [WordEncoding(windows, has_special)]
-        lengths = [len(sentence.words) for sentence in sample]
-        limits = self._limits(lengths, self.max_length, num_special=2 * has_special * len(sample))
-        firsts, *others = (self._cut(sentence, limit) for sentence, limit in zip(sample, limits, strict=True))
+        limits = lengths = [len(sentence.words) for sentence in sample]
+        if self.strategy != TruncationStrategy.DO_NOT_TRUNCATE and self.max_length is not None:
+            limits = self._limits(lengths, self.max_length, num_special=2 * has_special * len(sample))
+        firsts, *others = (
+            [(sentence, window) for window in self._windows(length, limit)]
+            for sentence, length, limit in zip(sample, lengths, limits, strict=True)
+        )
         if not others:
-            return [WordEncoding((window,), has_special) for window in firsts]
+            return [WordEncoding((first,), has_special) for first in firsts]
         seconds = others[0]
         pairs = [*product(firsts[:1], seconds[:1]), *product(firsts[1:], seconds), *product(firsts[:1], seconds[1:])]
         return [WordEncoding(pair, has_special) for pair in pairs]
@@ -582,9 +527,7 @@ class Truncation:
         """How many words of each sentence are kept."""
         limit = max_length - num_special
         if limit <= 0:
-            raise ValueError(
-                f"max_length is {max_length}; with {num_special} special tokens it must be > {num_special}."
-            )
+            raise ValueError(f"max_length is {max_length}; with {num_special} special tokens it must be larger.")
         excess = sum(lengths) - limit
         if excess <= 0:
             return lengths
@@ -603,20 +546,17 @@ class Truncation:
             )
         return [length - excess if number == index else length for number, length in enumerate(lengths)]
 
-    def _cut(self, sentence: Sentence, limit: int) -> list[Window]:
-        """The words of a sentence that are kept; with overflow every window of that many."""
-        count = len(sentence.words)
+    def _windows(self, count: int, limit: int) -> list[range]:
+        """Which of a sentence's words are kept; with overflow every window of that many."""
         if count <= limit:
-            return [Window(sentence, 0, count)]
+            return [range(count)]
         if self.with_overflow and not 0 <= self.stride < limit:
-            raise ValueError(
-                f"stride is {self.stride}; it must be >= 0 and less than the {limit} words that fit in a window."
-            )
+            raise ValueError(f"stride is {self.stride}; it must be >= 0 and < {limit}, the words of a window.")
         starts = range(0, count - self.stride, limit - self.stride) if self.with_overflow else [0]
         cuts = [(start, min(start + limit, count)) for start in starts]
-        if self.side == "left":
-            cuts = [(count - stop, count - start) for start, stop in cuts]
-        return [Window(sentence, start, stop) for start, stop in cuts]
+        return [
+            range(count - stop, count - start) if self.side == "left" else range(start, stop) for start, stop in cuts
+        ]
 
 
 class ElmoCharTokenizer(PreTrainedTokenizer):
@@ -631,12 +571,10 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     are too long, and which windows overflow, is as with BERT's fast tokenizer.
 
     Words that another program has cut, a morphological analyzer of Korean for example or a segmenter of Thai, go in as
-    lists: `tokenizer([["나", "는", "학교", "에"]], is_split_into_words=True)`; nothing cuts them further. In files for
-    pre-training they stand with a space between them, for the pre-tokenizer "whitespace".
+    lists: `tokenizer([["나", "는", "학교", "에"]], is_split_into_words=True)`; nothing cuts them further.
 
     Args:
-        pre_tokenizer: How raw text is cut into words. Saved with the tokenizer, so that a checkpoint knows how its
-            text was cut. Lists of words are never cut.
+        pre_tokenizer: How raw text is cut into words.
             "whitespace": at white space alone, for text whose words another program has set apart.
             "punctuation": runs of letters, digits and their combining marks; every other character stands alone, so
             that "don't", "U.S." and "3.14" fall into three and more.
@@ -651,15 +589,14 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         do_lower_case: Whether words are lower-cased before their characters are read.
         normalization: "NFC" to compose letters and their accents; None reads the text as it is.
         drop_invisible: Whether soft hyphens, byte order marks, marks of direction and their like are left out, and a
-            zero width space ends a word. What joins emoji and what parts the letters of a Persian word is kept.
+            zero width space, which Thai and Khmer put between words, ends a word. What joins emoji and what parts the
+            letters of a Persian word is kept.
         ascii_marks: Whether typographic quotes, dashes and ellipses are read as the marks of a keyboard, as they stand
             in most tokenized English.
         characters: The characters that words are made of where they are code points and not bytes, in the order of
             their ids from 1 on; see `DictionaryCharacters`, which models of ELMoForManyLangs are read with.
 
-    Offsets point into the text as it was given, whatever is composed or left out.
-
-    Raises: ValueError or TypeError naming the argument, the value got and the value wanted.
+    All are saved with the tokenizer. Offsets point into the text as it was given, whatever is composed or left out.
     """
 
     _auto_class = "AutoTokenizer"
@@ -686,8 +623,8 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             raise ValueError(f"normalization is {normalization!r}; it must be 'NFC', or None for the text as it is.")
         if not 3 <= max_characters_per_word <= MAX_CHARACTERS_PER_WORD:
             raise ValueError(
-                f"max_characters_per_word is {max_characters_per_word}; it must be from 3 (two go to the begin- and "
-                f"end-of-word marks) to {MAX_CHARACTERS_PER_WORD}, more than any word has bytes."
+                f"max_characters_per_word is {max_characters_per_word}; it must be from 3 (two are the begin and the "
+                f"end of a word) to {MAX_CHARACTERS_PER_WORD}, more than any word has bytes."
             )
         for name in ("is_local", "local_files_only"):
             # How its files were found; transformers would save that with it.
@@ -695,13 +632,13 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         # Before super().__init__, which asks for the vocabulary.
         self.characters = None if characters is None else tuple(characters)
         self._scheme = ByteCharacters() if self.characters is None else DictionaryCharacters(self.characters)
+        self._cache = CharIdCache(max_characters_per_word, self._scheme)
         self.pre_tokenizer = pre_tokenizer
+        self.max_characters_per_word = max_characters_per_word
+        self.do_lower_case = do_lower_case
         self.normalization = normalization
         self.drop_invisible = drop_invisible
         self.ascii_marks = ascii_marks
-        self.max_characters_per_word = max_characters_per_word
-        self.do_lower_case = do_lower_case
-        self._cache = CharIdCache(max_characters_per_word, self._scheme)
         if characters is not None:
             kwargs["characters"] = list(characters)
         super().__init__(
@@ -716,8 +653,6 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             pad_token=pad_token,
             **kwargs,
         )
-
-    # What it knows
 
     @property
     def is_fast(self) -> bool:
@@ -761,22 +696,19 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             )
         return super()._add_tokens(new_tokens, special_tokens=special_tokens)
 
-    # Text to words, words to character ids
-
     @property
     def cutter(self) -> TextCutter:
         """What cuts raw text into words, by the settings of the moment, which may be changed and are saved."""
         return TextCutter(self.pre_tokenizer, self.normalization, self.drop_invisible, self.ascii_marks)
 
     def tokenize(self, text: str, **kwargs: Any) -> list[str]:
-        """Cut a text into its words, lower-cased and normalised where the tokenizer reads them so."""
+        """Cut a text into its words, lower-cased and normalized where the tokenizer reads them so."""
         return cast("list[str]", self._lower_cased(self.cutter.pre_tokenize(text)))
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> list[int] | list[list[int]]:
         """The C character ids of a word, or those of each of a list of words."""
-        if isinstance(tokens, str):
-            return self.encode_words([tokens])[0].tolist()
-        return self.encode_words(list(tokens)).tolist()
+        rows = self.encode_words([tokens] if isinstance(tokens, str) else list(tokens)).tolist()
+        return rows[0] if isinstance(tokens, str) else rows
 
     def convert_ids_to_tokens(
         self, ids: int | Sequence[int] | Sequence[Sequence[int]], skip_special_tokens: bool = False
@@ -801,11 +733,8 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         """
         token_ids = to_py_obj(token_ids)
         if _is_batch(token_ids):
-            return [cast(str, self.decode(sentence, skip_special_tokens)) for sentence in token_ids]
-        if token_ids and isinstance(token_ids[0], int):
-            token_ids = [token_ids]
-        words = self.convert_ids_to_tokens(token_ids, skip_special_tokens=skip_special_tokens)
-        return self.convert_tokens_to_string(cast("list[str]", words))
+            return super().decode(token_ids, skip_special_tokens, **kwargs)
+        return self._decode(token_ids, skip_special_tokens, **kwargs)
 
     def build_inputs_with_special_tokens(
         self, token_ids_0: list[list[int]], token_ids_1: list[list[int]] | None = None
@@ -833,7 +762,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         return char_ids.take(indices, axis=0)
 
     def normalize_words(self, words: Sequence[str | None]) -> Sequence[str | None]:
-        """Words as their characters are read and as a vocabulary has them: lower-cased and normalised where set so."""
+        """Words as their characters are read and as a vocabulary has them: lower-cased and normalized where set so."""
         cutter, scheme, width = self.cutter, self._scheme, self.max_characters_per_word
         if cutter.changes_words:
             words = [None if word is None else cutter.normalize_word(word) for word in words]
@@ -846,8 +775,6 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         if not self.do_lower_case:
             return words
         return [word if word in (None, BOS_TOKEN, EOS_TOKEN) else word.lower() for word in words]
-
-    # Encoding
 
     def _encode_plus(
         self,
@@ -870,35 +797,44 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         return_length: bool = False,
         **kwargs: Any,
     ) -> BatchEncoding:
-        side = _checked_side(padding_side or self.padding_side)
+        side = padding_side or self.padding_side
+        if side not in ("left", "right"):
+            raise ValueError(f"padding_side is {side!r}; it must be 'left' or 'right'.")
         samples, is_batch = batch_inputs(text, text_pair, is_split_into_words)
         truncation = Truncation(
             truncation_strategy, max_length, self.truncation_side, return_overflowing_tokens, stride
         )
+        cutter = self.cutter
         encodings: list[WordEncoding] = []
         sample_of_window: list[int] = []
-        for index, sample in enumerate(self._as_sentences(samples)):
-            windows = truncation.encode(sample, bool(add_special_tokens))
+        for index, sample in enumerate(samples):
+            sentences = [
+                Sentence(cutter.pre_tokenize(part), part, cutter) if isinstance(part, str) else Sentence(part)
+                for part in sample
+            ]
+            windows = truncation.encode(tuple(sentences), bool(add_special_tokens))
             encodings += windows
             sample_of_window += [index] * len(windows)
-        lengths = [encoding.num_tokens for encoding in encodings]
-        width = _padded_length(lengths, padding_strategy, max_length, pad_to_multiple_of)
-        if width is not None:
+        if padding_strategy != PaddingStrategy.DO_NOT_PAD:
+            is_fixed = padding_strategy == PaddingStrategy.MAX_LENGTH and max_length is not None
+            width = max_length if is_fixed else max(map(len, encodings), default=0)
+            width += -width % (pad_to_multiple_of or 1)
             for encoding in encodings:
                 encoding.pad(width, side)
-        if return_tensors is not None and len(set(map(len, encodings))) > 1:
+        lengths = sorted({len(encoding) for encoding in encodings})
+        if return_tensors is not None and len(lengths) > 1:
             raise ValueError(
-                f"return_tensors={return_tensors!r} wants sentences of one length, but these have from {min(lengths)} "
-                f"to {max(lengths)} words (special tokens included); add padding=True, and truncation=True beside "
-                "max_length."
+                f"return_tensors={return_tensors!r} needs sentences of one length, these have {lengths[0]} to "
+                f"{lengths[-1]} words and special tokens; add padding=True, and truncation=True beside max_length."
             )
-        input_ids, attention_mask = self._ids_and_mask(encodings)
-        data: dict[str, Any] = {"input_ids": input_ids}
-        has_pairs = any(encoding.n_sequences > 1 for encoding in encodings)
-        if return_token_type_ids or (return_token_type_ids is None and has_pairs):
+        if return_token_type_ids is None:
+            return_token_type_ids = any(encoding.n_sequences > 1 for encoding in encodings)
+        char_ids, mask = self._ids_and_mask(encodings)
+        data: dict[str, Any] = {"input_ids": char_ids}
+        if return_token_type_ids:
             data["token_type_ids"] = [encoding.type_ids for encoding in encodings]
         if return_attention_mask is not False:
-            data["attention_mask"] = attention_mask
+            data["attention_mask"] = mask
         if return_special_tokens_mask:
             data["special_tokens_mask"] = [encoding.special_tokens_mask for encoding in encodings]
         if return_offsets_mapping:
@@ -907,29 +843,22 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             data["length"] = [len(encoding) for encoding in encodings]
         if return_overflowing_tokens:
             data["overflow_to_sample_mapping"] = sample_of_window
-            is_batch = True
-        if return_tensors is not None:
-            # transformers' conversion walks nested lists one by one; an array is taken as it is.
-            data = {key: np.asarray(value) for key, value in data.items()}
-        else:
-            data = {key: _as_lists(value) for key, value in data.items()}
-            if not is_batch:
-                data = {key: value[0] for key, value in data.items()}
-        return _batch_encoding(data, encodings, return_tensors)
+        if return_tensors is None:
+            data = {key: _without_arrays(values) for key, values in data.items()}
+            if not (is_batch or return_overflowing_tokens):
+                data = {key: values[0] for key, values in data.items()}
+        elif str(getattr(return_tensors, "value", return_tensors)) == "pt":
+            import torch
 
-    def _as_sentences(self, samples: list[tuple[Text, ...]]) -> Iterator[tuple[Sentence, ...]]:
-        cutter = self.cutter
-        for sample in samples:
-            sentences = [
-                Sentence(cutter.pre_tokenize(text), text, cutter) if isinstance(text, str) else Sentence(text)
-                for text in sample
-            ]
-            yield tuple(sentences)
+            # transformers would copy what is there.
+            data = {key: torch.from_numpy(np.asarray(values)) for key, values in data.items()}
+        # They answer all that it asks of the encodings of the Rust tokenizers.
+        answers: Any = encodings
+        n_sequences = encodings[0].n_sequences if encodings else 1
+        return BatchEncoding(data, encoding=answers, tensor_type=return_tensors, n_sequences=n_sequences)
 
-    def _ids_and_mask(
-        self, encodings: list[WordEncoding]
-    ) -> tuple[np.ndarray | list[np.ndarray], np.ndarray | list[np.ndarray]]:
-        """For each sentence its character ids, (T, C), and a mask, (T,): 0 for padding."""
+    def _ids_and_mask(self, encodings: list[WordEncoding]) -> tuple[Any, Any]:
+        """For each sentence its character ids, (T, C), and a mask, (T,): 0 for padding; one array if of one length."""
         words = list(chain.from_iterable(encoding.words() for encoding in encodings))
         char_ids, indices = self._cache.look_up(self.normalize_words(words))
         counts = [(encoding.padding_before, encoding.num_tokens, encoding.padding_after) for encoding in encodings]
@@ -937,147 +866,43 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         # 400 bytes a word are most of the work: they are written once, the padding with them.
         padded = np.zeros(len(has_word), dtype=np.intp)
         padded[has_word] = indices
+        char_ids, mask = char_ids.take(padded, axis=0), has_word.astype(np.int64)
         lengths = [len(encoding) for encoding in encodings]
-        return _split(char_ids.take(padded, axis=0), lengths), _split(has_word.astype(np.int64), lengths)
+        if len(set(lengths)) > 1:
+            ends = np.cumsum(lengths)[:-1]
+            return np.split(char_ids, ends), np.split(mask, ends)
+        shape = (len(lengths), max(lengths, default=0))
+        return char_ids.reshape(*shape, self.max_characters_per_word), mask.reshape(shape)
 
-    def pad(
-        self,
-        encoded_inputs: Any,
-        padding: bool | str | PaddingStrategy = True,
-        max_length: int | None = None,
-        pad_to_multiple_of: int | None = None,
-        padding_side: str | None = None,
-        return_attention_mask: bool | None = None,
-        return_tensors: str | None = None,
-        verbose: bool = True,
-    ) -> BatchEncoding:
-        """Pad one encoded sentence or a batch of them; as transformers' own, for words of C character ids.
+    def pad(self, encoded_inputs: Any, *args: Any, **kwargs: Any) -> BatchEncoding:
+        """As transformers' own, for words of C character ids: one encoded sentence, a batch, or a list of features."""
+        is_single = isinstance(encoded_inputs, Mapping) and not _is_batch(encoded_inputs.get("input_ids", [[]]))
+        if is_single:
+            encoded_inputs = {key: [values] for key, values in encoded_inputs.items()}
+        padded = super().pad(encoded_inputs, *args, **kwargs)
+        if isinstance(padded["input_ids"], list):
+            padded["input_ids"] = _without_arrays(padded["input_ids"])
+        return BatchEncoding({key: values[0] for key, values in padded.items()}) if is_single else padded
 
-        Args:
-            encoded_inputs: An encoding, a dict of lists, or a list of dicts as a data collator gets them. Entries other
-                than the tokenizer's own pass through unchanged.
-            padding: True or "longest", "max_length", or False.
-            max_length: Length in words for padding="max_length".
-            pad_to_multiple_of: Lengths are rounded up to a multiple of this.
-            padding_side: "left" or "right"; None takes the tokenizer's.
-            return_attention_mask: False leaves the attention mask out.
-            return_tensors: "pt", "np" or None for lists.
-        """
-        features = encoded_inputs
-        if isinstance(features, (list, tuple)) and features and isinstance(features[0], Mapping):
-            features = {key: [feature[key] for feature in features] for key in features[0]}
-        if not isinstance(features, Mapping) or "input_ids" not in features:
-            found = list(features) if isinstance(features, Mapping) else type(features).__name__
-            raise ValueError(f"encoded_inputs holds {found}; wanted the tokenizer's output with 'input_ids' in it.")
-        features = dict(features)
-        ids = features["input_ids"]
-        if return_tensors is None and len(ids):
-            first = ids if is_torch_tensor(ids) or isinstance(ids, np.ndarray) else ids[0]
-            return_tensors = "pt" if is_torch_tensor(first) else "np" if isinstance(first, np.ndarray) else None
-        features = {key: to_py_obj(value) if key != "input_ids" else value for key, value in features.items()}
-        is_batch = _is_batch(ids)
-        if not is_batch:
-            features = {key: [value] for key, value in features.items()}
-        sentences = [self._as_array(sentence) for sentence in features["input_ids"]]
-        lengths = [len(sentence) for sentence in sentences]
-        strategy, _, max_length, _ = self._get_padding_truncation_strategies(
-            padding=padding, max_length=max_length, pad_to_multiple_of=pad_to_multiple_of, verbose=verbose
-        )
-        width = _padded_length(lengths, strategy, max_length, pad_to_multiple_of)
-        side = _checked_side(padding_side or self.padding_side)
-        if return_attention_mask is not False and "attention_mask" not in features:
-            features["attention_mask"] = [[1] * length for length in lengths]
-        if width is not None:
-            sentences = [_pad_array(sentence, width, side) for sentence in sentences]
-            for key, filler in (("attention_mask", 0), ("token_type_ids", 0), ("special_tokens_mask", 1)):
-                if key in features:
-                    features[key] = [_pad_list(list(values), filler, width, side) for values in features[key]]
-        stacked = return_tensors is not None
-        features["input_ids"] = _stack(sentences) if stacked else [sentence.tolist() for sentence in sentences]
-        if return_attention_mask is False:
-            features.pop("attention_mask", None)
-        if not is_batch:
-            features = {key: (np.asarray(value) if stacked else value)[0] for key, value in features.items()}
-        return BatchEncoding(features, tensor_type=return_tensors)
-
-    def _as_array(self, sentence: Any) -> np.ndarray:
-        """The character ids of an encoded sentence, (T, C)."""
-        char_ids, width = np.asarray(sentence, dtype=np.int64), self.max_characters_per_word
-        if char_ids.size and char_ids.shape[1:] != (width,):
-            raise ValueError(f"input_ids holds a sentence of the shape {char_ids.shape}; wanted (words, {width}).")
-        return char_ids.reshape(-1, width)
+    def _pad(self, encoded_inputs: Any, *args: Any, **kwargs: Any) -> dict:
+        # transformers pads the numbers of the words with a 0, which is the number of a word of zeros here.
+        ids = encoded_inputs["input_ids"]
+        words = np.array([[NO_WORD] * self.max_characters_per_word, *ids], dtype=np.int64)
+        padded = super()._pad({**encoded_inputs, "input_ids": [*range(1, len(words))]}, *args, **kwargs)
+        return {**padded, "input_ids": words[padded["input_ids"]]}
 
 
-def _checked_side(side: str) -> str:
-    if side not in ("left", "right"):
-        raise ValueError(f"padding_side is {side!r}; it must be 'left' or 'right'.")
-    return side
-
-
-def _padded_length(
-    lengths: list[int], strategy: PaddingStrategy, max_length: int | None, pad_to_multiple_of: int | None
-) -> int | None:
-    """The length in words that every sentence is padded to; None without padding."""
-    if strategy == PaddingStrategy.DO_NOT_PAD or not lengths:
-        return None
-    width = max_length if strategy == PaddingStrategy.MAX_LENGTH and max_length is not None else max(lengths)
-    if pad_to_multiple_of:
-        width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
-    return width
-
-
-def _pad_array(sentence: np.ndarray, width: int, side: str) -> np.ndarray:
-    amount = max(0, width - len(sentence))
-    return np.pad(sentence, ((amount, 0) if side == "left" else (0, amount), (0, 0)))
-
-
-def _pad_list(values: list[int], filler: int, width: int, side: str) -> list[int]:
-    padding = [filler] * (width - len(values))
-    return padding + values if side == "left" else values + padding
-
-
-def _stack(sentences: list[np.ndarray]) -> Any:
-    lengths = sorted(set(map(len, sentences)))
-    if len(lengths) > 1:
-        raise ValueError(
-            f"input_ids holds sentences of {lengths[0]} to {lengths[-1]} words; tensors want padding=True."
-        )
-    return np.stack(sentences) if sentences else []
-
-
-def _split(values: np.ndarray, lengths: list[int]) -> np.ndarray | list[np.ndarray]:
-    """Values of sentences end to end, cut apart: one array where all are of one length, otherwise a list of them."""
-    if len(set(lengths)) > 1:
-        return np.split(values, np.cumsum(lengths)[:-1])
-    return values.reshape(len(lengths), max(lengths, default=0), *values.shape[1:])
-
-
-def _as_lists(values: Iterable[Any]) -> list[Any]:
+def _without_arrays(values: Iterable[Any]) -> list[Any]:
     return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
 
 
 def _is_batch(ids: Any) -> bool:
-    """Whether ids are those of a batch of sentences, of which the first may be empty."""
-    depth = _nesting(ids)
+    """Whether character ids are those of a batch of sentences, of which the first may be empty."""
+    depth = _depth(ids)
     return depth == 3 or (depth == 2 and len(ids) > 0 and len(ids[0]) == 0)
 
 
-def _nesting(values: Any) -> int:
-    """How deep a list, array or tensor of ids is nested; 3 for a batch of sentences."""
+def _depth(values: Any) -> int:
     if hasattr(values, "ndim"):
         return values.ndim
-    if isinstance(values, (list, tuple)):
-        return 1 + max((_nesting(value) for value in values[:1]), default=0)
-    return 0
-
-
-def _batch_encoding(data: dict[str, Any], encodings: list[WordEncoding], return_tensors: str | None) -> BatchEncoding:
-    """A BatchEncoding that also answers word_ids(), char_to_token() and their like."""
-    if str(getattr(return_tensors, "value", return_tensors)) == "pt":
-        import torch
-
-        data = {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in data.items()}
-    # They answer all that it asks of the encodings of the Rust tokenizers.
-    answers: Any = encodings
-    n_sequences = encodings[0].n_sequences if encodings else 1
-    return BatchEncoding(data, encoding=answers, tensor_type=return_tensors, n_sequences=n_sequences)
+    return 1 + (_depth(values[0]) if values else 0) if isinstance(values, (list, tuple)) else 0

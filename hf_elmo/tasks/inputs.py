@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from ..hub.file_names import TOKENIZER_FILE
 from ..hub.loading import Model, find_file, load_config, load_what_is_there
 from ..hub.loading import load_tokenizer as load_checkpoint_tokenizer
-from ..model.configuration_elmo import ElmoConfig, WordInputsHead
+from ..model.configuration_elmo import ElmoConfig, HeadConfig
 from ..model.modeling_elmo import IGNORED_LABEL, ElmoTaskModel, ElmoWordTable
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.word_vectors import WordTable, build_word_table, read_word_vectors
@@ -68,7 +68,7 @@ def set_model_fields(config: ElmoConfig, model_args: ModelArguments) -> None:
             setattr(config, name, value)
 
 
-def given_settings(model_args: ModelArguments, kind: type[WordInputsHead]) -> dict[str, Any]:
+def given_settings(model_args: ModelArguments, kind: type[HeadConfig]) -> dict[str, Any]:
     """The settings of a head that a task has flags for, of the same names, as far as they were given."""
     of_all_tasks = {field.name for owner in (ModelArguments, FeatureArguments) for field in fields(owner)}
     of_head = {field.name for field in fields(kind)} - of_all_tasks
@@ -156,7 +156,7 @@ _LOWERED = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
 
 def set_word_inputs(
     config: ElmoConfig,
-    kind: type[WordInputsHead],
+    kind: type[HeadConfig],
     args: FeatureArguments,
     tokenizer: ElmoCharTokenizer,
     train_words: Iterable[str],

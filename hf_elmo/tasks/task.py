@@ -25,7 +25,7 @@ from ..hub.plots import plot_layer_shares
 from ..hub.provenance import describe_run, write_json
 from ..hub.scores import layer_names
 from ..hub.writing import check_keeps_inputs, files_written_aside
-from ..model.configuration_elmo import ElmoConfig, WordInputsHead
+from ..model.configuration_elmo import ElmoConfig, HeadConfig
 from ..model.modeling_elmo import ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .arguments import FileArguments, TaskArguments, TaskTrainingArguments
@@ -115,7 +115,7 @@ class Task(ABC):
     name: ClassVar[str]
     model_class: ClassVar[type[ElmoTaskModel]]
     # The settings of its head. A flag that has the name of one of them sets it.
-    head_class: ClassVar[type[WordInputsHead]]
+    head_class: ClassVar[type[HeadConfig]]
     model_arguments: ClassVar[type[TaskArguments]] = TaskArguments
     data_arguments: ClassVar[type[FileArguments]] = FileArguments
     # What --help says last.

@@ -550,7 +550,7 @@ def test_a_second_mix_is_read_at_the_output():
 
 
 def test_the_bilstm_can_read_the_words_without_their_markers():
-    head = {"type": "token_classification", "lstm_layers": 2, "lstm_size": 3, "lstm_reads_markers": False}
+    head = {"type": "token_classification", "lstm_layers": 2, "lstm_size": 3, "lstm_reads_special_tokens": False}
     model = make_model(ElmoForTokenClassification, num_labels=4, head=head)
     sentences = [["a", "bc", "def"], ["<S>", "g"], []]
     batch = ElmoCharTokenizer()(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
@@ -561,7 +561,7 @@ def test_the_bilstm_can_read_the_words_without_their_markers():
             alone = mix[row : row + 1, 1 : 1 + len(words)]
             wanted = model.classifier(model.lstm(alone, torch.ones(1, len(words), dtype=torch.bool)))
             assert_close(logits[row : row + 1, 1 : 1 + len(words)], wanted, torch.float32)
-        model.lstm_reads_markers = True
+        model.lstm_reads_special_tokens = True
         assert (model(**batch).logits - logits)[0, 1:4].abs().max() > 1e-4
 
 
