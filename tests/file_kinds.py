@@ -29,12 +29,12 @@ from hf_elmo.hub.file_names import CONFIG_FILE, FACTS_FILE, RESULTS_FILE, SENSES
 from hf_elmo.hub.loading import load_config, load_model, load_tokenizer
 from hf_elmo.hub.provenance import write_json
 from hf_elmo.inference.embedding_files import read_words
+from hf_elmo.inference.senses import holds_senses, read_senses
 from hf_elmo.tasks.data import load_named_dataset
 from hf_elmo.tasks.readers.columns import read_tagged_file, tagged_from_dataset
 from hf_elmo.tasks.readers.documents import read_documents
 from hf_elmo.tasks.readers.propositions import read_propositions
 from hf_elmo.tasks.readers.questions import read_questions
-from hf_elmo.tasks.readers.senses import holds_senses, read_senses
 from hf_elmo.tasks.readers.texts import read_texts
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.cutting import CuttingArguments, check_cutting

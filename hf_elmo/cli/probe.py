@@ -99,8 +99,8 @@ def run_senses(arguments: SensesArguments) -> dict[str, Any]:
     from ..hub.scores import SENSES
     from ..inference.embedder import ElmoEmbedder
     from ..inference.probes import assign_folds, probe_senses, score_senses
+    from ..inference.senses import read_senses
     from ..inference.word_uses import UseGatherer, embed_uses
-    from ..tasks.readers.senses import read_senses
     from ..text.corpora import expand_patterns
     from ..text.progress import track
 

@@ -129,9 +129,9 @@ def show_uses(arguments: UsesArguments) -> None:
 
 def _open_texts(arguments: UsesArguments, tokenizer: ElmoCharTokenizer) -> tuple[str, Iterator[Iterator[Sentence]]]:
     """What the labels of the text are, and the sentences of each file."""
+    from ..inference.senses import holds_senses, read_senses
     from ..inference.use_maps import CLUSTER
     from ..tasks.readers.columns import read_tagged_file
-    from ..tasks.readers.senses import holds_senses, read_senses
     from ..text.columns import column_format_of
     from ..text.corpora import expand_patterns
 

@@ -517,13 +517,13 @@ class ElmoConfig(PreTrainedConfig):
                 self.bos_token_id = BEGIN_SENTENCE if self.bos_token_id is None else self.bos_token_id
                 self.eos_token_id = END_SENTENCE if self.eos_token_id is None else self.eos_token_id
         if self.id2label is None and self.label2id is not None:
-            self.id2label = {index: label for label, index in self.label2id.items()}
+            self.id2label = {index: label for label, index in cast("dict[str, int]", self.label2id).items()}
         super().__post_init__(**kwargs)
         if self.architectures is None:
             # AutoModel, which has several classes to choose from, looks through them.
             self.architectures = []
         if self.id2label is not None and (self.label2id is None or len(self.label2id) != len(self.id2label)):
-            self.label2id = {label: index for index, label in self.id2label.items()}
+            self.label2id = {label: index for index, label in cast("dict[int, str]", self.id2label).items()}
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "head" and isinstance(value, dict):

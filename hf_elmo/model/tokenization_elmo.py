@@ -816,8 +816,9 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             encodings += windows
             sample_of_window += [index] * len(windows)
         if padding_strategy != PaddingStrategy.DO_NOT_PAD:
-            is_fixed = padding_strategy == PaddingStrategy.MAX_LENGTH and max_length is not None
-            width = max_length if is_fixed else max(map(len, encodings), default=0)
+            width = max_length if padding_strategy == PaddingStrategy.MAX_LENGTH else None
+            if width is None:
+                width = max(map(len, encodings), default=0)
             width += -width % (pad_to_multiple_of or 1)
             for encoding in encodings:
                 encoding.pad(width, side)

@@ -6,9 +6,9 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
@@ -22,40 +22,16 @@ from ..text.corpora import is_saved_dataset, load_saved_dataset
 from ..text.files import check_records
 from ..text.hash_split import is_in_fraction
 from .arguments import STEPS, DatasetArguments, FileArguments, SplitArguments, TaskTrainingArguments
-
-AnyExamples = TypeVar("AnyExamples", bound="Examples")
-
-
-class Examples(Protocol):
-    """What a split holds: a task's reader gives it."""
-
-    @property
-    def source(self) -> str:
-        """What errors call it: the argument that named it and its value."""
-
-    def __len__(self) -> int: ...
-
-    def text(self, index: int) -> str:
-        """All that an example says, its labels left out."""
-
-    def pick(self: AnyExamples, indices: Sequence[int]) -> AnyExamples:
-        """The examples at these indices; labels that only others have stay known."""
+from .readers.examples import AnyExamples
 
 
 def check_data_source(data_args: FileArguments) -> None:
-    """Check that there are either files or a dataset.
-
-    Raises: ValueError naming what was given.
-    """
+    """Check that there are either files or a dataset; raises ValueError naming what was given."""
     dataset_name = getattr(data_args, "dataset_name", None)
-    if dataset_name and data_args.files:
-        raise ValueError(
-            f"dataset_name {dataset_name!r} and files ({', '.join(data_args.files.values())}) given; wanted "
-            "one or the other."
-        )
-    if not dataset_name and not data_args.files:
-        dataset = ", or --dataset_name" if isinstance(data_args, DatasetArguments) else ""
-        raise ValueError(f"No data given; wanted --train_file, --validation_file or --test_file{dataset}.")
+    if bool(dataset_name) == bool(data_args.files):
+        dataset = ", or --dataset_name alone" if isinstance(data_args, DatasetArguments) else ""
+        given = f"dataset_name {dataset_name!r} and files {[*data_args.files.values()]}" if dataset_name else "No data"
+        raise ValueError(f"{given} given; wanted --train_file, --validation_file or --test_file{dataset}.")
 
 
 def read_splits(
@@ -71,19 +47,17 @@ def read_splits(
         read_split: Reads one split of a dataset; also gets what errors call it. For tasks that read datasets.
     Raises: ValueError naming the dataset that has none of the splits; what the two readers raise.
     """
-    if read_split is None or not isinstance(data_args, DatasetArguments) or not data_args.dataset_name:
+    name = getattr(data_args, "dataset_name", None)
+    if read_split is None or not name:
         return {split: read_file(file, f"{split}_file") for split, file in data_args.files.items()}
-    dataset = load_named_dataset(data_args.dataset_name, data_args.dataset_config_name)
-    splits = {
-        split: read_split(dataset[split], f"dataset_name {data_args.dataset_name!r}, split {split!r}")
+    dataset = load_named_dataset(name, getattr(data_args, "dataset_config_name", None))
+    if not set(dataset) & set(STEPS.values()):
+        raise ValueError(f"dataset_name {name!r} has the splits {list(dataset)}; wanted train, validation or test.")
+    return {
+        split: read_split(dataset[split], f"dataset_name {name!r}, split {split!r}")
         for split in STEPS.values()
         if split in dataset
     }
-    if not splits:
-        raise ValueError(
-            f"dataset_name {data_args.dataset_name!r} has the splits {list(dataset)}; wanted train, validation or test."
-        )
-    return splits
 
 
 def name_source(data_args: FileArguments, split: str) -> str:
@@ -143,42 +117,41 @@ def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -
         args.eval_strategy = IntervalStrategy.NO
     if args.load_best_model_at_end and args.eval_strategy == IntervalStrategy.NO:
         raise ValueError("load_best_model_at_end is set, but eval_strategy is 'no'; leave --eval_strategy out.")
-    patience = args.early_stopping_patience
+    patience, seeds = args.early_stopping_patience, args.num_seeds
     if patience is not None and (patience < 1 or not args.load_best_model_at_end):
         raise ValueError(
             f"early_stopping_patience is {patience}, load_best_model_at_end {args.load_best_model_at_end}; it must "
             "be an integer >= 1, and wants that flag."
         )
-    _check_seeds(args)
+    resumes_one = args.resume_from_checkpoint is not None and not args.resumes_newest
+    if seeds < 1 or (seeds > 1 and (not args.do_train or resumes_one)):
+        raise ValueError(
+            f"num_seeds is {seeds}; it must be an integer >= 1, and 1 where nothing is trained or "
+            "resume_from_checkpoint names one run ('auto' resumes the seeds of output_dir)."
+        )
     return chosen
 
 
 def hold_out(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, AnyExamples]:
-    """The splits, with a share of the training data as validation data where the arguments want one.
+    """The splits, with a fraction of the training data as validation data where the arguments want one.
 
     Raises: ValueError naming the argument where it contradicts the data, or nothing would be left.
     """
-    share = args.validation_fraction
-    if share is None:
+    fraction = args.validation_fraction
+    if fraction is None:
         return splits
-    if not 0 < share < 1:
-        raise ValueError(f"validation_fraction is {share}; it must lie between 0 and 1, 0.1 for a tenth.")
-    if "validation" in splits or "train" not in splits:
-        there = "there is validation data" if "validation" in splits else "there is no training data to hold it out of"
-        raise ValueError(f"validation_fraction is {share}, but {there}; leave one of them out.")
-    train = splits["train"]
-    held_out = [is_in_fraction(train.text(place), share, "validation") for place in range(len(train))]
-    parts = {
-        "train": train.pick([place for place, is_held in enumerate(held_out) if not is_held]),
-        "validation": train.pick([place for place, is_held in enumerate(held_out) if is_held]),
-    }
-    for split, part in parts.items():
-        if not len(part):
-            raise ValueError(
-                f"validation_fraction is {share}, which leaves no {split} data of {len(train)} examples; give more "
-                "data, or another fraction."
-            )
-    return {**splits, **parts}
+    if not 0 < fraction < 1 or "validation" in splits or "train" not in splits:
+        raise ValueError(
+            f"validation_fraction is {fraction}, of {' and '.join(splits)} data; it must lie between 0 and 1, 0.1 for "
+            "a tenth, and wants training data and no validation data."
+        )
+    rest, held_out = (_pick(splits["train"], fraction, "validation", held) for held in (False, True))
+    if not len(rest) or not len(held_out):
+        raise ValueError(
+            f"validation_fraction is {fraction}, which leaves no {'validation' if len(rest) else 'train'} data of "
+            f"{len(splits['train'])} examples; give more data, or another fraction."
+        )
+    return {**splits, "train": rest, "validation": held_out}
 
 
 def shorten(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, AnyExamples]:
@@ -186,32 +159,31 @@ def shorten(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, A
 
     Raises: ValueError naming the argument that leaves nothing.
     """
-    limits = {
-        "train": ("max_train_samples", args.max_train_samples),
-        "validation": ("max_eval_samples", args.max_eval_samples),
-        "test": ("max_predict_samples", args.max_predict_samples),
-    }
-    if not 0 < args.train_fraction <= 1:
-        raise ValueError(f"train_fraction is {args.train_fraction}; it must lie above 0, and not above 1.")
-    shortened = dict(splits)
-    if args.train_fraction < 1 and "train" in splits:
-        train = splits["train"]
-        places = [
-            place for place in range(len(train)) if is_in_fraction(train.text(place), args.train_fraction, "train")
-        ]
-        if not places:
-            raise ValueError(
-                f"train_fraction is {args.train_fraction}, which leaves nothing of {len(train)} examples; take a "
-                "larger one."
-            )
-        shortened["train"] = train.pick(places)
-    for split, (argument, count) in limits.items():
+    fraction, shortened = args.train_fraction, dict(splits)
+    if not 0 < fraction <= 1:
+        raise ValueError(f"train_fraction is {fraction}; it must lie above 0, and not above 1.")
+    if fraction < 1 and "train" in splits:
+        shortened["train"] = _pick(splits["train"], fraction, "train")
+        if not len(shortened["train"]):
+            raise ValueError(f"train_fraction is {fraction}, which leaves nothing of {len(splits['train'])} examples.")
+    for split, argument in (
+        ("train", "max_train_samples"),
+        ("validation", "max_eval_samples"),
+        ("test", "max_predict_samples"),
+    ):
+        count = getattr(args, argument)
         if count is not None and count < 1:
             raise ValueError(f"{argument} is {count}; it must be an integer >= 1, or left out for all of them.")
         if count is not None and split in shortened:
-            examples = shortened[split]
-            shortened[split] = examples.pick(range(min(count, len(examples))))
+            shortened[split] = shortened[split].pick(range(min(count, len(shortened[split]))))
     return shortened
+
+
+def _pick(examples: AnyExamples, fraction: float, purpose: str, is_in: bool = True) -> AnyExamples:
+    texts = map(examples.text, range(len(examples)))
+    return examples.pick(
+        [index for index, text in enumerate(texts) if is_in_fraction(text, fraction, purpose) == is_in]
+    )
 
 
 def share_of(split: str, args: SplitArguments) -> dict[str, Any]:
@@ -220,18 +192,6 @@ def share_of(split: str, args: SplitArguments) -> dict[str, Any]:
         share = args.train_fraction * (1 - (args.validation_fraction or 0))
         return {"share": round(share, 6)} if share < 1 else {}
     return {"share": args.validation_fraction} if split == "validation" and args.validation_fraction else {}
-
-
-def _check_seeds(args: TaskTrainingArguments) -> None:
-    if args.num_seeds < 1:
-        raise ValueError(f"num_seeds is {args.num_seeds}; it must be an integer >= 1.")
-    if args.num_seeds > 1 and not args.do_train:
-        raise ValueError(f"num_seeds is {args.num_seeds}, but nothing is trained; leave it out.")
-    if args.num_seeds > 1 and args.resume_from_checkpoint is not None and not args.resumes_newest:
-        raise ValueError(
-            f"num_seeds is {args.num_seeds}, but resume_from_checkpoint names one run; leave one of them out, or pass "
-            "'auto' to resume the seeds of output_dir."
-        )
 
 
 def map_once(dataset: Dataset, function: Callable[..., Any], **options: Any) -> Dataset:

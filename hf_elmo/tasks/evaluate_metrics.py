@@ -40,62 +40,45 @@ class _ScoresMetric(evaluate.Metric):
 class EntityMetric(_ScoresMetric):
     """Precision, recall and F1 of spans, and the accuracy of words, as conlleval has them."""
 
-    score = staticmethod(score_spans)
-    forms = (_TEXTS, _TEXTS)
+    score, forms = staticmethod(score_spans), (_TEXTS, _TEXTS)
 
 
 class ClassificationMetric(_ScoresMetric):
     """Accuracy, macro F1, and precision, recall and F1 by class."""
 
-    score = staticmethod(score_classes)
-    forms = (_TEXT, _TEXT)
+    score, forms = staticmethod(score_classes), (_TEXT, _TEXT)
 
 
 class SemanticRoleMetric(_ScoresMetric):
     """Precision, recall and F1 of the arguments of given predicates, as CoNLL-2005 counts them."""
 
-    score = staticmethod(score_roles)
-    forms = (_TEXTS, _TEXTS)
-
-
-def _score_answer_rows(
-    predictions: Sequence[Mapping[str, str]], references: Sequence[Mapping[str, Any]]
-) -> dict[str, float]:
-    """Exact match and F1 as `metrics.score_answers`.
-
-    Args:
-        predictions: A dict per question, of its `id` and `prediction_text`; "" for a question without an answer.
-        references: A dict per question, of its `id` and `answers`, a list of texts of which each is right.
-    """
-    return score_answers(
-        {row["id"]: row["prediction_text"] for row in predictions}, {row["id"]: row["answers"] for row in references}
-    )
+    score, forms = staticmethod(score_roles), (_TEXTS, _TEXTS)
 
 
 class AnswerMetric(_ScoresMetric):
     """Exact match and F1 of answers to questions, as SQuAD 1.1 counts them."""
 
-    score = staticmethod(_score_answer_rows)
     forms = ({"id": _TEXT, "prediction_text": _TEXT}, {"id": _TEXT, "answers": _TEXTS})
 
-
-def _score_cluster_lists(predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, Any]:
-    """MUC, B-cubed and CEAFe as `metrics.score_clusters`.
-
-    Args:
-        predictions: For each document its predicted clusters, each a list of mentions, each a list of whole numbers,
-            the first and the last word for example.
-        references: For each document its right clusters, as many documents.
-    """
-    sides = (
-        [[[tuple(mention) for mention in cluster] for cluster in document] for document in documents]
-        for documents in (predictions, references)
-    )
-    return score_clusters(*sides)
+    @staticmethod
+    def score(predictions: Sequence[Mapping[str, str]], references: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        """As `metrics.score_answers`, of a dict per question: its `id`, and its `prediction_text` or its `answers`."""
+        return score_answers(
+            {row["id"]: row["prediction_text"] for row in predictions},
+            {row["id"]: row["answers"] for row in references},
+        )
 
 
 class CoreferenceMetric(_ScoresMetric):
     """MUC, B-cubed and CEAFe of clusters of mentions, and the mean of their F1."""
 
-    score = staticmethod(_score_cluster_lists)
     forms = (datasets.Sequence(datasets.Sequence(datasets.Sequence(datasets.Value("int64")))),) * 2
+
+    @staticmethod
+    def score(predictions: Sequence[Any], references: Sequence[Any]) -> dict[str, Any]:
+        """As `metrics.score_clusters`, of mentions that are lists of whole numbers, first and last word for example."""
+        sides = (
+            [[[tuple(mention) for mention in cluster] for cluster in document] for document in documents]
+            for documents in (predictions, references)
+        )
+        return score_clusters(*sides)

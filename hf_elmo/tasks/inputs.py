@@ -6,12 +6,11 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from torch.nn import functional as F
 
 from ..hub.file_names import TOKENIZER_FILE
 from ..hub.loading import Model, find_file, load_config, load_what_is_there
@@ -21,6 +20,7 @@ from ..model.modeling_elmo import IGNORED_LABEL, ElmoTaskModel, ElmoWordTable
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.word_vectors import WordTable, build_word_table, read_word_vectors
 from .arguments import FeatureArguments, ModelArguments, TaskTrainingArguments
+from .readers.examples import Examples
 
 # New task layers learn fast; a pre-trained biLM that is trained along with them must not be torn up.
 _TASK_LEARNING_RATE = 1e-3
@@ -84,30 +84,6 @@ def load_tokenizer(model_args: ModelArguments, config: ElmoConfig) -> ElmoCharTo
     return load_checkpoint_tokenizer(name, config)
 
 
-def load_weights(model_class: type[Model], name: str, config: ElmoConfig) -> tuple[Model, set[str]]:
-    """A checkpoint's weights in a model with a task's head, and which of its parts had none of the right shape there.
-
-    Args:
-        model_class: The class of the model.
-        name: The checkpoint.
-        config: The config of the model to be.
-    Raises: FileNotFoundError where there are no weights, ValueError where some of the biLM's are lacking.
-    """
-    try:
-        model, new = load_what_is_there(model_class, name, config)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"model_name_or_path {name!r} has no weights; for random ones pass --from_scratch. ({error})"
-        ) from error
-    lost = [key for key in new if key.startswith(("elmo.token_encoder.", "elmo.bilm."))]
-    if lost:
-        raise ValueError(
-            f"model_name_or_path {name!r} has no weights, or weights of another shape, for {lost[0]!r} and "
-            f"{len(lost) - 1} more of the biLM; name a complete ELMo checkpoint."
-        )
-    return model, {key.split(".")[0] if not key.startswith("elmo.mixes") else "scalar mix" for key in new}
-
-
 def start_model(
     model_class: type[Model],
     model_args: ModelArguments,
@@ -121,15 +97,27 @@ def start_model(
         model_args: Where its weights come from.
         config: Its architecture.
         redraw: Draws parts anew that the checkpoint has for other labels, and names them.
-    Raises: FileNotFoundError or ValueError as `load_weights`.
+    Raises: FileNotFoundError where there are no weights, ValueError where some of the biLM's are lacking.
     """
-    if is_random(model_args):
+    name = model_args.model_name_or_path
+    if is_random(model_args) or name is None:
         return model_class(config), "all weights random"
-    model, new = load_weights(model_class, cast("str", model_args.model_name_or_path), config)
+    try:
+        model, missing = load_what_is_there(model_class, name, config)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"model_name_or_path {name!r} has no weights; for random ones pass --from_scratch. ({error})"
+        ) from error
+    lost = [key for key in missing if key.startswith(("elmo.token_encoder.", "elmo.bilm."))]
+    if lost:
+        raise ValueError(
+            f"model_name_or_path {name!r} has no weights, or weights of another shape, for {lost[0]!r} and "
+            f"{len(lost) - 1} more of the biLM; name a complete ELMo checkpoint."
+        )
+    new = {key.split(".")[0] if not key.startswith("elmo.mixes") else "scalar mix" for key in missing}
     if redraw is not None:
         new |= redraw(model)
-    origin = f"weights from {model_args.model_name_or_path}"
-    return model, origin + (f", except new ones for {', '.join(sorted(new))}" if new else "")
+    return model, f"weights from {name}" + (f", except new ones for {', '.join(sorted(new))}" if new else "")
 
 
 def describe_model(model: torch.nn.Module, config: ElmoConfig, origin: str) -> str:
@@ -191,6 +179,7 @@ def set_word_inputs(
         changes |= {"train_word_vectors": not args.no_train_word_vectors, "lower_case_words": args.lower_case_words}
     try:
         config.head = replace(head, **changes)
+        config.validate()
     except StrictDataclassError as error:
         raise ValueError(
             f"{error.__cause__} (no_use_elmo, word_vectors, learn_words, character_filters and mix_at_output say what "
@@ -215,30 +204,29 @@ def check_features(args: FeatureArguments) -> None:
 
     Raises: ValueError naming the flags that contradict each other, or a value out of its range.
     """
-    if args.word_vectors is not None and args.learn_words:
-        raise ValueError(
-            f"word_vectors is {args.word_vectors!r} and learn_words is on; the vectors are a file's or learned, so "
-            "leave one of them out. (Those of a file are trained too, unless --no_train_word_vectors.)"
-        )
-    if args.no_train_word_vectors and args.learn_words:
-        raise ValueError("learn_words and no_train_word_vectors are both on; leave one of them out.")
-    if args.min_word_count is not None and not args.learn_words:
-        raise ValueError(f"min_word_count is {args.min_word_count}, but learn_words is off; leave it out.")
-    if args.more_word_vectors < 0 or (args.more_word_vectors and args.word_vectors is None):
-        raise ValueError(
-            f"more_word_vectors is {args.more_word_vectors} and word_vectors {args.word_vectors!r}; wanted a number "
-            ">= 0 of vectors of a file."
-        )
-    for name in ("min_word_count", "word_vector_size", "character_embedding_size"):
-        value = getattr(args, name)
-        if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}; it must be an integer >= 1.")
-    if not args.learn_words and args.word_vectors is None:
-        for name in ("word_vector_size", "no_train_word_vectors", "lower_case_words"):
-            if getattr(args, name):
-                raise ValueError(f"{name} is set, but not for what words; give word_vectors or learn_words.")
-    if args.no_use_elmo and args.mix_at_output:
-        raise ValueError("no_use_elmo and mix_at_output are both on; leave one of them out.")
+    has_file, learns = args.word_vectors is not None, args.learn_words
+    of_words = [
+        name for name in ("word_vector_size", "no_train_word_vectors", "lower_case_words") if getattr(args, name)
+    ]
+    for is_wrong, what in (
+        (has_file and learns, f"word_vectors is {args.word_vectors!r} and learn_words is on"),
+        (args.no_train_word_vectors and learns, "learn_words and no_train_word_vectors are both on"),
+        (args.no_use_elmo and args.mix_at_output, "no_use_elmo and mix_at_output are both on"),
+        (args.min_word_count and not learns, "min_word_count is set, but learn_words is off"),
+        (
+            args.more_word_vectors and not has_file,
+            f"more_word_vectors is {args.more_word_vectors} without word_vectors",
+        ),
+        (of_words and not learns and not has_file, f"{of_words} set without word_vectors or learn_words"),
+    ):
+        if is_wrong:
+            raise ValueError(f"{what}; leave one of them out, or give the other.")
+    for name, least in (
+        *(("min_word_count", 1), ("word_vector_size", 1), ("character_embedding_size", 1)),
+        ("more_word_vectors", 0),
+    ):
+        if getattr(args, name) is not None and getattr(args, name) < least:
+            raise ValueError(f"{name} is {getattr(args, name)}; it must be an integer >= {least}.")
 
 
 def check_table(config: ElmoConfig, table: WordTable | None, is_random: bool) -> None:
@@ -292,22 +280,13 @@ def _read_filter(text: str) -> list[int]:
     return [int(width), int(count)]
 
 
-class Labelled(Protocol):
-    """What a split holds, as far as its labels go."""
-
-    known_labels: tuple[str, ...]
-
-    def label_places(self) -> dict[str, str]:
-        """Each label that occurs, and where it stands first, for errors."""
-
-
 def choose_labels(
-    splits: Mapping[str, Labelled], extra: Sequence[str] = (), checkpoint_labels: Sequence[str] | None = None
+    splits: Mapping[str, Examples], extra: Sequence[str] = (), checkpoint_labels: Sequence[str] | None = None
 ) -> list[str]:
     """The labels of the classifier, in the order of their ids.
 
     A checkpoint's labels, in its own order, where it has a classifier that knows all that are wanted (or nothing is to
-    be trained); else those of the training data, what the corpus declares and the extra ones, sorted.
+    be trained); else those of the training data, what the corpus declares and the extra ones, sorted, numbers by size.
 
     Args:
         splits: The examples with their labels.
@@ -316,35 +295,28 @@ def choose_labels(
     Raises: ValueError where there is neither training data nor a checkpoint's classifier, or where the extra labels
         are none of that.
     """
+    wanted = set(extra)
     if "train" in splits:
-        wanted = {*splits["train"].label_places(), *splits["train"].known_labels, *extra}
-        labels = _sorted(wanted)
-        if checkpoint_labels is not None and wanted <= set(checkpoint_labels):
-            labels = list(checkpoint_labels)
+        wanted |= {*splits["train"].label_places(), *splits["train"].known_labels}
     elif checkpoint_labels is None:
         raise ValueError(
             "do_train is off, but the checkpoint has no classifier of this task to evaluate; name one that has with "
             "--model_name_or_path, or give training data."
         )
-    else:
-        labels = list(checkpoint_labels)
-        if not set(extra) <= set(labels):
-            raise ValueError(
-                f"labels names {sorted(set(extra) - set(labels))}, but nothing is trained and the checkpoint knows "
-                f"only {labels[:20]}; leave --labels out, or give training data."
-            )
-    return labels
-
-
-def _sorted(labels: Iterable[str]) -> list[str]:
-    """In the order of the alphabet; numbers, before them, by their size."""
-    return sorted(labels, key=lambda label: (0, int(label), "") if label.isdecimal() else (1, 0, label))
+    if checkpoint_labels is not None and wanted <= set(checkpoint_labels):
+        return list(checkpoint_labels)
+    if "train" not in splits:
+        raise ValueError(
+            f"labels is {list(extra)}, but nothing is trained and the checkpoint knows only {checkpoint_labels}; leave "
+            "--labels out, or give training data."
+        )
+    return sorted(wanted, key=lambda label: (0, int(label), "") if label.isdecimal() else (1, 0, label))
 
 
 _MOST_SHOWN = 10
 
 
-def find_unseen(splits: Mapping[str, Labelled], labels: Sequence[str]) -> tuple[list[str], str | None]:
+def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> tuple[list[str], str | None]:
     """The gold labels that a model does not know, and a line that warns of them, None where there are none.
 
     Args:
@@ -371,41 +343,26 @@ def find_unseen(splits: Mapping[str, Labelled], labels: Sequence[str]) -> tuple[
 
 
 def leave_out_unseen(model: ElmoTaskModel) -> None:
-    """Have a model leave gold labels out of its loss whose ids are none of its own.
+    """Have a model leave gold labels out of its loss whose ids are none of its own, but stand for labels behind them.
 
-    Ids from the number of its labels on stand for labels that it does not know; whoever scores its predictions sees
-    them as they are.
+    Whoever scores its predictions sees them as they are.
     """
-    loss = _LossOfKnown()
-    model.register_forward_pre_hook(loss.hide, with_kwargs=True)
-    model.register_forward_hook(loss.correct)
 
-
-class _LossOfKnown:
-    """The loss of a batch over the labels that a model knows."""
-
-    def __init__(self) -> None:
-        # Of texts, the true labels of those whose labels are known; of words the model leaves out what it is told to.
-        self._known: tuple[torch.Tensor, torch.Tensor] | None = None
-
-    def hide(self, model: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Before the model: hide the labels that it does not know."""
+    def hide(model: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         labels = kwargs.get("labels")
-        self._known = None
         if labels is not None:
-            unseen = labels >= model.num_labels
-            if labels.ndim == 1 and unseen.any():
-                self._known = ~unseen, labels
-            kwargs = {**kwargs, "labels": labels.masked_fill(unseen, 0 if labels.ndim == 1 else IGNORED_LABEL)}
+            kwargs = {**kwargs, "labels": labels.masked_fill(labels >= model.num_labels, IGNORED_LABEL)}
         return args, kwargs
 
-    def correct(self, model: Any, args: Any, output: Any) -> Any:
-        """Behind it: the loss of texts, which have no label that says that they have none."""
-        if self._known is not None:
-            known, labels = self._known
-            losses = F.cross_entropy(output.logits[known].float(), labels[known], reduction="sum")
-            output.loss = losses / known.sum().clamp(min=1)
+    def correct(model: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+        labels = kwargs.get("labels")
+        if labels is not None and (labels == IGNORED_LABEL).all():
+            # A mean over none of the batch.
+            output.loss = output.loss.nan_to_num()
         return output
+
+    model.register_forward_pre_hook(hide, with_kwargs=True)
+    model.register_forward_hook(correct, with_kwargs=True)
 
 
 def describe_inputs(head: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import string
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain
+from operator import eq
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,12 +36,10 @@ _CONTINUED = "C-"
 
 
 def score_counts(right: Counter[str], predicted: Counter[str], gold: Counter[str]) -> dict[str, Any]:
-    """The scores of each type, and over all of them.
+    """The scores of each type, and over all of them, of how many there are of each type.
 
-    Args:
-        right, predicted, gold: How many there are of each type.
     Returns: For each type a dict of `precision`, `recall`, `f1` and `number`, its things in the references; and
-        `overall_precision`, `overall_recall` and `overall_f1`, micro averages. What is not defined is 0.
+        `overall_precision`, `overall_recall` and `overall_f1`, micro averages.
     """
     by_type = {kind: score_matches(right[kind], predicted[kind], gold[kind]) for kind in sorted({*predicted, *gold})}
     overall = score_matches(right.total(), predicted.total(), gold.total())
@@ -50,11 +49,15 @@ def score_counts(right: Counter[str], predicted: Counter[str], gold: Counter[str
 def score_matches(right: int, predicted: int, gold: int) -> dict[str, float]:
     """Precision, recall, F1 and, as `number`, how many there are in the references."""
     return {
-        "precision": right / predicted if predicted else 0.0,
-        "recall": right / gold if gold else 0.0,
-        "f1": 2 * right / (predicted + gold) if right else 0.0,
+        "precision": _ratio(right, predicted),
+        "recall": _ratio(right, gold),
+        "f1": _ratio(2 * right, predicted + gold),
         "number": gold,
     }
+
+
+def _ratio(part: float, of: float) -> float:
+    return part / of if of else 0.0
 
 
 def tag_scheme_of(tags: Iterable[str]) -> str:
@@ -65,19 +68,17 @@ def tag_scheme_of(tags: Iterable[str]) -> str:
     tags = set(tags)
     prefixed = {tag for tag in tags if _PREFIXED.fullmatch(tag)}
     odd = sorted(tags - prefixed - set(_UNTYPED))
-    if not odd:
-        return "spans"
-    if prefixed:
+    if odd and prefixed:
         raise ValueError(
             f"The tags {odd[:5]} have no prefix such as B- or I-, but {sorted(prefixed)[:5]} have. Repair them, or "
             "pass tag_scheme='words' (--tag_scheme words) to score every word on its own."
         )
-    return "words"
+    return "words" if odd else "spans"
 
 
 def read_any_spans(tags: Sequence[str]) -> list[Span]:
     """The spans that the tags of a sentence mark, read as the metric reads them: ill-formed ones count too."""
-    found = get_entities([_as_iobes(tag) for tag in tags])
+    found = get_entities([tag if tag == "O" else _AS_IOBES.get(tag[0], tag[0]) + tag[1:] for tag in tags])
     return [Span(type_, start, last + 1) for type_, start, last in found]
 
 
@@ -97,39 +98,28 @@ def score_spans(
     Returns: As `score_counts`, and `overall_accuracy` over words.
     Raises: ValueError naming the argument, or tags that are odd or too few.
     """
-    predictions, references = list(predictions), list(references)
     _check_lengths(predictions, references)
-    if tag_scheme not in ("auto", "spans", "words"):
-        raise ValueError(f"tag_scheme is {tag_scheme!r}; it must be 'auto', 'spans' or 'words'.")
-    tags = {tag for sentences in (predictions, references) for sentence in sentences for tag in sentence}
-    if tag_scheme != "words":
-        # Asking for spans is no way round tags that mark none.
-        found = tag_scheme_of(tags)
-        if tag_scheme == "spans" and found != "spans":
-            raise ValueError(
-                f"tag_scheme is 'spans', but the tags {sorted(tags)[:5]} have no prefix such as B- or I-; pass 'words'."
-            )
-        tag_scheme = found
-    predicted, gold = (_entities(sentences, tag_scheme) for sentences in (predictions, references))
-    counts = [Counter(kind for kind, _, _ in entities) for entities in (predicted & gold, predicted, gold)]
-    words = [
-        (a, b) for row, other in zip(predictions, references, strict=True) for a, b in zip(row, other, strict=True)
-    ]
-    accuracy = sum(a == b for a, b in words) / len(words) if words else 0.0
-    return {**score_counts(*counts), "overall_accuracy": accuracy}
-
-
-def _entities(sentences: Sequence[Sequence[str]], tag_scheme: str) -> set[tuple[str, int, int]]:
-    """Type, first and last word of each; the words of all sentences are counted through."""
+    words, gold_words = (list(chain.from_iterable(sentences)) for sentences in (predictions, references))
+    if tag_scheme == "auto":
+        tag_scheme = tag_scheme_of({*words, *gold_words})
     if tag_scheme == "words":
-        # A span of one word each, which need not be looked for: parts of speech have one for each word of a corpus.
-        return {(tag, place, place) for place, tag in enumerate(chain.from_iterable(sentences)) if tag != "O"}
-    return set(get_entities([[_as_iobes(tag) for tag in sentence] for sentence in sentences]))
-
-
-def _as_iobes(tag: str) -> str:
-    """The tag in the letters that seqeval reads."""
-    return tag if tag == "O" else _AS_IOBES.get(tag[0], tag[0]) + tag[1:]
+        # Parts of speech have a span for each word of a corpus: they need not be looked for.
+        predicted, gold = (
+            {(tag, place, place, 0) for place, tag in enumerate(tags) if tag != "O"} for tags in (words, gold_words)
+        )
+    elif tag_scheme_of({*words, *gold_words}) == tag_scheme:
+        predicted, gold = (
+            {(*span, row) for row, tags in enumerate(sentences) for span in read_any_spans(tags)}
+            for sentences in (predictions, references)
+        )
+    else:
+        raise ValueError(
+            f"tag_scheme is {tag_scheme!r}, and the tags are {sorted({*gold_words})[:5]}; wanted 'spans' for tags with "
+            "prefixes such as B-, 'words' for others, or 'auto'."
+        )
+    counts = [Counter(kind for kind, *_ in entities) for entities in (predicted & gold, predicted, gold)]
+    right = sum(map(eq, words, gold_words))
+    return {**score_counts(*counts), "overall_accuracy": _ratio(right, len(words))}
 
 
 def _check_lengths(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> None:
@@ -157,9 +147,8 @@ def score_classes(
     """
     occurring = {*predictions, *references}
     labels = sorted(occurring) if labels is None else list(labels)
-    unknown = sorted(occurring - set(labels))
-    if unknown:
-        raise ValueError(f"labels is {labels[:20]}, but {unknown[0]!r} occurs; name all classes.")
+    if occurring - set(labels):
+        raise ValueError(f"labels is {labels[:20]}, but {min(occurring - set(labels))!r} occurs; name all classes.")
     confusion = confusion_matrix(references, predictions, labels=labels)
     columns = precision_recall_fscore_support(references, predictions, labels=labels, zero_division=0)
     names = ("precision", "recall", "f1", "number")
@@ -180,23 +169,20 @@ def score_answers(predictions: Mapping[str, str], references: Mapping[str, Seque
 
     Args:
         predictions: The predicted answer by the question's id.
-        references: The right answers by the question's id.
+        references: The right answers, at least one, by the question's id.
     Returns: `exact_match` and `f1`, in [0, 1].
-    Raises: ValueError naming a prediction of a question that there is not, or a question without right answers.
+    Raises: ValueError naming a prediction of a question that there is not, or references that are empty.
     """
     unknown = predictions.keys() - references.keys()
     if unknown:
         raise ValueError(f"predictions has the id {min(unknown)!r}, which no reference has; give those of one file.")
-    if not references:
-        raise ValueError("references is empty; give at least one question.")
+    if not references or not all(map(len, references.values())):
+        raise ValueError("references is empty, or has no answers for a question; leave questions without any out.")
     matches = f1 = 0.0
-    for name, answers in references.items():
-        if not len(answers):
-            raise ValueError(f"references has no answers for the id {name!r}; leave questions without any out.")
-        predicted = predictions.get(name)
-        if predicted is not None:
-            matches += max(float(normalize_answer(predicted) == normalize_answer(answer)) for answer in answers)
-            f1 += max(score_words(predicted, answer) for answer in answers)
+    for name, predicted in predictions.items():
+        answers = references[name]
+        matches += any(normalize_answer(predicted) == normalize_answer(answer) for answer in answers)
+        f1 += max(score_words(predicted, answer) for answer in answers)
     return {"exact_match": matches / len(references), "f1": f1 / len(references)}
 
 
@@ -207,10 +193,9 @@ def normalize_answer(text: str) -> str:
 
 
 def score_words(predicted: str, answer: str) -> float:
-    """F1 of the words of two answers as bags; 0 where none is shared, be both of them empty once normalised."""
+    """F1 of the words of two answers as bags; 0 where none is shared, be both of them empty once normalized."""
     words, wanted = (normalize_answer(text).split() for text in (predicted, answer))
-    shared = (Counter(words) & Counter(wanted)).total()
-    return 2 * shared / (len(words) + len(wanted)) if shared else 0.0
+    return _ratio(2 * (Counter(words) & Counter(wanted)).total(), len(words) + len(wanted))
 
 
 class Argument(NamedTuple):
@@ -230,21 +215,18 @@ def read_arguments(tags: Sequence[str]) -> list[Argument]:
         tags: By IOB2, one for each word; an `I-x` that continues nothing begins a piece.
     Raises: ValueError naming a tag that is none.
     """
-    roles: list[str] = []
-    pieces: list[list[tuple[int, int]]] = []
+    found: list[Argument] = []
     begun = [
         tag if can_follow(before, tag, "IOB2") else f"B{tag[1:]}"
         for before, tag in zip([None, *tags], tags, strict=False)
     ]
     for type_, start, stop in read_spans(begun, "IOB2"):
         role = type_.removeprefix(_CONTINUED)
-        earlier = [place for place, known in enumerate(roles) if known == role]
+        earlier = [place for place, argument in enumerate(found) if argument.role == role]
         if role != type_ and earlier:
-            pieces[earlier[-1]].append((start, stop))
+            found[earlier[-1]] = Argument(role, (*found[earlier[-1]].pieces, (start, stop)))
         else:
-            roles.append(role)
-            pieces.append([(start, stop)])
-    found = (Argument(role, tuple(spans)) for role, spans in zip(roles, pieces, strict=True))
+            found.append(Argument(role, ((start, stop),)))
     return [argument for argument in found if argument.role != _PREDICATE]
 
 
@@ -261,23 +243,12 @@ def score_roles(predictions: Sequence[Sequence[str]], references: Sequence[Seque
     Returns: As `score_counts`, by role.
     Raises: ValueError naming a predicate with too few tags, or what is no tag.
     """
-    right, predicted, gold = Counter[str](), Counter[str](), Counter[str]()
     _check_lengths(predictions, references)
-    for found, wanted in zip(predictions, references, strict=True):
-        sides = [Counter(read_arguments(tags)) for tags in (found, wanted)]
-        for counts, arguments in ((predicted, sides[0]), (gold, sides[1]), (right, sides[0] & sides[1])):
-            for argument, times in arguments.items():
-                counts[argument.role] += times
-    return score_counts(right, predicted, gold)
-
-
-class _Sums(NamedTuple):
-    """Numerators and denominators over documents, which are divided at the end."""
-
-    recall: float
-    gold: float
-    precision: float
-    predicted: float
+    predicted, gold = (
+        {(argument, row) for row, tags in enumerate(side) for argument in read_arguments(tags)}
+        for side in (predictions, references)
+    )
+    return score_counts(*(Counter(each.role for each, _ in side) for side in (predicted & gold, predicted, gold)))
 
 
 def score_clusters(predictions: Sequence[Clusters], references: Sequence[Clusters]) -> dict[str, Any]:
@@ -287,6 +258,7 @@ def score_clusters(predictions: Sequence[Clusters], references: Sequence[Cluster
 
     Args:
         predictions, references: For each document its clusters of mentions, which can be anything with a hash.
+    Returns: For `muc`, `b_cubed` and `ceafe` a dict of `precision`, `recall` and `f1`; and `mean_f1`.
     Raises: ValueError naming the document where a mention stands twice or a cluster is empty, or where their numbers
         differ.
     """
@@ -294,91 +266,49 @@ def score_clusters(predictions: Sequence[Clusters], references: Sequence[Cluster
         raise ValueError(
             f"predictions has {len(predictions)} documents, but references has {len(references)}; give one for each."
         )
-    places: list[tuple[dict[Hashable, int], dict[Hashable, int]]] = [
-        (_places("references", number, gold), _places("predictions", number, predicted))
-        for number, (gold, predicted) in enumerate(zip(references, predictions, strict=True))
-    ]
+    # Of each measure the numerators and denominators of recall and of precision, which are divided at the end.
+    sums = np.zeros((3, 4))
+    for number, (predicted, gold) in enumerate(zip(predictions, references, strict=True)):
+        _check_clusters(f"predictions, document {number}", predicted)
+        _check_clusters(f"references, document {number}", gold)
+        sums += _count_shared(gold, predicted)
     scores: dict[str, Any] = {}
-    for name, count in (("muc", _count_muc), ("b_cubed", _count_b_cubed), ("ceafe", _count_ceafe)):
-        counts = [
-            count(gold, predicted, *place)
-            for gold, predicted, place in zip(references, predictions, places, strict=True)
-        ]
-        sums = _Sums(*(float(sum(column)) for column in zip(*counts, strict=True))) if counts else _Sums(0, 0, 0, 0)
-        recall, precision = _share(sums.recall, sums.gold), _share(sums.precision, sums.predicted)
-        f1 = _share(2 * precision * recall, precision + recall)
+    for name, (found, of_gold, right, of_predicted) in zip(("muc", "b_cubed", "ceafe"), sums.tolist(), strict=True):
+        recall, precision = _ratio(found, of_gold), _ratio(right, of_predicted)
+        f1 = _ratio(2 * precision * recall, precision + recall)
         scores[name] = {"precision": precision, "recall": recall, "f1": f1}
     return {**scores, "mean_f1": sum(row["f1"] for row in scores.values()) / 3}
 
 
-def _places(argument: str, number: int, clusters: Clusters) -> dict[Hashable, int]:
-    """The number of the cluster of each mention."""
-    places: dict[Hashable, int] = {}
-    for place, cluster in enumerate(clusters):
-        if not cluster:
-            raise ValueError(f"{argument}, document {number}: a cluster is empty; leave it out.")
-        for mention in cluster:
-            if mention in places:
-                raise ValueError(
-                    f"{argument}, document {number}: the mention {mention!r} stands twice; join its clusters."
-                )
-            places[mention] = place
-    return places
+def _check_clusters(where: str, clusters: Clusters) -> None:
+    counts = Counter(chain.from_iterable(clusters))
+    if not all(map(len, clusters)):
+        raise ValueError(f"{where}: a cluster is empty; leave it out.")
+    if counts and max(counts.values()) > 1:
+        raise ValueError(f"{where}: the mention {counts.most_common(1)[0][0]!r} stands twice; join its clusters.")
 
 
-def _count_muc(
-    gold: Clusters, predicted: Clusters, gold_places: Mapping[Hashable, int], predicted_places: Mapping[Hashable, int]
-) -> _Sums:
-    """Links that a side lacks to hold the other's clusters together (Vilain et al. 1995)."""
-
-    def links(clusters: Clusters, places: Mapping[Hashable, int]) -> tuple[int, int]:
-        kept = wanted = 0
-        for cluster in clusters:
-            # Each mention that the other side lacks is a part of its own.
-            parts = {places.get(mention, (mention,)) for mention in cluster}
-            kept += len(cluster) - len(parts)
-            wanted += len(cluster) - 1
-        return kept, wanted
-
-    return _Sums(*links(gold, predicted_places), *links(predicted, gold_places))
-
-
-def _count_b_cubed(
-    gold: Clusters, predicted: Clusters, gold_places: Mapping[Hashable, int], predicted_places: Mapping[Hashable, int]
-) -> _Sums:
-    """For each mention the share of its cluster that the other side has beside it too (Bagga and Baldwin 1998)."""
-    shared = _count_shared(gold, predicted, predicted_places).astype(float) ** 2
-    gold_sizes, predicted_sizes = _sizes(gold), _sizes(predicted)
-    recall = float((shared / gold_sizes[:, None]).sum()) if shared.size else 0.0
-    precision = float((shared / predicted_sizes).sum()) if shared.size else 0.0
-    return _Sums(recall, len(gold_places), precision, len(predicted_places))
-
-
-def _count_ceafe(
-    gold: Clusters, predicted: Clusters, gold_places: Mapping[Hashable, int], predicted_places: Mapping[Hashable, int]
-) -> _Sums:
-    """The best matching of clusters one to one, by twice the mentions shared over those of both (Luo 2005)."""
-    shared = _count_shared(gold, predicted, predicted_places)
-    similarity = 0.0
-    if shared.size:
-        alike = 2 * shared / (_sizes(gold)[:, None] + _sizes(predicted))
-        similarity = float(alike[linear_sum_assignment(alike, maximize=True)].sum())
-    return _Sums(similarity, len(gold), similarity, len(predicted))
-
-
-def _count_shared(gold: Clusters, predicted: Clusters, predicted_places: Mapping[Hashable, int]) -> np.ndarray:
-    """How many mentions each gold cluster (rows) shares with each predicted one (columns)."""
-    shared = np.zeros((len(gold), len(predicted)), dtype=np.int64)
+def _count_shared(gold: Clusters, predicted: Clusters) -> list[tuple[float, float, float, float]]:
+    """The sums of a document, a row for each measure."""
+    columns = {mention: column for column, cluster in enumerate(predicted) for mention in cluster}
+    # How many mentions each gold cluster (rows) shares with each predicted one (columns).
+    shared = np.zeros((len(gold), len(predicted)))
     for row, cluster in enumerate(gold):
         for mention in cluster:
-            if mention in predicted_places:
-                shared[row, predicted_places[mention]] += 1
-    return shared
-
-
-def _sizes(clusters: Clusters) -> np.ndarray:
-    return np.array([len(cluster) for cluster in clusters], dtype=np.int64)
-
-
-def _share(part: float, of: float) -> float:
-    return part / of if of else 0.0
+            if mention in columns:
+                shared[row, columns[mention]] += 1
+    gold_sizes, sizes = (np.array([len(cluster) for cluster in side], dtype=float) for side in (gold, predicted))
+    num_gold, num_predicted = gold_sizes.sum(), sizes.sum()
+    # Links that hold a cluster together in both; each part of it in the other side's clusters costs one, and each
+    # mention that this one lacks is a part of its own (Vilain et al. 1995).
+    links = shared.sum() - np.count_nonzero(shared)
+    # For each mention the share of its cluster that the other side has beside it too (Bagga and Baldwin 1998).
+    recall, precision = (shared**2 / gold_sizes[:, None]).sum(), (shared**2 / sizes).sum()
+    # The best matching of clusters one to one, by twice the mentions shared over those of both (Luo 2005).
+    alike = 2 * shared / (gold_sizes[:, None] + sizes)
+    matched = alike[linear_sum_assignment(alike, maximize=True)].sum()
+    return [
+        (links, num_gold - len(gold), links, num_predicted - len(predicted)),
+        (recall, num_gold, precision, num_predicted),
+        (matched, len(gold), matched, len(predicted)),
+    ]

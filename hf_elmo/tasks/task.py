@@ -153,7 +153,7 @@ class Task(ABC):
 
     @abstractmethod
     def load(self) -> dict[str, Any]:
-        """The examples of each split, as `data.Examples`; raises what `data.read_splits` and the readers do."""
+        """The examples of each split, `Examples` of `readers`; raises what `data.read_splits` and the readers do."""
 
     @abstractmethod
     def words_of(self, examples: Any) -> Iterable[str]:

@@ -27,8 +27,7 @@ from .data import map_once, read_splits
 from .inputs import describe_inputs
 from .metrics import score_classes
 from .prediction import LONGEST_SHOWN, Item, Predictor
-from .readers.labelled_texts import LabelledTexts
-from .readers.texts import read_texts, texts_of_dataset
+from .readers.texts import LabelledTexts, read_texts, texts_of_dataset
 from .reports import class_report
 from .task import LIMIT, RESULT_PREFIXES, Task
 

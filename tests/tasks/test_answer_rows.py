@@ -18,7 +18,7 @@ def questions_on(context, *answers, asked="Who was it?") -> Questions:
     rows = [
         Question(f"q{number}", asked, 0, (Answer(text, context.index(text)),)) for number, text in enumerate(answers)
     ]
-    return Questions("file 'x'", [context], ["title"], rows)
+    return Questions("file 'x'", (context,), ("title",), rows)
 
 
 @given(st.data())

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_elmo.tasks.inputs import choose_labels
-from hf_elmo.tasks.readers.labelled_texts import LabelledTexts
+from hf_elmo.tasks.readers.texts import LabelledTexts
 
 
 def with_labels(*labels):

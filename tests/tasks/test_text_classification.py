@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSequenceClassification
 from hf_elmo.tasks.arguments import TaskTrainingArguments
-from hf_elmo.tasks.readers.labelled_texts import LabelledTexts
+from hf_elmo.tasks.readers.texts import LabelledTexts
 from hf_elmo.tasks.reports import class_report
 from hf_elmo.tasks.text_classification import (
     ClassifierArguments,
@@ -295,7 +295,7 @@ def test_bad_arguments_and_data(folder, tmp_path):
         (model, {"test_file": good["test_file"]}, "no head of the task text-classification"),
         (model, {**good, "test_file": str(folder / "test.jsonl")}, ("test.jsonl", "train.tsv", "--text_pair_column")),
         ({**model, "encoder": "esim"}, good, ("'esim'", "single texts", "bcn and pooled", "--text_pair_column")),
-        (model, {**good, "text_pair_column": "label"}, ("text_pair_column", "label_column")),
+        (model, {**good, "text_pair_column": "label"}, ("named twice", "'label'")),
     ):
         assert_refused((ValueError, FileNotFoundError), named, make_task, given, data, out)
     assert not (tmp_path / "out").exists()

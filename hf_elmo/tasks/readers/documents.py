@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from ...given.bounded_files import quoted
 from ...text.columns import CONLL2012_ESCAPES
-from .text_lines import text_lines
+from ...text.files import text_lines
+from .examples import Examples
 
 _BEGIN = re.compile(r"#begin document \((?P<name>.*)\)(?:; part (?P<part>\d{1,9}))?\s*")
 _END = "#end document"
@@ -38,7 +39,6 @@ class Document:
         clusters: Mentions in the order of the text, words being counted from 0 over the whole part; clusters in the
             order of their first mentions. No mention is in two of them.
         speakers: Who says each word, "" where the file says nothing; None where it has no such column.
-        line: Where it begins in its file, counted from 1.
     """
 
     name: str
@@ -46,7 +46,6 @@ class Document:
     sentences: list[list[str]]
     clusters: list[list[Mention]] = field(default_factory=list)
     speakers: list[str] | None = None
-    line: int | None = None
 
     @property
     def words(self) -> list[str]:
@@ -55,30 +54,16 @@ class Document:
 
 
 @dataclass
-class Documents:
-    """One part of a corpus of documents.
+class Documents(Examples):
+    """One part of a corpus of documents."""
 
-    Args:
-        source: What errors call it: the argument that named it and its value.
-        documents: In the order of the file.
-    """
-
-    source: str
     documents: list[Document]
 
-    def __len__(self) -> int:
-        return len(self.documents)
+    def __getitem__(self, index: int) -> Document:
+        return self.documents[index]
 
-    def __getitem__(self, place: int) -> Document:
-        return self.documents[place]
-
-    def text(self, place: int) -> str:
-        """The words of a document."""
-        return " ".join(self.documents[place].words)
-
-    def pick(self, places: Sequence[int]) -> Documents:
-        """The documents at these places."""
-        return Documents(self.source, [self.documents[place] for place in places])
+    def text(self, index: int) -> str:
+        return " ".join(self.documents[index].words)
 
 
 def read_documents(path: str | os.PathLike, keep_singletons: bool = True, name: str = "file") -> Documents:
@@ -89,38 +74,29 @@ def read_documents(path: str | os.PathLike, keep_singletons: bool = True, name: 
     nested, cross each other, or be marked twice. Clusters that share a mention are joined.
 
     Args:
-        path: The file, UTF-8; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
+        path: The file, UTF-8, compressed or not.
         keep_singletons: Whether clusters of one mention are kept; LitBank marks them, OntoNotes has none.
         name: The argument that named the file, for errors.
     Raises: FileNotFoundError; ValueError naming the argument, the file and the line of whatever cannot be read.
     """
     source = f"{name} {str(path)!r}"
     documents: list[Document] = []
-    builder: _Builder | None = None
-    for number, line in text_lines(path, name):
+    reading: _Reading | None = None
+    for number, line in enumerate(text_lines(path, name), start=1):
         place = f"{source}, line {number}"
-        if line.startswith("#begin"):
-            if builder is not None:
-                raise ValueError(f"{place} begins a document inside of another; wanted {_END} before it.")
-            builder = _Builder(place, line, number)
-        elif line.startswith(_END):
-            if builder is None:
-                raise ValueError(f"{place} ends a document that none has begun; wanted a line #begin document before.")
-            documents.append(builder.finish(place, keep_singletons))
-            builder = None
-        elif builder is not None:
-            builder.add(place, line)
+        if line.startswith("#begin") and reading is None:
+            reading = _Reading(place, line)
+        elif line.startswith(_END) and reading is not None:
+            documents.append(reading.finish(place, keep_singletons))
+            reading = None
+        elif line.startswith(("#begin", _END)):
+            raise ValueError(f"{place} is {quoted(line)}; wanted #begin document and {_END} in turns.")
+        elif reading is not None:
+            reading.add(place, line)
         elif line.strip() and not line.startswith("#"):
-            raise ValueError(
-                f"{place} stands outside of a document: {line[:60]!r}; wanted a line such as "
-                "#begin document (name); part 0 before the words."
-            )
-    if builder is not None:
-        raise ValueError(
-            f"{source} ends inside of the document that begins in line {builder.document.line}; get it whole."
-        )
-    if not documents:
-        raise ValueError(f"{source} holds no documents: no line of it begins with #begin document. Give another file.")
+            raise ValueError(f"{place} stands before a line such as #begin document (name); part 0: {quoted(line)}.")
+    if reading is not None or not documents:
+        raise ValueError(f"{source} holds no documents, or the last one does not end with {_END}; get it whole.")
     return Documents(source, documents)
 
 
@@ -152,46 +128,37 @@ def document_lines(document: Document, clusters: Iterable[Sequence[Mention]] | N
     yield _END
 
 
-class _Builder:
-    """A document that is being read."""
+class _Reading:
+    """A document of which some lines have been read."""
 
-    def __init__(self, place: str, line: str, number: int):
+    def __init__(self, place: str, line: str):
         found = _BEGIN.fullmatch(line)
         if found is None:
-            raise ValueError(f"{place} is {line[:80]!r}; wanted #begin document (name); part 0.")
-        self.document = Document(found["name"], int(found["part"] or 0), [], line=number)
+            raise ValueError(f"{place} is {quoted(line)}; wanted #begin document (name); part 0.")
+        self.document = Document(found["name"], int(found["part"] or 0), [])
         self._speakers: list[str] = []
-        self._num_words = 0
         self._is_in_sentence = False
-        # Where the mentions of each cluster that are still open began: the word, and its place in the file.
+        # Of each cluster where its mentions that are still open began: the word, and its place in the file.
         self._open: dict[str, list[tuple[int, str]]] = {}
         self._mentions: dict[str, set[Mention]] = {}
 
     def add(self, place: str, line: str) -> None:
-        """Take in a line."""
-        fields = line.rstrip("\n").split("\t") if "\t" in line else line.split()
         if not line.strip():
             self._is_in_sentence = False
             return
-        if len(fields) < _FEWEST:
+        cells = line.split("\t") if "\t" in line else line.split()
+        if len(cells) < _FEWEST:
             raise ValueError(
-                f"{place} has {len(fields)} columns; wanted at least {_FEWEST}: document, part, number, word, and the "
-                "mentions in the last one. Repair the line."
+                f"{place} has {len(cells)} columns; wanted document, part, number, word and, in the last one, mentions."
             )
         if not self._is_in_sentence:
             self.document.sentences.append([])
-            self._is_in_sentence = True
-        word = fields[_WORD]
-        self.document.sentences[-1].append(CONLL2012_ESCAPES.get(word, word))
-        speaker = fields[_SPEAKER] if len(fields) > _SPEAKER + 1 else ""
+        self._is_in_sentence = True
+        self.document.sentences[-1].append(CONLL2012_ESCAPES.get(cells[_WORD], cells[_WORD]))
+        speaker = cells[_SPEAKER] if len(cells) > _SPEAKER + 1 else ""
+        marks, word = cells[-1].strip(), len(self._speakers)
         self._speakers.append("" if speaker in _NOTHING else speaker)
-        self._read_mentions(place, fields[-1].strip())
-        self._num_words += 1
-
-    def _read_mentions(self, place: str, marks: str) -> None:
-        if marks in _NOTHING:
-            return
-        for mark in marks.split("|"):
+        for mark in () if marks in _NOTHING else marks.split("|"):
             found = _MENTION.fullmatch(mark)
             if found is None or not (found[1] or found[3]):
                 raise ValueError(
@@ -200,34 +167,24 @@ class _Builder:
                 )
             opens, cluster, closes = found.groups()
             if opens:
-                self._open.setdefault(cluster, []).append((self._num_words, place))
+                self._open.setdefault(cluster, []).append((word, place))
             if closes:
                 if not self._open.get(cluster):
-                    raise ValueError(
-                        f"{place} ends a mention of cluster {cluster} that none has begun; repair the line."
-                    )
+                    raise ValueError(f"{place} ends a mention of cluster {cluster} that none has begun.")
                 start, _ = self._open[cluster].pop()
-                self._mentions.setdefault(cluster, set()).add(Mention(start, self._num_words + 1))
+                self._mentions.setdefault(cluster, set()).add(Mention(start, word + 1))
 
     def finish(self, place: str, keep_singletons: bool) -> Document:
-        """The document, at the line that ends it."""
         for cluster, opened in self._open.items():
-            if opened:
-                raise ValueError(
-                    f"{opened[-1][1]} begins a mention of cluster {cluster} that never ends; repair the line."
-                )
-        if not self._num_words:
+            for _, its_place in opened:
+                raise ValueError(f"{its_place} begins a mention of cluster {cluster} that never ends.")
+        if not self._speakers:
             raise ValueError(f"{place} ends a document without words; leave it out.")
-        merged = _join_overlapping(self._mentions.values())
-        self.document.clusters = [cluster for cluster in merged if keep_singletons or len(cluster) > 1]
+        joined: list[set[Mention]] = []
+        for mentions in self._mentions.values():
+            apart = [other for other in joined if not other & mentions]
+            joined = [*apart, mentions.union(*(other for other in joined if other & mentions))]
+        clusters = sorted(sorted(cluster) for cluster in joined)
+        self.document.clusters = [cluster for cluster in clusters if keep_singletons or len(cluster) > 1]
         self.document.speakers = self._speakers if any(self._speakers) else None
         return self.document
-
-
-def _join_overlapping(clusters: Iterable[set[Mention]]) -> list[list[Mention]]:
-    """Clusters without a mention in common, each sorted, in the order of their first mentions."""
-    joined: list[set[Mention]] = []
-    for cluster in clusters:
-        apart = [other for other in joined if not other & cluster]
-        joined = [*apart, cluster.union(*(other for other in joined if other & cluster))]
-    return sorted(sorted(cluster) for cluster in joined)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from ...given.bounded_files import quoted
 from ...model.modeling_elmo_tasks import OUTSIDE, read_spans
-from .text_lines import text_lines
+from ...text.columns import Row
+from ...text.files import text_lines
+from .examples import Examples
 
 _BRACKETS = re.compile(r"(?:\((?P<role>[^\s()*]+))?\*(?P<end>\))?")
 # OntoNotes has named entities of one word without the star.
@@ -17,7 +19,7 @@ _WHOLE = re.compile(r"\([^\s()*]+\)")
 _NO_PREDICATE = ("-", "_")
 # CoNLL-2012: word, lemma of a predicate, its sense, and where the brackets begin; mentions stand behind them.
 _BEGIN_2012 = "#begin document"
-_WORD_2012, _LEMMA_2012, _SENSE_2012, _FIRST_2012, _BEHIND_2012 = 3, 6, 7, 11, 1
+_WORD_2012, _LEMMA_2012, _SENSE_2012, _FIRST_2012 = 3, 6, 7, 11
 
 
 @dataclass(frozen=True)
@@ -54,24 +56,13 @@ class Proposition:
 
 
 @dataclass
-class Propositions:
-    """One part of a corpus of sentences with predicates.
+class Propositions(Examples):
+    """One part of a corpus of sentences with predicates; labels are tags."""
 
-    Args:
-        source: What errors call it: the argument that named it and its value.
-        sentences: In the order of the file.
-        known_roles: Roles that the corpus has beside those of these sentences.
-    """
-
-    source: str
     sentences: list[Proposition]
-    known_roles: tuple[str, ...] = ()
 
-    def __len__(self) -> int:
-        return len(self.sentences)
-
-    def __getitem__(self, place: int) -> Proposition:
-        return self.sentences[place]
+    def __getitem__(self, index: int) -> Proposition:
+        return self.sentences[index]
 
     @property
     def num_predicates(self) -> int:
@@ -80,25 +71,20 @@ class Propositions:
 
     @property
     def roles(self) -> list[str]:
-        """All roles, sorted."""
-        tags = {tag for sentence in self.sentences for predicate in sentence.predicates for tag in predicate.tags}
-        return sorted({tag[2:] for tag in tags if tag != OUTSIDE} | {*self.known_roles})
+        """All roles that the corpus has, sorted."""
+        tags = {tag for tag, _ in self.labels_with_places()} | {*self.known_labels}
+        return sorted({tag[2:] for tag in tags if tag != OUTSIDE})
 
-    def label_places(self) -> dict[str, str]:
-        """Each tag that occurs, and where its sentence begins that has it first, for errors."""
-        first: dict[str, str] = {}
-        for sentence in self.sentences:
-            for tag in sorted({tag for predicate in sentence.predicates for tag in predicate.tags} - first.keys()):
-                first[tag] = f"{self.source}, line {sentence.line}"
-        return first
+    def text(self, index: int) -> str:
+        return " ".join(self.sentences[index].words)
 
-    def text(self, place: int) -> str:
-        """The words of a sentence."""
-        return " ".join(self.sentences[place].words)
+    def labels_with_places(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        for index, sentence in enumerate(self.sentences):
+            for predicate in sentence.predicates:
+                yield from ((tag, (index,)) for tag in predicate.tags)
 
-    def pick(self, places: Sequence[int]) -> Propositions:
-        """The sentences at these places; roles that only others have stay known."""
-        return Propositions(self.source, [self.sentences[place] for place in places], tuple(self.roles))
+    def place(self, *where: int) -> str:
+        return f"{self.source}, line {self.sentences[where[0]].line}"
 
 
 def read_propositions(path: str | os.PathLike, name: str = "file") -> Propositions:
@@ -109,24 +95,21 @@ def read_propositions(path: str | os.PathLike, name: str = "file") -> Propositio
     first column and brackets are the last ones, one for each word that has no `-` in the column before them.
 
     Args:
-        path: The file, UTF-8; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
+        path: The file, UTF-8, compressed or not.
         name: The argument that named the file, for errors.
     Raises: FileNotFoundError; ValueError naming the argument, the file and the line of whatever cannot be read.
     """
     source = f"{name} {str(path)!r}"
     sentences: list[Proposition] = []
-    rows: list[tuple[int, list[str]]] = []
+    rows: list[Row] = []
     is_2012 = False
-    for number, line in text_lines(path, name):
+    for number, line in enumerate([*text_lines(path, name), ""], start=1):
         is_2012 = is_2012 or line.startswith(_BEGIN_2012)
-        is_comment = is_2012 and line.startswith("#")
-        if line.strip() and not is_comment:
+        if line.strip() and not (is_2012 and line.startswith("#")):
             rows.append((number, [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()))
         elif rows:
             sentences.append(_read_sentence(source, rows, is_2012))
             rows = []
-    if rows:
-        sentences.append(_read_sentence(source, rows, is_2012))
     if not sentences:
         raise ValueError(f"{source} holds no words; give a file with sentences, or leave it out.")
     return Propositions(source, sentences)
@@ -155,13 +138,9 @@ def write_brackets(tags: Sequence[str]) -> list[str]:
     return cells
 
 
-def read_brackets(source: str, rows: list[tuple[int, list[str]]], column: int) -> list[str]:
-    """The tags, by IOB2, that the brackets of a column mean.
+def read_brackets(source: str, rows: Sequence[Row], column: int) -> list[str]:
+    """The tags, by IOB2, that the brackets of a column of a sentence mean.
 
-    Args:
-        source: What errors call the file.
-        rows: The lines of a sentence: their numbers and cells.
-        column: Which column.
     Raises: ValueError naming the line of what is no bracket, or none that may stand there.
     """
     tags: list[str] = []
@@ -169,16 +148,14 @@ def read_brackets(source: str, rows: list[tuple[int, list[str]]], column: int) -
     for number, cells in rows:
         cell = cells[column]
         found = _BRACKETS.fullmatch(f"{cell[:-1]}*)" if _WHOLE.fullmatch(cell) else cell)
-        is_wrong = found is None or (found["role"] if role else found["end"] and not found["role"])
-        if found is None or is_wrong:
+        if found is None or (found["role"] if role else found["end"] and not found["role"]):
             raise ValueError(
-                f"{source}, line {number} has {quoted(cells[column])} in column {column}"
+                f"{source}, line {number} has {quoted(cell)} in column {column}"
                 + (f", inside of {quoted(role)}" if role else "")
                 + "; wanted brackets such as (ARG0*, * and *), one inside of none."
             )
-        begun = found["role"]
-        role = role or begun
-        tags.append(OUTSIDE if role is None else f"{'B' if begun else 'I'}-{role}")
+        role = role or found["role"]
+        tags.append(OUTSIDE if role is None else f"{'B' if found['role'] else 'I'}-{role}")
         if found["end"]:
             role = None
     if role is not None:
@@ -188,61 +165,57 @@ def read_brackets(source: str, rows: list[tuple[int, list[str]]], column: int) -
     return tags
 
 
-def _read_sentence(source: str, rows: list[tuple[int, list[str]]], is_2012: bool) -> Proposition:
+def _read_sentence(source: str, rows: Sequence[Row], is_2012: bool) -> Proposition:
     first, fields = rows[0]
     width = len(fields)
     for number, cells in rows:
-        if len(cells) != width:
+        if len(cells) != width or (is_2012 and width <= _FIRST_2012):
+            least = f"; CoNLL-2012 has {_FIRST_2012 + 1} or more" if is_2012 else ""
             raise ValueError(
-                f"{source}, line {number} has {len(cells)} columns, but line {first}, where its sentence begins, has "
-                f"{width}; wanted as many in each."
+                f"{source}, line {number} has {len(cells)} columns; wanted {width} as in line {first}{least}."
             )
     start = _FIRST_2012 if is_2012 else _first_of_brackets(source, rows)
-    stop = width - _BEHIND_2012 * is_2012
-    if is_2012 and width <= _FIRST_2012:
-        raise ValueError(
-            f"{source}, line {first} has {width} columns; wanted {_FIRST_2012 + 1} or more, as CoNLL-2012 has."
-        )
+    stop = width - 1 if is_2012 else width
     columns = [read_brackets(source, rows, column) for column in range(start, stop)]
-    column = _SENSE_2012 if is_2012 else start - 1
-    names = [(place, cells[column]) for place, (_, cells) in enumerate(rows) if cells[column] not in _NO_PREDICATE]
     if is_2012:
         # Lemmas and senses are given to more words than those with arguments, which have a V.
         names = [_verb_of(source, rows, tags) for tags in columns]
+    else:
+        names = [(word, cells[start - 1]) for word, (_, cells) in enumerate(rows) if _is_predicate(cells[start - 1])]
     return Proposition(
         words=[cells[_WORD_2012 if is_2012 else 0] for _, cells in rows],
-        predicates=[Predicate(place, name, tags) for (place, name), tags in zip(names, columns, strict=True)],
+        predicates=[Predicate(word, name, tags) for (word, name), tags in zip(names, columns, strict=True)],
         before=[cells[:start] for _, cells in rows],
         behind=[cells[stop:] for _, cells in rows],
         line=first,
     )
 
 
-def _first_of_brackets(source: str, rows: list[tuple[int, list[str]]]) -> int:
+def _is_predicate(cell: str) -> bool:
+    return cell not in _NO_PREDICATE
+
+
+def _first_of_brackets(source: str, rows: Sequence[Row]) -> int:
     """The column of the first brackets: behind one that names as many predicates as there are columns of brackets."""
     first, fields = rows[0]
-    width = len(fields)
-    found = width
+    found = len(fields)
     while found and all(_BRACKETS.fullmatch(cells[found - 1]) for _, cells in rows):
         found -= 1
-    num_predicates = sum(cells[found - 1] not in _NO_PREDICATE for _, cells in rows) if found > 1 else -1
-    if num_predicates != width - found:
+    num_predicates = sum(_is_predicate(cells[found - 1]) for _, cells in rows) if found > 1 else -1
+    if num_predicates != len(fields) - found:
         what = f"{num_predicates} predicates" if found > 1 else "no words before the brackets"
         raise ValueError(
-            f"{source}, the sentence of line {first} has {what} and {width - found} columns of brackets; wanted the "
-            "word first, then any columns, the predicates (- for other words), and brackets for each predicate. Put "
-            "words and arguments that lie in two files beside each other (paste)."
+            f"{source}, the sentence of line {first} has {what} and {len(fields) - found} columns of brackets; wanted "
+            "the word first, then any columns, the predicates (- for other words), and brackets for each predicate. "
+            "Put words and arguments that lie in two files beside each other (paste)."
         )
     return found
 
 
-def _verb_of(source: str, rows: list[tuple[int, list[str]]], tags: Sequence[str]) -> tuple[int, str]:
+def _verb_of(source: str, rows: Sequence[Row], tags: Sequence[str]) -> tuple[int, str]:
     """The word that is the predicate of a column of CoNLL-2012, and its name."""
     if "B-V" not in tags:
-        raise ValueError(
-            f"{source}, the sentence of line {rows[0][0]} has a column of brackets without (V*); wanted the predicate."
-        )
-    place = tags.index("B-V")
-    cells = rows[place][1]
-    named = [cells[column] for column in (_LEMMA_2012, _SENSE_2012) if cells[column] not in _NO_PREDICATE]
-    return place, ".".join(named)
+        raise ValueError(f"{source}, the sentence of line {rows[0][0]} has a column of brackets without (V*).")
+    word = tags.index("B-V")
+    cells = rows[word][1]
+    return word, ".".join(filter(_is_predicate, (cells[_LEMMA_2012], cells[_SENSE_2012])))

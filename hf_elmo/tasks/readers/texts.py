@@ -2,35 +2,76 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
-from datasets import Dataset
+from datasets import ClassLabel, Dataset
 
 from ...given.bounded_files import quoted
-from ...text.files import form_of, suffix_of
-from .labelled_texts import LabelledTexts, gather, gather_dataset
-from .rows import ROW_ENDINGS, Column, read_rows
-from .text_lines import text_lines
+from ...text.files import TEXT_SUFFIXES, check_characters, form_of, json_records, open_table, suffix_of, text_lines
+from .examples import Examples
 
-TREE_ENDINGS = (".trees", ".tree", ".ptb", ".mrg")
-
-# A question and a sentence, as QNLI has them, are a pair; each by itself is a text.
-_TEXT_NAMES = (
-    *("premise", "sentence1", "question1", ("question", "sentence")),
-    *("sentence", "text", "review", "document", "phrase", "question"),
+_TREE_SUFFIXES = (".trees", ".tree", ".ptb", ".mrg")
+_PAIRS = (
+    ("premise", "hypothesis"),
+    ("sentence1", "sentence2"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("text", "text_pair"),
 )
-_SECOND_NAMES = ("hypothesis", "sentence2", "question2", "text_pair", ("sentence", "question"))
-_LABEL_NAMES = ("gold_label", "label", "labels", "sentiment", "stars", "polarity", "class")
-_ID_NAMES = ("pairid", "guid", "id", "idx", "index", "sentence_id")
+_TEXTS = ("premise", "sentence1", "question1", "sentence", "text", "review", "document", "phrase", "question")
+_LABELS = ("gold_label", "label", "labels", "sentiment", "stars", "polarity", "class")
+_IDS = ("pairid", "guid", "id", "idx", "index", "sentence_id")
+# By which SNLI says that its annotators did not agree.
+_NO_LABEL = "-"
+_NUMBER = re.compile(r"-?\d+")
 _MARK_OR_WORD = re.compile(r"[()]|[^\s()]+")
-# Nodes in one another; the deepest of the Stanford Sentiment Treebank have some thirty.
+_TREE = re.compile(r"\s*\(\S+\s+[^\s(]|\s*\(\S+\s*\(")
+# Nodes in one another; the deepest of the Stanford Sentiment Treebank have some thirty. Each node keeps its words.
 _MOST_LEVELS = 250
-_TREE = re.compile(r"\(\S+\s+[^\s(]|\(\S+\s*\(")
-# What stands for brackets, slashes and stars in trees.
+# What stands for brackets in trees.
 _ESCAPES = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+
+# Of each argument that names a column the column that it names.
+Asked = Mapping[str, int | str | None]
+
+
+@dataclass
+class LabelledTexts(Examples):
+    """One part of a corpus of texts, or of pairs of texts, with a label each.
+
+    Args:
+        texts: The texts; of pairs the first ones.
+        labels: The label of each.
+        places: Where each stood, "line 7" for example.
+        second_texts: Of pairs the second texts.
+        ids: What the corpus calls each; None where it has no names for them.
+        is_tokenized: Whether the words of a text stand between spaces, whatever a tokenizer would do.
+        num_unlabelled: How many were left out because they have no label.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    second_texts: list[str] | None = None
+    ids: list[str] | None = None
+    is_tokenized: bool = False
+    num_unlabelled: int = 0
+
+    def text(self, index: int) -> str:
+        """Of a pair the first text, whose pairs stay together."""
+        return self.texts[index]
+
+    def labels_with_places(self) -> Iterator[tuple[str, tuple[int, ...]]]:
+        return ((label, (index,)) for index, label in enumerate(self.labels))
+
+    def place(self, *where: int) -> str:
+        return f"{self.source}, {self.places[where[0]]}"
 
 
 def read_texts(
@@ -41,33 +82,36 @@ def read_texts(
     min_phrase_words: int | None = None,
     name: str = "file",
 ) -> LabelledTexts:
-    """Read texts, or pairs of texts, with a label each, by what the file's name ends in.
+    """Read texts, or pairs of texts, with a label each, by what the file's name ends in, or looks like.
 
-    Trees are files that end in `.trees`, `.tree`, `.ptb` or `.mrg`, and text files, and files of unknown names, that
-    begin with one; see `read_rows` for all others.
+    `.trees`, `.tree`, `.ptb` and `.mrg` are trees, and so are text files, and files of unknown names, that begin with
+    one. `.tsv` and `.txt` are columns between tabs, without any quoting; `.csv` between commas, quoted as spreadsheets
+    do; `.jsonl`, `.ndjson` and `.json` an object per line or a list of them; `.parquet` a table. The first line of a
+    table of text has its titles if a column is asked for by name, or if it has a usual name of one. Records without a
+    label, and pairs with `-` for one, are counted and left out.
 
     Args:
-        path: The file, UTF-8.
-        text_column: Name or number of the column of texts; None for the first that has a usual name.
+        path: The file, UTF-8, compressed or not.
+        text_column: Name or number (from 0; negative ones from the end) of the column of texts; None for the first
+            that has a usual name.
         text_pair_column: The same for the second texts of pairs, which there are only where this is named, or where no
-            column of texts is named and one has a usual name.
+            column of texts is named and two have usual names of pairs.
         label_column: The same for the labels.
         min_phrase_words: Of trees, also take the phrases of at least so many words; None for whole sentences alone.
         name: The argument that named the file, for errors.
     Raises: FileNotFoundError; ValueError naming the argument, the file and the line of whatever cannot be read.
     """
     source = f"{name} {str(path)!r}"
+    asked = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
     if _holds_trees(path, name):
-        asked = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
-        for argument, column in asked.items():
-            if column is not None:
-                raise ValueError(f"{argument} is {column!r}, but {source} holds trees, which have no columns.")
+        if any(column is not None for column in asked.values()):
+            raise ValueError(f"{source} holds trees, which have no columns; leave {', '.join(asked)} out.")
         return read_trees(path, min_phrase_words, name)
     if min_phrase_words is not None:
         raise ValueError(
             f"min_phrase_words is {min_phrase_words}, but {source} holds no trees, whose phrases they are."
         )
-    return gather(read_rows(path, _columns(text_column, text_pair_column, label_column), name), source)
+    return _gather(_records(path, name, asked), source, asked)
 
 
 def texts_of_dataset(
@@ -81,86 +125,189 @@ def texts_of_dataset(
 
     Raises: ValueError naming the split and the column or the row.
     """
-    return gather_dataset(dataset, source, _columns(text_column, text_pair_column, label_column))
+    asked = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
+    columns = _find_columns(dataset.column_names, asked, source)
+    feature = dataset.features[columns["label"]]
+    names = tuple(feature.names) if isinstance(feature, ClassLabel) else ()
+    rows = enumerate(dataset.select_columns(sorted({*columns.values()})))
+    return _gather(((f"{source}, row {number}", row) for number, row in rows), source, asked, names)
 
 
 def read_trees(path: str | os.PathLike, min_phrase_words: int | None = None, name: str = "file") -> LabelledTexts:
-    """Read trees in brackets whose nodes are labels, `(3 (2 good) (2 fun))` (Socher et al. 2013).
-
-    Args:
-        path: The file, UTF-8; a tree may go over several lines.
-        min_phrase_words: Take the phrases of at least so many words too, each as a text of its own; 1 for all.
-        name: The argument that named the file, for errors.
-    Raises: FileNotFoundError; ValueError naming the file and the line where brackets or labels are lacking.
-    """
+    """Read trees in brackets whose nodes are labels, `(3 (2 good) (2 fun))` (Socher et al. 2013); see `read_texts`."""
     source = f"{name} {str(path)!r}"
-    sentences = LabelledTexts(source, is_tokenized=True)
-    for line, nodes in _trees(text_lines(path, name), source):
-        whole = len(nodes) - 1
-        for index, (label, words) in enumerate(nodes):
-            if index == whole or (min_phrase_words is not None and len(words) >= min_phrase_words):
-                sentences.texts.append(" ".join(words))
-                sentences.labels.append(label)
-                sentences.places.append(f"line {line}")
-    if not len(sentences):
+    read = LabelledTexts(source, is_tokenized=True)
+    for line, nodes in _trees(enumerate(text_lines(path, name), start=1), source):
+        for index, (label, words) in enumerate(nodes, start=1):
+            if index == len(nodes) or (min_phrase_words is not None and len(words) >= min_phrase_words):
+                read.texts.append(" ".join(words))
+                read.labels.append(label)
+                read.places.append(f"line {line}")
+    if not len(read):
         raise ValueError(f"{source} holds no trees; name another file.")
-    return sentences
+    return read
 
 
-def _columns(
-    text_column: int | str | None, text_pair_column: int | str | None, label_column: int | str | None
-) -> dict[str, Column]:
-    columns = {
-        "text": Column("text_column", text_column, _TEXT_NAMES),
-        "second": Column("text_pair_column", text_pair_column, _SECOND_NAMES, is_optional=True),
-        "label": Column("label_column", label_column, _LABEL_NAMES),
-        "id": Column("id_column", None, _ID_NAMES, is_optional=True),
-    }
-    if text_column is not None and text_pair_column is None:
-        del columns["second"]
-    return columns
+def _gather(
+    records: Iterable[tuple[str, Mapping[str, Any]]], source: str, asked: Asked, names: Sequence[str] = ()
+) -> LabelledTexts:
+    """The texts of records with their places; labels that are integers are numbers of the names, if there are any."""
+    read = LabelledTexts(source, known_labels=tuple(names))
+    columns: dict[str, str] = {}
+    second_texts, ids = [], []
+    for place, record in records:
+        columns = columns or _find_columns(list(record), asked, source)
+        missing = [title for title in columns.values() if title not in record]
+        if missing:
+            raise ValueError(f"{place} has no {missing[0]!r}, only {quoted(sorted(record))}; mend the record.")
+        label = record[columns["label"]]
+        if names and isinstance(label, int):
+            label = names[label] if 0 <= label < len(names) else None
+        if label is None or (label == _NO_LABEL and "text_pair" in columns):
+            read.num_unlabelled += 1
+            continue
+        if isinstance(label, int) and not isinstance(label, bool):
+            label = str(label)
+        read.texts.append(_checked(record[columns["text"]], place, "text"))
+        # They are written between tabs.
+        read.labels.append(" ".join(_checked(label, place, "label").split()))
+        read.places.append(place.removeprefix(source).removeprefix(", ") or "its only record")
+        if "text_pair" in columns:
+            second_texts.append(_checked(record[columns["text_pair"]], place, "text_pair"))
+        if "id" in columns:
+            ids.append(str(record[columns["id"]]))
+    if not len(read):
+        raise ValueError(
+            f"{source} holds no texts with a label ({read.num_unlabelled} without): it is empty, or has only titles."
+        )
+    read.second_texts, read.ids = second_texts or None, ids or None
+    return read
+
+
+def _checked(value: Any, place: str, column: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(
+            f"{place}: the {column} is {quoted(value)} ({type(value).__name__}); wanted text. Name another column with "
+            f"--{column}_column, or mend the record."
+        )
+    check_characters(value, place)
+    return value.strip()
+
+
+def _find_columns(titles: Sequence[str], asked: Asked, source: str) -> dict[str, str]:
+    """The titles of the columns "text", "label" and, where there are such, "text_pair" and "id"."""
+    names = {_as_name(title): title for title in reversed(titles)}
+    pairs = [pair for pair in _PAIRS if {*pair} <= names.keys()]
+    usual = {"text": _TEXTS, "text_pair": (), "label": _LABELS}
+    if pairs and asked["text_column"] is asked["text_pair_column"] is None:
+        usual |= {"text": pairs[0][:1], "text_pair": pairs[0][1:]}
+    found = {}
+    for key, its_usual in usual.items():
+        column = asked[f"{key}_column"]
+        if column is None:
+            title = next((names[name] for name in its_usual if name in names), None)
+        elif _NUMBER.fullmatch(str(column)):
+            title = titles[int(column)] if -len(titles) <= int(column) < len(titles) else None
+        else:
+            title = names.get(str(column).lower())
+        if title is not None:
+            found[key] = title
+        elif column is not None or key != "text_pair":
+            raise ValueError(
+                f"{key}_column is {column!r}, but {source} has the columns {quoted(list(titles))}; name one of these "
+                f"with --{key}_column, or give its number from 0 to {len(titles) - 1}."
+            )
+    if len({*found.values()}) < len(found):
+        raise ValueError(f"{source}: one column is named twice: {quoted(found)}; wanted different ones.")
+    id_ = next((names[name] for name in _IDS if name in names and names[name] not in found.values()), None)
+    return found if id_ is None else {**found, "id": id_}
+
+
+def _as_name(title: str) -> str:
+    return title.strip(" #\ufeff").lower()
+
+
+def _records(path: str | os.PathLike, name: str, asked: Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each record of a file with its place; titles of a table that has none are numbers."""
+    form, source = form_of(path, name), f"{name} {str(path)!r}"
+    if form == "json":
+        yield from json_records(path, name)
+    elif form == "parquet":
+        with open_table(path, name) as table:
+            rows = (row for batch in table.iter_batches() for row in batch.to_pylist())
+            yield from ((f"{source}, row {number}", row) for number, row in enumerate(rows))
+    else:
+        titles: list[str] = []
+        for number, cells in _rows(path, name):
+            if not titles:
+                are_named = any(column is not None and not _NUMBER.fullmatch(str(column)) for column in asked.values())
+                if are_named or {*map(_as_name, cells)} & {*_TEXTS, *_LABELS}:
+                    titles = cells
+                    continue
+                titles = list(map(str, range(len(cells))))
+            if len(cells) != len(titles):
+                raise ValueError(
+                    f"{source}, line {number} has {len(cells)} columns, but the first line has {len(titles)}: "
+                    f"{quoted(cells)}. In .tsv and .txt columns stand between tabs, in .csv between commas."
+                )
+            yield f"{source}, line {number}", dict(zip(titles, cells, strict=True))
+
+
+def _rows(path: str | os.PathLike, name: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table that are not blank, and the lines that they begin on."""
+    suffix, lines = suffix_of(path), text_lines(path, name)
+    first = next(lines, "")
+    has_commas = suffix == ".csv" or (suffix not in TEXT_SUFFIXES and "\t" not in first)
+    how: dict[str, Any] = {} if has_commas else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    reader = csv.reader((f"{line}\n" for line in chain([first], lines)), strict=True, **how)
+    number = 1
+    try:
+        for cells in reader:
+            if any(map(str.strip, cells)):
+                yield number, cells
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"{name} {str(path)!r}, line {number}: the row that begins there is no CSV ({error})."
+        ) from error
 
 
 def _holds_trees(path: str | os.PathLike, name: str) -> bool:
     suffix = suffix_of(path)
-    if suffix in TREE_ENDINGS:
+    if suffix in _TREE_SUFFIXES:
         return True
-    is_table = suffix in ROW_ENDINGS and suffix != ".txt"
-    if is_table or not os.path.isfile(path) or form_of(path, name) != "unknown":
+    if suffix in (".tsv", ".csv") or form_of(path, name) != "unknown":
         return False
-    first = next((line for _, line in text_lines(path, name) if line.strip()), "")
-    return bool(_TREE.match(first.strip()))
+    return bool(_TREE.match(next(filter(str.strip, text_lines(path, name)), "")))
 
 
 def _trees(lines: Iterable[tuple[int, str]], source: str) -> Iterator[tuple[int, list[tuple[str, list[str]]]]]:
     """Each tree with the line that it begins on: the label and the words of its nodes, the whole sentence last."""
     # The nodes that are open, from the outermost one: label, words so far.
-    path: list[tuple[str | None, list[str]]] = []
+    path: list[tuple[str, list[str]]] = []
     nodes: list[tuple[str, list[str]]] = []
     start = number = 0
     for number, mark in chain.from_iterable(((n, m) for m in _MARK_OR_WORD.findall(line)) for n, line in lines):
+        place = f"{source}, line {number}"
         if mark == "(":
-            if path and path[-1][0] is None:
-                raise ValueError(f"{source}, line {number}: a node begins with a bracket, not with its label.")
+            if path and not path[-1][0]:
+                raise ValueError(f"{place}: a node begins with a bracket, not with its label.")
             if len(path) == _MOST_LEVELS:
-                raise ValueError(
-                    f"{source}, line {number}: the tree that begins on line {start} has nodes in more than "
-                    f"{_MOST_LEVELS} others, as no sentence has; check what it is."
-                )
+                raise ValueError(f"{place}: the tree of line {start} has nodes in more than {_MOST_LEVELS} others.")
             start = start if path else number
-            path.append((None, []))
+            path.append(("", []))
         elif not path:
-            raise ValueError(f"{source}, line {number}: {quoted(mark)} stands outside of all trees.")
+            raise ValueError(f"{place}: {quoted(mark)} stands outside of all trees.")
         elif mark != ")":
             label, words = path[-1]
-            if label is None:
-                path[-1] = (mark, words)
-            else:
+            if label:
                 words.append(_ESCAPES.get(mark, mark).replace("\\/", "/").replace("\\*", "*"))
+            else:
+                path[-1] = (mark, words)
         else:
             label, words = path.pop()
-            if label is None or not words:
-                raise ValueError(f"{source}, line {number}: a node has no {'words' if label else 'label'}.")
+            if not words:
+                raise ValueError(f"{place}: a node has no {'words' if label else 'label'}.")
             nodes.append((label, words))
             if path:
                 path[-1][1].extend(words)
@@ -168,6 +315,4 @@ def _trees(lines: Iterable[tuple[int, str]], source: str) -> Iterator[tuple[int,
                 yield start, nodes
                 nodes = []
     if path:
-        raise ValueError(
-            f"{source}: the tree that begins on line {start} is open at the end, with {len(path)} brackets too few."
-        )
+        raise ValueError(f"{source}: the tree of line {start} is open at the end, with {len(path)} brackets too few.")

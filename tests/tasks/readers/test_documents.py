@@ -38,7 +38,7 @@ def write(tmp_path):
 def test_parts_sentences_speakers_and_clusters_are_read(write):
     documents = read_documents(write(TEXT))
     first, second = documents.documents
-    assert (first.name, first.part, first.line, second.part, second.line) == ("bc/x", 0, 1, 1, 10)
+    assert (first.name, first.part, second.part) == ("bc/x", 0, 1)
     assert first.sentences == [["Alice", "'s", "cat"], ["It", "."]] and first.words == documents.text(0).split()
     assert first.clusters == [[(0, 1)], [(0, 3), (3, 4)], [(2, 5)]]
     assert first.speakers == ["Bob", "Bob", "Bob", "", ""] and second.speakers is None
@@ -98,7 +98,7 @@ def test_other_clusters_are_written_in_place_of_a_documents_own(write):
         (("#begin document (bc/x); part 000\n", ""), ("line 1", "#begin document")),
         (("#begin document (bc/x); part 000", "#begin bc/x"), ("line 1", "'#begin bc/x'")),
         (("bc/x 1 0 She PRP - - - - - * (1)", "bc/x 1 0"), ("line 11", "3 columns")),
-        (("bc/x 1 0 She PRP - - - - - * (1)\n#end document\n", ""), ("line 10", "whole")),
+        (("bc/x 1 0 She PRP - - - - - * (1)\n#end document\n", ""), ("#end document", "whole")),
         (("bc/x 1 0 She PRP - - - - - * (1)\n", ""), ("line 11", "without words")),
         (("part 000", f"part {'0' * 5000}"), ("line 1", "#begin document")),
         (("She PRP - - - - - * (1)", f"She PRP - - - - - * ({'1' * 5000})"), ("line 11", "1111...")),

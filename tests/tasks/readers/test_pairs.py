@@ -63,9 +63,9 @@ def test_datasets():
 
 def test_bad_files(tmp_path):
     for name, content, named in (
-        ("a.tsv", "premise\thypothesis\tlabel\na\t \t1\n", ("line 2", "second")),
+        ("a.tsv", "premise\thypothesis\tlabel\na\t \t1\n", ("line 2", "text_pair")),
         ("a.tsv", "premise\thypothesis\tlabel\na\tb\t-\n", ("1 without", "a.tsv")),
-        ("a.jsonl", '{"premise": "a", "hypothesis": 3, "label": "x"}', ("line 1", "second", "int")),
+        ("a.jsonl", '{"premise": "a", "hypothesis": 3, "label": "x"}', ("line 1", "text_pair", "int")),
     ):
         path = tmp_path / name
         path.write_text(content)

@@ -7,9 +7,8 @@ import pytest
 from pyarrow import parquet
 from refusals import assert_refused
 
+from hf_elmo.inference.senses import holds_senses
 from hf_elmo.tasks.readers.columns import read_tagged_file
-from hf_elmo.tasks.readers.rows import Column, read_rows
-from hf_elmo.tasks.readers.senses import holds_senses
 from hf_elmo.tasks.readers.texts import read_texts
 from hf_elmo.text.corpora import corpus_from_files
 
@@ -93,6 +92,10 @@ def write(folder, name, content):
     return folder / name
 
 
+def as_rows(texts):
+    return [{"text": text, "label": label} for text, label in zip(texts.texts, texts.labels, strict=True)]
+
+
 @pytest.mark.parametrize(("name", "content", "words", "labels"), PUBLISHED)
 def test_a_corpus_is_read_as_it_is_published(tmp_path, name, content, words, labels):
     sentences = read_tagged_file(write(tmp_path, name, content), name="train_file")
@@ -137,7 +140,6 @@ def test_numbers_that_do_not_count_words_are_words(tmp_path):
 
 
 def test_other_files_of_unknown_suffixes_are_read_as_what_they_look_like(tmp_path):
-    columns = {"text": Column("text_column", None, ("text",)), "label": Column("label_column", None, ("label",))}
     rows = [{"text": "good film", "label": "1"}, {"text": "bad, film", "label": "0"}]
     path = tmp_path / "reviews.part-1"
     contents = (
@@ -148,9 +150,14 @@ def test_other_files_of_unknown_suffixes_are_read_as_what_they_look_like(tmp_pat
     )
     for content in contents:
         path.write_text(content)
-        assert [values for _, values in read_rows(path, columns, "train_file")] == rows
+        assert [
+            {"text": t, "label": label}
+            for t, label in zip(*(read_texts(path).texts, read_texts(path).labels), strict=True)
+        ] == rows
     parquet.write_table(pa.Table.from_pylist(rows), path)
-    assert [values for _, values in read_rows(path, columns, "train_file")] == rows
+    assert [
+        {"text": t, "label": label} for t, label in zip(*(read_texts(path).texts, read_texts(path).labels), strict=True)
+    ] == rows
     for takes_words in (False, True):
         assert list(corpus_from_files([str(path)], takes_words=takes_words).lines()) == ["good film", "bad, film"]
     path.write_text("(1 (2 good) (2 film))\n")
@@ -164,4 +171,4 @@ def test_other_files_of_unknown_suffixes_are_read_as_what_they_look_like(tmp_pat
             "",
             "[1] bad film",
         ]
-    assert_refused(ValueError, ("'.part-1'", "JSON"), lambda: list(read_rows(path, columns, "train_file")))
+    assert_refused(ValueError, ("part-1", "text_column"), read_texts, path)

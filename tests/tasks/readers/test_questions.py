@@ -83,7 +83,7 @@ QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
-        ([], ("data", "[]")),
+        ([], ("data", "None")),
         ({"data": {}}, ("data", "{}")),
         (change(("data", 0, "paragraphs"), None), ("data[0]", "paragraphs", "None")),
         (change(("data", 1, "paragraphs", 0, "context"), 3), ("data[1], paragraphs[0]", "context", "3")),
@@ -93,7 +93,7 @@ QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
         (change((*QUESTION, "answers"), "Tom"), ("qas[0]", "answers", "'Tom'")),
         (change((*QUESTION, "answers", 1, "answer_start"), "18"), ("answers[1]", "answer_start", "'18'")),
         (change((*QUESTION, "answers", 1, "answer_start"), True), ("answers[1]", "answer_start", "True")),
-        (change((*QUESTION, "answers", 0, "answer_start"), 19), ("answers[0]", "'a'", "'Tom'", "19", "'om '")),
+        (change((*QUESTION, "answers", 0, "answer_start"), 19), ("answers[0]", "'Tom'", "19", "'om '")),
         (change((*QUESTION, "answers", 0, "answer_start"), -7), ("answers[0]", "-7")),
         (change((*QUESTION, "answers", 0, "text"), ""), ("answers[0]", "''")),
         (change((*QUESTION, "answers", 0, "answer_start"), 10**4000), ("answers[0]", "1000000000")),

@@ -112,7 +112,7 @@ def test_bad_trees_and_tables(write):
         ("text\tlabel\na\t1\n", "a.tsv", {"min_phrase_words": 4}, ("min_phrase_words", "4")),
         ("text\tlabel\n", "a.tsv", {}, "no texts"),
         ("", "a.tsv", {}, "no texts"),
-        ("text\tlabel\na\t1\n \t0\n", "a.tsv", {}, ("line 3", "empty")),
+        ("text\tlabel\na\t1\n \t0\n", "a.tsv", {}, ("line 3", "text is")),
         ("text\tlabel\na\t\n", "a.tsv", {}, ("line 2", "label")),
         ('{"text": ["a"], "label": 1}', "a.jsonl", {}, ("line 1", "list", "text")),
         ('{"text": "a", "label": 0.5}', "a.jsonl", {}, ("line 1", "0.5")),

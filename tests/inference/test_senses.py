@@ -7,7 +7,7 @@ import pytest
 from conftest import shared_data
 from refusals import assert_refused
 
-from hf_elmo.tasks.readers.senses import SenseUse, holds_senses, read_senses
+from hf_elmo.inference.senses import SenseUse, holds_senses, read_senses
 
 USE = {"id": "1", "sense": "S", "index": 1, "tokens": ["a", "word"], "pos": ["DT", "NN"]}
 
@@ -52,7 +52,7 @@ def test_a_wrong_record_is_named_by_its_line(tmp_path, change, named):
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [USE, {**USE, **change}])))
     assert_refused(ValueError, ("line 2", named, "a.jsonl"), read_senses, str(tmp_path / "a.jsonl"))
     (tmp_path / "a.jsonl").write_text(json.dumps({key: USE[key] for key in USE if key not in change}))
-    assert_refused(ValueError, ("line 1", f"no {named}"), read_senses, str(tmp_path / "a.jsonl"))
+    assert_refused(ValueError, ("line 1", named, "got"), read_senses, str(tmp_path / "a.jsonl"))
 
 
 @pytest.mark.parametrize("change", [{"tokens": ["a\ud800", "word"]}, {"sense": "\ud800"}])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
-from ...given.bounded_files import quoted
-from ...text.files import check_characters, form_of, json_records
+from ..given.bounded_files import quoted
+from ..text.files import check_characters, form_of, json_records
 
 _KEYS = ("tokens", "index", "sense")
 
@@ -25,10 +26,7 @@ class SenseUse:
 
 
 def holds_senses(file: str, name: str = "file") -> bool:
-    """Whether a file's first record is a use with its sense.
-
-    Raises: ValueError naming the file and the line of what is not JSON.
-    """
+    """Whether a file's first record is a use with its sense; raises ValueError naming the line that is not JSON."""
     if form_of(file, name) != "json":
         return False
     _, first = next(json_records(file, name), ("", {}))
@@ -40,22 +38,20 @@ def read_senses(file: str, name: str = "file") -> list[SenseUse]:
 
     Args:
         file: A record per line with `tokens`, the words of a sentence, `index`, the place of one of them from 0, and
-            `sense`; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
+            `sense`; compressed or not.
         name: The argument that named the file, for errors.
     Raises: ValueError naming the file and the line of what is no such record.
     """
     uses = []
     for place, record in json_records(file, name):
-        missing = [key for key in _KEYS if key not in record]
-        if missing:
-            raise ValueError(f"{place} has no {' and no '.join(missing)}; wanted {', '.join(_KEYS)}.")
-        words, index, sense = (record[key] for key in _KEYS)
-        if not isinstance(words, list) or not words or not all(isinstance(word, str) and word for word in words):
-            raise ValueError(f"{place}: tokens is {quoted(words)}; wanted a list of words.")
-        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(words):
-            raise ValueError(f"{place}: index is {quoted(index)}; wanted a number from 0 to {len(words) - 1}.")
-        if not isinstance(sense, str) or not sense:
-            raise ValueError(f"{place}: sense is {quoted(sense)}; wanted its name.")
+        words, index, sense = (cast("Any", record.get(key)) for key in _KEYS)
+        are_words = isinstance(words, list) and all(isinstance(word, str) and word for word in words)
+        is_place = type(index) is int and are_words and 0 <= index < len(words)
+        if not is_place or not isinstance(sense, str) or not sense:
+            raise ValueError(
+                f"{place}: wanted tokens, a list of words, index, the number of one of them from 0, and sense, its "
+                f"name; got {quoted(words)}, {quoted(index)} and {quoted(sense)}."
+            )
         check_characters(" ".join([*words, sense]), place)
         uses.append(SenseUse(tuple(words), index, sense))
     if not uses:
