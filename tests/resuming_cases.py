@@ -40,7 +40,6 @@ def flags(corpus, output_dir, **changes):
         "unroll_steps": 5,
         "max_steps": 40,
         "eval_steps": 15,
-        "logging_steps": 4,
         "save_steps": 7,
         "skip_baselines": True,
         **changes,

@@ -32,18 +32,3 @@ class LargestTensor(TorchDispatchMode):
         if isinstance(output, torch.Tensor):
             self.numel = max(self.numel, output.numel())
         return output
-
-
-class ShapesOfProducts(TorchDispatchMode):
-    """Records the shapes of the factors of all matrix products of one dtype, on the way back too."""
-
-    def __init__(self, dtype: torch.dtype):
-        super().__init__()
-        self.dtype = dtype
-        self.shapes: set[tuple] = set()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__
-        if name in ("mm", "addmm", "addmm_", "bmm") and args[-1].dtype == self.dtype:
-            self.shapes.add((name, *(tuple(factor.shape) for factor in args[-2:])))
-        return func(*args, **(kwargs or {}))

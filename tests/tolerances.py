@@ -24,9 +24,6 @@ FRESH_LOSS = 0.5
 STANDARD_ERRORS = 5.0
 # The mean square of many such differences, each in its own standard errors; 1 where there is no bias.
 MEAN_SQUARE_OF_STANDARD_ERRORS = 1.5
-# Expected counts of unique draws against how often words are drawn: the formula takes the number of tries as given,
-# though it depends on the words drawn; relative, beside the standard errors.
-EXPECTED_COUNT_BIAS = 0.03
 # A fused training pass against float64, relative norms: in float32, and in bf16 with the same factors rounded, of which
 # some fall to the other side; gradients of gates, rounded on their way back, are among them.
 FUSED_FLOAT32 = 1e-5

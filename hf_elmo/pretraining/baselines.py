@@ -26,7 +26,7 @@ class Baselines:
         bigram_forward: Of p(w | v) = (c(v w) + k p(w)) / (c(v) + k), v being the word before.
         bigram_backward: The same with v the word after.
         bigram: Mean of the two.
-        unknown_rate: Share of held-out words that the vocabulary lacks.
+        unknown_rate: Fraction of held-out words that the vocabulary lacks.
     """
 
     unigram: float

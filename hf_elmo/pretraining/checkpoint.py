@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import random
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -53,10 +52,8 @@ _LONGEST_NAME = 60  # of what an altered file may have in a flag's place
 FREE_FLAGS = {
     *ModelArguments.__dataclass_fields__,
     *RunArguments.__dataclass_fields__,
-    *("max_steps", "max_words", "max_hours", "num_train_epochs"),
-    *("eval_steps", "logging_steps", "early_stopping_patience"),
-    *("skip_baselines", "max_words_in_memory", "vocab_file", "max_vocab_size", "min_count"),
-    *("train_file", "validation_file", "dropout", "bf16"),
+    *("max_steps", "max_hours", "num_train_epochs", "eval_steps", "early_stopping_patience"),
+    *("skip_baselines", "vocab_file", "train_file", "validation_file", "bf16"),
 }
 # What is compared beside the flags, as an error calls it.
 _NOT_FLAGS = {
@@ -85,7 +82,7 @@ def find_checkpoint(arguments: PretrainingArguments, report: Callable[[str], Non
         would replace what is in output_dir and was not told to.
     """
     found, resume = checkpoints_in(arguments.output_dir), arguments.resume_from_checkpoint
-    faults = []
+    faults, checkpoint = [], None
     if resume in ("last", "auto"):
         for _, path in sorted(found.items(), reverse=True):
             fault = find_fault(path)
@@ -99,8 +96,8 @@ def find_checkpoint(arguments: PretrainingArguments, report: Callable[[str], Non
                 f"{'whole ' if found else ''}checkpoint-N; name another --output_dir, or pass 'auto' to start where "
                 "there is none."
             )
-    checkpoint = None if resume in (None, "auto") else Path(str(resume))
-    if checkpoint is not None:
+    elif resume is not None:
+        checkpoint = Path(resume)
         if not (checkpoint / STATE_FILE).is_file():
             raise FileNotFoundError(
                 f"--resume_from_checkpoint {resume!r} holds no {STATE_FILE}; name a checkpoint-N directory that a run "
@@ -177,12 +174,11 @@ class RunCheckpoints:
     Args:
         output_dir: Where they stand.
         folder: The run's own (`run_folder`).
-        accelerator: The processes; each writes its own state, the main one all the rest.
         write_model: Writes what `from_pretrained` loads into a directory.
-        shared: What a run that resumes has to find: `describe_run_settings`, and what it need not find out again.
+        shared: What a run that resumes has to find in `trainer_state.json`, beside what `save` is given.
         save_total_limit: Most checkpoints kept, the last and the best one at least; 0 keeps all.
         overwrite: Whether a full output_dir is replaced when the first checkpoint stands.
-        resumed_from: The checkpoint that the run resumed from; None where it started.
+        resumed_from: The checkpoint that the run resumed from.
     """
 
     output_dir: Path
@@ -209,14 +205,13 @@ class RunCheckpoints:
     def save(
         self, step: int, best_step: int | None, shared: dict[str, Any], optimizer: dict[str, Any], own: dict[str, Any]
     ) -> Path:
-        """Write one checkpoint, all processes together; older ones go when it stands.
+        """Write one checkpoint, all processes together; older ones go when it stands, the best one excepted.
 
         Args:
-            step: Optimizer steps taken.
-            best_step: Step of the checkpoint with the best evaluation, which is kept.
-            shared: What all processes have in common, for JSON: words trained, history, evaluations.
+            step, best_step: Optimizer steps taken, and those of the best evaluation.
+            shared: What all processes have in common, for JSON.
             optimizer: State of the optimizer, equal in all processes.
-            own: What is this process's alone: its place in the text, LSTM states, random numbers.
+            own: What is this process's alone.
         Raises: OSError, in all processes, when one could not write; all checkpoints from before are still there.
         """
         aside = self.folder / f"checkpoint-{step}"
@@ -295,20 +290,15 @@ def rank_file(process_index: int) -> str:
 
 
 def read_shared_state(checkpoint: Path) -> dict[str, Any]:
-    """What all processes of a run have in common.
-
-    Raises: ValueError naming the file where it is no object of JSON; OSError.
-    """
-    where = f"--resume_from_checkpoint {str(checkpoint)!r}, {STATE_FILE}"
-    state = read_json(checkpoint / STATE_FILE, where, _MOST_STATE_BYTES)
+    """What all processes of a run have in common."""
+    state = read_json(checkpoint / STATE_FILE, STATE_FILE, _MOST_STATE_BYTES)
     if not isinstance(state, dict):
-        raise ValueError(f"{where} holds a {type(state).__name__}; name another checkpoint.")
+        raise ValueError(f"{STATE_FILE} holds a {type(state).__name__}")
     return state
 
 
 def read_tensors(path: Path) -> dict[str, Any]:
-    """The state in a file of a checkpoint, on the CPU: tensors and plain values alone, as any other pickle could run
-    code."""
+    """The state in a file of a checkpoint, on the CPU: tensors and plain values alone, as other pickles run code."""
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
@@ -341,11 +331,8 @@ def describe_run_settings(
 
 
 def check_same_run(checkpoint: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
-    """Check that a run is the one that a checkpoint belongs to.
+    """Check that a run is the one that a checkpoint belongs to, by its `describe_run_settings` then and now.
 
-    Args:
-        checkpoint: The directory to resume from.
-        then, now: What `describe_run_settings` gave for the run that wrote it, and for this one.
     Raises: ValueError naming the flags that differ, with both values.
     """
     differing = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
@@ -362,20 +349,15 @@ def check_same_run(checkpoint: Path, then: dict[str, Any], now: dict[str, Any]) 
 
 
 def random_state() -> dict[str, Any]:
-    """The state of this process's random number generators."""
-    version, numbers, gauss = random.getstate()
-    state = {"torch": torch.get_rng_state(), "python": [version, list(numbers), gauss]}
-    if torch.accelerator.is_available():
-        state["device"] = torch.get_device_module().get_rng_state()
-    return state
+    """The state of torch's random number generators, which are all that training draws from."""
+    device = torch.get_device_module().get_rng_state() if torch.accelerator.is_available() else None
+    return {"cpu": torch.get_rng_state(), "device": device}
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Set this process's random number generators to a `random_state`."""
-    torch.set_rng_state(state["torch"])
-    version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(numbers), gauss))
-    if "device" in state and torch.accelerator.is_available():
+    """Set them to a `random_state`."""
+    torch.set_rng_state(state["cpu"])
+    if state["device"] is not None and torch.accelerator.is_available():
         torch.get_device_module().set_rng_state(state["device"])
 
 

@@ -19,6 +19,8 @@ from ..text.word_counts import WordCounter, choose_vocabulary
 from .arguments import PretrainingArguments
 from .baselines import Baselines, count_baselines
 
+# Words seen less often are <UNK> in a vocabulary that is built in passing.
+MIN_COUNT = 2
 _MORE_TEXTS = "Put one sentence on each line, or name held-out text with --validation_file."
 
 
@@ -44,11 +46,6 @@ class CorpusStats:
     def num_entries(self) -> int:
         """Entries of all lanes in one pass: the words and two markers per sentence."""
         return self.num_words + 2 * self.num_sentences
-
-    @property
-    def num_targets(self) -> int:
-        """Words to be predicted in one pass: the words and one closing marker per sentence."""
-        return self.num_words + self.num_sentences
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> CorpusStats:
@@ -87,8 +84,8 @@ class CorpusStats:
             yield (
                 f"{' and '.join(many)} are unknown to the softmax and scored as `<UNK>`: with more than "
                 f"{MANY_UNKNOWN:.0%}, perplexity means little, and bits per character nothing.",
-                "Fewer are, with more words (--max_vocab_size, --min_count), or where text is cut and lower-cased "
-                "as the vocabulary's was (--pre_tokenizer, --do_lower_case).",
+                "Fewer are, with more words (hf-elmo vocabulary, --max_vocab_size), or where text is cut and "
+                "lower-cased as the vocabulary's was (--pre_tokenizer, --do_lower_case).",
             )
 
 
@@ -121,7 +118,7 @@ def read_corpus(
     can_choose = arguments.model_name_or_path is None
     for warning in look_at(train).warnings(train.name, cutting["pre_tokenizer"], can_choose):
         report(f"warning: {warning}")
-    with closing(WordCounter(arguments.max_words_in_memory, folder)) as counter:
+    with closing(WordCounter(directory=folder)) as counter:
         for sentence in _read_apart(train, tokenizer.tokenize, held_out_file, "counting words"):
             counter.add(sentence)
         if not counter.num_words:
@@ -129,8 +126,7 @@ def read_corpus(
                 f"the training text holds no words{' but those held out' if held_out_file else ''}; check "
                 f"--train_file and --text_column. {_MORE_TEXTS}"
             )
-        if words is None:
-            words = choose_vocabulary(counter, arguments.max_vocab_size, arguments.min_count).vocabulary
+        words = words or choose_vocabulary(counter, min_count=MIN_COUNT).vocabulary
         num_distinct, counts = 0, {}
         for word, count in counter.counts():
             num_distinct += 1
@@ -144,7 +140,11 @@ def read_corpus(
     num_known = sum(counts.values()) - counts.get(UNK_TOKEN, 0)
     unknown_share = 1 - num_known / counter.num_words
     stats = CorpusStats(counter.num_words, counter.num_sentences, num_distinct, unknown_share)
-    stats.held_out_files_trained_on = _held_out_too(arguments, train, held_out)
+    if arguments.validation_file is not None:
+        both = files_in_both(train.files, held_out.files)
+        stats.held_out_files_trained_on = [os.path.basename(file) for file in both]
+    elif arguments.dataset_name is not None and arguments.validation_split == "train":
+        stats.held_out_files_trained_on = [f"split 'train' of {arguments.dataset_name!r}"]
     if not arguments.skip_baselines:
         sentences = track(train.sentences(tokenizer.tokenize), "counting bigrams", "sentences", stats.num_sentences)
         stats.baselines = baselines = count_baselines(sentences, held_out.sentences(tokenizer.tokenize), words)
@@ -167,12 +167,3 @@ def _read_apart(
     """The training sentences of one pass, while the texts that are held out go to a file, where one is named."""
     with open(held_out_file or os.devnull, "w", encoding="utf-8") as file:
         yield from track(train.sentences(tokenize, file), description, "sentences")
-
-
-def _held_out_too(arguments: PretrainingArguments, train: Corpus, held_out: Corpus) -> list[str]:
-    """What of the training text was named as held-out text as well."""
-    if arguments.validation_file is not None:
-        return [os.path.basename(file) for file in files_in_both(train.files, held_out.files)]
-    if arguments.dataset_name is not None and arguments.validation_split == arguments.train_split:
-        return [f"split {arguments.train_split!r} of {arguments.dataset_name!r}"]
-    return []

@@ -69,11 +69,9 @@ def measure_perplexity(
         vocabulary: Words of the softmax.
         corpus: This process's part of the text.
         accelerator: Processes that each score their part.
-        unroll_steps: Words of a window.
-        reset_state: When a lane's carried state is reset to zero; see `LaneFiller`.
+        unroll_steps, reset_state, num_lanes: As of `LaneFiller`.
         zero_state: Whether each sentence starts from zeros, as where the model makes vectors for a task; else states
             are carried along the lanes.
-        num_lanes: Lanes that the text is dealt to.
     Raises: ValueError when there is no word to score.
     """
     objective.eval()
@@ -89,20 +87,18 @@ def measure_perplexity(
     windows = fill_lanes(stream, tokenizer, vocabulary, num_lanes, unroll_steps, reset_state)
     if not zero_state and not by_document:
         windows = _joined(windows, max(1, _ENTRIES_AT_A_TIME // (num_lanes * unroll_steps)))
-    sums = torch.zeros(3, dtype=torch.float64)
-    state = None
+    sums, num_targets, state = torch.zeros(2, dtype=torch.float64), 0, None
     encoder = objective.model.elmo.token_encoder
     cache_words(encoder, _WORDS_KEPT)
     try:
         for window in windows:
             loss = objective(window.to(accelerator.device), reset_lanes(state, window.reset_state))
             state = loss.state
-            sums += torch.stack(
-                [loss.forward_sum, loss.backward_sum, loss.forward_sum.new_tensor(loss.num_targets)]
-            ).cpu()  # Some accelerators have no float64.
+            num_targets += loss.num_targets
+            sums += torch.stack([loss.forward_sum, loss.backward_sum]).cpu()  # Some accelerators have no float64.
     finally:
         cache_words(encoder, None)
-    totals = gather_object([[*sums.tolist(), text.characters, text.words, text.unknown]])
+    totals = gather_object([[*sums.tolist(), num_targets, text.characters, text.words, text.unknown]])
     forward_sum, backward_sum, num_targets, num_characters, num_words, num_unknown = map(sum, zip(*totals, strict=True))
     if not num_targets:
         raise ValueError("held_out_corpus holds no words; perplexity needs text to be scored on.")
@@ -114,7 +110,7 @@ def measure_perplexity(
         backward,
         mean=(forward + backward) / 2,
         bits_per_character=bits if unknown_share <= MANY_UNKNOWN else None,
-        num_targets=int(num_targets),
+        num_targets=num_targets,
         unknown_share=unknown_share,
     )
 

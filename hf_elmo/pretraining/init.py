@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import difflib
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from ..hub.loading import check_json_files, find_file, load_config, load_model, load_tokenizer
+from ..hub.loading import find_file, load_config, load_model, load_tokenizer
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
-from ..text.word_vectors import set_token_inputs
-from .arguments import PretrainingArguments
+from ..text.vocabulary import UNK_TOKEN, VOCABULARY_FILE, WordVocabulary
+from ..text.word_vectors import WordTable, build_word_table, read_word_vectors
+from .arguments import DROPOUT, PretrainingArguments
 from .corpus_stats import CorpusStats
 from .objective import propose_cutoffs
 
@@ -122,9 +121,12 @@ class Start:
         if arguments.model_name_or_path is not None:
             source = load_source(arguments.model_name_or_path)
             return cls(source.config, source.tokenizer, source)
-        config = build_config(arguments)
-        tokenizer = ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word, **arguments.cutting)
-        return cls(config, tokenizer)
+        _check_overrides(arguments.overrides)
+        overrides = {name: value for name, value in arguments.overrides.items() if name not in _TABLE_FIELDS}
+        config = getattr(ElmoConfig, arguments.preset or "small")(**{"dropout": DROPOUT, **overrides})
+        return cls(
+            config, ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word, **arguments.cutting)
+        )
 
     def given_words(self, arguments: PretrainingArguments) -> WordVocabulary | None:
         """The words of --vocab_file, or else the source's; None where both lack."""
@@ -154,13 +156,15 @@ class Start:
             model, description = carry_over(self.source, words, softmax_type, arguments.overrides)
             report(description)
             return model
-        config = with_softmax(self.config, len(words), softmax_type)
-        wanted = {name: arguments.overrides.get(name) for name in _TABLE_FIELDS}
-        if wanted["token_inputs"] is None and config.token_inputs == "characters" and arguments.word_vectors:
-            wanted["token_inputs"] = "both"
-        table = set_token_inputs(
-            config, self.tokenizer, words, word_vectors=arguments.word_vectors, report=report, **wanted
-        )
+        cutoffs = self.config.adaptive_softmax_cutoffs or propose_cutoffs(len(words))
+        softmax = {
+            "softmax_type": softmax_type,
+            "adaptive_softmax_cutoffs": cutoffs if softmax_type == "adaptive" else None,
+            "word_vocab_size": len(words),
+        }
+        config = ElmoConfig.from_dict({**self.config.to_dict(), **softmax})
+        table_fields = {name: arguments.overrides[name] for name in _TABLE_FIELDS if name in arguments.overrides}
+        table = set_token_inputs(config, self.tokenizer, words, arguments.word_vectors, report, **table_fields)
         model = ElmoForPreTraining(config)
         if table is not None:
             table.fill(model)
@@ -169,29 +173,63 @@ class Start:
         return model
 
 
-def build_config(arguments: PretrainingArguments) -> ElmoConfig:
-    """The sizes of a new model: a config file or a preset, with single fields changed.
+def set_token_inputs(
+    config: ElmoConfig,
+    tokenizer: ElmoCharTokenizer,
+    vocabulary: WordVocabulary,
+    word_vectors: str | None = None,
+    report: Callable[[str], None] = print,
+    token_inputs: Literal["characters", "words", "both"] | None = None,
+    word_vector_size: int | None = None,
+    train_word_vectors: bool = True,
+) -> WordTable | None:
+    """Set what a new model reads, and make the table of words that it is to be filled with.
 
-    Raises: ValueError naming the argument when a file or a field is not what it should be.
+    The table's words are the vocabulary's, or with a file of vectors those of them that have one there; the special
+    tokens are added, `<UNK>` is left out. All other words are unknown to the table.
+
+    Args:
+        config: Its fields token_inputs, word_table_size, word_vector_size and train_word_vectors are set.
+        tokenizer: Makes the rows.
+        vocabulary: The words of the softmax.
+        word_vectors: A file of vectors (`read_word_vectors`); None for a table that is learned.
+        report: Called with a line for the user.
+        token_inputs: "characters", "words" or "both"; None is "both" with a file, and else "characters".
+        word_vector_size: Size of a vector; None takes the file's, or without a file the projection's.
+        train_word_vectors: False keeps the vectors of a file as they are, those of other words and special tokens too.
+    Returns: The table, for `WordTable.fill` once the model is built; None where the model reads characters alone.
+    Raises: ValueError naming the argument when two contradict each other, and as `read_word_vectors`.
     """
-    _check_overrides(arguments.overrides)
-    overrides = {name: value for name, value in arguments.overrides.items() if name not in _TABLE_FIELDS}
-    if arguments.config_name is None:
-        return getattr(ElmoConfig, arguments.preset or "small")(**overrides)
-    if not os.path.exists(arguments.config_name):
-        raise FileNotFoundError(f"--config_name {arguments.config_name!r} does not exist; name a config.json.")
-    check_json_files(arguments.config_name, "--config_name")
-    read, _ = ElmoConfig.get_config_dict(arguments.config_name)
-    if "projection_size" in overrides:
-        read.pop("hidden_size", None)
-    return ElmoConfig(**{**read, **overrides})
-
-
-def with_softmax(config: ElmoConfig, num_words: int, softmax_type: str) -> ElmoConfig:
-    """The config with a softmax of a type over so many words."""
-    cutoffs = (config.adaptive_softmax_cutoffs or propose_cutoffs(num_words)) if softmax_type == "adaptive" else None
-    changes = {"softmax_type": softmax_type, "adaptive_softmax_cutoffs": cutoffs, "word_vocab_size": num_words}
-    return ElmoConfig.from_dict({**config.to_dict(), **changes})
+    config.token_inputs = token_inputs or ("both" if word_vectors else "characters")
+    config.train_word_vectors = train_word_vectors
+    table = None
+    if config.token_inputs == "characters":
+        if word_vectors is not None or word_vector_size is not None:
+            raise ValueError(
+                "token_inputs is 'characters', which has no use for word_vectors and word_vector_size; leave them out."
+            )
+    elif word_vectors is not None:
+        words = [word for word in vocabulary.words if word != UNK_TOKEN]
+        read = read_word_vectors(word_vectors, words, vector_size=word_vector_size, lower_case=tokenizer.do_lower_case)
+        table, word_vector_size = build_word_table(tokenizer, read.words, read.vectors), read.vectors.shape[1]
+        report(
+            f"word table: {len(read.words):,} of {len(words):,} words of the vocabulary have a vector of size "
+            f"{word_vector_size} in {word_vectors!r}"
+        )
+    elif not train_word_vectors:
+        raise ValueError(
+            "train_word_vectors is False but there is no file of word_vectors: the table would keep the random numbers "
+            "that it starts with. Name a file, or let it be trained."
+        )
+    else:
+        table = build_word_table(tokenizer, [word for word in vocabulary.words if word != UNK_TOKEN])
+        word_vector_size = config.projection_size if word_vector_size is None else word_vector_size
+        report(
+            f"word table: {len(table.rows):,} words of the vocabulary, vectors of size {word_vector_size} to be learned"
+        )
+    config.word_table_size, config.word_vector_size = None if table is None else len(table.rows), word_vector_size
+    config.validate()
+    return table
 
 
 @torch.no_grad()
@@ -205,8 +243,8 @@ def _start_from_frequencies(
     occurrences = torch.tensor([counts.get(word, 0) for word in words.words], dtype=torch.float64)
     occurrences[words.bos_id] = occurrences[words.eos_id] = stats.num_sentences
     # A word written "<UNK>" and all that the vocabulary lacks.
-    occurrences[words.unk_id] = stats.num_words - sum(counts.values()) + counts.get(words.words[words.unk_id], 0)
-    log_frequencies = (occurrences + 1).log() - math.log(stats.num_targets + len(words))
+    occurrences[words.unk_id] = stats.num_words - sum(counts.values()) + counts.get(UNK_TOKEN, 0)
+    log_frequencies = (occurrences + 1).log() - math.log(stats.num_words + stats.num_sentences + len(words))
     softmaxes: set[Any] = {*model.word_softmaxes}
     for softmax in softmaxes:
         softmax.bias.copy_(log_frequencies)

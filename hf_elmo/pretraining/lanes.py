@@ -103,8 +103,7 @@ class LaneFiller:
         reset_state="epoch" all of it is given out.
 
         Args:
-            stream: The words of each sentence (`Corpus.sentences`); with reset_state="document", the sentences of each
-                document (`Corpus.documents`).
+            stream: The words of each sentence; with reset_state="document", the sentences of each document.
         Raises: ValueError when the stream ends before what is to be skipped.
         """
         remaining = iter(stream)
@@ -131,8 +130,7 @@ class LaneFiller:
             yield self._cut()
 
     def state_dict(self) -> dict[str, Any]:
-        """Passes ended, entries taken from the stream of this pass, and the words left in each lane: lists, strings,
-        integers and truth values only, for JSON or torch.save."""
+        """Passes ended, entries taken in this pass, and the words left in each lane, for JSON or torch.save."""
         return {
             "num_passes": self.num_passes,
             "num_taken": self.num_taken,
@@ -205,16 +203,7 @@ def fill_lanes(
     unroll_steps: int,
     reset_state: str = "never",
 ) -> Iterator[LaneWindow]:
-    """All windows of one reading of a corpus, its lanes read to their ends (see `LaneFiller`).
-
-    Args:
-        sentences: The words of each sentence; with reset_state="document", the sentences of each document.
-        tokenizer: Makes the rows of characters.
-        vocabulary: Gives the targets.
-        num_lanes: Lanes B.
-        unroll_steps: Words T of a window.
-        reset_state: As of `LaneFiller`.
-    """
+    """All windows of one reading of a corpus, its lanes read to their ends; arguments as of `LaneFiller`."""
     filler = LaneFiller(tokenizer, vocabulary, num_lanes, unroll_steps, reset_state)
     yield from filler.windows(sentences)
     yield from filler.last_windows()
@@ -238,12 +227,7 @@ def join_windows(windows: list[LaneWindow]) -> LaneWindow:
 
 
 def reset_lanes(state: ElmoState | None, resets: Tensor) -> ElmoState | None:
-    """The state with zeros in the lanes that are reset.
-
-    Args:
-        state: Of B lanes; None stands for zeros.
-        resets: True for those lanes, (B,).
-    """
+    """The state of B lanes (None stands for zeros) with zeros where `resets`, (B,), is True."""
     if state is None or not resets.any():
         return state
     keep = (~resets).to(state.hidden)[:, None, None, None]
@@ -252,20 +236,14 @@ def reset_lanes(state: ElmoState | None, resets: Tensor) -> ElmoState | None:
 
 @dataclass
 class _Lane:
-    """What is left of a lane: sentences that wait, and the streams of those that do not, with the words they came from.
-
-    Args:
-        waiting: Sentences without numbers as yet.
-        sentences: Sentences in the streams.
-        position: Entries of the first of them that have been cut off.
-        starts: Whether LSTM states are zeros before the next window.
-        forward, backward: Numbers of the entries of each direction.
-    """
+    """What is left of a lane: sentences that wait for their numbers, and the streams of those that have them."""
 
     waiting: deque[Sequence[str]] = field(default_factory=deque)
     sentences: deque[Sequence[str]] = field(default_factory=deque)
+    # Entries of the first of these that have been cut off, and whether LSTM states are zeros before the next window.
     position: int = 0
     starts: bool = False
+    # Numbers of the entries.
     forward: array[int] = field(default_factory=lambda: array("q"))
     backward: array[int] = field(default_factory=lambda: array("q"))
 

@@ -48,12 +48,13 @@ def sampled_cross_entropy(
     target_rows: tuple[Tensor, Tensor],
     sample: NegativeSample,
     sample_rows: tuple[Tensor, Tensor],
-    correct_targets: bool = True,
 ) -> Tensor:
     """-log p of each target among itself and the negatives, (N,) (Jean et al. 2015; tf.nn.sampled_softmax_loss).
 
-    The log of a negative's expected count is taken off its logit, so that the sum over the negatives stands for the sum
-    over all words. A negative that is the target itself is left out.
+    The log of a word's expected count is taken off its logit, the target's too, so that the sum over the negatives
+    stands for the sum over all words. The loss has its optimum where the full softmax's has, yet lies below it, by up
+    to minus the log of the target's expected count (about a nat on average for 8192 of 800,000 words). A negative that
+    is the target itself is left out.
 
     Args:
         hidden: Vectors that predict the targets, (N, P).
@@ -61,17 +62,12 @@ def sampled_cross_entropy(
         target_rows: Weights (N, P) and biases (N,) of the targets.
         sample: The negatives, shared by all targets.
         sample_rows: Weights (S, P) and biases (S,) of the negatives.
-        correct_targets: Whether the target's expected count is taken off its logit too, as TensorFlow does. A loss so
-            corrected has its optimum where the full softmax's has, yet lies below it, by up to minus the log of the
-            target's expected count (about a nat on average for 8192 of 800,000 words). Without, loss and gradient are
-            the full softmax's in expectation, but for the bias of a ratio, which falls with S.
     """
     weights, biases = target_rows
     target_logits = (at_least_float32(hidden) * weights).sum(1) + biases
+    target_logits = target_logits - sample.log_expected_counts(targets, target_logits.dtype)
     logits = at_least_float32(F.linear(hidden, *sample_rows))
     logits = logits - sample.log_expected_counts(sample.ids, logits.dtype)
-    if correct_targets:
-        target_logits = target_logits - sample.log_expected_counts(targets, target_logits.dtype)
     places, is_hit = find_hits(sample, targets)
     # Finite: where every term of a sum is left out, infinity would put nan into the backward pass.
     lowest = torch.finfo(logits.dtype).min

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -46,12 +46,8 @@ class MuonWithAdamW(torch.optim.Optimizer):
         super().__init__([{**defaults["num_maps" in group], **group} for group in groups], {})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One step; parameters without a gradient stay as they are."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
         self._adamw.param_groups = [group for group in self.param_groups if "num_maps" not in group]
         self._adamw.state = self.state
         self._adamw.step()
@@ -65,11 +61,10 @@ class MuonWithAdamW(torch.optim.Optimizer):
                     continue
                 ahead = self._look_ahead(matrix, matrix.grad, group["momentum"])
                 for part, direction in zip(*(each.chunk(group["num_maps"]) for each in (matrix, ahead)), strict=True):
-                    direction = _lie_down(direction)
+                    direction = direction if len(direction) <= direction.shape[1] else direction.T
                     maps.setdefault(direction.shape, []).append((part, direction, group))
         for alike in maps.values():
             self._step_alike(alike)
-        return loss
 
     def _look_ahead(self, matrix: Tensor, gradient: Tensor, momentum: float) -> Tensor:
         """The momentum that a matrix will have after one more gradient like this."""
@@ -101,7 +96,3 @@ def orthogonalize(matrices: Tensor) -> Tensor:
         change = torch.baddbmm(gram, gram, gram, beta=_CUBIC, alpha=_QUINTIC)
         found = torch.baddbmm(found, change, found, beta=_LINEAR)
     return found
-
-
-def _lie_down(matrix: Tensor) -> Tensor:
-    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T

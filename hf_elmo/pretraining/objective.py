@@ -54,13 +54,7 @@ class LaneLoss:
 
 
 class Direction(NamedTuple):
-    """What one direction has to predict, and from what.
-
-    Args:
-        softmax: The softmax of the direction, a linear layer or an adaptive one.
-        hidden: The biLM's vectors at the positions that have a target, (N, P).
-        targets: Word ids, (N,).
-    """
+    """What one direction has to predict, (N,), by a linear or an adaptive softmax, and from what vectors, (N, P)."""
 
     softmax: Any
     hidden: Tensor

@@ -76,29 +76,24 @@ def _count_maps(model: ElmoForPreTraining) -> dict[Tensor, int]:
 def build_schedule(arguments: PretrainingArguments, num_steps: int) -> Callable[[float], float]:
     """What the highest learning rate is multiplied by at each place of a schedule, from 0 to num_steps.
 
-    Raises: ValueError when transformers has no such schedule, or it has no such arguments.
+    Raises: ValueError when transformers has no such schedule.
     """
-    name, options = arguments.lr_scheduler_type, arguments.schedule_options
+    name = arguments.lr_scheduler_type
     if name in _BY_FIGURES:
         raise ValueError(f"--lr_scheduler_type is {name!r}, which goes by figures of the run; take one by its steps.")
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
     try:
-        if name == "warmup_stable_decay" and options.setdefault("num_decay_steps", _DECAY_FRACTION) < 1:
-            options["num_decay_steps"] = round(options["num_decay_steps"] * num_steps)
-        elif arguments.max_hours is not None and "num_decay_steps" in options:
-            raise ValueError("with --max_hours num_decay_steps has to be a fraction of the run, below 1")
         scheduler = get_scheduler(
             name,
             optimizer,
             num_warmup_steps=round(arguments.warmup_ratio * num_steps),
             num_training_steps=num_steps,
-            scheduler_specific_kwargs=options or None,
+            scheduler_specific_kwargs=(
+                {"num_decay_steps": round(_DECAY_FRACTION * num_steps)} if name == "warmup_stable_decay" else None
+            ),
         )
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"--lr_scheduler_type {name!r} with --lr_scheduler_kwargs {arguments.lr_scheduler_kwargs!r} is none that "
-            f"transformers has: {error}"
-        ) from error
+        raise ValueError(f"--lr_scheduler_type {name!r} is none that transformers has: {error}") from error
     return cast(Callable[[float], float], cast(LambdaLR, scheduler).lr_lambdas[0])
 
 

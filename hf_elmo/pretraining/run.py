@@ -19,10 +19,9 @@ from ..hub.cards import write_card
 from ..hub.file_names import CONFIG_FILE, PLOT_FILE, RESULTS_FILE
 from ..hub.plots import plot_run
 from ..hub.provenance import command_to_resume, describe_run, peak_memory_bytes, write_json
-from ..hub.sharing import check_hub_access, push_checkpoint
 from ..hub.writing import check_keeps_inputs, moved_into, written_aside
 from ..model import write_code
-from ..text.corpora import Corpus, corpus_from_dataset, corpus_from_files, corpus_from_held_out
+from ..text.corpora import Corpus, corpus_from_files, corpus_from_held_out
 from ..text.cutting import cutting_of
 from ..text.vocabulary import WordVocabulary
 from .arguments import OptimizationArguments, PretrainingArguments
@@ -41,7 +40,7 @@ from .corpus_stats import CorpusStats, read_corpus, write_held_out
 from .init import Start
 from .optim import build_schedule
 from .sampling import check_sorted
-from .train import LaneTrainer, RunClock, Stopped, StopSignals
+from .train import LaneTrainer, RunClock, Stopped
 
 # How accelerate is told to spread one model over several processes.
 _SHARDINGS = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
@@ -63,18 +62,16 @@ def run_pretraining(
         ValueError, FileNotFoundError, FileExistsError: Bad arguments, bad text, an output_dir that another run writes
             to, or a launch that shards the model, before training begins.
         FloatingPointError, OSError: As `LaneTrainer.train`.
-        SystemExit: With 130 after Ctrl-C and 143 after SIGTERM, when a checkpoint is written and a line says so; a
-            second signal ends the process at once.
+        SystemExit: With 130 after Ctrl-C and 143 after SIGTERM in the loop, when a checkpoint is written and a line
+            says so; a second signal ends the process at once.
     """
-    with StopSignals() as signals, ExitStack() as files:
+    with ExitStack() as files:
         try:
-            return _run(arguments, accelerator, report, signals, files)
+            return _run(arguments, accelerator, report, files)
         except Stopped as stopped:
-            said = "stopped outside of the training loop; nothing new was saved"
-            if stopped.step is not None:
-                said = f"stopped at step {stopped.step:,}; resume from checkpoint-{stopped.step}: {command_to_resume()}"
             if int(os.environ.get("RANK", 0)) == 0:
-                report(said)
+                step = stopped.step
+                report(f"stopped at step {step:,}; resume from checkpoint-{step}: {command_to_resume()}")
             raise SystemExit(128 + stopped.signal_number) from None
 
 
@@ -82,7 +79,6 @@ def _run(
     arguments: PretrainingArguments,
     accelerator: Accelerator | None,
     report: Callable[[str], None],
-    signals: StopSignals,
     files: ExitStack,
 ) -> dict[str, Any]:
     clock = RunClock(arguments.max_hours)
@@ -95,16 +91,13 @@ def _run(
     report = report if accelerator.is_main_process else lambda line: None
     folder = from_main_process(lambda: files.enter_context(run_folder(arguments.output_dir)), accelerator)
     checkpoint = from_main_process(lambda: find_checkpoint(arguments, report), accelerator)
-    hub_name = None
-    if arguments.push_to_hub:
-        # Before training, as a login may be missing.
-        wanted = arguments.hub_model_id or Path(arguments.output_dir).resolve().name
-        hub_name = from_main_process(lambda: check_hub_access(wanted), accelerator)
 
     # The text and its words.
     start = Start.from_arguments(arguments)
-    train = _open_train(arguments)
+    train = arguments.open_train(by_document=arguments.reset_state == "document")
     held_out_file = folder / "held_out.jsonl" if arguments.holds_out else None
+    if held_out_file is not None:
+        train = train.holding_out(arguments.validation_split_percentage / 100)
     held_out = _open_held_out(arguments, held_out_file)
     _check_inputs(arguments, train, held_out)
 
@@ -127,7 +120,7 @@ def _run(
         report(f"warning: {caveat} {remedy}")
 
     # The model.
-    arguments = arguments.settled(len(words), stats.num_entries, stats.num_targets, accelerator.num_processes)
+    arguments = arguments.settled(len(words), stats.num_entries, accelerator.num_processes)
     if counts is not None and arguments.objective != "full":
         check_sorted(words, counts)
     set_seed(arguments.seed)
@@ -179,7 +172,6 @@ def _run(
         accelerator,
         report,
         checkpoints,
-        signals,
         clock,
     )
     if checkpoint is not None:
@@ -198,14 +190,10 @@ def _run(
         **run,
     }
     if accelerator.is_main_process:
-        _write_finished(arguments.output_dir, checkpoints, results, hub_name, report)
+        _write_finished(arguments.output_dir, checkpoints, results, report)
         report(f"checkpoint: {arguments.output_dir}, {_describe_kept(results)}")
     accelerator.wait_for_everyone()
     accelerator.end_training()
-    if hub_name is not None and accelerator.is_main_process:
-        # None leaves it to the Hub and to its organisations' own defaults.
-        url = push_checkpoint(arguments.output_dir, hub_name, private=arguments.hub_private_repo or None)
-        report(f"on the Hub: {url}")
     return results
 
 
@@ -230,6 +218,7 @@ def _train(trainer: LaneTrainer, stats: CorpusStats, report: Callable[[str], Non
         report(f"warning: {caveat}")
     # With --max_hours the steps are known by now.
     arguments = replace(trainer.arguments, max_steps=max(trainer.arguments.max_steps, trainer.step))
+    names = (*OptimizationArguments.__dataclass_fields__, "logging_steps", "save_steps", "warmup_ratio")
     return {
         "caveats": caveats,
         "perplexity": asdict(perplexity),
@@ -243,10 +232,7 @@ def _train(trainer: LaneTrainer, stats: CorpusStats, report: Callable[[str], Non
         "hours": round(trainer.clock.seconds / 3600, 4),
         "peak_memory_bytes": peak_memory,
         "num_processes": trainer.accelerator.num_processes,
-        "settings": {
-            **{name: getattr(arguments, name) for name in OptimizationArguments.__dataclass_fields__},
-            "save_steps": arguments.save_steps,
-        },
+        "settings": {name: getattr(arguments, name) for name in (*names, "max_grad_norm")},
         "resumed_from_steps": trainer.resumed_from_steps,
         "num_legs": len(trainer.resumed_from_steps) + 1,
         "history": trainer.history,
@@ -264,13 +250,12 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
                 f"{variable} is set, but each process of pre-training holds the whole model; start it with torchrun, "
                 "or with accelerate launch without that."
             )
-    if arguments.report_to is not None:
-        available = [str(getattr(tracker, "value", tracker)) for tracker in get_available_trackers()]
-        if arguments.report_to not in available:
-            raise ImportError(
-                f"--report_to is {arguments.report_to!r}, of which no package is installed; those there are: "
-                f"{', '.join(available) or 'none'}. For TensorBoard: pip install 'hf_elmo[tracking]'."
-            )
+    available = [str(getattr(tracker, "value", tracker)) for tracker in get_available_trackers()]
+    if arguments.report_to not in (None, *available):
+        raise ImportError(
+            f"--report_to is {arguments.report_to!r}, of which no package is installed; those there are: "
+            f"{', '.join(available) or 'none'}. For TensorBoard: pip install 'hf_elmo[tracking]'."
+        )
     return Accelerator(
         gradient_accumulation_steps=arguments.gradient_accumulation_steps,
         mixed_precision="bf16" if arguments.bf16 else None,
@@ -282,28 +267,14 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
     )
 
 
-def _open_train(arguments: PretrainingArguments) -> Corpus:
-    """The training text, which holds out a fraction of itself where no held-out text is named."""
-    if arguments.dataset_name is not None:
-        train = corpus_from_dataset(
-            arguments.dataset_name, arguments.dataset_config_name, arguments.train_split, arguments.text_column
-        )
-    else:
-        by_document = arguments.reset_state == "document"
-        train = corpus_from_files(arguments.train_file or (), "--train_file", arguments.text_column, by_document)
-    return train.holding_out(arguments.validation_split_percentage / 100) if arguments.holds_out else train
-
-
 def _open_held_out(arguments: PretrainingArguments, held_out_file: Path | None) -> Corpus:
     """The held-out text that is named, or what a pass over the training text writes to `held_out_file`."""
     if held_out_file is not None:
         return corpus_from_held_out(held_out_file, "--validation_split_percentage")
-    if arguments.validation_file is None and arguments.dataset_name and arguments.validation_split:
-        return corpus_from_dataset(
-            arguments.dataset_name, arguments.dataset_config_name, arguments.validation_split, arguments.text_column
-        )
+    if arguments.validation_file is None:
+        return arguments.open_dataset(str(arguments.validation_split))
     by_document = arguments.reset_state == "document"
-    return corpus_from_files(arguments.validation_file or (), "--validation_file", arguments.text_column, by_document)
+    return corpus_from_files(arguments.validation_file, "--validation_file", arguments.text_column, by_document)
 
 
 def _check_inputs(arguments: PretrainingArguments, *corpora: Corpus) -> None:
@@ -317,11 +288,7 @@ def _check_inputs(arguments: PretrainingArguments, *corpora: Corpus) -> None:
 
 
 def _write_finished(
-    output_dir: str,
-    checkpoints: RunCheckpoints,
-    results: dict[str, Any],
-    name: str | None,
-    report: Callable[[str], None],
+    output_dir: str, checkpoints: RunCheckpoints, results: dict[str, Any], report: Callable[[str], None]
 ) -> None:
     """Write what makes a directory a checkpoint: weights, config, code, tokenizer, words, figures, plot, card."""
     if checkpoints_in(output_dir) and not checkpoints.overwrite:
@@ -335,7 +302,7 @@ def _write_finished(
             plot_run(results, directory / PLOT_FILE)
         except ImportError as error:
             report(f"no plot of the run: {error}")
-        write_card(directory, name or Path(output_dir).resolve().name)
+        write_card(directory, Path(output_dir).resolve().name)
 
 
 def _describe_kept(results: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import FrameType
@@ -50,8 +50,10 @@ from .sampling import LogUniformSampler
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Of a schedule that goes by the fraction of the time; a run's own steps lie between these.
 _SCHEDULE_STEPS = 1_000_000
-# Entries of the history of such a run, where the steps between them are not given.
+# Entries of the history of such a run.
 _NUM_LOGS = 100
+# What a checkpoint holds of a trainer, equal in all processes.
+_SHARED = ("step", "num_words", "train_seconds", "history", "evaluations", "resumed_from_steps")
 
 
 class LaneTrainer:
@@ -66,12 +68,11 @@ class LaneTrainer:
         vocabulary: Words of the softmax.
         train_corpus: Read again from its start as often as the steps ask for.
         held_out_corpus: Scored before, during and after.
-        arguments: The run's, settled. With max_hours, max_steps is the bound that there is beside it, or -1.
+        arguments: The run's, settled.
         accelerator: Devices and processes; each process reads its own shard of the corpora.
         report: Called in the main process with each line for the user.
         checkpoints: Where checkpoints go; None for none.
-        signals: The signals that stop a run between two steps; None hears none.
-        clock: Of the run, with its hours; None starts one now.
+        clock: Of the run; None starts one now.
     """
 
     def __init__(
@@ -85,7 +86,6 @@ class LaneTrainer:
         accelerator: Accelerator,
         report: Callable[[str], None] = lambda line: None,
         checkpoints: RunCheckpoints | None = None,
-        signals: StopSignals | None = None,
         clock: RunClock | None = None,
     ):
         _own_memory(model)
@@ -99,7 +99,7 @@ class LaneTrainer:
         self.held_out_corpus = held_out_corpus.shard(rank, num_ranks)
         self.report = report
         self.checkpoints = checkpoints
-        self.signals = signals or StopSignals()
+        self.signals = StopSignals()
         self.clock = clock or RunClock(arguments.max_hours)
         # Each process draws its own negatives.
         self.sampler: LogUniformSampler | None = None
@@ -112,8 +112,7 @@ class LaneTrainer:
         )
         # Once, not in each step: accelerate looks for DeepSpeed on the disk every time that it unwraps a model.
         self.bare_objective: LaneObjective = accelerator.unwrap_model(self.objective)
-        is_timed = arguments.max_hours is not None
-        self.schedule = build_schedule(arguments, _SCHEDULE_STEPS if is_timed else arguments.max_steps)
+        self.schedule = build_schedule(arguments, _SCHEDULE_STEPS if arguments.max_hours else arguments.max_steps)
         self.filler = LaneFiller(
             tokenizer, vocabulary, arguments.per_device_train_batch_size, arguments.unroll_steps, arguments.reset_state
         )
@@ -145,7 +144,7 @@ class LaneTrainer:
         if not self.evaluations:
             self._evaluate_and_report()
         windows = self._windows()
-        with self.signals.deferred(), self._progress_bar() as bar:
+        with self.signals, self._progress_bar() as bar:
             while not self.is_done and not self._is_out_of_patience:
                 started, state, progress = time.perf_counter(), self.state, self.progress
                 self.objective.train()
@@ -237,17 +236,16 @@ class LaneTrainer:
 
     def _check_finite(self, value: float, name: str) -> float:
         if not math.isfinite(value):
-            saved = self.checkpoints is not None and self.arguments.save_steps
             raise FloatingPointError(
                 f"the {name} is {value} at step {self.step + 1}, after {self.num_words:,} words, in process "
                 f"{self.accelerator.process_index}: pass {self.filler.num_passes + 1} over its text, at sentence or "
-                f"document {self.filler.num_taken:,}. Lower --learning_rate or --max_grad_norm, or look at the text "
-                f"there{'; the last checkpoint is still there' if saved else ''}."
+                f"document {self.filler.num_taken:,}. Lower --learning_rate, or look at the text there; the last "
+                "checkpoint, if any, is still there."
             )
         return value
 
     def _is_due(self, steps: int | None, times: int, progress: float | None) -> bool:
-        """Whether something is due that comes each so many steps or, where they are not given, so many times in a run.
+        """Whether something is due that comes each so many steps or, by the clock, so many times in a run.
 
         Args:
             steps: Steps between; None leaves it to the clock.
@@ -352,25 +350,14 @@ class LaneTrainer:
                 load_model(self.bare_objective.model, checkpoint / WEIGHTS_FILE)
                 self.kept_step = best
 
-    def save(self) -> Path:
-        """Write a checkpoint, all processes together.
-
-        Raises: ValueError where the trainer has no place for them; OSError as `RunCheckpoints.save`.
-        """
-        if self.checkpoints is None:
-            raise ValueError("checkpoints is None; give the trainer RunCheckpoints to save to.")
+    def save(self) -> None:
+        """Write a checkpoint, all processes together; see `RunCheckpoints.save`."""
         started = time.perf_counter()
-        target = self.checkpoints.save(
+        assert self.checkpoints is not None
+        self.checkpoints.save(
             self.step,
             self.best_step,
-            shared={
-                "words": self.num_words,
-                "train_seconds": self.train_seconds,
-                "seconds": self.clock.seconds,
-                "history": self.history,
-                "evaluations": self.evaluations,
-                "resumed_from_steps": self.resumed_from_steps,
-            },
+            shared={**{name: getattr(self, name) for name in _SHARED}, "seconds": self.clock.seconds},
             optimizer=self.optimizer.state_dict(),
             own={
                 "lanes": self.filler.state_dict(),
@@ -381,7 +368,6 @@ class LaneTrainer:
             },
         )
         self.clock.checkpoint_seconds = time.perf_counter() - started
-        return target
 
     def resume(self, checkpoint: Path) -> None:
         """Continue where a checkpoint of this run was written, with the very same numbers.
@@ -394,10 +380,10 @@ class LaneTrainer:
             # Into the weights that are there: a product may round otherwise where a weight lies otherwise in memory.
             load_model(self.bare_objective.model, checkpoint / WEIGHTS_FILE)
             self.optimizer.load_state_dict(read_tensors(checkpoint / OPTIMIZER_FILE))
-            self.step, self.num_words = shared["step"], shared["words"]
-            self.train_seconds, self.clock.earlier_seconds = shared["train_seconds"], shared["seconds"]
-            self.history, self.evaluations = shared["history"], shared["evaluations"]
-            self.resumed_from_steps = [*shared["resumed_from_steps"], self.step]
+            for name in _SHARED:
+                setattr(self, name, shared[name])
+            self.clock.earlier_seconds = shared["seconds"]
+            self.resumed_from_steps = [*self.resumed_from_steps, self.step]
             self.filler.load_state_dict(own["lanes"])
             if own["state"] is not None:
                 self.state = ElmoState(*(tensor.to(self.accelerator.device) for tensor in own["state"]))
@@ -416,18 +402,16 @@ class LaneTrainer:
     def _check_text(self) -> None:
         """Before the first step: whether each process has text for one window of its lanes."""
         num_lanes, unroll_steps = self.arguments.per_device_train_batch_size, self.arguments.unroll_steps
-        wanted, entries = num_lanes * unroll_steps, 0
-        for sentence in self.train_corpus.sentences(self.tokenizer.tokenize):
-            # With the two markers.
-            entries += len(sentence) + 2
-            if entries >= wanted:
-                break
-        least, process = min((found, rank) for rank, found in enumerate(gather_object([entries])))
-        if least < wanted:
+        # Each sentence with the two markers.
+        lengths = (len(sentence) + 2 for sentence in self.train_corpus.sentences(self.tokenizer.tokenize))
+        entries = next((sum_ for sum_ in itertools.accumulate(lengths) if sum_ >= num_lanes * unroll_steps), None)
+        lacking = [rank for rank, found in enumerate(gather_object([entries])) if found is None]
+        if lacking:
             raise ValueError(
                 f"--per_device_train_batch_size {num_lanes} lanes of --unroll_steps {unroll_steps} words hold "
-                f"{wanted:,} words, but the training text of process {process} of {self.accelerator.num_processes} has "
-                f"{least:,}, markers included. Give more text, fewer lanes or fewer processes."
+                f"{num_lanes * unroll_steps:,} words, but the training text of process {lacking[0]} of "
+                f"{self.accelerator.num_processes} has fewer, markers included. Give more text, fewer lanes or fewer "
+                "processes."
             )
 
     def _progress_bar(self) -> tqdm:
@@ -492,28 +476,22 @@ class RunClock:
 
 
 class Stopped(BaseException):
-    """A signal has ended the run.
+    """A signal has ended the run after a step, of which there is a checkpoint if there are any."""
 
-    Args:
-        signal_number: Which.
-        step: The step after which a checkpoint was written; None where the signal came outside of the loop.
-    """
-
-    def __init__(self, signal_number: int, step: int | None = None):
+    def __init__(self, signal_number: int, step: int):
         super().__init__(signal_number, step)
         self.signal_number = signal_number
         self.step = step
 
 
 class StopSignals:
-    """Handles SIGINT and SIGTERM: inside of `deferred` the first is noted in `number`, elsewhere it raises `Stopped`.
+    """Notes the first SIGINT or SIGTERM in `number` while it is entered; a later one ends the process at once.
 
-    A later one ends the process at once. Outside of the main thread, where Python delivers no signals, none is handled.
+    Outside of the main thread, where Python delivers no signals, none is noted.
     """
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self._is_deferred = False
         self._noted_at = 0.0
         self._before: dict[int, Any] = {}
 
@@ -528,19 +506,9 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    @contextmanager
-    def deferred(self) -> Iterator[None]:
-        self._is_deferred = True
-        try:
-            yield
-        finally:
-            self._is_deferred = False
-
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.number is None:
             self.number, self._noted_at = number, time.monotonic()
-            if not self._is_deferred:
-                raise Stopped(number)
             if int(os.environ.get("RANK", 0)) == 0:
                 # Not by print: the signal may have come in the midst of another.
                 with suppress(OSError):

@@ -97,12 +97,7 @@ class ColumnLayout:
         return bool(_COMMENT_IN_CELL.match(cells[0])) and cells[-1] not in self.last_cells
 
     def note(self, source: str, word_column: int | str | None) -> str | None:
-        """What a user should know of how a file is read, in a line; None where nothing is unusual.
-
-        Args:
-            source: What errors call the file.
-            word_column: The column of words that was asked for.
-        """
+        """What a user should know of how a file is read, in a line; None where nothing is unusual."""
         parts = ["it is not UTF-8 and read as ISO-8859-1"] if self.encoding != "utf-8" else []
         if self.has_index and word_column is None:
             parts.append(f"the first column counts words, so column {self.word} is read for them")
@@ -112,11 +107,7 @@ class ColumnLayout:
 
 
 def column_format_of(path: str | os.PathLike, name: str) -> ColumnFormat | None:
-    """The format of a file of columns, by its suffix, or by how it begins where the suffix is not known.
-
-    Returns: None for files that are none.
-    Raises: As `form_of`.
-    """
+    """The format of a file of columns, by its suffix or by how it begins; None for files that are none."""
     suffix = suffix_of(path)
     if suffix in COLUMN_FORMATS or suffix in TEXT_SUFFIXES or form_of(path, name) != "unknown":
         return COLUMN_FORMATS.get(suffix)
@@ -143,36 +134,26 @@ def read_layout(
     """How a file of columns is written, by one reading of it.
 
     Args:
-        path: Path, or any address that fsspec opens; `.gz`, `.bz2`, `.xz` and `.zst` are unpacked on the way.
-        name: The argument that names it.
+        path, name: As of `numbered_lines`.
         column_format: "conllu" where the file is to be read as such; of "conll" the contents say which kind it is.
         has_header: Whether the first line of "conll" has the names of its columns.
-    Raises: FileNotFoundError; ValueError naming the file that cannot be unpacked, or the line that is not UTF-8 where
-        the file does not look like ISO-8859-1 either, as which CoNLL-2002 is given.
+    Raises: ValueError naming the line that is not UTF-8 where the file does not look like ISO-8859-1 either, as which
+        CoNLL-2002 is given.
     """
     encoding = _encoding_of(path, name)
     return _look_at(lambda: _lines_of(path, name, encoding), column_format, has_header, encoding)
 
 
 def column_sentences(path: str | os.PathLike, layout: ColumnLayout, name: str) -> Iterator[list[Row]]:
-    """The rows of each sentence of a file, a row for each word; its comments, documents and headers left out.
-
-    Args:
-        path, name: As of `read_layout`.
-        layout: What that says of the file.
-    """
+    """The rows of each sentence of a file, a row for each word; its comments, documents and headers left out."""
     return _sentences_in(_lines_of(path, name, layout.encoding), layout)
 
 
 def conll_sentences(
     path: str | os.PathLike, layout: ColumnLayout, word_column: int | None = None, name: str = "input_file"
 ) -> Iterator[list[str]]:
-    """The words of each sentence of a file, whatever else stands in its columns.
+    """The words of each sentence of a file; word_column is their place, from 0 or backwards from -1.
 
-    Args:
-        path, name: As of `read_layout`.
-        layout: What that says of the file.
-        word_column: Place of the words, from 0, or backwards from -1; None for that of the layout.
     Raises: ValueError naming the file and the line that has no such column, or no word in it.
     """
     column = layout.word if word_column is None else word_column

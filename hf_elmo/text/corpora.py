@@ -69,7 +69,6 @@ class Corpus:
         Args:
             tokenize: Cuts a line into words.
             held_out_to: An open file for the texts that are held out, a record of JSON on each line; None drops them.
-        Raises: As `lines`.
         """
         for text in self._texts(held_out_to):
             for line in text.split("\n"):
@@ -80,7 +79,7 @@ class Corpus:
     def documents(self, tokenize: Callable[[str], list[str]]) -> Iterator[list[list[str]]]:
         """One pass over the corpus: the sentences of each document that has any.
 
-        Raises: As `lines`; ValueError for text files that were opened line by line.
+        Raises: ValueError for text files that were opened line by line.
         """
         if not self.has_documents:
             raise ValueError(
@@ -118,15 +117,11 @@ class Corpus:
 
         Files and shards, too, change their order. It follows from the seed and the number of the pass alone, so that a
         resumed run has the same one, and all processes draw alike before they take their parts.
-
-        Args:
-            seed: Of the order.
-            buffer_size: Records held in memory, the larger the better mixed.
         """
         return replace(self, records=self.records.shuffle(seed=seed, buffer_size=buffer_size))
 
     def for_pass(self, number: int) -> Corpus:
-        """The corpus in the order of one pass, counted from 0, which follows from that number.
+        """The corpus in the order of one pass, counted from 0.
 
         From the second pass on `datasets` reads several files or shards in another order, even without `shuffled`.
         """
@@ -156,19 +151,16 @@ def corpus_from_files(
     are the lines, or with by_document the lines up to an empty one (without even a space) or to the end of the file.
 
     Args:
-        patterns: Paths or globs. Suffixes say what files hold, and of unknown suffixes their first bytes: `.json`,
-            `.jsonl` and `.parquet` are read by column, everything else as text; `.gz`, `.bz2`, `.xz` and `.zst` are
-            decompressed on the way.
+        patterns: Paths or globs. Suffixes say what files hold, and of unknown suffixes their first bytes.
         name: The argument's name, for errors.
         text_column: Column of JSON and Parquet records that holds the text.
         by_document: Whether text files are read by documents; one is held in memory at a time.
         takes_words: Whether records may be lists of words too: lists in JSON and Parquet, and the sentences of CoNLL
-            columns, whose suffixes are `.conll`, `.conllu`, `.iob`, `.iob2` and `.bio`, or which look like it.
+            columns, by their suffixes (`columns.COLUMN_FORMATS`) or their looks.
         word_column: Place of the words among CoNLL columns, from 0 or backwards from -1; all files are read as columns
             then. None for the format's own.
-    Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file, a directory, records without
-        the column, and, here or when its turn comes, naming the file and the line or the record, for what is not
-        UTF-8, no JSON or Parquet, no text or cut off.
+    Raises: FileNotFoundError for a pattern without a file; ValueError, here or when its turn comes, naming the file and
+        the line or the record, for what cannot be read.
     """
     files = expand_patterns(patterns, name)
     layouts: dict[str, ColumnLayout] = {}
@@ -241,14 +233,12 @@ def _checked(value: Any, where: str, takes_words: bool) -> Any:
 
 def _check_column(file: str, column: str, name: str) -> None:
     """Check that a file of JSON or Parquet has a column."""
-    form = form_of(file, name)
+    form, columns = form_of(file, name), set()
     if form == "json":
         columns = set().union(*(record for _, record in islice(json_records(file, name), _FIRST_RECORDS)))
     elif form == "parquet":
         with open_table(file, name) as table:
             columns = set(table.schema_arrow.names)
-    else:
-        return
     if columns and column not in columns:
         raise ValueError(
             f"{name} {file!r} has no column {column!r}; it has {sorted(columns)[:20]}. Name the right one with "
@@ -271,10 +261,6 @@ def corpus_from_dataset(
 ) -> Corpus:
     """Stream one split of a dataset: a name on the Hub, a directory of files or one of `save_to_disk`.
 
-    Args:
-        dataset_name, config_name, split: Of the dataset.
-        text_column: Column that holds the text.
-        takes_words: Whether it may hold lists of words too.
     Raises: ValueError when the dataset, the split or the column is missing.
     """
     where = f"dataset_name {dataset_name!r}"

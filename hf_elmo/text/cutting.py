@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ..given.bounded_files import quoted
 from ..given.bounded_json import read_json
-from ..given.flags import flag, part_of
+from ..given.flags import flag
 from .vocabulary import VOCABULARY_FACTS_FILE, VOCABULARY_FILE
 
 PreTokenizer = Literal["whitespace", "punctuation", "unicode", "penn"]
+Cleaning = Literal["NFC", "invisible", "marks"]
+CUTTING_NAMES = ("pre_tokenizer", "do_lower_case", "normalization", "drop_invisible", "ascii_marks")
+# What --clean calls the tokenizer's settings.
+_CLEANING: dict[str, str] = {"normalization": "NFC", "drop_invisible": "invisible", "ascii_marks": "marks"}
 # What a count of words writes beside them, and what lies beside the words of a checkpoint.
 _FILES_THAT_SAY = (VOCABULARY_FACTS_FILE, "tokenizer_config.json")
-_NAME = re.compile(r"\w{1,40}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,27 +33,33 @@ class CuttingArguments:
         default="whitespace",
     )
     do_lower_case: bool = flag("Lower-case words before their characters are read. Saved.", default=False)
-    normalization: Literal["NFC"] | None = flag(
-        "Compose letters and their accents, so that words that look alike are alike. Saved.", default=None
-    )
-    drop_invisible: bool = flag(
-        "Leave out soft hyphens, byte order marks and their like; a zero width space ends a word. Saved.", default=False
-    )
-    ascii_marks: bool = flag(
-        "Read typographic quotes, dashes and ellipses as the marks of a keyboard. Saved.", default=False
+    clean: list[Cleaning] | None = flag(
+        "What to clean first: NFC composes letters and their accents; invisible drops soft hyphens, byte order marks "
+        "and their like, and ends a word at a zero width space; marks reads typographic quotes, dashes and ellipses as "
+        "those of a keyboard. Saved.",
+        default=None,
     )
 
     @property
     def cutting(self) -> dict[str, Any]:
-        """The settings by the names that ElmoCharTokenizer has for them."""
-        return asdict(part_of(self, CuttingArguments))
+        """The settings by the names that ElmoCharTokenizer has for them.
 
-
-CUTTING_NAMES = tuple(field.name for field in fields(CuttingArguments))
+        Raises: ValueError for what `clean` does not know.
+        """
+        clean = set(self.clean or ())
+        if not clean <= {*_CLEANING.values()}:
+            raise ValueError(f"--clean is {sorted(clean)}; it must be some of {', '.join(_CLEANING.values())}.")
+        return {
+            "pre_tokenizer": self.pre_tokenizer,
+            "do_lower_case": self.do_lower_case,
+            "normalization": "NFC" if "NFC" in clean else None,
+            "drop_invisible": "invisible" in clean,
+            "ascii_marks": "marks" in clean,
+        }
 
 
 def cutting_of(tokenizer: Any) -> dict[str, Any]:
-    """The settings of a tokenizer; what an older one lacks is off."""
+    """The settings of a tokenizer."""
     return {name: getattr(tokenizer, name, None) for name in CUTTING_NAMES}
 
 
@@ -64,22 +73,14 @@ def read_cutting(vocab_file: str | os.PathLike) -> dict[str, Any] | None:
     path = Path(vocab_file)
     if path.is_dir():
         path /= VOCABULARY_FILE
-    if path.name != VOCABULARY_FILE:
-        return None
-    for name in _FILES_THAT_SAY:
+    for name in _FILES_THAT_SAY if path.name == VOCABULARY_FILE else ():
         try:
             found = read_json(path.with_name(name), name)
         except (OSError, ValueError):
             continue
         if isinstance(found, dict) and "pre_tokenizer" in found:
-            cutting = {name: found.get(name) for name in CUTTING_NAMES}
-            if all(map(_is_setting, cutting.values())):
-                return cutting
+            return {name: found.get(name) for name in CUTTING_NAMES}
     return None
-
-
-def _is_setting(value: Any) -> bool:
-    return value is None or isinstance(value, bool) or (isinstance(value, str) and bool(_NAME.fullmatch(value)))
 
 
 def check_cutting(vocab_file: str | os.PathLike, cutting: Mapping[str, Any]) -> None:
@@ -91,24 +92,15 @@ def check_cutting(vocab_file: str | os.PathLike, cutting: Mapping[str, Any]) -> 
     differing = [name for name in CUTTING_NAMES if built and (built[name] or None) != (cutting[name] or None)]
     if built is None or not differing:
         return
-    listed = "; ".join(f"{name} was {built[name]!r} and is {cutting[name]!r} in this run" for name in differing)
+    listed = "; ".join(f"{name} was {quoted(built[name])} and is {cutting[name]!r} in this run" for name in differing)
     raise ValueError(
-        f"--vocab_file {str(vocab_file)!r} holds words that were cut otherwise: {listed}. "
-        f"Run {_remedy(built, differing)}, or build the vocabulary {_remedy(cutting, differing)}."
+        f"--vocab_file {str(vocab_file)!r} holds words that were cut otherwise: {listed}. Run with "
+        f"{quoted(flags_of(built))}, or build the vocabulary with {flags_of(cutting)!r}."
     )
-
-
-def _remedy(cutting: Mapping[str, Any], names: Sequence[str]) -> str:
-    parts = (
-        ("with", flags_of({name: cutting[name] for name in names if cutting[name]})),
-        (
-            "without",
-            " ".join(f"--{name}" for name in names if not cutting[name]),
-        ),
-    )
-    return " and ".join(f"{word} {flags}" for word, flags in parts if flags)
 
 
 def flags_of(cutting: Mapping[str, Any]) -> str:
-    """The settings as one writes them behind a command; without those that are off."""
-    return " ".join(f"--{name}" if value is True else f"--{name} {value}" for name, value in cutting.items() if value)
+    """The settings as one writes them behind a command."""
+    clean = " ".join(word for name, word in _CLEANING.items() if cutting[name])
+    lower = " --do_lower_case" if cutting["do_lower_case"] else ""
+    return f"--pre_tokenizer {cutting['pre_tokenizer']}{lower}{f' --clean {clean}' if clean else ''}"

@@ -6,7 +6,7 @@ import codecs
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -41,7 +41,7 @@ def form_of(path: str | os.PathLike, name: str, known: tuple[str, ...] = TEXT_SU
         path: The file, compressed or not.
         name: The argument that names it.
         known: Other suffixes that say what a file holds; those files are not opened.
-    Raises: FileNotFoundError; ValueError naming the file that cannot be decompressed.
+    Raises: As `numbered_lines`.
     """
     suffix = suffix_of(path)
     if suffix in JSON_SUFFIXES:
@@ -66,13 +66,13 @@ def numbered_lines(file: str | os.PathLike, name: str, most: int = -1) -> Iterat
     Raises: FileNotFoundError; ValueError naming the file and the last line that could be read.
     """
     number = 0
-    with (
-        _named(file, name, lambda: f"cannot be unpacked beyond line {number}"),
-        fsspec.open(os.fspath(file), "rb", compression="infer") as stream,
-    ):
-        while line := stream.readline(most):
-            number += 1
-            yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+    try:
+        with fsspec.open(os.fspath(file), "rb", compression="infer") as stream:
+            while line := stream.readline(most):
+                number += 1
+                yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+    except Exception as error:
+        raise _named(error, file, name, f"cannot be unpacked beyond line {number}") from None
 
 
 def decoded_lines(file: str | os.PathLike, name: str) -> Iterator[tuple[int, str]]:
@@ -110,9 +110,6 @@ def json_records(file: str | os.PathLike, name: str) -> Iterator[tuple[str, dict
     objects {"text": ...}. Parsing with Python is as fast as `datasets` is by way of Arrow (1.4 s and 1.3 s for 150,000
     records on one core), and a field may have another type in each record.
 
-    Args:
-        file: The file, compressed or not.
-        name: The argument that names it.
     Raises: ValueError naming the file and the line of what is not JSON or no object.
     """
     where, has_records = f"{name} {str(file)!r}", False
@@ -160,11 +157,8 @@ def _records_in(value: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def check_records(directory: str | os.PathLike, name: str) -> None:
-    """Check what a directory has of JSON before pyarrow reads it, whose process deep nesting or a first null ends.
+    """Check the JSON in a dataset's directory before pyarrow reads it, whose process deep nesting or a null would end.
 
-    Args:
-        directory: Of a dataset; nothing is done for what is no directory.
-        name: The argument that names it.
     Raises: As `json_records`.
     """
     for path in sorted(Path(directory).rglob("*")):
@@ -195,24 +189,18 @@ def open_table(file: str | os.PathLike, name: str) -> Iterator[parquet.ParquetFi
 
     Raises: ValueError naming the file where it is none or is damaged, also while it is read.
     """
-    with (
-        _named(file, name, lambda: "is no Parquet file, or is damaged"),
-        fsspec.open(os.fspath(file), "rb", compression="infer") as stream,
-    ):
-        yield parquet.ParquetFile(stream)
-
-
-@contextmanager
-def _named(file: str | os.PathLike, name: str, what: Callable[[], str]) -> Iterator[None]:
-    """Name the file, whatever the libraries raise that decompress and parse it.
-
-    Raises: FileNotFoundError; ValueError; what the system refuses and what is a ValueError already, which name it.
-    """
     try:
-        yield
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{name} {str(file)!r} does not exist; check the path.") from None
+        with fsspec.open(os.fspath(file), "rb", compression="infer") as stream:
+            yield parquet.ParquetFile(stream)
     except Exception as error:
-        if getattr(error, "filename", None) is not None or type(error) is ValueError:
-            raise
-        raise ValueError(f"{name} {str(file)!r} {what()} ({reason(error)}); get the file again.") from error
+        raise _named(error, file, name, "is no Parquet file, or is damaged") from None
+
+
+def _named(error: Exception, file: str | os.PathLike, name: str, what: str) -> Exception:
+    """An error that names the file, whatever the libraries raise that decompress and parse it."""
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(f"{name} {str(file)!r} does not exist; check the path.")
+    # What the system refuses, and what is a ValueError already, name it.
+    if getattr(error, "filename", None) is not None or type(error) is ValueError:
+        return error
+    return ValueError(f"{name} {str(file)!r} {what} ({reason(error)}); get the file again.")

@@ -25,10 +25,9 @@ _EXAMPLES = 3
 
 
 class FirstLook(NamedTuple):
-    """The words, between white space, of the first lines of a text, and whether there are no more lines."""
+    """The words, between white space, of the first lines of a text."""
 
     lines: list[Sequence[str]]
-    is_whole: bool
 
     def warnings(self, name: str, pre_tokenizer: str, can_choose: bool = True) -> Iterator[str]:
         """A line for each thing that a user should know before the text is used.
@@ -36,12 +35,12 @@ class FirstLook(NamedTuple):
         Args:
             name: What to call the text, the argument that names it.
             pre_tokenizer: How the run will cut it.
-            can_choose: Whether the run can cut it otherwise; one that resumes from a checkpoint cannot.
+            can_choose: Whether the run can cut it otherwise; one that continues from a checkpoint cannot.
         """
         words = list(chain.from_iterable(self.lines))
         uncut = [word for word in words if _MARK_AT_WORD.search(word)]
-        fraction = len(uncut) / max(len(words), 1)
-        if pre_tokenizer == "whitespace" and fraction > _UNCUT_FRACTION and len(uncut) > sum(map(_is_mark, words)):
+        fraction, num_marks = len(uncut) / max(len(words), 1), sum(map(bool, map(_MARK_ALONE.match, words)))
+        if pre_tokenizer == "whitespace" and fraction > _UNCUT_FRACTION and len(uncut) > num_marks:
             examples = ", ".join(map(repr, dict.fromkeys(uncut[:_EXAMPLES])))
             remedy = "pass --pre_tokenizer unicode" if can_choose else "cut it as the checkpoint's text was cut"
             yield (
@@ -49,33 +48,23 @@ class FirstLook(NamedTuple):
                 f"mark ({examples}), and each such word counts as another one than the bare word; {remedy}, or give "
                 "text whose words are set apart by spaces."
             )
-        num_characters = sum(map(len, words)) + len(words)
-        if self.lines and num_characters > _LONG_LINE * len(self.lines):
-            found = (
-                f"is one line of {num_characters:,} characters"
-                if self.is_whole and len(self.lines) == 1
-                else f"has lines of {num_characters // len(self.lines):,} characters on average"
+        average = (sum(map(len, words)) + len(words)) // max(len(self.lines), 1)
+        if average > _LONG_LINE:
+            yield (
+                f"{name} has lines of {average:,} characters on average, but each line is taken for a sentence; put "
+                "one sentence on each line."
             )
-            yield f"{name} {found}, but each line is taken for a sentence; put one sentence on each line."
-
-
-def _is_mark(word: str) -> bool:
-    return _MARK_ALONE.match(word) is not None
 
 
 def look_at(corpus: Corpus) -> FirstLook:
-    """Look at the first lines of a corpus, up to the first list of words.
-
-    Raises: ValueError as `Corpus.lines`.
-    """
+    """Look at the first lines of a corpus, up to the first list of words."""
     lines = takewhile(lambda line: isinstance(line, str), corpus.lines())
     return look_at_lines(words for line in lines if (words := str(line).split()))
 
 
 def look_at_lines(lines_with_words: Iterable[Sequence[str]]) -> FirstLook:
     """Look at the first lines of a text, each given as what stands between its white space."""
-    lines = list(islice(lines_with_words, _NUM_LINES + 1))
-    return FirstLook(lines[:_NUM_LINES], len(lines) <= _NUM_LINES)
+    return FirstLook(list(islice(lines_with_words, _NUM_LINES)))
 
 
 def files_in_both(first: Sequence[str], second: Sequence[str]) -> list[str]:
@@ -86,8 +75,5 @@ def files_in_both(first: Sequence[str], second: Sequence[str]) -> list[str]:
     return [
         file
         for file in second
-        if any(
-            os.path.samefile(file, other) or filecmp.cmp(file, other, shallow=False)
-            for other in by_size[os.path.getsize(file)]
-        )
+        if any(filecmp.cmp(file, other, shallow=False) for other in by_size[os.path.getsize(file)])
     ]

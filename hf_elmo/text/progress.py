@@ -20,7 +20,7 @@ def track(
     unit: str,
     total: int | None = None,
     shown: bool = True,
-    size: Callable[[Item], int] | None = None,
+    size: Callable[[Item], int] = lambda item: 1,
 ) -> Iterator[Item]:
     """The items of an iterable, while stderr shows how many have gone by.
 
@@ -30,36 +30,22 @@ def track(
         unit: What is counted, in the plural: what an item is called, or what `size` counts.
         total: How many there are; None where it is not known.
         shown: False passes the items on in silence, as the other processes of a run do.
-        size: How many units an item is, its words for example; None for one.
+        size: How many units an item is, its words for example.
     """
     if not shown:
-        return iter(iterable)
-    show = _with_bar if sys.stderr.isatty() else _with_lines
-    return show(iterable, description, unit, total, size or (lambda item: 1))
-
-
-def _with_bar(
-    iterable: Iterable[Item], description: str, unit: str, total: int | None, size: Callable[[Item], int]
-) -> Iterator[Item]:
-    options = {"total": total, "dynamic_ncols": True, "leave": False, "unit_scale": True}
+        yield from iterable
+        return
+    started = printed = time.monotonic()
+    number, is_terminal = 0, sys.stderr.isatty()
+    options = {"total": total, "dynamic_ncols": True, "leave": False, "unit_scale": True, "disable": not is_terminal}
     with tqdm(desc=description, unit=f" {unit}", **options) as bar:
         for item in iterable:
             yield item
+            number += size(item)
             bar.update(size(item))
-
-
-def _with_lines(
-    iterable: Iterable[Item], description: str, unit: str, total: int | None, size: Callable[[Item], int]
-) -> Iterator[Item]:
-    started = printed = time.monotonic()
-    number = 0
-    for item in iterable:
-        yield item
-        number += size(item)
-        now = time.monotonic()
-        if now - printed >= SECONDS_BETWEEN_LINES:
-            printed = now
-            print(progress_line(description, unit, number, total, now - started), file=sys.stderr, flush=True)
+            if not is_terminal and (now := time.monotonic()) - printed >= SECONDS_BETWEEN_LINES:
+                printed = now
+                print(progress_line(description, unit, number, total, now - started), file=sys.stderr, flush=True)
 
 
 def progress_line(description: str, unit: str, number: int, total: int | None, seconds: float) -> str:

@@ -19,7 +19,7 @@ from ..model.modeling_elmo import WORD_LIST_FILE, read_words, write_words
 UNK_TOKEN = "<UNK>"
 SPECIAL_WORDS = (BOS_TOKEN, EOS_TOKEN, UNK_TOKEN)
 VOCABULARY_FILE = WORD_LIST_FILE
-# With a larger share of unknown words than this, perplexity says how well `<UNK>` is predicted and little else.
+# With a larger fraction of unknown words than this, perplexity says how well `<UNK>` is predicted and little else.
 MANY_UNKNOWN = 0.2
 VOCABULARY_FACTS_FILE = "vocabulary.json"
 
@@ -43,7 +43,7 @@ class WordVocabulary:
         self.words = list(words)
         self.ids = {word: index for index, word in enumerate(self.words)}
         if len(self.ids) != len(self.words):
-            twice = next(word for word, count in Counter(self.words).items() if count > 1)
+            twice = Counter(self.words).most_common(1)[0][0]
             raise ValueError(f"words holds {quoted(twice)} twice; each word needs one id. Remove the second line.")
 
     def __len__(self) -> int:
@@ -59,25 +59,17 @@ class WordVocabulary:
 
     @classmethod
     def from_counts(cls, counts: Counter[str], max_size: int | None = None, min_count: int = 1) -> WordVocabulary:
-        """Keep the most frequent words; words of equal frequency are in code point order, so that a corpus has one
-        vocabulary.
-
-        Args:
-            counts: How often each word was seen.
-            max_size: Most ids, the three special ones included; None for no limit.
-            min_count: Words seen less often become `<UNK>`.
-        """
+        """Keep the most frequent words, as `most_frequent`."""
         return cls([*SPECIAL_WORDS, *(word for word, _ in most_frequent(counts.items(), max_size, min_count))])
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> WordVocabulary:
         """Read a vocabulary file, one word per line; a directory is taken for a checkpoint that holds one.
 
-        Raises: ValueError naming the file when it is not UTF-8 or not a vocabulary.
+        Raises: FileNotFoundError; ValueError naming the file when it is not UTF-8 or not a vocabulary.
         """
         path = Path(path)
-        if path.is_dir():
-            path = path / VOCABULARY_FILE
+        path = path / VOCABULARY_FILE if path.is_dir() else path
         try:
             return cls(read_words(path))
         except FileNotFoundError:
@@ -103,10 +95,8 @@ def most_frequent(
         counts: Each word once, with how often it was seen.
         max_size: Most ids of the vocabulary, the three special ones included; None for no limit.
         min_count: Words seen less often are left out.
-    Raises: ValueError when max_size leaves no room or no word is seen often enough.
+    Raises: ValueError when no word is seen often enough.
     """
-    if max_size is not None and max_size <= len(SPECIAL_WORDS):
-        raise ValueError(f"max_size is {max_size}; it must be > {len(SPECIAL_WORDS)}, the number of special words.")
     often = (item for item in counts if item[1] >= min_count and item[0] not in SPECIAL_WORDS)
     if max_size is None:
         kept = sorted(often, key=_rank)
@@ -123,13 +113,8 @@ def _rank(item: tuple[str, int]) -> tuple[int, str]:
 
 
 def log_uniform_probabilities(ids: Tensor, vocab_size: int, dtype: torch.dtype) -> Tensor:
-    """log((k + 2) / (k + 1)) / log(V + 1) for each word k, in the shape of `ids`: Zipf's law.
+    """log((k + 2) / (k + 1)) / log(V + 1) for each id k of V words, in the shape of `ids`: Zipf's law.
 
-    That is by what bilm-tf draws the negatives of its sampled softmax (TensorFlow's log-uniform candidate sampler).
-
-    Args:
-        ids: Places k of the words in the vocabulary, from 0.
-        vocab_size: Number V of its words.
-        dtype: Of the probabilities.
+    By it bilm-tf draws the negatives of its sampled softmax (TensorFlow's log-uniform candidate sampler).
     """
     return torch.log1p(1 / (ids.to(dtype) + 1)) / math.log1p(vocab_size)

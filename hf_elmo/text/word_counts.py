@@ -14,8 +14,11 @@ from typing import BinaryIO
 
 from .vocabulary import SPECIAL_WORDS, UNK_TOKEN, WordVocabulary, most_frequent
 
+# Some 200 bytes each.
 MAX_WORDS_IN_MEMORY = 2_000_000
-# Character ids of a word, its two markers among them: the published models', and twice as many.
+# A bound that suits text of any size.
+MAX_VOCAB_SIZE = 800_000
+# Character ids of a word, its two special ones among them: the published models', and twice as many.
 WIDTHS = (50, 100)
 
 
@@ -25,7 +28,7 @@ class VocabularyCounts:
 
     Args:
         vocabulary: The special words and the most frequent ones.
-        word_counts: How often each word behind the special ones was seen, in the order of their ids.
+        word_counts: Of the words behind the special ones, in the order of their ids.
         num_words, num_sentences, num_distinct: The text: running words, sentences and distinct words.
         num_unknown: Running words that the vocabulary lacks.
         num_cut: Running words whose last letters a row of so many character ids does not hold, for each of `WIDTHS`.
@@ -39,15 +42,14 @@ class VocabularyCounts:
     num_unknown: int
     num_cut: dict[int, int]
 
+    def unknown_share_at(self, size: int) -> float:
+        """Fraction of the running words that would be `<UNK>` if the vocabulary ended after `size` ids."""
+        return (self.num_unknown + sum(self.word_counts[size - len(SPECIAL_WORDS) :])) / self.num_words
+
     @property
     def unknown_share(self) -> float:
-        """Share of the running words that are `<UNK>`."""
-        return self.num_unknown / self.num_words
-
-    def unknown_share_at(self, size: int) -> float:
-        """What the share would be if the vocabulary ended after `size` ids, the special ones included."""
-        left_out = sum(self.word_counts[size - len(SPECIAL_WORDS) :])
-        return (self.num_unknown + left_out) / self.num_words
+        """Fraction of the running words that are `<UNK>`."""
+        return self.unknown_share_at(len(self.vocabulary))
 
 
 class WordCounter:
@@ -57,18 +59,14 @@ class WordCounter:
     the files. They have no names: nothing of them is left behind, however the process ends.
 
     Args:
-        max_words_in_memory: Most distinct words held, to within one sentence; each takes some 200 bytes.
+        max_words_in_memory: Most distinct words held, to within one sentence.
         directory: Where the files lie; None for the system's directory for such files, which may itself be in memory.
-
-    Raises: ValueError when max_words_in_memory is not positive.
     """
 
     # Bounds the open files; more of them are merged into one.
     max_files = 64
 
     def __init__(self, max_words_in_memory: int = MAX_WORDS_IN_MEMORY, directory: str | os.PathLike | None = None):
-        if max_words_in_memory < 1:
-            raise ValueError(f"max_words_in_memory is {max_words_in_memory}; it must be an integer >= 1.")
         self.max_words_in_memory = max_words_in_memory
         self.directory = None if directory is None else os.fspath(directory)
         self.num_words = 0
@@ -126,13 +124,11 @@ def _merge(runs: Iterable[Iterator[tuple[str, int]]]) -> Iterator[tuple[str, int
         yield word, sum(count for _, count in same)
 
 
-def choose_vocabulary(counter: WordCounter, max_size: int | None = None, min_count: int = 1) -> VocabularyCounts:
+def choose_vocabulary(
+    counter: WordCounter, max_size: int | None = MAX_VOCAB_SIZE, min_count: int = 1
+) -> VocabularyCounts:
     """The vocabulary of `WordVocabulary.from_counts`, from counts that need not fit into memory.
 
-    Args:
-        counter: What was counted.
-        max_size: Most ids, the three special ones included; None for no limit.
-        min_count: Words seen less often become `<UNK>`.
     Raises: ValueError as `most_frequent`.
     """
     num_distinct = num_special = 0

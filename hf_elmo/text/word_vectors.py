@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 
 from ..given.bounded_files import quoted
-from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN, ElmoConfig
+from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from .files import numbered_lines
-from .vocabulary import UNK_TOKEN, WordVocabulary
 
 _SPECIAL = (BOS_TOKEN, EOS_TOKEN)
 # Words whose rows are made at a time: the tokenizer's rows take eight bytes per character, the kept ones two.
@@ -49,16 +48,13 @@ def read_word_vectors(
     not checked, nor are the lines after the last word that is.
 
     Args:
-        file: Path, or any address that fsspec opens; `.gz`, `.bz2`, `.xz` and `.zst` are decompressed on the way, and a
-            file in an archive is "zip://glove.6B.300d.txt::glove.6B.zip".
+        file: As of `numbered_lines`; a file in an archive is "zip://glove.6B.300d.txt::glove.6B.zip".
         words: Words to look for; None for all.
         max_words: Most words to take, those that come first; None for no limit.
         vector_size: Size D of the vectors; None takes it from the first line, whose word then has to be without spaces.
         lower_case: Whether the file's words are lower-cased, `<S>` and `</S>` excepted.
     Raises: FileNotFoundError; ValueError naming the file and the line where it is damaged, or when no word is found.
     """
-    if max_words is not None and max_words < 1:
-        raise ValueError(f"max_words is {max_words}; it must be an integer >= 1, or None for no limit.")
     wanted = None if words is None else set(words)
     limit = min((n for n in (max_words, None if wanted is None else len(wanted)) if n is not None), default=None)
     found: dict[str, None] = {}
@@ -107,11 +103,10 @@ def _read_entries(file: str | os.PathLike, size: int | None) -> Iterator[tuple[s
                 "before it or word_vector_size have them."
             )
         try:
-            yield where, word.decode("utf-8"), fields
+            text = word.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{where} is not UTF-8 (byte 0x{word[error.start]:02X}). Convert the file first."
-            ) from error
+            raise ValueError(f"{where} is not UTF-8 (byte 0x{word[error.start]:02X}). Convert it first.") from error
+        yield where, text, fields
         num_entries += 1
     if not num_entries:
         raise ValueError(f"word_vectors {str(file)!r} is empty; give a file with a word and its numbers per line.")
@@ -203,69 +198,3 @@ def build_word_table(
     unknown = vectors.mean(axis=0)
     drawn = np.random.default_rng(seed).normal(unknown, vectors.std(axis=0), (len(special), vectors.shape[1]))
     return WordTable(rows[firsts], np.concatenate([vectors, drawn.astype(vectors.dtype)])[firsts], unknown)
-
-
-def set_token_inputs(
-    config: ElmoConfig,
-    tokenizer: ElmoCharTokenizer,
-    vocabulary: WordVocabulary,
-    token_inputs: Literal["characters", "words", "both"] | None = None,
-    word_vectors: str | os.PathLike | None = None,
-    word_vector_size: int | None = None,
-    train_word_vectors: bool | None = None,
-    report: Callable[[str], None] = print,
-) -> WordTable | None:
-    """Set what a model to be pre-trained reads, and make the table of words that it is to be filled with.
-
-    The table's words are the vocabulary's, or with a file of vectors those of them that have one there; the sentence
-    markers are added, `<UNK>` is left out. All other words are unknown to the table.
-
-    Args:
-        config: Its fields token_inputs, word_table_size, word_vector_size and train_word_vectors are set.
-        tokenizer: Makes the rows.
-        vocabulary: The words of the softmax.
-        token_inputs: "characters", "words" or "both"; None takes the config's.
-        word_vectors: A file of vectors (`read_word_vectors`); None for a table that is learned.
-        word_vector_size: Size of a vector. None takes the file's; without a file the config's, or its projection_size.
-        train_word_vectors: False keeps the vectors of a file as they are, those of unknown words and markers too; None
-            takes the config's.
-        report: Called with a line for the user.
-    Returns: The table, for `WordTable.fill` once the model is built; None where the model reads characters alone.
-    Raises: ValueError naming the argument when two contradict each other, and as `read_word_vectors`.
-    """
-    if token_inputs is not None:
-        config.token_inputs = token_inputs
-    if train_word_vectors is not None:
-        config.train_word_vectors = train_word_vectors
-    if config.token_inputs == "characters":
-        for name, value in (("word_vectors", word_vectors), ("word_vector_size", word_vector_size)):
-            if value is not None:
-                raise ValueError(
-                    f"{name} is {str(value)!r} but token_inputs is 'characters'; set token_inputs to 'words' or "
-                    "'both', or leave it out."
-                )
-        config.word_table_size = config.word_vector_size = None
-        config.validate()
-        return None
-    if word_vectors is None and not config.train_word_vectors:
-        raise ValueError(
-            "train_word_vectors is False but there is no file of word_vectors: the table would keep the random numbers "
-            "that it starts with. Name a file, or let it be trained."
-        )
-    words = [word for word in vocabulary.words if word != UNK_TOKEN]
-    if word_vectors is None:
-        sizes = (word_vector_size, config.word_vector_size, config.projection_size)
-        size = next(size for size in sizes if size is not None)
-        table = build_word_table(tokenizer, words)
-        report(f"word table: {len(table.rows):,} words of the vocabulary, vectors of size {size} to be learned")
-    else:
-        read = read_word_vectors(word_vectors, words, vector_size=word_vector_size, lower_case=tokenizer.do_lower_case)
-        size = read.vectors.shape[1]
-        table = build_word_table(tokenizer, read.words, read.vectors)
-        report(
-            f"word table: {len(read.words):,} of {len(words):,} words of the vocabulary have a vector of size {size} "
-            f"in {str(word_vectors)!r}"
-        )
-    config.word_table_size, config.word_vector_size = len(table.rows), size
-    config.validate()
-    return table

@@ -14,6 +14,7 @@ import json
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -183,11 +184,14 @@ def time_loop(
     """The real loop, `run_pretraining`: its steps, and their forward and backward passes alone."""
     from hf_elmo.pretraining.arguments import PretrainingArguments
     from hf_elmo.pretraining.run import run_pretraining
+    from hf_elmo.text.vocabulary import WordVocabulary
 
     with tempfile.TemporaryDirectory() as directory, _quiet():
         train_file, held_out_file = Path(directory, "train.txt"), Path(directory, "heldout.txt")
         lines = [" ".join(words) for words in sentences]
         train_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        counts = Counter(word for words in sentences for word in words)
+        vocabulary = WordVocabulary.from_counts(counts, arguments.max_vocab_size).save(directory)
         # Scored before and after the steps.
         held_out_file.write_text("\n".join(lines[:2]) + "\n", encoding="utf-8")
         # The precision of a process is set once, unless it is forgotten.
@@ -202,8 +206,7 @@ def time_loop(
                 config_overrides=json.dumps(models.TINY if size == "tiny" else {}),
                 objective=objective,
                 num_negative_samples=arguments.num_negative_samples,
-                max_vocab_size=arguments.max_vocab_size,
-                min_count=1,
+                vocab_file=str(vocabulary),
                 per_device_train_batch_size=arguments.num_lanes,
                 max_steps=arguments.steps,
                 eval_steps=arguments.steps,

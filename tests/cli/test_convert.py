@@ -48,7 +48,7 @@ def test_a_checkpoint_is_converted_and_the_printed_lines_load_it(tmp_path, sourc
 
 def test_words_and_flags_stand_in_any_order_and_the_tokenizer_is_as_told(tmp_path, source):
     output = str(tmp_path / "elmo")
-    flags = ["--pre_tokenizer", "unicode", "--do_lower_case", "--normalization", "NFC", "--drop_invisible"]
+    flags = ["--pre_tokenizer", "unicode", "--do_lower_case", "--clean", "NFC", "invisible"]
     convert.main(["--format", "bilm-tf", source, output, *flags])
     tokenizer = AutoTokenizer.from_pretrained(output)
     assert tokenizer.tokenize("I DON'T; cafe\u0301") == ["i", "don't", ";", "café"]

@@ -1,10 +1,14 @@
 """The command as a user runs it: in a process of its own, with good and with bad files."""
 
+import json
+from collections import Counter
+
 import fresh_process
 import pytest
 from conftest import shared_data
 
 from hf_elmo.cli.pretrain import main
+from hf_elmo.text.vocabulary import WordVocabulary
 
 TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]]}'
 
@@ -67,13 +71,13 @@ def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path, capsys):
 @pytest.mark.slow
 def test_perplexity_on_real_text_falls_below_the_unigram(tmp_path):
     folder = shared_data("movie_reviews")
+    counts = Counter((folder / "heldout.txt").read_text(encoding="utf-8").split())
+    words = WordVocabulary.from_counts(counts, min_count=5).save(tmp_path)
     done = run(
         *("--train_file", folder / "train-0*.txt", "--validation_file", folder / "heldout.txt"),
-        *("--output_dir", tmp_path / "out", "--min_count", 20, "--max_steps", 150, "--learning_rate", 5e-3),
+        *("--output_dir", tmp_path / "out", "--max_steps", 150, "--learning_rate", 5e-3, "--vocab_file", words),
         *("--config_overrides", '{"projection_size": 32, "cell_size": 64, "filters": [[1, 16], [2, 32], [3, 32]]}'),
     )
     assert done.returncode == 0, done.stderr
-    import json
-
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["perplexity"]["mean"] < results["baselines"]["unigram"]

@@ -24,7 +24,6 @@ def test_what_is_not_given_is_the_recipes(arguments, name):
     made = arguments(recipe=name)
     assert {field: getattr(made, field) for field in RECIPES[name]} == RECIPES[name]
     assert arguments(recipe=name, learning_rate=0.5).learning_rate == 0.5
-    assert arguments(recipe=name, config_name="x").dropout is None
     assert made.loss_scale == (20 if name == "paper" else 1)
     made.check()
 
@@ -34,28 +33,23 @@ CONTRADICTIONS = [
     ({"optim": "sgd"}, ("--optim", "'sgd'", "adamw", "adagrad")),
     ({"objective": "hierarchical"}, ("--objective", "'hierarchical'", "adaptive")),
     ({"reset_state": "always"}, ("--reset_state", "'always'")),
-    ({"max_words": 0}, "--max_words is 0"),
     ({"unroll_steps": 0}, "--unroll_steps is 0"),
     ({"num_negative_samples": 0}, "--num_negative_samples is 0"),
     ({"eval_steps": 0}, "--eval_steps is 0"),
-    ({"max_words_in_memory": 0}, "--max_words_in_memory is 0"),
     ({"max_steps": 0}, "--max_steps is 0"),
-    ({"max_steps": -1, "num_train_epochs": 0.0}, "--num_train_epochs is 0.0"),
-    ({"warmup_ratio": 1.0}, "--warmup_ratio is 1.0"),
+    ({"num_train_epochs": 0.0}, "--num_train_epochs is 0.0"),
+    ({"clean": ["everything"]}, ("--clean", "everything", "invisible")),
     ({"save_steps": -1}, "--save_steps is -1"),
     ({"save_total_limit": -1}, "--save_total_limit is -1"),
     ({"shuffle_buffer_size": -5}, "--shuffle_buffer_size is -5"),
     ({"weight_decay": -0.5}, "--weight_decay is -0.5"),
     ({"learning_rate": 0.0}, "--learning_rate is 0.0"),
     ({"max_hours": 0.0}, "--max_hours is 0.0"),
-    ({"max_hours": 1.0, "num_train_epochs": 2.0}, ("--max_hours", "--num_train_epochs")),
     ({"reset_probability": 1.0}, "--reset_probability is 1.0"),
     ({"validation_split_percentage": 100.0}, "--validation_split_percentage is 100.0"),
     ({"model_name_or_path": "x", "preset": "small"}, ("--preset", "--model_name_or_path")),
     ({"model_name_or_path": "x", "do_lower_case": True}, ("--do_lower_case", "--model_name_or_path")),
     ({"model_name_or_path": "x", "word_vectors": "x"}, ("--word_vectors", "--model_name_or_path")),
-    ({"hub_model_id": "me/elmo"}, ("--hub_model_id", "--push_to_hub")),
-    ({"lr_scheduler_kwargs": "3"}, "--lr_scheduler_kwargs"),
     ({"config_overrides": "{cell_size: 2}"}, "--config_overrides"),
 ]
 
@@ -65,8 +59,8 @@ def test_contradictions(arguments):
         assert_refused(ValueError, named, lambda changes: arguments(**changes).check(), changes)
 
 
-def settle(arguments, num_words=10, num_entries=10**9, num_targets=9 * 10**8, num_processes=1):
-    return arguments.settled(num_words, num_entries, num_targets, num_processes)
+def settle(arguments, num_words=10, num_entries=10**9, num_processes=1):
+    return arguments.settled(num_words, num_entries, num_processes)
 
 
 def test_where_no_objective_is_named_the_words_of_the_softmax_decide(arguments):
@@ -96,16 +90,25 @@ def test_where_no_lanes_are_named_a_short_text_has_fewer(arguments):
     assert settle(replace(modern, per_device_train_batch_size=9)).per_device_train_batch_size == 9
 
 
-def test_epochs_and_words_are_turned_into_steps_and_hours_bound_them(arguments):
-    text = {"num_entries": 1000, "num_targets": 900}
+def test_epochs_are_turned_into_steps_and_hours_bound_them(arguments):
     lanes = {"per_device_train_batch_size": 2, "unroll_steps": 5, "gradient_accumulation_steps": 3}
-    found = settle(arguments(**lanes, num_train_epochs=2.0), **text)
+
+    def settle_short(num_processes=1, **changes):
+        return settle(arguments(**changes), num_entries=1000, num_processes=num_processes)
+
+    found = settle_short(**lanes, num_train_epochs=2.0)
     assert (found.max_steps, found.eval_steps, found.logging_steps, found.save_steps) == (67, 34, 4, 17)
-    assert settle(arguments(**lanes), **text, num_processes=2).max_steps == math.ceil(1000 / 60)
-    assert settle(arguments(**lanes, max_words=450), **text).max_steps == math.ceil(500 / 30)
-    assert settle(arguments(**lanes, max_words=450, max_steps=5), **text).max_steps == 5
-    assert settle(arguments(max_steps=100_000), **text).save_steps == 500
-    assert settle(arguments(max_steps=100, early_stopping_patience=1), **text).eval_steps == 10
-    timed = settle(arguments(**lanes, max_hours=1.0), **text)
+    assert settle_short(**lanes, num_processes=2).max_steps == math.ceil(1000 / 60)
+    assert settle_short(**lanes, num_train_epochs=0.5).max_steps == math.ceil(500 / 30)
+    assert settle_short(**lanes, num_train_epochs=0.5, max_steps=5).max_steps == 5
+    long = settle_short(max_steps=100_000)
+    assert (long.save_steps, long.logging_steps) == (500, 50)
+    assert settle_short(max_steps=100, early_stopping_patience=1).eval_steps == 10
+    timed = settle_short(**lanes, max_hours=1.0)
     assert (timed.max_steps, timed.eval_steps, timed.logging_steps, timed.save_steps) == (-1, None, None, 500)
-    assert settle(arguments(**lanes, max_hours=1.0, max_words=450), **text).max_steps == math.ceil(500 / 30)
+    assert settle_short(**lanes, max_hours=1.0, num_train_epochs=0.5).max_steps == math.ceil(500 / 30)
+
+
+def test_what_a_recipe_alone_decides(arguments):
+    found = [(made.warmup_ratio, made.max_grad_norm) for made in (arguments(recipe="paper"), arguments())]
+    assert found == [(0, 10), (0.05, 1)]

@@ -16,7 +16,6 @@ from hf_elmo.pretraining import checkpoint as module
 from hf_elmo.pretraining.checkpoint import (
     DIGESTS_FILE,
     RunCheckpoints,
-    check_same_run,
     checkpoints_in,
     find_checkpoint,
     find_fault,
@@ -42,16 +41,6 @@ def save(folder, text, step=3, **options):
     with run_folder(folder / "out") as own:
         checkpoints = RunCheckpoints(folder / "out", own, Accelerator(cpu=True), write_model, {}, **options)
         return checkpoints.save(step, best_step=3, shared={}, optimizer={}, own={})
-
-
-def folders(folder):
-    return [path.name for path in sorted(folder.rglob("*")) if path.is_dir()]
-
-
-def test_the_checkpoint_of_a_step_is_written_again(tmp_path):
-    save(tmp_path, "old")
-    assert (save(tmp_path, "new") / "model.safetensors").read_text() == "new"
-    assert folders(tmp_path) == ["out", "checkpoint-3"]
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(0, [3, 4, 5, 6]), (1, [3, 6]), (2, [3, 6]), (3, [3, 5, 6])])
@@ -91,7 +80,9 @@ def test_one_that_cannot_take_its_place_leaves_the_earlier_one_there(tmp_path, m
     with pytest.raises(OSError, match=r"checkpoint-3 could not be written.*checkpoint-3 is still there"):
         save(tmp_path, "new")
     assert (target / "model.safetensors").read_text() == "old"
-    assert folders(tmp_path) == ["out", "checkpoint-3"]
+    monkeypatch.undo()
+    assert (save(tmp_path, "new") / "model.safetensors").read_text() == "new"
+    assert [path.name for path in sorted(tmp_path.rglob("*")) if path.is_dir()] == ["out", "checkpoint-3"]
 
 
 # Reading
@@ -158,14 +149,6 @@ def test_a_run_goes_back_to_the_checkpoint_before_and_writes_the_broken_one_anew
     assert any("checkpoint-4" in line and "optimizer.pt" in line for line in lines)
 
 
-def test_where_none_is_whole_there_is_nothing_to_resume_from(copy):
-    for path in (copy / "out").glob("checkpoint-*"):
-        (path / DIGESTS_FILE).unlink()
-    assert_refused(
-        FileNotFoundError, ("'last'", "whole"), find_checkpoint, arguments_of(copy, "last"), lambda line: None
-    )
-
-
 class Code:
     def __init__(self, path):
         self.path = path
@@ -227,19 +210,3 @@ def test_wrong_digests_are_no_digests(copy):
     for content in ("[" * 100_000, "[]", "{}", '{"sha256": []}', '{"sha256": {"../../secret": "a"}}'):
         (checkpoint / DIGESTS_FILE).write_text(content)
         assert find_fault(checkpoint) is not None
-
-
-def test_the_hubs_cache_of_links_is_read(copy, tmp_path):
-    """There a checkpoint is a directory of links to files that are named by their digests."""
-    blobs = tmp_path / "blobs"
-    blobs.mkdir()
-    for number, path in enumerate(sorted((copy / "out" / "checkpoint-4").iterdir())):
-        shutil.move(path, blobs / str(number))
-        path.symlink_to(os.path.relpath(blobs / str(number), path.parent))
-    assert find_fault(copy / "out" / "checkpoint-4") is None
-
-
-def test_flags_that_an_altered_file_makes_up_are_named_in_short(tmp_path):
-    then = {"9" * 1000: "8" * 1000}
-    told = assert_refused(ValueError, ("--999", "888"), check_same_run, tmp_path, then, {})
-    assert len(told) < 1000

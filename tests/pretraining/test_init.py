@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 import torch
 from conftest import make_tiny_config
+from huggingface_hub.errors import StrictDataclassError
 from refusals import assert_refused
 from run_cases import make_arguments, write_lines
 from tolerances import REORDERED_FLOAT32
@@ -22,9 +23,10 @@ from hf_elmo import (
 )
 from hf_elmo.hub.arguments import Preset
 from hf_elmo.pretraining.corpus_stats import CorpusStats
-from hf_elmo.pretraining.init import Source, Start, carry_over, load_source
+from hf_elmo.pretraining.init import Source, Start, carry_over, load_source, set_token_inputs
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.text.vocabulary import WordVocabulary
+from hf_elmo.text.word_vectors import build_word_table
 
 OLD = WordVocabulary(["<S>", "</S>", "<UNK>", "the", "cat", "sat", "on"])
 # Other places for words that are known, one known word left out, two new ones.
@@ -280,6 +282,69 @@ def test_overrides_that_leave_the_weights_are_taken(tmp_path):
     assert torch.equal(back.word_softmax.weight, model.word_softmax.weight)
 
 
+# Tables of words
+
+TABLE_WORDS = WordVocabulary(["<S>", "</S>", "<UNK>", "the", "dog", "né"])
+
+
+def set_up(tokenizer=TOKENIZER, lines=None, folder=None, **arguments):
+    """A config, a model that was filled with its table, and what the user was told."""
+    config, said = make_tiny_config(), []
+    if lines is not None:
+        (folder / "vectors.txt").write_text("".join(f"{line}\n" for line in lines))
+        arguments["word_vectors"] = str(folder / "vectors.txt")
+    table = set_token_inputs(config, tokenizer, TABLE_WORDS, report=said.append, **arguments)
+    model = ElmoModel(config)
+    if table is not None:
+        table.fill(model)
+    return config, model, said
+
+
+def look_up(model, *words):
+    return model.token_encoder.word_table(torch.from_numpy(TOKENIZER.encode_words(words))).tolist()
+
+
+@pytest.mark.parametrize("token_inputs", ["words", "both", None])
+def test_the_table_is_filled_with_the_vocabularys_words_of_the_file(tmp_path, token_inputs):
+    lines = ["The 1 2", "the 3 4", "né -3 0", "cat 7 8"]
+    config, model, (line,) = set_up(lines=lines, folder=tmp_path, token_inputs=token_inputs)
+    assert (config.token_inputs, config.word_table_size, config.word_vector_size) == (token_inputs or "both", 4, 2)
+    assert config.train_word_vectors
+    # Of words that are read in lower case the first one counts; the others are not in both lists.
+    assert look_up(model, "THE", "né", "dog", "cat", "<UNK>") == [[1, 2], [-3, 0], *[[-1, 1]] * 3]
+    assert len(set(map(tuple, look_up(model, "<S>", "</S>", "dog")))) == 3
+    assert "2 of 5 words of the vocabulary have a vector of size 2" in line
+    assert not set_up(lines=lines, folder=tmp_path, train_word_vectors=False)[0].train_word_vectors
+
+
+def test_a_table_is_learned_for_all_words_of_the_vocabulary():
+    config, model, said = set_up(token_inputs="both", word_vector_size=7)
+    assert (config.word_table_size, config.word_vector_size) == (5, 7)
+    assert len(set(map(tuple, look_up(model, *TABLE_WORDS.words)))) == 6
+    assert look_up(model, "<UNK>") == look_up(model, "zebra")
+    assert said == ["word table: 5 words of the vocabulary, vectors of size 7 to be learned"]
+    assert set_up(token_inputs="words")[0].word_vector_size == 6
+
+
+def test_characters_alone_have_no_table():
+    config, model, said = set_up()
+    assert config.to_dict() == make_tiny_config().to_dict()
+    assert model.token_encoder.word_table is None and not said
+    with pytest.raises(ValueError, match="token_inputs"):
+        build_word_table(TOKENIZER, ["a"]).fill(model)
+
+
+def test_tables_that_contradict_are_refused_by_name():
+    for arguments, named in (
+        ({"token_inputs": "characters", "word_vectors": "x.txt"}, ("word_vectors", "token_inputs")),
+        ({"word_vector_size": 3}, ("word_vector_size", "token_inputs")),
+        ({"token_inputs": "both", "train_word_vectors": False}, "train_word_vectors"),
+        ({"token_inputs": "both", "word_vector_size": 0}, "word_vector_size is 0"),
+        ({"token_inputs": "word"}, "token_inputs"),
+    ):
+        assert_refused((ValueError, StrictDataclassError), named, set_up, **arguments)
+
+
 # Runs
 
 # With the dropout of the recipe.
@@ -315,16 +380,6 @@ def test_the_first_guesses_are_the_words_frequencies(arguments):
     expected = [10 + 1, 10 + 1, 20 + 1, 60 + 1, 20 + 1, 0 + 1]
     torch.testing.assert_close(frequencies, torch.tensor(expected) / (110 + 6))
     assert not Start.from_arguments(made).build_model(made, words, None, stats, print).word_softmax.bias.any()
-
-
-def test_frequencies_make_the_untrained_model_a_unigram_model(arguments):
-    modern, _ = train(arguments())
-    paper, _ = train(
-        arguments(recipe="paper", objective="full", output_dir=arguments().output_dir + "2", learning_rate=0.01)
-    )
-    untrained = [results["evaluations"][0]["mean"] for results in (modern, paper)]
-    assert untrained[0] < 0.9 * untrained[1]
-    assert untrained[1] == pytest.approx(modern["vocabulary_size"], rel=0.2)
 
 
 def test_dropout_is_the_recipes_unless_it_is_given(arguments):

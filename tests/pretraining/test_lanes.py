@@ -6,8 +6,6 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-import torch
-from conftest import shared_data
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,19 +98,7 @@ def test_lanes_are_read_lazily():
     assert next(windows).forward_words.shape == (2, 4)
 
 
-def test_no_sentences_no_windows():
-    assert list(fill_lanes([], TOKENIZER, VOCABULARY, 2, 4)) == []
-
-
-@pytest.mark.parametrize(
-    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
-)
-def test_to_moves_every_tensor(device):
-    (window,) = fill_lanes([["a"]], TOKENIZER, VOCABULARY, 1, 3)
-    assert {tensor.device.type for tensor in vars(window.to(torch.device(device))).values()} == {device}
-
-
-# The readable twin, the lane filler of a saved state, and resets
+# The reference, the lane filler of a saved state, and resets
 
 
 def twin(sentences, num_lanes, unroll_steps):
@@ -158,14 +144,6 @@ def test_windows_are_those_of_the_readable_twin(sentences, num_lanes, unroll_ste
     assert found == list(map(as_lists, twin(sentences, num_lanes, unroll_steps)))
 
 
-def test_windows_of_real_text_are_those_of_the_readable_twin():
-    lines = (shared_data("movie_reviews") / "heldout.txt").read_text(encoding="utf-8").splitlines()[:500]
-    sentences = [line.split() for line in lines]
-    found = list(fill_lanes(sentences, TOKENIZER, VOCABULARY, 8, 20))
-    assert list(map(as_lists, found)) == list(map(as_lists, twin(sentences, 8, 20)))
-    assert all(tensor.is_contiguous() for window in found for tensor in vars(window).values())
-
-
 def passes(filler, streams):
     """The windows of one pass after the other, and what is left at the end."""
     for stream in streams:
@@ -206,13 +184,6 @@ def test_a_saved_state_goes_on_with_the_same_windows(data, reset_state, num_lane
         assert restored.state_dict() == saved
         after = list(map(as_lists, passes(restored, streams[restored.num_passes :])))
     assert before + after == whole
-
-
-def test_state_goes_through_torch_save_without_pickled_classes(tmp_path):
-    filler = LaneFiller(TOKENIZER, VOCABULARY, 2, 3)
-    next(filler.windows([list("abcd"), list("ef")]))
-    torch.save(filler.state_dict(), tmp_path / "state.pt")
-    assert torch.load(tmp_path / "state.pt", weights_only=True) == filler.state_dict()
 
 
 def test_each_pass_starts_from_zeros_with_reset_state_epoch():

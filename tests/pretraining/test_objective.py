@@ -6,7 +6,6 @@ from unittest import mock
 import pytest
 import torch
 from conftest import make_tiny_config
-from softmax_cases import ShapesOfProducts
 from tolerances import BFLOAT16, LOSS_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
@@ -252,14 +251,3 @@ def test_rows_behind_the_words_and_targets_of_halves_change_nothing(name, softma
     torch.testing.assert_close(losses, wanted_losses, rtol=LOSS_FLOAT32, atol=0)
     for mine, theirs in zip(gradients, wanted_gradients, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=BFLOAT16, atol=BFLOAT16 * float(theirs.abs().max()))
-
-
-@pytest.mark.parametrize(("name", "softmax"), OBJECTIVES_AND_SOFTMAXES[::2])
-def test_windows_of_many_sizes_multiply_halves_of_few_shapes(name, softmax):
-    windows = windows_of_many_words(10)
-    with ShapesOfProducts(torch.bfloat16) as few:
-        train_in_bf16(name, softmax, windows)
-    with ShapesOfProducts(torch.bfloat16) as many, mock.patch.object(half, "round_rows", lambda number: number):
-        train_in_bf16(name, softmax, windows)
-    # In windows as small as these; the more windows and words, the fewer.
-    assert 0 < len(few.shapes) < len(many.shapes) * 2 / 3

@@ -20,7 +20,7 @@ def make_model(**fields):
 
 
 def make(**changes):
-    return PretrainingArguments(output_dir="x", **{"warmup_ratio": 0.1, **changes}).with_recipe()
+    return PretrainingArguments(output_dir="x", **changes).with_recipe()
 
 
 def names_of(model, parameters):
@@ -100,35 +100,16 @@ def rates(num_steps, **changes):
 
 
 def test_a_stable_schedule_falls_in_its_last_fraction():
-    for options, start in (({}, 80), ({"lr_scheduler_kwargs": '{"num_decay_steps": 0.3}'}, 70)):
-        found = rates(100, lr_scheduler_type="warmup_stable_decay", **options)
-        assert found[:11] == pytest.approx([step / 10 for step in range(11)])
-        assert found[10:start] == [1.0] * (start - 10)
-        assert found[start + 2] < 1 and found[100] == pytest.approx(0, abs=1e-9)
-
-
-def test_what_transformers_takes_for_a_schedule_can_be_given():
-    options = '{"decay_type": "linear", "min_lr_ratio": 0.1, "num_decay_steps": 40}'
-    found = rates(100, lr_scheduler_type="warmup_stable_decay", lr_scheduler_kwargs=options)
-    assert found[60] == 1 and found[80] == pytest.approx(0.55) and found[100] == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize("name", ["cosine", "linear", "warmup_stable_decay", "constant_with_warmup", "polynomial"])
-def test_a_place_between_steps_lies_between_their_rates(name):
-    schedule = build_schedule(make(lr_scheduler_type=name), 100)
-    for step in (4, 50, 90):
-        low, high = sorted((schedule(step), schedule(step + 1)))
-        assert low <= schedule(step + 0.5) <= high
+    found = rates(100, lr_scheduler_type="warmup_stable_decay")
+    assert found[:6] == pytest.approx([step / 5 for step in range(6)])
+    assert found[5:80] == [1.0] * 75
+    assert found[82] < 1 and found[100] == pytest.approx(0, abs=1e-9)
 
 
 def test_wrong_schedules_are_refused():
-    stable = {"lr_scheduler_type": "warmup_stable_decay", "lr_scheduler_kwargs": '{"num_decay_steps": 10}'}
     for changes, named in (
         ({"lr_scheduler_type": "sawtooth"}, ("--lr_scheduler_type", "'sawtooth'")),
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "'reduce_lr_on_plateau'"),
-        ({"lr_scheduler_kwargs": '{"min_ratio": 1}'}, ("--lr_scheduler_kwargs", "min_ratio")),
-        ({"lr_scheduler_kwargs": "[1]"}, "--lr_scheduler_kwargs"),
-        ({**stable, "max_hours": 1.0}, ("--max_hours", "num_decay_steps")),
     ):
         assert_refused(ValueError, named, lambda changes: build_schedule(make(**changes), 100), changes)
 

@@ -42,7 +42,6 @@ def train(folder, num_processes, lanes, windows, reset_state, **changes):
         "gradient_accumulation_steps": windows,
         "unroll_steps": UNROLL_STEPS,
         "max_steps": NUM_STEPS,
-        "logging_steps": 1,
         "reset_state": reset_state,
         # Its sums of squares start from 1, so that no step divides a rounding error by its own size.
         "recipe": "paper",
@@ -78,7 +77,6 @@ for module, name in (
     (run, "read_corpus"),
     (corpus_stats, "count_baselines"),
     (run, "find_checkpoint"),
-    (run, "check_hub_access"),
 ):
     setattr(module, name, noting(name, getattr(module, name)))
 windows = LaneFiller.windows

@@ -1,6 +1,5 @@
 """The loop learns, counts right, evaluates each word once, hears signals and ends by the clock."""
 
-import math
 import signal
 import threading
 from collections import Counter
@@ -19,7 +18,7 @@ from hf_elmo.pretraining.arguments import PretrainingArguments
 from hf_elmo.pretraining.lanes import reset_lanes
 from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.pretraining.run import run_pretraining
-from hf_elmo.pretraining.train import SIGNALS, LaneTrainer, RunClock, Stopped, StopSignals
+from hf_elmo.pretraining.train import SIGNALS, LaneTrainer, RunClock, StopSignals
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary
 
@@ -42,13 +41,13 @@ def make_trainer(tmp_path):
         )
         arguments = PretrainingArguments(
             output_dir="none",
-            **{"per_device_train_batch_size": 4, "unroll_steps": 5, "learning_rate": 2e-2, "logging_steps": 50},
+            **{"per_device_train_batch_size": 4, "unroll_steps": 5, "learning_rate": 2e-2},
             max_steps=max_steps,
             objective=objective,
             num_negative_samples=6,
             **settings,
         ).with_recipe()
-        arguments = arguments.settled(len(vocabulary), 1, 1, 1)
+        arguments = arguments.settled(len(vocabulary), 1, 1)
         accelerator = accelerator or Accelerator(cpu=True)
         return LaneTrainer(model, tokenizer, vocabulary, train, held_out, arguments, accelerator)
 
@@ -62,7 +61,7 @@ def test_it_learns_a_text_by_heart(make_trainer):
     assert trainer.evaluations[0]["mean"] > 10
     assert perplexity.mean < 2
     assert perplexity.num_targets == 20 * sum(len(line.split()) + 1 for line in PATTERN)
-    assert [entry["step"] for entry in trainer.history] == [50, 100, 150, 160]
+    assert [entry["step"] for entry in trainer.history] == [*range(8, 161, 8)]
     assert trainer.history[-1]["words"] == trainer.num_words
 
 
@@ -81,27 +80,6 @@ def test_some_lanes_start_from_zeros_by_chance(make_trainer, monkeypatch):
     assert 0.15 < sum(starts) / len(starts) < 0.35
 
 
-def test_same_seed_same_weights(make_trainer):
-    runs = [make_trainer(max_steps=5) for _ in range(2)]
-    for trainer in runs:
-        torch.manual_seed(1)
-        trainer.train()
-    weights = [dict(trainer.objective.named_parameters()) for trainer in runs]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-
-
-def test_accumulated_windows_count_as_one_step(make_trainer):
-    trainer = make_trainer(
-        max_steps=3,
-        gradient_accumulation_steps=2,
-        accelerator=Accelerator(cpu=True, gradient_accumulation_steps=2),
-    )
-    before = {name: parameter.clone() for name, parameter in trainer.objective.named_parameters()}
-    trainer.train()
-    assert trainer.num_words > 3 * 4 * 5
-    assert any(not torch.equal(before[name], value) for name, value in trainer.objective.named_parameters())
-
-
 def test_state_is_carried_between_windows(make_trainer, monkeypatch):
     trainer = make_trainer(max_steps=4)
     states = []
@@ -116,14 +94,6 @@ def test_state_is_carried_between_windows(make_trainer, monkeypatch):
     trainer.train()
     assert states[0] is None
     assert all(state is not None and not state.hidden.requires_grad for state in states[1:])
-
-
-def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step(make_trainer):
-    trainer = make_trainer(max_steps=5)
-    with torch.no_grad():
-        trainer.objective.model.word_softmax.bias.fill_(math.nan)
-    with pytest.raises(FloatingPointError, match="at step 1"):
-        trainer.train()
 
 
 def test_sampling_learns_and_shows_what_the_full_softmax_says(make_trainer):
@@ -165,7 +135,7 @@ def test_states_are_reset_when_asked(make_trainer, tmp_path, reset_state):
 def test_a_process_without_text_is_told(make_trainer):
     trainer = make_trainer()
     trainer.train_corpus = trainer.train_corpus.shard(50, 51)
-    with pytest.raises(ValueError, match="process 0 of 1 has 0, markers included"):
+    with pytest.raises(ValueError, match="process 0 of 1 has fewer, markers included"):
         trainer.train()
 
 
@@ -186,18 +156,11 @@ def test_the_sampled_and_the_full_loss_of_a_window_are_measured_without_a_trace(
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_outside_of_the_loop_a_signal_stops_at_once(number):
-    with pytest.raises(Stopped) as stopped, StopSignals():
-        signal.raise_signal(number)
-    assert (stopped.value.signal_number, stopped.value.step) == (number, None)
-
-
-@pytest.mark.parametrize("number", SIGNALS)
 def test_in_the_loop_the_first_signal_is_noted_and_a_later_one_ends_the_process(monkeypatch, capfd, number):
     now, ended = [100.0], []
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(module.os, "_exit", ended.append)
-    with StopSignals() as signals, signals.deferred():
+    with StopSignals() as signals:
         signal.raise_signal(number)
         assert signals.number == number
         assert "checkpoint" in capfd.readouterr().err
@@ -281,7 +244,7 @@ def clock(monkeypatch):
 
 
 def make_timed(tmp_path, name, **changes):
-    flags = {"max_steps": -1, "max_hours": 60 / 3600, "logging_steps": 4, "optim": "adamw", "skip_baselines": True}
+    flags = {"max_steps": -1, "max_hours": 60 / 3600, "optim": "adamw", "skip_baselines": True}
     return make_arguments(tmp_path, output_dir=str(tmp_path / name), **{**flags, **changes})
 
 
@@ -308,7 +271,7 @@ def test_evaluations_and_logs_come_so_many_times_whatever_the_speed(tmp_path, cl
         return step(trainer, windows)
 
     monkeypatch.setattr(LaneTrainer, "_take_step", slow_at_first)
-    given = make_timed(tmp_path, "out", max_hours=120 / 3600, logging_steps=None, save_steps=0, **changes)
+    given = make_timed(tmp_path, "out", max_hours=120 / 3600, save_steps=0, **changes)
     results = run_pretraining(given, report=lambda line: None)
     assert 110 < clock.now - 1000 <= 120
     assert len(results["evaluations"]) == (11 if changes else 3) and 50 < len(results["history"]) <= 100
@@ -330,7 +293,7 @@ def test_time_can_be_over_before_the_first_step(tmp_path, clock):
 def test_a_run_resumes_with_its_hours_or_with_more(tmp_path, clock, monkeypatch):
     write_lines(tmp_path)
     run_pretraining(make_timed(tmp_path, "out", save_total_limit=0, save_steps=10), report=lambda line: None)
-    checkpoint = str(tmp_path / "out" / "checkpoint-20")
+    checkpoint, continued = str(tmp_path / "out" / "checkpoint-20"), []
     for name, hours in (("same", 60 / 3600), ("more", 90 / 3600)):
         # What it stood still for is not counted.
         clock.now += 5000.0
@@ -338,6 +301,7 @@ def test_a_run_resumes_with_its_hours_or_with_more(tmp_path, clock, monkeypatch)
             make_timed(tmp_path, name, max_hours=hours, resume_from_checkpoint=checkpoint), report=lambda line: None
         )
         assert results["resumed_from_steps"] == [20] and 0.9 * hours < results["hours"] <= hours
-        rates = [entry["learning_rate"] for entry in results["history"]]
-        assert rates[-1] < 1e-4 and results["history"][4]["step"] == 20
-    assert rates[5] > 6e-3
+        rates = [entry["learning_rate"] for entry in results["history"] if entry["step"] > 20]
+        assert rates[-1] < 1e-4
+        continued.append(rates[0])
+    assert continued[0] < continued[1]

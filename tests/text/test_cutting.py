@@ -35,9 +35,12 @@ def test_a_word_list_alone_says_nothing_and_is_taken(vocab_file):
     check_cutting(vocab_file, RAW)
 
 
-@pytest.mark.parametrize("settings", [PLAIN, RAW])
-def test_flags_tokenizers_and_files_say_the_same(settings, vocab_file):
-    arguments = CorpusArguments(train_file=["x"], **settings)
+RAW_FLAGS = {"pre_tokenizer": "unicode", "do_lower_case": True, "clean": ["marks", "NFC", "invisible"]}
+
+
+@pytest.mark.parametrize(("flags", "settings"), [({}, PLAIN), (RAW_FLAGS, RAW)])
+def test_flags_tokenizers_and_files_say_the_same(flags, settings, vocab_file):
+    arguments = CorpusArguments(train_file=["x"], **flags)
     tokenizer = ElmoCharTokenizer(**arguments.cutting)
     tokenizer.save_pretrained(vocab_file.parent)
     assert arguments.cutting == cutting_of(tokenizer) == read_cutting(vocab_file) == settings
@@ -45,29 +48,20 @@ def test_flags_tokenizers_and_files_say_the_same(settings, vocab_file):
     check_cutting(vocab_file, settings)
 
 
-def test_the_facts_of_a_count_come_before_a_tokenizer_and_old_ones_lack_what_was_off(vocab_file):
-    ElmoCharTokenizer().save_pretrained(vocab_file.parent)
-    old = {"pre_tokenizer": "punctuation", "do_lower_case": True, "min_count": 2}
-    (vocab_file.parent / "vocabulary.json").write_text(json.dumps(old))
-    check_cutting(vocab_file, {**PLAIN, "pre_tokenizer": "punctuation", "do_lower_case": True})
-
-
 def test_what_differs_is_named_with_both_values_and_flags(vocab_file):
     (vocab_file.parent / "vocabulary.json").write_text(json.dumps(RAW))
     with pytest.raises(ValueError, match="--vocab_file") as raised:
         check_cutting(vocab_file, {**RAW, "pre_tokenizer": "punctuation", "drop_invisible": False})
     message = str(raised.value)
-    for part in ("'unicode'", "'punctuation'", "--pre_tokenizer unicode --drop_invisible", "without --drop_invisible"):
+    built = "--pre_tokenizer unicode --do_lower_case --clean NFC invisible marks"
+    for part in ("'unicode'", "'punctuation'", built, "--pre_tokenizer punctuation --do_lower_case --clean NFC marks"):
         assert part in message
-    assert "do_lower_case" not in message
+    assert "do_lower_case was" not in message
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["[1]", "no json", '{"words": 3}', '{"pre_tokenizer": 3}', json.dumps({**RAW, "ascii_marks": "x" * 5000})],
-)
-def test_other_files_beside_a_word_list_are_not_ours(content, vocab_file):
-    (vocab_file.parent / "vocabulary.json").write_text(content)
-    assert read_cutting(vocab_file) is None
+def test_what_no_count_has_written_says_nothing(vocab_file):
+    for content in ("[1]", "no json", '{"words": 3}'):
+        (vocab_file.parent / "vocabulary.json").write_text(content)
+        assert read_cutting(vocab_file) is None
     (vocab_file.parent / "vocabulary.json").write_text(json.dumps(RAW))
     assert read_cutting(vocab_file.rename(vocab_file.with_name("words.txt"))) is None

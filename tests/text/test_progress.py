@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from hf_elmo.text import progress
-from hf_elmo.text.progress import progress_line, track
+from hf_elmo.text.progress import track
 
 
 class Terminal(io.StringIO):
@@ -32,17 +32,6 @@ def test_a_file_gets_a_plain_line_each_time_the_interval_is_over(monkeypatch, ca
     ]
 
 
-def test_a_short_pass_leaves_no_line_in_a_file(capsys):
-    list(track(range(1000), "counting words", "sentences"))
-    assert capsys.readouterr() == ("", "")
-
-
-def test_a_terminal_gets_a_bar_that_names_what_is_done(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    list(track(range(3), "counting words", "sentences"))
-    assert "counting words" in sys.stderr.getvalue() and "\n" not in sys.stderr.getvalue()
-
-
 @pytest.mark.parametrize("stream", [io.StringIO, Terminal])
 def test_items_of_many_words_count_as_many(stream, monkeypatch):
     monkeypatch.setattr(sys, "stderr", stream())
@@ -55,9 +44,3 @@ def test_items_of_many_words_count_as_many(stream, monkeypatch):
         assert shown == "embedding: 3 of 5 words, 0 words/s, 00:26 left\n"
     else:
         assert "embedding" in shown and "/5.00" in shown
-
-
-def test_without_a_total_the_line_says_how_long_it_has_taken():
-    assert (
-        progress_line("counting", "words", 120_000, None, 60) == "counting: 120,000 words, 2,000 words/s, 01:00 so far"
-    )

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 import torch
-from conftest import shared_data
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import assert_refused
 from tolerances import REORDERED_FLOAT32
 
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary, log_uniform_probabilities
@@ -51,44 +51,6 @@ def test_encode_gives_unknown_words_their_id():
     assert "a" in vocabulary and "b" not in vocabulary
 
 
-def test_special_words_must_come_first(tmp_path):
-    path = tmp_path / "words.txt"
-    path.write_text("the\nof\n")
-    with pytest.raises(ValueError, match=r"words.txt'.*'the', 'of'"):
-        WordVocabulary.load(path)
-
-
-def test_a_word_twice(tmp_path):
-    path = tmp_path / "words.txt"
-    path.write_text("<S>\n</S>\n<UNK>\na\na\n")
-    with pytest.raises(ValueError, match="'a'"):
-        WordVocabulary.load(path)
-
-
-def test_not_utf8(tmp_path):
-    path = tmp_path / "words.txt"
-    path.write_bytes(b"<S>\n</S>\n<UNK>\ncaf\xe9\n")
-    with pytest.raises(ValueError, match=r"UTF-8.*line 4"):
-        WordVocabulary.load(path)
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match="vocab_file"):
-        WordVocabulary.load(tmp_path / "none.txt")
-
-
-def test_limit_too_low():
-    with pytest.raises(ValueError, match="max_size is 3"):
-        WordVocabulary.from_counts(Counter("ab"), max_size=3)
-
-
-def test_words_of_real_text():
-    counts = Counter((shared_data("movie_reviews") / "heldout.txt").read_text(encoding="utf-8").split())
-    vocabulary = WordVocabulary.from_counts(counts, max_size=100)
-    assert counts.total() == 69_263
-    assert vocabulary.words[3] == counts.most_common(1)[0][0]
-
-
 @pytest.mark.parametrize("size", [1, 2, 50, 100_000])
 def test_all_words_together_have_one_and_shares_fall_with_the_place(size):
     shares = log_uniform_probabilities(torch.arange(size), size, torch.float64)
@@ -96,3 +58,15 @@ def test_all_words_together_have_one_and_shares_fall_with_the_place(size):
     assert (shares.diff() < 0).all()
     ratio = shares[size // 2] * (size // 2 + 1.5) / (shares[size - 1] * (size + 0.5))
     assert ratio.item() == pytest.approx(1, rel=0.1)
+
+
+def test_files_that_are_no_vocabulary_are_named(tmp_path):
+    path = tmp_path / "words.txt"
+    for content, named in (
+        (b"the\nof\n", ("'the', 'of'",)),
+        (b"<S>\n</S>\n<UNK>\na\na\n", ("'a'",)),
+        (b"<S>\n</S>\n<UNK>\ncaf\xe9\n", ("UTF-8", "line 4")),
+    ):
+        path.write_bytes(content)
+        assert_refused(ValueError, (str(path), *named), WordVocabulary.load, path)
+    assert_refused(FileNotFoundError, "vocab_file", WordVocabulary.load, tmp_path / "none.txt")
