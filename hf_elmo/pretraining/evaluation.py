@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -75,11 +76,17 @@ def measure_perplexity(
     Raises: ValueError when there is no word to score.
     """
     objective.eval()
-    text = _TextCount(vocabulary)
     by_document = reset_state == "document" and not zero_state
-    read = corpus.documents if by_document else corpus.sentences
-    count: Callable[[Any], Any] = text.of_document if by_document else text.of_sentence
-    stream: Iterable[Any] = map(count, read(tokenizer.tokenize))
+    # Characters (with the space or the end of line behind each word), words and unknown words.
+    text = Counter[str]()
+
+    def tokenize(line: str) -> list[str]:
+        words = tokenizer.tokenize(line)
+        unknown = vocabulary.encode(words).count(vocabulary.unk_id)
+        text.update(characters=sum(map(len, words)) + len(words), words=len(words), unknown=unknown)
+        return words
+
+    stream: Iterable[Any] = (corpus.documents if by_document else corpus.sentences)(tokenize)
     if zero_state:
         # Each sentence is a document of its own, and it makes no difference how many lanes there are.
         stream, reset_state = ([words] for words in stream), "document"
@@ -98,7 +105,7 @@ def measure_perplexity(
             sums += torch.stack([loss.forward_sum, loss.backward_sum]).cpu()  # Some accelerators have no float64.
     finally:
         cache_words(encoder, None)
-    totals = gather_object([[*sums.tolist(), num_targets, text.characters, text.words, text.unknown]])
+    totals = gather_object([[*sums.tolist(), num_targets, text["characters"], text["words"], text["unknown"]]])
     forward_sum, backward_sum, num_targets, num_characters, num_words, num_unknown = map(sum, zip(*totals, strict=True))
     if not num_targets:
         raise ValueError("held_out_corpus holds no words; perplexity needs text to be scored on.")
@@ -118,22 +125,3 @@ def measure_perplexity(
 def _joined(windows: Iterator[LaneWindow], number: int) -> Iterator[LaneWindow]:
     while taken := list(islice(windows, number)):
         yield join_windows(taken)
-
-
-@dataclass
-class _TextCount:
-    """Characters, words and unknown words of the sentences that went by."""
-
-    vocabulary: WordVocabulary
-    characters: int = 0
-    words: int = 0
-    unknown: int = 0
-
-    def of_sentence(self, words: Sequence[str]) -> Sequence[str]:
-        self.characters += sum(map(len, words)) + len(words)
-        self.words += len(words)
-        self.unknown += self.vocabulary.encode(words).count(self.vocabulary.unk_id)
-        return words
-
-    def of_document(self, sentences: Iterable[Sequence[str]]) -> list[Sequence[str]]:
-        return list(map(self.of_sentence, sentences))

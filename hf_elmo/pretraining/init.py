@@ -26,7 +26,7 @@ from .objective import propose_cutoffs
 
 # What a task has put into a config, and what may be set anew without a change of what the weights mean.
 _TASK_FIELDS = ("freeze_bilm", "num_mixes", "mix_normalization", "mix_l2", "head")
-_SOFTMAX_FIELDS = ("softmax_type", "share_word_softmax", "adaptive_softmax_cutoffs", "adaptive_softmax_div_value")
+_SOFTMAX_FIELDS = ("softmax_type", "adaptive_softmax_cutoffs", "adaptive_softmax_div_value")
 _FREE_FIELDS = {*_TASK_FIELDS, *_SOFTMAX_FIELDS, "dropout", "cell_clip", "projection_clip", "train_word_vectors"}
 # A config cannot have these before the words of its table are known.
 _TABLE_FIELDS = ("token_inputs", "word_vector_size", "train_word_vectors")
@@ -259,9 +259,9 @@ def carry_over(
     """Make the model that continues from a source, over the source's own words or new ones.
 
     Its token encoder and biLM are the source's, bit by bit; its scalar mixes are at their start. A full softmax keeps
-    the rows, weights and biases, of all words that it knows; words that are new to it start from its `<UNK>`. Where the
-    source has one softmax and the new model two, both get them. An adaptive softmax is kept as a whole or not at all: a
-    word's place says how long its row is, and other words have other places.
+    the rows, weights and biases, of all words that it knows; words that are new to it start from its `<UNK>`. An
+    adaptive softmax is kept as a whole or not at all: a word's place says how long its row is, and other words have
+    other places.
 
     Args:
         source: Where the weights come from.
@@ -301,20 +301,13 @@ def _continued_config(
                 f"were trained with {getattr(old, name)!r}; leave it out, or train a new model without "
                 "--model_name_or_path."
             )
-    changes = {"softmax_type": softmax_type, **overrides, "word_vocab_size": len(words)}
-    if changes["softmax_type"] == "full":
+    keeps = _has_words(source, words) and old.softmax_type == "adaptive"
+    cutoffs = old.adaptive_softmax_cutoffs if keeps else propose_cutoffs(len(words))
+    changes = {"adaptive_softmax_cutoffs": cutoffs, **overrides, "softmax_type": softmax_type}
+    if softmax_type == "full":
         changes["adaptive_softmax_cutoffs"] = None
-    elif changes.get("adaptive_softmax_cutoffs") is None:
-        keeps = _has_words(source, words) and old.softmax_type == "adaptive"
-        changes["adaptive_softmax_cutoffs"] = old.adaptive_softmax_cutoffs if keeps else propose_cutoffs(len(words))
-    config = ElmoConfig.from_dict({**old.to_dict(), **changes})
-    has_softmax = isinstance(source.model, ElmoForPreTraining)
-    if has_softmax and config.share_word_softmax and not old.share_word_softmax:
-        raise ValueError(
-            "--config_overrides sets share_word_softmax to True, but --model_name_or_path "
-            f"{source.name!r} has a softmax for each direction, which cannot be made one; leave it out."
-        )
-    return config
+    changes["word_vocab_size"] = len(words)
+    return ElmoConfig.from_dict({**old.to_dict(), **changes})
 
 
 def _has_words(source: Source, words: WordVocabulary) -> bool:

@@ -50,23 +50,6 @@ def test_the_last_the_best_and_as_many_more_as_asked_are_kept(tmp_path, limit, k
     assert sorted(checkpoints_in(tmp_path / "out")) == kept
 
 
-def test_it_takes_its_place_when_all_of_it_is_on_the_disk(tmp_path, monkeypatch):
-    synced, before_the_rename = set(), []
-
-    def note(descriptor):
-        synced.add(os.fstat(descriptor).st_ino)
-
-    def rename(source, place):
-        before_the_rename.append({path for path in [source, *source.rglob("*")] if path.stat().st_ino not in synced})
-        move(source, place)
-
-    move = os.rename
-    monkeypatch.setattr(module.os, "fsync", note)
-    monkeypatch.setattr(module.os, "rename", rename)
-    target = save(tmp_path, "new")
-    assert before_the_rename == [set()] and target.parent.stat().st_ino in synced
-
-
 def test_one_that_cannot_take_its_place_leaves_the_earlier_one_there(tmp_path, monkeypatch):
     target = save(tmp_path, "old")
 

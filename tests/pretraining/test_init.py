@@ -2,7 +2,6 @@
 
 import json
 import math
-from typing import get_args
 
 import pytest
 import torch
@@ -15,13 +14,11 @@ from transformers import AutoModelForPreTraining
 
 from hf_elmo import (
     ElmoCharTokenizer,
-    ElmoConfig,
     ElmoForPreTraining,
     ElmoForTokenClassification,
     ElmoModel,
     TokenClassificationHead,
 )
-from hf_elmo.hub.arguments import Preset
 from hf_elmo.pretraining.corpus_stats import CorpusStats
 from hf_elmo.pretraining.init import Source, Start, carry_over, load_source, set_token_inputs
 from hf_elmo.pretraining.run import run_pretraining
@@ -142,12 +139,6 @@ BAD_SOURCES = {
         ValueError,
         ("model_name_or_path", "'bert'"),
     ),
-    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), FileNotFoundError, "model_name_or_path"),
-    "a softmax of another size": (
-        lambda folder: edit_json(folder / "config.json", word_vocab_size=9),
-        ValueError,
-        ("model_name_or_path", "'word_softmax.bias'"),
-    ),
     "words of another model": (
         lambda folder: NEW.save(folder),
         ValueError,
@@ -157,16 +148,6 @@ BAD_SOURCES = {
         lambda folder: (folder / "word_vocabulary.txt").write_text("a\nb\nc\nd\ne\nf\ng\n"),
         ValueError,
         ("model_name_or_path", "word_vocabulary.txt"),
-    ),
-    "no tokenizer": (
-        lambda folder: (folder / "tokenizer_config.json").unlink(),
-        FileNotFoundError,
-        ("model_name_or_path", "tokenizer_config.json"),
-    ),
-    "a tokenizer of shorter rows": (
-        lambda folder: ElmoCharTokenizer(max_characters_per_word=20).save_pretrained(folder),
-        ValueError,
-        ("max_characters_per_word 20", "50"),
     ),
 }
 
@@ -222,16 +203,6 @@ def test_new_words_share_the_probability_of_the_unknown_word():
         torch.testing.assert_close(new[..., 7:], share.expand(-1, -1, 3), rtol=0, atol=REORDERED_FLOAT32)
 
 
-def test_one_softmax_can_become_two_but_not_two_one():
-    source = make_source()
-    carried, _ = carry_over(source, NEW, overrides={"share_word_softmax": False})
-    forward, backward = carried.word_softmaxes
-    assert forward is not backward and torch.equal(forward.weight, backward.weight)
-    assert is_copied(carried, source, "cat", NEW) == [True, True]
-    with pytest.raises(ValueError, match=r"share_word_softmax .*--model_name_or_path"):
-        carry_over(make_source(share_word_softmax=False), NEW, overrides={"share_word_softmax": True})
-
-
 @pytest.mark.parametrize(
     ("fields", "words", "softmax_type", "overrides"),
     [
@@ -265,6 +236,7 @@ def test_overrides_that_would_change_the_weights_are_refused():
         ({"use_skip_connections": False}, "use_skip_connections to False"),
         ({"token_inputs": "words", "word_table_size": 3, "word_vector_size": 2}, "token_inputs to 'words'"),
         ({"word_vocab_size": 99}, "word_vocab_size to 99"),
+        ({"share_word_softmax": False}, "share_word_softmax to False"),
         ({"drop_out": 0.1}, ("'drop_out'", "'dropout'")),
     ):
         assert_refused(ValueError, named, carry_over, make_source(), NEW, overrides=overrides)
@@ -362,15 +334,6 @@ def train(arguments):
     return run_pretraining(arguments, report=lines.append), lines
 
 
-def test_each_preset_is_a_size_of_the_config(arguments):
-    sizes = []
-    for name in get_args(Preset):
-        config = Start.from_arguments(arguments(preset=name, config_overrides=None).with_recipe()).config
-        assert config.to_dict() == getattr(ElmoConfig, name)(dropout=config.dropout).to_dict()
-        sizes.append((config.projection_size, config.cell_size, config.filters, config.num_highway_layers))
-    assert all(size not in sizes[:place] for place, size in enumerate(sizes))
-
-
 def test_the_first_guesses_are_the_words_frequencies(arguments):
     made = arguments().with_recipe()
     words = WordVocabulary(["<S>", "</S>", "<UNK>", "the", "sat", "never"])
@@ -389,29 +352,20 @@ def test_dropout_is_the_recipes_unless_it_is_given(arguments):
     assert Start.from_arguments(made).config.dropout == 0.3
 
 
-@pytest.mark.parametrize("token_inputs", ["words", "both"])
-def test_word_vectors_of_a_file_are_in_the_checkpoint(arguments, tmp_path, token_inputs):
+def test_word_vectors_of_a_file_are_in_the_checkpoint(arguments, tmp_path):
     vectors = {word: [float(place), 0.5, -1.0] for place, word in enumerate(["the", "cat", "sat", "elephant"])}
     (tmp_path / "vectors.txt").write_text(
         "".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in vectors.items())
     )
-    fields = {"train_word_vectors": False, **({"token_inputs": "words"} if token_inputs == "words" else {})}
-    overrides = json.dumps({**json.loads(SIZES), **fields})
+    overrides = json.dumps({**json.loads(SIZES), "train_word_vectors": False, "token_inputs": "words"})
     _, lines = train(arguments(config_overrides=overrides, word_vectors=str(tmp_path / "vectors.txt")))
     assert any("3 of" in line and "vector of size 3" in line for line in lines)
     model = AutoModelForPreTraining.from_pretrained(tmp_path / "out")
-    assert (model.config.token_inputs, model.config.word_vector_size) == (token_inputs, 3)
+    assert (model.config.token_inputs, model.config.word_vector_size) == ("words", 3)
     held = model.elmo.token_encoder.word_table.weight.detach()
     for word in ("the", "cat", "sat"):
         assert (held == torch.tensor(vectors[word])).all(dim=1).any()
-    assert (len(model.elmo.token_encoder.convolutions or []) == 0) == (token_inputs == "words")
-
-
-def test_a_learned_table_of_words(arguments, tmp_path):
-    table = {"token_inputs": "both", "word_vector_size": 5}
-    train(arguments(config_overrides=json.dumps({**json.loads(SIZES), **table})))
-    model = AutoModelForPreTraining.from_pretrained(tmp_path / "out")
-    assert model.config.word_vector_size == 5 and model.config.train_word_vectors
+    assert not model.elmo.token_encoder.convolutions
 
 
 def test_continuing_with_old_words(arguments, tmp_path):

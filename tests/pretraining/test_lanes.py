@@ -4,7 +4,6 @@ import json
 from itertools import islice
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,62 +39,6 @@ def test_the_streams_of_the_design():
     assert backward_words == ["</S>", "c", "b", "a", "<S>", "</S>", "e", "d", "<S>"]
     assert forward_targets == [3, 4, 5, 1, NO_TARGET, 6, 7, 1, NO_TARGET]
     assert backward_targets == [5, 4, 3, 0, NO_TARGET, 7, 6, 0, NO_TARGET]
-
-
-@given(sentences_of_letters, st.integers(1, 4), st.integers(1, 7))
-def test_every_sentence_stands_once_and_whole_in_each_direction(sentences, num_lanes, unroll_steps):
-    windows = list(fill_lanes(sentences, TOKENIZER, VOCABULARY, num_lanes, unroll_steps))
-    assert all(window.forward_words.shape == (num_lanes, unroll_steps) for window in windows)
-    found_forward, found_backward = [], []
-    for forward_words, backward_words, forward_targets, backward_targets in unwind(windows, num_lanes):
-        length = len(forward_targets)
-        while length and forward_targets[length - 1] == NO_TARGET:
-            length -= 1
-        # The last closing marker has no target; what follows it is filling.
-        end = length + 1 if length else 0
-        found_forward += split(forward_words[:end], "</S>")
-        found_backward += [sentence[::-1] for sentence in split(backward_words[:end], "<S>")]
-        for words, targets in ((forward_words, forward_targets), (backward_words, backward_targets)):
-            for place in range(end):
-                closes = words[place] == ("</S>" if words is forward_words else "<S>")
-                expected = NO_TARGET if closes else VOCABULARY.encode([words[place + 1]])[0]
-                assert targets[place] == expected
-            assert set(targets[end:]) <= {NO_TARGET}
-    wanted = sorted(["<S>", *sentence, "</S>"] for sentence in sentences)
-    assert sorted(found_forward) == wanted
-    assert sorted(found_backward) == wanted
-
-
-def split(words, closing):
-    sentences, start = [], 0
-    for place, word in enumerate(words):
-        if word == closing:
-            sentences.append(words[start : place + 1])
-            start = place + 1
-    return sentences
-
-
-@given(sentences_of_letters, st.integers(1, 3), st.integers(1, 5))
-def test_number_of_targets(sentences, num_lanes, unroll_steps):
-    windows = list(fill_lanes(sentences, TOKENIZER, VOCABULARY, num_lanes, unroll_steps))
-    assert sum(window.num_targets for window in windows) == sum(len(sentence) + 1 for sentence in sentences)
-    for window in windows:
-        assert int((window.backward_targets != NO_TARGET).sum()) == window.num_targets
-
-
-def test_each_distinct_word_has_one_row():
-    (window,) = fill_lanes([list("aaab")], TOKENIZER, VOCABULARY, 1, 6)
-    assert len(window.rows) == 4
-    assert len(np.unique(window.rows.numpy(), axis=0)) == 4
-
-
-def test_lanes_are_read_lazily():
-    def endless():
-        while True:
-            yield ["a"]
-
-    windows = fill_lanes(endless(), TOKENIZER, VOCABULARY, 2, 4)
-    assert next(windows).forward_words.shape == (2, 4)
 
 
 # The reference, the lane filler of a saved state, and resets

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from softmax_cases import LargestTensor, make_softmax, make_vectors
 from tolerances import (
     BFLOAT16,
-    MEAN_SQUARE_OF_STANDARD_ERRORS,
     REORDERED_FLOAT32,
     REORDERED_FLOAT64,
-    STANDARD_ERRORS,
 )
 from torch import nn
 
@@ -92,25 +90,6 @@ def test_all_words_as_negatives_are_the_full_softmax():
     assert_same(gradient(found.sum(), softmax, hidden), gradient(wanted.sum(), softmax, hidden))
 
 
-def sampled_gradients(loss_of, softmax, hidden, sampler, number=400):
-    """Mean gradient of `loss_of(sample)` over draws, and the standard error of that mean."""
-    rows = torch.stack([gradient(loss_of(sampler.draw()), softmax, hidden) for _ in range(number)])
-    return rows.mean(0), rows.std(0) / math.sqrt(number)
-
-
-def test_tensorflows_gradient_is_zero_in_expectation_where_the_full_softmaxs_is():
-    """Where targets come from the model's own distribution there is nothing to learn, by either softmax."""
-    softmax, hidden, _ = make_problem(200, num_targets=1)
-    shares = softmax(hidden).softmax(-1).flatten().detach()
-
-    def loss_of(sample):
-        return shares @ sampled(softmax, hidden.expand(200, P), torch.arange(200), sample)
-
-    mean, error = sampled_gradients(loss_of, softmax, hidden, LogUniformSampler(200, 40))
-    assert (mean / error).square().mean() < MEAN_SQUARE_OF_STANDARD_ERRORS
-    assert (mean / error).abs().max() < STANDARD_ERRORS
-
-
 # Adaptive
 
 
@@ -128,16 +107,6 @@ def test_the_adaptive_loss_is_the_modules_own(cutoffs):
         strict=True,
     ):
         assert_same(mine, theirs)
-
-
-@pytest.mark.parametrize("targets", [[], [0, 3]])
-def test_clusters_without_targets_have_gradients_of_zero_rather_than_none(targets):
-    """Distributed training waits for a gradient of every parameter."""
-    softmax = nn.AdaptiveLogSoftmaxWithLoss(P, 20, [5, 9], div_value=1.5)
-    targets = torch.tensor(targets, dtype=torch.long)
-    adaptive_cross_entropy(softmax, torch.randn(len(targets), P), targets).sum().backward()
-    assert not any(parameter.grad is None for parameter in softmax.parameters())
-    assert not any(parameter.grad.any() for parameter in softmax.tail.parameters())
 
 
 # In blocks
@@ -278,17 +247,6 @@ def test_a_vocabulary_of_800000_words_is_trained_in_bounded_memory():
     # Logits and probabilities of a block together.
     assert largest.numel <= 2 * losses.FULL_BLOCK_LOGITS < vocab_size * num_targets / 4
     assert all(part.grad.isfinite().all() for part in (weight, bias, hidden))
-
-
-def test_where_there_is_no_cache_to_stay_in_memory_is_bounded_too():
-    # Tensors without numbers stand for those of a GPU.
-    vocab_size, num_targets = 800_000, 2560
-    weight, hidden = (torch.empty(size, 4, device="meta", requires_grad=True) for size in (vocab_size, num_targets))
-    targets = torch.empty(num_targets, dtype=torch.long, device="meta")
-    with LargestTensor() as largest:
-        summed_cross_entropy(weight, weight[:, 0], hidden, targets).backward()
-    # Logits and probabilities of a block together, and rows of the last block that are rounded up.
-    assert largest.numel < 2.2 * losses.MOST_BLOCK_LOGITS < vocab_size * num_targets / 2
 
 
 @examples(30)

@@ -1,8 +1,8 @@
 """The loop learns, counts right, evaluates each word once, hears signals and ends by the clock."""
 
 import signal
-import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from types import SimpleNamespace
 
@@ -80,22 +80,6 @@ def test_some_lanes_start_from_zeros_by_chance(make_trainer, monkeypatch):
     assert 0.15 < sum(starts) / len(starts) < 0.35
 
 
-def test_state_is_carried_between_windows(make_trainer, monkeypatch):
-    trainer = make_trainer(max_steps=4)
-    states = []
-    original = trainer.objective.forward
-
-    def spy(window, state=None, negatives=None):
-        if torch.is_grad_enabled():
-            states.append(state)
-        return original(window, state, negatives)
-
-    monkeypatch.setattr(trainer.objective, "forward", spy)
-    trainer.train()
-    assert states[0] is None
-    assert all(state is not None and not state.hidden.requires_grad for state in states[1:])
-
-
 def test_sampling_learns_and_shows_what_the_full_softmax_says(make_trainer):
     trainer = make_trainer(max_steps=120, objective="sampled")
     trainer.held_out_corpus = trainer.train_corpus
@@ -130,13 +114,6 @@ def test_states_are_reset_when_asked(make_trainer, tmp_path, reset_state):
     found, alone = trainer.train(), trainer.evaluate(zero_state=True)
     assert found.num_targets == alone.num_targets
     assert (found.mean == pytest.approx(alone.mean, rel=1e-5)) is (reset_state == "document")
-
-
-def test_a_process_without_text_is_told(make_trainer):
-    trainer = make_trainer()
-    trainer.train_corpus = trainer.train_corpus.shard(50, 51)
-    with pytest.raises(ValueError, match="process 0 of 1 has fewer, markers included"):
-        trainer.train()
 
 
 def test_the_sampled_and_the_full_loss_of_a_window_are_measured_without_a_trace(make_trainer):
@@ -186,19 +163,9 @@ def test_handlers_come_back_and_ignored_signals_stay_ignored():
 
 
 def test_outside_of_the_main_thread_nothing_is_heard():
-    failures = []
-
-    def enter():
-        try:
-            with StopSignals():
-                pass
-        except ValueError as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(1) as pool:
+        # Python would refuse a handler there.
+        pool.submit(StopSignals().__enter__).result()
 
 
 # The clock

@@ -3,13 +3,11 @@
 from collections import Counter
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
-from tolerances import REORDERED_FLOAT32
 
-from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary, log_uniform_probabilities
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 words = st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=["Cs"]), min_size=1, max_size=8)
 
@@ -49,15 +47,6 @@ def test_encode_gives_unknown_words_their_id():
     vocabulary = WordVocabulary([*SPECIAL_WORDS, "a"])
     assert vocabulary.encode(["a", "b", "<S>"]) == [3, vocabulary.unk_id, vocabulary.bos_id]
     assert "a" in vocabulary and "b" not in vocabulary
-
-
-@pytest.mark.parametrize("size", [1, 2, 50, 100_000])
-def test_all_words_together_have_one_and_shares_fall_with_the_place(size):
-    shares = log_uniform_probabilities(torch.arange(size), size, torch.float64)
-    assert shares.sum().item() == pytest.approx(1, abs=REORDERED_FLOAT32)
-    assert (shares.diff() < 0).all()
-    ratio = shares[size // 2] * (size // 2 + 1.5) / (shares[size - 1] * (size + 0.5))
-    assert ratio.item() == pytest.approx(1, rel=0.1)
 
 
 def test_files_that_are_no_vocabulary_are_named(tmp_path):

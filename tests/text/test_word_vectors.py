@@ -1,8 +1,5 @@
 """Word vectors are read from every form of file, bad lines are named, and the table holds what text is made into."""
 
-import bz2
-import gzip
-import lzma
 import zipfile
 
 import numpy as np
@@ -64,11 +61,6 @@ def assert_read(found, words=WORDS, vectors=VECTORS):
 def test_every_form_of_line_gives_the_same_vectors(write, lines):
     assert_read(read_word_vectors(write(lines)))
     assert_read(read_word_vectors(write(lines), vector_size=2))
-
-
-@pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
-def test_packed_files_are_unpacked_on_the_way(write, suffix, pack):
-    assert_read(read_word_vectors(write(pack("\n".join(LINES).encode()), f"vectors.txt.{suffix}")))
 
 
 def test_a_file_of_an_archive(tmp_path):
@@ -152,14 +144,6 @@ def test_bad_files_are_refused_with_the_line(write):
     for lines, options, named in BAD_FILES:
         message = assert_refused(ValueError, named, read_word_vectors, write(lines), **options)
         assert message.startswith("word_vectors '") and "vectors.txt'" in message, message
-
-
-@pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
-def test_damaged_archives_are_named(write, suffix, pack):
-    content = pack(b"".join(b"w%d 1 2\n" % index for index in range(10_000)))
-    for damaged in (content[:-20], b"the 1 2\n"):
-        with pytest.raises(ValueError, match=rf"vectors.{suffix}'.*line \d+"):
-            read_word_vectors(write(damaged, f"vectors.{suffix}"))
 
 
 def test_a_missing_file(tmp_path):
