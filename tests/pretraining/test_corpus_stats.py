@@ -25,6 +25,9 @@ def run(tmp_path):
 
 def test_many_unknown_words_are_told_before_and_after_and_marked_in_results_and_card(run, tmp_path):
     (tmp_path / "words.txt").write_text("<S>\n</S>\n<UNK>\nthe\nsat\n")
+    # A word that is written like the unknown one is not known.
+    text = (tmp_path / "text.txt").read_text()
+    (tmp_path / "text.txt").write_text(text.replace("mat", "<UNK>"))
     results, printed = run(vocab_file=str(tmp_path / "words.txt"))
     saved = json.loads((tmp_path / "out" / "results.json").read_text())
     card = (tmp_path / "out" / "README.md").read_text()

@@ -16,7 +16,7 @@ def sentences_of(paragraph):
     [
         ["Alice slept.", "Bob did not!", "Why?", "3 men knew."],
         ["“Come in.”", "He came (he had to).", "'Sit down!' said Mr. Brown to Dr. J. R. Smith."],
-        ["It rained... and rained.", "Then it stopped…", "So did I."],
+        ["It rained... and rained.", "Then it stopped…", "So did I.", "We slept."],
         ["“Who is it?” she asked.", "No answer at 3.14 p.m. today."],
         ["她睡了。", "「你好！」", "他走了"],  # noqa: RUF001
     ],
