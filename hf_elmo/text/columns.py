@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import dropwhile, groupby, islice
+from itertools import chain, dropwhile, groupby, islice
 from typing import Literal
 
 from ..given.bounded_files import quoted
@@ -37,6 +37,8 @@ _LANGUAGE = re.compile(r"[a-z][a-z-]{1,11}:")
 _FEWEST_INDEX_COLUMNS = 3
 _FIRST_LINES = 200
 _FEWEST_LINES = 10
+# Lines by which a layout is told.
+_LOOKED_AT = 20_000
 
 # The number of a line, from 1, and its cells.
 Row = tuple[int, list[str]]
@@ -131,7 +133,7 @@ def column_format_of(path: str | os.PathLike, name: str) -> ColumnFormat | None:
 def read_layout(
     path: str | os.PathLike, name: str, column_format: ColumnFormat = "conll", has_header: bool = False
 ) -> ColumnLayout:
-    """How a file of columns is written, by one reading of it.
+    """How a file of columns is written, by its beginning.
 
     Args:
         path, name: As of `numbered_lines`.
@@ -214,50 +216,35 @@ def _look_at(
         header_line = 0
     has_tabs = "\t" in (header if has_header else first or header)
     layout = ColumnLayout("conll", encoding, has_tabs, header_line=header_line)
-    names = tuple(layout.cells(header)) if has_header else ()
-    widths: set[int] = set()
-    last_cells: set[str] = set()
-    has_index, num_words, longest = True, 0, 0
-    prefix: str | None = None
-    # Columns that mark spans, as far as is known; None before the first line.
-    labels: set[int] | None = None
-    for block in _blocks(read(), header_line):
-        rows = [layout.cells(line) for line in dropwhile(_COMMENT.match, block)]
-        widths.update(map(len, rows))
-        last_cells.update(cells[-1] for cells in rows)
-        num_words, longest = num_words + len(rows), max(longest, len(rows))
-        if prefix is None and rows:
-            found = _LANGUAGE.match(rows[0][0])
-            prefix = found[0] if found else ""
-        if prefix and not all(cells[0].startswith(prefix) for cells in rows):
-            prefix = ""
-        if has_index:
-            ids = [cells[0] for cells in rows if not _RANGE_OR_EMPTY.fullmatch(cells[0])]
-            has_index = ids == [str(number) for number in range(1, len(ids) + 1)]
-            for cells in rows:
-                marks = {column for column, cell in enumerate(cells) if _SPAN_LABEL.fullmatch(cell)}
-                labels = marks if labels is None else labels & marks
-    has_index = has_index and longest > 1 and min(widths, default=0) >= _FEWEST_INDEX_COLUMNS
-    prefix = prefix if prefix and num_words > 1 and not has_index else ""
-    word = int(has_index)
-    # Behind a column of numbers the last one need not be the labels: GermEval 2014 has those of inner spans there.
-    label = min((column for column in labels or () if column > word), default=-1) if has_index else -1
+    lines = (line for number, line in islice(read(), _LOOKED_AT) if number != header_line)
+    blocks = [
+        [layout.cells(line) for line in dropwhile(_COMMENT.match, block)]
+        for is_between, block in groupby(lines, _is_between_sentences)
+        if not is_between
+    ]
+    rows = list(chain.from_iterable(blocks))
+    widths = frozenset(map(len, rows))
+    has_index = min(widths, default=0) >= _FEWEST_INDEX_COLUMNS and max(map(len, blocks)) > 1
+    for block in blocks:
+        ids = [cells[0] for cells in block if not _RANGE_OR_EMPTY.fullmatch(cells[0])]
+        has_index = has_index and ids == [str(number) for number in range(1, len(ids) + 1)]
+    language = _LANGUAGE.match(rows[0][0]) if len(rows) > 1 and not has_index else None
+    prefix = language[0] if language and all(cells[0].startswith(language[0]) for cells in rows) else ""
+    label = -1
+    if has_index:
+        # Behind a column of numbers the last one need not be the labels: GermEval 2014 has those of inner spans there.
+        marks = [{place for place, cell in enumerate(cells) if place and _SPAN_LABEL.fullmatch(cell)} for cells in rows]
+        label = min((place for place in set.intersection(*marks) if place > 1), default=-1)
     return replace(
         layout,
-        names=names,
-        widths=frozenset(widths),
-        last_cells=frozenset(last_cells),
+        names=tuple(layout.cells(header)) if has_header else (),
+        widths=widths,
+        last_cells=frozenset(cells[-1] for cells in rows),
         has_index=has_index,
         prefix=prefix,
-        word=word,
+        word=int(has_index),
         label=label,
     )
-
-
-def _blocks(lines: Iterator[tuple[int, str]], header_line: int) -> Iterator[list[str]]:
-    """The lines between blank ones."""
-    kept = (line for number, line in lines if number != header_line)
-    return (list(block) for is_between, block in groupby(kept, _is_between_sentences) if not is_between)
 
 
 def _is_between_sentences(line: str) -> bool:

@@ -53,25 +53,6 @@ def test_checkpoint_is_whole(arguments, tmp_path, drawn_plots):
     assert f"memory: {results['peak_memory_bytes'] / 1e9:.2f} GB at most, in the main process" in lines
 
 
-def test_perplexity_of_the_checkpoint_is_the_reported_one(arguments, tmp_path, text):
-    """By hand from the saved model: each sentence in a lane of its own starts cold, as a sentence alone does."""
-    held_out = tmp_path / "heldout.txt"
-    held_out.write_text("".join(f"{line}\n" for line in LINES))
-    results = run_pretraining(arguments(validation_file=[str(held_out)]), report=lambda line: None)
-    model = AutoModelForPreTraining.from_pretrained(tmp_path / "out")
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
-    vocabulary = WordVocabulary.load(tmp_path / "out")
-    log_likelihood, count = 0.0, 0
-    for line in LINES:
-        words = ["<S>", *line.split(), "</S>"]
-        with torch.no_grad():
-            output = model(**tokenizer(line, return_tensors="pt"), labels=torch.tensor([vocabulary.encode(words)]))
-        log_likelihood -= float(output.forward_loss) * (len(words) - 1)
-        count += len(words) - 1
-    found = torch.exp(torch.tensor(-log_likelihood / count)).item()
-    assert found == pytest.approx(results["perplexity"]["forward"], rel=1e-5)
-
-
 BAD_ARGUMENTS = [
     ({"train_file": None}, ("--train_file", "--dataset_name")),
     ({"dataset_name": "x"}, ("--train_file", "--dataset_name")),
