@@ -252,10 +252,12 @@ def test_no_pass_order_or_process_reads_held_out_text(tmp_path, buffer_size, num
 
 
 def test_held_out_texts_are_written_as_they_are_and_copies_are_held_out_together(tmp_path):
-    texts = [f'say "{number}"\nline\u2028two\r\x85 \ufffd' for number in range(30)] + [" ", "", None]
+    texts = [f'say "{number}"\nline\u2028two\r\x85 \ufffd' for number in range(30)]
+    texts += [*(" " * number for number in range(20)), None]
     (tmp_path / "a.jsonl").write_bytes(jsonl(*texts * 2))
     train, held_out = hold_out(open_files(tmp_path / "a.jsonl"), tmp_path, 0.3)
     kept, others = ([record["text"] for record in part.records] for part in (train, held_out))
+    assert all(map(str.strip, others))
     assert others == [text for text in kept if text in others] and len(others) == 2 * len({*others})
     found = read_documents(train) + read_documents(held_out)
     assert sorted(found) == sorted(
