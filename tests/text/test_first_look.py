@@ -4,7 +4,6 @@ import gzip
 import shutil
 
 import pytest
-from conftest import shared_data
 
 from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.first_look import files_in_both, look_at
@@ -38,20 +37,6 @@ def test_raw_text_in_any_language_is_told_with_what_to_pass(lines, tmp_path):
 @pytest.mark.parametrize("lines", [TOKENISED, PLAIN, ["one"], [""]])
 def test_text_that_is_cut_raises_no_alarm(lines, tmp_path):
     assert warnings(tmp_path / "a.txt", lines) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "is_raw"),
-    [
-        ("novels/train-00.txt.gz", False),
-        ("movie_reviews/heldout.txt", False),
-        ("wikitext-2/valid.txt", False),
-        ("nsmc/heldout.txt.gz", True),
-    ],
-)
-def test_real_files_are_told_apart(name, is_raw):
-    look = look_at(corpus_from_files([str(shared_data(name))]))
-    assert bool(list(look.warnings("--train_file", "whitespace"))) == is_raw
 
 
 def test_everything_on_one_line_is_told(tmp_path):
