@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..given.reasons import reason
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, ElmoScalarMix
-from .reading import ConversionError, existing_file, one_line
+from .reading import existing_file
 
 # Stands for a layer without a matrix.
 NO_MATRIX = "-"
@@ -32,12 +33,12 @@ def align_layers(model: ElmoPreTrainedModel, files: Sequence[str | os.PathLike])
         model: Any ELMo model.
         files: A file for each layer, the token encoder's first, "-" for a layer without one. A file holds one matrix
             (2P, 2P), as text (a row of numbers a line), npy, or what `torch.save` wrote (pth).
-    Raises: ConversionError naming the file, the shape found and the shape expected; FileNotFoundError.
+    Raises: ValueError naming the file, the shape found and the shape expected; FileNotFoundError.
     """
     config = model.config
     num_layers, size = config.num_hidden_layers + 1, 2 * config.projection_size
     if len(files) != num_layers:
-        raise ConversionError(
+        raise ValueError(
             f"alignment_files names {len(files)} files, expected one for each of the {num_layers} layers, the token "
             f"encoder's first and {NO_MATRIX!r} for a layer without one."
         )
@@ -54,11 +55,9 @@ def _read_matrix(file: str | os.PathLike, size: int) -> Tensor:
     try:
         array = np.asarray(_load(path))
     except Exception as error:  # what the libraries raise depends on where the damage lies
-        raise ConversionError(
-            f"{where} is not a readable matrix, as text, npy or pth ({type(error).__name__}: {one_line(error)[:200]})."
-        ) from error
+        raise ValueError(f"{where} is not a readable matrix, as text, npy or pth ({reason(error)}).") from error
     if array.shape != (size, size) or array.dtype.kind != "f" or not np.isfinite(array).all():
-        raise ConversionError(
+        raise ValueError(
             f"{where} holds an array of shape {array.shape} and dtype {array.dtype}, expected finite numbers of shape "
             f"{(size, size)}. Name the matrices that belong to this model."
         )
@@ -73,11 +72,9 @@ def _load(path: Path) -> Any:
     if start in (b"PK", b"\x80\x02"):
         # Published matrices are NumPy's arrays, whose plain form is all that is let through besides tensors.
         rebuild = np.zeros(1).__reduce__()[0]
-        modules = ("numpy.core.multiarray", "numpy._core.multiarray")
-        allowed: list[Any] = [(rebuild, f"{module}._reconstruct") for module in modules]
+        allowed: list[Any] = [(rebuild, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]
         allowed += [np.ndarray, np.dtype, *(type(np.dtype(kind)) for kind in (np.float32, np.float64))]
         with torch.serialization.safe_globals([*allowed, (codecs.encode, "_codecs.encode")]):
             found = torch.load(path, map_location="cpu", weights_only=True)
         return found.detach() if isinstance(found, Tensor) else found
-    rows = path.read_text(encoding="utf-8").splitlines()
-    return np.array([row.split() for row in rows if row.strip()], dtype=np.float64)
+    return np.loadtxt(path, ndmin=2)

@@ -24,7 +24,6 @@ from ..model.configuration_elmo import ElmoConfig, EmbeddingsHead
 from ..model.modeling_elmo import ElmoModel
 from .bilm_tf import read_config
 from .reading import (
-    ConversionError,
     Converted,
     Layout,
     Rule,
@@ -43,6 +42,8 @@ _TOKENS = "_elmo_lstm._token_embedder."
 _CHARACTERS = f"{_TOKENS}_char_embedding_weights"
 # Vectors of the words of `vocab_to_cache`, which were computed.
 _CACHE = "_elmo_lstm._word_embedding.weight"
+FILES = "an archive of AllenNLP with config.json and weights.th"
+LICENSE = "AllenNLP is under Apache-2.0"
 # Fixed in the program, whatever the options say.
 _CHARACTERS_PER_WORD = 50
 # All of the forget gates' bias is in the weights.
@@ -83,7 +84,6 @@ def read(
         options_file: The options.json of its biLM. Archives of 0.x hold it; those of 1.0 and later do not, and the
             clips that it has are nowhere else.
         tokenizer_options: Arguments of `ElmoCharTokenizer`.
-    Raises: ConversionError naming the file, what was found and what was expected; FileNotFoundError.
     """
     experiment = read_object("file", source / _CONFIG)
     path = next((source / name for name in _WEIGHTS if (source / name).is_file()), source / _WEIGHTS[0])
@@ -93,7 +93,7 @@ def read(
     found = [key.removesuffix(_CHARACTERS) for key in weights if key.endswith(_CHARACTERS)]
     if len(found) != 1:
         named = ", ".join(map(quoted, found[:3]))
-        raise ConversionError(f"{weights.where} has {len(found)} keys ...{_CHARACTERS} ({named}), expected one ELMo's.")
+        raise ValueError(f"{weights.where} has {len(found)} keys ...{_CHARACTERS} ({named}), expected one ELMo's.")
     settings = {"do_layer_norm": False, "dropout": 0.5, "requires_grad": False, **next(_elmo_settings(experiment), {})}
     model = _build(options, where, weights, found[0], settings)
     notes = [CARRIED_STATES]
@@ -116,7 +116,7 @@ def _find_options(source: Path, experiment: dict[str, Any]) -> Path:
     if len({path.read_bytes() for path in found}) == 1:
         return found[0]
     named = ", ".join(quoted(node[_OPTIONS]) for node in _elmo_settings(experiment)) or "none"
-    raise ConversionError(
+    raise ValueError(
         f"source {str(source)!r} holds {len(found) or 'no'} options of a biLM ({_CONFIG} names {named}), without which "
         "its lstm.cell_clip and lstm.proj_clip are unknown. Name the options.json of the biLM that the task began with "
         "by options_file."
@@ -154,41 +154,32 @@ def _build(
         *encoder_rules(config, f"{prefix}{_TOKENS}char_conv_", f"{prefix}{_TOKENS}_"),
         *bilm_rules(config, f"{prefix}_elmo_lstm._elmo_lstm."),
     ]
-    mixes = [f"{prefix}scalar_mix_{index}." for index in range(num_mixes)]
-    layers = range(config.num_hidden_layers + 1)
-    mix_keys = [f"{mix}{part}" for mix in mixes for part in ("gamma", *(f"scalar_parameters.{n}" for n in layers))]
-    weights.check(
-        expected_shapes(rules, config, where) | dict.fromkeys(mix_keys, (1,)),
-        where,
-        # What lies outside of the prefix is the task's.
-        lambda key: not (prefix and key.startswith(prefix)) or key == f"{prefix}{_CACHE}",
-    )
+    rules += [Rule(f"{prefix}scalar_mix_{index}.gamma", (f"mixes.{index}.scale",)) for index in range(num_mixes)]
+    mixed = {
+        f"mixes.{index}.weight": [
+            f"{prefix}scalar_mix_{index}.scalar_parameters.{layer}" for layer in range(config.num_hidden_layers + 1)
+        ]
+        for index in range(num_mixes)
+    }
+    expected = expected_shapes(rules, config, where) | {key: (1,) for keys in mixed.values() for key in keys}
+    # What lies outside of the prefix is the task's.
+    weights.check(expected, where, lambda key: not (prefix and key.startswith(prefix)) or key == f"{prefix}{_CACHE}")
     parameters = to_ours(rules, weights)
-    for index, mix in enumerate(mixes):
-        parameters[f"mixes.{index}.scale"] = weights[f"{mix}gamma"]
-        parameters[f"mixes.{index}.weight"] = torch.cat([weights[f"{mix}scalar_parameters.{n}"] for n in layers])
+    parameters |= {name: torch.cat([weights[key] for key in keys]) for name, keys in mixed.items()}
     model = ElmoModel(config)
     model.load_state_dict({**model.state_dict(), **parameters})
     return model.eval()
 
 
 def encoder_rules(config: ElmoConfig, convolutions: str, rest: str = "") -> Iterator[Rule]:
-    """The rules of a token encoder's convolutions, highway layers and projection.
-
-    Args:
-        config: Of the model.
-        convolutions: What the keys of convolutions begin with, up to their number.
-        rest: What the keys of highway layers and projection begin with.
-    """
-    if config.token_inputs != "words":
-        for index in range(len(config.filters)):
-            for part in ("weight", "bias"):
+    """The rules of a token encoder, for keys that begin with `convolutions`, up to a number, and with `rest`."""
+    for part in ("weight", "bias"):
+        if config.token_inputs != "words":
+            for index in range(len(config.filters)):
                 yield Rule(f"{convolutions}{index}.{part}", (f"token_encoder.convolutions.{index}.{part}",))
-        for index in range(config.num_highway_layers):
-            for part in ("weight", "bias"):
+            for index in range(config.num_highway_layers):
                 ours = tuple(f"token_encoder.highways.{index}.{half}.{part}" for half in ("transform", "carry"))
                 yield Rule(f"{rest}highways._layers.{index}.{part}", ours, _HIGHWAY)
-    for part in ("weight", "bias"):
         yield Rule(f"{rest}projection.{part}", (f"token_encoder.projection.{part}",))
 
 
@@ -196,10 +187,8 @@ def bilm_rules(config: ElmoConfig, prefix: str = "") -> Iterator[Rule]:
     """The rules of the LSTM cells, whose gates stand in our order (i, f, g, o); keys begin with the prefix."""
     for layer in range(config.num_hidden_layers):
         for direction in ("forward", "backward"):
-            for theirs, ours in _CELL_PARTS.items():
-                yield Rule(
-                    f"{prefix}{direction}_layer_{layer}.{theirs}", (f"bilm.layers.{layer}.{direction}_lstm.{ours}",)
-                )
+            cell, lstm = f"{prefix}{direction}_layer_{layer}", f"bilm.layers.{layer}.{direction}_lstm"
+            yield from (Rule(f"{cell}.{theirs}", (f"{lstm}.{ours}",)) for theirs, ours in _CELL_PARTS.items())
 
 
 def _module_of(key: str) -> str:

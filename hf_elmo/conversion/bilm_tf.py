@@ -6,20 +6,20 @@ Values are copied bit by bit and none is computed: the constant 1 that bilm-tf a
 
 from __future__ import annotations
 
-import gzip
 import os
 import string
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from ..hub.hdf5 import require_h5py
+from ..given.reasons import reason
+from ..hub.extras import require
 from ..model.configuration_elmo import MAX_CHARACTERS_PER_WORD, ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.files import decoded_lines
 from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
 from .bilm_tf_keys import (
     CHARACTERS_OPTION,
@@ -35,7 +35,6 @@ from .bilm_tf_keys import (
     weight_rules,
 )
 from .reading import (
-    ConversionError,
     Converted,
     Weights,
     add_word_softmax,
@@ -43,14 +42,14 @@ from .reading import (
     expected_shapes,
     make_config,
     make_tokenizer,
-    one_line,
     read_hdf5,
-    read_lines,
     read_object,
     to_ours,
 )
 from .tensor_bundle import INDEX_SUFFIX, data_file_of, find_index, read_bundle
 
+FILES = "an hdf5 of weights, or a training checkpoint of TensorFlow, with options.json"
+LICENSE = "bilm-tf, which makes such files, is under Apache-2.0"
 # At the top of an hdf5 of weights: those of both directions, and of a model that reads forwards only.
 _BILM_GROUPS = ("RNN_0", "rnn")
 # Closes the word lists of the One Billion Word benchmark; bilm-tf passes over it, so it has no row.
@@ -103,13 +102,11 @@ def read(
         options_file, softmax_file, vocab_file: The options, the hdf5 of the word softmax and the words, one per line,
             where they are not to be looked for beside the weights.
         tokenizer_options: Arguments of `ElmoCharTokenizer`.
-    Raises: ConversionError naming what was found and what was expected; FileNotFoundError; ImportError.
     """
     index_file = find_index(source)
-    is_training = index_file is not None
-    weight_file = find_weights(source) if index_file is None else index_file
+    weight_file = _find_weights(source) if index_file is None else index_file
     files = {"weight_file": weight_file, "options_file": Path(options_file or _find_options(weight_file))}
-    options = read_object("options_file", files["options_file"])
+    options, where = read_object("options_file", files["options_file"]), f"options_file {str(files['options_file'])!r}"
     softmax_path = None if softmax_file is None else Path(softmax_file)
     if index_file is None:
         weights = read_hdf5("weight_file", weight_file)
@@ -128,16 +125,13 @@ def read(
         if vocab_path is not None:
             files["vocab_file"] = vocab_path
             words = read_vocabulary(vocab_path)
-        elif softmax_file is not None:
-            raise ConversionError(f"softmax_file {str(softmax_file)!r} wants its words: name vocab_file too.")
     elif vocab_file is not None:
-        raise ConversionError(
-            f"vocab_file {str(vocab_file)!r} has no use without a word softmax: name softmax_file too."
-        )
-    where = f"options_file {str(files['options_file'])!r}"
-    bilm = build_model(weights, options, where, words if reads_words(options) else None, is_training)
-    notes = [_ADAGRAD] * is_training
-    model: ElmoPreTrainedModel = bilm
+        raise ValueError(f"vocab_file {str(vocab_file)!r} has no use without a word softmax: name softmax_file too.")
+    model: ElmoPreTrainedModel
+    model = bilm = _build_model(
+        weights, options, where, words if reads_words(options) else None, index_file is not None
+    )
+    notes = [] if index_file is None else [_ADAGRAD]
     if has_softmax and words is not None:
         is_shared = options.get("share_embedding_softmax") is True and "softmax/W" not in softmax
         matrix, bias = "embedding" if is_shared else "softmax/W", "softmax/b"
@@ -145,27 +139,20 @@ def read(
         softmax.check(shapes, f"{words.where} and {where}", lambda key: True)
         model = add_word_softmax(bilm, words.vocabulary, *(softmax[key][words.order] for key in (matrix, bias)))
         notes += [_SHARED] * is_shared
+    elif softmax_file is not None:
+        raise ValueError(f"softmax_file {str(softmax_file)!r} wants its words: name vocab_file too.")
     elif has_softmax:
         notes.append(_NO_WORDS)
     tokenizer = make_tokenizer(tokenizer_options, max_characters_per_word=model.config.max_characters_per_word)
     return Converted(model, tokenizer, files, options, tuple(notes), None if words is None else words.vocabulary)
 
 
-def build_model(
-    weights: Weights, options: Mapping[str, Any], where: str, words: Words | None, is_training: bool = False
+def _build_model(
+    weights: Weights, options: Mapping[str, Any], where: str, words: Words | None, is_training: bool
 ) -> ElmoModel:
-    """The model of bilm-tf's weights and options, in evaluation mode; the scalar mixes keep their starting values.
-
-    Args:
-        weights: By the keys of the hdf5.
-        options: The content of options.json.
-        where: That file in errors.
-        words: Those that the model reads in place of characters.
-        is_training: Whether to read options as bilm-tf's trainer, for which a missing `use_skip_connections` is false.
-    Raises: ConversionError naming the option or the key.
-    """
+    """The model of checked weights; words are those that it reads in place of characters."""
     if options.get("bidirectional") is False or any(key.startswith("rnn/") for key in weights):
-        raise ConversionError(f"{where if options.get('bidirectional') is False else weights.where} {_ONE_DIRECTION}")
+        raise ValueError(f"{where if options.get('bidirectional') is False else weights.where} {_ONE_DIRECTION}")
     config = read_config(options, where, words, is_training)
     config = ElmoConfig.from_dict({**config.to_dict(), **missing_projections(config, weights)})
     # A single layer is below a MultiRNNCell too in what bilm-tf's inference and AllenNLP read.
@@ -186,29 +173,39 @@ def reads_words(options: Mapping[str, Any]) -> bool:
 
 
 def read_config(options: Mapping[str, Any], where: str, words: Words | None, is_training: bool = False) -> ElmoConfig:
-    """The config of a model with all projections (see `missing_projections`); arguments and errors as `build_model`."""
+    """The config of a model with all projections (see `missing_projections`).
+
+    Args:
+        options: The content of options.json.
+        where: That file in errors.
+        words: Those that the model reads in place of characters.
+        is_training: Whether to read options as bilm-tf's trainer, for which a missing `use_skip_connections` is false.
+    Raises: ValueError naming the option.
+    """
     if words is None and reads_words(options):
-        raise ConversionError(f"{where} has no char_cnn: the model reads words. Name its vocabulary by vocab_file.")
+        raise ValueError(f"{where} has no char_cnn: the model reads words. Name its vocabulary by vocab_file.")
     fields: dict[str, Any] = {"vocab_size": INFERENCE_CHARACTERS, "forget_bias": FORGET_BIAS}
     for path, (name, default) in OPTIONS.items():
         if words is None or not path.startswith("char_cnn."):
             is_optional = is_training and name == "use_skip_connections"
             fields[name] = _option(options, where, path, False if is_optional else default)
     if words is not None:
+        # Rows that hold every word whole, and one byte more, so that no longer word is taken for one.
+        longest = max(len(word.encode("utf-8", "ignore")) for word in words.vocabulary.words)
         fields |= {
             "token_inputs": "words",
             "word_table_size": len(words.order) - 1,  # all but <UNK>, which stands for whatever is not in the table
             "word_vector_size": fields["projection_size"],
             "project_tokens": False,
-            "max_characters_per_word": _width_for(words.vocabulary),
+            "max_characters_per_word": min(
+                max(ElmoConfig.max_characters_per_word, longest + 3), MAX_CHARACTERS_PER_WORD
+            ),
         }
-    else:
-        count = _option(options, where, CHARACTERS_OPTION)
-        if count not in (TRAINING_CHARACTERS, INFERENCE_CHARACTERS):
-            raise ConversionError(
-                f"{where}: {CHARACTERS_OPTION} is {count!r}, expected {TRAINING_CHARACTERS} (in training) or "
-                f"{INFERENCE_CHARACTERS} (in inference): models with other characters than bytes cannot be converted."
-            )
+    elif (count := _option(options, where, CHARACTERS_OPTION)) not in (TRAINING_CHARACTERS, INFERENCE_CHARACTERS):
+        raise ValueError(
+            f"{where}: {CHARACTERS_OPTION} is {count!r}, expected {TRAINING_CHARACTERS} (in training) or "
+            f"{INFERENCE_CHARACTERS} (in inference): models with other characters than bytes cannot be converted."
+        )
     return make_config(where, {name: path for path, (name, _) in OPTIONS.items()}, fields)
 
 
@@ -216,17 +213,9 @@ def _option(options: Mapping[str, Any], where: str, path: str, default: Any = RE
     value: Any = options
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
-    if value is not None:
-        return value
-    if default is not REQUIRED:
-        return default
-    raise ConversionError(f"{where} lacks the option {path}; use the options.json published with the weights.")
-
-
-def _width_for(words: WordVocabulary) -> int:
-    """The width of rows that hold every word whole, and one byte more, so that no longer word is taken for one."""
-    longest = max(len(word.encode("utf-8", "ignore")) for word in words.words)
-    return min(max(ElmoConfig.max_characters_per_word, longest + 3), MAX_CHARACTERS_PER_WORD)
+    if value is None and default is REQUIRED:
+        raise ValueError(f"{where} lacks the option {path}; use the options.json published with the weights.")
+    return default if value is None else value
 
 
 def _fill_table(model: ElmoModel, words: Words, vectors: torch.Tensor) -> None:
@@ -238,7 +227,7 @@ def _fill_table(model: ElmoModel, words: Words, vectors: torch.Tensor) -> None:
     try:
         table.fill(rows[is_known], vectors[is_known], vectors[unknown])  # type: ignore[union-attr]
     except ValueError as error:
-        raise ConversionError(f"{words.where}: {error}") from error
+        raise ValueError(f"{words.where}: {error}") from error
 
 
 def read_vocabulary(vocab_file: str | os.PathLike) -> Words:
@@ -247,81 +236,63 @@ def read_vocabulary(vocab_file: str | os.PathLike) -> Words:
     bilm-tf finds `<S>`, `</S>` and `<UNK>` wherever they stand (in the released models' file `</S>` is the first line);
     here they come first.
 
-    Raises: ConversionError naming the file and what is wrong; FileNotFoundError.
+    Raises: ValueError naming the file and what is wrong; FileNotFoundError.
     """
-    path = existing_file("vocab_file", vocab_file)
     where = f"vocab_file {str(vocab_file)!r}"
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise ConversionError(f"{where} is not a gzip file, or damaged ({one_line(error)}); get it again.") from error
+    text = "".join(line for _, line in decoded_lines(existing_file("vocab_file", vocab_file), "vocab_file"))
     # bilm-tf strips white space of any kind. Here only ASCII's: "x" with a no-break space would be a second "x".
-    lines = (line.strip(string.whitespace) for line in read_lines("vocab_file", path, content))
+    lines = (line.strip(string.whitespace) for line in text.removesuffix("\n").split("\n"))
     words = [line for line in lines if line != _END_OF_LIST]
     missing = [word for word in SPECIAL_WORDS if word not in words]
     if missing:
-        raise ConversionError(
-            f"{where} lacks the line {missing[0]}; name the vocabulary that the model was trained with."
-        )
+        raise ValueError(f"{where} lacks the line {missing[0]}; name the vocabulary that the model was trained with.")
     special = [words.index(word) for word in SPECIAL_WORDS]
     order = special + [line for line in range(len(words)) if line not in special]
     try:
         return Words(where, WordVocabulary([words[line] for line in order]), order)
     except ValueError as error:
-        raise ConversionError(f"{where}: {one_line(error)}") from error
+        raise ValueError(f"{where}: {reason(error)}") from error
 
 
-def find_weights(source: Path) -> Path:
-    """The hdf5 of a biLM's weights: a source itself, or the one of a directory that holds a biLM's keys.
-
-    Raises: ConversionError naming the candidates.
-    """
-    if source.is_file():
-        return source
-    files = _hdf5_files(source)
+def _find_weights(source: Path) -> Path:
+    """The hdf5 of a biLM's weights: a source itself, or the one of a directory that holds a biLM's keys."""
+    files = [source] if source.is_file() else _hdf5_files(source)
     # A single file is read whatever it holds: the error says what is wrong with it.
     found = [file for file in files if len(files) == 1 or _holds(file, *_BILM_GROUPS)]
-    found = [file for file in found if file.name in ("weights.hdf5", "model.hdf5")][:1] or found
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise ConversionError(
-            f"source {str(source)!r} holds {len(found)} files of weights ({_names(found)}); name one of them in place "
-            "of the directory."
+    chosen = _choose(found, "weights.hdf5", "model.hdf5")
+    if chosen is None:
+        names = ", ".join(file.name for file in found or [*files, *source.glob(f"*{INDEX_SUFFIX}")]) or "no such files"
+        raise ValueError(
+            f"source {str(source)!r} holds {len(found)} hdf5 with the key 'RNN_0' and not one training checkpoint "
+            f"({names[:200]}); name the file of the weights in place of the directory."
         )
-    names = _names([*files, *source.glob(f"*{INDEX_SUFFIX}")])
-    raise ConversionError(
-        f"source {str(source)!r} holds neither a readable hdf5 with the key 'RNN_0' nor one training checkpoint "
-        f"({names or 'no such files'}); name the weights themselves."
-    )
+    return chosen
 
 
 def _find_softmax(source: Path) -> Path | None:
     """The hdf5 of a directory that holds a word softmax and no biLM; None where there is not exactly one."""
     files = [] if source.is_file() else _hdf5_files(source)
-    found = [file for file in files if _holds(file, "softmax") and not _holds(file, *_BILM_GROUPS)]
-    return found[0] if len(found) == 1 else None
+    return _choose([file for file in files if _holds(file, "softmax") and not _holds(file, *_BILM_GROUPS)])
 
 
 def _find_options(weight_file: Path) -> Path:
+    found = sorted(weight_file.parent.glob("*options*.json"))
     # The released models' files: ..._weights.hdf5 beside ..._options.json.
-    paired = f"{weight_file.stem.replace('weights', 'options')}.json"
-    found = _beside(weight_file, "*options*.json", (paired, "options.json"))
-    if len(found) != 1:
-        held = f"{len(found)} options files ({_names(found)})" if found else "no options.json"
-        raise ConversionError(f"{str(weight_file)!r} has {held} beside it; name the model's by options_file.")
-    return found[0]
+    chosen = _choose(found, f"{weight_file.stem.replace('weights', 'options')}.json", "options.json")
+    if chosen is None:
+        held = ", ".join(file.name for file in found[:5]) or "no options.json"
+        raise ValueError(f"{str(weight_file)!r} has {held} beside it; name the model's by options_file.")
+    return chosen
 
 
 def _find_vocabulary(weight_file: Path) -> Path | None:
-    found = _beside(weight_file, "vocab*.txt*", ("vocab.txt.gz", "vocab.txt"))
-    return found[0] if len(found) == 1 else None
+    return _choose(sorted(weight_file.parent.glob("vocab*.txt*")), "vocab.txt.gz", "vocab.txt")
 
 
-def _beside(file: Path, pattern: str, preferred: tuple[str, ...]) -> list[Path]:
-    """The files beside another whose names match; the first of the preferred names alone where there is one."""
-    found = sorted(path for path in file.parent.glob(pattern) if path.is_file())
-    return [path for name in preferred for path in found if path.name == name][:1] or found
+def _choose(files: Sequence[Path], *preferred: str) -> Path | None:
+    """The file that has the first of the preferred names, or else the only one."""
+    found = [file for name in preferred for file in files if file.name == name]
+    return found[0] if found else files[0] if len(files) == 1 else None
 
 
 def _hdf5_files(source: Path) -> list[Path]:
@@ -331,13 +302,9 @@ def _hdf5_files(source: Path) -> list[Path]:
 
 def _holds(file: Path, *keys: str) -> bool:
     """Whether an hdf5 can be read and has one of these keys at its top."""
-    h5py = require_h5py("bilm-tf weights")
+    h5py = require("h5py", "bilm-tf's weights", "conversion")
     try:
         with h5py.File(file, "r") as opened:
             return any(key in opened for key in keys)
     except Exception:  # what h5py raises depends on where the damage lies
         return False
-
-
-def _names(files: Sequence[Path]) -> str:
-    return ", ".join(file.name for file in files[:5]) + (", ..." if len(files) > 5 else "")

@@ -7,10 +7,9 @@ import os
 from typing import Any, cast
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 
-from ..hub.hdf5 import require_h5py
+from ..hub.extras import require
 from ..hub.loading import find_file, load_config, load_what_is_there
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model.configuration_elmo import ElmoConfig
@@ -27,7 +26,6 @@ from .bilm_tf_keys import (
     WORDS_OPTION,
     weight_rules,
 )
-from .reading import ConversionError, and_more, one_line
 
 OPTIONS_FILE, WEIGHT_FILE, SOFTMAX_FILE, VOCAB_FILE = "options.json", "weights.hdf5", "softmax.hdf5", "vocab.txt"
 
@@ -42,28 +40,24 @@ def export_bilm_tf(
         output_dir: The directory to write; on any error it is left as it was.
         overwrite: Whether a full output_dir may be replaced.
     Returns: What was left out and what to know of the files, a sentence each.
-    Raises: ConversionError where it is no whole ELMo checkpoint, or as `save_bilm_tf`; FileExistsError;
-        FileNotFoundError; ImportError.
+    Raises: ValueError where it is no whole ELMo checkpoint, or as `save_bilm_tf`; FileExistsError; FileNotFoundError;
+        ImportError.
     """
-    require_h5py("bilm-tf weights")
     name = os.fspath(model_name_or_path)
     check_output_directory(output_dir, overwrite)
-    try:
-        check_keeps_inputs(output_dir, [("model_name_or_path", name)])
-        config = load_config(name)
-        file = find_file(name, VOCABULARY_FILE)
-        vocabulary = None if file is None else WordVocabulary.load(file)
-        model_class = ElmoModel if config.word_vocab_size is None else ElmoForPreTraining
-        model: ElmoPreTrainedModel
-        # In the precision that it has: float64 is refused, not rounded.
-        model, lacking = load_what_is_there(model_class, name, config, dtype="auto")
-    except (ValueError, RuntimeError, StrictDataclassError) as error:
-        raise ConversionError(one_line(error)) from error
+    check_keeps_inputs(output_dir, [("model_name_or_path", name)])
+    config = load_config(name)
+    file = find_file(name, VOCABULARY_FILE)
+    vocabulary = None if file is None else WordVocabulary.load(file)
+    model: ElmoPreTrainedModel
+    # In the precision that it has: float64 is refused, not rounded.
+    model, lacking = load_what_is_there(
+        ElmoModel if config.word_vocab_size is None else ElmoForPreTraining, name, config, dtype="auto"
+    )
     missing = [key for key in lacking if key.removeprefix("elmo.").startswith(("token_encoder.", "bilm."))]
     if missing:
-        raise ConversionError(
-            f"model_name_or_path {name!r} lacks the weights {missing[0]!r}{and_more(missing)}; name a complete "
-            "checkpoint."
+        raise ValueError(
+            f"model_name_or_path {name!r} lacks weights, {missing[0]!r} first; name a complete checkpoint."
         )
     if any(key.startswith("word_softmax") for key in lacking):
         model = cast("ElmoModel", model.base_model)
@@ -83,21 +77,31 @@ def save_bilm_tf(
 
     Args:
         model: Any ELMo model.
-        output_dir: The directory to write; on any error it is left as it was.
+        output_dir, overwrite: As of `export_bilm_tf`.
         vocabulary: The words of the softmax, or of the table of a model that reads words.
-        overwrite: Whether a full output_dir may be replaced.
     Returns: What was left out and what to know of the files, a sentence each.
-    Raises: ConversionError where the format cannot hold the biLM exactly; FileExistsError; ImportError.
+    Raises: ValueError where the format cannot hold the biLM exactly; FileExistsError; ImportError.
     """
-    h5py = require_h5py("bilm-tf weights")
+    h5py = require("h5py", "bilm-tf's weights", "conversion")
     config = model.config
-    _check_config(config)
+    for field, value, reasons in (
+        ("forget_bias", FORGET_BIAS, "as bilm-tf always adds it, and moving a difference into the learned bias rounds"),
+        ("character_scheme", "bytes", "as characters of bilm-tf are bytes"),
+        ("vocab_size", INFERENCE_CHARACTERS, "as characters of bilm-tf are bytes"),
+    ):
+        if getattr(config, field) != value:
+            raise ValueError(f"{field} is {getattr(config, field)!r}, expected {value!r}, {reasons}.")
+    if config.token_inputs == "both" or (config.token_inputs == "words" and config.project_tokens):
+        raise ValueError(
+            f"token_inputs is {config.token_inputs!r} and project_tokens is {config.project_tokens}; models of bilm-tf "
+            "read characters alone, or words alone without a projection."
+        )
     why_no_softmax = _why_no_softmax(model, vocabulary)
     parameters = {name: _as_float32(name, tensor) for name, tensor in model.base_model.state_dict().items()}
     if config.token_inputs == "words":
         parameters[WORD_TABLE] = _vectors_in_order(parameters, config, vocabulary)
     elif parameters["token_encoder.character_embedding.weight"][0].any():
-        raise ConversionError(
+        raise ValueError(
             "row 0 of token_encoder.character_embedding.weight, the padding id, is not zero; bilm-tf's files have no "
             "place for it. Set that row to zeros first."
         )
@@ -148,25 +152,6 @@ def _options(config: ElmoConfig) -> dict[str, Any]:
     return options
 
 
-def _check_config(config: ElmoConfig) -> None:
-    """Refuse what bilm-tf has no place for."""
-    if config.token_inputs == "both" or (config.token_inputs == "words" and config.project_tokens):
-        raise ConversionError(
-            f"token_inputs is {config.token_inputs!r} and project_tokens is {config.project_tokens}; models of bilm-tf "
-            "read characters alone, or words alone without a projection."
-        )
-    if config.forget_bias != FORGET_BIAS:
-        raise ConversionError(
-            f"forget_bias is {config.forget_bias}, as in models of AllenNLP and ELMoForManyLangs; bilm-tf always adds "
-            f"{FORGET_BIAS}, and moving the difference into the learned bias would round it."
-        )
-    if config.character_scheme != "bytes" or config.vocab_size != INFERENCE_CHARACTERS:
-        raise ConversionError(
-            f"character_scheme is {config.character_scheme!r} and vocab_size is {config.vocab_size}; characters of "
-            f"bilm-tf are bytes, with {INFERENCE_CHARACTERS} ids."
-        )
-
-
 def _why_no_softmax(model: ElmoPreTrainedModel, vocabulary: WordVocabulary | None) -> str | None:
     """Why a model has no word softmax that bilm-tf's files can hold; None where it has."""
     config = model.config
@@ -188,7 +173,7 @@ def _as_float32(name: str, tensor: Tensor) -> Tensor:
         # The hashes of a word table, which are read and not written.
         return tensor.detach().cpu()
     if tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        raise ConversionError(
+        raise ValueError(
             f"the parameter {name!r} has the dtype {tensor.dtype}; bilm-tf's files hold float32, and narrowing would "
             "round it. Call model.float() first if that is wanted."
         )
@@ -198,7 +183,7 @@ def _as_float32(name: str, tensor: Tensor) -> Tensor:
 def _vectors_in_order(parameters: dict[str, Tensor], config: ElmoConfig, vocabulary: WordVocabulary | None) -> Tensor:
     """The vectors of a vocabulary's words in its order, (V, P), out of a model's word table."""
     if vocabulary is None:
-        raise ConversionError(
+        raise ValueError(
             "vocabulary is None, but the model reads words, and bilm-tf's table has their order: a converted "
             f"checkpoint has them in {VOCABULARY_FILE}."
         )
@@ -210,7 +195,7 @@ def _vectors_in_order(parameters: dict[str, Tensor], config: ElmoConfig, vocabul
     rows = table.indices(torch.from_numpy(tokenizer.encode_words(vocabulary.words)))
     num_known = len(rows[rows > 0].unique())
     if num_known != config.word_table_size or int(rows[vocabulary.unk_id]) != 0:
-        raise ConversionError(
+        raise ValueError(
             f"vocabulary has {num_known} of the {config.word_table_size} words of the model's table, expected all of "
             "them; give the words that it was trained with."
         )

@@ -68,12 +68,7 @@ _GATE_BIAS = Layout(lambda theirs: (_swap_gates(theirs),), _swap_gates)
 
 
 def weight_rules(config: ElmoConfig, is_stacked: bool) -> Iterator[Rule]:
-    """The rules of a model's keys.
-
-    Args:
-        config: Of the model.
-        is_stacked: Whether LSTM cells are below a MultiRNNCell, as TensorFlow names those of several layers.
-    """
+    """The rules of a model's keys; LSTM cells are below a MultiRNNCell where TensorFlow has stacked them."""
     if config.token_inputs == "words":
         # There in the order of the vocabulary, here in that of hashes.
         yield Rule("embedding", (WORD_TABLE,), SAME)
@@ -101,18 +96,15 @@ def weight_rules(config: ElmoConfig, is_stacked: bool) -> Iterator[Rule]:
 
 
 def missing_projections(config: ElmoConfig, keys: Iterable[str]) -> dict[str, bool]:
-    """The fields of a config for projections that weights lack.
+    """The fields of a config for projections that weights may lack.
 
     bilm-tf makes none where sizes are equal before and after it. Such sizes alone do not tell: this package writes
     projections of equal sizes too.
     """
     names = {key.rpartition("/")[2] for key in keys}
-    found = {}
-    if sum(count for _, count in config.filters) == config.projection_size:
-        found["project_tokens"] = "W_proj" in names
-    if config.cell_size == config.projection_size:
-        found["project_hidden"] = "W_P_0" in names
-    return found
+    num_filters = sum(count for _, count in config.filters)
+    sizes = (("project_tokens", num_filters, "W_proj"), ("project_hidden", config.cell_size, "W_P_0"))
+    return {field: key in names for field, size, key in sizes if size == config.projection_size}
 
 
 # As `dump_weights` renames the variables of a training checkpoint, in this order.

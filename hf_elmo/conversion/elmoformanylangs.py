@@ -26,10 +26,10 @@ from ..model.configuration_elmo import (
 )
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.files import decoded_lines
 from ..text.vocabulary import SPECIAL_WORDS, UNK_TOKEN, WordVocabulary
 from .allennlp import CARRIED_STATES, FORGET_BIAS, bilm_rules, encoder_rules
 from .reading import (
-    ConversionError,
     Converted,
     Weights,
     add_word_softmax,
@@ -37,19 +37,20 @@ from .reading import (
     expected_shapes,
     make_config,
     make_tokenizer,
-    read_lines,
     read_object,
     read_torch,
     to_ours,
 )
 
+FILES = "a model of ELMoForManyLangs with token_embedder.pkl and encoder.pkl"
+LICENSE = "ELMoForManyLangs is under the MIT license"
 _EMBEDDER, _ENCODER, _CLASSIFIER = "token_embedder.pkl", "encoder.pkl", "classifier.pkl"
 _WORDS, _CHARACTERS = "word_emb_layer.embedding.weight", "char_emb_layer.embedding.weight"
 _SOFTMAX, _SOFTMAX_BIAS = "column_emb.weight", "column_bias.weight"
 # The program trains this many layers by its language models' loss, however many there are.
 _TRAINED_LAYERS = 2
 
-_UNKNOWN = "<oov>"
+_WORD_LIST, _UNKNOWN = "word.dic", "<oov>"
 # Their names of words that a vocabulary here must have.
 _SPECIAL_WORDS = {"<bos>": BOS_TOKEN, "<eos>": EOS_TOKEN, _UNKNOWN: UNK_TOKEN}
 # What an entry of white space alone becomes, because lines are stripped before they are cut.
@@ -104,7 +105,6 @@ def read(
         source: The directory.
         options_file: The JSON of the model's sizes, where the directory's config.json does not lead to it.
         tokenizer_options: Arguments of `ElmoCharTokenizer`.
-    Raises: ConversionError naming the file, what was found and what was expected; FileNotFoundError.
     """
     file = _find_settings(source) if options_file is None else Path(options_file)
     settings = _DEFAULT_SETTINGS if file is None else read_object("options_file", file)
@@ -112,17 +112,21 @@ def read(
     embedder = _check_kind(where, settings)
     width = embedder.get("max_characters_per_token")
     if not isinstance(width, int) or not 3 <= width <= MAX_CHARACTERS_PER_WORD:
-        raise ConversionError(
-            f"{where}: {_NAMES['max_characters_per_word']} is {quoted(width)}, expected an integer from 3 to "
-            f"{MAX_CHARACTERS_PER_WORD}."
+        raise ValueError(
+            f"{where}: max_characters_per_token is {quoted(width)}, expected 3 to {MAX_CHARACTERS_PER_WORD}."
         )
-    words = _read_words(source) if embedder.get("word_dim") else {}
+    words = _read_dictionary(source / _WORD_LIST, _UNKNOWN) if embedder.get("word_dim") else {}
     characters = _characters(source, bool(embedder.get("char_dim")), words, width - 2)
     tokenizer = make_tokenizer(tokenizer_options, max_characters_per_word=width, characters=list(characters))
-    words = _table_words(words, width - 2)
+    # `<oov>` and the words that a row of characters holds whole; `<S>` and `</S>`, as words, are markers here.
+    words = {
+        word: row
+        for word, row in words.items()
+        if word in _SPECIAL_WORDS or (len(word) <= width - 2 and word not in SPECIAL_WORDS[:2])
+    }
     config = _make_config(where, settings, tokenizer, words)
     bilm = _load_model(source, where, config, tokenizer, characters, words)
-    names = (_EMBEDDER, _ENCODER, "config.json", "char.dic", "word.dic", _CLASSIFIER)
+    names = (_EMBEDDER, _ENCODER, "config.json", "char.dic", _WORD_LIST, _CLASSIFIER)
     files = {name: source / name for name in names if (source / name).is_file()}
     notes = [CARRIED_STATES, f"Words are cut to {width - 2} characters, and looked up as they are then."]
     if file is not None:
@@ -149,7 +153,7 @@ def _find_settings(directory: Path) -> Path | None:
     found = [file for file in (*inside, directory / path.name) if os.path.isfile(file)]
     if found or path.name in _DEFAULT_NAMES:
         return found[0] if found else None
-    raise ConversionError(
+    raise ValueError(
         f"{str(directory / 'config.json')!r} names {quoted(named)} as the JSON of the model's sizes, which is not "
         "there, and the program brings none of that name; name the file by options_file."
     )
@@ -159,37 +163,32 @@ def _check_kind(where: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the token embedder; refuses what is no ELMo, and what the program itself cannot run."""
     encoder, embedder = (settings.get(name) for name in ("encoder", "token_embedder"))
     if not isinstance(encoder, dict) or not isinstance(embedder, dict):
-        raise ConversionError(f"{where} lacks the objects 'encoder' and 'token_embedder'; name the model's own.")
+        raise ValueError(f"{where} lacks the objects 'encoder' and 'token_embedder'; name the model's own.")
     if encoder.get("name") != "elmo":
-        reason = (
-            " An encoder 'lstm' is no ELMo: its second layer reads both directions, only the top layer is given, and "
-            "vectors change with the longest sentence of the batch."
+        raise ValueError(
+            f"{where}: encoder.name is {quoted(encoder.get('name'))}, expected 'elmo'. An encoder 'lstm' is no ELMo: "
+            "its second layer reads both directions, and vectors change with the longest sentence of the batch."
         )
-        raise ConversionError(f"{where}: encoder.name is {quoted(encoder.get('name'))}, expected 'elmo'.{reason}")
     # Without characters both kinds are the same.
     if embedder.get("name") != "cnn" and not (embedder.get("name") == "lstm" and embedder.get("char_dim") == 0):
-        raise ConversionError(f"{where}: token_embedder.name is {quoted(embedder.get('name'))}, expected 'cnn'.")
+        raise ValueError(f"{where}: token_embedder.name is {quoted(embedder.get('name'))}, expected 'cnn'.")
     return embedder
 
 
 def _read_dictionary(path: Path, *required: str) -> dict[str, int]:
     """The entries of char.dic or word.dic and their ids, as the program reads them."""
     where, entries = f"dictionary {str(path)!r}", {}
-    content = existing_file("dictionary", path).read_bytes().removeprefix(b"\xef\xbb\xbf").rstrip(b"\n")
-    for number, line in enumerate(read_lines("dictionary", path, content), start=1):
+    text = "".join(line for _, line in decoded_lines(existing_file("dictionary", path), "dictionary"))
+    for number, line in enumerate(text.rstrip("\n").split("\n"), start=1):
         parts = line.strip().split("\t")
         entry, index = (_WHITE_SPACE, parts[0]) if len(parts) == 1 else (parts[0], parts[-1])
         if len(parts) > 2 or not index.isascii() or not index.isdigit() or len(index) > 9:
-            raise ConversionError(f"{where}, line {number} is {quoted(line)}, expected an entry, a tab and its id.")
+            raise ValueError(f"{where}, line {number} is {quoted(line)}, expected an entry, a tab and its id.")
         entries[entry] = int(index)
-    for entry in required:
-        if entry not in entries:
-            raise ConversionError(f"{where} lacks the entry {entry!r}, which the program needs; get it again.")
+    missing = [entry for entry in required if entry not in entries]
+    if missing:
+        raise ValueError(f"{where} lacks the entry {missing[0]!r}, which the program needs; get it again.")
     return entries
-
-
-def _read_words(directory: Path) -> dict[str, int]:
-    return _read_dictionary(directory / "word.dic", _UNKNOWN)
 
 
 def _characters(directory: Path, has_characters: bool, words: Mapping[str, int], longest: int) -> dict[str, int]:
@@ -206,29 +205,16 @@ def _characters(directory: Path, has_characters: bool, words: Mapping[str, int],
     return known | dict.fromkeys(new, ids[_UNKNOWN])
 
 
-def _table_words(words: Mapping[str, int], longest: int) -> dict[str, int]:
-    """`<oov>` and the words that a row of characters holds whole, and the row of their embedding that holds each."""
-    return {
-        word: row
-        for word, row in words.items()
-        # `<S>` and `</S>`, where they are words, are markers here.
-        if word in _SPECIAL_WORDS or (len(word) <= longest and word not in SPECIAL_WORDS[:2])
-    }
-
-
 def _make_config(
     where: str, settings: Mapping[str, Any], tokenizer: ElmoCharTokenizer, words: Mapping[str, int]
 ) -> ElmoConfig:
-    def setting(name: str) -> Any:
-        section, _, key = _NAMES[name].partition(".")
-        return settings[section].get(key)
-
-    has_characters = bool(setting("character_embedding_size"))
-    if not has_characters and not words:
-        raise ConversionError(f"{where}: token_embedder has neither a word_dim nor a char_dim above 0.")
-    character_names = ("character_embedding_size", "filters", "filter_activation", "num_highway_layers")
-    fields = {name: setting(name) for name in _NAMES if has_characters or name not in character_names}
+    fields = {name: settings[path.partition(".")[0]].get(path.partition(".")[2]) for name, path in _NAMES.items()}
+    has_characters = bool(fields["character_embedding_size"])
     if not has_characters:
+        if not words:
+            raise ValueError(f"{where}: token_embedder has neither a word_dim nor a char_dim above 0.")
+        for name in ("character_embedding_size", "filter_activation", "num_highway_layers"):
+            del fields[name]
         # There are none; the field alone wants some that a row has room for.
         fields["filters"] = [[1, 1]]
     fields |= {
@@ -283,20 +269,21 @@ def _load_model(
 
 
 def _expected_rows(weights: Weights, key: str, entries: Mapping[str, int], size: int | None) -> tuple[int, int]:
-    """The shape of an embedding: the settings do not say how many rows; a dictionary must not lead beyond them."""
+    """The shape of an embedding: settings do not say how many rows; a dictionary must not lead beyond them."""
     found = weights[key].shape[0] if key in weights and weights[key].ndim else 0
     return max(found, *(row + 1 for row in entries.values())), size or 0
 
 
 def _with_softmax(model: ElmoModel, directory: Path) -> tuple[ElmoPreTrainedModel, str]:
     """The model with the softmax of classifier.pkl; or the model as it is, and the reason."""
-    weights, words = read_torch("file", directory / _CLASSIFIER), _read_words(directory)
+    weights = read_torch("file", directory / _CLASSIFIER)
+    words = _read_dictionary(directory / _WORD_LIST, _UNKNOWN)
     if _SOFTMAX not in weights:
         return model, f"it has no {_SOFTMAX!r}, the softmax of the setting 'sampled_softmax'"
     num_rows, size = _expected_rows(weights, _SOFTMAX, words, model.config.projection_size)
     weights.check(
         {_SOFTMAX: (num_rows, size), _SOFTMAX_BIAS: (num_rows, 1)},
-        f"{str(directory / 'word.dic')!r}",
+        f"{str(directory / _WORD_LIST)!r}",
         lambda key: key == "oov_column",
     )
     # What would be taken for another word has no name here: no text leads to it.

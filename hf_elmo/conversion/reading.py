@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,18 +16,16 @@ from torch import Tensor
 from transformers import PreTrainedTokenizer
 
 from ..given.bounded_files import MEBIBYTE, quoted
-from ..hub.hdf5 import require_h5py
+from ..given.bounded_json import read_json
+from ..given.reasons import reason
+from ..hub.extras import require
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import WordVocabulary
 
-# Trained weights look like noise: hardly smaller compressed than not.
-_MOST_COMPRESSION = 16
-
-
-class ConversionError(ValueError):
-    """A checkpoint that cannot be converted; the message names the file, what was found and what was expected."""
+# Trained weights look like noise, hardly smaller compressed than not, and text shrinks to a fifth.
+MOST_COMPRESSION = 16
 
 
 @dataclass(frozen=True)
@@ -53,12 +50,7 @@ class Converted:
 
 
 class Weights(dict[str, Tensor]):
-    """The tensors of a file by their keys.
-
-    Args:
-        where: The file in errors: the argument that names it and its value.
-        tensors: By their keys.
-    """
+    """The tensors of a file by their keys; `where` is the file in errors, the argument that names it and its value."""
 
     def __init__(self, where: str, tensors: Mapping[str, Tensor]):
         super().__init__(tensors)
@@ -73,38 +65,24 @@ class Weights(dict[str, Tensor]):
             expected: The shape of each key.
             settings: The file that the shapes follow from, for errors.
             ignored: Whether a key that is not expected may be there.
-        Raises: ConversionError naming the first key that is wrong.
+        Raises: ValueError naming the first key that is wrong.
         """
-        missing = [key for key in expected if key not in self]
-        if missing:
-            raise ConversionError(
-                f"{self.where} lacks the key {missing[0]!r} of shape {tuple(expected[missing[0]])}{and_more(missing)}, "
-                f"expected according to {settings}. It is incomplete, or of another model: get both files again."
-            )
-        misshapen = [key for key, shape in expected.items() if tuple(self[key].shape) != tuple(shape)]
-        if misshapen:
-            key = misshapen[0]
-            raise ConversionError(
-                f"{self.where}: the key {key!r} has the shape {tuple(self[key].shape)}, expected "
-                f"{tuple(expected[key])} according to {settings}{and_more(misshapen)}. Use the files of one model."
-            )
-        extra = [key for key in self if key not in expected and not ignored(key)]
-        if extra:
-            raise ConversionError(
-                f"{self.where} holds the key {quoted(extra[0])} of shape {tuple(self[extra[0]].shape)}, not expected "
-                f"according to {settings}{and_more(extra)}. Use the files of one model."
-            )
-        for key in expected:
-            tensor = self[key]
-            if tensor.dtype != torch.float32 or tensor.layout != torch.strided:
-                raise ConversionError(
-                    f"{self.where}: the key {key!r} is {tensor.dtype}, {tensor.layout}; expected dense float32, since "
-                    "values are copied bit by bit. Store it as float32 first."
+        shapes = {key: tuple(tensor.shape) for key, tensor in self.items() if key in expected or not ignored(key)}
+        for key in {**expected, **shapes}:
+            found, wanted = shapes.get(key), expected.get(key)
+            if found is None or wanted is None or found != tuple(wanted):
+                is_there = "is not there" if found is None else f"has the shape {found}"
+                is_wanted = "no such key" if wanted is None else f"the shape {tuple(wanted)}"
+                name = quoted(key) if wanted is None else repr(key)
+                raise ValueError(
+                    f"{self.where}: the key {name} {is_there}, expected {is_wanted} according to {settings}. Use "
+                    "the files of one model, or get them again."
                 )
-            if num_broken := tensor.numel() - int(tensor.isfinite().sum()):
-                raise ConversionError(
-                    f"{self.where}: the key {key!r} holds {num_broken} values that are infinite or not a number. The "
-                    "file is damaged, or its training had diverged: get it again."
+            tensor = self[key]
+            if tensor.dtype != torch.float32 or tensor.layout != torch.strided or not tensor.isfinite().all():
+                raise ValueError(
+                    f"{self.where}: the key {key!r} is {tensor.dtype}, {tensor.layout}, or not finite; expected "
+                    "finite, dense float32, since values are copied bit by bit. Get the file again, or store it so."
                 )
 
 
@@ -127,20 +105,20 @@ class Rule(NamedTuple):
 
 
 def expected_shapes(rules: Iterable[Rule], config: ElmoConfig, where: str) -> dict[str, tuple[int, ...]]:
-    """The shape under each key; no memory is taken for them.
+    """The shape under each key, for which no memory is taken.
 
     Args:
         rules: Of the keys.
         config: Of the model.
         where: The file with the sizes, in errors.
-    Raises: ConversionError for sizes that no machine holds.
+    Raises: ValueError for sizes that no machine holds.
     """
     try:
         with torch.device("meta"):
             ours = ElmoModel(config).state_dict()
         return {rule.key: tuple(rule.layout.to_theirs(*map(ours.get, rule.parameters)).shape) for rule in rules}
     except (RuntimeError, OverflowError, TypeError) as error:
-        raise ConversionError(f"{where} asks for sizes that are too large ({one_line(error)}).") from error
+        raise ValueError(f"{where} asks for sizes that are too large ({reason(error)}).") from error
 
 
 def to_ours(rules: Iterable[Rule], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -159,13 +137,13 @@ def make_config(where: str, names: Mapping[str, str], fields: Mapping[str, Any])
         where: The settings in errors.
         names: What they call a field of `ElmoConfig`.
         fields: Of the config.
-    Raises: ConversionError naming the setting, its value and the values allowed.
+    Raises: ValueError naming the setting, its value and the values allowed.
     """
     try:
         return ElmoConfig(**fields)
     except (ValueError, TypeError, StrictDataclassError) as error:
-        told = re.sub(r"\w+", lambda word: names.get(word[0], word[0]), one_line(error)[:400])
-        raise ConversionError(f"{where} describes no valid model: {told}") from error
+        told = re.sub(r"\w+", lambda word: names.get(word[0], word[0]), reason(error))
+        raise ValueError(f"{where} describes no valid model: {told}") from error
 
 
 def make_tokenizer(options: Mapping[str, Any] | None, **fixed: Any) -> ElmoCharTokenizer:
@@ -199,68 +177,43 @@ def existing_file(name: str, file: str | os.PathLike) -> Path:
 
 
 def read_object(name: str, file: str | os.PathLike) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises: ConversionError; FileNotFoundError naming the argument `name`.
-    """
-    path = existing_file(name, file)
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ConversionError(f"{name} {str(file)!r} is not JSON ({one_line(error)}); get it again.") from error
+    """The object in a JSON file; errors name the argument `name`."""
+    content = read_json(existing_file(name, file), f"{name} {str(file)!r}")
     if not isinstance(content, dict):
-        raise ConversionError(f"{name} {str(file)!r} holds a {type(content).__name__}, expected an object of settings.")
+        raise ValueError(f"{name} {str(file)!r} holds a {type(content).__name__}, expected an object of settings.")
     return content
-
-
-def read_lines(name: str, file: str | os.PathLike, content: bytes | None = None) -> list[str]:
-    """The lines of a text file in UTF-8, or of its content where that was decompressed.
-
-    Raises: ConversionError naming the first line that is not UTF-8; FileNotFoundError naming the argument `name`.
-    """
-    content = existing_file(name, file).read_bytes() if content is None else content
-    try:
-        return content.decode("utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise ConversionError(f"{name} {str(file)!r}, line {line} is not UTF-8; convert the file first.") from error
 
 
 def read_hdf5(name: str, file: str | os.PathLike) -> Weights:
     """The arrays of an hdf5 file by their keys; links are not followed, whether into the file or out of it.
 
-    Raises: ConversionError; FileNotFoundError naming the argument `name`; ImportError.
+    Raises: ValueError and FileNotFoundError naming the argument `name`; ImportError.
     """
-    h5py = require_h5py("bilm-tf weights")
+    h5py = require("h5py", "bilm-tf's weights", "conversion")
     path = existing_file(name, file)
-    where = f"{name} {str(file)!r}"
+    where, most = f"{name} {str(file)!r}", MOST_COMPRESSION * path.stat().st_size + MEBIBYTE
     arrays: dict[str, Any] = {}
 
     def collect(key: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and item.shape is not None:
+            if item.is_virtual or item.external:
+                raise ValueError(f"the key {key!r} has its values in another file, which is not read")
             arrays[key] = item
 
     try:
         with h5py.File(path, "r") as opened:
             opened.visititems(collect)
-            outside = [key for key, array in arrays.items() if array.is_virtual or array.external]
-            if outside:
-                raise ConversionError(
-                    f"{where}: the key {outside[0]!r} has its values in another file, which is not read."
-                )
-            if sum(array.nbytes for array in arrays.values()) > _MOST_COMPRESSION * path.stat().st_size + MEBIBYTE:
-                raise ConversionError(f"{where} asks for more memory than its size can fill; it is damaged.")
+            if sum(array.nbytes for array in arrays.values()) > most:
+                raise ValueError("it asks for more memory than its size can fill")
             return Weights(where, {key: _to_tensor(array[()]) for key, array in arrays.items()})
-    except ConversionError:
-        raise
     except Exception as error:  # what h5py raises depends on where the damage lies
-        raise ConversionError(f"{where} is not a readable hdf5 file{_damage(error)}") from error
+        raise ValueError(f"{where} is not a readable hdf5 file ({reason(error)}); get it again.") from error
 
 
 def read_torch(name: str, file: str | os.PathLike) -> Weights:
     """A state dict that `torch.save` wrote, by its keys; no code of the pickle runs.
 
-    Raises: ConversionError; FileNotFoundError naming the argument `name`.
+    Raises: ValueError and FileNotFoundError naming the argument `name`.
     """
     where = f"{name} {str(file)!r}"
     path = existing_file(name, file)
@@ -268,26 +221,10 @@ def read_torch(name: str, file: str | os.PathLike) -> Weights:
         found = torch.load(path, map_location="cpu", weights_only=True)
         return Weights(where, {str(key): torch.as_tensor(value).detach() for key, value in found.items()})
     except Exception as error:  # what torch raises depends on where the damage lies
-        raise ConversionError(f"{where} is not a readable state dict of torch{_damage(error)}") from error
+        raise ValueError(f"{where} is not a readable state dict of torch ({reason(error)}); get it again.") from error
 
 
 def _to_tensor(value: Any) -> Tensor:
     # Of whichever byte order the file has.
     array = np.asarray(value)
     return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
-
-
-def _damage(error: Exception) -> str:
-    # torch says on the lines that follow how to run a pickle's code all the same.
-    reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
-    return f" ({reason}): it is truncated, damaged or of another kind. Compare its size with the published one."
-
-
-def and_more(things: Collection[Any]) -> str:
-    """How many there are beside the first."""
-    return f" (and {len(things) - 1} more)" if len(things) > 1 else ""
-
-
-def one_line(error: Exception) -> str:
-    """The message of an error without line breaks."""
-    return " ".join(str(error).split())

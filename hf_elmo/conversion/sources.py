@@ -2,73 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformers import PreTrainedTokenizer
 
 from ..given.bounded_files import MEBIBYTE
+from ..given.reasons import reason
 from ..hub.cards import write_conversion_card
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model import write_code
 from ..model.modeling_elmo import ElmoPreTrainedModel
 from . import allennlp, bilm_tf, elmoformanylangs
 from .alignment import NO_MATRIX, align_layers
-from .reading import ConversionError, Converted, one_line
+from .reading import MOST_COMPRESSION, Converted
 
-# Weights hardly shrink, words and JSON some five times: what unpacks to much more is made to fill a disk.
-_MOST_COMPRESSION, _SMALL = 16, 16 * MEBIBYTE
+# What unpacks to more than MOST_COMPRESSION times its size, and to more than this, is made to fill a disk.
+_SMALL = 16 * MEBIBYTE
 
-
-class SourceFormat(NamedTuple):
-    """A format of another program.
-
-    Args:
-        files: What it consists of, for messages.
-        license: What is known of the license, for the model card.
-        recognizes: Whether a directory or file is of this format.
-        read: Reads it; gets the directory or file, and by keyword the options that were given.
-        options: Those that it knows besides `tokenizer_options`.
-    """
-
-    files: str
-    license: str
-    recognizes: Callable[[Path], bool]
-    read: Callable[..., Converted]
-    options: tuple[str, ...]
-
-
-# The first that recognizes a source reads it.
-FORMATS = {
-    "allennlp": SourceFormat(
-        "an archive of AllenNLP with config.json and weights.th",
-        "AllenNLP is under Apache-2.0; the weights have the license of whoever published them.",
-        allennlp.recognizes,
-        allennlp.read,
-        ("options_file",),
-    ),
-    "elmoformanylangs": SourceFormat(
-        "a model of ELMoForManyLangs with token_embedder.pkl and encoder.pkl",
-        "ELMoForManyLangs is under the MIT license; the weights have the license of whoever published them.",
-        elmoformanylangs.recognizes,
-        elmoformanylangs.read,
-        ("options_file",),
-    ),
-    "bilm-tf": SourceFormat(
-        "an hdf5 of weights, or a training checkpoint of TensorFlow, with options.json",
-        "bilm-tf, which makes such files, is under Apache-2.0; the weights have the license of whoever published them.",
-        bilm_tf.recognizes,
-        bilm_tf.read,
-        ("options_file", "softmax_file", "vocab_file"),
-    ),
-}
+# Each is a module that `recognizes` a source and can `read` it; the first that recognizes one reads it.
+FORMATS = {"allennlp": allennlp, "elmoformanylangs": elmoformanylangs, "bilm-tf": bilm_tf}
 
 
 def load_external(
@@ -83,11 +44,8 @@ def load_external(
             not beside the weights; `tokenizer_options`, arguments of `ElmoCharTokenizer`; and `alignment_files`, see
             `alignment.align_layers`.
     Returns: The model, in evaluation mode, and its tokenizer.
-    Raises:
-        ConversionError: The source is of no known format, damaged, or no model that can be held here; or an option is
-            not known to its format.
-        FileNotFoundError: There is no such source.
-        ImportError: A package that the format needs is missing.
+    Raises: ValueError where the source is of no known format, damaged, or no model that can be held here, or an option
+        is not known to its format; FileNotFoundError; ImportError where a package that the format needs is missing.
     """
     with _opened(source) as path:
         converted = _read(path, _find_format(source, path, format), options)
@@ -112,10 +70,7 @@ def convert(
     """
     inputs = {name: value for name, value in options.items() if name.endswith("_file") and value is not None}
     inputs |= {"source": source, **_numbered(options.get("alignment_files"))}
-    try:
-        check_keeps_inputs(output_dir, inputs.items())
-    except ValueError as error:
-        raise ConversionError(str(error)) from error
+    check_keeps_inputs(output_dir, inputs.items())
     check_output_directory(output_dir, overwrite)
     with _opened(source) as path:
         name = _find_format(source, path, format)
@@ -127,7 +82,8 @@ def convert(
             write_code(directory)
             if converted.words is not None:
                 converted.words.save(directory)
-            title, license = Path(output_dir).resolve().name, FORMATS[name].license
+            title = Path(output_dir).resolve().name
+            license = f"{FORMATS[name].LICENSE}; the weights have the license of whoever published them."
             write_conversion_card(directory, name, files, converted.options, title, license, converted.notes)
     return name, replace(converted, files=files)
 
@@ -135,20 +91,19 @@ def convert(
 def _find_format(source: str | os.PathLike, path: Path, name: str | None) -> str:
     """The name of the format of a source that was opened as a path."""
     if name is not None and name not in FORMATS:
-        raise ConversionError(f"format is {name!r}; it must be one of {', '.join(FORMATS)}.")
+        raise ValueError(f"format is {name!r}; it must be one of {', '.join(FORMATS)}.")
     found = [each for each, format in FORMATS.items() if format.recognizes(path)] if name is None else [name]
     if not found:
-        known = "; ".join(f"{format.files} ({each})" for each, format in FORMATS.items())
-        raise ConversionError(f"source {str(source)!r} is of no known format; expected {known}.")
+        known = "; ".join(f"{format.FILES} ({each})" for each, format in FORMATS.items())
+        raise ValueError(f"source {str(source)!r} is of no known format; expected {known}.")
     return found[0]
 
 
 def _read(path: Path, name: str, options: Mapping[str, Any]) -> Converted:
     given = {option: value for option, value in options.items() if value is not None and option != "alignment_files"}
-    known = (*FORMATS[name].options, "tokenizer_options")
-    unknown = [option for option in given if option not in known]
-    if unknown:
-        raise ConversionError(f"{unknown[0]} has no meaning for the format {name}, which knows {', '.join(known)}.")
+    known = [*inspect.signature(FORMATS[name].read).parameters][1:]
+    if unknown := given.keys() - known:
+        raise ValueError(f"{min(unknown)} has no meaning for the format {name}, which knows {', '.join(known)}.")
     converted = FORMATS[name].read(path, **given)
     matrices = options.get("alignment_files")
     if matrices:
@@ -171,8 +126,7 @@ def _opened(source: str | os.PathLike) -> Iterator[Path]:
         try:
             is_archive = path.is_file() and _unpack(path, Path(folder))
         except Exception as error:  # what the libraries raise depends on where the damage lies
-            told = one_line(error) if isinstance(error, ConversionError) else f"{type(error).__name__}: {error}"
-            raise ConversionError(f"source {str(source)!r} cannot be unpacked ({told[:200]}); get it again.") from error
+            raise ValueError(f"source {str(source)!r} cannot be unpacked ({reason(error)}); get it again.") from error
         if not is_archive:
             yield path
             return
@@ -182,14 +136,15 @@ def _opened(source: str | os.PathLike) -> Iterator[Path]:
             inside = names[0]
         try:
             yield inside
-        except (ConversionError, FileNotFoundError) as error:
+        except (ValueError, FileNotFoundError) as error:
             # Where it was unpacked to is gone when the error is read.
-            raise type(error)(str(error).replace(str(inside), str(path))) from error
+            kind = ValueError if isinstance(error, ValueError) else FileNotFoundError
+            raise kind(str(error).replace(str(inside), str(path))) from error
 
 
 def _unpack(path: Path, folder: Path) -> bool:
     """Unpack an archive whose members are files and directories; False where it is no zip or tar archive."""
-    most = _MOST_COMPRESSION * path.stat().st_size + _SMALL
+    most = MOST_COMPRESSION * path.stat().st_size + _SMALL
     with path.open("rb") as stream:
         is_zip = stream.read(2) == b"PK"
     if is_zip:
@@ -205,11 +160,11 @@ def _unpack(path: Path, folder: Path) -> bool:
         for member in tar:
             _check_size(size := size + member.size, most)
             if not member.isfile() and not member.isdir():
-                raise ConversionError(f"{member.name[:80]!r} is a link or a device")
+                raise ValueError(f"{member.name[:80]!r} is a link or a device")
         tar.extractall(folder, filter="data")
     return True
 
 
 def _check_size(num_bytes: int, most: int) -> None:
     if num_bytes > most:
-        raise ConversionError(f"it unpacks to more than {most:,} bytes, as no weights do")
+        raise ValueError(f"it unpacks to more than {most:,} bytes, as no weights do")

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..given.bounded_files import quoted
-from ..hub.hdf5 import require_h5py
+from ..hub.extras import require
 from ..hub.writing import check_output_file, files_written_aside
 from ..text.files import decoded_lines
 from .embedder import ElmoEmbedder
@@ -47,7 +47,7 @@ def check_embedding_file(output_file: str | os.PathLike, suffixes: Sequence[str]
             "and Parquet are written as shards, into an output_dir."
         )
     if suffix in (".hdf5", ".h5"):
-        require_h5py("vectors of whole corpora")
+        require("h5py", "hdf5 files", "conversion")
     return check_output_file(output_file, overwrite)
 
 
@@ -101,7 +101,7 @@ def write_embeddings(
 
 @contextmanager
 def _hdf5_file(path: Path) -> Iterator[Put]:
-    h5py = require_h5py("vectors of whole corpora")
+    h5py = require("h5py", "hdf5 files", "conversion")
     with h5py.File(path, "w") as file:
 
         def put(name: str, value: np.ndarray | str) -> None:

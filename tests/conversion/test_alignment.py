@@ -12,7 +12,6 @@ from transformers import AutoModel
 from hf_elmo import ElmoCharTokenizer, ElmoModel, load_external
 from hf_elmo.cli.convert import main
 from hf_elmo.conversion.alignment import align_layers
-from hf_elmo.conversion.reading import ConversionError
 
 LAYERS, SIZE = 3, 12
 
@@ -117,8 +116,8 @@ def test_wrong_matrices_are_refused_by_name(tmp_path, matrices, monkeypatch):
     model = ElmoModel(make_tiny_config())
     for name, make in names.items():
         make(tmp_path / name)
-        assert "\n" not in assert_refused(ConversionError, name, align_layers, model, ["-", name, "-"])
-    assert_refused(ConversionError, ("(3, 3)", "(12, 12)"), align_layers, model, ["-", "small.txt", "-"])
-    assert_refused(ConversionError, ("alignment_files", "2", "3"), align_layers, model, ["-", "-"])
+        assert "\n" not in assert_refused(ValueError, name, align_layers, model, ["-", name, "-"])
+    assert_refused(ValueError, ("(3, 3)", "(12, 12)"), align_layers, model, ["-", "small.txt", "-"])
+    assert_refused(ValueError, ("alignment_files", "2", "3"), align_layers, model, ["-", "-"])
     assert_refused(FileNotFoundError, "absent", align_layers, model, ["-", "absent", "-"])
     assert not (tmp_path / "ran.txt").exists() and not model.config.align_layers

@@ -13,7 +13,6 @@ from tolerances import FOREIGN_VECTORS, REORDERED_FLOAT32
 from transformers import AutoModel, AutoTokenizer
 
 from hf_elmo import ElmoEmbeddings, ElmoModel, ElmoState, load_external
-from hf_elmo.conversion.reading import ConversionError
 from hf_elmo.conversion.sources import convert
 
 FIXTURES = ["tagger", "layer_norm", "two_mixes", "published_tagger"]
@@ -121,7 +120,7 @@ def test_what_is_saved_is_loaded_and_says_what_was_left_out(tmp_path, model):
 def test_options_that_an_archive_lacks_are_asked_for(tmp_path, model):
     write_archive(tmp_path / "files", model, options=None)
     named = ("options_file", "elmo/options.json", "cell_clip")
-    assert_refused(ConversionError, named, load_external, tmp_path / "files")
+    assert_refused(ValueError, named, load_external, tmp_path / "files")
     (tmp_path / "options.json").write_text(json.dumps(OPTIONS))
     found, _ = load_external(tmp_path / "files", options_file=tmp_path / "options.json")
     assert found.config.cell_clip == 3
@@ -191,7 +190,7 @@ def test_altered_archives_are_refused_by_name(tmp_path, model, how):
     write_archive(tmp_path / "files", model)
     change(tmp_path / "files")
     before = listing(tmp_path)
-    assert_refused(ConversionError, named, convert, tmp_path / "files", tmp_path / "ours")
+    assert_refused(ValueError, named, convert, tmp_path / "files", tmp_path / "ours")
     assert listing(tmp_path) == before
 
 

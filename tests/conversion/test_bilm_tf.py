@@ -25,7 +25,6 @@ from transformers import AutoModel, AutoModelForPreTraining
 
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoModel, load_external
 from hf_elmo.conversion.bilm_tf_keys import weight_rules
-from hf_elmo.conversion.reading import ConversionError
 from hf_elmo.conversion.sources import convert
 from hf_elmo.inference.scoring import score_sentences
 from hf_elmo.text.vocabulary import WordVocabulary
@@ -130,7 +129,7 @@ BAD_WEIGHTS = {
     "scalar": (lambda file: replace(file, "CNN_proj/b_proj", data=np.float32(0)), ("CNN_proj/b_proj", "()", "(6,)")),
     "a third layer": (
         lambda file: file.copy(file["RNN_0/RNN/MultiRNNCell/Cell1"], "RNN_0/RNN/MultiRNNCell/Cell2"),
-        ("RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/B", "2 more"),
+        "RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/B",
     ),
     "float64": (
         lambda file: replace(file, "CNN_proj/b_proj", data=np.zeros(6, "f8")),
@@ -138,7 +137,7 @@ BAD_WEIGHTS = {
     ),
     "not a number": (
         lambda file: file["CNN_proj/W_proj"].__setitem__((0, slice(0, 2)), [np.nan, np.inf]),
-        ("CNN_proj/W_proj", "2 values"),
+        ("CNN_proj/W_proj", "finite"),
     ),
     "more than it can hold": (
         lambda file: file.create_dataset("zeros", (8_000_000,), "f4", compression="gzip", fillvalue=0),
@@ -164,7 +163,7 @@ def test_wrong_weights_are_named_and_other_files_are_not_read(tmp_path, monkeypa
         (tmp_path / f"{name}.hdf5").write_bytes(whole)
         with h5py.File(tmp_path / f"{name}.hdf5", "r+") as file:
             spoil(file)
-        assert "\n" not in assert_refused(ConversionError, named, load_external, tmp_path / f"{name}.hdf5")
+        assert "\n" not in assert_refused(ValueError, named, load_external, tmp_path / f"{name}.hdf5")
 
 
 BAD_OPTIONS = [
@@ -204,17 +203,17 @@ def test_wrong_options_are_named(tmp_path):
     write_checkpoint(tmp_path, make_options())
     for path, value in BAD_OPTIONS:
         (tmp_path / "options.json").write_text(json.dumps(changed(path, value)))
-        message = assert_refused(ConversionError, ("options.json", path), load_external, tmp_path)
+        message = assert_refused(ValueError, ("options.json", path), load_external, tmp_path)
         assert "\n" not in message and len(message) < 700
     for path, value in (
         *(("lstm.n_layers", 1), ("lstm.n_layers", 3), ("lstm.dim", 11), ("char_cnn.n_highway", 2)),
         *(("lstm.dim", 10**6), ("lstm.dim", 10**12), ("lstm.dim", 10**400), ("char_cnn.filters", [[1, 10**6]])),
     ):
         (tmp_path / "options.json").write_text(json.dumps(changed(path, value)))
-        assert_refused(ConversionError, "options.json", load_external, tmp_path)
+        assert_refused(ValueError, "options.json", load_external, tmp_path)
     for content in (b"", b'{"lstm": {', b"\x89HDF\r\n\x1a\n\xff\xfe", b"[1, 2]", b"[" * 100_000):
         (tmp_path / "options.json").write_bytes(content)
-        assert_refused(ConversionError, "options.json", load_external, tmp_path)
+        assert_refused(ValueError, "options.json", load_external, tmp_path)
 
 
 def test_options_of_training_and_left_out_ones_describe_the_same_model(tmp_path):
@@ -234,10 +233,8 @@ def test_damaged_files_are_named(tmp_path):
     contents = [whole[: int(fraction * len(whole))] for fraction in (0.0, 0.001, 0.3, 0.999)]
     for content in (*contents, whole.replace(b"TREE", b"EERT"), b"<html>404</html>"):
         (tmp_path / "theirs" / "weights.hdf5").write_bytes(content)
-        assert_refused(
-            ConversionError, ("weights.hdf5", "not a readable hdf5 file"), load_external, tmp_path / "theirs"
-        )
-    assert_conversion_fails(tmp_path / "theirs", ConversionError, "weights.hdf5")
+        assert_refused(ValueError, ("weights.hdf5", "not a readable hdf5 file"), load_external, tmp_path / "theirs")
+    assert_conversion_fails(tmp_path / "theirs", ValueError, "weights.hdf5")
 
 
 def test_a_missing_h5py_says_how_to_get_it(tmp_path, monkeypatch):
@@ -257,16 +254,16 @@ def test_the_weights_of_a_directory_are_told_by_their_keys(tmp_path):
     (tmp_path / "vocab.txt").write_text("the\ncat\n")
     assert are_equal(load_external(tmp_path)[0], wanted)
     shutil.copy(tmp_path / "lm_weights.hdf5", tmp_path / "other.hdf5")
-    assert_refused(ConversionError, ("lm_weights.hdf5", "other.hdf5"), load_external, tmp_path)
+    assert_refused(ValueError, ("lm_weights.hdf5", "other.hdf5"), load_external, tmp_path)
     # The names that bilm-tf and simple_elmo give them settle it.
     (tmp_path / "other.hdf5").rename(tmp_path / "model.hdf5")
     assert are_equal(load_external(tmp_path)[0], wanted)
     for name in ("model.hdf5", "lm_weights.hdf5"):
         (tmp_path / name).unlink()
-    assert_refused(ConversionError, ("RNN_0", "cache.hdf5", "embeddings.hdf5"), load_external, tmp_path)
+    assert_refused(ValueError, ("RNN_0", "cache.hdf5", "embeddings.hdf5"), load_external, tmp_path)
     write_hdf5(tmp_path / "weights.hdf5", arrays)
     (tmp_path / "options.json").unlink()
-    assert_refused(ConversionError, ("options.json", "options_file"), load_external, tmp_path)
+    assert_refused(ValueError, ("options.json", "options_file"), load_external, tmp_path)
 
 
 def test_files_under_published_names_belong_together(tmp_path):
@@ -278,7 +275,7 @@ def test_files_under_published_names_belong_together(tmp_path):
     assert are_equal(model, load_external(tmp_path / "theirs")[0])
     (tmp_path / "elmo_small_options.json").rename(tmp_path / "elmo_medium_options.json")
     named = ("elmo_large_options.json", "elmo_medium_options.json", "options_file")
-    assert_refused(ConversionError, named, load_external, tmp_path / "elmo_small_weights.hdf5")
+    assert_refused(ValueError, named, load_external, tmp_path / "elmo_small_weights.hdf5")
     model, _ = load_external(tmp_path / "elmo_small_weights.hdf5", options_file=tmp_path / "elmo_medium_options.json")
 
 
@@ -351,7 +348,7 @@ def test_a_softmax_may_lie_elsewhere_or_in_the_weights_and_wants_its_words(tmp_p
     apart, _ = load_external(tmp_path / "theirs", **files)
     for name, value in files.items():
         other = "vocab_file" if name == "softmax_file" else "softmax_file"
-        assert_refused(ConversionError, (name, other), load_external, tmp_path / "theirs", **{name: value})
+        assert_refused(ValueError, (name, other), load_external, tmp_path / "theirs", **{name: value})
     # Where nobody asked for it, the model is given without.
     shutil.copy(files["softmax_file"], tmp_path / "theirs")
     _, converted = convert(tmp_path / "theirs", tmp_path / "ours")
@@ -385,7 +382,7 @@ BAD_SOFTMAXES = {
     "short bias": (set_softmax("softmax/b", np.zeros(7, "f4")), ("softmax/b", "(7,)", "(8,)")),
     "no bias": (set_softmax("softmax/b", None), ("softmax.hdf5", "softmax/b", "(8,)")),
     "float64": (set_softmax("softmax/b", np.zeros(8)), ("softmax.hdf5", "softmax/b", "float64")),
-    "not a number": (set_softmax("softmax/b", np.full(8, np.nan, "f4")), ("softmax/b", "8 values")),
+    "not a number": (set_softmax("softmax/b", np.full(8, np.nan, "f4")), ("softmax/b", "finite")),
     "no <UNK>": (set_words("\n".join(word for word in WORDS if word != "<UNK>").encode()), ("vocab.txt", "<UNK>")),
     "a word twice": (set_words("\n".join([*WORDS, "cat"]).encode()), ("vocab.txt", "'cat'")),
     "Latin-1": (set_words("\n".join(WORDS[:-1]).encode("latin-1")), ("vocab.txt", "line 7")),
@@ -399,7 +396,7 @@ def test_a_wrong_softmax_is_named_and_leaves_nothing_behind(tmp_path):
         write_softmax(folder)
         spoil(folder)
         before = listing(tmp_path)
-        assert "\n" not in assert_refused(ConversionError, named, convert, folder, tmp_path / "ours")
+        assert "\n" not in assert_refused(ValueError, named, convert, folder, tmp_path / "ours")
         assert listing(tmp_path) == before and not (tmp_path / "ours").exists()
 
 
@@ -440,7 +437,7 @@ def test_the_trainer_takes_missing_skip_connections_for_none(tmp_path):
     assert load_external(tmp_path)[0].config.use_skip_connections is False
     del options["lstm"]["dim"]
     (tmp_path / "options.json").write_text(json.dumps(options))
-    assert_refused(ConversionError, "lstm.dim", load_external, tmp_path)
+    assert_refused(ValueError, "lstm.dim", load_external, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -456,4 +453,4 @@ def test_the_trainer_takes_missing_skip_connections_for_none(tmp_path):
 )
 def test_what_does_not_belong_together_is_refused(tmp_path, changes, named):
     write_training(tmp_path / "theirs", **changes)
-    assert_conversion_fails(tmp_path / "theirs", ConversionError, named)
+    assert_conversion_fails(tmp_path / "theirs", ValueError, named)

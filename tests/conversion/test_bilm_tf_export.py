@@ -18,7 +18,6 @@ from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, load_external
 from hf_elmo.conversion.bilm_tf_export import export_bilm_tf, save_bilm_tf
-from hf_elmo.conversion.reading import ConversionError
 from hf_elmo.conversion.sources import convert
 from hf_elmo.text.vocabulary import WordVocabulary
 from hf_elmo.text.word_vectors import build_word_table
@@ -113,7 +112,7 @@ def test_a_model_of_our_own_comes_back_as_it_went_out(name, tmp_path):
             range(6)
         )
         for other in (None, WordVocabulary([*WORDS[:-1], "dog"])):
-            assert_refused(ConversionError, "vocabulary", save_bilm_tf, model, tmp_path / "new", other)
+            assert_refused(ValueError, "vocabulary", save_bilm_tf, model, tmp_path / "new", other)
 
 
 @pytest.mark.parametrize("head", ["pre-training", "token classification", "half precision"])
@@ -150,7 +149,7 @@ def test_a_model_that_the_format_cannot_hold_is_refused(tmp_path):
         model = ElmoModel(make_tiny_config(**config))
         if change is not None:
             change(model)
-        assert_refused(ConversionError, named, save_bilm_tf, model, tmp_path / "out")
+        assert_refused(ValueError, named, save_bilm_tf, model, tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
@@ -197,7 +196,7 @@ def test_a_full_directory_is_replaced_only_when_asked_and_never_lost(tmp_path, m
     save_bilm_tf(model, tmp_path / "out", overwrite=True)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"options.json", "weights.hdf5"}
     model.save_pretrained(tmp_path / "model")
-    assert_refused(ConversionError, "output_dir", export_bilm_tf, tmp_path / "model", tmp_path / "model", True)
+    assert_refused(ValueError, "output_dir", export_bilm_tf, tmp_path / "model", tmp_path / "model", True)
 
 
 def drop_weights(folder):
@@ -215,7 +214,7 @@ def change_model_type(folder):
 BAD_DIRECTORIES = {
     "no such directory": (shutil.rmtree, "model_name_or_path"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "model_name_or_path"),
-    "half the weights": (drop_weights, ("bilm.layers.0.backward_lstm.bias", "7 more")),
+    "half the weights": (drop_weights, "bilm.layers.0.backward_lstm.bias"),
     "config is no JSON": (lambda folder: (folder / "config.json").write_text("{"), "config.json"),
     "another model": (change_model_type, ("model_name_or_path", "'bert'", "'elmo'")),
 }
@@ -225,6 +224,6 @@ def test_a_directory_without_a_whole_model_is_refused(tmp_path):
     for name, (spoil, named) in BAD_DIRECTORIES.items():
         ElmoModel(make_tiny_config()).save_pretrained(tmp_path / name)
         spoil(tmp_path / name)
-        errors = (ConversionError, FileNotFoundError)
+        errors = (ValueError, FileNotFoundError)
         assert "\n" not in assert_refused(errors, named, export_bilm_tf, tmp_path / name, tmp_path / "out")
         assert not (tmp_path / "out").exists()
