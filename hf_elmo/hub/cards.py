@@ -1,11 +1,7 @@
 """The card of a checkpoint, rendered by the templates of `templates/` from the files beside it.
 
-Which kind of card it is, those files say: results.json with the `card` of a task, results.json of a pre-training run,
-or conversion.json. A figure that they lack is an error, never an empty place.
-
-The card of a task's model needs no code here. A task builds a `TaskCard` and keeps it in its results,
-`results["card"] = dataclasses.asdict(card)`, before it writes results.json; `write_card(directory)` then renders the
-card from results.json and config.json alone.
+Which kind of card it is, those files say: results.json with the `card` of a task (a `TaskCard` as a dict), results.json
+of a pre-training run, or conversion.json. A figure that they lack is an error, never an empty place.
 """
 
 from __future__ import annotations
@@ -48,21 +44,17 @@ class TaskCard:
         tags: Words to find the model by on the Hub, beside "elmo".
         pipeline_tag: The Hub's name of the task; None where it has none.
         usage: How the model is used, in Markdown with its code; `{name}` stands for the name of the checkpoint.
-        intended_use: What it is for, a sentence each.
-        limits: What it cannot do, a sentence each.
-        scores: The names of the overall scores, the main one first: `results["predict_f1"]` of the test data and
-            `results["eval_f1"]` of the validation data are both the score "f1". Means and deviations over seeds are
-            taken from `results["mean"]` and `results["deviation"]` under the same keys.
-        tables: The names of tables of scores, `results["predict_entities"]` for example, and the title of each. A table
-            is a mapping of a row's name to its figures, `{"PER": {"precision": 0.5, "number": 7}}` (fractions as
-            float, counts as int), or a list of lists of counts, with a row and a column for each of `labels` and of
-            `results["unseen_labels"]`.
-        labels: The labels that the model knows, listed in a section of their own where there are any.
-        labels_title: The title of that section.
+        intended_use, limits: What it is for and what it cannot do, a sentence each.
+        scores: The names of the overall scores, the main one first: "f1" is `results["predict_f1"]` on the test data
+            and `results["eval_f1"]` on the validation data; over seeds, the same keys of `results["mean"]` and
+            `results["deviation"]`.
+        tables: Tables of scores and their titles, "entities" being `results["predict_entities"]`: a mapping of a row's
+            name to its figures, `{"PER": {"precision": 0.5, "number": 7}}` (fractions as float, counts as int), or a
+            list of lists of counts, a row and a column for each of `labels` and of `results["unseen_labels"]`.
+        labels, labels_title: The labels that the model knows, and the title of their section.
         counts: What is counted of each split, keys of `results["data"][split]`: "sentences", "words".
         settings: Rows of the table of settings: what the model reads of each word, what its head is.
-        notes: Sentences under the scores of each split, by its name, "test" or "validation"; what holds for all of
-            them under "all".
+        notes: Sentences under the scores of a split, "test" or "validation", or under "all".
     """
 
     what: str
@@ -98,23 +90,16 @@ def write_conversion_card(
     """Say in conversion.json and in a card what a checkpoint was converted from; config and tokenizer stand there.
 
     Args:
-        directory: The checkpoint's.
+        directory, name: As for `render_card`.
         source: The other program's format, "bilm-tf" for example.
         files: The files that were read, by the arguments that name them; the card has their names, sizes and digests.
         options: What the other program's options file says.
-        name: As for `write_card`.
         license: What is known of the license of the files, in a sentence.
         notes: What whoever uses the checkpoint has to know of the conversion, a sentence each.
-    Raises: OSError where a file cannot be read.
     """
-    content: dict[str, Any] = {
-        "format": source,
-        "files": {argument: describe_file(file) for argument, file in files.items()},
-        "options": dict(options or {}),
-        "license": license,
-        "notes": list(notes),
-    }
-    write_json(Path(directory) / CONVERSION_FILE, content | describe_run())
+    described = {argument: describe_file(file) for argument, file in files.items()}
+    facts = {"format": source, "files": described, "options": options or {}, "license": license, "notes": [*notes]}
+    write_json(Path(directory) / CONVERSION_FILE, facts | describe_run())
     write_card(directory, name)
 
 
@@ -125,8 +110,7 @@ def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
         directory: Holds config.json, and results.json or conversion.json; the tokenizer's settings, facts.yaml,
             senses.json, tags.json and the pictures are in the card where they are there.
         name: The name under which the card's code loads the checkpoint; None takes the directory's.
-    Raises: FileNotFoundError naming the file that is not there; ValueError naming the directory and the figure that
-        its files lack, or the file that cannot be read.
+    Raises: FileNotFoundError; ValueError naming the file that cannot be read, or the figure that is not in it.
     """
     folder = Path(directory)
     name = name or folder.resolve().name
@@ -168,11 +152,7 @@ def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
 
 
 def describe_cutting(tokenizer: Mapping[str, Any] | None) -> str:
-    """How text must be cut for a checkpoint, in sentences.
-
-    Args:
-        tokenizer: Fields of tokenizer_config.json; None where there is none.
-    """
+    """How text must be cut for a checkpoint with this tokenizer_config.json, in sentences."""
     return _ENVIRONMENT.get_template("cutting.md.j2").render(tokenizer_config=tokenizer).strip()
 
 
@@ -208,15 +188,15 @@ def _front_matter(
     if facts:
         hub_ids = [text["hub_id"] for text in facts["training_data"] if "hub_id" in text]
         known = {"language": facts["language"], "license": facts["license"], "datasets": hub_ids or None}
-    data = ModelCardData(
+        name = facts["name"]
+    return ModelCardData(
         library_name="transformers",
         pipeline_tag=pipeline_tag,
         tags=["elmo", *tags],
-        model_name=facts["name"] if facts else name,
+        model_name=name,
         eval_results=measured or None,
         **known,
-    )
-    return data.to_yaml()
+    ).to_yaml()
 
 
 def _perplexities(results: dict[str, Any], facts: dict[str, Any] | None) -> Iterator[EvalResult]:
@@ -267,14 +247,10 @@ def _scores_of(table: Any, labels: Sequence[str]) -> str:
         names = [f"as `{label}`" for label in labels]
         table = {row: dict(zip(names, counts, strict=True)) for row, counts in zip(labels, table, strict=True)}
     rows = [
-        [f"`{name}`", *(_percent(each) if isinstance(each, float) else f"{each:,}" for each in row.values())]
+        [f"`{name}`", *(f"{100 * each:.2f}" if isinstance(each, float) else f"{each:,}" for each in row.values())]
         for name, row in table.items()
     ]
     return markdown_table(["in percent", *map(_title, next(iter(table.values()), {}))], rows)
-
-
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.2f}"
 
 
 def _title(name: str) -> str:
@@ -288,33 +264,28 @@ def _number(value: float, form: str = ",") -> str:
     return format(value, form)
 
 
-def _build_environment() -> jinja2.Environment:
-    # In a sandbox: the facts of a checkpoint may come from anybody.
-    environment = ImmutableSandboxedEnvironment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.globals["layer_names"] = layer_names
-    environment.filters |= {
-        "cell": lambda text: " ".join(str(text).replace("|", "\\|").split()),
-        "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
-        "number": _number,
-        "origin": lambda run: describe_origin(run, ("torch", "transformers")),
-        "pairs": lambda pairs: ", ".join(f"({width}, {count})" for width, count in pairs),
-        "percent": _percent,
-        "paragraph": lambda text: " ".join(text.split()) + "\n",
-        "scores_of": _scores_of,
-        "scores_table": scores_table,
-        "settings": lambda settings: ", ".join(
-            f"{name} {value}" for name, value in settings.items() if isinstance(value, (int, float, str))
-        ),
-        "title": _title,
-        "what_leads": what_leads,
-    }
-    return environment
-
-
-_ENVIRONMENT = _build_environment()
+# In a sandbox: the facts of a checkpoint may come from anybody.
+_ENVIRONMENT = ImmutableSandboxedEnvironment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.globals["layer_names"] = layer_names
+_ENVIRONMENT.filters |= {
+    "cell": lambda text: " ".join(str(text).replace("|", "\\|").split()),
+    "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
+    "number": _number,
+    "origin": lambda run: describe_origin(run, ("torch", "transformers")),
+    "pairs": lambda pairs: ", ".join(f"({width}, {count})" for width, count in pairs),
+    "percent": lambda fraction: f"{100 * fraction:.2f}",
+    "paragraph": lambda text: " ".join(text.split()) + "\n",
+    "scores_of": _scores_of,
+    "scores_table": scores_table,
+    "settings": lambda settings: ", ".join(
+        f"{name} {value}" for name, value in settings.items() if isinstance(value, (int, float, str))
+    ),
+    "title": _title,
+    "what_leads": what_leads,
+}

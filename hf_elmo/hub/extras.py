@@ -18,4 +18,5 @@ def require(package: str, what: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise ImportError(f"{what} need {package}, not installed; run: pip install 'hf_elmo[{extra}]'") from error
+        name = package.partition(".")[0]
+        raise ImportError(f"{what} need {name}, not installed; run: pip install 'hf_elmo[{extra}]'") from error

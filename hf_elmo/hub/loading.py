@@ -23,13 +23,7 @@ from .file_names import CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_INDEX_FILE
 Model = TypeVar("Model", bound=ElmoPreTrainedModel)
 
 # What transformers reads of a directory, and those of them that name other files.
-_JSON_FILES = (
-    CONFIG_FILE,
-    TOKENIZER_FILE,
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "generation_config.json",
-)
+_JSON_FILES = (CONFIG_FILE, TOKENIZER_FILE, "special_tokens_map.json", "added_tokens.json", "generation_config.json")
 _INDEX_FILES = (WEIGHTS_INDEX_FILE, "pytorch_model.bin.index.json")
 
 
@@ -49,23 +43,16 @@ def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
     check_json_files(name, argument)
     with _refused_by_name(name, f"has a {CONFIG_FILE} that describes no model", argument):
         model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
-        config = ElmoConfig.from_pretrained(name) if model_type == ElmoConfig.model_type else None
-    if config is None:
-        raise ValueError(
-            f"{argument} {name!r} has a {CONFIG_FILE} of the model_type {model_type!r}; expected "
-            f"{ElmoConfig.model_type!r}."
-        )
-    return config
+        if model_type != ElmoConfig.model_type:
+            raise ValueError(f"its model_type is {model_type!r}, expected {ElmoConfig.model_type!r}")
+        return ElmoConfig.from_pretrained(name)
 
 
 def load_model(model_class: type[Model], name: str, dtype: torch.dtype = torch.float32) -> Model:
     """Load a checkpoint that has all weights of `model_class`.
 
-    Args:
-        model_class: The class to load.
-        name: A directory, or a name on the Hub.
-        dtype: Precision of the weights.
-    Raises: FileNotFoundError where there is no checkpoint, ValueError where it is not ELMo's or not complete.
+    Raises: FileNotFoundError where there is no checkpoint of this name, here or on the Hub; ValueError where it is not
+        ELMo's or not complete.
     """
     config = load_config(name)
     _check_size(model_class, name, config)
@@ -102,11 +89,8 @@ def load_what_is_there(
 
 
 def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
-    """The tokenizer of a checkpoint.
+    """The tokenizer of a checkpoint, which must read characters as its model does.
 
-    Args:
-        name: A directory, or a name on the Hub.
-        config: The config of its model, whose characters the tokenizer's have to be.
     Raises: FileNotFoundError where it has none, ValueError where it is another model's.
     """
     if find_file(name, TOKENIZER_FILE) is None:
@@ -144,30 +128,22 @@ def check_json_files(name: str, argument: str = "model_name_or_path") -> None:
 
     Raises: ValueError naming the file and the line.
     """
-    if os.path.isfile(name):
-        found = [Path(name)]
-    else:
-        found = [path for file in (*_JSON_FILES, *_INDEX_FILES) if (path := Path(name) / file).is_file()]
-    for path in found:
+    files = [Path(name)] if os.path.isfile(name) else [Path(name) / file for file in (*_JSON_FILES, *_INDEX_FILES)]
+    for path in filter(Path.is_file, files):
         where = f"{argument} {name!r}, {path.name}"
         content = read_json(path, where)
         if not isinstance(content, dict):
             raise ValueError(f"{where} holds a {type(content).__name__}, expected an object; write it again.")
         if path.name in _INDEX_FILES:
             shards = content.get("weight_map")
-            if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
+            if not isinstance(shards, dict):
                 raise ValueError(f"{where} has no weight_map of names of files; write the checkpoint again.")
-            for shard in set(shards.values()):
+            for shard in set(map(str, shards.values())):
                 path_inside(name, shard, where)
 
 
 def _check_size(model_class: type[ElmoPreTrainedModel], name: str, config: ElmoConfig) -> None:
-    """Check that the weights there can be those of a model, before memory is taken for it.
-
-    Raises: ValueError naming the sizes.
-    """
-    if not os.path.isdir(name):
-        return
+    """Check that the weights there can be those of a model, before memory is taken for it."""
     weights = [path for ending in ("safetensors", "bin") for path in Path(name).glob(f"*.{ending}")]
     num_bytes = sum(path.stat().st_size for path in weights)
     with torch.device("meta"):
@@ -176,8 +152,7 @@ def _check_size(model_class: type[ElmoPreTrainedModel], name: str, config: ElmoC
     if weights and num_parameters > num_bytes + MEBIBYTE:
         raise ValueError(
             f"model_name_or_path {name!r} has {num_bytes:,} bytes of weights, too few for the {num_parameters:,} "
-            f"parameters that {CONFIG_FILE} asks for: they are cut off, or another model's. Copy, convert or train the "
-            "checkpoint again."
+            f"parameters that {CONFIG_FILE} asks for: they are cut off, or another model's. Get the checkpoint again."
         )
 
 
@@ -187,9 +162,7 @@ def _refused_by_name(name: str, what: str, argument: str = "model_name_or_path")
     try:
         yield
     except UNREADABLE as error:
-        raise ValueError(
-            f"{argument} {name!r} {what} ({reason(error)}); copy, convert or train the checkpoint again."
-        ) from error
+        raise ValueError(f"{argument} {name!r} {what} ({reason(error)}); copy, convert or train it again.") from error
     except OSError as error:
         raise FileNotFoundError(
             f"{argument} {name!r} is neither a complete checkpoint directory nor a model on the Hub that can be "

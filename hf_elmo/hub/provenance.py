@@ -31,11 +31,7 @@ _PACKAGES = ("torch", "transformers", "datasets", "accelerate", "hf_elmo")
 
 
 def describe_run(arguments: list[str] | None = None) -> dict[str, Any]:
-    """What someone needs to get the same figures again.
-
-    Args:
-        arguments: The command's words; None takes this process's own.
-    """
+    """What someone needs to get the same figures again; the command is this process's own unless words are given."""
     # Not with the file: arguments are read, and a command's help is shown, before torch is there.
     import torch
 
@@ -55,34 +51,28 @@ def describe_run(arguments: list[str] | None = None) -> dict[str, Any]:
 
 
 def describe_command(words: Sequence[str]) -> str:
-    """The command as it can be pasted elsewhere: where the package is installed says nothing there, nor does a token.
-
-    Args:
-        words: As `sys.argv` has them.
-    """
+    """A command, as `sys.argv` has it, for others to paste: without the place of an installation, or a token."""
     program, *flags = words or [""]
-    path = Path(program)
-    if path.stem == "hf-elmo":
-        start = ["hf-elmo"]
-    elif path.name == "__main__.py" and path.parent.name == "hf_elmo":
+    start = ["hf-elmo"] if Path(program).stem == "hf-elmo" else ["python", program]
+    if Path(program).parts[-2:] == ("hf_elmo", "__main__.py"):
         start = ["python", "-m", "hf_elmo"]
-    else:
-        start = ["python", program]
     return redact(shlex.join([*start, *flags]))
 
 
 def command_to_resume(words: Sequence[str] | None = None) -> str:
-    """The command that resumes the run of this process, for a user to paste.
-
-    Args:
-        words: The command's words; None takes this process's own.
-    """
+    """The command that resumes the run of this process, or that of these words, for a user to paste."""
     program, *flags = sys.argv if words is None else words
     if not any(word.replace("-", "_").startswith(("__train_file", "__dataset_name")) for word in flags):
         # Called from a notebook or another program, whose arguments are not the run's.
         return "the same arguments and resume_from_checkpoint='auto'"
-    kept = _without(flags, "resume_from_checkpoint", "overwrite_output_dir")
-    command = describe_command([program, *kept, "--resume_from_checkpoint", "auto"])
+    kept, is_dropped = [program], False
+    for word in flags:
+        if word.startswith("--"):
+            name = word.lstrip("-").replace("-", "_").partition("=")[0]
+            is_dropped = name in ("resume_from_checkpoint", "overwrite_output_dir")
+        if not is_dropped:
+            kept.append(word)
+    command = describe_command([*kept, "--resume_from_checkpoint", "auto"])
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         count = os.environ.get("LOCAL_WORLD_SIZE", "1")
         return f"torchrun --nproc_per_node {count} {command.removeprefix('python ')}"
@@ -122,8 +112,7 @@ def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torc
 def peak_memory_bytes(device: torch.device) -> int | None:
     """The most memory that this process has used so far, in bytes; None where the system does not say.
 
-    Args:
-        device: On CUDA what PyTorch had allocated there at most; elsewhere the peak of the resident memory.
+    On CUDA it is what PyTorch had allocated there at most; elsewhere the peak of the resident memory.
     """
     import torch
 
@@ -131,9 +120,8 @@ def peak_memory_bytes(device: torch.device) -> int | None:
         return torch.cuda.max_memory_allocated(device)
     if resource is None:
         return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Bytes on macOS, KiB everywhere else.
-    return peak if sys.platform == "darwin" else peak * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def describe_file(path: str | os.PathLike) -> dict[str, Any]:
@@ -148,17 +136,6 @@ def describe_file(path: str | os.PathLike) -> dict[str, Any]:
 def write_json(path: str | os.PathLike, content: Any) -> None:
     """Write a readable JSON file with a newline at its end."""
     Path(path).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _without(flags: Sequence[str], *names: str) -> list[str]:
-    """The flags but for these and their values."""
-    kept, is_dropped = [], False
-    for word in flags:
-        if word.startswith("--"):
-            is_dropped = word.lstrip("-").replace("-", "_").partition("=")[0] in names
-        if not is_dropped:
-            kept.append(word)
-    return kept
 
 
 @functools.cache

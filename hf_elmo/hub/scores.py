@@ -23,17 +23,10 @@ def averaged(scores: Mapping[str, Any]) -> dict[str, Any]:
     Returns: The same with `mean`, `deviation` (of a sample: divided by one less than there are; None of one) and
         `values` in place of each list.
     """
-    return {
-        name: {
-            way: {measure: _average(values) for measure, values in measures.items()} for way, measures in ways.items()
-        }
-        for name, ways in scores.items()
-    }
-
-
-def _average(values: Sequence[float]) -> dict[str, Any]:
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return {"mean": statistics.fmean(values), "deviation": deviation, "values": list(values)}
+    if isinstance(scores, Mapping):
+        return {name: averaged(each) for name, each in scores.items()}
+    deviation = statistics.stdev(scores) if len(scores) > 1 else None
+    return {"mean": statistics.fmean(scores), "deviation": deviation, "values": list(scores)}
 
 
 def scores_table(results: Mapping[str, Any]) -> str:
@@ -82,29 +75,27 @@ def what_leads(results: Mapping[str, Any]) -> str:
         results: As in senses.json or tags.json.
     Raises: KeyError naming what they lack.
     """
-    scores, errors = results["scores"], results["standard_errors"]
-    name = "all words" if "all words" in scores else next(iter(scores))
-    layers, _ = _accuracies(scores[name])
-    first, second = sorted(layers, key=lambda way: -layers[way]["mean"])[:2]
-    lead = layers[first]["mean"] - layers[second]["mean"]
-    bounds = {
-        "the larger deviation of the two": max(layers[first]["deviation"] or 0, layers[second]["deviation"] or 0),
-        f"the standard error of their difference over the test's {_UNITS[results['kind']]}": errors[name][first][
-            second
-        ],
+    errors = results["standard_errors"]
+    ranked = {
+        name: sorted(((measures["accuracy"], way) for way, measures in ways.items()), key=lambda each: -each[0]["mean"])
+        for name, ways in results["scores"].items()
     }
-    said = [f"{what} ({100 * bound:.2f})" for what, bound in bounds.items()]
+    name = "all words" if "all words" in ranked else next(iter(ranked))
+    (best, first), (next_best, second) = [each for each in ranked[name] if each[1].startswith("layer ")][:2]
+    lead, items = best["mean"] - next_best["mean"], _UNITS[results["kind"]]
+    bounds = {
+        "the larger deviation of the two": max(best["deviation"] or 0, next_best["deviation"] or 0),
+        f"the standard error of their difference over the test's {items}": errors[name][first][second],
+    }
     above = [f"{what} ({100 * bound:.2f})" for what, bound in bounds.items() if lead <= bound]
-    more = f"{first} has {100 * lead:.2f} more than {second}"
-    if above:
-        sentences = [f"No layer leads: {more}, which is no more than {' and '.join(above)}."]
-    else:
-        sentences = [f"{more[0].upper()}{more[1:]}, which is more than {' and '.join(said)}."]
-    for name, ways in scores.items():
-        layers, others = _accuracies(ways)
-        best = max(layers, key=lambda way: layers[way]["mean"])
-        for way, figures in others.items():
-            lead, error = figures["mean"] - layers[best]["mean"], errors[name][way][best]
+    said = above or [f"{what} ({100 * bound:.2f})" for what, bound in bounds.items()]
+    more = f"{first} has {100 * lead:.2f} more than {second}, which is"
+    more = f"No layer leads: {more} no" if above else more.capitalize()
+    sentences = [f"{more} more than {' and '.join(said)}."]
+    for name, ways in ranked.items():
+        best, layer = next(each for each in ways if each[1].startswith("layer "))
+        for figures, way in ways:
+            lead, error = figures["mean"] - best["mean"], errors[name][way][layer]
             if lead > error:
                 sentences.append(
                     f"The {way}, which needs no model, has {100 * lead:.2f} more than every layer on {name} (standard "
@@ -113,29 +104,13 @@ def what_leads(results: Mapping[str, Any]) -> str:
     return " ".join(sentences)
 
 
-def _accuracies(ways: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The accuracies of layers, and of ways without one."""
-    accuracies = {way: measures["accuracy"] for way, measures in ways.items()}
-    layers = {way: figures for way, figures in accuracies.items() if way.startswith("layer ")}
-    return layers, {way: figures for way, figures in accuracies.items() if way not in layers}
-
-
 def layer_names(num_layers: int) -> list[str]:
     """What the layers are called, the token encoder's first."""
     return ["token encoder", *(f"layer {number}" for number in range(1, num_layers))]
 
 
 def mean_shares(results: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray | None]:
-    """The shares, (mixes, layers), over all seeds, and their deviation where there are several.
-
-    Raises: ValueError where the results have none.
-    """
+    """The shares, (mixes, layers), over all seeds, and their deviation where there are several."""
     rows = [run["layer_shares"] for run in results.get("seeds", []) if "layer_shares" in run]
-    rows = rows or [results.get("layer_shares")]
-    if not rows[0]:
-        raise ValueError(
-            "results have no layer_shares: they are not those of a trained task that reads ELMo; take those that "
-            "hf-elmo train-... wrote."
-        )
-    shares = np.array(rows, dtype=float)
+    shares = np.array(rows or [results["layer_shares"]], dtype=float)
     return shares.mean(axis=0), shares.std(axis=0, ddof=1) if len(rows) > 1 else None

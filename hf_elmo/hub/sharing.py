@@ -37,8 +37,6 @@ def check_hub_access(hub_model_id: str) -> str:
 
     The token is that of HF_TOKEN, or the one that `hf auth login` stored.
 
-    Args:
-        hub_model_id: Name of the repository, with or without a namespace.
     Returns: The name with its namespace, the user's own where it had none.
     Raises: ValueError for a malformed name, an offline machine, no token, a token that the Hub refuses or that cannot
         write, and a namespace that is not the user's; no message holds the token.
@@ -51,9 +49,8 @@ def check_hub_access(hub_model_id: str) -> str:
         ) from None
     with _told_in_a_line(ValueError, "push_to_hub: the login cannot be checked"):
         identity = HfApi(library_name="hf_elmo").whoami()
-    user = identity["name"]
+    user, access = identity["name"], identity.get("auth", {}).get("accessToken", {})
     namespace, _, name = hub_model_id.rpartition("/")
-    access = identity.get("auth", {}).get("accessToken", {})
     role, scopes = access.get("role"), access.get("fineGrained", {}).get("scoped", [])
     if role == "read" or (role == "fineGrained" and not any("repo.write" in each["permissions"] for each in scopes)):
         raise ValueError(
@@ -83,36 +80,27 @@ def files_to_send(directory: str | os.PathLike) -> list[Path]:
             f"checkpoint {str(directory)!r} is not a directory; name one that pretrain, train or convert wrote."
         )
     found = {path.name: path for pattern in _SENT_FILES for path in directory.glob(pattern) if path.name[0] != "."}
-    expected = [CONFIG_FILE, TOKENIZER_FILE, CARD_FILE]
-    config: dict[str, Any] = {}
-    if CONFIG_FILE in found:
-        config = read_json(found[CONFIG_FILE], str(found[CONFIG_FILE]))
-        if config["model_type"] != ElmoConfig.model_type:
-            raise ValueError(f"checkpoint {str(directory)!r} has the model_type {config['model_type']!r}, not ELMo's.")
+    config = read_json(found[CONFIG_FILE], str(found[CONFIG_FILE])) if CONFIG_FILE in found else {}
+    expected = {CONFIG_FILE, TOKENIZER_FILE, CARD_FILE}
     if "ElmoForPreTraining" in (config.get("architectures") or []):
-        expected.append(WORD_LIST_FILE)
-    if WEIGHTS_INDEX_FILE in found:
-        expected += set(read_json(found[WEIGHTS_INDEX_FILE], str(found[WEIGHTS_INDEX_FILE]))["weight_map"].values())
-    else:
-        expected.append(WEIGHTS_FILE)
-    missing = [name for name in expected if name not in found]
-    if missing:
+        expected.add(WORD_LIST_FILE)
+    index = found.get(WEIGHTS_INDEX_FILE)
+    expected |= {WEIGHTS_FILE} if index is None else set(read_json(index, str(index))["weight_map"].values())
+    missing = sorted(expected - found.keys())
+    if missing or config.get("model_type") != ElmoConfig.model_type:
+        what = f"lacks {', '.join(missing)}" if missing else f"has the model_type {config.get('model_type')!r}"
         raise ValueError(
-            f"checkpoint {str(directory)!r} lacks {', '.join(missing)}, so nothing of it is sent; name the directory "
-            "that pretrain, train or convert wrote, or write what is missing."
+            f"checkpoint {str(directory)!r} {what}, so nothing of it is sent; name the directory that pretrain, train "
+            "or convert wrote, or write what is missing."
         )
     if not any(path.match(_CODE_FILES) for path in found.values()):
-        found |= {path.name: path for path in _package_code(config)}
+        has_heads = "AutoModelForTokenClassification" in (config.get("auto_map") or {})
+        auto_map = auto_map_of(config.get("architectures"), with_heads=has_heads)
+        modules = {_MODEL_CODE / f"{reference.partition('.')[0]}.py" for reference in auto_map.values()}
+        modules.add(_MODEL_CODE / "tokenization_elmo.py")
+        modules = modules.union(*(map(Path, get_relative_import_files(module)) for module in modules))
+        found |= {path.name: path for path in modules}
     return sorted(found.values(), key=lambda path: path.name)
-
-
-def _package_code(config: dict[str, Any]) -> set[Path]:
-    """The modules that a checkpoint's auto_map names, and those that they import."""
-    has_heads = "AutoModelForTokenClassification" in (config.get("auto_map") or {})
-    auto_map = auto_map_of(config.get("architectures"), with_heads=has_heads)
-    modules = {_MODEL_CODE / f"{reference.partition('.')[0]}.py" for reference in auto_map.values()}
-    modules.add(_MODEL_CODE / "tokenization_elmo.py")
-    return modules.union(*(map(Path, get_relative_import_files(module)) for module in modules))
 
 
 def push_checkpoint(directory: str | os.PathLike, hub_model_id: str, private: bool | None = None) -> str:
@@ -125,9 +113,8 @@ def push_checkpoint(directory: str | os.PathLike, hub_model_id: str, private: bo
         hub_model_id: Name of the repository, with or without a namespace.
         private: Whether the repository is private; None leaves that to the Hub, which makes it public as a rule.
     Returns: The address of the repository.
-    Raises: FileNotFoundError and ValueError as `files_to_send` and `check_hub_access`; ValueError when the repository
-        is public already and private was asked for; ConnectionError when the Hub refuses or fails. No message holds
-        the token.
+    Raises: As `files_to_send` and `check_hub_access`; ValueError when the repository is public already and private was
+        asked for; ConnectionError when the Hub refuses or fails. No message holds the token.
     """
     files = files_to_send(directory)
     try:

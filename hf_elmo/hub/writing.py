@@ -29,9 +29,7 @@ def check_output_directory(directory: str | os.PathLike, overwrite: bool = False
     Raises: FileExistsError when it is full, not a directory, or below what is not one.
     """
     path = Path(directory)
-    nearest = next(parent for parent in path.absolute().parents if parent.exists())
-    if not nearest.is_dir():
-        raise FileExistsError(f"output_dir {str(path)!r} lies below the file {str(nearest)!r}; name another one.")
+    _check_not_below_file("output_dir", path)
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"output_dir {str(path)!r} is a file; name a directory.")
     if path.is_dir() and not overwrite and set(path.resolve().iterdir()) - set(leftovers_of(path)):
@@ -41,13 +39,44 @@ def check_output_directory(directory: str | os.PathLike, overwrite: bool = False
     return path
 
 
+def check_output_file(
+    output_file: str | os.PathLike,
+    overwrite: bool = False,
+    name: str = "output_file",
+    flag: str = "--overwrite_output_file",
+) -> Path:
+    """Check, before any work is done, that a file can be written; a link stands for the file it names.
+
+    Args:
+        output_file: The file to be.
+        overwrite: Whether one that is there may be replaced.
+        name: The argument that names it, for errors.
+        flag: The flag that allows to replace it, for errors.
+    Raises: FileExistsError when the name is taken or lies below a file.
+    """
+    target = Path(output_file).resolve()
+    _check_not_below_file(name, target)
+    if target.is_dir():
+        raise FileExistsError(f"{name} {str(output_file)!r} is a directory; name a file to write.")
+    if target.exists() and not overwrite:
+        raise FileExistsError(
+            f"{name} {str(output_file)!r} is there already; name another one, or pass {flag} to replace it."
+        )
+    return target
+
+
+def _check_not_below_file(name: str, path: Path) -> None:
+    nearest = next(parent for parent in path.absolute().parents if parent.exists())
+    if not nearest.is_dir():
+        raise FileExistsError(f"{name} {str(path)!r} lies below the file {str(nearest)!r}; name another one.")
+
+
 def check_keeps_inputs(directory: str | os.PathLike, files: Iterable[tuple[str, str | os.PathLike]]) -> None:
     """Check that replacing a directory as a whole would not take along what the run reads.
 
     Args:
         directory: The directory to be.
         files: The name of the argument and the path of each file or directory that is read.
-    Raises: ValueError naming the argument and the file.
     """
     for name, file in files:
         path = Path(file).resolve()
@@ -83,10 +112,7 @@ def written_aside(directory: str | os.PathLike, overwrite: bool = False) -> Iter
 
     On an exception what was written is removed, and what was in the directory before is still there.
 
-    Args:
-        directory: The directory that gets what is written.
-        overwrite: Whether a full one may be replaced.
-    Raises: FileExistsError as `check_output_directory`.
+    Args and errors as of `check_output_directory`.
     """
     target = check_output_directory(directory, overwrite).resolve()
     with folder_aside(target) as aside:
@@ -137,16 +163,11 @@ def restore_replaced(directory: str | os.PathLike) -> None:
     for path in leftovers_of(directory):
         if path.suffix == _REPLACED:
             for entry in path.iterdir():
-                _remove(path.parent / entry.name)
-                os.rename(entry, path.parent / entry.name)
+                target = path.parent / entry.name
+                if target.is_dir() and not target.is_symlink():
+                    shutil.rmtree(target)
+                os.replace(entry, target)
             path.rmdir()
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def open_to_readers(directory: Path) -> None:
@@ -155,34 +176,6 @@ def open_to_readers(directory: Path) -> None:
     os.umask(mask)
     for path in (directory, *directory.rglob("*")):
         path.chmod((0o777 if path.is_dir() else 0o666) & ~mask)
-
-
-def check_output_file(
-    output_file: str | os.PathLike,
-    overwrite: bool = False,
-    name: str = "output_file",
-    flag: str = "--overwrite_output_file",
-) -> Path:
-    """Check, before any work is done, that a file can be written; a link stands for the file it names.
-
-    Args:
-        output_file: The file to be.
-        overwrite: Whether one that is there may be replaced.
-        name: The argument that names it, for errors.
-        flag: The flag that allows to replace it, for errors.
-    Raises: FileExistsError when the name is taken or lies below a file.
-    """
-    target = Path(output_file).resolve()
-    nearest = next(parent for parent in target.parents if parent.exists())
-    if not nearest.is_dir():
-        raise FileExistsError(f"{name} {str(output_file)!r} lies below the file {str(nearest)!r}; name another.")
-    if target.is_dir():
-        raise FileExistsError(f"{name} {str(output_file)!r} is a directory; name a file to write.")
-    if target.exists() and not overwrite:
-        raise FileExistsError(
-            f"{name} {str(output_file)!r} is there already; name another one, or pass {flag} to replace it."
-        )
-    return target
 
 
 @contextmanager

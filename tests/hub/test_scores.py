@@ -4,9 +4,8 @@ import statistics
 
 import numpy as np
 import pytest
-from refusals import assert_refused
 
-from hf_elmo.hub.scores import averaged, mean_shares, paired_errors, scores_table, what_leads
+from hf_elmo.hub.scores import averaged, paired_errors, scores_table, what_leads
 
 ACCURACIES = {"most frequent tag": [0.8], "layer 0": [0.81, 0.83], "layer 1": [0.9, 0.94], "layer 2": [0.91, 0.89]}
 # Of each two ways.
@@ -73,7 +72,3 @@ def test_the_standard_error_is_that_of_a_paired_bootstrap():
     assert error == pytest.approx(np.std(drawn), rel=0.05)
     # Far below that of each by itself: both find the same words.
     assert paired_errors({"w": {"a": first, "b": first}})["w"]["a"]["b"] == 0
-
-
-def test_a_task_without_elmo_has_no_shares():
-    assert_refused(ValueError, "layer_shares", mean_shares, {"layer_shares": []})

@@ -21,9 +21,5 @@ def test_every_line_has_as_many_columns_as_the_head(rows):
 def test_names_stand_left_and_figures_right():
     assert markdown_table(["", "x"], [["a", "1"]]) == "|  | x |\n| --- | ---: |\n| a | 1 |"
     assert markdown_table(["", "", "x"], [], names=2).endswith("| --- | --- | ---: |")
-    assert markdown_table(["", "x", ""], [], align="lrl").endswith("| --- | ---: | --- |")
-
-
-def test_a_row_of_another_length_is_refused():
     with pytest.raises(ValueError, match=r"2 cells.*expected 1"):
         markdown_table(["a"], [["b", "c"]])
