@@ -68,37 +68,21 @@ def test_layers_and_mixes_are_the_programs_with_its_carried_state(name):
                 np.testing.assert_allclose(mix[row, : len(words)], wanted, rtol=0, atol=FOREIGN_VECTORS)
 
 
-def test_weights_that_the_task_fine_tuned_win_over_those_it_began_with():
-    source, options, _, _ = fixture_of("two_mixes")
-    model, _ = load_external(source, **options)
-    assert not model.config.freeze_bilm and model.config.num_mixes == 2
-    untouched, _ = load_external(shared_data("zoo/allennlp/tagger.tar.gz"))
-    assert untouched.config.freeze_bilm
-    weights = [each.base_model.token_encoder.character_embedding.weight for each in (model, untouched)]
-    assert (weights[0] - weights[1]).abs().max() > 0.5
-
-
 @pytest.mark.parametrize("normalized", [False, True])
 def test_an_archive_gives_back_the_model_that_it_was_written_from(tmp_path, model, normalized):
     experiment = experiment_with(do_layer_norm=normalized, dropout=0.2, requires_grad=True)
-    write_archive(tmp_path / "files", model, experiment, prefix="_elmo.")
+    options = {**OPTIONS, "char_cnn": {**OPTIONS["char_cnn"], "max_characters_per_token": 30}}
+    write_archive(tmp_path / "files", model, experiment, options, prefix="_elmo.")
     found, tokenizer = load_external(pack(tmp_path / "files", tmp_path / "model.tar.gz"))
     assert (found.config.mix_normalization, found.config.freeze_bilm) == ("batch" if normalized else "none", False)
     assert found.config.head.dropout == 0.2 and found.config.num_mixes == 2
+    assert tokenizer.max_characters_per_word == found.config.max_characters_per_word == 50
     sentences = [["A", "b", "."], ["x" * 60]]
     theirs, mixes, _ = layers_of(found, tokenizer, sentences)
     ours, own_mixes, _ = layers_of(model, tokenizer, sentences)
     np.testing.assert_allclose(theirs, ours, rtol=0, atol=REORDERED_FLOAT32)
     if not normalized:
         np.testing.assert_allclose(mixes, own_mixes, rtol=0, atol=10 * REORDERED_FLOAT32)
-
-
-def test_rows_are_of_fifty_characters_whatever_the_options_say(tmp_path, model):
-    options = json.loads(json.dumps(OPTIONS))
-    options["char_cnn"]["max_characters_per_token"] = 30
-    write_archive(tmp_path, model, options=options)
-    found, tokenizer = load_external(tmp_path)
-    assert tokenizer.max_characters_per_word == found.config.max_characters_per_word == 50
 
 
 def test_what_is_saved_is_loaded_and_says_what_was_left_out(tmp_path, model):
@@ -145,38 +129,15 @@ def _change_weights(directory, change):
     torch.save(weights, directory / "weights.th")
 
 
-def _only_part(weights):
-    for key in [key for key in weights if "_elmo_lstm" in key]:
-        del weights[key]
-
-
-def _second(weights):
-    for key in [key for key in weights if "_elmo." in key]:
-        weights[key.replace("_elmo.", "_other_elmo.")] = weights[key]
-
-
 LAYER = "text_field_embedder.token_embedder_elmo._elmo._elmo_lstm._elmo_lstm.forward_layer_1.state_projection.weight"
 GAMMA = "text_field_embedder.token_embedder_elmo._elmo.scalar_mix_1.gamma"
 BROKEN = {
     "sizes": (lambda files: _change_options(files, dim=12), ("weights.th", "(40, 6)", "(48, 6)")),
-    "layers": (lambda files: _change_options(files, n_layers=3), ("weights.th", "layer_2")),
     "a missing key": (lambda files: _change_weights(files, lambda weights: weights.pop(LAYER)), (LAYER, "(6, 10)")),
-    "a shape": (
-        lambda files: _change_weights(files, lambda w: w.update({GAMMA: torch.zeros(2)})),
-        (GAMMA, "(2,)", "(1,)"),
-    ),
     "a key too many": (
         lambda files: _change_weights(files, lambda w: w.update({GAMMA + "s": torch.zeros(2)})),
         (GAMMA + "s", "(2,)"),
     ),
-    "no ELMo": (lambda files: _change_weights(files, _only_part), ("weights.th", "_char_embedding_weights")),
-    "two": (lambda files: _change_weights(files, _second), ("weights.th", "_other_elmo.")),
-    "weights cut off": (
-        lambda files: (files / "weights.th").write_bytes((files / "weights.th").read_bytes()[:-99]),
-        "weights.th",
-    ),
-    "no JSON": (lambda files: (files / "config.json").write_text("{"), "config.json"),
-    "a list": (lambda files: (files / "config.json").write_text("[]"), "config.json"),
     "a wrong dropout": (
         lambda files: (files / "config.json").write_text(json.dumps(experiment_with(dropout=3))),
         "dropout",

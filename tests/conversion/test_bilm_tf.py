@@ -23,8 +23,7 @@ from refusals import assert_refused
 from tensor_bundles import variables_of, write_bundle
 from transformers import AutoModel, AutoModelForPreTraining
 
-from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoModel, load_external
-from hf_elmo.conversion.bilm_tf_keys import weight_rules
+from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel, load_external
 from hf_elmo.conversion.sources import convert
 from hf_elmo.inference.scoring import score_sentences
 from hf_elmo.text.vocabulary import WordVocabulary
@@ -49,11 +48,10 @@ def write_hdf5(path, arrays):
     [
         make_options(),
         make_options(clip=0.3, highways=2),
-        make_options(skip=False, activation="tanh"),
+        make_options(layers=3, skip=False, activation="tanh"),
         make_options(layers=1, highways=0, clip=None),
-        make_options(layers=3),
     ],
-    ids=["usual", "clips reached, two highways", "no skips, tanh", "one layer, no highway, no clip", "three layers"],
+    ids=["usual", "clips reached, two highways", "three layers, no skips, tanh", "one layer, no highway, no clip"],
 )
 def test_a_converted_model_gives_the_numbers_of_bilm_tf(tmp_path, options):
     arrays = write_checkpoint(tmp_path, options)
@@ -83,11 +81,6 @@ def test_other_forms_of_the_same_numbers_are_read_alike(tmp_path):
         assert are_equal(load_external(tmp_path / name)[0], model), name
 
 
-def test_the_released_sizes_have_the_keys_of_the_released_files():
-    keys = {rule.key for rule in weight_rules(ElmoConfig.original(), is_stacked=True)}
-    assert len(keys) == 1 + 2 * 7 + 4 * 2 + 2 + 3 * 2 * 2 and f"{CELL}/W_P_0" in keys
-
-
 def replace(file, key, **dataset):
     del file[key]
     return file.create_dataset(key, **dataset)
@@ -113,20 +106,10 @@ def linked(file):
 # What is done to the weights, and what the error names.
 BAD_WEIGHTS = {
     "key missing": (lambda file: file.pop(f"{CELL}/B"), (f"{CELL}/B", "(40,)", "options.json")),
-    "no projection of cells": (lambda file: file.pop(f"{CELL}/W_P_0"), f"{CELL}/W_P_0"),
-    "group in place of array": (
-        lambda file: (file.pop("char_embed"), file.create_group("char_embed")),
-        ("char_embed", "(261, 4)"),
-    ),
     "shape": (
         lambda file: replace(file, "CNN/W_cnn_1", data=np.zeros((1, 2, 4, 4), "f4")),
         ("CNN/W_cnn_1", "(1, 2, 4, 4)", "(1, 2, 4, 5)"),
     ),
-    "padding row inside": (
-        lambda file: replace(file, "char_embed", data=np.zeros((262, 4), "f4")),
-        ("char_embed", "(262, 4)", "(261, 4)"),
-    ),
-    "scalar": (lambda file: replace(file, "CNN_proj/b_proj", data=np.float32(0)), ("CNN_proj/b_proj", "()", "(6,)")),
     "a third layer": (
         lambda file: file.copy(file["RNN_0/RNN/MultiRNNCell/Cell1"], "RNN_0/RNN/MultiRNNCell/Cell2"),
         "RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/B",
@@ -167,34 +150,20 @@ def test_wrong_weights_are_named_and_other_files_are_not_read(tmp_path, monkeypa
 
 
 BAD_OPTIONS = [
-    ("lstm", KeyError),
     ("lstm", []),
     ("lstm.dim", KeyError),
     ("lstm.dim", 10.0),
-    ("lstm.dim", "10"),
-    ("lstm.dim", True),
     ("lstm.dim", 0),
-    ("lstm.dim", None),
-    ("lstm.projection_dim", -6),
-    ("lstm.n_layers", 0),
     ("lstm.use_skip_connections", KeyError),
-    ("lstm.use_skip_connections", 1),
-    ("lstm.cell_clip", 0),
     ("lstm.proj_clip", "3"),
     ("lstm.proj_clip", float("nan")),
     ("char_cnn", KeyError),
     ("char_cnn.activation", "gelu"),
-    ("char_cnn.activation", KeyError),
-    ("char_cnn.filters", []),
-    ("char_cnn.filters", 3),
     ("char_cnn.filters", [[1, 3], [2]]),
     ("char_cnn.filters", [[1, 3], [60, 5]]),
     ("char_cnn.n_highway", -1),
     ("char_cnn.embedding", 4),
     ("char_cnn.n_characters", 60),
-    ("char_cnn.n_characters", KeyError),
-    ("char_cnn.max_characters_per_token", 2),
-    ("char_cnn.max_characters_per_token", 10**30),
     ("bidirectional", False),
 ]
 
@@ -206,13 +175,12 @@ def test_wrong_options_are_named(tmp_path):
         message = assert_refused(ValueError, ("options.json", path), load_external, tmp_path)
         assert "\n" not in message and len(message) < 700
     for path, value in (
-        *(("lstm.n_layers", 1), ("lstm.n_layers", 3), ("lstm.dim", 11), ("char_cnn.n_highway", 2)),
-        *(("lstm.dim", 10**6), ("lstm.dim", 10**12), ("lstm.dim", 10**400), ("char_cnn.filters", [[1, 10**6]])),
+        ("lstm.n_layers", 1),
+        ("lstm.dim", 11),
+        ("lstm.dim", 10**12),
+        ("char_cnn.filters", [[1, 10**6]]),
     ):
         (tmp_path / "options.json").write_text(json.dumps(changed(path, value)))
-        assert_refused(ValueError, "options.json", load_external, tmp_path)
-    for content in (b"", b'{"lstm": {', b"\x89HDF\r\n\x1a\n\xff\xfe", b"[1, 2]", b"[" * 100_000):
-        (tmp_path / "options.json").write_bytes(content)
         assert_refused(ValueError, "options.json", load_external, tmp_path)
 
 
@@ -227,24 +195,14 @@ def test_options_of_training_and_left_out_ones_describe_the_same_model(tmp_path)
     assert load_external(tmp_path)[0].config.to_dict() == config
 
 
-def test_damaged_files_are_named(tmp_path):
-    write_checkpoint(tmp_path / "theirs", make_options())
-    whole = (tmp_path / "theirs" / "weights.hdf5").read_bytes()
-    contents = [whole[: int(fraction * len(whole))] for fraction in (0.0, 0.001, 0.3, 0.999)]
-    for content in (*contents, whole.replace(b"TREE", b"EERT"), b"<html>404</html>"):
-        (tmp_path / "theirs" / "weights.hdf5").write_bytes(content)
-        assert_refused(ValueError, ("weights.hdf5", "not a readable hdf5 file"), load_external, tmp_path / "theirs")
-    assert_conversion_fails(tmp_path / "theirs", ValueError, "weights.hdf5")
-
-
 def test_a_missing_h5py_says_how_to_get_it(tmp_path, monkeypatch):
     write_checkpoint(tmp_path / "theirs", make_options())
     monkeypatch.setitem(sys.modules, "h5py", None)
-    assert_conversion_fails(tmp_path / "theirs", ImportError, "pip install 'hf_elmo[conversion]'")
+    assert_refused(ImportError, "pip install 'hf_elmo[conversion]'", load_external, tmp_path / "theirs")
 
 
 def test_the_weights_of_a_directory_are_told_by_their_keys(tmp_path):
-    arrays = write_checkpoint(tmp_path, make_options())
+    write_checkpoint(tmp_path, make_options())
     wanted, _ = load_external(tmp_path)
     (tmp_path / "weights.hdf5").rename(tmp_path / "lm_weights.hdf5")
     # Vectors of a corpus and a cache of word vectors; a list of words that nothing here reads.
@@ -258,12 +216,11 @@ def test_the_weights_of_a_directory_are_told_by_their_keys(tmp_path):
     # The names that bilm-tf and simple_elmo give them settle it.
     (tmp_path / "other.hdf5").rename(tmp_path / "model.hdf5")
     assert are_equal(load_external(tmp_path)[0], wanted)
+    (tmp_path / "options.json").unlink()
+    assert_refused(ValueError, ("options.json", "options_file"), load_external, tmp_path)
     for name in ("model.hdf5", "lm_weights.hdf5"):
         (tmp_path / name).unlink()
     assert_refused(ValueError, ("RNN_0", "cache.hdf5", "embeddings.hdf5"), load_external, tmp_path)
-    write_hdf5(tmp_path / "weights.hdf5", arrays)
-    (tmp_path / "options.json").unlink()
-    assert_refused(ValueError, ("options.json", "options_file"), load_external, tmp_path)
 
 
 def test_files_under_published_names_belong_together(tmp_path):
@@ -276,7 +233,6 @@ def test_files_under_published_names_belong_together(tmp_path):
     (tmp_path / "elmo_small_options.json").rename(tmp_path / "elmo_medium_options.json")
     named = ("elmo_large_options.json", "elmo_medium_options.json", "options_file")
     assert_refused(ValueError, named, load_external, tmp_path / "elmo_small_weights.hdf5")
-    model, _ = load_external(tmp_path / "elmo_small_weights.hdf5", options_file=tmp_path / "elmo_medium_options.json")
 
 
 # The word softmax
@@ -378,10 +334,7 @@ BAD_SOFTMAXES = {
         set_words("\n".join(WORDS[:-1]).encode()),
         ("softmax.hdf5", "softmax/W", "(8, 6)", "(7, 6)", "vocab_file", "vocab.txt"),
     ),
-    "another model's": (set_softmax("softmax/W", np.zeros((8, 5), "f4")), ("softmax/W", "(8, 5)", "(8, 6)")),
-    "short bias": (set_softmax("softmax/b", np.zeros(7, "f4")), ("softmax/b", "(7,)", "(8,)")),
     "no bias": (set_softmax("softmax/b", None), ("softmax.hdf5", "softmax/b", "(8,)")),
-    "float64": (set_softmax("softmax/b", np.zeros(8)), ("softmax.hdf5", "softmax/b", "float64")),
     "not a number": (set_softmax("softmax/b", np.full(8, np.nan, "f4")), ("softmax/b", "finite")),
     "no <UNK>": (set_words("\n".join(word for word in WORDS if word != "<UNK>").encode()), ("vocab.txt", "<UNK>")),
     "a word twice": (set_words("\n".join([*WORDS, "cat"]).encode()), ("vocab.txt", "'cat'")),
@@ -435,21 +388,16 @@ def test_the_trainer_takes_missing_skip_connections_for_none(tmp_path):
     del options["lstm"]["use_skip_connections"]
     write_training(tmp_path, options)
     assert load_external(tmp_path)[0].config.use_skip_connections is False
-    del options["lstm"]["dim"]
-    (tmp_path / "options.json").write_text(json.dumps(options))
-    assert_refused(ValueError, "lstm.dim", load_external, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"without": ["lm/CNN_proj/W_proj"]}, ("CNN_proj/W_proj", "(14, 6)")),
         ({"without": ["lm/softmax/W"]}, ("softmax/W", "(8, 6)")),
         ({"words": WORDS[:-1]}, ("softmax/W", "(8, 6)", "(7, 6)", "vocab.txt")),
-        ({"words": ["cat", "sat"]}, ("<S>", "vocab.txt")),
         ({"shards": 3}, "3 shards"),
     ],
-    ids=["a variable less", "no softmax", "a word less", "no special words", "shards"],
+    ids=["no softmax", "a word less", "shards"],
 )
 def test_what_does_not_belong_together_is_refused(tmp_path, changes, named):
     write_training(tmp_path / "theirs", **changes)

@@ -10,10 +10,10 @@ from bilm_tf_files import read_datasets
 from conftest import shared_data
 from refusals import assert_refused
 from run_cases import make_arguments, write_lines
-from tolerances import FOREIGN_VECTORS, PARITY, REORDERED_FLOAT32
+from tolerances import FOREIGN_VECTORS, PARITY
 from transformers import AutoModel, AutoTokenizer
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel, ElmoScorer, kernels, load_external
+from hf_elmo import ElmoForPreTraining, ElmoScorer, load_external
 from hf_elmo.conversion.bilm_tf_export import export_bilm_tf
 from hf_elmo.conversion.sources import convert
 from hf_elmo.pretraining.run import run_pretraining
@@ -42,32 +42,38 @@ def options_of(variant):
     return {"vocab_file": folder_of("vocab.txt")} if variant in BY_WORDS else {}
 
 
-def run_batches(model, tokenizer):
-    """The layers of each sentence of each batch, (L + 1, T, 2P), the state carried from batch to batch, row to row."""
-    batches = json.loads(folder_of("batches.json").read_text())
-    state, found = None, {}
-    for number, batch in enumerate(batches):
+def nlpl():
+    return shared_data("zoo/nlpl")
+
+
+def run_batches(model, tokenizer, batches, warmup=False):
+    """The layers of each sentence, (L + 1, T, 2P), row r of a batch carrying on the state of row r before it.
+
+    With `warmup` the first batch is run once for its state alone.
+    """
+    state, found, most = None, [], max(map(len, batches))
+    for number, batch in enumerate([*batches[:warmup], *batches]):
         # A row without words keeps its state, as the rows of a smaller batch do there.
-        rows = batch + [[]] * (max(map(len, batches)) - len(batch))
+        rows = batch + [[]] * (most - len(batch))
         encoded = tokenizer(rows, is_split_into_words=True, padding=True, return_tensors="pt")
         encoded["attention_mask"][len(batch) :] = 0
         with torch.no_grad():
             output = model(**encoded, state=state, output_hidden_states=True)
         state = output.state
-        layers = torch.stack(output.hidden_states).numpy()
-        found |= {f"call{number}/{row}": layers[:, row, 1 : 1 + len(words)] for row, words in enumerate(batch)}
+        if number >= warmup:
+            layers = torch.stack(output.hidden_states).numpy()
+            found += [layers[:, row, 1 : 1 + len(words)] for row, words in enumerate(batch)]
     return found
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_vectors_are_those_that_bilm_tf_computed_with_its_state_carried(variant):
-    model, tokenizer = load_external(folder_of(variant), **options_of(variant))
-    found = run_batches(model, tokenizer)
+    batches = json.loads(folder_of("batches.json").read_text())
+    found = run_batches(*load_external(folder_of(variant), **options_of(variant)), batches)
+    keys = [f"call{call}/{row}" for call, batch in enumerate(batches) for row in range(len(batch))]
     with np.load(folder_of(variant) / "expected.npz") as expected:
-        wanted = {key: expected[key] for key in expected.files if key.startswith("call")}
-    assert found.keys() == wanted.keys()
-    for key, layers in wanted.items():
-        assert np.abs(found[key] - layers).max() < FOREIGN_VECTORS, key
+        for key, layers in zip(keys, found, strict=True):
+            assert np.abs(layers - expected[key]).max() < FOREIGN_VECTORS, key
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -103,36 +109,24 @@ def test_a_model_of_one_direction_is_refused_with_the_reason():
 def test_words_are_needed_by_what_reads_them_and_must_be_as_many(tmp_path):
     source = folder_of("word_inputs")
     assert_refused(ValueError, "vocab_file", load_external, source)
-    lines = folder_of("vocab.txt").read_text().splitlines()
+    lines, file = folder_of("vocab.txt").read_text().splitlines(), tmp_path / "vocab.txt"
     for changed, named in (
         (lines[:-1], ("embedding", "(63, 6)", "(62, 6)")),
         ([*lines[3:], "x", "y", "z"], "<S>"),
         ([*lines[:-1], lines[5]], repr(lines[5])),
     ):
-        (tmp_path / "vocab.txt").write_text("\n".join(changed) + "\n")
-        assert_refused(ValueError, named, load_external, source, vocab_file=tmp_path / "vocab.txt")
-
-
-@pytest.mark.parametrize("variant", ["no_cnn_projection", "no_lstm_projection", "word_inputs", "uneven"])
-def test_every_way_to_compute_a_model_gives_its_vectors(variant):
-    """Without a projection of the hidden state the fast scans step aside; where they are asked for they refuse."""
-    model, tokenizer = load_external(folder_of(variant), **options_of(variant))
-    with kernels.use_backend("reference"):
-        wanted = run_batches(model, tokenizer)
-    for backend in ("auto", "plain", *([] if "compiled" in kernels.unavailable_reasons() else ["compiled"])):
-        with kernels.use_backend(backend):
-            if backend != "auto" and not model.config.project_hidden:
-                assert_refused(RuntimeError, ("project_hidden", repr(backend)), run_batches, model, tokenizer)
-                continue
-            found = run_batches(model, tokenizer)
-        assert all(np.abs(found[key] - wanted[key]).max() < REORDERED_FLOAT32 for key in wanted), backend
+        file.write_text("\n".join(changed) + "\n")
+        assert_refused(ValueError, named, load_external, source, vocab_file=file)
+    # Lines are rows of the table, wherever the special words stand.
+    file.write_text("\n".join([*lines[3:], *lines[:3]]) + "\n")
+    with h5py.File(source / "weights.hdf5") as weights:
+        vectors = weights["embedding"][()]
+    model, tokenizer = load_external(source, vocab_file=file)
+    found = model.token_encoder.word_table(torch.from_numpy(tokenizer.encode_words(lines[3:6])))
+    np.testing.assert_array_equal(found.detach().numpy(), vectors[:3])
 
 
 # Training checkpoints
-
-
-def nlpl():
-    return shared_data("zoo/nlpl")
 
 
 def sentences_with_scores():
@@ -181,16 +175,11 @@ def test_a_conversion_scores_text_and_its_training_goes_on(tmp_path):
 
 def test_a_checkpoint_is_the_model_that_is_dumped_from_it(tmp_path):
     """The weights of the hdf5 files, one layer and a table of words among them; and out again as such files."""
-    variants = shared_data("zoo/bilm_tf")
-    words = {"vocab_file": variants / "vocab.txt"}
+    words = {"vocab_file": folder_of("vocab.txt")}
     for training, dumped, options in (
         (nlpl() / "training", nlpl() / "directory", {}),
-        (shared_data("zoo/bilm_tf/layers1/training"), shared_data("zoo/bilm_tf/layers1"), {}),
-        (
-            shared_data("zoo/bilm_tf/word_shared_softmax/training"),
-            shared_data("zoo/bilm_tf/word_shared_softmax"),
-            words,
-        ),
+        (folder_of("layers1/training"), folder_of("layers1"), {}),
+        (folder_of("word_shared_softmax/training"), folder_of("word_shared_softmax"), words),
     ):
         model, _ = load_external(training, **options)
         wanted = load_external(dumped, **options)[0].state_dict()
@@ -204,40 +193,12 @@ def test_a_checkpoint_is_the_model_that_is_dumped_from_it(tmp_path):
     assert (tmp_path / "back" / "vocab.txt").read_bytes() == words["vocab_file"].read_bytes()
 
 
-# simple_elmo
-
-
-ROWS = 3
-
-
-def run_as_simple_elmo(model, tokenizer, sentences, warmup):
-    """The layers of each sentence without markers, (L + 1, T, 2P): batches of three in order, row r carrying on row r.
-
-    With `warmup` the first batch is run once for its state alone.
-    """
-    batches = [sentences[start : start + ROWS] for start in range(0, len(sentences), ROWS)]
-    state, found = None, []
-    for number, batch in enumerate([*batches[:warmup], *batches]):
-        encoded = tokenizer(
-            batch + [[]] * (ROWS - len(batch)), is_split_into_words=True, padding=True, return_tensors="pt"
-        )
-        encoded["attention_mask"][len(batch) :] = 0
-        with torch.no_grad():
-            output = model(**encoded, state=state, output_hidden_states=True)
-        state = output.state
-        if number >= warmup:
-            layers = torch.stack(output.hidden_states).numpy()
-            found += [layers[:, row, 1 : 1 + len(words)] for row, words in enumerate(batch)]
-    return found
-
-
-@pytest.mark.parametrize("warmup", [True, False])
-@pytest.mark.parametrize("name", ["directory", "model.zip"])
+@pytest.mark.parametrize(("name", "warmup"), [("directory", True), ("model.zip", False)])
 def test_vectors_of_words_are_simple_elmos_with_the_state_carried(name, warmup):
-    model, tokenizer = load_external(shared_data("zoo/nlpl") / name)
-    sentences = json.loads(shared_data("zoo/nlpl/sentences.json").read_text())
-    found = run_as_simple_elmo(model, tokenizer, sentences, warmup)
-    with np.load(shared_data("zoo/nlpl/expected.npz")) as expected:
+    sentences = json.loads((nlpl() / "sentences.json").read_text())
+    batches = [sentences[start : start + 3] for start in range(0, len(sentences), 3)]
+    found = run_batches(*load_external(nlpl() / name), batches, warmup)
+    with np.load(nlpl() / "expected.npz") as expected:
         wanted = {layers: expected[f"vectors/{layers}/warmup={warmup}"] for layers in ("all", "top", "average")}
     for number, (words, layers) in enumerate(zip(sentences, found, strict=True)):
         # Beyond a sentence's words there is padding, which there is no vector of here.
@@ -249,61 +210,24 @@ def test_vectors_of_words_are_simple_elmos_with_the_state_carried(name, warmup):
             assert np.abs(given - theirs).max() < FOREIGN_VECTORS, words
 
 
-def test_a_sentence_alone_has_the_vectors_of_an_empty_state():
-    """What simple_elmo gives depends on the batches before; here it does where a state is handed on, and else never."""
-    model, tokenizer = load_external(shared_data("zoo/nlpl/directory"))
-    sentences = json.loads(shared_data("zoo/nlpl/sentences.json").read_text())
-    carried, fresh = (run_as_simple_elmo(model, tokenizer, sentences, warmup)[0] for warmup in (True, False))
-    assert np.abs(carried[1:] - fresh[1:]).max() > 100 * FOREIGN_VECTORS
-    (alone,) = run_as_simple_elmo(model, tokenizer, sentences[:1], warmup=False)
-    assert np.abs(alone - fresh).max() < FOREIGN_VECTORS
-
-
-# The small biLM that was published for tests
-
-
-@pytest.fixture(scope="module")
-def fixture():
-    return shared_data("elmo_fixture")
-
-
-@pytest.fixture(scope="module")
-def batches(fixture):
-    """Batch i is the i-th sentence of each list, in the order in which the expected vectors were made."""
-    return [list(sentences) for sentences in zip(*json.loads((fixture / "sentences.json").read_text()), strict=True)]
-
-
-@pytest.fixture(scope="module")
-def expected(fixture):
-    """The top layer of each batch's first sentence, (2, T, P), the directions apart and without the markers."""
-    with h5py.File(fixture / "lm_embeddings_0.hdf5") as file:
-        return [torch.from_numpy(file[str(index)][()]) for index in range(10)]
-
-
-def top_layers(model, tokenizer, batches, carry_state):
-    """The top layer of each batch's first sentence as the expected vectors have it."""
-    state = None
-    for sentences in batches:
-        inputs = tokenizer(sentences, padding=True, return_tensors="pt")
-        assert inputs["attention_mask"].sum(dim=1).tolist() == [len(sentence.split()) + 2 for sentence in sentences]
-        with torch.no_grad():
-            output = model(**inputs, state=state if carry_state else None, output_hidden_states=True)
-        state = output.state
-        top = output.hidden_states[-1][0, 1 : 1 + len(sentences[0].split())]
-        yield torch.stack(top.chunk(2, dim=-1))
-
-
-def test_a_saved_conversion_has_the_original_vectors_where_the_state_is_carried(fixture, batches, expected, tmp_path):
+def test_the_published_fixture_has_its_original_vectors_where_the_state_is_carried(tmp_path):
+    fixture = shared_data("elmo_fixture")
+    # Batch i is the i-th sentence of each list, in the order in which the expected vectors were made.
+    lists = json.loads((fixture / "sentences.json").read_text())
+    batches = [[sentence.split() for sentence in batch] for batch in zip(*lists, strict=True)]
     # Beside the weights lies an hdf5 of vectors.
     convert(fixture, tmp_path / "elmo")
-    model, tokenizer = AutoModel.from_pretrained(tmp_path / "elmo"), AutoTokenizer.from_pretrained(tmp_path / "elmo")
-    assert isinstance(model, ElmoModel) and not model.training
-    assert isinstance(tokenizer, ElmoCharTokenizer) and tokenizer.pre_tokenizer == "whitespace"
-    for mine, theirs in zip(top_layers(model, tokenizer, batches, True), expected, strict=True):
-        assert mine.shape == theirs.shape and float((mine - theirs).abs().max()) <= PARITY
-    fresh = top_layers(model, tokenizer, batches, carry_state=False)
-    differences = [float((mine - theirs).abs().max()) for mine, theirs in zip(fresh, expected, strict=True)]
-    assert differences[0] <= PARITY and min(differences[1:]) > 1e-3
+    model, tokenizer = (kind.from_pretrained(tmp_path / "elmo") for kind in (AutoModel, AutoTokenizer))
+    carried = run_batches(model, tokenizer, batches)[:: len(lists)]
+    fresh = [run_batches(model, tokenizer, [batch])[0] for batch in batches]
+    with h5py.File(fixture / "lm_embeddings_0.hdf5") as file:
+        # The top layer of each batch's first sentence, (2, T, P), the directions apart.
+        expected = [np.concatenate(file[str(index)][()], axis=-1) for index in range(10)]
+    differences, of_fresh = (
+        [np.abs(layers[-1] - theirs).max() for layers, theirs in zip(found, expected, strict=True)]
+        for found in (carried, fresh)
+    )
+    assert max(differences) <= PARITY and of_fresh[0] <= PARITY and min(of_fresh[1:]) > 1e-3
     export_bilm_tf(tmp_path / "elmo", tmp_path / "back")
     options = [json.loads((folder / "options.json").read_text()) for folder in (tmp_path / "back", fixture)]
     assert options[0] == options[1]
