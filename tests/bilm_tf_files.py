@@ -1,13 +1,9 @@
 """Files as bilm-tf writes them, and what it computes from them, written down a second time from its own source."""
 
-import copy
 import json
 
 import numpy as np
 import pytest
-from refusals import assert_refused
-
-from hf_elmo.conversion.sources import convert
 
 h5py = pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
 
@@ -150,7 +146,7 @@ def any_bits(shape, rng):
 
 
 def changed(path, value):
-    options = copy.deepcopy(make_options())
+    options = make_options()
     *sections, name = path.split(".")
     section = options
     for level in sections:
@@ -164,14 +160,3 @@ def changed(path, value):
 
 def listing(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def assert_conversion_fails(folder, error, named):
-    """Both where there is no output directory yet and where a full one is to be replaced."""
-    full = folder.parent / f"{folder.name} full"
-    full.mkdir()
-    (full / "precious").write_text("mine")
-    before = listing(folder.parent)
-    for output, overwrite in ((folder.parent / "new", False), (full, True)):
-        assert "\n" not in assert_refused(error, named, convert, folder, output, overwrite=overwrite)
-    assert listing(folder.parent) == before and not (folder.parent / "new").exists()

@@ -10,7 +10,7 @@ import zipfile
 
 import pytest
 import torch
-from bilm_tf_files import assert_conversion_fails, listing, make_options, write_checkpoint
+from bilm_tf_files import listing, make_options, write_checkpoint
 from refusals import assert_refused
 from transformers import AutoModel, AutoTokenizer
 
@@ -33,14 +33,6 @@ def are_equal(model, other):
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_a_directory_or_a_file_of_weights_is_read(source):
-    wanted, tokenizer = load_external(source)
-    assert tokenizer.pre_tokenizer == "whitespace" and not wanted.training
-    for given, format in ((str(source), "bilm-tf"), (source / "weights.hdf5", None)):
-        assert are_equal(load_external(given, format)[0], wanted)
-    assert load_external(source, tokenizer_options={"do_lower_case": True})[1].do_lower_case
-
-
 def test_a_conversion_writes_a_directory_and_says_what_it_is_made_from(tmp_path, source):
     options = make_options()
     options["char_cnn"]["max_characters_per_token"] = 20
@@ -50,6 +42,7 @@ def test_a_conversion_writes_a_directory_and_says_what_it_is_made_from(tmp_path,
     assert name == "bilm-tf"
     model, loading = AutoModel.from_pretrained(tmp_path / "my-elmo", output_loading_info=True)
     assert are_equal(model, converted.model) and not any(loading.values())
+    assert are_equal(model, load_external(source / "weights.hdf5", "bilm-tf")[0])
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "my-elmo")
     assert tokenizer.max_characters_per_word == 20 and tokenizer.tokenize("It's") == ["it", "'", "s"]
     card = (tmp_path / "my-elmo" / "README.md").read_text()
@@ -66,13 +59,9 @@ def test_what_cannot_be_read_is_refused_by_name_and_leaves_nothing(tmp_path, sou
     for error, named, given, options in (
         (FileNotFoundError, "'nowhere'", "nowhere", {}),
         (ValueError, ("empty", *FORMATS), tmp_path / "empty", {}),
-        (ValueError, ("text.txt", *FORMATS), tmp_path / "text.txt", {}),
-        (ValueError, "empty", tmp_path / "empty", {"format": "bilm-tf"}),
-        (FileNotFoundError, "config.json", tmp_path / "empty", {"format": "elmoformanylangs"}),
         (FileNotFoundError, "config.json", tmp_path / "empty", {"format": "allennlp"}),
         (ValueError, ("'glove'", "bilm-tf"), source, {"format": "glove"}),
         (ValueError, ("softmax_fil", "softmax_file"), source, {"softmax_fil": "x"}),
-        (FileNotFoundError, "absent.json", source, {"options_file": "absent.json"}),
         (FileNotFoundError, "softmax_file", source, {"softmax_file": "absent", "vocab_file": "absent"}),
         (ValueError, "vocab_file", source, {"vocab_file": "absent"}),
         (ValueError, "pre_tokenizer", source, {"tokenizer_options": {"pre_tokenizer": "spaces"}}),
@@ -94,15 +83,19 @@ def test_what_is_there_is_never_lost(tmp_path, source, monkeypatch):
     ):
         assert_refused(ValueError, named, convert, source, target, overwrite=True, **options)
     assert listing(tmp_path) == before
+    (tmp_path / "full" / "options.json").rename(tmp_path / "full" / "precious")
+    before = listing(tmp_path)
+
+    def fail(*args, **kwargs):
+        raise OSError("no space left on device")
+
     with monkeypatch.context() as patch:
-
-        def fail(*args, **kwargs):
-            raise OSError("no space left on device")
-
         patch.setattr(ElmoCharTokenizer, "save_pretrained", fail)
-        assert_conversion_fails(source, OSError, "no space left")
+        for output, overwrite in ((tmp_path / "new", False), (tmp_path / "full", True)):
+            assert_refused(OSError, "no space left", convert, source, output, overwrite=overwrite)
+    assert listing(tmp_path) == before and not (tmp_path / "new").exists()
     convert(source, tmp_path / "full", overwrite=True)
-    assert not (tmp_path / "full" / "options.json").exists() and (tmp_path / "full" / "config.json").exists()
+    assert not (tmp_path / "full" / "precious").exists() and (tmp_path / "full" / "config.json").exists()
 
 
 def test_the_command_knows_every_format():
@@ -113,7 +106,7 @@ def test_the_command_knows_every_format():
 # Archives
 
 
-@pytest.mark.parametrize("kind", ["zip", "gztar", "tar", "bztar", "xztar"])
+@pytest.mark.parametrize("kind", ["zip", "gztar", "xztar"])
 def test_an_archive_may_hold_the_files_or_the_folder_that_they_lie_in(kind, tmp_path, source, monkeypatch):
     monkeypatch.setattr(sources.tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
@@ -187,15 +180,9 @@ def test_bombs_are_not_unpacked(tmp_path, monkeypatch):
     assert_refused(ValueError, ("a.tar.gz", "bytes"), load_external, path)
 
 
-def test_an_archive_that_is_cut_off_or_encrypted_is_refused(tmp_path, source):
+def test_an_archive_that_is_cut_off_is_refused(tmp_path, source):
     for kind in ("zip", "gztar"):
         path = shutil.make_archive(tmp_path / "a", kind, source)
         with open(path, "rb+") as stream:
             stream.truncate(1000)
         assert_refused(ValueError, path, load_external, path)
-    path = write_zip(tmp_path / "a.zip", ("secret", b"x" * 40))
-    data = bytearray(path.read_bytes())
-    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        data[data.index(mark) + place] |= 1
-    path.write_bytes(data)
-    assert_refused(ValueError, "a.zip", load_external, path)

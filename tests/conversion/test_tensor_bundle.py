@@ -56,8 +56,8 @@ def test_what_does_not_add_up_is_refused_by_name(tmp_path):
     for arguments, named in (
         ({"shards": 2}, "2 shards"),
         ({"kind": 1}, "compressed"),
-        ({"changes": {"lm/w": whole(3, 1)}}, "lm/w"),
-        ({"changes": {"lm/w": nested(7, b"")}}, "lm/w"),
+        ({"changes": {"lm/w": whole(3, 1)}}, ("lm/w", "one piece")),
+        ({"changes": {"lm/w": nested(7, b"")}}, ("lm/w", "one piece")),
         ({"changes": {"lm/w": whole(1, 7)}}, ("lm/w", "type 7")),
         ({"changes": {"lm/w": whole(5, 1196)}}, ("lm/w", "(3, 100)", "1196")),
         ({"changes": {"lm/w": nested(2, nested(2, whole(1, 4)))}}, ("lm/w", "(4,)", "1200")),
