@@ -124,18 +124,19 @@ def test_the_hub_reads_the_head_of_the_card(tmp_path):
     assert measured["perplexity, mean, cold state"] == ("perplexity", 60.5)
     assert measured["bits per character, cold state"] == ("bits_per_character", 1.346)
     assert len(measured) == 8 and data.eval_results[0].dataset_name == "held-out part of Letters"
-
-
-def test_a_card_without_facts_claims_neither_license_nor_language(tmp_path):
+    (tmp_path / "elmo-x" / "facts.yaml").unlink()
     card = render(tmp_path)
     data = ModelCard(card).data
-    assert (data.license, data.language, data.datasets) == (None, None, None)
-    assert len(data.eval_results) == 8 and "nobody has added yet" in card
-    assert "## Limits" in card and "## Intended use" in card and "## Out of scope" not in card
+    assert (data.license, data.language, data.datasets) == (None, None, None) and len(data.eval_results) == 8
+    assert "nobody has added yet" in card and "## Intended use" in card and "## Out of scope" not in card
 
 
 def test_facts_are_in_the_card(tmp_path):
-    data = [{**FACTS["training_data"][0], "preparation": "{{ config.cell_size }} words", "citation": "Doe, 12:3."}]
+    data = [
+        {**FACTS["training_data"][0], "preparation": "{{ task_a.scores[1].words }} words", "citation": "Doe, 12:3."}
+    ]
+    write_folder(tmp_path / "elmo-x")
+    (tmp_path / "elmo-x" / "task-a.json").write_text('{"scores": [{}, {"words": 16}]}')
     card = render(tmp_path, facts=FACTS, training_data=data, contact="the author", citation="Roe, Letters, p. 7")
     assert "Perplexity 50.50, 24,690." in card
     assert "- **Letters**. An archive, vol. 12. 16 words. License: CC BY 4.0. Doe, 12:3." in card
@@ -145,29 +146,17 @@ def test_facts_are_in_the_card(tmp_path):
     assert "nobody has added" not in card and "\n\n\n" not in card
 
 
-def test_facts_quote_any_results_file_of_the_folder(tmp_path):
-    write_folder(tmp_path / "elmo-x")
-    (tmp_path / "elmo-x" / "task-a.json").write_text('{"scores": [{"f1": 0.25}, {"f1": 0.5}], "text": "WNUT"}')
-    sentence = 'F1 {{ task_a.scores[1].f1 | number(".1%") }} on {{ task_a.text }}.'
-    assert "- F1 50.0% on WNUT." in render(tmp_path, facts=FACTS, limits=[sentence])
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"limits": ["{{ results.perplexity_warm.mean }}"]}, "perplexity_warm"),
-        ({"limits": ["{{ results.history[9].loss }}"]}, "9"),
         ({"limits": ["{{ benchmark.speed }}"]}, "benchmark"),
         ({"limits": ['{{ results.command | number(".1f") }}']}, "format"),
         ({"limits": ['{{ results.perplexity.mean | number("999999999999.1f") }}']}, "99999"),
-        ({"limits": ["{{ results.perplexity.mean"]}, "TemplateSyntaxError"),
         # What a stranger's sentence could reach from Python.
         ({"limits": ["{{ results.__class__.__mro__[1].__subclasses__() }}"]}, "__class__"),
-        ({"limits": ["{{ ''.__class__ }}"]}, "__class__"),
         ({"license": None}, "license"),
-        ({"limits": None}, "limits"),
         ({"training_data": [{"name": "Letters"}]}, "source"),
-        ({"training_data": ["Letters"]}, ""),
     ],
 )
 def test_facts_that_cannot_be_rendered_are_refused(tmp_path, changes, named):
@@ -181,9 +170,8 @@ def test_a_file_that_holds_no_facts_is_refused(tmp_path):
     laughs = ", ".join(["&a0 [x]", *(f"&a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 6))])
     others = yaml.safe_dump({**FACTS, "limits": None})
     for text in (
-        *(b"name: [", b"", b"caf\xe9: 1", b"[" * 1500, b"x: " + b"y" * 2**20),
-        *(b"name: &n [*n]", b"description: &n {x: *n}", f"{others}\nlimits: [{laughs}]".encode()),
-        b"!!python/object/apply:os.getcwd []",
+        *(b"name: [", b"", b"caf\xe9: 1", b"x: " + b"y" * 2**20, b"name: &n [*n]"),
+        *(f"{others}\nlimits: [{laughs}]".encode(), b"!!python/object/apply:os.getcwd []"),
     ):
         (folder / "facts.yaml").write_bytes(text)
         message = assert_refused(ValueError, "facts.yaml", render_card, folder)
@@ -194,8 +182,6 @@ def test_figures_that_are_missing_or_of_another_form_are_refused(tmp_path):
     for results in (
         *({name: value for name, value in RESULTS.items() if name != gone} for gone in ("parameters", "machine")),
         {**RESULTS, "perplexity": 3},
-        {**RESULTS, "perplexity": {**RESULTS["perplexity"], "forward": "low"}},
-        {**RESULTS, "evaluations": {}, "kept_step": 3},
         {**RESULTS, "training_text": None},
         {**RESULTS, "objective": "x" * 5000},
         {**RESULTS, "card": 3},
@@ -205,14 +191,6 @@ def test_figures_that_are_missing_or_of_another_form_are_refused(tmp_path):
         assert len(message) < 1000 and "\n" not in message
     (tmp_path / "elmo-x" / "results.json").unlink()
     assert_refused(FileNotFoundError, ("elmo-x", "results.json"), render_card, tmp_path / "elmo-x")
-
-
-def test_a_checkpoint_gets_its_card_under_a_name(tmp_path):
-    write_folder(tmp_path / "elmo-x", facts=FACTS)
-    (tmp_path / "elmo-x" / "run.png").touch()
-    write_card(tmp_path / "elmo-x", "me/elmo-x")
-    card = (tmp_path / "elmo-x" / "README.md").read_text()
-    assert card.count('from_pretrained("me/elmo-x")') == 2 and "\n# elmo-x\n" in card and "(run.png)" in card
 
 
 @pytest.mark.parametrize("pre_tokenizer", PRE_TOKENIZERS)
@@ -297,11 +275,6 @@ def test_seeds_and_layers_are_in_a_tasks_card(tmp_path):
     ):
         assert text in card, text
     assert "mix 1 | 25.0% | 75.0% |" in render(tmp_path, TASK_RESULTS | {"layer_shares": shares})
-
-
-def test_a_task_that_was_only_trained_has_a_card_without_scores(tmp_path):
-    results = {name: value for name, value in TASK_RESULTS.items() if not name.startswith("predict")}
-    assert "Scores" not in render(tmp_path, results)
 
 
 def test_what_layers_know_is_in_the_card_where_it_was_measured(tmp_path):

@@ -45,8 +45,6 @@ def test_a_card_is_rendered_from_its_files(folder):
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert card == render_card(folder), "run scripts/render_cards.py"
     assert "(run.png)" in card and (folder / "run.png").is_file()
-    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    assert not any(word.startswith(("/", "'/")) for word in results["command"].split())
 
 
 @pytest.mark.parametrize("folder", MODEL_CARDS, ids=lambda folder: folder.name)

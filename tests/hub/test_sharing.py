@@ -8,7 +8,7 @@ from conftest import ROOT, make_tiny_config
 from huggingface_hub.errors import HfHubHTTPError
 from refusals import assert_refused
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
+from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.cli import command_line
 from hf_elmo.hub import sharing
 from hf_elmo.hub.provenance import redact
@@ -102,10 +102,7 @@ def test_the_name_on_the_hub_is_found_before_anything_is_made(connect, token, na
         (Hub({"role": "read"}), TOKEN, "elmo-x", "can only read"),
         (Hub({"role": "fineGrained", "fineGrained": {"scoped": [{"permissions": []}]}}), TOKEN, "elmo-x", "only read"),
         (Hub(whoami=401), TOKEN, "elmo-x", ("<token>", "hf auth login")),
-        *(
-            (Hub(), TOKEN, name, "hub_model_id")
-            for name in ("a/b/c", "has blank", "-elmo", "elmo.git", "me/", "x" * 97)
-        ),
+        *((Hub(), TOKEN, name, "hub_model_id") for name in ("a/b/c", "has blank")),
     ],
 )
 def test_what_would_be_refused_at_the_end_is_refused_before(connect, hub, token, name, named):
@@ -124,14 +121,9 @@ def test_a_checkpoint_goes_up_in_one_commit_with_its_name_in_the_card(connect, c
     assert sent.pop("README.md").decode() == before.replace('"elmo"', '"me/elmo-x"')
     assert (checkpoint / "README.md").read_text() == before
     assert all(str(path) == str(checkpoint / name) for name, path in sent.items())
-
-
-def test_a_card_that_names_a_repository_is_sent_as_it_is(connect, checkpoint):
-    card = 'AutoModel.from_pretrained("you/elmo")\n'
-    (checkpoint / "README.md").write_text(card)
-    hub = connect()
+    (checkpoint / "README.md").write_text('AutoModel.from_pretrained("you/elmo")\n')
     push_checkpoint(checkpoint, "elmo-x")
-    assert hub.commits[0]["README.md"].decode() == card
+    assert hub.commits[1]["README.md"] == b'AutoModel.from_pretrained("you/elmo")\n'
 
 
 @pytest.mark.parametrize("call", ["whoami", "create_repo", "create_commit"])
@@ -156,6 +148,9 @@ def test_each_missing_file_is_named(checkpoint):
         (checkpoint / name).write_bytes(content)
     assert {path.name for path in files_to_send(checkpoint)} >= OWN_FILES
     assert_refused(FileNotFoundError, "nowhere", files_to_send, "nowhere")
+    config = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps({**config, "architectures": ["ElmoForPreTraining"]}))
+    assert_refused(ValueError, "word_vocabulary.txt", files_to_send, checkpoint)
     (checkpoint / "config.json").write_text('{"model_type": "bert"}')
     assert_refused(ValueError, "'bert'", files_to_send, checkpoint)
 
@@ -167,17 +162,6 @@ def test_weights_in_several_files_are_sent_whole(checkpoint):
     assert {"model-1.safetensors", "model.safetensors.index.json"} <= {path.name for path in files_to_send(checkpoint)}
     (checkpoint / "model-1.safetensors").unlink()
     assert_refused(ValueError, "model-1.safetensors", files_to_send, checkpoint)
-
-
-def test_a_language_model_needs_its_words(tmp_path):
-    model = ElmoForPreTraining(make_tiny_config(word_vocab_size=4))
-    model.words = ["<S>", "</S>", "<UNK>", "a"]
-    model.save_pretrained(tmp_path)
-    ElmoCharTokenizer().save_pretrained(tmp_path)
-    (tmp_path / "README.md").touch()
-    assert "word_vocabulary.txt" in {path.name for path in files_to_send(tmp_path)}
-    (tmp_path / "word_vocabulary.txt").unlink()
-    assert_refused(ValueError, "word_vocabulary.txt", files_to_send, tmp_path)
 
 
 def test_a_checkpoint_without_code_is_sent_with_the_packages(checkpoint):
@@ -210,8 +194,7 @@ def test_the_command_pushes_and_tells_mistakes_in_a_line(connect, checkpoint, ca
     )
     assert hub.created == [("lab/elmo-x", True)]
     connect(Hub(whoami=401))
-    for name, named in (("a/b/c", "hub_model_id"), ("elmo-x", "login")):
-        with pytest.raises(SystemExit) as ended:
-            command_line.main([*arguments, name])
-        error = capsys.readouterr().err
-        assert ended.value.code == 2 and error.startswith("error: ") and named in error and error.count("\n") == 1
+    with pytest.raises(SystemExit) as ended:
+        command_line.main([*arguments, "elmo-x"])
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and error.startswith("error: ") and "login" in error and error.count("\n") == 1

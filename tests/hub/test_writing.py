@@ -76,8 +76,9 @@ def test_a_failure_leaves_the_old_directory_and_nothing_else(full, write, error)
     assert contents(full) == OLD and names(full) == OLD_NAMES
 
 
-def test_a_failure_leaves_nothing_where_nothing_was(tmp_path):
-    with pytest.raises(ValueError), written_aside(tmp_path / "new") as aside:
+def test_a_failure_leaves_nothing_where_nothing_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError), written_aside("new") as aside:
         (aside / "weights").write_text("half")
         raise ValueError("in the middle")
     assert not any(tmp_path.iterdir())
@@ -115,6 +116,9 @@ def test_there_is_no_config_until_all_else_is_there(full, monkeypatch):
         monkeypatch.setattr(os, "rename", note)
     # The last one puts the old files where they are removed.
     assert not any(seen[:-2]) and all(seen[-2:])
+    with moved_into(full) as aside:
+        (aside / "z").write_text("newer")
+    assert contents(full) == {"config.json": "new", "weights": "new", "z": "newer"}
 
 
 def test_what_a_killed_process_was_replacing_comes_back(full):
@@ -126,37 +130,6 @@ def test_what_a_killed_process_was_replacing_comes_back(full):
     restore_replaced(full)
     assert contents(full) == OLD and names(full) == OLD_NAMES
     restore_replaced(full.parent / "nowhere")
-
-
-def test_a_full_directory_is_refused_before_any_work(full):
-    with pytest.raises(FileExistsError, match=r"out'.*--overwrite_output_dir"), written_aside(full):
-        raise AssertionError("work")
-    assert contents(full) == OLD
-
-
-def test_files_move_into_a_directory_and_what_is_there_stays(full):
-    with moved_into(full) as aside:
-        for name in ("config.json", "old"):
-            (aside / name).write_text("new")
-    assert contents(full) == {"folder/deep": "old", "config.json": "new", "old": "new"}
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_file_in_the_way_is_refused_and_kept(tmp_path, overwrite):
-    target = tmp_path / "file"
-    target.write_text("precious")
-    for path in (target, target / "checkpoint", target / "a" / "b"):
-        with pytest.raises(FileExistsError, match="file'"):
-            check_output_directory(path, overwrite)
-    with pytest.raises(FileExistsError), written_aside(target, overwrite):
-        pass
-    assert target.read_text() == "precious"
-
-
-def test_checking_makes_nothing(tmp_path):
-    target = tmp_path / "a" / "b"
-    assert check_output_directory(str(target)) == target
-    assert not any(tmp_path.iterdir())
 
 
 def test_the_result_is_readable_for_those_who_may_read_its_neighbours(tmp_path):
@@ -179,15 +152,6 @@ def test_a_link_is_followed_to_the_directory_it_names(full):
     assert link.is_symlink() and contents(full) == contents(link) == {"weights": "new"}
 
 
-def test_a_relative_name_holds_wherever_the_work_goes_on(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "elsewhere").mkdir()
-    with written_aside("new") as aside:
-        (aside / "weights").write_text("new")
-        os.chdir("elsewhere")
-    assert contents(tmp_path / "new") == {"weights": "new"}
-
-
 def test_several_files_are_replaced_together_or_not_at_all(tmp_path):
     targets = [tmp_path / "folder" / "a", tmp_path / "b"]
     (tmp_path / "b").write_text("old")
@@ -202,9 +166,16 @@ def test_several_files_are_replaced_together_or_not_at_all(tmp_path):
     assert contents(tmp_path) == {"folder/a": "new", "b": "new"} and names(tmp_path) == {"folder", "b"}
 
 
-def test_a_file_that_is_there_is_kept_unless_it_may_be_replaced(tmp_path):
-    (tmp_path / "file").touch()
+def test_what_is_in_the_way_is_refused_before_any_work(tmp_path, full):
+    (tmp_path / "file").write_text("precious")
+    for path in (tmp_path / "file", tmp_path / "file" / "a" / "b"):
+        with pytest.raises(FileExistsError, match="file'"):
+            check_output_directory(path, overwrite=True)
+    with pytest.raises(FileExistsError, match=r"out'.*--overwrite_output_dir"), written_aside(full):
+        raise AssertionError("work")
     assert check_output_file(tmp_path / "file", overwrite=True) == tmp_path / "file"
     for path in (tmp_path / "file", tmp_path, tmp_path / "file" / "below"):
         with pytest.raises(FileExistsError, match=r"output_file"):
             check_output_file(path)
+    assert check_output_directory(tmp_path / "a" / "b") == tmp_path / "a" / "b" and not (tmp_path / "a").exists()
+    assert contents(full) == OLD and (tmp_path / "file").read_text() == "precious"
