@@ -124,14 +124,6 @@ def save_bilm_tf(
     notes = ["Scalar mixes and the layers of a task have no place in bilm-tf's files."]
     if why_no_softmax is not None and config.word_vocab_size is not None:
         notes.append(f"The word softmax was left out: {why_no_softmax}.")
-    num_filters = sum(count for _, count in config.filters)
-    if (config.project_tokens and config.projection_size >= num_filters) or (
-        config.project_hidden and config.projection_size >= config.cell_size
-    ):
-        notes.append(
-            f"projection_size {config.projection_size} is not below cell_size {config.cell_size} and the {num_filters} "
-            "filters: AllenNLP reads the files, but bilm-tf itself leaves out projections of such sizes."
-        )
     return notes
 
 

@@ -142,7 +142,18 @@ def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
             measured = list(_task_scores(run))
         else:
             template, measured = "pretraining", list(_perplexities(run, facts))
-        context["front_matter"] = _front_matter(name, facts, pipeline_tag, tags, measured)
+        known: dict[str, Any] = {}
+        if facts:
+            hub_ids = [text["hub_id"] for text in facts["training_data"] if "hub_id" in text]
+            known = {"language": facts["language"], "license": facts["license"], "datasets": hub_ids or None}
+        context["front_matter"] = ModelCardData(
+            library_name="transformers",
+            pipeline_tag=pipeline_tag,
+            tags=["elmo", *tags],
+            model_name=facts["name"] if facts else name,
+            eval_results=measured or None,
+            **known,
+        ).to_yaml()
         return _ENVIRONMENT.get_template(f"{template}.md.j2").render(context).rstrip() + "\n"
     except (jinja2.TemplateError, yaml.YAMLError, *UNREADABLE) as error:
         raise ValueError(
@@ -178,25 +189,6 @@ def _read_facts(path: Path, figures: Mapping[str, Any]) -> dict[str, Any] | None
     if not isinstance(facts, dict):
         raise ValueError(f"{path.name} holds no keys and values")
     return facts
-
-
-def _front_matter(
-    name: str, facts: dict[str, Any] | None, pipeline_tag: str | None, tags: Sequence[str], measured: list[EvalResult]
-) -> str:
-    """The YAML at the head of a card, as the Hub reads it."""
-    known: dict[str, Any] = {}
-    if facts:
-        hub_ids = [text["hub_id"] for text in facts["training_data"] if "hub_id" in text]
-        known = {"language": facts["language"], "license": facts["license"], "datasets": hub_ids or None}
-        name = facts["name"]
-    return ModelCardData(
-        library_name="transformers",
-        pipeline_tag=pipeline_tag,
-        tags=["elmo", *tags],
-        model_name=name,
-        eval_results=measured or None,
-        **known,
-    ).to_yaml()
 
 
 def _perplexities(results: dict[str, Any], facts: dict[str, Any] | None) -> Iterator[EvalResult]:

@@ -28,11 +28,8 @@ _INDEX_FILES = (WEIGHTS_INDEX_FILE, "pytorch_model.bin.index.json")
 
 
 def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
-    """The config of an ELMo checkpoint, a directory or a name on the Hub.
+    """The config of an ELMo checkpoint, a directory or a name on the Hub; `argument` is what errors call it.
 
-    Args:
-        name: The checkpoint.
-        argument: What the user calls it, for the messages.
     Raises: FileNotFoundError where there is no checkpoint, ValueError where it is another kind of model's.
     """
     if os.path.isdir(name) and not (Path(name) / CONFIG_FILE).is_file():
@@ -71,9 +68,8 @@ def load_what_is_there(
     """A checkpoint's weights in a model that may have parts of its own, such as a task's head.
 
     Args:
-        model_class: The class to load.
+        model_class, config: The class to load and the config that it gets.
         name: A directory, or a name on the Hub.
-        config: The config of the model to be.
         dtype: Precision of the weights; "auto" leaves the one they have.
     Returns: The model, and the sorted names of the parameters that the checkpoint has no weights of this shape for:
         those are drawn at random.
@@ -124,10 +120,7 @@ def find_file(name: str, file: str) -> str | None:
 
 
 def check_json_files(name: str, argument: str = "model_name_or_path") -> None:
-    """Check that a directory's files of JSON can be read, and that the files they name lie in it too.
-
-    Raises: ValueError naming the file and the line.
-    """
+    """Check that a directory's files of JSON can be read, and that the files they name lie in it too."""
     files = [Path(name)] if os.path.isfile(name) else [Path(name) / file for file in (*_JSON_FILES, *_INDEX_FILES)]
     for path in filter(Path.is_file, files):
         where = f"{argument} {name!r}, {path.name}"

@@ -91,9 +91,7 @@ def redact(text: str, token: str | None = None) -> str:
 def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torch",)) -> str:
     """Where figures come from, on one line without a full stop: the date, the machine, the versions and the commit.
 
-    Args:
-        results: What `describe_run` gave, in a results file; `device` and `num_processes` beside it are heeded.
-        packages: Whose versions are named.
+    `results` are what `describe_run` gave; `device` and `num_processes` beside it are heeded.
     """
     machine, versions = results["machine"], results["versions"]
     on_accelerator = machine["accelerator"] and results.get("device") != "cpu"

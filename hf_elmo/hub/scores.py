@@ -30,12 +30,7 @@ def averaged(scores: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def scores_table(results: Mapping[str, Any]) -> str:
-    """A row for each layer and each way without one, a column for each set of words and measure, in Markdown.
-
-    Args:
-        results: As in senses.json or tags.json.
-    Raises: KeyError naming what they lack.
-    """
+    """A row for each layer and each way without one, a column for each set of words and measure, in Markdown."""
     scores = results["scores"]
     first = next(iter(scores.values()))
     columns = [(name, measure) for name, ways in scores.items() for measure in next(iter(ways.values()))]
@@ -70,10 +65,7 @@ def what_leads(results: Mapping[str, Any]) -> str:
     """Which layer leads over all words, and where a way without a model is above all layers, in some sentences.
 
     A lead is one where it is larger than the deviation over repeats and than the standard error over the test's items.
-
-    Args:
-        results: As in senses.json or tags.json.
-    Raises: KeyError naming what they lack.
+    `results` are as in senses.json or tags.json.
     """
     errors = results["standard_errors"]
     ranked = {

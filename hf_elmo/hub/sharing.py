@@ -27,9 +27,6 @@ _MODEL_CODE = Path(configuration_elmo.__file__).parent
 # The name by which a card's code loads the checkpoint.
 _LOADED_NAME = re.compile(r'(?:from_pretrained\(|model=)"([^"]+)"')
 
-# What huggingface_hub raises where an answer, a connection or a file fails; anything else is a bug.
-_HUB_ERRORS = (HTTPError, OSError, RuntimeError, ValueError)
-
 
 def check_hub_access(hub_model_id: str) -> str:
     """Check, before any work is done, that a checkpoint can be uploaded at the end; nothing is made on the Hub.
@@ -43,25 +40,19 @@ def check_hub_access(hub_model_id: str) -> str:
     try:
         validate_repo_id(hub_model_id)
     except ValueError as error:
-        raise ValueError(
-            f"hub_model_id names no repository ({redact(str(error)).rstrip('.')}); expected 'name' or 'namespace/name'."
-        ) from None
+        raise ValueError(f"hub_model_id names no repository: {redact(str(error))}") from None
     with _told_in_a_line(ValueError, "push_to_hub: the login cannot be checked"):
         identity = HfApi(library_name="hf_elmo").whoami()
     user, access = identity["name"], identity.get("auth", {}).get("accessToken", {})
     namespace, _, name = hub_model_id.rpartition("/")
     role, scopes = access.get("role"), access.get("fineGrained", {}).get("scoped", [])
     if role == "read" or (role == "fineGrained" and not any("repo.write" in each["permissions"] for each in scopes)):
-        raise ValueError(
-            f"the token of {user!r} can only read; make one with write access, and run `hf auth login` again or set "
-            "HF_TOKEN to it."
-        )
+        raise ValueError(f"the token of {user!r} can only read; log in with one that may write, or set HF_TOKEN to it.")
     own = [user, *(organization["name"] for organization in identity.get("orgs", []))]
     # Tokens of other roles do not tell where they may write.
     if role == "write" and namespace and namespace.lower() not in map(str.lower, own):
         raise ValueError(
-            f"hub_model_id has the namespace {namespace!r}, where {user!r} cannot write; expected one of "
-            f"{', '.join(own)}, or none."
+            f"hub_model_id names {namespace!r}, where {user!r} cannot write; expected one of {', '.join(own)}."
         )
     return f"{namespace or user}/{name}"
 
@@ -110,7 +101,7 @@ def push_checkpoint(directory: str | os.PathLike, hub_model_id: str, private: bo
     Args:
         directory: A directory that pre-training, fine-tuning or conversion wrote.
         hub_model_id: Name of the repository, with or without a namespace.
-        private: Whether the repository is private; None leaves that to the Hub, which makes it public as a rule.
+        private: Whether the repository is private; None leaves that to the Hub.
     Returns: The address of the repository.
     Raises: As `files_to_send` and `check_hub_access`; ValueError when the repository is public already and private was
         asked for; ConnectionError when the Hub refuses or fails. No message holds the token.
@@ -122,15 +113,14 @@ def push_checkpoint(directory: str | os.PathLike, hub_model_id: str, private: bo
             api = HfApi(library_name="hf_elmo")
             url = api.create_repo(repository, private=private, exist_ok=True)
             is_public = private and not api.model_info(repository).private
+            if not is_public:
+                # Not upload_folder: it makes several commits of a large folder, the first of them half a checkpoint.
+                operations = [CommitOperationAdd(path.name, _content(path, repository)) for path in files]
+                api.create_commit(repository, operations, commit_message="Upload an ELMo checkpoint")
         if is_public:
             raise ValueError(
-                f"private was asked for, but the repository {repository!r} is there and public; make it private in "
-                "its settings, or name another hub_model_id."
+                f"the repository {repository!r} is there and public; make it private, or name another one."
             )
-        with _told_in_a_line(ConnectionError, f"the upload to {repository!r} failed"):
-            # Not upload_folder: it makes several commits of a large folder, and the first of them is half a checkpoint.
-            operations = [CommitOperationAdd(path.name, _content(path, repository)) for path in files]
-            api.create_commit(repository, operations, commit_message="Upload an ELMo checkpoint")
     except (ValueError, ConnectionError) as error:
         raise type(error)(
             f"{error} The checkpoint is still in {str(directory)!r}; upload it later with hf-elmo push."
@@ -154,7 +144,8 @@ def _told_in_a_line(kind: type[Exception], what: str) -> Iterator[None]:
     """Raise an error of one line, without the token, in the place of huggingface_hub's."""
     try:
         yield
-    except _HUB_ERRORS as error:
+    # What huggingface_hub raises where an answer, a connection or a file fails; anything else is a bug.
+    except (HTTPError, OSError, RuntimeError, ValueError) as error:
         first: BaseException = error
         # Uploads of single files wrap the answer.
         while not isinstance(first, HfHubHTTPError) and first.__cause__ is not None:

@@ -21,11 +21,8 @@ _PARTIAL, _REPLACED = ".partial", ".replaced"
 
 
 def check_output_directory(directory: str | os.PathLike, overwrite: bool = False) -> Path:
-    """Check, before any work is done, that a result can be written to `directory`.
+    """Check, before any work is done, that a result can be written to a directory, empty or to be overwritten.
 
-    Args:
-        directory: The directory to be; it may exist as long as it is empty.
-        overwrite: Whether a full one may be replaced.
     Raises: FileExistsError when it is full, not a directory, or below what is not one.
     """
     path = Path(directory)
@@ -50,8 +47,7 @@ def check_output_file(
     Args:
         output_file: The file to be.
         overwrite: Whether one that is there may be replaced.
-        name: The argument that names it, for errors.
-        flag: The flag that allows to replace it, for errors.
+        name, flag: The argument that names it, and the flag that allows to replace it, for errors.
     Raises: FileExistsError when the name is taken or lies below a file.
     """
     target = Path(output_file).resolve()
@@ -72,12 +68,7 @@ def _check_not_below_file(name: str, path: Path) -> None:
 
 
 def check_keeps_inputs(directory: str | os.PathLike, files: Iterable[tuple[str, str | os.PathLike]]) -> None:
-    """Check that replacing a directory as a whole would not take along what the run reads.
-
-    Args:
-        directory: The directory to be.
-        files: The name of the argument and the path of each file or directory that is read.
-    """
+    """Check that replacing a directory would not take along what a run reads: arguments and the paths they name."""
     for name, file in files:
         path = Path(file).resolve()
         if Path(directory).resolve() in (path, *path.parents):
@@ -108,12 +99,7 @@ def folder_aside(directory: str | os.PathLike) -> Iterator[Path]:
 
 @contextmanager
 def written_aside(directory: str | os.PathLike, overwrite: bool = False) -> Iterator[Path]:
-    """Give a fresh folder; its content is that of `directory` when the block ends, and only if it ends well.
-
-    On an exception what was written is removed, and what was in the directory before is still there.
-
-    Args and errors as of `check_output_directory`.
-    """
+    """Give a fresh folder; its content is that of `directory` when the block ends, and only if it ends well."""
     target = check_output_directory(directory, overwrite).resolve()
     with folder_aside(target) as aside:
         yield aside

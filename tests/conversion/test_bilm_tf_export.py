@@ -168,13 +168,6 @@ def test_a_softmax_that_the_format_cannot_hold_is_left_out_with_the_reason(tmp_p
         assert sorted(path.name for path in back.iterdir()) == ["options.json", "weights.hdf5"]
 
 
-def test_sizes_that_bilm_tf_itself_reads_otherwise_are_told(tmp_path):
-    for size, is_told in ((10, False), (6, True)):
-        ElmoModel(make_tiny_config(cell_size=size)).save_pretrained(tmp_path / str(size))
-        notes = export_bilm_tf(tmp_path / str(size), tmp_path / f"{size} back")
-        assert any("projection_size 6" in note for note in notes) == is_told
-
-
 def test_a_full_directory_is_replaced_only_when_asked_and_never_lost(tmp_path, monkeypatch):
     model = ElmoModel(make_tiny_config())
     (tmp_path / "out").mkdir()
