@@ -28,12 +28,12 @@ from .reading import (
     Layout,
     Rule,
     Weights,
-    expected_shapes,
     make_config,
+    make_model,
     make_tokenizer,
     read_object,
     read_torch,
-    to_ours,
+    take_parameters,
 )
 
 _CONFIG, _WEIGHTS = "config.json", ("weights.th", "best.th")
@@ -77,13 +77,9 @@ def read(
     options_file: str | os.PathLike | None = None,
     tokenizer_options: Mapping[str, Any] | None = None,
 ) -> Converted:
-    """Read the ELMo of an archive.
+    """Read the ELMo of an archive's directory.
 
-    Args:
-        source: The directory of its files.
-        options_file: The options.json of its biLM. Archives of 0.x hold it; those of 1.0 and later do not, and the
-            clips that it has are nowhere else.
-        tokenizer_options: Arguments of `ElmoCharTokenizer`.
+    Archives of 0.x hold the options of the biLM. Those of 1.0 and later do not, and its clips are nowhere else.
     """
     experiment = read_object("file", source / _CONFIG)
     path = next((source / name for name in _WEIGHTS if (source / name).is_file()), source / _WEIGHTS[0])
@@ -161,14 +157,12 @@ def _build(
         ]
         for index in range(num_mixes)
     }
-    expected = expected_shapes(rules, config, where) | {key: (1,) for keys in mixed.values() for key in keys}
+    others = {key: (1,) for keys in mixed.values() for key in keys}
     # What lies outside of the prefix is the task's.
-    weights.check(expected, where, lambda key: not (prefix and key.startswith(prefix)) or key == f"{prefix}{_CACHE}")
-    parameters = to_ours(rules, weights)
+    ignored = [key for key in weights if not (prefix and key.startswith(prefix)) or key == f"{prefix}{_CACHE}"]
+    parameters = take_parameters(weights, rules, config, where, others, ignored)
     parameters |= {name: torch.cat([weights[key] for key in keys]) for name, keys in mixed.items()}
-    model = ElmoModel(config)
-    model.load_state_dict({**model.state_dict(), **parameters})
-    return model.eval()
+    return make_model(config, parameters)
 
 
 def encoder_rules(config: ElmoConfig, convolutions: str, rest: str = "") -> Iterator[Rule]:

@@ -39,12 +39,12 @@ from .reading import (
     Weights,
     add_word_softmax,
     existing_file,
-    expected_shapes,
     make_config,
+    make_model,
     make_tokenizer,
     read_hdf5,
     read_object,
-    to_ours,
+    take_parameters,
 )
 from .tensor_bundle import INDEX_SUFFIX, data_file_of, find_index, read_bundle
 
@@ -69,13 +69,7 @@ _SHARED = (
 
 
 class Words(NamedTuple):
-    """The words of a vocabulary file.
-
-    Args:
-        where: The file in errors.
-        vocabulary: The words, special ones first.
-        order: For each of them its line in the file, which is its row of the weights.
-    """
+    """The words of a vocabulary file, special ones first, and the line of each there, which is its row of weights."""
 
     where: str
     vocabulary: WordVocabulary
@@ -97,11 +91,8 @@ def read(
 ) -> Converted:
     """Read a bilm-tf model with what is there of its word softmax.
 
-    Args:
-        source: The hdf5 of weights, a training checkpoint's .index or .data, or the directory of either.
-        options_file, softmax_file, vocab_file: The options, the hdf5 of the word softmax and the words, one per line,
-            where they are not to be looked for beside the weights.
-        tokenizer_options: Arguments of `ElmoCharTokenizer`.
+    The source is the hdf5 of weights, a training checkpoint's .index or .data, or the directory of either, where the
+    other files are looked for too if they are not named.
     """
     index_file = find_index(source)
     weight_file = _find_weights(source) if index_file is None else index_file
@@ -136,7 +127,7 @@ def read(
         is_shared = options.get("share_embedding_softmax") is True and "softmax/W" not in softmax
         matrix, bias = "embedding" if is_shared else "softmax/W", "softmax/b"
         shapes = {matrix: (len(words.order), bilm.config.projection_size), bias: (len(words.order),)}
-        softmax.check(shapes, f"{words.where} and {where}", lambda key: True)
+        softmax.check(shapes, f"{words.where} and {where}", softmax.keys())
         model = add_word_softmax(bilm, words.vocabulary, *(softmax[key][words.order] for key in (matrix, bias)))
         notes += [_SHARED] * is_shared
     elif softmax_file is not None:
@@ -157,14 +148,13 @@ def _build_model(
     config = ElmoConfig.from_dict({**config.to_dict(), **missing_projections(config, weights)})
     # A single layer is below a MultiRNNCell too in what bilm-tf's inference and AllenNLP read.
     is_stacked = config.num_hidden_layers > 1 or any("/MultiRNNCell/" in key for key in weights)
-    rules = list(weight_rules(config, is_stacked))
-    weights.check(expected_shapes(rules, config, where), where, SOFTMAX_KEYS.__contains__)
-    parameters = to_ours(rules, weights)
-    model = ElmoModel(config)
-    if words is not None:
-        _fill_table(model, words, parameters.pop(WORD_TABLE)[words.order])
-    model.load_state_dict({**model.state_dict(), **parameters})
-    return model.eval()
+    rules = weight_rules(config, is_stacked)
+    parameters = take_parameters(weights, rules, config, where, ignored=SOFTMAX_KEYS)
+    vectors = parameters.pop(WORD_TABLE, None)
+    model = make_model(config, parameters)
+    if words is not None and vectors is not None:
+        _fill_table(model, words, vectors[words.order])
+    return model
 
 
 def reads_words(options: Mapping[str, Any]) -> bool:
@@ -173,14 +163,9 @@ def reads_words(options: Mapping[str, Any]) -> bool:
 
 
 def read_config(options: Mapping[str, Any], where: str, words: Words | None, is_training: bool = False) -> ElmoConfig:
-    """The config of a model with all projections (see `missing_projections`).
+    """The config of a model with all projections (see `missing_projections`); `words` are what it reads, if it does.
 
-    Args:
-        options: The content of options.json.
-        where: That file in errors.
-        words: Those that the model reads in place of characters.
-        is_training: Whether to read options as bilm-tf's trainer, for which a missing `use_skip_connections` is false.
-    Raises: ValueError naming the option.
+    bilm-tf's trainer, whose options these are where `is_training`, takes a missing `use_skip_connections` for false.
     """
     if words is None and reads_words(options):
         raise ValueError(f"{where} has no char_cnn: the model reads words. Name its vocabulary by vocab_file.")

@@ -37,8 +37,7 @@ def export_bilm_tf(
 
     Args:
         model_name_or_path: Any ELMo checkpoint, a directory or a name on the Hub.
-        output_dir: The directory to write; on any error it is left as it was.
-        overwrite: Whether a full output_dir may be replaced.
+        output_dir, overwrite: The directory to write, left as it was on any error, and whether a full one is replaced.
     Returns: What was left out and what to know of the files, a sentence each.
     Raises: ValueError where it is no whole ELMo checkpoint, or as `save_bilm_tf`; FileExistsError; FileNotFoundError;
         ImportError.

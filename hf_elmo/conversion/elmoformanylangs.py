@@ -34,12 +34,12 @@ from .reading import (
     Weights,
     add_word_softmax,
     existing_file,
-    expected_shapes,
     make_config,
+    make_model,
     make_tokenizer,
     read_object,
     read_torch,
-    to_ours,
+    take_parameters,
 )
 
 FILES = "a model of ELMoForManyLangs with token_embedder.pkl and encoder.pkl"
@@ -99,13 +99,7 @@ def read(
     options_file: str | os.PathLike | None = None,
     tokenizer_options: Mapping[str, Any] | None = None,
 ) -> Converted:
-    """Read a model out of its directory.
-
-    Args:
-        source: The directory.
-        options_file: The JSON of the model's sizes, where the directory's config.json does not lead to it.
-        tokenizer_options: Arguments of `ElmoCharTokenizer`.
-    """
+    """Read a model out of its directory; `options_file` has its sizes, where config.json does not lead to them."""
     file = _find_settings(source) if options_file is None else Path(options_file)
     settings = _DEFAULT_SETTINGS if file is None else read_object("options_file", file)
     where = f"the program's own {_DEFAULT_NAMES[0]}" if file is None else f"options_file {str(file)!r}"
@@ -245,27 +239,24 @@ def _load_model(
 ) -> ElmoModel:
     embedder = read_torch("file", directory / _EMBEDDER)
     encoder = read_torch("file", directory / _ENCODER)
-    tokens, layers = list(encoder_rules(config, "convolutions.")), list(bilm_rules(config))
-    expected = expected_shapes(tokens, config, where)
+    tables = {}
     if words:
-        expected[_WORDS] = _expected_rows(embedder, _WORDS, words, config.word_vector_size)
+        tables[_WORDS] = _expected_rows(embedder, _WORDS, words, config.word_vector_size)
     if config.token_inputs != "words":
-        expected[_CHARACTERS] = _expected_rows(embedder, _CHARACTERS, characters, config.character_embedding_size)
-    embedder.check(expected, where)
-    encoder.check(expected_shapes(layers, config, where), where)
-    parameters = {**to_ours(tokens, embedder), **to_ours(layers, encoder)}
+        tables[_CHARACTERS] = _expected_rows(embedder, _CHARACTERS, characters, config.character_embedding_size)
+    parameters = take_parameters(embedder, encoder_rules(config, "convolutions."), config, where, tables)
+    parameters |= take_parameters(encoder, bilm_rules(config), config, where)
     if config.token_inputs != "words":
         # The id 0, "no word here", is ours alone.
         vectors = F.pad(embedder[_CHARACTERS][list(characters.values())], (0, 0, 1, 0))
         parameters["token_encoder.character_embedding.weight"] = vectors
-    model = ElmoModel(config)
-    model.load_state_dict({**model.state_dict(), **parameters})
+    model = make_model(config, parameters)
     if words and model.token_encoder.word_table is not None:
         known = {word: row for word, row in words.items() if word != _UNKNOWN}
         rows = torch.from_numpy(tokenizer.encode_words(list(known)))
         vectors = embedder[_WORDS]
         model.token_encoder.word_table.fill(rows, vectors[list(known.values())], vectors[words[_UNKNOWN]])
-    return model.eval()
+    return model
 
 
 def _expected_rows(weights: Weights, key: str, entries: Mapping[str, int], size: int | None) -> tuple[int, int]:
@@ -281,11 +272,8 @@ def _with_softmax(model: ElmoModel, directory: Path) -> tuple[ElmoPreTrainedMode
     if _SOFTMAX not in weights:
         return model, f"it has no {_SOFTMAX!r}, the softmax of the setting 'sampled_softmax'"
     num_rows, size = _expected_rows(weights, _SOFTMAX, words, model.config.projection_size)
-    weights.check(
-        {_SOFTMAX: (num_rows, size), _SOFTMAX_BIAS: (num_rows, 1)},
-        f"{str(directory / _WORD_LIST)!r}",
-        lambda key: key == "oov_column",
-    )
+    shapes = {_SOFTMAX: (num_rows, size), _SOFTMAX_BIAS: (num_rows, 1)}
+    weights.check(shapes, repr(str(directory / _WORD_LIST)), ["oov_column"])
     # What would be taken for another word has no name here: no text leads to it.
     names = {row: _SPECIAL_WORDS.get(word, word) for word, row in words.items() if word not in SPECIAL_WORDS}
     listed = [names.get(row, f"<unused {row}>") for row in range(num_rows)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,18 +56,16 @@ class Weights(dict[str, Tensor]):
         super().__init__(tensors)
         self.where = where
 
-    def check(
-        self, expected: Mapping[str, Sequence[int]], settings: str, ignored: Callable[[str], bool] = lambda key: False
-    ) -> None:
+    def check(self, expected: Mapping[str, Sequence[int]], settings: str, ignored: Collection[str] = ()) -> None:
         """Check that there are exactly the expected keys, in their shapes, finite and in float32.
 
         Args:
             expected: The shape of each key.
             settings: The file that the shapes follow from, for errors.
-            ignored: Whether a key that is not expected may be there.
+            ignored: Keys that may be there besides.
         Raises: ValueError naming the first key that is wrong.
         """
-        shapes = {key: tuple(tensor.shape) for key, tensor in self.items() if key in expected or not ignored(key)}
+        shapes = {key: tuple(tensor.shape) for key, tensor in self.items() if key in expected or key not in ignored}
         for key in {**expected, **shapes}:
             found, wanted = shapes.get(key), expected.get(key)
             if found is None or wanted is None or found != tuple(wanted):
@@ -104,25 +102,33 @@ class Rule(NamedTuple):
     layout: Layout = SAME
 
 
-def expected_shapes(rules: Iterable[Rule], config: ElmoConfig, where: str) -> dict[str, tuple[int, ...]]:
-    """The shape under each key, for which no memory is taken.
+def take_parameters(
+    weights: Weights,
+    rules: Iterable[Rule],
+    config: ElmoConfig,
+    where: str,
+    others: Mapping[str, Sequence[int]] | None = None,
+    ignored: Collection[str] = (),
+) -> dict[str, Tensor]:
+    """Our parameters by their names, out of weights that are checked as `Weights.check` does.
 
     Args:
-        rules: Of the keys.
-        config: Of the model.
+        weights, rules: The other program's, and what becomes of their keys.
+        config: Of the model, from which their shapes follow.
         where: The file with the sizes, in errors.
-    Raises: ValueError for sizes that no machine holds.
+        others: Keys without a rule, and their shapes.
+        ignored: Keys that may be there besides.
+    Raises: ValueError also for sizes that no machine holds.
     """
+    rules = list(rules)
     try:
+        # No memory is taken for them.
         with torch.device("meta"):
             ours = ElmoModel(config).state_dict()
-        return {rule.key: tuple(rule.layout.to_theirs(*map(ours.get, rule.parameters)).shape) for rule in rules}
+        shapes = {rule.key: rule.layout.to_theirs(*map(ours.get, rule.parameters)).shape for rule in rules}
     except (RuntimeError, OverflowError, TypeError) as error:
         raise ValueError(f"{where} asks for sizes that are too large ({reason(error)}).") from error
-
-
-def to_ours(rules: Iterable[Rule], weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our parameters by their names, from checked weights."""
+    weights.check({**shapes, **(others or {})}, where, ignored)
     return {
         name: tensor
         for rule in rules
@@ -130,13 +136,16 @@ def to_ours(rules: Iterable[Rule], weights: Mapping[str, Tensor]) -> dict[str, T
     }
 
 
-def make_config(where: str, names: Mapping[str, str], fields: Mapping[str, Any]) -> ElmoConfig:
-    """The config of another program's settings.
+def make_model(config: ElmoConfig, parameters: Mapping[str, Tensor]) -> ElmoModel:
+    """The model of parameters, in evaluation mode; those that it has besides, of its mixes, start as they do."""
+    model = ElmoModel(config)
+    model.load_state_dict({**model.state_dict(), **parameters})
+    return model.eval()
 
-    Args:
-        where: The settings in errors.
-        names: What they call a field of `ElmoConfig`.
-        fields: Of the config.
+
+def make_config(where: str, names: Mapping[str, str], fields: Mapping[str, Any]) -> ElmoConfig:
+    """The config of another program's settings; errors name them by `where` and by `names`, ours to theirs.
+
     Raises: ValueError naming the setting, its value and the values allowed.
     """
     try:
