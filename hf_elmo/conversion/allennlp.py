@@ -159,7 +159,7 @@ def _build(
     }
     others = {key: (1,) for keys in mixed.values() for key in keys}
     # What lies outside of the prefix is the task's.
-    ignored = [key for key in weights if not (prefix and key.startswith(prefix)) or key == f"{prefix}{_CACHE}"]
+    ignored = {key for key in weights if not (prefix and key.startswith(prefix)) or key == f"{prefix}{_CACHE}"}
     parameters = take_parameters(weights, rules, config, where, others, ignored)
     parameters |= {name: torch.cat([weights[key] for key in keys]) for name, keys in mixed.items()}
     return make_model(config, parameters)

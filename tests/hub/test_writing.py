@@ -144,14 +144,6 @@ def test_the_result_is_readable_for_those_who_may_read_its_neighbours(tmp_path):
         assert len(modes) == 1
 
 
-def test_a_link_is_followed_to_the_directory_it_names(full):
-    link = full.parent / "link"
-    link.symlink_to(full)
-    with written_aside(link, overwrite=True) as aside:
-        (aside / "weights").write_text("new")
-    assert link.is_symlink() and contents(full) == contents(link) == {"weights": "new"}
-
-
 def test_several_files_are_replaced_together_or_not_at_all(tmp_path):
     targets = [tmp_path / "folder" / "a", tmp_path / "b"]
     (tmp_path / "b").write_text("old")
