@@ -7,10 +7,10 @@ import pytest
 import torch
 from bilm_tf_files import listing
 from conftest import shared_data
-from elmoformanylangs_files import SETTINGS, WORDS, make_settings, word_vector, write_model, zip_directory
+from elmoformanylangs_files import SETTINGS, WORDS, make_settings, word_vector, write_model
 from refusals import assert_refused
 from tolerances import FOREIGN_VECTORS, REORDERED_FLOAT32
-from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 
 from hf_elmo import ElmoForPreTraining, ElmoScorer, ElmoState, kernels, load_external
 from hf_elmo.conversion.sources import convert
@@ -69,22 +69,20 @@ def test_its_carried_state_is_had_by_a_state_that_is_given(name):
             np.testing.assert_allclose(found[:, row, : wanted.shape[1]], wanted, rtol=0, atol=FOREIGN_VECTORS)
 
 
-def test_sentences_are_scored_as_by_its_classifier(tmp_path):
+def test_what_is_saved_is_loaded_and_scores_as_its_classifier(tmp_path):
     source, expected, sentences = fixture_of("char_word")
-    convert(source, tmp_path / "ours")
+    _, converted = convert(source, tmp_path / "ours")
+    facts = json.loads((tmp_path / "ours" / "conversion.json").read_text())
+    assert facts["format"] == "elmoformanylangs" and facts["files"]["source"]["name"] == "char_word.zip"
+    assert {"token_embedder.pkl", "encoder.pkl", "classifier.pkl", "char.dic"} <= facts["files"].keys()
+    assert "MIT" in facts["license"] and any("state" in note for note in facts["notes"])
+    model, tokenizer = (each.from_pretrained(tmp_path / "ours") for each in (AutoModel, AutoTokenizer))
+    wanted, _ = layers_of(converted.model, converted.tokenizer, sentences)
+    np.testing.assert_array_equal(layers_of(model, tokenizer, sentences)[0], wanted)
     scores = ElmoScorer(str(tmp_path / "ours")).score_sentences(sentences)
     for number, each in enumerate(scores):
         found = (-each.forward.sum() - each.forward_end, -each.backward.sum() - each.backward_end)
         np.testing.assert_allclose(found, expected["nll"][number], rtol=0, atol=FOREIGN_VECTORS)
-
-
-@pytest.mark.parametrize("name", FIXTURES)
-def test_what_is_saved_is_loaded_by_auto_classes(tmp_path, name):
-    source, _, sentences = fixture_of(name)
-    _, converted = convert(source, tmp_path / "ours")
-    model, tokenizer = (each.from_pretrained(tmp_path / "ours") for each in (AutoModel, AutoTokenizer))
-    wanted, _ = layers_of(converted.model, converted.tokenizer, sentences)
-    np.testing.assert_array_equal(layers_of(model, tokenizer, sentences)[0], wanted)
 
 
 @pytest.mark.parametrize("backend", ["reference", "plain", "compiled", "auto"])
@@ -104,37 +102,35 @@ def test_all_backends_give_the_same_numbers(tmp_path, backend):
     np.testing.assert_allclose(cached, wanted, rtol=0, atol=REORDERED_FLOAT32)
 
 
-KINDS = {
-    "both": {},
-    "characters": {"token_embedder": {"word_dim": 0, "activation": "tanh", "n_highway": 3}},
-    "words": {"token_embedder": {"char_dim": 0, "name": "lstm"}},
-}
-ODD_WORDS = (*WORDS, "qqq", "abcdefghij", "", "New York", "THE", "ñandú", "<bow>", "\u3000", "x", "xyz")
+NO_WORDS = {"token_embedder": {"word_dim": 0, "activation": "tanh", "n_highway": 3}}
+NO_CHARACTERS = {"token_embedder": {"char_dim": 0, "name": "lstm"}, "encoder": {"cell_clip": 0, "proj_clip": None}}
+# `<S>` and `</S>` are markers here, as `<bos>` and `<eos>` are.
+ODD_WORDS = [word for word in WORDS if word != "<S>"]
+ODD_WORDS += ["qqq", "abcdefghij", "", "New York", "THE", "ñandú", "<bow>", "\u3000", "x", "xyz"]
+# Words that char.dic cannot spell, and that are told apart all the same; one is longer than a row.
+TEA = ("<oov>", "<bos>", "<eos>", "<pad>", "茶", "酒", "茶酒", "q", "茶茶茶茶茶茶茶")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_words_are_read_by_the_rules_of_the_program(tmp_path, kind):
-    settings = make_settings(**KINDS[kind])
-    weights = write_model(tmp_path, settings)
+@pytest.mark.parametrize(
+    ("kind", "changes", "words", "read"),
+    [
+        ("both", {}, WORDS, ODD_WORDS),
+        ("characters", NO_WORDS, WORDS, ODD_WORDS),
+        ("words", NO_CHARACTERS, WORDS, ODD_WORDS),
+        ("both", {}, TEA, ["茶", "酒", "茶酒", "q", "水", "酒茶", "茶茶茶茶茶茶茶"]),
+    ],
+    ids=["both", "characters", "words", "unspellable"],
+)
+def test_words_are_read_by_the_rules_of_the_program(tmp_path, kind, changes, words, read):
+    settings = make_settings(**changes)
+    weights = write_model(tmp_path, settings, words=words)
     model, tokenizer = load_external(tmp_path)
-    # `<S>` and `</S>` are markers here, as `<bos>` and `<eos>` are.
-    words = [word for word in ODD_WORDS if word != "<S>"]
     with torch.no_grad():
-        found = model.token_encoder(torch.from_numpy(tokenizer.encode_words(words)))
-    wanted = np.stack([word_vector(weights, word, settings) for word in words])
+        found = model.token_encoder(torch.from_numpy(tokenizer.encode_words(read)))
+    wanted = np.stack([word_vector(weights, word, settings, words) for word in read])
     np.testing.assert_allclose(found.numpy(), wanted, rtol=0, atol=FOREIGN_VECTORS)
     assert model.config.token_inputs == kind and model.config.forget_bias == 0
-
-
-def test_words_that_char_dic_cannot_spell_are_still_told_apart(tmp_path):
-    words = ("<oov>", "<bos>", "<eos>", "<pad>", "茶", "酒", "茶酒", "q", "茶茶茶茶茶茶茶")
-    weights = write_model(tmp_path, words=words)
-    model, tokenizer = load_external(tmp_path)
-    read = ["茶", "酒", "茶酒", "q", "水", "酒茶", "茶茶茶茶茶茶茶"]
-    with torch.no_grad():
-        found = model.token_encoder(torch.from_numpy(tokenizer.encode_words(read))).numpy()
-    wanted = np.stack([word_vector(weights, word, words=words) for word in read])
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=FOREIGN_VECTORS)
+    assert (model.config.cell_clip, model.config.projection_clip) == ((None, None) if kind == "words" else (3, 3))
 
 
 def test_the_marks_of_a_dictionary_may_stand_anywhere_in_it(tmp_path):
@@ -150,25 +146,12 @@ def test_the_marks_of_a_dictionary_may_stand_anywhere_in_it(tmp_path):
     assert torch.equal(model.word_softmax.weight[:3], theirs[[43, 41, 42]])
     write_model(tmp_path, words=words[:-2])
     assert_refused(ValueError, ("word.dic", "<oov>"), load_external, tmp_path)
-
-
-def test_the_card_and_the_files_beside_it_say_what_it_was_made_of(tmp_path):
-    write_model(tmp_path / "here", softmax=True)
-    source = zip_directory(tmp_path / "here", tmp_path / "model.zip")
-    convert(source, tmp_path / "ours")
-    facts = json.loads((tmp_path / "ours" / "conversion.json").read_text())
-    assert facts["format"] == "elmoformanylangs" and facts["files"]["source"]["name"] == "model.zip"
-    assert {"token_embedder.pkl", "encoder.pkl", "classifier.pkl", "char.dic"} <= facts["files"].keys()
-    assert "MIT" in facts["license"] and any("state" in note for note in facts["notes"])
-    model = AutoModelForPreTraining.from_pretrained(tmp_path / "ours")
-    assert model.words[:3] == ("<S>", "</S>", "<UNK>") and "나무" in model.words
-
-
-def test_a_top_layer_that_was_never_trained_has_no_softmax(tmp_path):
-    write_model(tmp_path / "here", make_settings(encoder={"n_layers": 3}), softmax=True)
-    _, converted = convert(tmp_path / "here", tmp_path / "ours")
-    assert not isinstance(converted.model, ElmoForPreTraining)
-    assert any("classifier.pkl" in note for note in converted.notes)
+    with (tmp_path / "word.dic").open("a", encoding="utf-8") as stream:
+        stream.write("<oov>\t99\n")
+    assert_refused(ValueError, ("word_emb_layer", "(42, 4)", "(100, 4)"), load_external, tmp_path)
+    write_model(tmp_path, make_settings(encoder={"n_layers": 3}), softmax=True)
+    # The top layer was never trained.
+    assert not isinstance(load_external(tmp_path)[0], ElmoForPreTraining)
 
 
 def test_settings_are_found_as_the_program_finds_them(tmp_path):
@@ -236,17 +219,6 @@ def test_wrong_settings_are_refused_by_name(tmp_path, changes, named):
     assert listing(tmp_path) == before
 
 
-def test_an_encoder_without_clips_clips_nothing(tmp_path):
-    write_model(tmp_path, make_settings(encoder={"cell_clip": 0, "proj_clip": None}))
-    config = load_external(tmp_path)[0].config
-    assert config.cell_clip is None and config.projection_clip is None
-
-
-def test_the_lstm_encoder_is_refused_with_the_reason():
-    message = assert_refused(ValueError, ("encoder.name", "lstm"), load_external, shared_data("zoo/efml/lstm_encoder"))
-    assert "no ELMo" in message
-
-
 class _Runs:
     def __reduce__(self):
         return open, ("ran.txt", "w")
@@ -260,10 +232,3 @@ def test_no_code_of_a_pickle_runs(tmp_path, monkeypatch, legacy):
     torch.save({**weights["encoder.pkl"], "x": _Runs()}, path, _use_new_zipfile_serialization=not legacy)
     assert_refused(ValueError, "encoder.pkl", load_external, tmp_path / "here")
     assert not (tmp_path / "ran.txt").exists()
-
-
-def test_a_dictionary_longer_than_its_embedding_is_refused(tmp_path):
-    write_model(tmp_path)
-    with (tmp_path / "word.dic").open("a", encoding="utf-8") as stream:
-        stream.write("more\t99\n")
-    assert_refused(ValueError, ("word_emb_layer", f"({len(WORDS)}, 4)", "(100, 4)"), load_external, tmp_path)
