@@ -266,6 +266,7 @@ _ENVIRONMENT = ImmutableSandboxedEnvironment(
 )
 _ENVIRONMENT.globals["layer_names"] = layer_names
 _ENVIRONMENT.filters |= {
+    "bullets": lambda sentences: "\n".join(f"- {sentence}" for sentence in sentences),
     "cell": lambda text: " ".join(str(text).replace("|", "\\|").split()),
     "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
     "number": _number,
