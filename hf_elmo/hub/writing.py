@@ -36,18 +36,13 @@ def check_output_directory(directory: str | os.PathLike, overwrite: bool = False
     return path
 
 
-def check_output_file(
-    output_file: str | os.PathLike,
-    overwrite: bool = False,
-    name: str = "output_file",
-    flag: str = "--overwrite_output_file",
-) -> Path:
+def check_output_file(output_file: str | os.PathLike, overwrite: bool = False, name: str = "output_file") -> Path:
     """Check, before any work is done, that a file can be written; a link stands for the file it names.
 
     Args:
         output_file: The file to be.
         overwrite: Whether one that is there may be replaced.
-        name, flag: The argument that names it, and the flag that allows to replace it, for errors.
+        name: The argument that names it, for errors.
     Raises: FileExistsError when the name is taken or lies below a file.
     """
     target = Path(output_file).resolve()
@@ -56,7 +51,7 @@ def check_output_file(
         raise FileExistsError(f"{name} {str(output_file)!r} is a directory; name a file to write.")
     if target.exists() and not overwrite:
         raise FileExistsError(
-            f"{name} {str(output_file)!r} is there already; name another one, or pass {flag} to replace it."
+            f"{name} {str(output_file)!r} is there already; name another, or pass --overwrite_output_file to replace it."
         )
     return target
 
@@ -152,12 +147,14 @@ def restore_replaced(directory: str | os.PathLike) -> None:
                 target = path.parent / entry.name
                 if target.is_dir() and not target.is_symlink():
                     shutil.rmtree(target)
-                os.replace(entry, target)
+                else:
+                    target.unlink(missing_ok=True)
+                os.rename(entry, target)
             path.rmdir()
 
 
 def open_to_readers(directory: Path) -> None:
-    """Let whoever may read its neighbours read a directory: mkdtemp and safetensors write for the owner's eyes only."""
+    """Let whoever may read its neighbors read a directory: mkdtemp and safetensors write for the owner's eyes only."""
     mask = os.umask(0)
     os.umask(mask)
     for path in (directory, *directory.rglob("*")):

@@ -125,7 +125,8 @@ def test_what_a_killed_process_was_replacing_comes_back(full):
     (full / ".a1b2c3_d.replaced").mkdir()
     for name in ("old", "folder"):
         os.rename(full / name, full / ".a1b2c3_d.replaced" / name)
-    (full / "old").write_text("new")
+    for name in ("old", "folder"):
+        (full / name).write_text("new")
     assert leftovers_of(full) == [full / ".a1b2c3_d.replaced", full / ".checkpoint-7.partial"]
     restore_replaced(full)
     assert contents(full) == OLD and names(full) == OLD_NAMES
