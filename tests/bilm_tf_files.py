@@ -1,4 +1,4 @@
-"""Files as bilm-tf writes them, and what it computes from them, written down a second time from its own source."""
+"""Files as bilm-tf writes them."""
 
 import json
 
@@ -70,60 +70,6 @@ def write_checkpoint(folder, options, arrays=None, seed=0):
         for key, array in arrays.items():
             file.create_dataset(key, data=array)
     return arrays
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
-
-
-def encode_words(arrays, options, rows):
-    """bilm-tf's token encoder in float64: character ids (T, C) to (T, P)."""
-    characters = np.concatenate([np.zeros((1, arrays["char_embed"].shape[1])), arrays["char_embed"]])[rows]
-    features = []
-    for index, (width, _) in enumerate(options["char_cnn"]["filters"]):
-        kernel = arrays[f"CNN/W_cnn_{index}"][0].astype(float)
-        windows = np.stack([characters[:, at : at + width] for at in range(rows.shape[1] - width + 1)], axis=1)
-        found = np.einsum("tpkd,kdn->tpn", windows, kernel) + arrays[f"CNN/b_cnn_{index}"]
-        features.append(found.max(axis=1))
-    vectors = np.concatenate(features, axis=-1)
-    vectors = np.tanh(vectors) if options["char_cnn"]["activation"] == "tanh" else np.maximum(vectors, 0)
-    for index in range(options["char_cnn"]["n_highway"]):
-        weights = {name: array.astype(float) for name, array in arrays.items() if f"CNN_high_{index}/" in name}
-        carry = sigmoid(vectors @ weights[f"CNN_high_{index}/W_carry"] + weights[f"CNN_high_{index}/b_carry"])
-        transform = vectors @ weights[f"CNN_high_{index}/W_transform"] + weights[f"CNN_high_{index}/b_transform"]
-        vectors = carry * np.maximum(transform, 0) + (1 - carry) * vectors
-    return vectors @ arrays["CNN_proj/W_proj"].astype(float) + arrays["CNN_proj/b_proj"]
-
-
-def run_cell(arrays, options, root, inputs):
-    """TensorFlow's LSTMCell with a projection over (T, P), in float64."""
-    lstm = options["lstm"]
-    clip_cell, clip_hidden = lstm["cell_clip"] or np.inf, lstm["proj_clip"] or np.inf
-    hidden, cell, outputs = np.zeros(lstm["projection_dim"]), np.zeros(lstm["dim"]), []
-    for vector in inputs:
-        gates = np.concatenate([vector, hidden]) @ arrays[f"{root}/W_0"].astype(float) + arrays[f"{root}/B"]
-        i, j, f, o = np.split(gates, 4)
-        cell = np.clip(sigmoid(f + 1.0) * cell + sigmoid(i) * np.tanh(j), -clip_cell, clip_cell)
-        hidden = (sigmoid(o) * np.tanh(cell)) @ arrays[f"{root}/W_P_0"].astype(float)
-        hidden = np.clip(hidden, -clip_hidden, clip_hidden)
-        outputs.append(hidden)
-    return np.stack(outputs)
-
-
-def run_bilm_tf(arrays, options, rows):
-    """All layers of bilm-tf, (L + 1, T, 2P), for one sentence of character ids (T, C)."""
-    tokens = encode_words(arrays, options, rows)
-    layers = [np.concatenate([tokens, tokens], axis=-1)]
-    forward, backward = tokens, tokens
-    for layer in range(options["lstm"]["n_layers"]):
-        outputs = []
-        for number, inputs in enumerate((forward, backward)):
-            order = slice(None, None, -1 if number else 1)
-            output = run_cell(arrays, options, cell_name(options, number, layer), inputs[order])[order]
-            outputs.append(output + inputs if layer and options["lstm"]["use_skip_connections"] else output)
-        forward, backward = outputs
-        layers.append(np.concatenate(outputs, axis=-1))
-    return np.stack(layers)
 
 
 def read_datasets(weight_file):

@@ -51,7 +51,7 @@ def check_output_file(output_file: str | os.PathLike, overwrite: bool = False, n
         raise FileExistsError(f"{name} {str(output_file)!r} is a directory; name a file to write.")
     if target.exists() and not overwrite:
         raise FileExistsError(
-            f"{name} {str(output_file)!r} is there already; name another, or pass --overwrite_output_file to replace it."
+            f"{name} {str(output_file)!r} is there; name another, or pass --overwrite_output_file to replace it."
         )
     return target
 
