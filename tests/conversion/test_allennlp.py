@@ -8,11 +8,12 @@ import torch
 from allennlp_files import OPTIONS, experiment_with, pack, weights_of, write_archive
 from bilm_tf_files import listing
 from conftest import make_tiny_config, shared_data
+from foreign_vectors import run_batches
 from refusals import assert_refused
 from tolerances import FOREIGN_VECTORS, REORDERED_FLOAT32
 from transformers import AutoModel, AutoTokenizer
 
-from hf_elmo import ElmoEmbeddings, ElmoModel, ElmoState, load_external
+from hf_elmo import ElmoEmbeddings, ElmoModel, load_external
 from hf_elmo.conversion.sources import convert
 
 FIXTURES = ["tagger", "layer_norm", "two_mixes", "published_tagger"]
@@ -37,35 +38,18 @@ def model():
     return model
 
 
-def layers_of(model, tokenizer, sentences, state=None):
-    """The layers of a batch and its mixes without the first marker, and the states."""
-    batch = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        outputs = model.base_model(**batch, state=state, output_hidden_states=True)
-    layers = torch.stack(outputs.hidden_states)[:, :, 1:]
-    return layers.numpy(), [mix[:, 1:].numpy() for mix in outputs.elmo_representations], outputs.state
-
-
 @pytest.mark.parametrize("name", FIXTURES)
 def test_layers_and_mixes_are_the_programs_with_its_carried_state(name):
     source, options, expected, batches = fixture_of(name)
-    model, tokenizer = load_external(source, **options)
-    config, rows = model.config, len(batches[0])
-    sizes = {"hidden": config.projection_size, "cell": config.cell_size}
-    carried = {each: torch.zeros(rows, config.num_hidden_layers, 2, size) for each, size in sizes.items()}
-    for call, sentences in enumerate(batches):
-        # A smaller batch leaves the state of the other rows as it was.
-        state = ElmoState(**{each: values[: len(sentences)] for each, values in carried.items()})
-        layers, mixes, state = layers_of(model, tokenizer, sentences, state)
-        for each, values in carried.items():
-            values[: len(sentences)] = getattr(state, each)
+    found = run_batches(*load_external(source, **options), batches)
+    places = [(call, row, len(words)) for call, batch in enumerate(batches) for row, words in enumerate(batch)]
+    for (call, row, size), (layers, mixes) in zip(places, found, strict=True):
+        wanted = expected[f"call{call}/layers"][:, row, :size]
+        np.testing.assert_allclose(layers, wanted, rtol=0, atol=FOREIGN_VECTORS)
         assert len(mixes) == sum(key.startswith(f"call{call}/mix") for key in expected)
-        for row, words in enumerate(sentences):
-            wanted = expected[f"call{call}/layers"][:, row, : len(words)]
-            np.testing.assert_allclose(layers[:, row, : len(words)], wanted, rtol=0, atol=FOREIGN_VECTORS)
-            for number, mix in enumerate(mixes):
-                wanted = expected[f"call{call}/mix{number}"][row, : len(words)]
-                np.testing.assert_allclose(mix[row, : len(words)], wanted, rtol=0, atol=FOREIGN_VECTORS)
+        for number, mix in enumerate(mixes):
+            wanted = expected[f"call{call}/mix{number}"][row, :size]
+            np.testing.assert_allclose(mix, wanted, rtol=0, atol=FOREIGN_VECTORS)
 
 
 @pytest.mark.parametrize("normalized", [False, True])
@@ -78,11 +62,11 @@ def test_an_archive_gives_back_the_model_that_it_was_written_from(tmp_path, mode
     assert found.config.head.dropout == 0.2 and found.config.num_mixes == 2
     assert tokenizer.max_characters_per_word == found.config.max_characters_per_word == 50
     sentences = [["A", "b", "."], ["x" * 60]]
-    theirs, mixes, _ = layers_of(found, tokenizer, sentences)
-    ours, own_mixes, _ = layers_of(model, tokenizer, sentences)
-    np.testing.assert_allclose(theirs, ours, rtol=0, atol=REORDERED_FLOAT32)
-    if not normalized:
-        np.testing.assert_allclose(mixes, own_mixes, rtol=0, atol=10 * REORDERED_FLOAT32)
+    vectors = zip(*(run_batches(each, tokenizer, [sentences]) for each in (found, model)), strict=True)
+    for (theirs, mixes), (ours, own_mixes) in vectors:
+        np.testing.assert_allclose(theirs, ours, rtol=0, atol=REORDERED_FLOAT32)
+        if not normalized:
+            np.testing.assert_allclose(mixes, own_mixes, rtol=0, atol=10 * REORDERED_FLOAT32)
 
 
 def test_what_is_saved_is_loaded_and_says_what_was_left_out(tmp_path, model):
@@ -91,8 +75,9 @@ def test_what_is_saved_is_loaded_and_says_what_was_left_out(tmp_path, model):
     source = pack(tmp_path / "files", tmp_path / "model.tar.gz")
     _, converted = convert(source, tmp_path / "ours")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ours")
-    found, _, _ = layers_of(AutoModel.from_pretrained(tmp_path / "ours"), tokenizer, [["A", "b"]])
-    np.testing.assert_array_equal(found, layers_of(converted.model, tokenizer, [["A", "b"]])[0])
+    models = AutoModel.from_pretrained(tmp_path / "ours"), converted.model
+    (found, _), (wanted, _) = (run_batches(each, tokenizer, [[["A", "b"]]])[0] for each in models)
+    np.testing.assert_array_equal(found, wanted)
     embeddings, report = ElmoEmbeddings.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert embeddings.dropout.p == 0.5 and not any(report.values())
     facts = json.loads((tmp_path / "ours" / "conversion.json").read_text())

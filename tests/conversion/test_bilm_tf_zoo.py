@@ -8,6 +8,7 @@ import pytest
 import torch
 from bilm_tf_files import read_datasets
 from conftest import shared_data
+from foreign_vectors import run_batches
 from refusals import assert_refused
 from run_cases import make_arguments, write_lines
 from tolerances import FOREIGN_VECTORS, PARITY
@@ -46,30 +47,10 @@ def nlpl():
     return shared_data("zoo/nlpl")
 
 
-def run_batches(model, tokenizer, batches, warmup=False):
-    """The layers of each sentence, (L + 1, T, 2P), row r of a batch carrying on the state of row r before it.
-
-    With `warmup` the first batch is run once for its state alone.
-    """
-    state, found, most = None, [], max(map(len, batches))
-    for number, batch in enumerate([*batches[:warmup], *batches]):
-        # A row without words keeps its state, as the rows of a smaller batch do there.
-        rows = batch + [[]] * (most - len(batch))
-        encoded = tokenizer(rows, is_split_into_words=True, padding=True, return_tensors="pt")
-        encoded["attention_mask"][len(batch) :] = 0
-        with torch.no_grad():
-            output = model(**encoded, state=state, output_hidden_states=True)
-        state = output.state
-        if number >= warmup:
-            layers = torch.stack(output.hidden_states).numpy()
-            found += [layers[:, row, 1 : 1 + len(words)] for row, words in enumerate(batch)]
-    return found
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_vectors_are_those_that_bilm_tf_computed_with_its_state_carried(variant):
     batches = json.loads(folder_of("batches.json").read_text())
-    found = run_batches(*load_external(folder_of(variant), **options_of(variant)), batches)
+    found, _ = zip(*run_batches(*load_external(folder_of(variant), **options_of(variant)), batches), strict=True)
     keys = [f"call{call}/{row}" for call, batch in enumerate(batches) for row in range(len(batch))]
     with np.load(folder_of(variant) / "expected.npz") as expected:
         for key, layers in zip(keys, found, strict=True):
@@ -197,7 +178,7 @@ def test_a_checkpoint_is_the_model_that_is_dumped_from_it(tmp_path):
 def test_vectors_of_words_are_simple_elmos_with_the_state_carried(name, warmup):
     sentences = json.loads((nlpl() / "sentences.json").read_text())
     batches = [sentences[start : start + 3] for start in range(0, len(sentences), 3)]
-    found = run_batches(*load_external(nlpl() / name), batches, warmup)
+    found, _ = zip(*run_batches(*load_external(nlpl() / name), batches, warmup), strict=True)
     with np.load(nlpl() / "expected.npz") as expected:
         wanted = {layers: expected[f"vectors/{layers}/warmup={warmup}"] for layers in ("all", "top", "average")}
     for number, (words, layers) in enumerate(zip(sentences, found, strict=True)):
@@ -224,7 +205,7 @@ def test_the_published_fixture_has_its_original_vectors_where_the_state_is_carri
         # The top layer of each batch's first sentence, (2, T, P), the directions apart.
         expected = [np.concatenate(file[str(index)][()], axis=-1) for index in range(10)]
     differences, of_fresh = (
-        [np.abs(layers[-1] - theirs).max() for layers, theirs in zip(found, expected, strict=True)]
+        [np.abs(layers[-1] - theirs).max() for (layers, _), theirs in zip(found, expected, strict=True)]
         for found in (carried, fresh)
     )
     assert max(differences) <= PARITY and of_fresh[0] <= PARITY and min(of_fresh[1:]) > 1e-3

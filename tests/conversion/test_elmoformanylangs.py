@@ -8,11 +8,12 @@ import torch
 from bilm_tf_files import listing
 from conftest import shared_data
 from elmoformanylangs_files import SETTINGS, WORDS, make_settings, word_vector, write_model
+from foreign_vectors import run_batches
 from refusals import assert_refused
 from tolerances import FOREIGN_VECTORS, REORDERED_FLOAT32
 from transformers import AutoModel, AutoTokenizer
 
-from hf_elmo import ElmoForPreTraining, ElmoScorer, ElmoState, kernels, load_external
+from hf_elmo import ElmoForPreTraining, ElmoScorer, kernels, load_external
 from hf_elmo.conversion.sources import convert
 
 FIXTURES = {"char_word": "char_word.zip", "char_only": "char_only.zip", "word_only": "word_only"}
@@ -28,21 +29,16 @@ def fixture_of(name):
     )
 
 
-def layers_of(model, tokenizer, sentences, state=None):
-    """The layers of a padded batch, (L + 1, B, T, 2P), without the markers of the longest row, and the states."""
-    batch = tokenizer(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        output = model.base_model(**batch, state=state, output_hidden_states=True)
-    return torch.stack(output.hidden_states)[:, :, 1:].numpy(), output.state
+def layers_of(model, tokenizer, sentences):
+    """The layers of each sentence."""
+    return [layers for layers, _ in run_batches(model, tokenizer, [sentences])]
 
 
 @pytest.mark.parametrize("name", FIXTURES)
 def test_every_layer_of_the_program_is_given(name):
     source, expected, sentences = fixture_of(name)
     model, tokenizer = load_external(source)
-    found, _ = layers_of(model, tokenizer, sentences)
-    for number, words in enumerate(sentences):
-        layers = found[:, number, : len(words)]
+    for number, layers in enumerate(layers_of(model, tokenizer, sentences)):
         wanted = {-2: layers, -1: layers.mean(axis=0), **dict(enumerate(layers[:3]))}
         for layer, values in wanted.items():
             key = f"layer_{layer}/{number}"
@@ -54,19 +50,13 @@ def test_every_layer_of_the_program_is_given(name):
 def test_its_carried_state_is_had_by_a_state_that_is_given(name):
     source, expected, sentences = fixture_of(name)
     model, tokenizer = load_external(source)
-    config, rows = model.config, 4
-    sizes = {"hidden": config.projection_size, "cell": config.cell_size}
-    carried = {each: torch.zeros(rows, config.num_hidden_layers, 2, size) for each, size in sizes.items()}
-    for call, chosen in enumerate(([0, 1, 2, 3], [4, 6, 0], [0, 1, 2, 3])):
-        # The program's rows are sentences by falling length; those that a batch lacks keep their state.
-        order = sorted(range(len(chosen)), key=lambda place: -len(sentences[chosen[place]]))
-        state = ElmoState(**{each: values[: len(chosen)] for each, values in carried.items()})
-        found, state = layers_of(model, tokenizer, [sentences[chosen[place]] for place in order], state)
-        for each, values in carried.items():
-            values[: len(chosen)] = getattr(state, each)
-        for row, place in enumerate(order):
-            wanted = expected[f"call{call}/{place}"]
-            np.testing.assert_allclose(found[:, row, : wanted.shape[1]], wanted, rtol=0, atol=FOREIGN_VECTORS)
+    # The program's rows are sentences by falling length.
+    calls = [[0, 1, 2, 3], [4, 6, 0], [0, 1, 2, 3]]
+    orders = [sorted(chosen, key=lambda place: -len(sentences[place])) for chosen in calls]
+    found = run_batches(model, tokenizer, [[sentences[place] for place in order] for order in orders])
+    places = [(call, calls[call].index(place)) for call, order in enumerate(orders) for place in order]
+    for (call, place), (layers, _) in zip(places, found, strict=True):
+        np.testing.assert_allclose(layers, expected[f"call{call}/{place}"], rtol=0, atol=FOREIGN_VECTORS)
 
 
 def test_what_is_saved_is_loaded_and_scores_as_its_classifier(tmp_path):
@@ -77,8 +67,8 @@ def test_what_is_saved_is_loaded_and_scores_as_its_classifier(tmp_path):
     assert {"token_embedder.pkl", "encoder.pkl", "classifier.pkl", "char.dic"} <= facts["files"].keys()
     assert "MIT" in facts["license"] and any("state" in note for note in facts["notes"])
     model, tokenizer = (each.from_pretrained(tmp_path / "ours") for each in (AutoModel, AutoTokenizer))
-    wanted, _ = layers_of(converted.model, converted.tokenizer, sentences)
-    np.testing.assert_array_equal(layers_of(model, tokenizer, sentences)[0], wanted)
+    wanted = layers_of(converted.model, converted.tokenizer, sentences)
+    assert all(map(np.array_equal, layers_of(model, tokenizer, sentences), wanted))
     scores = ElmoScorer(str(tmp_path / "ours")).score_sentences(sentences)
     for number, each in enumerate(scores):
         found = (-each.forward.sum() - each.forward_end, -each.backward.sum() - each.backward_end)
@@ -93,11 +83,11 @@ def test_all_backends_give_the_same_numbers(tmp_path, backend):
     model, tokenizer = load_external(tmp_path)
     sentences = [text.split() for text in TEXT]
     with kernels.use_backend("reference"):
-        wanted, _ = layers_of(model, tokenizer, sentences)
+        wanted = np.concatenate(layers_of(model, tokenizer, sentences), axis=1)
     with kernels.use_backend(backend):
-        found, _ = layers_of(model, tokenizer, sentences)
+        found = np.concatenate(layers_of(model, tokenizer, sentences), axis=1)
         kernels.cache_words(model.token_encoder, 100)
-        cached, _ = layers_of(model, tokenizer, sentences)
+        cached = np.concatenate(layers_of(model, tokenizer, sentences), axis=1)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=REORDERED_FLOAT32)
     np.testing.assert_allclose(cached, wanted, rtol=0, atol=REORDERED_FLOAT32)
 
