@@ -10,17 +10,7 @@ import json
 from pathlib import Path
 
 from hf_elmo.hub.cards import write_card
-from hf_elmo.hub.file_names import (
-    CARD_FILE,
-    FACTS_FILE,
-    LAYER_SHARES_FILE,
-    PLOT_FILE,
-    RESULTS_FILE,
-    SENSES_FILE,
-    SENSES_PLOT_FILE,
-    TAGS_FILE,
-    TAGS_PLOT_FILE,
-)
+from hf_elmo.hub.file_names import CARD_FILE, FACTS_FILE, LAYER_SHARES_FILE, PLOT_FILE, RESULTS_FILE
 from hf_elmo.hub.plots import plot_layer_scores, plot_layer_shares, plot_run
 
 MODEL_CARDS = Path(__file__).resolve().parents[1] / "model_cards"
@@ -45,9 +35,8 @@ def draw(directory: Path) -> None:
         plot_layer_shares(results, directory / LAYER_SHARES_FILE)
     if "perplexity" in results:
         plot_run(results, directory / PLOT_FILE)
-    for file, picture in ((SENSES_FILE, SENSES_PLOT_FILE), (TAGS_FILE, TAGS_PLOT_FILE)):
-        if (directory / file).is_file():
-            plot_layer_scores(json.loads((directory / file).read_text(encoding="utf-8")), directory / picture)
+    for file in filter(Path.is_file, (directory / "senses.json", directory / "tags.json")):
+        plot_layer_scores(json.loads(file.read_text(encoding="utf-8")), file.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from tensor_bundles import variables_of, with_sums, write_bundle
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel, load_external
 from hf_elmo.conversion.alignment import align_layers
 from hf_elmo.hub.cards import render_card
-from hf_elmo.hub.file_names import CONFIG_FILE, FACTS_FILE, RESULTS_FILE, SENSES_FILE, TOKENIZER_FILE
+from hf_elmo.hub.file_names import CONFIG_FILE, FACTS_FILE, RESULTS_FILE, TOKENIZER_FILE
 from hf_elmo.hub.loading import load_config, load_model, load_tokenizer
 from hf_elmo.hub.provenance import write_json
 from hf_elmo.inference.embedding_files import read_words
@@ -211,7 +211,7 @@ def read_tokenizer(path, folder):
 
 def write_recipe(folder):
     recipe = ROOT / "model_cards" / "elmo-small-novels"
-    for file in (CONFIG_FILE, RESULTS_FILE, TOKENIZER_FILE, FACTS_FILE, SENSES_FILE, "first-run.json"):
+    for file in (CONFIG_FILE, RESULTS_FILE, TOKENIZER_FILE, FACTS_FILE, "senses.json", "first-run.json"):
         shutil.copy(recipe / file, folder / file)
 
 
@@ -381,7 +381,7 @@ KINDS = [
     Kind("tokenizer_config.json", "tokenizer_config.json", write_model, read_tokenizer, examples=20),
     Kind("facts.yaml", FACTS_FILE, write_recipe, read_recipe, "folder"),
     Kind("results.json", RESULTS_FILE, write_recipe, read_recipe, "folder"),
-    Kind("senses.json", SENSES_FILE, write_recipe, read_recipe, "folder"),
+    Kind("senses.json", "senses.json", write_recipe, read_recipe, "folder"),
     Kind("card-config.json", CONFIG_FILE, write_recipe, read_recipe, "folder"),
     Kind(
         "word_vocabulary.txt",
