@@ -109,31 +109,30 @@ def _set_ticks(axes: Axes) -> None:
 
 def plot_layer_scores(results: Mapping[str, Any], file: str | os.PathLike) -> Figure:
     """Draw the accuracy of each layer, with its deviation, on each set of words; `results` as in senses.json."""
-    with _picture(file, (6.5, 3.6)) as figure:
-        axes = figure.subplots()
-        for name, ways in results["scores"].items():
-            figures = [measures["accuracy"] for measures in ways.values()]
-            means, deviations = zip(*((each["mean"], each["deviation"] or 0) for each in figures), strict=True)
-            axes.errorbar(list(ways), means, yerr=deviations, fmt="o", capsize=3, label=name)
-        axes.grid(True, axis="y", alpha=0.3)
-        axes.yaxis.set_major_formatter("{x:.0%}")
-        axes.set_ylabel("accuracy")
-    return figure
+    series = {}
+    for name, ways in results["scores"].items():
+        figures = [measures["accuracy"] for measures in ways.values()]
+        series[name] = [each["mean"] for each in figures], [each["deviation"] or 0 for each in figures]
+    return _draw_layers(list(ways), series, "accuracy", file)
 
 
 def plot_layer_shares(results: Mapping[str, Any], file: str | os.PathLike) -> Figure:
     """Draw the share of each layer in each mix of a task's model; over several seeds the mean, with the deviation."""
-    mean, deviation = mean_shares(results)
-    num_mixes, num_layers = mean.shape
-    with _picture(file, (5.5, 3.2)) as figure:
-        axes, width = figure.subplots(), 0.8 / num_mixes
-        for mix, shares in enumerate(mean):
-            places = np.arange(num_layers) + (mix - (num_mixes - 1) / 2) * width
-            errors = None if deviation is None else deviation[mix]
-            axes.bar(places, shares, width, yerr=errors, capsize=3, label=f"mix {mix + 1}")
-        axes.axhline(1 / num_layers, color=_GRAY, linestyle=":", label="even shares")
-        axes.set_xticks(range(num_layers), layer_names(num_layers))
+    means, deviations = mean_shares(results)
+    layers = layer_names(means.shape[1])
+    series: dict[str, Any] = {"even shares": ([1 / len(layers)] * len(layers), None)}
+    for mix, shares in enumerate(means):
+        series[f"mix {mix + 1}"] = shares, None if deviations is None else deviations[mix]
+    return _draw_layers(layers, series, "share of the layer", file)
+
+
+def _draw_layers(layers: Sequence[str], series: Mapping[str, Any], label: str, file: str | os.PathLike) -> Figure:
+    """Draw points with their deviations, (L,) each, for each of some names."""
+    with _picture(file, (6.5, 3.6)) as figure:
+        axes = figure.subplots()
+        for name, (means, deviations) in series.items():
+            axes.errorbar(layers, means, yerr=deviations, fmt="o", capsize=3, label=name)
+        axes.grid(True, axis="y", alpha=0.3)
         axes.yaxis.set_major_formatter("{x:.0%}")
-        seeds = "" if deviation is None else f", mean of {len(results['seeds'])} seeds"
-        axes.set_ylabel(f"share of the layer{seeds}")
+        axes.set_ylabel(label)
     return figure

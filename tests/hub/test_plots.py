@@ -96,19 +96,18 @@ def test_the_scores_of_layers_have_a_point_for_each_figure(tmp_path):
     assert [label.get_text() for label in axes.get_xticklabels()] == list(accuracies)
 
 
-def test_the_shares_of_layers_have_a_bar_for_each_layer_and_mix(tmp_path):
+def test_the_shares_of_layers_have_a_point_for_each_layer_and_mix(tmp_path):
     seeds = [[[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]], [[0.4, 0.3, 0.3], [0.2, 0.3, 0.5]]]
     for results, mean, deviation in (
         ({"layer_shares": seeds[0]}, seeds[0], None),
         ({"seeds": [{"layer_shares": each} for each in seeds]}, np.mean(seeds, axis=0), np.std(seeds, axis=0, ddof=1)),
     ):
         (axes,) = plot_layer_shares(results, tmp_path / "a.png").axes
-        bars = [container for container in axes.containers if hasattr(container, "patches")]
-        np.testing.assert_allclose([[bar.get_height() for bar in container] for container in bars], mean)
+        even, *mixes = axes.containers
+        assert even.lines[0].get_ydata() == pytest.approx([1 / 3] * 3)
+        np.testing.assert_allclose([mix.lines[0].get_ydata() for mix in mixes], mean)
         assert [label.get_text() for label in axes.get_xticklabels()] == ["token encoder", "layer 1", "layer 2"]
-        assert lines_of(axes)["even shares"][1] == pytest.approx([1 / 3] * 2)
-        errors = [container.errorbar for container in bars]
-        assert (errors == [None, None]) == (deviation is None)
+        assert all(mix.has_yerr == (deviation is not None) for mix in mixes)
         if deviation is not None:
-            segments = [error.lines[2][0].get_segments() for error in errors]
+            segments = [mix.lines[2][0].get_segments() for mix in mixes]
             np.testing.assert_allclose([[each[1, 1] - each[0, 1] for each in mix] for mix in segments], 2 * deviation)
