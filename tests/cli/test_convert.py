@@ -12,6 +12,7 @@ from hf_elmo import ElmoForPreTraining, ElmoModel
 from hf_elmo.cli import convert, export
 from hf_elmo.cli.score import ScoringArguments, run_scoring
 from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
+from hf_elmo.conversion.sources import FORMATS
 from hf_elmo.text.vocabulary import WordVocabulary
 
 
@@ -86,7 +87,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, source, capsys):
     for command, arguments, named in (
         (convert, [source], ("OUTPUT",)),
         (convert, [source, new, "third"], ("third",)),
-        (convert, [source, new, "--format", "glove"], ("--format", "'glove'")),
+        (convert, [source, new, "--format", "glove"], ("--format", "'glove'", *FORMATS)),
         (convert, [str(tmp_path / "none"), new], ("none", "does not exist")),
         (convert, [source, str(full)], ("full", "--overwrite_output_dir")),
         (convert, [str(tmp_path / "cut.hdf5"), new, *options], ("cut.hdf5", "truncated")),

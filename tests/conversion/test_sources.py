@@ -5,8 +5,8 @@ import io
 import shutil
 import stat
 import tarfile
-import typing
 import zipfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +15,6 @@ from refusals import assert_refused
 from transformers import AutoModel, AutoTokenizer
 
 from hf_elmo import ElmoCharTokenizer, load_external
-from hf_elmo.cli.convert import ConversionArguments
 from hf_elmo.conversion import sources
 from hf_elmo.conversion.sources import FORMATS, convert
 
@@ -98,11 +97,6 @@ def test_what_is_there_is_never_lost(tmp_path, source, monkeypatch):
     assert not (tmp_path / "full" / "precious").exists() and (tmp_path / "full" / "config.json").exists()
 
 
-def test_the_command_knows_every_format():
-    choices = typing.get_args(typing.get_type_hints(ConversionArguments)["format"])[0]
-    assert list(FORMATS) == list(typing.get_args(choices))
-
-
 # Archives
 
 
@@ -118,6 +112,8 @@ def test_an_archive_may_hold_the_files_or_the_folder_that_they_lie_in(kind, tmp_
         assert are_equal(load_external(archive)[0], wanted)
     convert(archive, tmp_path / "ours")
     assert archive.rpartition("/")[2] in (tmp_path / "ours" / "README.md").read_text()
+    Path(archive).write_bytes(Path(archive).read_bytes()[:1000])
+    assert_refused(ValueError, archive, load_external, archive)
     (tmp_path / "around" / "elmo" / "theirs" / "options.json").unlink()
     archive = shutil.make_archive(tmp_path / "half", kind, tmp_path / "around")
     # The error names the archive, and not where it was unpacked to.
@@ -178,11 +174,3 @@ def test_bombs_are_not_unpacked(tmp_path, monkeypatch):
     assert_refused(ValueError, "a.zip", load_external, path)
     path = write_tar(tmp_path / "a.tar.gz", ("weights.hdf5", zeros, tarfile.REGTYPE, ""))
     assert_refused(ValueError, ("a.tar.gz", "bytes"), load_external, path)
-
-
-def test_an_archive_that_is_cut_off_is_refused(tmp_path, source):
-    for kind in ("zip", "gztar"):
-        path = shutil.make_archive(tmp_path / "a", kind, source)
-        with open(path, "rb+") as stream:
-            stream.truncate(1000)
-        assert_refused(ValueError, path, load_external, path)
