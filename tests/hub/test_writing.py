@@ -133,15 +133,15 @@ def test_what_a_killed_process_was_replacing_comes_back(full):
     restore_replaced(full.parent / "nowhere")
 
 
-def test_the_result_is_readable_for_those_who_may_read_its_neighbours(tmp_path):
-    neighbour = tmp_path / "neighbour"
-    (neighbour / "folder").mkdir(parents=True)
-    (neighbour / "folder" / "file").touch()
+def test_the_result_is_readable_for_those_who_may_read_its_neighbors(tmp_path):
+    neighbor = tmp_path / "neighbor"
+    (neighbor / "folder").mkdir(parents=True)
+    (neighbor / "folder" / "file").touch()
     with written_aside(tmp_path / "new") as aside:
         (aside / "folder").mkdir(mode=0o700)
         (aside / "folder" / "file").touch(mode=0o600)
     for name in (".", "folder", "folder/file"):
-        modes = {stat.S_IMODE((tmp_path / top / name).stat().st_mode) for top in ("neighbour", "new")}
+        modes = {stat.S_IMODE((tmp_path / top / name).stat().st_mode) for top in ("neighbor", "new")}
         assert len(modes) == 1
 
 
