@@ -73,7 +73,7 @@ def built(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     source = folder / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "hf_elmo_cli.py"):
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copyfile(ROOT / name, source / name)
     shutil.copytree(PACKAGE, source / "hf_elmo", ignore=shutil.ignore_patterns("__pycache__"))
     build("sdist", source, folder)
@@ -97,7 +97,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         metadata = archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))).decode()
         licences = [name for name in archive.namelist() if name.endswith("/LICENSE")]
     wanted = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    assert sorted(names) == sorted(["hf_elmo_cli.py", *(path.relative_to(ROOT).as_posix() for path in wanted)])
+    assert sorted(names) == sorted(path.relative_to(ROOT).as_posix() for path in wanted)
     assert {"hf_elmo/py.typed", "hf_elmo/cli/flags.py"} <= set(names)
     assert f"Version: {hf_elmo.__version__}\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata and licences

@@ -9,12 +9,18 @@ import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any
 
+import datasets
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
+from transformers.utils import logging
+
+from ..tasks.registry import TASKS
 from .flags import FlagParser
 
 # Each command with its module in this folder, or module:function, and what the list of commands says of it.
-COMMANDS = {
+_COMMANDS = {
     "pretrain": ("pretrain", "pre-train an ELMo on text files or a dataset"),
     "vocabulary": ("build_vocabulary", "build the word vocabulary of a pre-training run from a corpus of any size"),
     "convert": ("convert", "bring an ELMo checkpoint of another program here"),
@@ -24,44 +30,53 @@ COMMANDS = {
     "show uses": ("show_uses", "draw the uses of words in every layer, as a page to click"),
     "probe senses": ("probe:main_senses", "measure how well each layer tells the senses of words apart"),
     "probe tags": ("probe:main_tags", "measure how well each layer tells the parts of speech of words"),
-    "train": ("train", "train, evaluate and apply a model of a task"),
     "predict": ("predict", "apply a checkpoint of a task to text of one's own"),
     "export": ("export", "write a checkpoint as an ONNX file, or as bilm-tf had it"),
     "push": ("push", "upload a finished checkpoint to the Hub"),
 }
-SHOW_TRACEBACK = "HF_ELMO_TRACEBACK"
+# What bad arguments and bad files raise; anything else is a bug and keeps its traceback.
+_USER_ERRORS = (ValueError, OSError, ImportError, FloatingPointError, StrictDataclassError, SafetensorError)
+
+
+def commands() -> dict[str, tuple[str, str]]:
+    """Each command with its function, `module` or `module:function` in this folder, and a line about it."""
+    return _COMMANDS | {f"train {name}": ("train", f"train {task.what}") for name, task in TASKS.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run `hf-elmo COMMAND ...`, or list the commands."""
-    argv = sys.argv[1:] if argv is None else argv
-    with readable_errors():
-        _run_named(argv)
-
-
-def _run_named(argv: Sequence[str]) -> None:
-    if not argv or argv[0] in ("-h", "--help"):
-        print(_list_commands(), file=sys.stdout if argv else sys.stderr)
-        sys.exit(0 if argv else 2)
-    name, *rest = argv
-    if rest and f"{name} {rest[0]}" in COMMANDS:
-        name, rest = f"{name} {rest[0]}", rest[1:]
-    if name == "--version":
-        # The package above this one, whose name commands may not import.
-        print(sys.modules[__package__.partition(".")[0]].__version__)
-    elif name in COMMANDS:
-        module, _, function = COMMANDS[name][0].partition(":")
-        main = getattr(importlib.import_module(f".{module}", __package__), function or "main")
-        main(rest, prog=f"hf-elmo {name}")
-    elif any(command.startswith(f"{name} ") for command in COMMANDS):
-        is_asked = rest[:1] in (["-h"], ["--help"])
-        print(_list_commands(f"{name} "), file=sys.stdout if is_asked else sys.stderr)
-        sys.exit(0 if is_asked else 2)
+    argv, known = list(sys.argv[1:] if argv is None else argv), commands()
+    name = next((name for name in (" ".join(argv[:2]), *argv[:1]) if name in known), None)
+    if name is not None:
+        module, _, function = known[name][0].partition(":")
+        run = getattr(importlib.import_module(f".{module}", __package__), function or "main")
+        run(argv[len(name.split()) :], prog=f"hf-elmo {name}")
+    elif argv == ["--version"]:
+        print(sys.modules["hf_elmo"].__version__)  # the face above, which commands do not import
     else:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        with readable_errors():
+            _list_or_refuse(argv, known)
+
+
+def _list_or_refuse(argv: list[str], known: dict[str, tuple[str, str]]) -> None:
+    """List the commands, all or those that begin with a word, or say that there is none of this name."""
+    words = [word for word in argv if word not in ("-h", "--help")][:2]
+    found = {name: line for name, (_, line) in known.items() if name.split()[: len(words)] == words}
+    if not found:
+        firsts = {name.split()[0]: name for name in known}
+        given, there = (" ".join(words), known) if words[0] in firsts else (words[0], firsts)
+        near = difflib.get_close_matches(given, there, n=1, cutoff=0.5)
         meant = f"did you mean {near[0]}?" if near else "hf-elmo --help lists them."
-        print(f"error: hf-elmo has no command {name!r}; {meant}", file=sys.stderr)
-        sys.exit(2)
+        raise ValueError(f"hf-elmo has no command {given!r}; {meant}")
+    is_asked, width = len(words) < len(argv), max(map(len, found))
+    print(
+        "usage: hf-elmo COMMAND [--FLAG VALUE ...]\n\nELMo (Peters et al. 2018) for transformers.\n\ncommands:",
+        *(f"  {name:<{width}}  {line}" for name, line in found.items()),
+        "\n`hf-elmo COMMAND --help` lists the flags of a command, `hf-elmo --version` says which version this is.",
+        sep="\n",
+        file=sys.stdout if is_asked else sys.stderr,
+    )
+    sys.exit(0 if is_asked else 2)
 
 
 def run_command(
@@ -76,38 +91,24 @@ def run_command(
 
     Args:
         classes: The dataclasses whose fields are the flags, see `FlagParser`; the function gets one instance of each.
-        function: What the command does; what a user can put right it raises as one of `user_errors()`.
+        function: What the command does; what a user can put right it raises as one of `_USER_ERRORS`.
         argv: The words after the command's name; None takes this process's.
         prog: The command's name; None takes the script's.
-        description: What --help says first; None takes the first line of the first class's docstring.
+        description: What --help says first.
         epilog: What --help says last.
     """
-    argv = sys.argv[1:] if argv is None else argv
-    classes = [classes] if isinstance(classes, type) else list(classes)
-    description = (description or classes[0].__doc__ or "").strip().splitlines()[0]
     with readable_errors():
-        arguments = FlagParser(classes, prog, description, epilog).parse(argv)
+        arguments = FlagParser(classes, prog, description, epilog).parse(sys.argv[1:] if argv is None else argv)
         quiet_libraries()
         function(*arguments)
 
 
 def quiet_libraries() -> None:
     """Leave the screen to our own lines: no dumps of configs and no bars for files of a few megabytes."""
-    import datasets
-    from transformers.utils import logging
-
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     datasets.disable_progress_bars()
     datasets.utils.logging.set_verbosity_error()
-
-
-def user_errors() -> tuple[type[Exception], ...]:
-    """What bad arguments and bad files raise; anything else is a bug and keeps its traceback."""
-    from huggingface_hub.errors import StrictDataclassError
-    from safetensors import SafetensorError
-
-    return (ValueError, OSError, ImportError, FloatingPointError, StrictDataclassError, SafetensorError)
 
 
 @contextmanager
@@ -117,54 +118,27 @@ def readable_errors() -> Iterator[None]:
     Ctrl-C ends it with exit code 130, as shells do. HF_ELMO_TRACEBACK=1 in the environment shows the traceback too.
     Where nobody reads standard output any more, as behind `head`, it ends with exit code 0 and without a word.
     """
+    shows_traceback = bool(os.environ.get("HF_ELMO_TRACEBACK"))
     try:
         try:
             yield
         except SystemExit as ended:
-            # After --help, for example.
             if not ended.code:
                 sys.stdout.flush()
             raise
         # Python itself flushes at its end, where nothing can answer an error any more.
         sys.stdout.flush()
     except BrokenPipeError:
-        if not _has_lost_its_reader(sys.stdout):
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        if not any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0)):
             raise
         # For that flush of Python's.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except KeyboardInterrupt as stop:
-        if os.environ.get(SHOW_TRACEBACK):
+    except (KeyboardInterrupt, *_USER_ERRORS) as error:
+        if shows_traceback:
             raise
-        print(str(stop) or "stopped", file=sys.stderr)
-        sys.exit(130)
-    except Exception as error:
-        if os.environ.get(SHOW_TRACEBACK) or not isinstance(error, user_errors()):
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-
-
-def _has_lost_its_reader(file: IO[str]) -> bool:
-    """Whether a file is a pipe that nobody reads any more."""
-    poll = select.poll()
-    poll.register(file.fileno(), 0)
-    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
-
-
-def _list_commands(start: str = "") -> str:
-    """The commands that begin so, with a line each."""
-    listed = {name: line for name, (_, line) in COMMANDS.items() if name.startswith(start)}
-    width = max(map(len, listed))
-    return "\n".join(
-        [
-            f"usage: hf-elmo {start}COMMAND [--FLAG VALUE ...]",
-            "",
-            "ELMo (Peters et al. 2018) for transformers.",
-            "",
-            "commands:",
-            *(f"  {name:<{width}}  {line}" for name, line in listed.items()),
-            "",
-            "`hf-elmo COMMAND --help` lists the flags of a command, `hf-elmo --version` says which version this is.",
-        ]
-    )
+        is_stopped = isinstance(error, KeyboardInterrupt)
+        print((str(error) or "stopped") if is_stopped else f"error: {error}", file=sys.stderr)
+        sys.exit(130 if is_stopped else 2)

@@ -7,22 +7,18 @@ from collections.abc import Sequence
 from dataclasses import field, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-# Commands print their help before torch and transformers are there: whatever defines flags imports neither.
 
-
-def flag(text: str, aliases: Sequence[str] = (), positional: bool = False, **defaults: Any) -> Any:
+def flag(text: str, positional: bool = False, **defaults: Any) -> Any:
     """A field of a dataclass that is a flag of a command.
 
     Args:
         text: Its help.
-        aliases: Other spellings, `--old_name`, which the help does not show.
         positional: Whether it is no flag but a word of its own, in the order of the fields; with a default it may be
             left out.
         defaults: As of `dataclasses.field`.
     """
-    # transformers' parser of flags takes no other entries than its own.
-    metadata = {"help": text, "aliases": tuple(aliases)} | ({"positional": True} if positional else {})
-    return field(metadata=metadata, **defaults)
+    # argparse formats its help, and transformers' parser hands it all other entries.
+    return field(metadata={"help": text.replace("%", "%%")} | ({"positional": True} if positional else {}), **defaults)
 
 
 def part_of(arguments: Any, group: type) -> Any:

@@ -156,7 +156,7 @@ example:
   hf-elmo train coreference --model_name_or_path CHECKPOINT --train_file train.conll --validation_file dev.conll \\
       --test_file test.conll --load_best_model_at_end --output_dir coreference
 
-A batch is a document. All of transformers' training flags work too; --help_all lists them.
+A batch is a document.
 """
     shown_scores = ("muc_f1", "b_cubed_f1", "ceafe_f1", "mean_f1")
     best_score = "mean_f1"

@@ -1,192 +1,171 @@
-"""Flags of a dataclass parse as transformers' own parser has them, and each command's help is quick and whole."""
+"""The flags of a dataclass, and the flags of all commands: few, each with one meaning and all of them in --help."""
 
-import itertools
-import json
-import re
-import subprocess
-import sys
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass
 from typing import Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from transformers import HfArgumentParser, TrainingArguments
+from command_parsers import shown_flags
 
-from hf_elmo.cli.command_line import COMMANDS, main
+from hf_elmo.cli.command_line import commands, main
 from hf_elmo.cli.flags import FlagParser
-from hf_elmo.tasks.arguments import TrainingFlags
+from hf_elmo.given.flags import flag
+
+# Flags that --help shows, summed over all commands.
+MOST_SLOTS = 530
+# One file, or some.
+SEVERAL_TYPES = set("input_file train_file validation_file word_column num_train_epochs".split())
+# What they are about depends on the command.
+SEVERAL_HELPS = set(
+    """
+    bf16 carry_state config_name convert_scheme dataset_config_name dataset_name dropout early_stopping_patience format
+    gradient_accumulation_steps hidden_dropout hidden_size html hub_model_id hub_private_repo input_file label_column
+    layers learning_rate lr_scheduler_type lstm_size max_length max_steps max_train_sentences max_vocab_size
+    max_words_per_batch model_name_or_path num_folds num_seeds num_train_epochs output_dir output_file
+    overwrite_output_dir overwrite_output_file per_device_train_batch_size pre_tokenizer preset resume_from_checkpoint
+    seed test_file text_column top_k train_file validation_file vocab_file weight_decay word word_column word_vectors
+    words
+    """.split()
+)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Base:
     """Text that is read."""
 
-    train_file: list[str] | None = field(default=None, metadata={"help": "Files, 100 % of them."})
-    layers: Literal["mix", "all"] = field(default="mix", metadata={"help": "Which ones."})
-    dropout: float | None = None
-    do_lower_case: bool = False
+    train_file: list[str] | None = flag("Files, 100 % of them.", default=None)
+    layers: Literal["mix", "all"] = flag("Which ones.", default="mix")
+    do_lower_case: bool = flag("All of it.", default=False)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Sample(Base):
     """What is done with it."""
 
-    max_steps: int = 7
-    freeze_bilm: bool = True
-    name: str | None = None
-    number: Literal[1, 2] | None = None
+    max_steps: int = flag("How many.", default=7)
+    freeze_bilm: bool = flag("Nothing changes.", default=True)
+    name: str = flag("A checkpoint.")
+    options: str | None = flag("As JSON.", default=None)
 
 
-WORDS = {
-    "--train_file": ["a.txt", "b*.txt"],
-    "--train-file": ["c.txt"],
-    "--layers": ["all"],
-    "--dropout": ["0.5"],
-    "--max-steps": ["3"],
-    "--max_steps=4": [],
-    "--do_lower_case": [],
-    "--do-lower-case": ["true"],
-    "--freeze_bilm": ["False"],
-    "--no_freeze_bilm": [],
-    "--no-freeze-bilm": [],
-    "--name": ["x y"],
-    "--number": ["2"],
-    "--nam": ["abbreviated"],
-}
+@dataclass(kw_only=True)
+class Words:
+    """Words without a flag."""
+
+    source: str = flag("From where.", positional=True)
+    texts: list[str] | None = flag("Which.", positional=True, default=None)
 
 
-@given(st.lists(st.sampled_from(sorted(WORDS)), max_size=5))
-def test_flags_parse_as_transformers_parser_does(flags):
-    argv = list(itertools.chain.from_iterable([flag, *WORDS[flag]] for flag in flags))
-    (wanted,) = HfArgumentParser(Sample).parse_args_into_dataclasses(argv, look_for_args_file=False)
-    assert FlagParser(Sample, "prog", None).parse(argv) == (wanted,)
+def parse(*argv, classes=Sample):
+    return FlagParser(classes, "prog", None).parse(argv)
 
 
-def test_several_classes_and_required_and_hidden_flags(capsys):
-    @dataclass
-    class Model:
-        """Where it comes from."""
+def test_flags_become_the_fields_of_their_classes():
+    assert parse("--name", "x") == (Sample(name="x"),)
+    argv = "--name x --train-file a b --layers=all --do_lower_case --no_freeze_bilm --max-steps 3 --max_steps=4"
+    expected = Sample(name="x", train_file=["a", "b"], layers="all", do_lower_case=True, freeze_bilm=False, max_steps=4)
+    assert parse(*argv.split()) == (expected,)
+    assert parse("--name", "x", "--freeze_bilm", "false")[0].freeze_bilm is False
+    # Flags stand before, between and behind the words.
+    words = ["here", "--name", "x", "there", "--max_steps", "1"]
+    assert parse(*words, classes=(Words, Sample)) == (
+        Words(source="here", texts=["there"]),
+        Sample(name="x", max_steps=1),
+    )
+    assert parse("--name", "x", "here", classes=[Sample, Words])[1] == Words(source="here")
 
-        model_name_or_path: str = field(metadata={"help": "A checkpoint.", "aliases": "--model"})
 
-    parser = FlagParser([Model, Sample], "prog", "What it does.", "examples:\n  prog --model x\n")
-    model, sample = parser.parse(["--model", "here", "--max_steps", "1"])
-    assert (model.model_name_or_path, sample.max_steps) == ("here", 1)
-    with pytest.raises(SystemExit) as ended:
-        parser.parse(["--max_steps", "1"])
-    assert ended.value.code == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "--model_name_or_path" in error
+def test_help_has_a_group_for_each_class_and_says_what_is_needed():
+    parser = FlagParser([Words, Sample], "prog", "What it does.", "\nexamples:\n  prog x\n")
     shown = " ".join(parser.format_help().split())
-    assert "--model TEXT" not in shown and "None" not in shown and "--max-steps" not in shown
-    assert "usage: prog --model_name_or_path TEXT" in shown and "A checkpoint. (required)" in shown
-    for part in ("--layers {mix,all}", "--freeze_bilm, --no_freeze_bilm", "(default: 7)", "Files, 100 % of them."):
+    for part in (
+        "usage: prog SOURCE [TEXTS ...] --name TEXT [--FLAG VALUE ...]",
+        "A checkpoint. (required)",
+        "--layers {mix,all} Which ones. (default: mix)",
+        "--freeze_bilm, --no_freeze_bilm Nothing changes. (default: on)",
+        "--max_steps N How many. (default: 7)",
+        "--train_file FILE [FILE ...] Files, 100 % of them.",
+        "examples: prog x",
+    ):
         assert part in shown
-    # A group per class, the inherited fields in that of the class that has them, before those that come on top.
-    titles = ["Where it comes from:", "Text that is read:", "--layers", "What is done with it:", "--max_steps"]
+    assert "None" not in shown and "--max-steps" not in shown and "SUPPRESS" not in shown
+    titles = ["Words without a flag:", "Text that is read:", "--layers", "What is done with it:", "--max_steps"]
     assert titles == sorted(titles, key=shown.index)
 
 
-MISTAKES = [
-    (["--max_stesp", "3"], ["--max_stesp", "did you mean --max_steps?"]),
-    (["--do-lower-cases"], ["did you mean --do_lower_case?"]),
-    (["--qqq"], ["--qqq", "--help"]),
-    (["--max_steps", "three"], ["--max_steps: ", "three"]),
-    (["--layers", "top"], ["--layers: ", "top", "mix", "all"]),
-    (["--freeze_bilm", "perhaps"], ["--freeze_bilm: ", "perhaps"]),
-    (["--no_freeze_bilm", "true"], ["takes no value"]),
-    (["--max_steps"], ["--max_steps: "]),
-    (["--name", "a", "stray"], ["stray", "quotes"]),
-    (["--name", *(f"{n}.txt" for n in range(99))], ["1.txt", "quotes", "..."]),
-]
-
-
-def test_a_mistake_is_one_line_that_names_the_flag(capsys):
-    for argv, parts in MISTAKES:
-        with pytest.raises(SystemExit) as ended:
-            FlagParser(Sample, "prog", None).parse(argv)
-        printed = capsys.readouterr()
-        assert ended.value.code == 2 and printed.out == "", argv
-        assert printed.err.startswith("error: ") and printed.err.count("\n") == 1, argv
-        assert all(part in printed.err for part in parts), printed.err
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_refuses_a_mistyped_flag(capsys, command):
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (["--max_stesp", "3"], ["--max_stesp", "did you mean --max_steps?"]),
+        (["--do-lower-cases"], ["did you mean --do_lower_case?"]),
+        (["--qqq"], ["--qqq", "--help"]),
+        (["--max_steps", "three"], ["--max_steps", "three"]),
+        (["--layers", "top"], ["--layers", "top", "mix", "all"]),
+        (["--freeze_bilm", "perhaps"], ["--freeze_bilm", "perhaps"]),
+        (["--no_freeze_bilm", "true"], ["true"]),
+        (["--max_steps"], ["--max_steps"]),
+        (["--max_steps", "1"], ["--name must be given"]),
+        (["--name", "a", "stray"], ["stray", "quotes"]),
+        (["--name", *(f"{n}.txt" for n in range(99))], ["1.txt", "quotes", "..."]),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_flag(argv, named, capsys):
     with pytest.raises(SystemExit) as ended:
-        main([command, "--hepl", "x"])
+        parse(*argv)
+    printed = capsys.readouterr()
+    assert ended.value.code == 2 and printed.out == ""
+    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    assert all(part in printed.err for part in named), printed.err
+
+
+def test_a_recipe_is_a_yaml_file_of_flags(tmp_path, capsys):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("name: -x\ntrain_file: [a, b]\nfreeze_bilm: false\nmax_steps: 5\noptions: {a: 1}\nlayers:\n")
+    assert parse(str(recipe), "--max_steps", "6") == (
+        Sample(name="-x", train_file=["a", "b"], freeze_bilm=False, max_steps=6, options='{"a": 1}'),
+    )
+    recipe.write_text("nam_e: x\n")
+    with pytest.raises(SystemExit):
+        parse(str(recipe))
+    assert "did you mean --name?" in capsys.readouterr().err
+    for content in ("[", "a", "\xff"):
+        recipe.write_text(content, encoding="latin-1")
+        with pytest.raises(ValueError, match=r"recipe\.yaml"):
+            parse(str(recipe))
+
+
+@pytest.mark.parametrize("command", commands())
+def test_each_command_has_help_and_refuses_a_mistyped_flag(capsys, command):
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split(), "--help"])
+    assert ended.value.code == 0 and capsys.readouterr().out.startswith(f"usage: hf-elmo {command} ")
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split(), "--hepl", "x"])
     printed = capsys.readouterr()
     assert ended.value.code == 2 and "did you mean --help?" in printed.err and printed.err.count("\n") == 1
 
 
 def test_the_list_of_commands(capsys):
-    for argv, code in ((["--help"], 0), ([], 2)):
+    for argv, code in ((["--help"], 0), ([], 2), (["train"], 2), (["train", "--help"], 0)):
         with pytest.raises(SystemExit) as ended:
             main(argv)
         assert ended.value.code == code
         printed = "".join(capsys.readouterr())
-        assert all(f"\n  {command} " in printed for command in COMMANDS)
-    with pytest.raises(SystemExit) as ended:
-        main(["scroe"])
-    assert ended.value.code == 2 and "did you mean score?" in capsys.readouterr().err
+        listed = [name for name in commands() if f"\n  {name} " in printed]
+        assert listed == [name for name in commands() if name.startswith("train") or "train" not in argv]
+    for argv, near in (["scroe"], "score"), (["train", "coref"], "train coreference"), (["xyz"], ""):
+        with pytest.raises(SystemExit) as ended:
+            main(argv)
+        error = capsys.readouterr().err
+        assert ended.value.code == 2 and (f"did you mean {near}?" if near else "--help lists them") in error
 
 
-HELP = """
-import contextlib, io, json, sys
-import hf_elmo_cli
-shown, commands = {}, [""]
-for command in commands:
-    stream = io.StringIO()
-    sys.argv = ["hf-elmo", *command.split(), "--help"]
-    with contextlib.redirect_stdout(stream), contextlib.suppress(SystemExit):
-        hf_elmo_cli.main()
-    if not command:
-        from hf_elmo.cli.command_line import COMMANDS
-        commands += COMMANDS
-    heavy = {"torch", "transformers", "datasets", "numpy", "huggingface_hub", "pyarrow"} & set(sys.modules)
-    assert command or not heavy, heavy
-    shown[command] = stream.getvalue()
-print(json.dumps(shown))
-"""
-
-
-def test_help_is_whole_and_the_list_of_commands_imports_nothing_heavy():
-    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
-    assert all(text.startswith(f"usage: hf-elmo {command}".rstrip()) for command, text in shown.items())
-    for text in shown.values():
-        assert "default: None" not in text and "==SUPPRESS==" not in text
-    # One name of the checkpoint everywhere; the recipe's values, a default that is named.
-    without = {command for command, text in shown.items() if "--model_name_or_path" not in text}
-    assert without <= {"", "vocabulary", "convert", "export", "train"}
-    assert "0.008 with modern" in " ".join(shown["pretrain"].split())
-
-
-def test_the_taggers_short_help_tells_transformers_defaults():
-    plain = TrainingArguments.__dataclass_fields__
-    # What we changed; the rest must be as transformers has it, or --help would tell stories.
-    own = {
-        "overwrite_output_dir",
-        "learning_rate",
-        "per_device_train_batch_size",
-        "per_device_eval_batch_size",
-        "num_train_epochs",
-        "logging_strategy",
-        "eval_strategy",
-        "save_strategy",
-        "metric_for_best_model",
-        "num_seeds",
-        "early_stopping_patience",
-    }
-    for name, flag in TrainingFlags.__dataclass_fields__.items():
-        if name not in own:
-            assert flag.default == plain[name].default, name
-
-
-def test_the_taggers_long_help_lists_transformers_flags(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "token-classification", "--help_all"])
-    assert not ended.value.code
-    assert {"--torch_compile", "--train_file", "--learning_rate"} <= set(re.findall(r"--\w+", capsys.readouterr().out))
+def test_a_flag_is_the_same_in_all_commands_and_there_are_few():
+    slots = [(name, action) for command in commands() for name, action in shown_flags(command).items()]
+    assert len(slots) <= MOST_SLOTS
+    helps, kinds = defaultdict(set), defaultdict(set)
+    for name, action in slots:
+        helps[name].add(action.help.removesuffix(" (required)"))
+        kinds[name].add((action.type if action.choices is None else str, action.nargs))
+    assert {name for name, found in kinds.items() if len(found) > 1} <= SEVERAL_TYPES
+    assert {name for name, found in helps.items() if len(found) > 1} <= SEVERAL_HELPS

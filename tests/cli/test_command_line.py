@@ -9,19 +9,26 @@ import pytest
 from hf_elmo.cli.command_line import main, readable_errors
 
 
-@pytest.mark.parametrize("error", [ValueError("bad"), FileNotFoundError("bad"), ImportError("bad")])
-def test_mistakes_are_one_line(capsys, error):
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        *((kind("bad"), 2, "error: bad\n") for kind in (ValueError, FileNotFoundError, ImportError)),
+        (KeyboardInterrupt(), 130, "stopped\n"),
+    ],
+)
+def test_mistakes_and_interrupts_are_one_line(error, code, line, capsys, monkeypatch):
     with pytest.raises(SystemExit) as stopped, readable_errors():
         raise error
-    assert stopped.value.code == 2
-    assert capsys.readouterr().err == "error: bad\n"
+    assert stopped.value.code == code and capsys.readouterr().err == line
+    monkeypatch.setenv("HF_ELMO_TRACEBACK", "1")
+    with pytest.raises(type(error)), readable_errors():
+        raise error
 
 
-def test_an_interrupt_is_one_line_and_the_shells_exit_code(capsys):
-    with pytest.raises(SystemExit) as stopped, readable_errors():
-        raise KeyboardInterrupt
-    assert stopped.value.code == 130
-    assert capsys.readouterr().err == "stopped\n"
+@pytest.mark.parametrize("error", [KeyError("bug"), BrokenPipeError("to a process")])
+def test_bugs_are_raised(error, capfd):
+    with pytest.raises(type(error)), readable_errors():
+        raise error
 
 
 @contextlib.contextmanager
@@ -35,10 +42,7 @@ def nobody_reading(is_buffered):
         yield
 
 
-both_ways = pytest.mark.parametrize("is_buffered", [True, False])
-
-
-@both_ways
+@pytest.mark.parametrize("is_buffered", [True, False])
 def test_a_command_that_nobody_reads_any_more_ends_quietly(is_buffered, embedder, tmp_path, capfd):
     """Also where all of the output waits in the buffer until the end."""
     (tmp_path / "text.txt").write_text("we play\n")
@@ -47,30 +51,18 @@ def test_a_command_that_nobody_reads_any_more_ends_quietly(is_buffered, embedder
     for words in (["--help"], ["probe", "--help"], ["score", "--help"], neighbors):
         with nobody_reading(is_buffered), pytest.raises(SystemExit) as stopped:
             main(words)
-        assert stopped.value.code == 0
-        assert capfd.readouterr() == ("", "")
-
-
-@both_ways
-def test_a_reader_that_has_gone_ends_a_command_at_once(is_buffered, capfd):
+        assert stopped.value.code == 0 and capfd.readouterr() == ("", "")
     with nobody_reading(is_buffered), pytest.raises(SystemExit) as stopped, readable_errors():
         for number in range(10**6):
             print(number)
-    assert stopped.value.code == 0 and number < 10**6 - 1
-    assert capfd.readouterr() == ("", "")
+    assert stopped.value.code == 0 and number < 10**6 - 1 and capfd.readouterr() == ("", "")
 
 
-def test_other_broken_pipes_are_errors(capfd):
-    with pytest.raises(BrokenPipeError), readable_errors():
-        raise BrokenPipeError("to a process")
-
-
-def test_bugs_are_raised():
-    with pytest.raises(KeyError), readable_errors():
-        raise KeyError("bug")
-
-
-def test_the_traceback_can_be_asked_for(monkeypatch):
-    monkeypatch.setenv("HF_ELMO_TRACEBACK", "1")
-    with pytest.raises(ValueError, match="bad"), readable_errors():
-        raise ValueError("bad")
+def test_train_takes_a_recipe(tmp_path, capsys):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(f"preset: small\noutput_dir: {tmp_path / 'out'}\ntrain_file: none.tsv\nlearning_rate: 1e-3\n")
+    for changes, named in (([], "none.tsv"), (["--train_file", "other.tsv"], "other.tsv")):
+        with pytest.raises(SystemExit) as ended:
+            main(["train", "text-classification", str(recipe), *changes])
+        assert ended.value.code == 2 and named in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
