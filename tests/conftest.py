@@ -27,8 +27,6 @@ import pytest
 from examples import THOROUGH, USUAL
 from hypothesis import settings
 
-import hf_elmo
-
 fresh_process.do_not_wait_for_the_disk()
 
 # Checkpoints by the hundred, of some forty files each, are written and removed in memory where that has room for them.
@@ -138,9 +136,11 @@ def _plots(request, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def embedder(tmp_path_factory) -> hf_elmo.ElmoEmbedder:
+def embedder(tmp_path_factory):
     """Of a tiny checkpoint that lies in a directory of its own."""
     import torch
+
+    import hf_elmo
 
     directory = str(tmp_path_factory.mktemp("checkpoint"))
     torch.manual_seed(0)  # else its weights would be those of whatever ran before
@@ -150,18 +150,22 @@ def embedder(tmp_path_factory) -> hf_elmo.ElmoEmbedder:
 
 
 @pytest.fixture
-def tokenizer() -> hf_elmo.ElmoCharTokenizer:
-    return hf_elmo.ElmoCharTokenizer()
+def tokenizer():
+    from hf_elmo import ElmoCharTokenizer
+
+    return ElmoCharTokenizer()
 
 
 @pytest.fixture
-def tiny_config() -> hf_elmo.ElmoConfig:
+def tiny_config():
     return make_tiny_config()
 
 
-def make_tiny_config(**overrides) -> hf_elmo.ElmoConfig:
+def make_tiny_config(**overrides):
     """A config of odd sizes, so that no two axes can be mixed up unnoticed."""
-    return hf_elmo.ElmoConfig(
+    from hf_elmo import ElmoConfig
+
+    return ElmoConfig(
         **{
             "character_embedding_size": 4,
             "filters": [[1, 3], [2, 5], [3, 6]],
