@@ -1,6 +1,7 @@
 """The shape of the house: which file may import which, and what a file that travels with a checkpoint may not do."""
 
 import ast
+import functools
 import graphlib
 import sys
 from collections import Counter
@@ -13,23 +14,17 @@ from conftest import ROOT
 
 PACKAGE = ROOT / "hf_elmo"
 
-# A room (a folder of the package, or a file beside them) imports only from lower floors; within a room files may import
-# one another. Every new room has to be entered here.
-FLOORS = {
-    "given": 0,
-    "kernels": 0,
+# A package (a folder, or a file beside them) imports only from lower layers; within one, files may import one another.
+# Every new package has to be entered here.
+LAYERS = {
+    **dict.fromkeys(("given", "kernels"), 0),
     "model": 1,
-    "pipelines": 3,
-    "hub": 2,
-    "text": 2,
-    "conversion": 3,
-    "inference": 3,
-    "pretraining": 3,
+    **dict.fromkeys(("hub", "text"), 2),
+    **dict.fromkeys(("pipelines", "conversion", "inference", "pretraining"), 3),
     "tasks": 4,
     "cli": 5,
     # The public face: nothing of ours imports it.
-    "__init__": 6,
-    "__main__": 6,
+    **dict.fromkeys(("__init__", "__main__"), 6),
 }
 # What a portable file may import besides its siblings: the least that a user of transformers has.
 PORTABLE_IMPORTS = {*sys.stdlib_module_names, "huggingface_hub", "numpy", "regex", "torch", "transformers"}
@@ -51,11 +46,13 @@ class Import(NamedTuple):
     line: int
 
 
+@functools.cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
-def imports_of(path: Path) -> Iterator[Import]:
+@functools.cache
+def imports_of(path: Path) -> list[Import]:
     """Every import of a file at run time, also those inside functions."""
 
     def walk(node: ast.AST, is_guarded: bool) -> Iterator[Import]:
@@ -70,12 +67,11 @@ def imports_of(path: Path) -> Iterator[Import]:
             guards = isinstance(node, ast.Try) and child in node.body and any(map(_catches_imports, node.handlers))
             yield from walk(child, is_guarded or guards)
 
-    return walk(parse(path), False)
+    return list(walk(parse(path), False))
 
 
 def _catches_imports(handler: ast.ExceptHandler) -> bool:
-    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(isinstance(name, ast.Name) and name.id in ("ImportError", "ModuleNotFoundError") for name in caught)
+    return any(name in ast.unparse(handler.type or handler) for name in ("ImportError", "ModuleNotFoundError"))
 
 
 def own_modules(path: Path) -> Iterator[tuple[str, int]]:
@@ -94,10 +90,10 @@ def own_modules(path: Path) -> Iterator[tuple[str, int]]:
             yield ".".join(parts[1:] + ((name,) if is_module else ())), found.line
 
 
-def floor_of(dotted: str) -> int:
-    room = dotted.split(".")[0] or "__init__"
-    assert room in FLOORS, f"hf_elmo/{room} has no floor: enter it in FLOORS of tests/test_architecture.py."
-    return FLOORS[room]
+def layer_of(dotted: str) -> int:
+    package = dotted.split(".")[0] or "__init__"
+    assert package in LAYERS, f"hf_elmo/{package} has no layer: enter it in LAYERS of tests/test_architecture.py."
+    return LAYERS[package]
 
 
 def dotted_name(path: Path) -> str:
@@ -109,38 +105,28 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_there_is_something_to_look_at():
-    assert len(PORTABLE) == 6 and len(MODULES) > len(PORTABLE) and SCRIPTS
-
-
 def test_imports_point_one_way():
     for path in MODULES:
-        floor, room = floor_of(dotted_name(path)), dotted_name(path).split(".")[0]
+        layer, package = layer_of(dotted_name(path)), dotted_name(path).split(".")[0]
         for imported, line in own_modules(path):
-            is_sibling = path.parent != PACKAGE and imported.split(".")[0] == room
-            assert is_sibling or floor_of(imported) < floor, (
-                f"{relative(path)}:{line} (floor {floor}) imports {imported or 'hf_elmo'} (floor "
-                f"{floor_of(imported)}); imports go to lower floors only."
+            is_sibling = path.parent != PACKAGE and imported.split(".")[0] == package
+            assert is_sibling or layer_of(imported) < layer, (
+                f"{relative(path)}:{line} imports {imported or 'hf_elmo'}; imports go to lower layers only."
             )
-
-
-def test_no_two_files_import_each_other():
     graph = {dotted_name(path): {name or "__init__" for name, _ in own_modules(path)} for path in MODULES}
-    graphlib.TopologicalSorter(graph).prepare()
+    graphlib.TopologicalSorter(graph).prepare()  # no two files import each other
 
 
 def test_portable_files_are_flat_and_alone():
     """transformers copies the flat siblings of a file and demands, at loading, whatever it imports outside `try`."""
     siblings = {path.stem for path in PORTABLE}
+    assert len(siblings) == 6
     for path in PORTABLE:
         for found in imports_of(path):
             where = f"{relative(path)}:{found.line}"
             if found.dots:
-                assert found.dots == 1, f"{where} imports from outside its folder."
-                assert found.module, f"{where} uses `from . import x`, which transformers does not ship."
-                assert found.module in siblings, (
-                    f"{where} imports {found.module}, which does not travel with a checkpoint."
-                )
+                # `from . import x` is not shipped.
+                assert found.dots == 1 and found.module in siblings, f"{where} imports what does not travel with it."
             elif found.module.split(".")[0] == "hf_elmo":
                 assert found.is_guarded, f"{where} needs the package; put it in try/except ImportError."
             elif not found.is_guarded:
