@@ -47,14 +47,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run `hf-elmo COMMAND ...`, or list the commands."""
     argv, known = list(sys.argv[1:] if argv is None else argv), commands()
     name = next((name for name in (" ".join(argv[:2]), *argv[:1]) if name in known), None)
-    if name is not None:
-        module, _, function = known[name][0].partition(":")
-        run = getattr(importlib.import_module(f".{module}", __package__), function or "main")
-        run(argv[len(name.split()) :], prog=f"hf-elmo {name}")
-    elif argv == ["--version"]:
-        print(sys.modules["hf_elmo"].__version__)  # the face above, which commands do not import
-    else:
-        with readable_errors():
+    with readable_errors():
+        if name is not None:
+            module, _, function = known[name][0].partition(":")
+            run = getattr(importlib.import_module(f".{module}", __package__), function or "main")
+            run(argv[len(name.split()) :], prog=f"hf-elmo {name}")
+        elif argv == ["--version"]:
+            print(sys.modules["hf_elmo"].__version__)  # the face above, which commands do not import
+        else:
             _list_or_refuse(argv, known)
 
 
@@ -97,10 +97,9 @@ def run_command(
         description: What --help says first.
         epilog: What --help says last.
     """
-    with readable_errors():
-        arguments = FlagParser(classes, prog, description, epilog).parse(sys.argv[1:] if argv is None else argv)
-        quiet_libraries()
-        function(*arguments)
+    arguments = FlagParser(classes, prog, description, epilog).parse(sys.argv[1:] if argv is None else argv)
+    quiet_libraries()
+    function(*arguments)
 
 
 def quiet_libraries() -> None:

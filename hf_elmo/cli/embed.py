@@ -100,7 +100,7 @@ class EmbeddingArguments(ReadingArguments):
         "Words of a shard, and two for each sentence; the vectors of one are held in memory.", default=65536
     )
     overwrite_output_dir: bool = flag("Begin anew in a directory that has vectors already.", default=False)
-    overwrite_output_file: bool = flag("Replace an existing output file when the run has ended well.", default=False)
+    overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
 
     def check(self) -> None:
         """Check that the arguments go together.

@@ -35,24 +35,20 @@ class NeighborArguments(ReadingArguments):
         "Words of the text: their nearest words, and some uses with the nearest.", default=None
     )
     sentence: str | None = flag("A sentence of your own: the uses in the text nearest to its words.", default=None)
-    word: str | None = flag("The word of --sentence to look for, as it is used there.", default=None)
-    top_k: int | None = flag("Number of nearest uses.", default=None)
-    layers: str | None = flag("Vectors to compare: top, token, average, mix or a layer's number.", default=None)
+    word: str | None = flag(
+        "The word of --sentence to look for, as it is used there; left out, each of them.", default=None
+    )
+    top_k: int | None = flag("Number of nearest uses; left out, 1 with --words and 5 with --sentence.", default=None)
+    layers: str | None = flag(
+        "Vectors to compare: top, token, average, mix or a layer's number; left out, top, or those of --vectors.",
+        default=None,
+    )
     same_word: bool = flag("Look at uses of the same word only, in upper or lower case.", default=False)
     approximate: bool = flag(
         "Search --vectors by clusters (faiss), which the first search builds and keeps there: quicker, but it may miss "
         "a use.",
         default=False,
     )
-
-    @classmethod
-    def shown_defaults(cls) -> dict[str, str]:
-        """What --help says of flags whose default is worked out later."""
-        return super().shown_defaults() | {
-            "word": "each of them",
-            "top_k": "1 with --words, 5 with --sentence",
-            "layers": "top, or those of --vectors",
-        }
 
     def check(self) -> None:
         """Raises: ValueError naming the arguments that do not go together, or the value wanted."""

@@ -30,17 +30,13 @@ class ProbeArguments:
 
     model_name_or_path: str = flag("Checkpoint, a directory or a name on the Hub.")
     output_dir: str | None = flag(
-        "Directory to write the figures and their picture into; a checkpoint's card shows those in its own.",
+        "Directory to write the figures and their picture into; a checkpoint's card shows those in its own. "
+        "Left out, they are printed alone.",
         default=None,
     )
     max_words_per_batch: int = flag("Words computed at once, special tokens and padding included.", default=2048)
-    device: str | None = flag("cpu, cuda, cuda:1 and so on.", default=None)
-    overwrite_output_file: bool = flag("Replace existing figures.", default=False)
-
-    @classmethod
-    def shown_defaults(cls) -> dict[str, str]:
-        """What --help says of flags whose default is worked out later."""
-        return {"device": "cuda where there is one, else cpu", "output_dir": "the screen alone"}
+    device: str | None = flag("cpu, cuda, cuda:1 and so on; left out, cuda where there is one.", default=None)
+    overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
 
 
 @dataclass(kw_only=True)
@@ -51,12 +47,9 @@ class SensesArguments(ProbeArguments):
         "Files of uses, one for each word, .jsonl with tokens, index and sense in each record; quoted globs too."
     )
     num_folds: int = flag("Number of folds of the cross-validation.", default=5)
-    max_uses: int | None = flag("Uses of each word; of more, a hash of their sentences chooses.", default=None)
-
-    @classmethod
-    def shown_defaults(cls) -> dict[str, str]:
-        """What --help says of flags whose default is worked out later."""
-        return super().shown_defaults() | {"max_uses": "all of them"}
+    max_uses: int | None = flag(
+        "Uses of each word; of more, a hash of their sentences chooses; left out, all.", default=None
+    )
 
 
 @dataclass(kw_only=True)
@@ -66,19 +59,15 @@ class TagsArguments(ProbeArguments):
     train_file: str = flag("Sentences to train on, a word and its tag on each line: columns or CoNLL-U.")
     validation_file: str = flag("Sentences to choose the best epoch by.")
     test_file: str = flag("Sentences to test on.")
-    label_column: str | None = flag("Column of the tags, by its name or its number from 0.", default=None)
-    max_train_sentences: int | None = flag("Sentences to train on; of more, a hash chooses.", default=None)
+    label_column: str | None = flag(
+        "Column of the tags, by its name or its number from 0; left out, the last, and UPOS of CoNLL-U.", default=None
+    )
+    max_train_sentences: int | None = flag(
+        "Sentences to train on; of more, a hash chooses; left out, all.", default=None
+    )
     num_seeds: int = flag("Number of classifiers of each layer, each with its own order of the data.", default=5)
-    num_train_epochs: int = flag("Number of passes over the training data.", default=10)
+    num_train_epochs: int = flag("Passes over the training data.", default=10)
     learning_rate: float = flag("Learning rate of Adam.", default=1e-3)
-
-    @classmethod
-    def shown_defaults(cls) -> dict[str, str]:
-        """What --help says of flags whose default is worked out later."""
-        return super().shown_defaults() | {
-            "label_column": "the last one, and UPOS of CoNLL-U",
-            "max_train_sentences": "all of them",
-        }
 
 
 def main_senses(argv: Sequence[str] | None = None, prog: str | None = None) -> None:

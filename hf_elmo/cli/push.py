@@ -14,8 +14,8 @@ class PushArguments:
     """What is sent, and where to."""
 
     model_name_or_path: str = flag("The checkpoint: a directory written by pretrain, convert or train.")
-    hub_model_id: str = flag("Name of the repository, with or without a namespace; made if not there.")
-    hub_private_repo: bool = flag("Make the repository private; without it, the Hub's default holds.", default=False)
+    hub_model_id: str = flag("Name on the Hub, with or without a namespace; a new one is made.")
+    hub_private_repo: bool = flag("Make the repository on the Hub private.", default=False)
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:

@@ -40,22 +40,18 @@ class ScoringArguments(ReadingArguments):
         "0, lines without words left out. Without it and --html the first sentences are shown, in bits.",
         default=None,
     )
-    format: Literal["tsv", "jsonl"] | None = flag("Format of the output file.", default=None)
+    format: Literal["tsv", "jsonl"] | None = flag(
+        "Format of the output file; left out, by its suffix, and tsv for -.", default=None
+    )
     html: str | None = flag("Page to write: a heat map of the text by surprisal, .html.", default=None)
     carry_state: bool = flag("Carry the state from line to line, as in one long text.", default=False)
     word: str | None = flag("Word to find substitutes for, wherever it stands.", default=None)
     position: int | None = flag("Position in each sentence to find substitutes for, from 0.", default=None)
     top_k: int = flag("Number of substitutes.", default=10)
-    vocab_file: str | None = flag("Words of the softmax, one per line.", default=None)
-    overwrite_output_file: bool = flag("Replace existing output files.", default=False)
-
-    @classmethod
-    def shown_defaults(cls) -> dict[str, str]:
-        """What --help says of flags whose default is worked out later."""
-        return super().shown_defaults() | {
-            "format": "by the file's suffix, and tsv for -",
-            "vocab_file": "those of the checkpoint",
-        }
+    vocab_file: str | None = flag(
+        "Words of the softmax, one per line; left out, those of the checkpoint.", default=None
+    )
+    overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
 
     def check(self) -> list[Path]:
         """Check what can be checked before the text is read, and give the files to write.

@@ -35,7 +35,8 @@ class UsesArguments(ReadingArguments):
 
     html: str = flag("Page to write, .html.")
     words: list[str] | None = flag(
-        "Words to look at, as they stand in the text; several forms of one with commas between them, play,Play,plays.",
+        "Words to look at, as they stand in the text; several forms of one with commas between them, play,Play,plays; "
+        "left out, the word that a file of senses is about.",
         default=None,
     )
     max_uses: int = flag("Uses of each word; of more, a hash of their sentences chooses.", default=400)
@@ -43,22 +44,14 @@ class UsesArguments(ReadingArguments):
     color_by: Literal["label", "cluster"] = flag(
         "Color by the senses or parts of speech that the text has, or by clusters.", default="label"
     )
-    num_clusters: int | None = flag("Number of clusters.", default=None)
+    num_clusters: int | None = flag("Number of clusters; left out, 2 to 6, by their silhouette.", default=None)
     cluster_layer: int = flag("Layer whose vectors are clustered, from 0, or -1, the top one.", default=-1)
     projection: Literal["pca", "umap"] = flag(
         "From vectors to two dimensions: principal components, or UMAP, which shows groups more clearly and distances "
         "less.",
         default="pca",
     )
-    overwrite_output_file: bool = flag("Replace an existing page.", default=False)
-
-    @classmethod
-    def shown_defaults(cls) -> dict[str, str]:
-        """What --help says of flags whose default is worked out later."""
-        return super().shown_defaults() | {
-            "words": "of a file of senses, the word that has them",
-            "num_clusters": "2 to 6, by their silhouette",
-        }
+    overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
 
     def forms(self) -> list[list[str]] | None:
         """The forms of each word; a comma is a word, too."""

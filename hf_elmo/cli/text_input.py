@@ -30,13 +30,8 @@ class ReadingArguments:
         "Words stand between white space; without it the checkpoint's tokenizer cuts them.", default=False
     )
     text_column: str = flag("Column that holds the text, in JSON and Parquet.", default="text")
-    max_words_per_batch: int = flag("Words computed at once, markers and padding included.", default=2048)
-    device: str | None = flag("cpu, cuda, cuda:1 and so on.", default=None)
-
-    @classmethod
-    def shown_defaults(cls) -> dict[str, str]:
-        """What --help says of flags whose default is worked out later."""
-        return {"device": "cuda where there is one, else cpu"}
+    max_words_per_batch: int = flag("Words computed at once, special tokens and padding included.", default=2048)
+    device: str | None = flag("cpu, cuda, cuda:1 and so on; left out, cuda where there is one.", default=None)
 
 
 def read_lines(input_file: str, text_column: str, output_file: str | None = None) -> Iterator[str]:

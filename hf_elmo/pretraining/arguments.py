@@ -128,7 +128,7 @@ class OptimizationArguments:
         "rest."
     )
     learning_rate: float = _by_recipe("Highest learning rate.")
-    weight_decay: float = flag("Weight decay, not of biases and embeddings.", default=0.0)
+    weight_decay: float = flag("Weight decay.", default=0.0)
     lr_scheduler_type: str = _by_recipe(
         "Schedule of the learning rate, by transformers' name; with modern it rises in the first twentieth of the run."
     )
@@ -141,8 +141,8 @@ class OptimizationArguments:
         "Probability of resetting a lane's LSTM state to zero before each window, so that the model also learns to "
         "start from zeros, as the vectors of single sentences do."
     )
-    gradient_accumulation_steps: int = flag("Windows of an optimizer step.", default=1)
-    bf16: bool = flag("Matrix products in bfloat16; weights stay in float32.", default=False)
+    gradient_accumulation_steps: int = flag("Batches to an optimizer step.", default=1)
+    bf16: bool = flag("Mixed precision: matrix products in bfloat16, weights in float32.", default=False)
     num_train_epochs: float | None = flag(
         "Passes over the training text; left out, one where neither --max_steps nor --max_hours is given.", default=None
     )
@@ -159,17 +159,7 @@ class OptimizationArguments:
     early_stopping_patience: int | None = flag(
         "Evaluations in a row without a new best one after which the run stops.", default=None
     )
-    seed: int = flag("Seed of the weights, the dropout and the shuffling.", default=42)
-
-    @classmethod
-    def shown_defaults(cls) -> dict[str, str]:
-        """The recipes' values, for --help."""
-        shown = {}
-        for name, modern in RECIPES["modern"].items():
-            paper = RECIPES["paper"][name]
-            if modern is not None:
-                shown[name] = str(modern) if modern == paper else f"{paper} with paper, {modern} with modern"
-        return shown
+    seed: int = flag("Seed of new weights, dropout and shuffling.", default=42)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,7 +147,7 @@ class DatasetArguments(FileArguments):
     dataset_name: str | None = flag(
         "A dataset with the splits train, validation and test (directory or Hub).", default=None
     )
-    dataset_config_name: str | None = flag("Configuration of that dataset.", default=None)
+    dataset_config_name: str | None = flag("The dataset's configuration.", default=None)
 
 
 @dataclass
@@ -192,9 +192,9 @@ class TrainingFlags:
     )
     max_steps: int = flag("Optimizer steps; where > 0, instead of num_train_epochs.", default=-1)
     gradient_accumulation_steps: int = flag("Batches to an optimizer step.", default=1)
-    weight_decay: float = flag("Weight decay of AdamW.", default=0.0)
-    lr_scheduler_type: str = flag("How the learning rate falls, as transformers names schedules.", default="linear")
-    bf16: bool = flag("Mixed precision with bfloat16.", default=False)
+    weight_decay: float = flag("Weight decay.", default=0.0)
+    lr_scheduler_type: str = flag("Schedule of the learning rate, by its name in transformers.", default="linear")
+    bf16: bool = flag("Mixed precision: matrix products in bfloat16, weights in float32.", default=False)
     use_cpu: bool = flag("Leave a GPU alone.", default=False)
     seed: int = flag("Seed of new weights, dropout and shuffling.", default=42)
     num_seeds: int = flag(
@@ -203,7 +203,8 @@ class TrainingFlags:
         default=1,
     )
     resume_from_checkpoint: str | None = flag(
-        "Resume a checkpoint-N directory, the `last` one of output_dir or, with `auto`, that one if there is any.",
+        "Resume from a checkpoint-N directory, from the `last` one of output_dir or, with `auto`, from that if there "
+        "is one.",
         default=None,
     )
 

@@ -18,13 +18,11 @@ SEVERAL_TYPES = set("input_file train_file validation_file word_column num_train
 # What they are about depends on the command.
 SEVERAL_HELPS = set(
     """
-    bf16 carry_state config_name convert_scheme dataset_config_name dataset_name dropout early_stopping_patience format
-    gradient_accumulation_steps hidden_dropout hidden_size html hub_model_id hub_private_repo input_file label_column
-    layers learning_rate lr_scheduler_type lstm_size max_length max_steps max_train_sentences max_vocab_size
-    max_words_per_batch model_name_or_path num_folds num_seeds num_train_epochs output_dir output_file
-    overwrite_output_dir overwrite_output_file per_device_train_batch_size pre_tokenizer preset resume_from_checkpoint
-    seed test_file text_column top_k train_file validation_file vocab_file weight_decay word word_column word_vectors
-    words
+    carry_state config_name convert_scheme dataset_name dropout early_stopping_patience format hidden_dropout
+    hidden_size html hub_model_id input_file label_column layers learning_rate lstm_size max_length max_steps
+    max_train_sentences max_uses max_vocab_size model_name_or_path num_folds num_seeds output_dir output_file
+    overwrite_output_dir per_device_train_batch_size pre_tokenizer preset test_file text_column top_k train_file
+    validation_file vocab_file word word_column word_vectors words
     """.split()
 )
 

@@ -10,6 +10,7 @@ from transformers.utils import logging
 
 from hf_elmo import ElmoForPreTraining, ElmoModel
 from hf_elmo.cli import convert, export
+from hf_elmo.cli.command_line import main
 from hf_elmo.cli.score import ScoringArguments, run_scoring
 from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
 from hf_elmo.conversion.sources import FORMATS
@@ -96,7 +97,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, source, capsys):
         (export, [str(tmp_path / "model"), new, "--format", "bilm-tf", "--output_hidden_states"], ("hidden_states",)),
     ):
         with pytest.raises(SystemExit) as caught:
-            command.main(arguments)
+            main([command.__name__.rpartition(".")[2], *arguments])
         printed = capsys.readouterr()
         assert caught.value.code == 2 and printed.out == "", arguments
         assert printed.err.startswith("error: ") and printed.err.count("\n") == 1, printed.err
