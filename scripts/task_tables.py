@@ -246,15 +246,7 @@ def train_missing(arguments: argparse.Namespace) -> None:
 
 
 def scores_of(name: str, row: str, share: str, score: str, results_dir: Path = RESULTS) -> list[float] | None:
-    """The test score of each seed in percent, the mean of all folds where there are some; None where a file is missing.
-
-    Args:
-        name: Of the table.
-        row: Of ROWS.
-        share: "full" or "tenth".
-        score: Its name.
-        results_dir: Where the results files are.
-    """
+    """The test score of each seed in percent, where there are folds their mean; None where a file is missing."""
     paths = [results_dir / name / f"{run_name(row, share, fold)}.json" for fold in folds_of(TABLES[name])]
     if not all(path.exists() for path in paths):
         return None
@@ -270,14 +262,9 @@ def is_clearly_more(scores: Sequence[float], others: Sequence[float]) -> bool:
 
 
 def render(share: str, results_dir: Path = RESULTS, is_short: bool = False) -> str:
-    """The table of all data sets at one share of their training data, in Markdown.
+    """The table of all data sets, a short one of their main scores alone, at one share of their training data.
 
     The mix is in bold where it is clearly more than no ELMo and than a random one.
-
-    Args:
-        share: "full" or "tenth".
-        results_dir: Where the results files are.
-        is_short: Whether each data set shows its main score alone.
     """
     lines = []
     for name, table in TABLES.items():

@@ -45,7 +45,6 @@ class Blocker(MetaPathFinder):
 sys.meta_path.insert(0, Blocker())
 """
 
-NOTHING = ()
 # What a run imports in the end, beside what lies beneath.
 RUNS = (
     "hf_elmo.pretraining.run",
@@ -73,7 +72,7 @@ TRANSFORMERS = (
     "transformers.pipelines",
 )
 # The order in which templates are forked from one another.
-_TEMPLATES = (NOTHING, LIBRARIES, TRANSFORMERS, RUNS)
+_TEMPLATES = (LIBRARIES, TRANSFORMERS, RUNS)
 _FOLDER = "HF_ELMO_TEMPLATES"  # the variable that tells workers where the templates listen
 _LONGEST_REQUEST = 2**20
 # Below those that the system gives out by itself, and other ones in each worker: a port that was free a moment ago may

@@ -42,7 +42,7 @@ PAGES = {
 README = PAGES["README.md"]
 
 
-def known_flags(command):
+def flags_of(command):
     return {name[2:] for action in command_parsers()[command]._actions for name in action.option_strings}
 
 
@@ -51,15 +51,14 @@ def blocks(page):
 
 
 WITH_PYTHON = [page for page in PAGES if any(language == "python" for language, _ in blocks(page))]
-COMMANDS = [
-    (found[1], found[2])
-    for page in PAGES
-    for line in "\n".join(
-        [block for language, block in blocks(page) if language == "bash"]
-        + re.findall(r"`(hf-elmo [^`]+)`", PAGES[page])
-    ).splitlines()
-    if (found := re.search(r"(?:hf-elmo|-m hf_elmo) ((?:probe|show|train) [\w-]+|[a-z]\S*)(.*)", line))
-]
+
+
+def commands_on(page):
+    """The words of `hf-elmo` in blocks and in sentences: a command, and what stands behind it."""
+    shell = [block for language, block in blocks(page) if language == "bash"]
+    for line in "\n".join(shell + re.findall(r"`(hf-elmo [^`]+)`", PAGES[page])).splitlines():
+        if found := re.search(r"(?:hf-elmo|-m hf_elmo) ((?:probe|show|train) [\w-]+|[a-z]\S*)(.*)", line):
+            yield found.groups()
 
 
 @pytest.fixture(scope="module")
@@ -140,27 +139,16 @@ def test_the_readme_is_short_and_its_first_block_has_at_most_eight_lines():
     assert language == "python" and len([line for line in block.splitlines() if line.strip()]) <= 8
 
 
-@pytest.mark.parametrize(("command", "flags"), COMMANDS)
-def test_flags_of_commands_exist(command, flags):
-    assert {word[2:].partition("=")[0] for word in shlex.split(flags) if word.startswith("--")} <= known_flags(command)
-
-
 @pytest.mark.parametrize("page", PAGES)
-def test_flags_in_sentences_exist(page):
-    """`--flag` in the running text is one of some command, or of a program that is named here."""
-    others = {"extra", "index-url", "allennlp", "other_checkout"}
+def test_flags_links_and_targets_of_make_exist(page):
+    """Also a `--flag` in the running text is one of some command, or of a program that is named here."""
+    for command, line in commands_on(page):
+        assert {word[2:].partition("=")[0] for word in shlex.split(line) if word.startswith("--")} <= flags_of(command)
     text = re.sub(r"```.*?```", "", PAGES[page], flags=re.DOTALL)
-    assert set(re.findall(r"`--([\w-]+)", text)) <= set().union(others, *map(known_flags, command_parsers()))
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page):
+    others = {"extra", "index-url", "allennlp", "other_checkout"}
+    assert set(re.findall(r"`--([\w-]+)", text)) <= set().union(others, *map(flags_of, command_parsers()))
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", PAGES[page]):
         assert ((ROOT / page).parent / target).exists(), target
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_make_targets_exist(page):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"(?:`|^)make ([a-z-]+)", PAGES[page], flags=re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target

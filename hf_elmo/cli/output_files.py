@@ -20,7 +20,7 @@ def check_targets(arguments: Any, names: tuple[str, ...]) -> list[Path]:
     from ..hub.writing import check_output_file
     from ..text.corpora import expand_patterns
 
-    is_file = arguments.input_file != STANDARD_INPUT
+    is_file = arguments.input_file not in (None, STANDARD_INPUT)
     inputs = expand_patterns([arguments.input_file], "input_file") if is_file else []
     taken = {Path(file).resolve(): "input_file" for file in inputs}
     targets = []

@@ -14,6 +14,7 @@ from ..given.flags import check_choices, flag
 from ..tasks.registry import TASKS, task_of
 from ..text.cutting import PreTokenizer
 from .command_line import run_command
+from .output_files import check_targets
 from .text_input import STANDARD_INPUT, ReadingArguments, read_lines, warn_of_raw_text
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ examples:
   hf-elmo predict --model_name_or_path output/my-coreference --input_file chapter.txt --html clusters.html
   cat text.txt | hf-elmo predict --model_name_or_path output/my-tagger --input_file -
 """
-_PAGE_SUFFIXES = (".html", ".htm")
 # Browsers grow slow on longer pages.
 _MOST_DRAWN = 1000
 
@@ -82,22 +82,13 @@ class PredictionArguments(ReadingArguments):
 
         Raises: ValueError or FileExistsError naming the argument.
         """
-        from ..hub.writing import check_output_file
-
         check_choices(self)
         if self.max_words_per_batch < 1:
             raise ValueError(f"max_words_per_batch is {self.max_words_per_batch}; it must be an integer >= 1.")
         if (self.input_file is None) == (self.text is None):
             given = "no text" if self.text is None else f"both sentences and input_file {self.input_file!r}"
             raise ValueError(f"{given} given; wanted sentences in quotes, or --input_file FILE (- for standard input).")
-        if self.html is not None and not self.html.endswith(_PAGE_SUFFIXES):
-            raise ValueError(f"html is {self.html!r}; wanted the name of a page, which ends in .html.")
-        taken = {} if self.input_file is None else {Path(self.input_file).resolve(): "input_file"}
-        for name, file in self.targets.items():
-            if file in taken:
-                raise ValueError(f"{name} {getattr(self, name)!r} is the {taken[file]} too; name another one.")
-            taken[file] = name
-            check_output_file(getattr(self, name), self.overwrite_output_file, name)
+        check_targets(self, ("output_file", "html"))
 
     def lines(self) -> Iterator[str]:
         """The lines of the input, those of the command line or of the file, also without words.

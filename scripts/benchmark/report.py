@@ -63,11 +63,7 @@ def main(
 
 
 def render_report(results: Mapping[str, Any]) -> str:
-    """The table of a run and where it comes from; of two checkouts the ratios.
-
-    Args:
-        results: As in the JSON file.
-    """
+    """The table of a run, as it is in the JSON file, and where it comes from; of two checkouts the ratios."""
     table = render_ratios(results) if "ratios" in results else render_timings(results)
     return f"{table}\n\n```bash\n{results['command']}\n```\n\n{_describe(results)}\n"
 

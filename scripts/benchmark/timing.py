@@ -80,13 +80,9 @@ def settle(arguments: argparse.Namespace) -> None:
 def measure_checkouts(script: str, argv: Sequence[str], arguments: argparse.Namespace) -> dict[str, list[list[Cell]]]:
     """Run a script's measurement in fresh processes, this checkout and the other one in turn.
 
-    Each process has its memory and its threads laid out anew, so that the median of several says what one cannot.
-
-    Args:
-        script: Run again with `--worker` and this package, or the other's, in front of PYTHONPATH.
-        argv: Its flags.
-        arguments: The same, parsed and settled.
-    Returns: The cells of each round, by checkout.
+    Each process has its memory and its threads laid out anew, so that the median of several says what one cannot. The
+    script is run again with `--worker` and either package in front of PYTHONPATH. Returns the cells of each round, by
+    checkout.
     """
     checkouts, peers = {THIS: ROOT}, "all"
     if arguments.other_checkout is not None:

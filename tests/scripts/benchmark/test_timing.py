@@ -42,7 +42,7 @@ def test_the_clock_is_read_when_the_device_is_done():
     assert events == ["wait", "call", "wait"] * LEAST_ROUNDS
 
 
-def test_checkouts_take_turns_each_with_its_own_package(tmp_path):
+def test_checkouts_take_turns_each_with_its_own_package(tmp_path, capsys):
     (tmp_path / "stub.py").write_text(STUB)
     arguments = argparse.Namespace(rounds=2, other_checkout=str(tmp_path))
     cells = measure_checkouts(str(tmp_path / "stub.py"), ["--sizes", "tiny"], arguments)
@@ -51,6 +51,8 @@ def test_checkouts_take_turns_each_with_its_own_package(tmp_path):
         "this": [[{"python_path": str(timing.ROOT), "flags": flags}]] * 2,
         "other": [[{"python_path": str(tmp_path), "flags": flags}]] * 2,
     }
+    said = [line.split(", ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["this checkout", "other checkout", "other checkout", "this checkout"]
     alone = measure_checkouts(str(tmp_path / "stub.py"), [], argparse.Namespace(rounds=1, other_checkout=None))
     assert alone == {"this": [[{"python_path": str(timing.ROOT), "flags": ["--worker", "all"]}]]}
 
@@ -59,13 +61,6 @@ def test_a_process_that_fails_ends_the_benchmark(tmp_path):
     (tmp_path / "stub.py").write_text("raise SystemExit(3)")
     with pytest.raises(SystemExit, match="3"):
         measure_checkouts(str(tmp_path / "stub.py"), [], argparse.Namespace(rounds=1, other_checkout=None))
-
-
-def test_the_second_round_begins_with_the_other_checkout(tmp_path, monkeypatch, capsys):
-    (tmp_path / "stub.py").write_text(STUB)
-    measure_checkouts(str(tmp_path / "stub.py"), [], argparse.Namespace(rounds=2, other_checkout=str(tmp_path)))
-    said = [line.split(", ")[1] for line in capsys.readouterr().err.splitlines()]
-    assert said == ["this checkout", "other checkout", "other checkout", "this checkout"]
 
 
 def test_a_worker_refuses_the_package_of_another_checkout(tmp_path, monkeypatch):
