@@ -97,9 +97,10 @@ def run_command(
         description: What --help says first.
         epilog: What --help says last.
     """
-    arguments = FlagParser(classes, prog, description, epilog).parse(sys.argv[1:] if argv is None else argv)
-    quiet_libraries()
-    function(*arguments)
+    with readable_errors():
+        arguments = FlagParser(classes, prog, description, epilog).parse(sys.argv[1:] if argv is None else argv)
+        quiet_libraries()
+        function(*arguments)
 
 
 def quiet_libraries() -> None:

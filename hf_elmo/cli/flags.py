@@ -90,6 +90,8 @@ class FlagParser(HfArgumentParser):
             first = len(self._actions)
             self._parse_dataclass_field(groups[declaring], field)
             for action in self._actions[first:]:
+                if typing.get_origin(action.type) is typing.Literal:  # of a list
+                    action.choices, action.type = typing.get_args(action.type), str
                 # Beside `--x`, which is on by default, there is `--no_x`.
                 if declaring is TrainingArguments or action.option_strings[:1] == [f"--no_{field.name}"]:
                     action.help = argparse.SUPPRESS

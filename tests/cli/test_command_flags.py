@@ -12,15 +12,15 @@ from hf_elmo.cli.flags import FlagParser
 from hf_elmo.given.flags import flag
 
 # Flags that --help shows, summed over all commands.
-MOST_SLOTS = 530
+MOST_SLOTS = 501
 # One file, or some.
 SEVERAL_TYPES = set("input_file train_file validation_file word_column num_train_epochs".split())
 # What they are about depends on the command.
 SEVERAL_HELPS = set(
     """
-    carry_state config_name convert_scheme dataset_name dropout early_stopping_patience format hidden_dropout
-    hidden_size html hub_model_id input_file label_column layers learning_rate lstm_size max_length max_steps
-    max_train_sentences max_uses max_vocab_size model_name_or_path num_folds num_seeds output_dir output_file
+    carry_state convert_scheme dataset_name dropout early_stopping_patience format hidden_dropout hidden_size html
+    input_file label_column layers learning_rate lr_scheduler_type lstm_size max_length max_steps
+    max_train_sentences max_uses model_name_or_path num_folds num_seeds num_train_epochs output_dir output_file
     overwrite_output_dir per_device_train_batch_size pre_tokenizer preset test_file text_column top_k train_file
     validation_file vocab_file word word_column word_vectors words
     """.split()
@@ -33,6 +33,7 @@ class Base:
 
     train_file: list[str] | None = flag("Files, 100 % of them.", default=None)
     layers: Literal["mix", "all"] = flag("Which ones.", default="mix")
+    clean: list[Literal["NFC", "marks"]] | None = flag("What else.", default=None)
     do_lower_case: bool = flag("All of it.", default=False)
 
 
@@ -61,7 +62,16 @@ def parse(*argv, classes=Sample):
 def test_flags_become_the_fields_of_their_classes():
     assert parse("--name", "x") == (Sample(name="x"),)
     argv = "--name x --train-file a b --layers=all --do_lower_case --no_freeze_bilm --max-steps 3 --max_steps=4"
-    expected = Sample(name="x", train_file=["a", "b"], layers="all", do_lower_case=True, freeze_bilm=False, max_steps=4)
+    argv += " --clean marks NFC"
+    expected = Sample(
+        name="x",
+        train_file=["a", "b"],
+        layers="all",
+        clean=["marks", "NFC"],
+        do_lower_case=True,
+        freeze_bilm=False,
+        max_steps=4,
+    )
     assert parse(*argv.split()) == (expected,)
     assert parse("--name", "x", "--freeze_bilm", "false")[0].freeze_bilm is False
     # Flags stand before, between and behind the words.
@@ -99,6 +109,7 @@ def test_help_has_a_group_for_each_class_and_says_what_is_needed():
         (["--qqq"], ["--qqq", "--help"]),
         (["--max_steps", "three"], ["--max_steps", "three"]),
         (["--layers", "top"], ["--layers", "top", "mix", "all"]),
+        (["--clean", "NFC", "top"], ["--clean", "top", "NFC", "marks"]),
         (["--freeze_bilm", "perhaps"], ["--freeze_bilm", "perhaps"]),
         (["--no_freeze_bilm", "true"], ["true"]),
         (["--max_steps"], ["--max_steps"]),
