@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import BinaryIO
 
 MEBIBYTE = 2**20
 # Messages quote what they found, and what strangers write has no end.
 _LONGEST_QUOTE = 80
 
 
-def read_at_most(stream: BinaryIO, most: int, where: str) -> bytes:
-    """All that is left of a stream, a member of an archive for example, where it is not too much.
+def read_file(path: str | os.PathLike, most: int, where: str) -> bytes:
+    """A whole file, where it is not larger than such a file can be.
 
     Args:
-        stream: Open for reading bytes.
+        path: The file.
         most: Bytes that such a file can justify.
         where: What errors call it: the argument that names it and its value.
     Raises: ValueError before more than that is held in memory.
     """
-    data = stream.read(most + 1)
-    if len(data) > most:
-        raise ValueError(f"{where} holds more than {_size(most)}, the most that such a file has; check what it is.")
-    return data
-
-
-def read_file(path: str | os.PathLike, most: int, where: str) -> bytes:
-    """A whole file, as `read_at_most`."""
     with Path(path).open("rb") as stream:
-        return read_at_most(stream, most, where)
+        data = stream.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{where} holds more than {most:,} bytes, the most that such a file has; check what it is.")
+    return data
 
 
 def path_inside(directory: str | os.PathLike, name: str, where: str) -> Path:
@@ -55,7 +49,3 @@ def quoted(value: object) -> str:
     """A value as errors show it, cut where it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
-
-
-def _size(count: int) -> str:
-    return f"{count // MEBIBYTE:,} MiB" if count >= MEBIBYTE else f"{count:,} bytes"

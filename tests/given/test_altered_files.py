@@ -1,6 +1,6 @@
 """Every file that comes from elsewhere, altered in any way, is read or refused by an error of our own that names it.
 
-With `make test-slow` each kind of file gets many more alterations; `tests/fuzz.py` goes on for as long as asked.
+With `make test-slow` each kind of file gets many more alterations.
 """
 
 import resource

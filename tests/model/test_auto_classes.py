@@ -13,7 +13,7 @@ import transformers
 from class_cases import CASES, build, make_inputs, tensors_of
 from safetensors.torch import load_file
 from tolerances import REORDERED_FLOAT32
-from transformers import AutoConfig, AutoModel, AutoModelForTokenClassification, AutoTokenizer, pipeline
+from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer, pipeline
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 import hf_elmo
@@ -119,12 +119,6 @@ def test_labels_given_at_loading_size_the_classifier(saved):
     model = AutoModelForTokenClassification.from_pretrained(saved["base"], id2label=labels)
     assert model.classifier.out_features == 4
     assert model.config.label2id == {label: index for index, label in labels.items()}
-
-
-def test_a_misspelled_setting_of_a_model_is_refused(saved):
-    with pytest.raises(TypeError, match="freeze_bilmm"):
-        AutoModel.from_pretrained(saved["base"], freeze_bilmm=False)
-    assert not AutoModel.from_pretrained(saved["base"], freeze_bilm=False).config.freeze_bilm
 
 
 # Fresh interpreters

@@ -620,8 +620,6 @@ MODELS = {**{name: (name, {}) for name in CASES if name != "coreference"}, **VAR
 # The quick tests compile the model with word vectors, the pre-training one and a tagger with a biLSTM, and export the
 # base; the slow ones all.
 COMPILED = ("word vectors", "pretraining", "a label for each word by itself")
-
-
 EXPORTED = ("base",)
 
 
@@ -695,8 +693,6 @@ def test_a_model_can_be_recorded_by_jit_trace():
 
 
 peft = pytest.importorskip("peft")
-
-
 TARGETS = ["carry", "transform", "projection"]
 
 

@@ -45,8 +45,6 @@ from hf_elmo.model.tokenization_elmo import (
 
 
 BOS, EOS = "<S>", "</S>"
-
-
 NO_WORD = [0] * 50
 
 
@@ -69,8 +67,6 @@ def rows_of(words, markers: bool = True) -> list[list[int]]:
 # Every kind of string: all code points, lone surrogates, control characters, combining marks, four-byte code points,
 # and words too long for a row.
 hard_characters = st.characters(categories=["Cs", "Cc", "Mn", "Mc", "So", "Lo", "Zs"])
-
-
 any_word = (
     st.text()
     | st.text(hard_characters)
@@ -79,11 +75,7 @@ any_word = (
     )
     | st.text(hard_characters, min_size=1).map(lambda word: word * (10_000 // len(word)))
 )
-
-
 any_sentence = st.lists(any_word, max_size=8)
-
-
 simple_sentence = st.lists(st.text("abcdé", max_size=6), max_size=12)
 
 
@@ -95,32 +87,6 @@ def test_every_string_has_the_compatible_row(words):
     assert tokenizer.convert_tokens_to_ids(words) == rows_of(words, False)
     # The second time, every row comes out of the table.
     assert tokenizer(words, is_split_into_words=True)["input_ids"] == rows_of(words)
-
-
-@given(sentences=st.lists(any_sentence, min_size=1, max_size=4))
-def test_every_sentence_of_a_batch_has_its_own_rows(sentences):
-    encoded = ElmoCharTokenizer()(sentences, is_split_into_words=True)
-    assert encoded["input_ids"] == [rows_of(words) for words in sentences]
-    assert encoded["attention_mask"] == [[1] * (len(words) + 2) for words in sentences]
-
-
-@given(text=st.text())
-def test_raw_text_is_cut_at_white_space(text):
-    assert ElmoCharTokenizer()(text)["input_ids"] == rows_of(text.split())
-    assert ElmoCharTokenizer().tokenize(text) == text.split()
-
-
-def test_a_word_of_ten_thousand_bytes_costs_one_row(tokenizer):
-    long = "ü" * 5_000
-    assert tokenizer(f"a {long} b")["input_ids"] == rows_of(["a", long, "b"])
-    assert tokenizer.decode(tokenizer(long)["input_ids"], skip_special_tokens=True) == "ü" * 24
-
-
-@pytest.mark.parametrize("width", [3, 10, 51])
-def test_rows_have_the_width_that_was_asked_for(width):
-    rows = ElmoCharTokenizer(max_characters_per_word=width)("some words incomprehensibilities")["input_ids"]
-    assert {len(row) for row in rows} == {width}
-    assert rows[-2][: width - 1] == row_of("incomprehensibilities"[: width - 2])[: width - 1]
 
 
 def test_lower_casing_leaves_the_markers_alone():
@@ -179,22 +145,6 @@ def test_words_of_a_million_letters_are_not_kept(tokenizer):
         assert tracemalloc.get_traced_memory()[0] < 2_000_000
     finally:
         tracemalloc.stop()
-
-
-def test_the_table_of_wide_rows_is_bounded_too(monkeypatch):
-    monkeypatch.setattr(CharIdCache, "max_characters", 5_000)
-    tokenizer = ElmoCharTokenizer(max_characters_per_word=1000)
-    for number in range(30):
-        assert tokenizer.encode_words([f"word{number}"]).tolist() == [
-            padded(ByteCharacters().encode(f"word{number}", 1000), 261, 1000, "right")
-        ]
-        assert len(tokenizer._cache) <= 5
-
-
-def test_what_is_no_word_does_not_spoil_the_table(tokenizer):
-    with pytest.raises(AttributeError):
-        tokenizer.encode_words(["a", 5, "b"])
-    assert tokenizer.encode_words(["a", "b", "c"]).tolist() == rows_of(["a", "b", "c"], markers=False)
 
 
 def is_word_character(character: str) -> bool:
@@ -321,136 +271,14 @@ def test_pad_takes_what_it_is_given(tokenizer, kind):
         assert np.array_equal(result[key], wanted[key])
 
 
-def test_pad_of_one_sentence_keeps_it_single(tokenizer):
-    result = tokenizer.pad(tokenizer("a b"), padding="max_length", max_length=6)
-    assert result["input_ids"] == [*rows_of(["a", "b"]), NO_WORD, NO_WORD]
-    assert result["attention_mask"] == [1, 1, 1, 1, 0, 0]
-
-
 def test_pad_leaves_the_entries_of_others_alone(tokenizer):
     features = [{**tokenizer("a b c"), "labels": [1, 2], "id": "x"}, {**tokenizer("d"), "labels": [3], "id": "y"}]
     result = tokenizer.pad(features)
     assert result["labels"] == [[1, 2], [3]]
     assert result["id"] == ["x", "y"]
-
-
-def test_pad_can_do_without_the_attention_mask(tokenizer):
-    features = [{"input_ids": tokenizer(sentence)["input_ids"]} for sentence in ("a b c", "d")]
-    assert tokenizer.pad(features)["attention_mask"] == [[1] * 5, [1, 1, 1, 0, 0]]
-    assert "attention_mask" not in tokenizer.pad(features, return_attention_mask=False)
-
-
-@pytest.mark.parametrize(("return_tensors", "container"), [("pt", torch.Tensor), ("np", np.ndarray)])
-def test_tensors_hold_what_lists_hold(tokenizer, return_tensors, container):
-    asked = {
-        "padding": True,
-        "return_offsets_mapping": True,
-        "return_special_tokens_mask": True,
-        "return_token_type_ids": True,
-        "return_length": True,
-    }
-    for text in (["a b c", "d"], "a b c"):
-        lists = tokenizer(text, **asked)
-        tensors = tokenizer(text, return_tensors=return_tensors, **asked)
-        assert set(tensors) == set(lists)
-        for key, value in tensors.items():
-            assert isinstance(value, container)
-            assert str(value.dtype).endswith("int64")
-            # A single sentence becomes a batch of one, as with every tokenizer.
-            assert value.tolist() == np.array(lists[key]).reshape(value.shape).tolist()
-            assert len(value) == (2 if isinstance(text, list) else 1)
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@given(words=simple_sentence, limit=st.integers(1, 6), markers=st.booleans())
-def test_truncation_keeps_the_markers(side, words, limit, markers):
-    tokenizer = ElmoCharTokenizer(truncation_side=side)
-    max_length = limit + 2 if markers else limit
-    encoded = tokenizer(
-        words, is_split_into_words=True, truncation=True, max_length=max_length, add_special_tokens=markers
-    )
-    kept = words[:limit] if side == "right" else words[max(0, len(words) - limit) :]
-    assert encoded["input_ids"] == rows_of(kept, markers)
-    assert len(encoded["attention_mask"]) == len(encoded["input_ids"]) <= max_length
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@given(
-    lengths=st.lists(st.integers(0, 15), min_size=1, max_size=3),
-    limit=st.integers(1, 6),
-    stride=st.integers(0, 5),
-)
-def test_overflowing_windows_cover_the_sentence_and_share_the_stride(side, lengths, limit, stride):
-    assume(stride < limit)
-    tokenizer = ElmoCharTokenizer(truncation_side=side)
-    sentences = [[f"{index}-{place}" for place in range(length)] for index, length in enumerate(lengths)]
-    encoded = tokenizer(
-        sentences,
-        is_split_into_words=True,
-        truncation=True,
-        max_length=limit + 2,
-        stride=stride,
-        return_overflowing_tokens=True,
-    )
-    for index, words in enumerate(sentences):
-        windows = [
-            [place for place in encoded.word_ids(row) if place is not None]
-            for row, sample in enumerate(encoded["overflow_to_sample_mapping"])
-            if sample == index
-        ]
-        rows = [
-            encoded["input_ids"][i] for i, sample in enumerate(encoded["overflow_to_sample_mapping"]) if sample == index
-        ]
-        assert rows == [rows_of([words[place] for place in window]) for window in windows]
-        if side == "left":
-            windows = windows[::-1]
-        assert all(window == list(range(window[0], window[-1] + 1)) for window in windows if window)
-        assert all(len(window) <= limit for window in windows)
-        assert sorted(set().union(*windows)) == list(range(len(words)))
-        for first, second in itertools.pairwise(windows):
-            assert len(set(first) & set(second)) == stride
-        # No window more than it takes: only the last one read may be short.
-        short = [len(window) < limit for window in windows]
-        assert sum(short) <= 1
-        assert not any(short[1:] if side == "left" else short[:-1])
-
-
-def test_the_models_longest_length_is_the_default_limit():
-    tokenizer = ElmoCharTokenizer(model_max_length=5)
-    assert tokenizer("a b c d e f", truncation=True)["input_ids"] == rows_of(["a", "b", "c"])
-    assert len(tokenizer("a", padding="max_length")["input_ids"]) == 5
-
-
-def test_words_tokens_and_characters_are_linked(tokenizer):
-    text = "Hello  big world"
-    encoded = tokenizer([text, "x"], padding=True, padding_side="left")
-    assert encoded.is_fast
-    assert encoded.n_sequences == 1
-    assert encoded.tokens(0) == [BOS, "Hello", "big", "world", EOS]
-    assert encoded.word_ids(0) == [None, 0, 1, 2, None]
-    assert encoded.word_ids(1) == [None, None, None, 0, None]
-    assert encoded.sequence_ids(1) == [None, None, None, 0, None]
-    assert encoded.char_to_token(0, 0) == 1
-    assert encoded.char_to_token(0, 6) is None
-    assert encoded.char_to_token(0, 15) == 3
-    assert encoded.char_to_token(0, 16) is None
-    assert encoded.char_to_token(1, 0) == 3
-    assert encoded.char_to_word(0, 8) == 1
-    assert encoded.char_to_word(0, 5) is None
-    assert encoded.token_to_chars(0, 0) is None
-    assert tuple(encoded.token_to_chars(0, 2)) == (7, 10)
-    assert encoded.token_to_word(0, 3) == 2
-    assert encoded.token_to_sequence(0, 3) == 0
-    assert encoded.token_to_sequence(0, 0) is None
-    assert tuple(encoded.word_to_tokens(1, 0)) == (3, 4)
-    assert encoded.word_to_tokens(1, 1) is None
-    assert tuple(encoded.word_to_chars(0, 2)) == (11, 16)
-    assert len(encoded[0]) == 5
-
-
-def test_an_encoding_survives_pickling(tokenizer):
-    encoded = pickle.loads(pickle.dumps(tokenizer(["a b", "c"], padding=True, return_tensors="pt")))
-    assert encoded.word_ids(1) == [None, 0, None, None]
+    single = tokenizer.pad({**tokenizer("a b"), "id": "x"}, padding="max_length", max_length=6)
+    assert single["input_ids"] == [*rows_of(["a", "b"]), NO_WORD, NO_WORD]
+    assert (single["attention_mask"], single["id"]) == ([1, 1, 1, 1, 0, 0], "x")
 
 
 @given(
@@ -484,24 +312,6 @@ def test_special_tokens_have_the_character_ids_of_the_scheme(tokenizer):
     assert tokenizer.all_special_ids == [257, 258, 0]
     assert len(tokenizer) == tokenizer.vocab_size == len(tokenizer.get_vocab()) == 262
     assert tokenizer.num_special_tokens_to_add() == 2
-
-
-def test_markers_can_be_added_and_found_again(tokenizer):
-    rows = rows_of(["a", "b"], markers=False)
-    assert tokenizer.build_inputs_with_special_tokens(rows) == rows_of(["a", "b"])
-    assert tokenizer.get_special_tokens_mask(rows) == [1, 0, 0, 1]
-    assert tokenizer.get_special_tokens_mask([*rows_of(["a"]), NO_WORD], already_has_special_tokens=True) == [
-        1,
-        0,
-        1,
-        1,
-    ]
-
-
-def test_a_pickle_does_not_grow_with_the_words_seen(tokenizer):
-    before = pickle.dumps(tokenizer)
-    tokenizer([f"word{number}" for number in range(100)], is_split_into_words=True)
-    assert pickle.dumps(tokenizer) == before
 
 
 @pytest.fixture
@@ -560,11 +370,7 @@ any_text = (
     | st.lists(st.tuples(st.text(), st.text()), max_size=3)
     | st.sampled_from([None, 5, [None], [["a"], "b"], {"a": "b"}, b"a", [[]]])
 )
-
-
 strategies = ["longest_first", "only_first", "only_second", "do_not_truncate"]
-
-
 any_settings = st.fixed_dictionaries(
     {},
     optional={
@@ -602,8 +408,10 @@ def test_any_call_is_answered_or_refused(text, pair, settings, pre_tokenizer):
     assert all(len(row) == 50 and 0 <= min(row) <= max(row) < 262 for row in rows)
 
 
-def test_pad_refuses_what_has_no_ids(tokenizer):
+def test_pad_refuses_what_are_no_words_of_its_width(tokenizer):
     assert_refused(ValueError, "input_ids", tokenizer.pad, {"labels": [1]})
+    # Two rows of 25 characters are not one of 50.
+    assert_refused(ValueError, (), tokenizer.pad, [{"input_ids": [[1] * 25, [1] * 25]}])
 
 
 def test_there_is_no_vocabulary_to_add_to(tokenizer):
@@ -700,8 +508,6 @@ def test_each_character_id_has_one_name_and_what_a_dictionary_lacks_is_unknown()
 
 
 FAMILY, ENGLAND = "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f3f4\U000e0067\U000e0062\U000e007f"
-
-
 KOREA, AMERICA = "\U0001f1f0\U0001f1f7", "\U0001f1fa\U0001f1f8"
 
 
@@ -711,8 +517,6 @@ hard = (
     "e\u0301\u0323\u0338=\u200b\u200c\u200d\u00ad\ufeff\u202e한\u1112\u1161\u11ab日のカกำ\u0958"
     "\u05d0\u0939\u093f\u2adc\U0001f468\U0001f44d\U0001f3fd\ufe0f\u20e3\U0001f1f0\U0001f1f7\ud800"
 )
-
-
 english = st.lists(
     st.sampled_from(
         "don't can’t n't cannot Gonna Mr. mr. I. J. U.S. e.g. etc. Alice's 's boys' cat's-eye they'd've o'clock 3.14 "
@@ -723,16 +527,10 @@ english = st.lists(
         lambda spaces: "".join(word + space for word, space in zip(words, spaces, strict=True))
     )
 )
-
-
 texts = english | st.text() | st.text(hard, max_size=24) | st.text("ab.@1' ", max_size=16)
-
-
 cutters = st.builds(
     TextCutter, st.sampled_from(PRE_TOKENIZERS), st.sampled_from([None, "NFC"]), *(st.booleans() for _ in "ab")
 )
-
-
 unicode_words, penn_words = TextCutter("unicode").pre_tokenize, TextCutter("penn").pre_tokenize
 
 
@@ -858,26 +656,6 @@ def test_composed_words_have_one_row_and_offsets_of_their_own_text():
     assert tokenizer.normalize_words(["E\u0301", None]) == ["é", None]
 
 
-def test_the_settings_are_saved_copied_and_part_of_the_fingerprint_of_datasets(tmp_path):
-    tokenizer = ElmoCharTokenizer("unicode", normalization="NFC", drop_invisible=True)
-    tokenizer.save_pretrained(tmp_path)
-    text = "don't go\u200bne\u0301!"
-    wanted = tokenizer(text, return_offsets_mapping=True)
-    for other in (
-        ElmoCharTokenizer.from_pretrained(tmp_path),
-        copy.deepcopy(tokenizer),
-        pickle.loads(pickle.dumps(tokenizer)),
-    ):
-        assert (other.pre_tokenizer, other.normalization, other.drop_invisible) == ("unicode", "NFC", True)
-        assert other(text, return_offsets_mapping=True).data == wanted.data
-    rows = datasets.Dataset.from_dict({"text": [text, ""]})
-    mapped = rows.map(lambda batch: tokenizer(batch["text"]), batched=True)
-    assert mapped[0]["input_ids"] == wanted["input_ids"]
-    assert pickle.dumps(tokenizer) == pickle.dumps(
-        ElmoCharTokenizer("unicode", normalization="NFC", drop_invisible=True)
-    )
-
-
 def test_a_setting_that_is_changed_is_obeyed_and_saved(tmp_path):
     tokenizer = ElmoCharTokenizer()
     tokenizer.pre_tokenizer, tokenizer.normalization = "unicode", "NFC"
@@ -931,9 +709,6 @@ def test_lists_of_words_are_no_pairs(tokenizer):
 # Encodings
 
 
-BOS, EOS = "<S>", "</S>"
-
-
 SPLITTERS = {
     "whitespace": regex.compile(r"[^\s\x1c-\x1f]+"),
     "unicode": regex.compile("|".join(UNICODE_RULES), regex.V1),
@@ -944,8 +719,6 @@ SPLITTERS = {
 
 # Words that are parts of one another, white space of every kind, combining marks and lone surrogates.
 texts_of_encodings = st.text() | st.text("aab. \t\x1c\x85\u3000'_\u0301é\ud800\U0001f600", max_size=20)
-
-
 COPIERS = [lambda encoded: encoded, copy.copy, copy.deepcopy, lambda encoded: pickle.loads(pickle.dumps(encoded))]
 
 
@@ -1009,27 +782,11 @@ def test_encodings_of_lists_of_words_answer_as_if_made_at_once(make_copy, batch,
         assert_answers(encoded, index, rows)
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_windows_keep_the_places_of_the_whole_sentence(side):
-    text = "aa a  aaa b"
-    tokenizer = ElmoCharTokenizer(truncation_side=side)
-    encoded = tokenizer(text, truncation=True, max_length=5, stride=1, return_overflowing_tokens=True)
-    spans = [(0, 2), (3, 4), (6, 9), (10, 11)]
-    for index, cut in enumerate([slice(0, 3), slice(2, 4)] if side == "right" else [slice(1, 4), slice(0, 2)]):
-        assert encoded.word_ids(index)[1:-1] == list(range(4))[cut]
-        assert encoded[index].offsets[1:-1] == spans[cut]
-        assert encoded.tokens(index)[1:-1] == text.split()[cut]
-
-
 # Pairs, as with BERT
 
 
 WORDS = ["a", "bb", "ccc", "dd", "e"]
-
-
 texts_of_truncation = st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join)
-
-
 STRATEGIES = ["longest_first", "only_first", "only_second"]
 
 
@@ -1045,8 +802,6 @@ def make_bert(truncation_side="right"):
 
 
 BERTS = {side: make_bert(side) for side in ("right", "left")}
-
-
 ELMOS = {side: ElmoCharTokenizer(truncation_side=side) for side in ("right", "left")}
 
 
@@ -1211,20 +966,10 @@ FORMS = {
     "dictionary": {"characters": ["<bos>", "<eos>", "<bow>", "<eow>", "<oov>", "<pad>", *"abcdé"]},
     "left": {"padding_side": "left", "truncation_side": "left", "model_max_length": 7},
 }
-
-
 each_form = pytest.mark.parametrize("form", FORMS)
-
-
 TEXTS = ["a b abc", "d", "", "é dab <S> c b a ca"]
-
-
 PAIRS = ["c d", "", "a b", "b"]
-
-
 PADDINGS = [False, True, "longest", "max_length", "do_not_pad"]
-
-
 TRUNCATIONS = [False, True, "longest_first", "only_first", "do_not_truncate"]
 
 
@@ -1324,21 +1069,6 @@ def test_a_batch_is_its_rows_by_every_padding_truncation_and_kind_of_tensor(form
                 assert tensors.keys() == batch.keys()
                 for key, value in tensors.items():
                     assert isinstance(value, container) and value.tolist() == np.array(batch[key]).tolist()
-
-
-@each_form
-def test_special_tokens_are_known_by_name_and_number(form):
-    tokenizer = make(form)
-    assert tokenizer.special_tokens_map == {"bos_token": "<S>", "eos_token": "</S>", "pad_token": tokenizer.pad_token}
-    names = {index: name for name, index in tokenizer.get_vocab().items()}
-    assert len(names) == len(tokenizer) == tokenizer.vocab_size and set(names) == set(range(len(names)))
-    for index in (0, 1, len(names) - 1):
-        assert tokenizer.convert_ids_to_tokens(index) == names[index]
-    assert {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id} == set(tokenizer.all_special_ids)
-
-
-def test_what_is_to_be_read_as_a_target_is_read_alike(tokenizer):
-    assert tokenizer("a", text_target="b c")["labels"] == tokenizer("b c")["input_ids"]
 
 
 def test_an_argument_that_another_version_of_transformers_passes_changes_nothing(tokenizer):
