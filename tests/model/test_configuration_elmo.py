@@ -340,6 +340,8 @@ REFUSED = [
 def test_values_that_are_out_of_range_or_contradict_one_another_are_refused_by_name():
     for named, settings in REFUSED:
         assert_refused(StrictDataclassError, named, ElmoConfig, **settings)
+    # The last of two clusters has vectors of size 1.
+    assert ElmoConfig(**ADAPTIVE, projection_size=16).adaptive_softmax_div_value == 4
 
 
 @pytest.mark.parametrize("inputs", [{}, {"token_inputs": "words", "word_table_size": 10, "word_vector_size": 14}])
