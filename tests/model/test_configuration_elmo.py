@@ -22,6 +22,8 @@ from hf_elmo.model import configuration_elmo
 from hf_elmo.model.configuration_elmo import (
     HEAD_TYPES,
     HeadConfig,
+    QuestionAnsweringHead,
+    SequenceClassificationHead,
     TokenClassificationHead,
     auto_map_of,
 )
@@ -269,6 +271,20 @@ def test_presets_have_the_published_sizes(preset, count, sizes):
     config = getattr(ElmoConfig, preset)()
     assert (config.cell_size, config.projection_size, config.num_highway_layers) == sizes
     assert count_bilm_parameters(config) == count
+
+
+@pytest.mark.parametrize(
+    ("head", "published"),
+    [
+        (SequenceClassificationHead(encoder="bcn"), (300, 0.25, "maxout", [1200, 600], [0.1, 0.2, 0.3])),
+        (SequenceClassificationHead(encoder="esim"), (300, 0.5, "relu", [300], [0.5, 0.5])),
+        (QuestionAnsweringHead(), (90, 0.2, 0)),
+        (QuestionAnsweringHead(reader="bidaf"), (100, 0.2, 2)),
+    ],
+)
+def test_what_is_left_out_of_a_head_is_as_published(head, published):
+    names = ("hidden_size", "hidden_dropout", "output_activation", "output_sizes", "output_dropouts", "highway_layers")
+    assert tuple(getattr(head, name) for name in names if hasattr(head, name)) == published
 
 
 def test_the_defaults_are_the_original_model():
