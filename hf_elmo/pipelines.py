@@ -46,16 +46,9 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
     ) -> list[dict[str, Any]]:
         """One entry per word, with its place in the sentence; transformers' own reads one id per token, not a row."""
         if input_ids.ndim == 1:
-            return super().gather_pre_entities(
-                sentence,
-                input_ids,
-                scores,
-                offset_mapping,
-                special_tokens_mask,
-                aggregation_strategy,
-                word_ids=word_ids,
-                word_to_chars_map=word_to_chars_map,
-            )
+            places = (word_ids, word_to_chars_map)
+            given = (sentence, input_ids, scores, offset_mapping, special_tokens_mask, aggregation_strategy)
+            return super().gather_pre_entities(*given, *places)
         # A tokenizer with offsets gives them for each word.
         spans, words = cast("list[tuple[int, int]]", offset_mapping), cast("list[int] | None", word_ids)
         entities = []
@@ -65,16 +58,8 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
                 # The offsets of a pre-split sentence count from the start of each word.
                 word_start, _ = word_to_chars_map[words[index]]
                 start, end = start + word_start, end + word_start
-            entities.append(
-                {
-                    "word": sentence[start:end],
-                    "scores": scores[index],
-                    "start": start,
-                    "end": end,
-                    "index": int(index),
-                    "is_subword": False,
-                }
-            )
+            found = {"word": sentence[start:end], "scores": scores[index], "start": start, "end": end}
+            entities.append({**found, "index": int(index), "is_subword": False})
         return entities
 
     def get_tag(self, entity_name: str) -> tuple[str, str]:
@@ -108,38 +93,26 @@ class _ReadsText:
 class ElmoQuestionAnsweringPipeline(_ReadsText, ChunkPipeline):  # type: ignore[misc]
     """Answers as pieces of a context: `pipeline("extractive-question-answering")`.
 
-    Called with `question` and `context`, or with a dict of both, or with a list of such dicts; each answer is a dict of
-    `answer`, its `start` and `end` in the context as it was given, context[start:end], and its `score`, the product of
-    the probabilities of its two ends. A context is read whole unless `max_length` is given.
+    Called with `question` and `context`, a dict of both, or a list of such dicts; each answer is a dict of `answer`,
+    its `start` and `end` in the context, and its `score`, the product of the probabilities of its two ends. A context
+    is read whole unless `max_length` is given.
 
-    Further arguments of a call, or of the pipeline:
-
-    - max_answer_words: Words that an answer may have; None leaves the model's bound.
-    - max_length: Words of a question and a piece of its context, the markers included; longer contexts are read in
-      windows, and the answer is the best of those of all windows.
-    - stride: Words that two windows share (default: half of the words of the context that fit).
+    Args:
+        max_answer_words: Words that an answer may have; None leaves the model's bound.
+        max_length: Words of a question and a piece of its context, the markers included; longer contexts are read in
+            windows, and the answer is the best of those of all windows.
+        stride: Words that two windows share (default: half of the words of the context that fit).
     """
 
-    def _sanitize_parameters(
-        self,
-        max_answer_words: int | None = None,
-        max_length: int | None = None,
-        stride: int | None = None,
-        **kwargs: Any,
+    def _sanitize_parameters(  # type: ignore[override]
+        self, max_answer_words: int | None = None, max_length: int | None = None, stride: int | None = None
     ) -> tuple[dict, dict, dict]:
-        _check_no_more(QUESTION_ANSWERING, kwargs, "question, context, max_answer_words, max_length and stride")
-        if stride is not None and max_length is None:
-            raise ValueError(f"stride is {stride}, but there are no windows without max_length; give it too.")
         windows = {name: value for name, value in (("max_length", max_length), ("stride", stride)) if value is not None}
         return windows, {}, {} if max_answer_words is None else {"max_answer_words": max_answer_words}
 
     def __call__(self, *args: Any, question: Any = None, context: Any = None, **kwargs: Any) -> Any:
         """Answer one question, or each of a list; see the class."""
-        if question is not None or context is not None:
-            if args:
-                raise ValueError("question and context are given beside other inputs; wanted one or the other.")
-            return super().__call__(_as_inputs(question, context), **kwargs)
-        return super().__call__(*args, **kwargs)
+        return super().__call__(*(args or [_as_inputs(question, context)]), **kwargs)
 
     def preprocess(  # type: ignore[override]
         self, inputs: Mapping[str, str], max_length: int | None = None, stride: int | None = None
@@ -194,39 +167,29 @@ class ElmoQuestionAnsweringPipeline(_ReadsText, ChunkPipeline):  # type: ignore[
             # Windows are compared by their logits, for each has probabilities of its own.
             if score > best_sum and spans[first] is not None and spans[last] is not None:
                 best, best_sum = (spans[first][0], spans[last][1], float(found.probabilities)), score
-        if best is None:
-            # A context of nothing but what the tokenizer leaves out.
-            return {"score": 0.0, "start": 0, "end": 0, "answer": ""}
-        begin, stop, probability = best
-        return {
-            "score": probability,
-            "start": begin,
-            "end": stop,
-            "answer": model_outputs[0]["context"][begin:stop],
-        }
+        # None in a context of nothing but what the tokenizer leaves out.
+        begin, stop, probability = best or (0, 0, 0.0)
+        answer = model_outputs[0]["context"][begin:stop]
+        return {"score": probability, "start": begin, "end": stop, "answer": answer}
 
 
 class ElmoCoreferencePipeline(_ReadsText, Pipeline):  # type: ignore[misc]
     """Mentions that refer to the same, in clusters: `pipeline("coreference-resolution")`.
 
     Each text is one document: paragraphs, one a line, whose sentences are found by `cut_sentences`; with
-    `is_tokenized=True` a line is a sentence and words stand between white space. The result is a dict of
-
-    - text: The text.
-    - sentences: The words of each sentence, as the model reads them.
-    - clusters: The clusters by their first mentions, each a list of mentions in the order of the text. A mention is a
-      dict of `text`, `start` and `end`, in characters (text[start:end]), and `words`: its first word, counted over the
-      document from 0, and the word behind its last one.
-
-    Documents are computed one by one, whatever the batch_size, for a document is a batch of sentences.
+    `is_tokenized=True` a line is a sentence and words stand between white space. The result is a dict of `text`,
+    `sentences`, the words of each as the model reads them, and `clusters`, by their first mentions. A mention is a dict
+    of `text`, `start` and `end`, in characters (text[start:end]), and `words`: its first word, counted over the
+    document from 0, and the word behind its last one. Documents are computed one by one, whatever the batch_size.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         _check_class(self.model, "ElmoForCoreferenceResolution", COREFERENCE)
 
-    def _sanitize_parameters(self, is_tokenized: bool | None = None, **kwargs: Any) -> tuple[dict, dict, dict]:
-        _check_no_more(COREFERENCE, kwargs, "is_tokenized")
+    def _sanitize_parameters(  # type: ignore[override]
+        self, is_tokenized: bool | None = None
+    ) -> tuple[dict, dict, dict]:
         return {} if is_tokenized is None else {"is_tokenized": is_tokenized}, {}, {}
 
     def get_iterator(self, inputs: Any, num_workers: int, batch_size: int, *parameters: Any) -> Any:
@@ -273,22 +236,15 @@ class ElmoSemanticRolesPipeline(_ReadsText, Pipeline):  # type: ignore[misc]
 
     Called with a sentence, or a list of them. A sentence is a string, or a dict of `text`, a string or a list of words,
     and where they are known the `predicates`: the indices of their words, from 0. Without these the model finds them.
-    The result is a dict of `words` and `frames`, one for each predicate in the order of the sentence, dicts of
-
-    - predicate: The word.
-    - index: Its index.
-    - tags: A label for each word, by IOB2.
-    - description: The sentence with its arguments in brackets, `[ARG0 Alice] [V sleeps] .`
-
-    The biLM reads each sentence once for all of its predicates.
+    The result is a dict of `words` and `frames`, one for each predicate in the order of the sentence: `predicate`, its
+    `index`, `tags` by IOB2, and a `description`, `[ARG0 Alice] [V sleeps] .` The biLM reads each sentence once.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         _check_class(self.model, "ElmoForSemanticRoleLabeling", SEMANTIC_ROLES)
 
-    def _sanitize_parameters(self, **kwargs: Any) -> tuple[dict, dict, dict]:
-        _check_no_more(SEMANTIC_ROLES, kwargs, "a sentence, or a dict of text and predicates")
+    def _sanitize_parameters(self) -> tuple[dict, dict, dict]:  # type: ignore[override]
         return {}, {}, {}
 
     def preprocess(self, sentence: str | Mapping[str, Any]) -> dict[str, Any]:  # type: ignore[override]
@@ -369,11 +325,6 @@ def _check_class(model: Any, wanted: str, task: str) -> None:
     # By name, for a checkpoint's own code has the same class once more.
     if wanted not in [each.__name__ for each in type(model).__mro__]:
         raise ValueError(f"model is {type(model).__name__}; the task {task} wants {wanted}.")
-
-
-def _check_no_more(task: str, unknown: Mapping[str, Any], known: str) -> None:
-    if unknown:
-        raise ValueError(f"{task} has no argument {min(unknown)!r}; it takes {known}.")
 
 
 def _as_inputs(question: Any, context: Any) -> Any:
