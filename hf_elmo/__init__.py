@@ -13,7 +13,7 @@ from transformers import (
 from . import kernels as kernels
 from .conversion.sources import load_external
 from .inference.embedder import ElmoEmbedder
-from .inference.scorer import ElmoScorer
+from .inference.scoring import ElmoScorer
 from .model.configuration_elmo import (
     CoreferenceHead,
     ElmoConfig,

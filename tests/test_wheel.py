@@ -22,7 +22,7 @@ from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
 
 PACKAGE = ROOT / "hf_elmo"
 # Packages whose import has another name.
-DISTRIBUTIONS = {"faiss": "faiss_cpu", "sklearn": "scikit_learn", "umap": "umap_learn", "yaml": "pyyaml"}
+DISTRIBUTIONS = {"sklearn": "scikit_learn", "yaml": "pyyaml"}
 
 
 @pytest.fixture(scope="module")

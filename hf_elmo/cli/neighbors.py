@@ -8,7 +8,7 @@ from typing import Any
 
 from ..given.flags import check_least, flag
 from .command_line import run_command
-from .text_input import ReadingArguments, read_lines, warn_of_raw_text
+from .text_input import ReadingArguments, open_text, warn_of_raw_text
 
 _EXAMPLES = """
 examples:
@@ -35,20 +35,13 @@ class NeighborArguments(ReadingArguments):
         "Words of the text: their nearest words, and some uses with the nearest.", default=None
     )
     sentence: str | None = flag("A sentence of your own: the uses in the text nearest to its words.", default=None)
-    word: str | None = flag(
-        "The word of --sentence to look for, as it is used there; left out, each of them.", default=None
-    )
-    top_k: int | None = flag("Number of nearest uses; left out, 1 with --words and 5 with --sentence.", default=None)
+    word: str | None = flag("The word of --sentence to look for, as it is used there (default: each).", default=None)
+    top_k: int | None = flag("Number of nearest uses (default: 1 with --words, 5 with --sentence).", default=None)
     layers: str | None = flag(
-        "Vectors to compare: top, token, average, mix or a layer's number; left out, top, or those of --vectors.",
+        "Vectors to compare: top, token, average, mix or a layer's number (default: top, or those of --vectors).",
         default=None,
     )
     same_word: bool = flag("Look at uses of the same word only, in upper or lower case.", default=False)
-    approximate: bool = flag(
-        "Search --vectors by clusters (faiss), which the first search builds and keeps there: quicker, but it may miss "
-        "a use.",
-        default=False,
-    )
 
     def check(self) -> None:
         """Raises: ValueError naming the arguments that do not go together, or the value wanted."""
@@ -56,8 +49,6 @@ class NeighborArguments(ReadingArguments):
         if (self.input_file is None) == (self.vectors is None):
             found = "neither --input_file nor --vectors" if self.vectors is None else "--input_file and --vectors"
             raise ValueError(f"{found} given; give one of them.")
-        if self.approximate and self.vectors is None:
-            raise ValueError("--approximate given without --vectors; in a text all uses are compared.")
         if self.vectors is not None and self.words:
             raise ValueError(f"--words is {self.words!r}; in --vectors look by --sentence, and --word of it.")
         if not self.words and self.sentence is None:
@@ -75,7 +66,6 @@ def show_neighbors(arguments: NeighborArguments) -> None:
 
     Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
     """
-    from ..inference.embedder import ElmoEmbedder
     from ..inference.neighbors import ShardIndex, TextIndex, UseIndex, describe_sentence, describe_words
     from ..text.progress import track
 
@@ -86,15 +76,13 @@ def show_neighbors(arguments: NeighborArguments) -> None:
     layers = arguments.layers
     number = int(layers) if layers is not None and layers.lstrip("-").isdigit() else layers
     cut = str.split if arguments.text_is_tokenized else str
-    lines = None if arguments.input_file is None else read_lines(arguments.input_file, arguments.text_column)
-    embedder = ElmoEmbedder(
-        arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
-    )
-    if lines is None:
-        index: UseIndex = ShardIndex(arguments.vectors or "", embedder, number, arguments.approximate)
+    corpus = None if arguments.input_file is None else open_text(arguments)
+    embedder = arguments.embedder()
+    if corpus is None:
+        index: UseIndex = ShardIndex(arguments.vectors or "", embedder, number)
     else:
-        warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer)
-        read = track(map(cut, lines), "reading", "sentences")
+        warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer, corpus)
+        read = track(map(cut, map(str, corpus.lines())), "reading", "sentences")
         index = text = TextIndex(embedder, read, "top" if number is None else number)
         if arguments.words:
             print(describe_words(text, arguments.words, **options), end="\n\n" if arguments.sentence else "\n")

@@ -14,8 +14,7 @@ from ..given.flags import check_choices, flag
 from ..tasks.registry import TASKS, task_of
 from ..text.cutting import PreTokenizer
 from .command_line import run_command
-from .output_files import check_targets
-from .text_input import STANDARD_INPUT, ReadingArguments, read_lines, warn_of_raw_text
+from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
 
 if TYPE_CHECKING:
     from ..tasks.prediction import Predictor
@@ -93,13 +92,13 @@ class PredictionArguments(ReadingArguments):
     def lines(self) -> Iterator[str]:
         """The lines of the input, those of the command line or of the file, also without words.
 
-        Raises: FileNotFoundError or ValueError as `read_lines`.
+        Raises: FileNotFoundError or ValueError as `open_text`.
         """
         if self.text is not None or self.input_file is None:
             return iter(self.text or ())
         if self.input_file == STANDARD_INPUT and sys.stdin.isatty():
             print("Sentences, one a line; end with Ctrl-D:", file=sys.stderr)
-        return read_lines(self.input_file, self.text_column, self.output_file)
+        return map(str, open_text(self).lines())
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
@@ -124,7 +123,7 @@ def predict(arguments: PredictionArguments) -> None:
         )
     predictor = predictor_class(arguments)
     if arguments.input_file is not None and "text_is_tokenized" not in predictor.refuses:
-        warn_of_raw_text(arguments, predictor.tokenizer.pre_tokenizer)
+        warn_of_raw_text(arguments, predictor.tokenizer.pre_tokenizer, open_text(arguments))
     if arguments.targets:
         _write(arguments, predictor)
         return

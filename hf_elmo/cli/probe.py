@@ -12,6 +12,7 @@ from typing import Any
 
 from ..given.flags import check_least, flag
 from .command_line import run_command
+from .text_input import CheckpointArguments
 
 _SENSES_EXAMPLES = """
 examples:
@@ -24,18 +25,15 @@ examples:
 """
 
 
-@dataclass
-class ProbeArguments:
-    """The checkpoint and the output."""
+@dataclass(kw_only=True)
+class ProbeArguments(CheckpointArguments):
+    """The output."""
 
-    model_name_or_path: str = flag("Checkpoint, a directory or a name on the Hub.")
     output_dir: str | None = flag(
         "Directory to write the figures and their picture into; a checkpoint's card shows those in its own. "
-        "Left out, they are printed alone.",
+        "Default: show them on the screen alone.",
         default=None,
     )
-    max_words_per_batch: int = flag("Words computed at once, special tokens and padding included.", default=2048)
-    device: str | None = flag("cpu, cuda, cuda:1 and so on; left out, cuda where there is one.", default=None)
     overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
 
 
@@ -47,9 +45,7 @@ class SensesArguments(ProbeArguments):
         "Files of uses, one for each word, .jsonl with tokens, index and sense in each record; quoted globs too."
     )
     num_folds: int = flag("Number of folds of the cross-validation.", default=5)
-    max_uses: int | None = flag(
-        "Uses of each word; of more, a hash of their sentences chooses; left out, all.", default=None
-    )
+    max_uses: int | None = flag("Most uses of each word, chosen by a hash of their sentences.", default=None)
 
 
 @dataclass(kw_only=True)
@@ -59,15 +55,9 @@ class TagsArguments(ProbeArguments):
     train_file: str = flag("Sentences to train on, a word and its tag on each line: columns or CoNLL-U.")
     validation_file: str = flag("Sentences to choose the best epoch by.")
     test_file: str = flag("Sentences to test on.")
-    label_column: str | None = flag(
-        "Column of the tags, by its name or its number from 0; left out, the last, and UPOS of CoNLL-U.", default=None
-    )
-    max_train_sentences: int | None = flag(
-        "Sentences to train on; of more, a hash chooses; left out, all.", default=None
-    )
+    label_column: str | None = flag("Column of the tags, by name or number (default: the last, or UPOS).", default=None)
+    max_train_sentences: int | None = flag("Most sentences to train on, chosen by a hash.", default=None)
     num_seeds: int = flag("Number of classifiers of each layer, each with its own order of the data.", default=5)
-    num_train_epochs: int = flag("Passes over the training data.", default=10)
-    learning_rate: float = flag("Learning rate of Adam.", default=1e-3)
 
 
 def main_senses(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
@@ -86,7 +76,6 @@ def run_senses(arguments: SensesArguments) -> dict[str, Any]:
     Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
     """
     from ..hub.scores import SENSES
-    from ..inference.embedder import ElmoEmbedder
     from ..inference.probes import assign_folds, probe_senses, score_senses
     from ..inference.senses import read_senses
     from ..inference.word_uses import UseGatherer, embed_uses
@@ -105,14 +94,11 @@ def run_senses(arguments: SensesArguments) -> dict[str, Any]:
         senses = dict(Counter(found.labels or ()).most_common())
         data[found.word] = {"source": Path(file).name, "uses": len(found.uses), "senses": senses}
         words.append((found, assign_folds(found, arguments.num_folds)))
-    embedder = ElmoEmbedder(
-        arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
-    )
+    embedder = arguments.embedder()
     probed = []
     for found, folds in track(words, "measuring", "words", len(words)):
-        layers = embed_uses(embedder.model, embedder.tokenizer, found.uses, arguments.max_words_per_batch)
-        probed.append((found, folds, probe_senses(found, layers, folds)))
-    return _report(SENSES, embedder.name, data, arguments.num_folds, {}, *score_senses(probed), files)
+        probed.append((found, folds, probe_senses(found, embed_uses(embedder, found.uses), folds)))
+    return _report(SENSES, embedder.name, {"data": data, "repeats": arguments.num_folds}, *score_senses(probed), files)
 
 
 def run_tags(arguments: TagsArguments) -> dict[str, Any]:
@@ -121,15 +107,20 @@ def run_tags(arguments: TagsArguments) -> dict[str, Any]:
     Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
     """
     from ..hub.scores import TAGS
-    from ..inference.embedder import ElmoEmbedder
-    from ..inference.probes import MOST_FREQUENT_TAG, embed_tagged, most_frequent_tags, probe_tags, score_tags
+    from ..inference.probes import (
+        EPOCHS,
+        LEARNING_RATE,
+        MOST_FREQUENT_TAG,
+        embed_tagged,
+        most_frequent_tags,
+        probe_tags,
+        score_tags,
+    )
     from ..inference.word_uses import sentence_digest
     from ..tasks.readers.columns import read_tagged_file
     from ..text.progress import track
 
-    check_least(arguments, ("max_train_sentences", "num_seeds", "num_train_epochs"), 1)
-    if not arguments.learning_rate > 0:
-        raise ValueError(f"--learning_rate is {arguments.learning_rate}; it must be > 0.")
+    check_least(arguments, ("max_train_sentences", "num_seeds"), 1)
     files = _output_files(arguments, TAGS)
     splits, data = {}, {}
     for split in ("train", "validation", "test"):
@@ -144,22 +135,17 @@ def run_tags(arguments: TagsArguments) -> dict[str, Any]:
         splits[split] = chosen
         words = sum(len(sentence) for sentence, _ in chosen)
         data[split] = {"source": Path(file).name, "sentences": len(chosen), "words": words}
-    embedder = ElmoEmbedder(
-        arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
-    )
+    embedder = arguments.embedder()
     train, validation, test = (
-        embed_tagged(embedder.model, embedder.tokenizer, each, arguments.max_words_per_batch)
-        for each in track(splits.values(), "embedding", "files", len(splits))
+        embed_tagged(embedder, each) for each in track(splits.values(), "embedding", "files", len(splits))
     )
-    epochs, learning_rate = arguments.num_train_epochs, arguments.learning_rate
     correct = {MOST_FREQUENT_TAG: [most_frequent_tags(train, test)]}
     runs = [(layer, seed) for layer in range(embedder.num_layers) for seed in range(arguments.num_seeds)]
     for layer, seed in track(runs, "training", "classifiers", len(runs)):
-        found = probe_tags(train, validation, test, layer, seed, epochs, learning_rate)
-        correct.setdefault(f"layer {layer}", []).append(found)
-    scores = score_tags(train, test, correct)
-    settings = {"settings": {"num_train_epochs": epochs, "learning_rate": learning_rate}}
-    return _report(TAGS, embedder.name, data, arguments.num_seeds, settings, *scores, files)
+        correct.setdefault(f"layer {layer}", []).append(probe_tags(train, validation, test, layer, seed))
+    settings = {"settings": {"num_train_epochs": EPOCHS, "learning_rate": LEARNING_RATE}}
+    about = {"data": data, "repeats": arguments.num_seeds, **settings}
+    return _report(TAGS, embedder.name, about, *score_tags(train, test, correct), files)
 
 
 def _output_files(arguments: ProbeArguments, kind: str) -> list[Path]:
@@ -174,21 +160,14 @@ def _output_files(arguments: ProbeArguments, kind: str) -> list[Path]:
 
 
 def _report(
-    kind: str,
-    model: str,
-    data: dict[str, Any],
-    repeats: int,
-    settings: dict[str, Any],
-    scores: dict[str, Any],
-    correct: dict[str, Any],
-    files: Sequence[Path],
+    kind: str, model: str, about: dict[str, Any], scores: dict[str, Any], correct: dict[str, Any], files: Sequence[Path]
 ) -> dict[str, Any]:
     from ..hub.plots import plot_layer_scores
     from ..hub.provenance import describe_run, write_json
     from ..hub.scores import averaged, paired_errors, scores_table, what_leads
     from ..hub.writing import files_written_aside
 
-    results = {"kind": kind, "model": Path(model).name, "data": data, "repeats": repeats, **settings}
+    results = {"kind": kind, "model": Path(model).name, **about}
     results |= {"scores": averaged(scores), "standard_errors": paired_errors(correct), **describe_run()}
     print(f"{scores_table(results)}\n\n{what_leads(results)}")
     with files_written_aside(*files) as aside:

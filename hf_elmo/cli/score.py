@@ -9,12 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ..given.flags import check_least, flag
 from .command_line import run_command
-from .output_files import check_targets
-from .text_input import ReadingArguments, read_lines, warn_of_raw_text
+from .text_input import ReadingArguments, check_targets, open_text, warn_of_raw_text
 
 if TYPE_CHECKING:
     from ..inference.score_files import Report
@@ -35,25 +34,19 @@ class ScoringArguments(ReadingArguments):
     """What is scored and written."""
 
     output_file: str | None = flag(
-        "File to write: .tsv, a row per word, or .jsonl, an object per line; - for standard output. It has log "
+        "File to write: .tsv, a row per word, or .jsonl, an object per line; - for rows on standard output. It has log "
         "probabilities in nats, surprisals in bits, and the offsets of each word in its line; lines are numbered from "
         "0, lines without words left out. Without it and --html the first sentences are shown, in bits.",
         default=None,
-    )
-    format: Literal["tsv", "jsonl"] | None = flag(
-        "Format of the output file; left out, by its suffix, and tsv for -.", default=None
     )
     html: str | None = flag("Page to write: a heat map of the text by surprisal, .html.", default=None)
     carry_state: bool = flag("Carry the state from line to line, as in one long text.", default=False)
     word: str | None = flag("Word to find substitutes for, wherever it stands.", default=None)
     position: int | None = flag("Position in each sentence to find substitutes for, from 0.", default=None)
     top_k: int = flag("Number of substitutes.", default=10)
-    vocab_file: str | None = flag(
-        "Words of the softmax, one per line; left out, those of the checkpoint.", default=None
-    )
     overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
 
-    def check(self) -> list[Path]:
+    def check(self) -> dict[str, Path]:
         """Check what can be checked before the text is read, and give the files to write.
 
         Raises: ValueError or OSError naming the argument, the value got and the value wanted.
@@ -65,16 +58,15 @@ class ScoringArguments(ReadingArguments):
             raise ValueError("--word and --position both say what to find substitutes for; leave one of them out.")
         if given and self.carry_state:
             raise ValueError(f"--{given[0]} with --carry_state: substitutes are found in each line by itself.")
-        if self.output_file is None and self.format is not None:
-            raise ValueError(f"--format is {self.format!r} without --output_file; name one, or -.")
-        if self.output_file is not None and self.file_format() not in ("tsv", "jsonl"):
-            raise ValueError(f"--output_file is {self.output_file!r}; it must end in .tsv or .jsonl, or give --format.")
+        if self.file_format not in ("tsv", "jsonl"):
+            raise ValueError(f"--output_file is {self.output_file!r}; it must end in .tsv or .jsonl.")
         return check_targets(self, ("output_file", "html"))
 
+    @property
     def file_format(self) -> str:
-        """The format of the output file."""
-        suffix = Path(self.output_file or "").suffix.removeprefix(".")
-        return self.format or ("tsv" if self.output_file == STANDARD_OUTPUT else suffix)
+        """The format of the output file; standard output gets rows."""
+        is_file = self.output_file not in (None, STANDARD_OUTPUT)
+        return Path(str(self.output_file)).suffix.removeprefix(".") if is_file else "tsv"
 
 
 def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
@@ -87,21 +79,19 @@ def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
     Raises: ValueError or OSError naming the argument, its value and the next step.
     """
     from ..inference.score_files import ScoredLine, describe_totals
-    from ..inference.scorer import ElmoScorer
-    from ..inference.scoring import ScoreTotals
+    from ..inference.scoring import ElmoScorer, ScoreTotals
     from ..inference.word_places import place_words
     from ..text.progress import track
 
-    targets = arguments.check()
+    targets, corpus = arguments.check(), open_text(arguments)
     scorer = ElmoScorer(
-        arguments.model_name_or_path,
-        arguments.vocab_file,
-        arguments.device,
-        max_words_per_batch=arguments.max_words_per_batch,
+        arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
     )
-    warn_of_raw_text(arguments, scorer.tokenizer.pre_tokenizer)
-    numbered = enumerate(read_lines(arguments.input_file, arguments.text_column))
-    placed = ((n, line, place_words(line, scorer.tokenizer, arguments.text_is_tokenized)) for n, line in numbered)
+    warn_of_raw_text(arguments, scorer.tokenizer.pre_tokenizer, corpus)
+    placed = (
+        (number, line, place_words(line, scorer.tokenizer, arguments.text_is_tokenized))
+        for number, line in enumerate(map(str, corpus.lines()))
+    )
     kept, read = itertools.tee(each for each in placed if each[2].words)
     stream = scorer.stream((each.words for _, _, each in read), arguments.carry_state)
     totals, num_with, started = ScoreTotals(), 0, time.perf_counter()
@@ -129,12 +119,12 @@ def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
     if arguments.position is not None and num_with < totals.num_sentences:
         print(f"Sentences without that position: {totals.num_sentences - num_with:,}.", file=screen)
     if targets:
-        print(f"Wrote {' and '.join(map(str, targets))}.", file=screen)
+        print(f"Wrote {' and '.join(map(str, targets.values()))}.", file=screen)
     return totals
 
 
 @contextmanager
-def _open_reports(arguments: ScoringArguments, targets: Sequence[Path], model: str) -> Iterator[list[Report]]:
+def _open_reports(arguments: ScoringArguments, targets: dict[str, Path], model: str) -> Iterator[list[Report]]:
     """What takes the scored lines: the files and standard output or, where none is named, the screen."""
     from ..hub.writing import files_written_aside
     from ..inference.score_files import describe_scores, open_scores
@@ -142,14 +132,13 @@ def _open_reports(arguments: ScoringArguments, targets: Sequence[Path], model: s
     facts = (f"model {Path(model).name}", f"text {Path(arguments.input_file).name}", "drawn by hf_elmo")
     with ExitStack() as stack:
         reports = []
-        aside = stack.enter_context(files_written_aside(*targets))
-        for file, target in zip(aside, targets, strict=True):
-            is_page = arguments.html is not None and target == Path(arguments.html).resolve()
+        asides = stack.enter_context(files_written_aside(*targets.values()))
+        for name, file in zip(targets, asides, strict=True):
             stream = stack.enter_context(open(file, "w", encoding="utf-8", newline=""))
-            file_format = "html" if is_page else arguments.file_format()
+            file_format = "html" if name == "html" else arguments.file_format
             reports.append(stack.enter_context(open_scores(stream, file_format, facts)))
         if arguments.output_file == STANDARD_OUTPUT:
-            reports.append(stack.enter_context(open_scores(sys.stdout, arguments.file_format())))
+            reports.append(stack.enter_context(open_scores(sys.stdout, arguments.file_format)))
         shown = itertools.count()
         if not reports:
             reports.append(lambda line: print(describe_scores(line)) if next(shown) < _SENTENCES_SHOWN else None)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..given.flags import check_choices, check_least, flag
 from .command_line import run_command
-from .output_files import check_targets
-from .text_input import STANDARD_INPUT, ReadingArguments, read_lines, warn_of_raw_text
+from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
 
 if TYPE_CHECKING:
-    from ..inference.word_uses import Sentence
+    from ..inference.word_uses import LabeledSentence
     from ..model.tokenization_elmo import ElmoCharTokenizer
 
 _EXAMPLES = """
@@ -35,8 +34,8 @@ class UsesArguments(ReadingArguments):
 
     html: str = flag("Page to write, .html.")
     words: list[str] | None = flag(
-        "Words to look at, as they stand in the text; several forms of one with commas between them, play,Play,plays; "
-        "left out, the word that a file of senses is about.",
+        "Words to look at, as they stand in the text; several forms of one with commas between them, play,Play,plays. "
+        "Files of senses name their word themselves.",
         default=None,
     )
     max_uses: int = flag("Uses of each word; of more, a hash of their sentences chooses.", default=400)
@@ -44,13 +43,7 @@ class UsesArguments(ReadingArguments):
     color_by: Literal["label", "cluster"] = flag(
         "Color by the senses or parts of speech that the text has, or by clusters.", default="label"
     )
-    num_clusters: int | None = flag("Number of clusters; left out, 2 to 6, by their silhouette.", default=None)
-    cluster_layer: int = flag("Layer whose vectors are clustered, from 0, or -1, the top one.", default=-1)
-    projection: Literal["pca", "umap"] = flag(
-        "From vectors to two dimensions: principal components, or UMAP, which shows groups more clearly and distances "
-        "less.",
-        default="pca",
-    )
+    num_clusters: int | None = flag("Number of clusters (default: 2 to 6, by their silhouette).", default=None)
     overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
 
     def forms(self) -> list[list[str]] | None:
@@ -70,7 +63,6 @@ def show_uses(arguments: UsesArguments) -> None:
     Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
     """
     from ..hub.writing import files_written_aside
-    from ..inference.embedder import ElmoEmbedder
     from ..inference.use_maps import CLUSTER, map_uses
     from ..inference.use_page import render_page
     from ..inference.word_uses import StaticWords, UseGatherer
@@ -78,10 +70,8 @@ def show_uses(arguments: UsesArguments) -> None:
 
     check_choices(arguments)
     check_least(arguments, ("max_uses", "top_k", "num_clusters"), 1)
-    targets = check_targets(arguments, ("html",))
-    embedder = ElmoEmbedder(
-        arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
-    )
+    target = check_targets(arguments, ("html",))["html"]
+    embedder = arguments.embedder()
     label, texts = _open_texts(arguments, embedder.tokenizer)
     gatherers: list[UseGatherer] = []
     for sentences in texts:
@@ -91,25 +81,13 @@ def show_uses(arguments: UsesArguments) -> None:
         gatherers[-1].read(track(sentences, "reading", "sentences"))
     found = [word for gatherer in gatherers for word in gatherer.found(arguments.max_uses)]
     counts = sum((gatherer.counts for gatherer in gatherers[1:]), gatherers[0].counts)
-    static = StaticWords(embedder.model, embedder.tokenizer, counts)
-    maps = [
-        map_uses(
-            embedder.model,
-            embedder.tokenizer,
-            each,
-            static,
-            CLUSTER if arguments.color_by == "cluster" else label,
-            arguments.num_clusters,
-            arguments.cluster_layer,
-            arguments.top_k,
-            arguments.max_words_per_batch,
-            arguments.projection,
-        )
-        for each in track(found, "drawing", "words", len(found))
-    ]
+    static = StaticWords(embedder, counts)
+    grouped_by = CLUSTER if arguments.color_by == "cluster" else label
+    how = (arguments.num_clusters, arguments.top_k)
+    maps = [map_uses(embedder, each, static, grouped_by, *how) for each in track(found, "drawing", "words", len(found))]
     name, text = Path(embedder.name).name, Path(arguments.input_file).name
     facts = [f"model {name}", f"text {text}, {counts.total():,} words", "drawn by hf_elmo"]
-    with files_written_aside(*targets) as (aside,):
+    with files_written_aside(target) as (aside,):
         aside.write_text(render_page(maps, facts), encoding="utf-8")
     for drawn in maps:
         agreed = ", ".join(f"{each:.0%} in layer {layer}" for layer, each in enumerate(drawn.agreement(), start=1))
@@ -117,10 +95,12 @@ def show_uses(arguments: UsesArguments) -> None:
             f"{drawn.found.word}: {len(drawn.uses):,} uses of {drawn.found.num_found:,}, {len(drawn.groups)} groups by "
             f"{drawn.grouped_by}; the nearest use is of the same group for {agreed} (by chance {drawn.chance():.0%})."
         )
-    print(f"Wrote {targets[0]}.")
+    print(f"Wrote {target}.")
 
 
-def _open_texts(arguments: UsesArguments, tokenizer: ElmoCharTokenizer) -> tuple[str, Iterator[Iterator[Sentence]]]:
+def _open_texts(
+    arguments: UsesArguments, tokenizer: ElmoCharTokenizer
+) -> tuple[str, Iterator[Iterable[LabeledSentence]]]:
     """What the labels of the text are, and the sentences of each file."""
     from ..inference.senses import holds_senses, read_senses
     from ..inference.use_maps import CLUSTER
@@ -137,7 +117,7 @@ def _open_texts(arguments: UsesArguments, tokenizer: ElmoCharTokenizer) -> tuple
     if files and all(column_format_of(file, name) == "conllu" for file in files):
         tagged = (read_tagged_file(file, name=name) for file in files)
         return "part of speech", (zip(each.words, each.labels, strict=True) for each in tagged)
-    warn_of_raw_text(arguments, tokenizer.pre_tokenizer)
+    corpus = open_text(arguments)
+    warn_of_raw_text(arguments, tokenizer.pre_tokenizer, corpus)
     cut = str.split if arguments.text_is_tokenized else tokenizer.tokenize
-    lines = read_lines(arguments.input_file, arguments.text_column)
-    return CLUSTER, iter([((cut(line), None) for line in lines)])
+    return CLUSTER, iter([((cut(str(line)), None) for line in corpus.lines())])

@@ -1,27 +1,43 @@
-"""What every command asks for that reads a text with a checkpoint, and the lines of that text."""
+"""The text that a command reads with a checkpoint, and the files that it writes, checked before any work is done."""
 
 from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from ..given.flags import flag
 
 if TYPE_CHECKING:
+    from ..inference.embedder import ElmoEmbedder
     from ..text.corpora import Corpus
 
 STANDARD_INPUT = "-"
 
 
-@dataclass
-class ReadingArguments:
-    """The checkpoint and the text."""
+@dataclass(kw_only=True)
+class CheckpointArguments:
+    """The checkpoint."""
 
     model_name_or_path: str = flag("Checkpoint, a directory or a name on the Hub.")
+    max_words_per_batch: int = flag("Words computed at once, special tokens and padding included.", default=2048)
+    device: str | None = flag("cpu, cuda, cuda:1 and so on; left out, cuda where there is one.", default=None)
+
+    def embedder(self, **options: Any) -> ElmoEmbedder:
+        """The checkpoint's embedder."""
+        from ..inference.embedder import ElmoEmbedder
+
+        given = {"device": self.device, "max_words_per_batch": self.max_words_per_batch, **options}
+        return ElmoEmbedder(self.model_name_or_path, **given)
+
+
+@dataclass(kw_only=True)
+class ReadingArguments(CheckpointArguments):
+    """The text."""
+
     input_file: str = flag(
         "Text, one sentence per line, or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for "
         "text from standard input. A quoted glob names several files.",
@@ -30,55 +46,43 @@ class ReadingArguments:
         "Words stand between white space; without it the checkpoint's tokenizer cuts them.", default=False
     )
     text_column: str = flag("Column that holds the text, in JSON and Parquet.", default="text")
-    max_words_per_batch: int = flag("Words computed at once, special tokens and padding included.", default=2048)
-    device: str | None = flag("cpu, cuda, cuda:1 and so on; left out, cuda where there is one.", default=None)
 
 
-def read_lines(input_file: str, text_column: str, output_file: str | None = None) -> Iterator[str]:
-    """All lines of a text, also those without words; neither stripped nor held in memory.
+def open_text(arguments: Any, **options: Any) -> Corpus:
+    """The text of --input_file; its `lines` are neither stripped nor held in memory.
 
     Args:
-        input_file: A path or glob that the corpus reader knows, or "-" for standard input, as text.
-        text_column: Column of JSON and Parquet records that holds the text.
-        output_file: What the run writes, which must not be what it reads.
-    Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file, for a file that is the
-        output_file too, and (when its turn comes) for a line that is not UTF-8.
+        arguments: With `input_file` and `text_column`, and perhaps `output_file` and `html`, which must not be read.
+        options: As of `corpus_from_files`.
+    Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file or for one that would be
+        written, and (when its turn comes) for a line that is not UTF-8.
     """
-    if input_file == STANDARD_INPUT:
-        return lines_of_standard_input()
-    from ..text.corpora import corpus_from_files
+    from ..text.corpora import Corpus, corpus_from_files
 
-    corpus = corpus_from_files([input_file], "input_file", text_column)
-    if output_file is not None and Path(output_file).resolve() in (Path(file).resolve() for file in corpus.files):
-        raise ValueError(f"output_file {output_file!r} is the input_file too; name another one.")
-    return cast(Iterator[str], corpus.lines())
-
-
-def warn_of_raw_text(arguments: ReadingArguments, pre_tokenizer: str, corpus: Corpus | None = None) -> None:
-    """Say, on stderr, where the first lines of a text do not look as the checkpoint will read them.
-
-    Args:
-        arguments: Name the text; of standard input nothing is known before it is read.
-        pre_tokenizer: How the checkpoint's tokenizer cuts text.
-        corpus: The text, where it is open already.
-    """
     if arguments.input_file == STANDARD_INPUT:
-        return
-    from ..text.corpora import corpus_from_files
+        records: Any = ({"text": line} for line in _lines_of_standard_input())
+        return Corpus(records, "input_file")
+    corpus = corpus_from_files([arguments.input_file], "input_file", arguments.text_column, **options)
+    for name in ("output_file", "html"):
+        written = getattr(arguments, name, None)
+        if written is not None and Path(written).resolve() in (Path(file).resolve() for file in corpus.files):
+            raise ValueError(f"--{name} is {written!r}, which is the input_file too; name another file.")
+    return corpus
+
+
+def warn_of_raw_text(arguments: Any, pre_tokenizer: str, corpus: Corpus) -> None:
+    """Say, on stderr, where the first lines of a text do not look as a tokenizer with that pre_tokenizer reads them."""
     from ..text.first_look import look_at
 
-    corpus = corpus or corpus_from_files([arguments.input_file], "input_file", arguments.text_column)
+    if arguments.input_file == STANDARD_INPUT:
+        return
     cut = "whitespace" if arguments.text_is_tokenized else pre_tokenizer
     where = corpus.name if arguments.input_file is None else f"input_file {arguments.input_file!r}"
     for warning in look_at(corpus).warnings(where, cut, can_choose=False):
         print(f"warning: {warning}", file=sys.stderr)
 
 
-def lines_of_standard_input() -> Iterator[str]:
-    """The lines of standard input, which must be UTF-8, as they come.
-
-    Raises: ValueError naming the line that is not UTF-8.
-    """
+def _lines_of_standard_input() -> Iterator[str]:
     for number in itertools.count(1):
         line = sys.stdin.buffer.readline()
         if not line:
@@ -92,3 +96,27 @@ def lines_of_standard_input() -> Iterator[str]:
                 "with `iconv -f LATIN1 -t UTF-8`."
             ) from error
         yield text.removesuffix("\n").removesuffix("\r")
+
+
+def check_targets(arguments: Any, names: Sequence[str]) -> dict[str, Path]:
+    """The files to write by what names them; "-", standard output, is left out, and what was not asked for.
+
+    Args:
+        arguments: With `overwrite_output_file`.
+        names: The arguments that name files to write; the one called "html" names a page.
+    Raises: FileExistsError where a name is taken; ValueError where a page is not called .html, or for a name twice.
+    """
+    from ..hub.writing import check_output_file
+
+    targets: dict[str, Path] = {}
+    for name in names:
+        file = getattr(arguments, name)
+        if file in (None, "-"):
+            continue
+        if name == "html" and not file.endswith((".html", ".htm")):
+            raise ValueError(f"--html is {file!r}; it must end in .html.")
+        target = check_output_file(file, arguments.overwrite_output_file, name)
+        if target in targets.values():
+            raise ValueError(f"--{name} is {file!r}, which is another output too; name another file.")
+        targets[name] = target
+    return targets

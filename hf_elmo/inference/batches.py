@@ -1,8 +1,9 @@
-"""Sentences of any number, computed in batches of like lengths and given back one by one in their order."""
+"""Groups of items: batches of like lengths, given back one by one in their order, and runs of neighbors."""
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -28,12 +29,36 @@ def in_batches(
     """
     items = iter(items)
     while buffer := list(itertools.islice(items, _READ_AHEAD)):
-        lengths = list(map(length, buffer))
-        order = sorted(range(len(buffer)), key=lengths.__getitem__, reverse=True)
         results: dict[int, Result] = {}
-        while order:
-            # The first is the longest.
-            count = max(1, max_words_per_batch // max(1, lengths[order[0]]))
-            batch, order = order[:count], order[count:]
-            results.update(zip(batch, compute([buffer[place] for place in batch]), strict=True))
-        yield from (results[place] for place in range(len(buffer)))
+        for batch in cut_batches(list(map(length, buffer)), max_words_per_batch):
+            results.update(zip(batch, compute([buffer[index] for index in batch]), strict=True))
+        yield from (results[index] for index in range(len(buffer)))
+
+
+def cut_batches(lengths: Sequence[int], max_words: int, read_at_once: int = sys.maxsize) -> Iterator[list[int]]:
+    """The indices of the items of each batch, the longest items first.
+
+    Args:
+        lengths: Words of each item.
+        max_words: Words of a batch, padding included; a longer item is alone.
+        read_at_once: Words of an item that count, where longer ones are read in parts.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    while order:
+        count = max(1, max_words // max(1, min(lengths[order[0]], read_at_once)))
+        yield order[:count]
+        order = order[count:]
+
+
+def runs(items: Iterable[Item], size: Callable[[Item], int], full: int) -> Iterator[list[Item]]:
+    """Items that follow one another, together until their sizes sum up to `full`."""
+    run: list[Item] = []
+    total = 0
+    for item in items:
+        run.append(item)
+        total += size(item)
+        if total >= full:
+            yield run
+            run, total = [], 0
+    if run:
+        yield run

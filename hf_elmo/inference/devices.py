@@ -11,10 +11,8 @@ Model = TypeVar("Model", bound=PreTrainedModel)
 
 
 def usable_device(name: str | None = None) -> torch.device:
-    """The device of that name; None takes a GPU where there is one.
+    """The device of that name, "cuda:1" for example; None takes a GPU where there is one.
 
-    Args:
-        name: "cpu", "cuda", "cuda:1" and so on.
     Raises: ValueError where it cannot be used.
     """
     if name is None:

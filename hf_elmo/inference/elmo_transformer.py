@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from ..hub.loading import load_model, load_tokenizer
 from ..hub.provenance import write_json
 from ..model.modeling_elmo import ElmoModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from .embedding import resolve_layers
 
 try:
     from sentence_transformers.base.modules import InputModule
@@ -20,27 +21,17 @@ except ImportError as error:
     raise ImportError("ElmoTransformer needs sentence-transformers >= 6.0; pip install 'hf_elmo[sentences]'") from error
 
 _HUB_OPTIONS = ("token", "cache_folder", "revision", "local_files_only")
-_NAMED_LAYERS = ("mix", "top", "average")
 
 
 class ElmoTransformer(InputModule):
-    """A checkpoint's biLM and tokenizer.
-
-    >>> from hf_elmo.inference.elmo_transformer import ElmoTransformer
-    >>> from sentence_transformers import SentenceTransformer
-    >>> from sentence_transformers.sentence_transformer.modules import Pooling
-    >>> elmo = ElmoTransformer("output/elmo-tiny-pydoc")
-    >>> model = SentenceTransformer(modules=[elmo, Pooling(elmo.get_embedding_dimension())], device="cpu")
-    >>> model.encode(["A call returns a value.", "Call it!"]).shape
-    (2, 128)
+    """A checkpoint's biLM and tokenizer: `SentenceTransformer(modules=[ElmoTransformer(path), Pooling(...)])`.
 
     `SentenceTransformer.save` writes a directory that is also a checkpoint of `ElmoModel`;
     `SentenceTransformer(path, trust_remote_code=True)` reads it.
 
     Args:
         model_name_or_path: The checkpoint, a directory or a name on the Hub; of one with a task's head, the base.
-        layers: The vector of a word: "mix" for the scalar mix, "top" for the last layer, "average" for the layers'
-            mean, or a layer's number, from 0 or, backwards, from -1.
+        layers: The vector of a word, as of `embed`: "mix", "top", "average", "token" or a layer's number.
         pool_special_tokens: Whether `<S>` and `</S>` are pooled with the words; they are where a text has no words.
         max_seq_length: Longer texts are truncated to so many words, special tokens included; None reads them whole.
         freeze_bilm: Whether only the weights of the mix are trained.
@@ -63,13 +54,9 @@ class ElmoTransformer(InputModule):
         super().__init__()
         self.model = load_model(ElmoModel, model_name_or_path)
         self.tokenizer = load_tokenizer(model_name_or_path, self.model.config)
-        num_layers = self.model.config.num_hidden_layers + 1
-        is_number = isinstance(layers, int) and not isinstance(layers, bool) and -num_layers <= layers < num_layers
-        if layers not in _NAMED_LAYERS and not is_number:
-            raise ValueError(
-                f"layers is {layers!r}; it must be one of {list(_NAMED_LAYERS)}, or a layer's number from 0 to "
-                f"{num_layers - 1}."
-            )
+        if layers == "all":
+            raise ValueError("layers is 'all', which gives several vectors to a word; name one of the layers.")
+        resolve_layers(layers, self.model.config.num_hidden_layers + 1)
         self.layers, self.pool_special_tokens, self.max_seq_length = layers, pool_special_tokens, max_seq_length
         self.freeze_bilm = freeze_bilm
         self.model.freeze_bilm(freeze_bilm)
@@ -81,14 +68,8 @@ class ElmoTransformer(InputModule):
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any) -> dict[str, Tensor]:
         """Tokenize texts, with a prompt in front: input_ids (B, T, C), attention_mask and word_mask (B, T)."""
         texts = list(inputs) if not prompt else self._prepend_prompt(list(inputs), prompt)
-        batch = self.tokenizer(
-            texts,
-            padding=True,
-            truncation=self.max_seq_length is not None,
-            max_length=self.max_seq_length,
-            return_special_tokens_mask=True,
-            return_tensors="pt",
-        )
+        length = {"truncation": self.max_seq_length is not None, "max_length": self.max_seq_length}
+        batch = self.tokenizer(texts, padding=True, return_special_tokens_mask=True, return_tensors="pt", **length)
         word_mask = batch["attention_mask"] * (1 - batch.pop("special_tokens_mask"))
         return {**batch, "word_mask": word_mask}
 
@@ -96,7 +77,14 @@ class ElmoTransformer(InputModule):
         """Add token_embeddings, (B, T, 2P), and leave in attention_mask, (B, T), what is to be pooled."""
         mask = features["attention_mask"]
         output = self.model(features["input_ids"], attention_mask=mask, output_hidden_states=self.layers != "mix")
-        features["token_embeddings"] = self._select(output)
+        number = resolve_layers(self.layers, self.model.config.num_hidden_layers + 1)
+        if number == "mix":
+            vectors = output.last_hidden_state
+        elif number == "average":
+            vectors = torch.stack(output.hidden_states).mean(dim=0)
+        else:
+            vectors = output.hidden_states[number]
+        features["token_embeddings"] = vectors
         if not self.pool_special_tokens and "word_mask" in features:
             words = features["word_mask"]
             # A text without words would leave nothing to pool.
@@ -120,12 +108,3 @@ class ElmoTransformer(InputModule):
         if directory is None:
             raise FileNotFoundError(f"model_name_or_path {model_name_or_path!r} has no directory {subfolder!r}.")
         return cls(directory, **cls.load_config(model_name_or_path, subfolder, **hub))
-
-    def _select(self, output: Any) -> Tensor:
-        """What was asked for of the layers, (B, T, 2P)."""
-        if self.layers == "mix":
-            return output.last_hidden_state
-        layers = cast("tuple[Tensor, ...]", output.hidden_states)
-        if self.layers == "average":
-            return torch.stack(layers).mean(dim=0)
-        return layers[-1 if self.layers == "top" else int(self.layers)]

@@ -11,18 +11,16 @@ import torch
 from ..hub.loading import load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoModel
 from .devices import ready_on, usable_device
-from .embedding import check_limits, embed
+from .embedding import embed
 
 Sentence = str | Sequence[str]
-POOLINGS = ("none", "mean", "max", "first-last")
 
 
 class ElmoEmbedder:
     """Sentences in, NumPy arrays out, by any ELMo checkpoint.
 
     A sentence is a list of words, taken as they are, or a string, which the checkpoint's tokenizer cuts. Its vectors
-    depend on it alone, and no gradients are kept. D is twice the projection; the markers `<S>` and `</S>` are read, but
-    have no vectors in the arrays.
+    depend on it alone. D is twice the projection; the markers `<S>` and `</S>` have no vectors in the arrays.
 
     >>> from hf_elmo import ElmoEmbedder
     >>> embedder = ElmoEmbedder("output/elmo-tiny-pydoc")
@@ -42,13 +40,10 @@ class ElmoEmbedder:
     context; a number is a layer's, from 0 or, backwards, from -1.
 
     Args:
-        model_name_or_path: The checkpoint, a directory or a name on the Hub; of one with a task's head or a word
-            softmax, the base is used.
+        model_name_or_path: The checkpoint, a directory or a name on the Hub; of one with a head, the base is used.
         device: "cpu", "cuda", "cuda:1" and so on; None takes a GPU where there is one.
         dtype: Precision of the weights. The arrays are float32.
-        max_words_per_batch: Words computed at once, markers and padding included; less takes less memory.
-        max_words_per_chunk: Longer sentences are read in pieces, with the same vectors; less takes less memory.
-        max_words_per_buffer: Words read ahead, to put sentences of like length together.
+        limits: max_words_per_batch, max_words_per_chunk and max_words_per_buffer, as of `embed`.
     Raises: FileNotFoundError or ValueError naming the checkpoint and what it lacks, the device, or the limit.
     """
 
@@ -57,22 +52,17 @@ class ElmoEmbedder:
         model_name_or_path: str,
         device: str | None = None,
         dtype: Literal["float32", "bfloat16", "float16"] = "float32",
-        max_words_per_batch: int = 2048,
-        max_words_per_chunk: int = 256,
-        max_words_per_buffer: int = 32768,
+        **limits: int,
     ):
         if dtype not in ("float32", "bfloat16", "float16"):
             raise ValueError(f"dtype is {dtype!r}; it must be 'float32', 'bfloat16' or 'float16'.")
-        check_limits("mix", max_words_per_batch, max_words_per_chunk, max_words_per_buffer)
-        self._limits: dict[str, Any] = {
-            "max_words_per_batch": max_words_per_batch,
-            "max_words_per_chunk": max_words_per_chunk,
-            "max_words_per_buffer": max_words_per_buffer,
-        }
         self.name = str(model_name_or_path)
         self.device = usable_device(device)
         self.model = ready_on(load_model(ElmoModel, self.name, getattr(torch, dtype)), self.device)
         self.tokenizer = load_tokenizer(self.name, self.model.config)
+        self._limits: dict[str, Any] = dict(limits)
+        # Raises what is wrong with the limits now.
+        self.stream([])
 
     def __repr__(self) -> str:
         dtype = str(self.model.dtype).removeprefix("torch.")
@@ -96,43 +86,28 @@ class ElmoEmbedder:
         return self.tokenizer.tokenize(text)
 
     def embed_sentence(self, sentence: Sentence, layers: str | int = "mix") -> np.ndarray:
-        """The vectors of one sentence's words.
-
-        Args:
-            sentence: A list of words, or a string.
-            layers: What to give of the layers; see the class.
-        Returns: (words, D), or (L + 1, words, D) with layers="all".
-        Raises: TypeError for what is no sentence; ValueError for layers that the model lacks.
-        """
-        check_sentence(sentence, "embed_sentences")
+        """The vectors of one sentence's words, (words, D), or (L + 1, words, D) with layers="all"."""
         (array,) = self.stream([sentence], layers)
         return array
 
     def embed_sentences(
         self, sentences: Iterable[Sentence], layers: str | int = "mix", carry_state: bool = False
     ) -> list[np.ndarray]:
-        """The vectors of many sentences, an array for each in their order, computed in batches of like lengths.
+        """The vectors of many sentences, an array as of `embed_sentence` for each in their order.
 
         Args:
             sentences: Lists of words, or strings: here a string is a sentence, not a word.
             layers: What to give of the layers; see the class.
             carry_state: Whether the states go on from sentence to sentence, as in one text.
-        Returns: Arrays as `embed_sentence` gives them.
         Raises: TypeError naming the first entry that is no sentence; ValueError for layers that the model lacks.
         """
         return list(self.stream(sentences, layers, carry_state))
 
     def average_words(self, sentences: Iterable[Sentence], layers: str | int = "mix") -> np.ndarray:
-        """One vector per sentence, the mean of its words'; zeros for a sentence without words.
-
-        Args:
-            sentences, layers: As in `embed_sentences`.
-        Returns: (sentences, D), or (sentences, L + 1, D) with layers="all".
-        Raises: As `embed_sentences`.
-        """
+        """The mean of each sentence's words, zeros where it has none: (sentences, D), or (sentences, L + 1, D)."""
         means = [pool_words(array, "mean") for array in self.stream(sentences, layers)]
-        shape = (0, self.num_layers, self.vector_size) if layers == "all" else (0, self.vector_size)
-        return np.stack(means) if means else np.zeros(shape, np.float32)
+        shape = (self.num_layers, self.vector_size) if layers == "all" else (self.vector_size,)
+        return np.array(means, np.float32).reshape(-1, *shape)
 
     def stream(
         self,
@@ -141,56 +116,17 @@ class ElmoEmbedder:
         carry_state: bool = False,
         keep_markers: bool = False,
     ) -> Iterator[np.ndarray]:
-        """The arrays of `embed_sentences` one after another, for more sentences than fit into memory.
-
-        Args:
-            sentences, layers, carry_state: As in `embed_sentences`.
-            keep_markers: Whether the arrays have the vectors of `<S>` and `</S>` too, first and last.
-        """
-        return embed(
-            self.model,
-            self.tokenizer,
-            sentences,
-            layers=layers,
-            carry_state=carry_state,
-            keep_markers=keep_markers,
-            **self._limits,
-        )
-
-
-def check_sentence(sentence: Sentence, name_of_many: str) -> None:
-    """Check that something is one sentence, a string or a list of words.
-
-    Args:
-        sentence: What to look at.
-        name_of_many: The method that takes many of them, for the message.
-    Raises: TypeError.
-    """
-    if isinstance(sentence, str):
-        return
-    if not isinstance(sentence, Sequence):
-        raise TypeError(f"sentence is a {type(sentence).__name__}; wanted a string or a list of words.")
-    for word in sentence:
-        if not isinstance(word, str):
-            raise TypeError(
-                f"sentence holds a {type(word).__name__}; wanted a string or a list of words. For many sentences call "
-                f"{name_of_many}."
-            )
+        """The arrays of `embed_sentences` one after another, with those of `<S>` and `</S>` where asked for."""
+        how: dict[str, Any] = {"layers": layers, "carry_state": carry_state, "keep_markers": keep_markers}
+        return embed(self.model, self.tokenizer, sentences, **how, **self._limits)
 
 
 def pool_words(vectors: np.ndarray, pooling: str) -> np.ndarray:
-    """Pool the vectors of a sentence's words; there is no padding among them.
+    """Pool the vectors of a sentence's words, (..., words, D), to (..., D), zeros for a sentence without words.
 
-    Args:
-        vectors: (..., words, D): of one layer, or of several.
-        pooling: "mean" or "max", number by number; "first-last" for what each direction has read of the whole sentence:
-            the forward half of the last word's vector and the backward half of the first word's; "none" for the
-            vectors as they are.
-    Returns: (..., D), zeros for a sentence without words; with "none" (..., words, D).
-    Raises: ValueError for another pooling.
+    "mean" and "max" go number by number. "first-last" is what each direction has read of the whole sentence: the
+    forward half of the last word's vector and the backward half of the first word's. "none" leaves all as it is.
     """
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling is {pooling!r}; it must be one of {list(POOLINGS)}.")
     if pooling == "none":
         return vectors
     if not vectors.shape[-2]:

@@ -10,15 +10,17 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizer
 
-from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN, ElmoConfig
+from ..given.bounded_files import quoted
+from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from .batches import cut_batches, runs
 
 # What may be asked for by name; a layer may also be asked for by its number.
 LAYERS = ("mix", "all", "top", "average", "token")
@@ -38,124 +40,59 @@ def embed(
 ) -> Iterator[np.ndarray]:
     """Embed a stream of sentences; the arrays come in the order of the sentences.
 
-    A sentence's vectors depend on it alone (unless `carry_state`) and are those of a call of the model on it: neither
-    its place in the stream nor any of the limits below changes them. What is held in memory depends on the limits and
-    on the longest sentence, never on the number of sentences: sentences are read and computed a buffer at a time, when
-    the next array is asked for. Within a buffer, sentences of like length share a batch.
-
-    All limits count words with the two sentence markers of each sentence.
+    A sentence's vectors are those of a call of the model on it alone (unless `carry_state`), whatever the limits below.
+    Memory depends on the limits and on the longest sentence: a buffer of sentences is read when the next array is asked
+    for, and those of like length are computed together. The limits count words, the two markers of each sentence too.
 
     Args:
         model: Any ELMo model; of one with a head, the base is used. It is left in the mode it is in.
-        tokenizer: The checkpoint's tokenizer; it cuts the sentences that are strings.
+        tokenizer: The checkpoint's; it cuts the sentences that are strings.
         sentences: Strings or lists of words; also an iterator without an end.
         layers: "mix" for the first scalar mix; "all" for the L + 1 layers; "top" for the last of them; "average" for
-            their mean; "token" for layer 0, the token encoder's vector twice, without context and without running the
-            biLM; or a layer's number, from 0 or, backwards, from -1. Where the config wants mix_normalization "batch",
-            each sentence is normalised as a batch of its own, so that its batch mates do not matter.
+            their mean; "token" for layer 0, the token encoder's vector twice, without running the biLM; or a layer's
+            number, also from -1 backwards. With mix_normalization "batch" each sentence is a batch of its own.
         keep_markers: Whether to keep the vectors of `<S>` and `</S>`, first and last.
-        carry_state: Whether each sentence starts from the states that the one before it left, instead of from zeros:
-            the forward direction goes on behind the last sentence's `</S>`, the backward one before its `<S>`, as on a
-            lane of pre-training. Sentences are then read one after another, which is slower on many short ones.
-        max_words_per_batch: Bound on what is computed at once, padding included: rows x words that are read side by
-            side. A sentence that is longer is computed alone.
-        max_words_per_chunk: Sentences longer than this are read in chunks, in each direction from its own end with its
-            state carried along. The vectors are those of one pass; small chunks take less memory and leave room in a
-            batch for more long sentences side by side.
+        carry_state: Whether each sentence starts from the states that the one before it left, as on a lane of
+            pre-training. Sentences are then read one after another, which is slower on many short ones.
+        max_words_per_batch: Bound on what is computed at once, padding included; a longer sentence is computed alone.
+        max_words_per_chunk: Longer sentences are read in chunks, each direction from its own end.
         max_words_per_buffer: Sentences are read ahead until they have this many words.
-    Returns: An iterator over one array per sentence: (words, D), or (L + 1, words, D) with layers="all"; float32, or
-        float64 for a model in float64. A sentence without words gives no words, not an error.
-    Raises: TypeError or ValueError naming the argument, what it was and what is wanted; of a wrong sentence, when its
-        turn comes.
+    Returns: One array per sentence: (words, D), or (L + 1, words, D) with layers="all"; float32, or float64 for a model
+        in float64.
+    Raises: TypeError or ValueError naming the argument; of a wrong sentence, when its turn comes.
     """
-    elmo: Any = getattr(model, "base_model", None)
-    if getattr(getattr(elmo, "config", None), "model_type", None) != ElmoConfig.model_type:
-        raise TypeError(
-            f"model is a {type(model).__name__}; wanted an ELMo model, as AutoModel.from_pretrained gives it after "
-            "`import hf_elmo`."
-        )
-    wanted, found = (getattr(part, "max_characters_per_word", None) for part in (elmo.config, tokenizer))
-    if found != wanted:
+    elmo: Any = model.base_model
+    expected, found = (part.max_characters_per_word for part in (elmo.config, tokenizer))
+    if found != expected:
         raise ValueError(
-            f"tokenizer is a {type(tokenizer).__name__} with max_characters_per_word={found}; the model wants "
-            f"{wanted}. Use the tokenizer saved with it, or ElmoCharTokenizer(max_characters_per_word={wanted})."
+            f"tokenizer has max_characters_per_word={found}; the model wants {expected}. Use the tokenizer saved with "
+            "it."
         )
     if isinstance(sentences, str):
         raise TypeError("sentences is a string; wanted an iterable of sentences. For a single one, give a list of it.")
-    check_limits(layers, max_words_per_batch, max_words_per_chunk, max_words_per_buffer)
-    embedder = _Embedder(
-        elmo,
-        tokenizer,
-        resolve_layers(layers, elmo.config.num_hidden_layers + 1),
-        keep_markers,
-        carry_state,
-        max_words_per_batch,
-        max_words_per_chunk,
-    )
-    return _embed_buffers(embedder, sentences, max_words_per_buffer)
-
-
-def check_limits(
-    layers: str | int, max_words_per_batch: int, max_words_per_chunk: int, max_words_per_buffer: int
-) -> None:
-    """Check what can be checked of the arguments of `embed` without a model.
-
-    Raises: ValueError naming the argument, the value got and the value wanted.
-    """
-    if layers not in LAYERS and (not isinstance(layers, int) or isinstance(layers, bool)):
-        raise ValueError(f"layers is {layers!r}; it must be one of {list(LAYERS)}, or a layer's number.")
-    for name, value in (
-        ("max_words_per_batch", max_words_per_batch),
-        ("max_words_per_chunk", max_words_per_chunk),
-        ("max_words_per_buffer", max_words_per_buffer),
-    ):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} is {value!r}; it must be an integer >= 1.")
+    limits = {"batch": max_words_per_batch, "chunk": max_words_per_chunk, "buffer": max_words_per_buffer}
+    for name, value in limits.items():
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"max_words_per_{name} is {value!r}; it must be an integer >= 1.")
+    resolved = resolve_layers(layers, elmo.config.num_hidden_layers + 1)
+    embedder = _Embedder(elmo, tokenizer, resolved, keep_markers, carry_state, max_words_per_batch, max_words_per_chunk)
+    buffers = runs(map(embedder.marked_words, itertools.count(), sentences), len, max_words_per_buffer)
+    # While the caller works on an array, none of torch's modes is changed.
+    return itertools.chain.from_iterable(map(embedder.embed_buffer, buffers))
 
 
 def resolve_layers(layers: str | int, num_layers: int) -> str | int:
     """A single layer as its number from 0; "mix", "all" and "average" as they are. Raises: ValueError for no layer."""
-    places: dict[str | int, int] = {"token": 0, "top": num_layers - 1}
-    number = places.get(layers, layers)
-    if isinstance(number, int):
-        if not -num_layers <= number < num_layers:
-            raise ValueError(
-                f"layers is {layers}; this model has the layers 0 (the token encoder) to {num_layers - 1} (the top)."
-            )
-        return number % num_layers
-    return number
-
-
-def _embed_buffers(
-    embedder: _Embedder, sentences: Iterable[str | Sequence[str]], max_words_per_buffer: int
-) -> Iterator[np.ndarray]:
-    words = (embedder.marked_words(number, sentence) for number, sentence in enumerate(sentences))
-    while buffer := _read_buffer(words, max_words_per_buffer):
-        # While the caller works on an array, none of torch's modes is changed.
-        yield from embedder.embed_buffer(buffer)
-
-
-def _read_buffer(sentences: Iterator[list[str]], max_words: int) -> list[list[str]]:
-    buffer, num_words = [], 0
-    for sentence in sentences:
-        buffer.append(sentence)
-        num_words += len(sentence)
-        if num_words >= max_words:
-            break
-    return buffer
-
-
-class _Chunk(NamedTuple):
-    """The words that the rows of a batch read side by side.
-
-    Args:
-        places: Where each word lies among the batch's N words, (rows, words); anywhere where masked.
-        mask: True for real words, (rows, words); rows that have ended before the chunk are left out, and they are the
-            last ones.
-    """
-
-    places: Tensor
-    mask: Tensor
+    number = {"token": 0, "top": num_layers - 1}.get(str(layers), layers)
+    if number in ("mix", "all", "average"):
+        return number
+    if not isinstance(number, int):
+        raise ValueError(f"layers is {layers!r}; it must be one of {list(LAYERS)}, or a layer's number.")
+    if not -num_layers <= number < num_layers:
+        raise ValueError(
+            f"layers is {layers}; this model has the layers 0 (the token encoder) to {num_layers - 1} (the top)."
+        )
+    return number % num_layers
 
 
 # Hidden and cell states of one direction, (R, L, P) and (R, L, H); None stands for zeros.
@@ -181,7 +118,7 @@ class _Embedder:
         if isinstance(sentence, str):
             return [BOS_TOKEN, *self.tokenizer.tokenize(sentence), EOS_TOKEN]
         if not isinstance(sentence, Sequence) or not all(isinstance(word, str) for word in sentence):
-            raise TypeError(f"sentences[{number}] is {_shorten(sentence)}; wanted a string or a list of words.")
+            raise TypeError(f"sentences[{number}] is {quoted(sentence)}; wanted a string or a list of words.")
         return [BOS_TOKEN, *sentence, EOS_TOKEN]
 
     def embed_buffer(self, sentences: list[list[str]]) -> list[np.ndarray]:
@@ -191,19 +128,15 @@ class _Embedder:
             table, places = self._encode_distinct_words(sentences)
             lengths = [len(sentence) for sentence in sentences]
             if self.carry_state:
-                batches = _cut_runs(lengths, self.max_words_per_batch)
+                batches = runs(range(len(lengths)), lengths.__getitem__, self.max_words_per_batch)
             else:
-                batches = _cut_batches(lengths, self.max_words_per_batch, self.max_words_per_chunk)
+                batches = cut_batches(lengths, self.max_words_per_batch, self.max_words_per_chunk)
             for batch in batches:
                 arrays.update(zip(batch, self._embed_batch(table, [places[n] for n in batch]), strict=True))
         return [arrays[number] for number in range(len(sentences))]
 
     def _encode_distinct_words(self, sentences: list[list[str]]) -> tuple[Tensor, list[Tensor]]:
-        """A token vector for each distinct word, (words, P), and where the words of each sentence are in that table.
-
-        Token vectors have no context: a word is encoded once per buffer, however often and in whichever direction it is
-        read.
-        """
+        """A token vector for each distinct word, (words, P), and where the words of each sentence are in that table."""
         words = list(dict.fromkeys(itertools.chain.from_iterable(sentences)))
         places = {word: place for place, word in enumerate(words)}
         rows = torch.from_numpy(self.tokenizer.encode_words(words)).to(self.elmo.device)
@@ -236,15 +169,13 @@ class _Embedder:
         states: tuple[_State, _State] = (None, None),
         backwards: Tensor | None = None,
     ) -> tuple[Tensor, tuple[_State, _State]]:
-        """The layers over rows in falling length, and the states after them.
+        """The layers over rows in falling length, (L + 1, N, D) in float32 or wider, and the states after them.
 
         Args:
             vectors: Token vectors of the rows one after another, (N, P).
             lengths: Words of each row.
             states: What each direction starts from.
-            backwards: The order of the N words, from left to right, in which the backward direction reads them from
-                right to left; None for that of the forward direction.
-        Returns: (L + 1, N, D), in float32 or wider; of rows in several chunks, on the CPU. Then the states.
+            backwards: The N words in the order that the backward direction reads from its end; None for the usual one.
         """
         config, bilm = self.elmo.config, self.elmo.bilm
         chunks = list(_cut_chunks(lengths, self.max_words_per_chunk))
@@ -263,18 +194,18 @@ class _Embedder:
                 vectors.new_zeros(len(lengths), config.num_hidden_layers, config.projection_size),
                 vectors.new_zeros(len(lengths), config.num_hidden_layers, config.cell_size),
             )
-            for chunk in reversed(chunks) if direction else chunks:
-                places = backwards[chunk.places] if direction and backwards is not None else chunk.places
-                mask = chunk.mask.to(vectors.device)
-                reading = len(places)
+            for places, is_word in reversed(chunks) if direction else chunks:
+                if direction and backwards is not None:
+                    places = backwards[places]
+                mask, reading = is_word.to(vectors.device), len(places)
                 outputs, state = bilm.run_direction(
                     direction,
                     vectors[places.to(vectors.device)],
-                    None if bool(chunk.mask.all()) else mask,
+                    None if bool(is_word.all()) else mask,
                     (hidden[:reading], cell[:reading]),
                 )
                 hidden[:reading], cell[:reading] = state
-                real = places[chunk.mask].to(layers.device)
+                real = places[is_word].to(layers.device)
                 for layer, output in zip(half[1:], outputs, strict=True):
                     layer[real] = output[mask].to(layer)
             after.append((hidden, cell))
@@ -295,38 +226,19 @@ class _Embedder:
         return torch.cat([mix(list(part), part.new_ones(part.shape[1:3]).bool()) for part in parts], dim=1)[0]
 
 
-def _cut_batches(lengths: Sequence[int], max_words: int, max_words_per_chunk: int) -> Iterator[list[int]]:
-    """The numbers of the sentences of each batch, the longest sentences first."""
-    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-    while order:
-        rows = max(1, max_words // min(lengths[order[0]], max_words_per_chunk))
-        yield order[:rows]
-        order = order[rows:]
+def _cut_chunks(lengths: Sequence[int], max_words: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut rows of words, in falling length, into chunks from the first word to the last.
 
-
-def _cut_runs(lengths: Sequence[int], max_words: int) -> Iterator[list[int]]:
-    """The numbers of sentences in their order, as many at a time as have `max_words` words, or one that has more."""
-    run: list[int] = []
-    num_words = 0
-    for number, length in enumerate(lengths):
-        if run and num_words + length > max_words:
-            yield run
-            run, num_words = [], 0
-        run.append(number)
-        num_words += length
-    if run:
-        yield run
-
-
-def _cut_chunks(lengths: Sequence[int], max_words: int) -> Iterator[_Chunk]:
-    """Cut rows of words, in falling length, into chunks from the first word to the last."""
+    Each is the places among the batch's N words of those that are read side by side, (rows, words), and a mask of the
+    real ones; rows that have ended before it, which are the last ones, are left out.
+    """
     ends = torch.tensor(lengths)
     starts = ends.cumsum(0) - ends
     for first in range(0, lengths[0], max_words):
         reading = int((ends > first).sum())
         steps = torch.arange(first, min(first + max_words, lengths[0]))
         mask = steps < ends[:reading, None]
-        yield _Chunk(places=torch.where(mask, starts[:reading, None] + steps, 0), mask=mask)
+        yield torch.where(mask, starts[:reading, None] + steps, 0), mask
 
 
 @contextmanager
@@ -339,8 +251,3 @@ def _evaluation_mode(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-def _shorten(value: Any) -> str:
-    text = f"{type(value).__name__} {value!r}"
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -27,21 +27,16 @@ from pyarrow import parquet
 
 from ..given.bounded_json import read_json
 from ..hub.provenance import write_json
-from ..hub.writing import check_output_directory, files_written_aside, open_to_readers
-from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
+from ..hub.writing import files_written_aside, open_to_readers
 from ..text.corpora import Sentence, count_words
-from .embedder import POOLINGS, ElmoEmbedder, pool_words
+from .batches import runs
+from .embedder import ElmoEmbedder, pool_words
 from .word_places import words_with_offsets
 
 SETTINGS_FILE = "settings.json"
-STORAGE_DTYPES = ("float32", "float16")
-FORMATS = ("arrow", "parquet")
 _KIND = "hf_elmo vectors"
-_TEXT_DIGEST = b"text_sha256"
 # Sentences whose vectors are written together, a record batch or row group.
 _SENTENCES_AT_A_TIME = 256
-# Where the checkpoint lay does not matter: what it holds is compared by its digest.
-_NOT_COMPARED = ("checkpoint", "num_shards")
 # What a word's row of characters depends on.
 _TOKENIZER_FIELDS = (
     *("pre_tokenizer", "normalization", "drop_invisible", "ascii_marks", "do_lower_case"),
@@ -52,8 +47,8 @@ _TOKENIZER_FIELDS = (
 def read_settings(directory: str | os.PathLike) -> dict[str, Any]:
     """What the vectors of a directory are: the fields of `EmbeddingSettings`, and besides
 
-    `checkpoint`, its name; `checkpoint_sha256`, of `digest_of_checkpoint`; `num_layers`, L + 1; `vector_size`, D;
-    `columns`, the names of the columns of vectors; `num_shards`, None as long as shards are missing.
+    `checkpoint`, its name; `checkpoint_sha256`, of `digest_of_checkpoint`; `text_sha256`; `num_layers`, L + 1;
+    `vector_size`, D; `columns`, the names of the columns of vectors; `num_shards`.
 
     Raises: FileNotFoundError or ValueError naming the file.
     """
@@ -69,8 +64,7 @@ def read_settings(directory: str | os.PathLike) -> dict[str, Any]:
 def load_embeddings(directory: str | os.PathLike) -> Dataset:
     """The vectors that `hf-elmo embed --output_dir` wrote, a row per sentence of the corpus in its order.
 
-    Arrow shards are memory-mapped; of Parquet shards `datasets` makes a mapped copy in its cache. For blocks of many
-    sentences without a Python object for each number take
+    Arrow shards are memory-mapped; of Parquet shards `datasets` makes a mapped copy in its cache. In blocks:
 
         for table in load_embeddings(directory).with_format("arrow").iter(batch_size=512):
             vectors = vectors_of(table[column])  # (words of the block, D)
@@ -78,14 +72,14 @@ def load_embeddings(directory: str | os.PathLike) -> Dataset:
     Raises: FileNotFoundError or ValueError naming the directory where shards are missing or damaged.
     """
     settings = read_settings(directory)
-    count, file_format = settings.get("num_shards"), str(settings.get("format"))
-    shards = [shard_path(directory, number, file_format) for number in range(count or 0)]
-    if not shards or not all(map(os.path.isfile, shards)):
+    suffix = settings["format"]
+    shards = [str(shard_path(directory, number, suffix)) for number in range(settings["num_shards"])]
+    if not all(map(os.path.isfile, shards)):
         raise ValueError(f"{str(directory)!r} is not complete; run the `hf-elmo embed` that began it again to resume.")
     try:
-        if file_format == "parquet":
-            return Dataset.from_parquet(list(map(str, shards)))
-        return concatenate_datasets([Dataset.from_file(str(shard)) for shard in shards])
+        if suffix == "parquet":
+            return Dataset.from_parquet(shards)
+        return concatenate_datasets(list(map(Dataset.from_file, shards)))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"{str(directory)!r} has a damaged shard ({error}); embed the text again.") from error
 
@@ -95,17 +89,13 @@ def vectors_of(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     while pa.types.is_list(column.type):
         column = column.flatten()
-    return (
-        column.flatten()
-        .to_numpy(zero_copy_only=False)
-        .reshape(-1, column.type.list_size)
-        .astype(np.float32, copy=False)
-    )
+    numbers = column.flatten().to_numpy(zero_copy_only=False)
+    return numbers.reshape(-1, column.type.list_size).astype(np.float32, copy=False)
 
 
-def shard_path(directory: str | os.PathLike, number: int, file_format: str) -> Path:
+def shard_path(directory: str | os.PathLike, number: int, suffix: str) -> Path:
     """The file of a shard."""
-    return Path(directory) / f"shard-{number:05d}.{file_format}"
+    return Path(directory) / f"shard-{number:05d}.{suffix}"
 
 
 def digest_of_checkpoint(embedder: ElmoEmbedder) -> str:
@@ -123,237 +113,166 @@ def digest_of_checkpoint(embedder: ElmoEmbedder) -> str:
 
 @dataclass(frozen=True)
 class EmbeddingSettings:
-    """What is written of each sentence, and how.
+    """What is written of each sentence, and how."""
 
-    Args:
-        layers: As of `embed`: "mix", "all", "top", "average", "token" or a layer's number.
-        pooling: "none" for a vector per word; "mean", "max" or "first-last" for one per sentence (`pool_words`).
-        keep_markers: Whether `<S>` and `</S>` have vectors too, and are pooled.
-        text_is_tokenized: Whether the words of a line stand between white space.
-        storage_dtype: Precision of the numbers in the files.
-        format: Of the files.
-        max_words_per_shard: Words between white space, and two for each sentence, at which a shard is full.
-    """
-
-    layers: str | int = "mix"
-    pooling: str = "none"
-    keep_markers: bool = False
-    text_is_tokenized: bool = False
+    layers: str | int = "mix"  # as of `embed`
+    pooling: str = "none"  # as of `pool_words`
+    text_is_tokenized: bool = False  # whether the words of a line stand between white space
     storage_dtype: Literal["float32", "float16"] = "float32"
     format: Literal["arrow", "parquet"] = "arrow"
-    max_words_per_shard: int = 65536
-
-    def check(self) -> None:
-        """Raises: ValueError naming the argument, the value got and the value wanted."""
-        for name, known in (("pooling", POOLINGS), ("storage_dtype", STORAGE_DTYPES), ("format", FORMATS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(known)}.")
-        if self.max_words_per_shard < 1:
-            raise ValueError(f"max_words_per_shard is {self.max_words_per_shard}; it must be an integer >= 1.")
-
-    def columns(self, num_layers: int) -> list[str]:
-        """The names of the columns that hold vectors."""
-        if self.layers == "all":
-            return [f"layer_{number}" for number in range(num_layers)]
-        return ["vectors" if self.pooling == "none" else "vector"]
+    max_words_per_shard: int = 65536  # words between white space, and two for each sentence, at which a shard is full
 
 
 class Shard(NamedTuple):
-    """Sentences that follow one another, as they are read; `num_words` counts words between white space."""
+    """Sentences that follow one another, as they are read."""
 
     number: int
     first_sentence: int
     sentences: list[Sentence]
-    num_words: int
-    text_sha256: str
 
 
 def cut_shards(sentences: Iterable[Sentence], max_words: int) -> Iterator[Shard]:
-    """Cut a corpus into shards; the same text is cut alike in every run, by however many processes.
-
-    Args:
-        sentences: Lines, or lists of words.
-        max_words: Words between white space, and two for each sentence, at which a shard ends.
-    """
-    rest, first = iter(sentences), 0
-    for number in itertools.count():
-        taken: list[Sentence] = []
-        digest, num_words = hashlib.sha256(), 0
-        for sentence in rest:
-            taken.append(sentence)
-            num_words += count_words(sentence)
-            text = f"\n{sentence}" if isinstance(sentence, str) else "\n\n" + "\0".join(sentence)
-            digest.update(text.encode("utf-8", "surrogatepass"))
-            if num_words + 2 * len(taken) >= max_words:
-                break
-        if not taken:
-            return
-        yield Shard(number, first, taken, num_words, digest.hexdigest())
-        first += len(taken)
+    """Cut a corpus into shards; the same text is cut alike in every run, by however many processes."""
+    first = 0
+    for number, part in enumerate(runs(sentences, lambda sentence: count_words(sentence) + 2, max_words)):
+        yield Shard(number, first, part)
+        first += len(part)
 
 
-class _Embedded(NamedTuple):
-    """The words of a sentence that have vectors, where they stand in it, and the vectors."""
-
-    words: list[str]
-    offsets: list[tuple[int, int]]
-    vectors: np.ndarray
+# The words of a sentence that have vectors, where they stand in it, and the vectors.
+_Embedded = tuple[Sequence[str], Sequence[tuple[int, int]], np.ndarray]
 
 
 class EmbeddingWriter:
     """Writes the vectors of a corpus into a directory, shard by shard.
 
-    A shard appears under its name when it is complete, and holds a digest of its text: a run that was killed resumes
-    when it is started again, and shards of another text are refused. On one machine, with as many threads, a shard has
+    A shard appears under its name when it is complete: a run that was killed resumes when it is started again. The
+    settings hold a digest of the text, and another one is refused. On one machine, with as many threads, a shard has
     the same bytes whichever run or process writes it. The text and the vectors of one shard are held in memory.
 
         writer.prepare()
-        for shard in writer.shards_left(sentences):
+        for shard in writer.shards(writer.left()):
             writer.write(shard)
-        writer.finish()
 
     Args:
-        embedder: Gives the vectors; it encodes each distinct word of a buffer once, so that its max_words_per_buffer is
-            best as large as a shard.
-        output_dir: The directory.
-        settings: What is written, and how.
+        embedder: Its max_words_per_buffer is best as large as a shard, whose distinct words are then encoded once.
+        output_dir, settings: What is written, and where.
+        read: Gives the lines and lists of words from their beginning; called twice.
         rank, num_ranks: Which of how many processes this is; each writes every `num_ranks`-th shard.
-    Raises: ValueError naming what of the settings cannot be.
+    Raises: ValueError for layers that the model lacks; what reading raises.
     """
 
     def __init__(
-        self, embedder: ElmoEmbedder, output_dir: str, settings: EmbeddingSettings, rank: int = 0, num_ranks: int = 1
+        self,
+        embedder: ElmoEmbedder,
+        output_dir: str,
+        settings: EmbeddingSettings,
+        read: Callable[[], Iterable[Sentence]],
+        rank: int = 0,
+        num_ranks: int = 1,
     ):
-        settings.check()
-        # Only to say what is wrong with the layers before anything is written.
         embedder.stream([], settings.layers)
-        self.embedder, self.path, self.settings = embedder, Path(output_dir), settings
-        self.rank, self.num_ranks, self.num_shards = rank, num_ranks, 0
-        self.columns = settings.columns(embedder.num_layers)
+        self.embedder, self.path, self.settings, self.read = embedder, Path(output_dir), settings, read
+        self.rank, self.num_ranks = rank, num_ranks
+        self.columns = ["vectors" if settings.pooling == "none" else "vector"]
+        if settings.layers == "all":
+            self.columns = [f"layer_{number}" for number in range(embedder.num_layers)]
+        text, self.num_shards = hashlib.sha256(), 0
+        for shard in cut_shards(read(), settings.max_words_per_shard):
+            self.num_shards += 1
+            for each in shard.sentences:
+                line = f"\n{each}" if isinstance(each, str) else "\n\n" + "\0".join(each)
+                text.update(line.encode("utf-8", "surrogatepass"))
         self._described = {
             "kind": _KIND,
             "checkpoint": embedder.name,
             "checkpoint_sha256": digest_of_checkpoint(embedder),
+            "text_sha256": text.hexdigest(),
             "dtype": str(embedder.model.dtype).removeprefix("torch."),
             "vector_size": embedder.vector_size,
             "num_layers": embedder.num_layers,
             **asdict(settings),
             "columns": self.columns,
-            "num_shards": None,
+            "num_shards": self.num_shards,
         }
 
     def prepare(self, overwrite: bool = False) -> None:
-        """Make the directory, or check that it was begun with these settings; the first process goes first.
+        """Make the directory, or check that it was begun with this text and these settings; the first process first.
 
-        Args:
-            overwrite: Whether the vectors that are there are removed first.
         Raises: FileExistsError where it holds something else; ValueError naming the first setting that differs.
         """
-        is_ours = (self.path / SETTINGS_FILE).exists()
-        begun = read_settings(self.path) if is_ours else {}
-        # What killed processes left; when the others come, the first one may be writing already.
-        left = () if self.rank else (".shard-*",)
-        for pattern in (*left, *(("shard-*", "clusters-*", SETTINGS_FILE) if is_ours and overwrite else ())):
-            for file in self.path.glob(pattern):
-                shutil.rmtree(file) if file.is_dir() else file.unlink()
-        if is_ours and not overwrite:
-            self._compare(begun)
-        else:
+        if (self.path / SETTINGS_FILE).exists():
+            begun = read_settings(self.path)
+            # What killed processes left; when the others come, the first one may be writing already.
+            for left in self.path.glob(".shard-*") if not self.rank else ():
+                shutil.rmtree(left)
+            if not overwrite:
+                self._compare(begun)
+                return
+            for file in (*self.path.glob("shard-*"), self.path / SETTINGS_FILE):
+                file.unlink()
+        elif self.path.is_dir() and any(self.path.iterdir()):
             # Whoever writes into a directory of something else does not mean to replace that.
-            if self.path.is_dir() and any(self.path.iterdir()):
-                raise FileExistsError(
-                    f"output_dir {str(self.path)!r} is not empty and has no vectors of `hf-elmo embed`; name another "
-                    "one."
+            raise FileExistsError(
+                f"output_dir {str(self.path)!r} is not empty and has no vectors of `hf-elmo embed`; name another one."
+            )
+        with files_written_aside(self.path / SETTINGS_FILE) as (aside,):
+            write_json(aside, self._described)
+
+    def _compare(self, begun: dict[str, Any]) -> None:
+        for name, now in self._described.items():
+            # Where the checkpoint lay does not matter: what it holds is compared by its digest.
+            if name != "checkpoint" and begun.get(name) != now:
+                raise ValueError(
+                    f"output_dir {str(self.path)!r} was begun with {name} {begun.get(name)!r}, and now it is {now!r}; "
+                    "resume with the same text, checkpoint and settings, name another directory, or pass "
+                    "--overwrite_output_dir to begin anew."
                 )
-            check_output_directory(self.path)
-            self._write_settings(self._described)
 
-    def shards_left(self, sentences: Iterable[Sentence]) -> Iterator[Shard]:
-        """The shards of a corpus that this process has to write, for `write`.
+    def missing(self) -> list[int]:
+        """The numbers of the shards that are not there, whichever process is to write them."""
+        return [number for number in range(self.num_shards) if not self._file(number).exists()]
 
-        Args:
-            sentences: The corpus, from its beginning.
-        Raises: ValueError where a shard that is there has another text; what reading raises.
-        """
-        num_shards = read_settings(self.path).get("num_shards")
-        for shard in cut_shards(sentences, self.settings.max_words_per_shard):
-            file = self._file(shard.number)
-            if num_shards is not None and shard.number >= num_shards:
-                raise self._other_text(f"the whole of a text of {num_shards} shards, and this one has more")
-            self.num_shards = shard.number + 1
-            if not file.exists():
-                if shard.number % self.num_ranks == self.rank:
-                    yield shard
-            elif _schema_of(file).metadata.get(_TEXT_DIGEST) != shard.text_sha256.encode():
-                last = shard.first_sentence + len(shard.sentences) - 1
-                raise self._other_text(f"{file.name} of other sentences than {shard.first_sentence} to {last} here")
-        files = {self._file(number).name for number in range(self.num_shards)}
-        more = sorted({file.name for file in self.path.glob(f"shard-*.{self.settings.format}")} - files)
-        if more:
-            raise self._other_text(f"{more[0]}, and this text has {self.num_shards} shards")
+    def left(self) -> list[int]:
+        """The numbers of those that this process has to write."""
+        return [number for number in self.missing() if number % self.num_ranks == self.rank]
+
+    def shards(self, numbers: Container[int]) -> Iterator[Shard]:
+        """The shards of these numbers, for `write`."""
+        return (
+            shard for shard in cut_shards(self.read(), self.settings.max_words_per_shard) if shard.number in numbers
+        )
 
     def write(self, shard: Shard) -> tuple[Path, int]:
-        """Embed a shard and write it under its name.
+        """Embed a shard and write it under its name; gives the file and how many words have vectors.
 
-        Returns: The file, and how many words have been embedded, which a tokenizer may cut into more than white space.
         Raises: FloatingPointError where a number is too large for float16.
         """
-        target, number, num_words = self._file(shard.number), shard.first_sentence, 0
-        entries = self._embed(shard)
+        target, entries, schema = self._file(shard.number), self._embed(shard), self._schema()
+        first, num_words = shard.first_sentence, 0
         with files_written_aside(target) as (aside,):
-            writer: Any = None
-            while group := list(itertools.islice(entries, _SENTENCES_AT_A_TIME)):
-                batch = self._as_batch(group, number).replace_schema_metadata({_TEXT_DIGEST: shard.text_sha256})
-                writer = writer or self._open(aside, batch.schema)
-                writer.write_batch(batch)
-                number += len(group)
-                num_words += sum(len(entry.words) for entry in group)
-            writer.close()
+            with (
+                pa.ipc.new_stream(str(aside), schema)
+                if self.settings.format == "arrow"
+                else parquet.ParquetWriter(aside, schema, use_dictionary=False, write_statistics=["sentence_id"])
+            ) as file:
+                while group := list(itertools.islice(entries, _SENTENCES_AT_A_TIME)):
+                    file.write_batch(self._as_batch(group, first, schema))
+                    first += len(group)
+                    num_words += sum(len(words) for words, _, _ in group)
             open_to_readers(aside.parent)
         return target, num_words
 
-    def finish(self) -> bool:
-        """Whether all shards are there, whichever process wrote them, once `shards_left` has been read to its end."""
-        is_complete = all(self._file(number).exists() for number in range(self.num_shards))
-        if is_complete and read_settings(self.path).get("num_shards") is None:
-            self._write_settings({**self._described, "num_shards": self.num_shards})
-        return is_complete
-
     def _file(self, number: int) -> Path:
         return shard_path(self.path, number, self.settings.format)
-
-    def _write_settings(self, settings: dict[str, Any]) -> None:
-        with files_written_aside(self.path / SETTINGS_FILE) as (aside,):
-            write_json(aside, settings)
-
-    def _compare(self, begun: dict[str, Any]) -> None:
-        for name in {**begun, **self._described}:
-            was, now = begun.get(name), self._described.get(name)
-            if was != now and name not in _NOT_COMPARED:
-                raise ValueError(
-                    f"output_dir {str(self.path)!r} was begun with {name} {was!r}, and now it is {now!r}; resume with "
-                    "the same checkpoint and settings, name another directory, or pass --overwrite_output_dir to begin "
-                    "anew."
-                )
-
-    def _other_text(self, what: str) -> ValueError:
-        return ValueError(
-            f"output_dir {str(self.path)!r} holds {what}; give the text that it was begun with, name another "
-            "directory, or pass --overwrite_output_dir to begin anew."
-        )
 
     def _embed(self, shard: Shard) -> Iterator[_Embedded]:
         # A stream for each shard: a word's last bits depend on the words that it is encoded with, and the bytes of a
         # shard must not depend on what this process has met before.
         cut = [self._cut(sentence) for sentence in shard.sentences]
-        arrays = self.embedder.stream(
-            (words for words, _ in cut), self.settings.layers, keep_markers=self.settings.keep_markers
-        )
+        arrays = self.embedder.stream((words for words, _ in cut), self.settings.layers)
         for (words, offsets), array in zip(cut, arrays, strict=True):
-            if self.settings.keep_markers:
-                end = offsets[-1][1] if offsets else 0
-                words, offsets = [BOS_TOKEN, *words, EOS_TOKEN], [(0, 0), *offsets, (end, end)]
-            yield _Embedded(words, offsets, pool_words(array, self.settings.pooling))
+            yield words, offsets, pool_words(array, self.settings.pooling)
 
     def _cut(self, sentence: Sentence) -> tuple[list[str], list[tuple[int, int]]]:
         if isinstance(sentence, str):
@@ -362,41 +281,32 @@ class EmbeddingWriter:
         ends = list(itertools.accumulate(len(word) + 1 for word in sentence))
         return sentence, [(end - 1 - len(word), end - 1) for word, end in zip(sentence, ends, strict=True)]
 
-    def _open(self, file: Path, schema: pa.Schema) -> Any:
-        if self.settings.format == "arrow":
-            return pa.ipc.new_stream(str(file), schema)
-        return parquet.ParquetWriter(file, schema, use_dictionary=False, write_statistics=["sentence_id"])
-
-    def _as_batch(self, entries: list[_Embedded], first_sentence: int) -> pa.RecordBatch:
-        lengths = [len(entry.words) for entry in entries]
-        ends = pa.array(np.cumsum([0, *lengths]), pa.int32())
-        offsets = np.array([place for entry in entries for place in entry.offsets], np.int32).reshape(-1, 2)
-
-        def per_word(values: pa.Array) -> pa.Array:
-            return pa.ListArray.from_arrays(ends, values)
-
+    def _schema(self) -> pa.Schema:
+        vector = pa.list_(pa.from_numpy_dtype(self.settings.storage_dtype), self.embedder.vector_size)
         columns = {
-            "sentence_id": pa.array(range(first_sentence, first_sentence + len(entries)), pa.int64()),
-            "words": per_word(pa.array([word for entry in entries for word in entry.words], pa.string())),
-            "starts": per_word(pa.array(offsets[:, 0])),
-            "ends": per_word(pa.array(offsets[:, 1])),
+            "sentence_id": pa.int64(),
+            "words": pa.list_(pa.string()),
+            "starts": pa.list_(pa.int32()),
+            "ends": pa.list_(pa.int32()),
+            **dict.fromkeys(self.columns, pa.list_(vector) if self.settings.pooling == "none" else vector),
         }
-        is_pooled = self.settings.pooling != "none"
-        for layer, name in enumerate(self.columns):
-            arrays = [entry.vectors[layer] if self.settings.layers == "all" else entry.vectors for entry in entries]
-            vectors = np.stack(arrays) if is_pooled else np.concatenate(arrays)
+        return pa.schema(columns)
+
+    def _as_batch(self, entries: list[_Embedded], first_sentence: int, schema: pa.Schema) -> pa.RecordBatch:
+        columns: list[Any] = [
+            range(first_sentence, first_sentence + len(entries)),
+            [words for words, _, _ in entries],
+            [[start for start, _ in offsets] for _, offsets, _ in entries],
+            [[end for _, end in offsets] for _, offsets, _ in entries],
+        ]
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=False)]
+        for layer in range(len(self.columns)):
+            vectors = [each[layer] if self.settings.layers == "all" else each for _, _, each in entries]
             with np.errstate(over="raise"):
-                numbers = vectors.astype(self.settings.storage_dtype, copy=False)
-            column = pa.FixedSizeListArray.from_arrays(pa.array(numbers.ravel()), vectors.shape[1])
-            columns[name] = column if is_pooled else per_word(column)
-        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-
-
-def _schema_of(file: Path) -> pa.Schema:
-    try:
-        if file.suffix == ".parquet":
-            return parquet.read_schema(file)
-        with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
-            return stream.schema
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"{str(file)!r} is damaged ({error}); remove it, and it is written again.") from error
+                numbers = np.concatenate([each.ravel() for each in vectors]).astype(self.settings.storage_dtype)
+            column = pa.FixedSizeListArray.from_arrays(pa.array(numbers), self.embedder.vector_size)
+            if self.settings.pooling == "none":
+                ends = np.cumsum([0, *map(len, vectors)], dtype=np.int32)
+                column = pa.ListArray.from_arrays(pa.array(ends), column)
+            arrays.append(column)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)

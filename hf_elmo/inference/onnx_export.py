@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -48,17 +47,11 @@ TOLERANCE = 1e-4
 _COMPARED_ON = ((1, 1), (3, 12), (2, 40))
 
 
-@dataclass(frozen=True)
-class ExportedModel:
-    """What was written.
+class ExportedModel(NamedTuple):
+    """What was written: the file, the class, and the names of its inputs, (B, T, C) and (B, T), and of its outputs.
 
-    Args:
-        path: The ONNX file.
-        model_class: The class that was exported.
-        inputs: Names of its inputs, (B, T, C) the first and (B, T) the others.
-        outputs: Names of its outputs.
-        largest_difference: From the model's own numbers, relative where those are larger than 1; None where onnxruntime
-            is not installed.
+    The largest difference from the model's own numbers is relative where those are larger than 1, and None where
+    onnxruntime is not installed.
     """
 
     path: Path
@@ -71,9 +64,9 @@ class ExportedModel:
 class _Outputs(nn.Module):
     """A model whose outputs are a tuple of tensors; `has_layers` adds the layers below the mix."""
 
-    def __init__(self, model: ElmoPreTrainedModel, input_names: tuple[str, ...], has_layers: bool):
+    def __init__(self, model: ElmoPreTrainedModel, input_names: Iterable[str], has_layers: bool):
         super().__init__()
-        self.model, self.input_names, self.has_layers = model, input_names, has_layers
+        self.model, self.input_names, self.has_layers = model, tuple(input_names), has_layers
 
     def named(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The outputs by their names; layers are `hidden_states.0` and so on, the token encoder's first."""
@@ -95,17 +88,20 @@ def export_onnx(
 
     The recurrences become ONNX's Scan, which takes as many steps as a batch has words. Where onnxruntime is installed
     the file is run on batches of other sizes than it was traced on, and compared with the model. Of a pre-trained
-    checkpoint the vectors are exported, not the softmaxes over all words.
+    checkpoint the vectors are exported, not the softmaxes; with `output_hidden_states` those below the mix, too.
 
-    Args:
-        model_name_or_path: The checkpoint, a directory or a name on the Hub.
-        output_dir: The directory to write.
-        output_hidden_states: Whether the layers below the mix are outputs too.
-        overwrite: Whether a full directory may be replaced.
     Raises: FileNotFoundError, FileExistsError or ValueError naming the argument, also for a model that has no graph;
         ImportError naming the packages that are missing; ArithmeticError where the exported model gives other numbers.
     """
-    _check_packages()
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ImportError("PyTorch exports with onnx and onnxscript; pip install 'hf_elmo[export]'.") from error
+    if not CAN_RECORD_STEPS:
+        raise ImportError(
+            f"torch {torch.__version__} cannot export a recurrence over any number of words; install a newer one."
+        )
     target = check_output_directory(output_dir, overwrite)
     check_keeps_inputs(target, [("model_name_or_path", model_name_or_path)])
     config = load_config(model_name_or_path)
@@ -125,36 +121,11 @@ def export_onnx(
         )
     tokenizer = load_tokenizer(model_name_or_path, model.config)
     batch = _make_batch(model, tokenizer, 2, 5)
-    outputs = _Outputs(model, tuple(batch), output_hidden_states)
-    with torch.no_grad():
-        names = tuple(outputs.named(batch))
-        program = _record(outputs, batch, names)
-    with written_aside(target, overwrite) as aside:
-        program.save(str(aside / ONNX_FILE))
-        model.config.save_pretrained(aside)
-        tokenizer.save_pretrained(aside)
-        difference = _compare(aside / ONNX_FILE, outputs, tokenizer)
-    return ExportedModel(target / ONNX_FILE, model_class.__name__, tuple(batch), names, difference)
-
-
-def _check_packages() -> None:
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "onnx and onnxscript are not both installed, which PyTorch exports with; pip install 'hf_elmo[export]'."
-        ) from error
-    if not CAN_RECORD_STEPS:
-        raise ImportError(
-            f"torch {torch.__version__} cannot export a recurrence over any number of words; install a newer one."
-        )
-
-
-def _record(outputs: _Outputs, batch: Mapping[str, Tensor], names: tuple[str, ...]) -> ONNXProgram:
+    outputs = _Outputs(model, batch, output_hidden_states)
     # A sentence has two special tokens and a word at least; from smaller sizes torch would infer that they never vary.
     sizes = {0: torch.export.Dim("sentences"), 1: torch.export.Dim("words", min=3)}
-    with _quiet():
+    with torch.no_grad(), _quiet():
+        names = tuple(outputs.named(batch))
         program = torch.onnx.export(
             outputs,
             tuple(batch.values()),
@@ -164,7 +135,12 @@ def _record(outputs: _Outputs, batch: Mapping[str, Tensor], names: tuple[str, ..
             dynamo=True,
             verbose=False,
         )
-    return cast("ONNXProgram", program)
+    with written_aside(target, overwrite) as aside:
+        cast("ONNXProgram", program).save(str(aside / ONNX_FILE))
+        model.config.save_pretrained(aside)
+        tokenizer.save_pretrained(aside)
+        difference = _compare(aside / ONNX_FILE, outputs, tokenizer)
+    return ExportedModel(target / ONNX_FILE, model_class.__name__, tuple(batch), names, difference)
 
 
 @contextmanager
@@ -215,7 +191,11 @@ def _compare(path: Path, outputs: _Outputs, tokenizer: ElmoCharTokenizer) -> flo
         with torch.no_grad():
             expected = outputs.named(batch)
         for (name, own), value in zip(expected.items(), found, strict=True):
-            difference = _difference(own.numpy(), value)
+            # What is infinite in both is equal.
+            numbers = own.double().numpy()
+            differs = numbers != value
+            relative = np.abs(numbers[differs] - value[differs]) / np.maximum(1.0, np.abs(numbers[differs]))
+            difference = float(relative.max(initial=0.0))
             if not difference <= TOLERANCE:
                 raise ArithmeticError(
                     f"{name} of the exported model differs from the model's by {difference:.1e} on {num_sentences} "
@@ -223,13 +203,3 @@ def _compare(path: Path, outputs: _Outputs, tokenizer: ElmoCharTokenizer) -> flo
                 )
             largest = max(largest, difference)
     return largest
-
-
-def _difference(own: np.ndarray, other: Any) -> float:
-    """The largest difference, relative where numbers are larger than 1; what is infinite in both is equal."""
-    own, other = (np.asarray(values, dtype=np.float64) for values in (own, other))
-    if own.shape != other.shape:
-        return float("inf")
-    differs = own != other
-    own, other = own[differs], other[differs]
-    return float((np.abs(own - other) / np.maximum(1.0, np.abs(own))).max(initial=0.0))

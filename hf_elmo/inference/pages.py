@@ -1,4 +1,4 @@
-"""Texts with marked spans as a page to look at: one HTML file, which needs nothing beside it and runs no scripts."""
+"""Pages to look at: one HTML file each, which needs nothing beside it; and texts with marked spans on one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ _FIRST_HUE, _GOLDEN_ANGLE = 210, 137.508
 
 
 class Mark(NamedTuple):
-    """A span of a text, text[start:end].
+    """A span of a text, text[start:end], the label that stands before it, and what the pointer shows there.
 
-    Args:
-        start, end: Its ends, in characters.
-        label: What stands before it; spans with the same label have the same color. Without one it is underlined.
-        title: What is shown where the pointer rests on it.
+    Spans with the same label have the same color; one without a label is underlined.
     """
 
     start: int
@@ -30,17 +27,27 @@ class Mark(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """A text with its spans, which may lie in one another and cross.
-
-    Args:
-        text: The text.
-        marks: Its spans.
-        notes: Lines above the text.
-    """
+    """A text with its spans, which may lie in one another and cross, and lines above it."""
 
     text: str
     marks: Sequence[Mark] = ()
     notes: Sequence[str] = ()
+
+
+def fill_page(name: str, title: str, facts: Sequence[str], scripts: bool = False, **parts: str) -> str:
+    """A whole page, which needs nothing beside it and no network.
+
+    Args:
+        name: The file of this folder with its style, header and body, behind what all pages have.
+        title: Its heading.
+        facts: What stands below the heading: the model, the date and so on.
+        scripts: Whether the page's own scripts may run.
+        parts: HTML for the other names in it.
+    """
+    folder = files(__package__)
+    page = "".join(folder.joinpath(file).read_text(encoding="utf-8") for file in ("page.html", name))
+    parts |= {"title": escape(title), "facts": escape(" · ".join(facts))}
+    return Template(page).substitute(policy="script-src 'unsafe-inline'; " * scripts, **parts)
 
 
 def marks_of_words(words: Sequence[str], spans: Iterable[tuple[str, int, int]]) -> list[Mark]:
@@ -50,13 +57,7 @@ def marks_of_words(words: Sequence[str], spans: Iterable[tuple[str, int, int]]) 
 
 
 def render_spans(title: str, passages: Iterable[Passage], facts: Sequence[str] = ()) -> str:
-    """A whole page.
-
-    Args:
-        title: Its heading.
-        passages: The texts. A legend counts their labels, but for numbers, which the notes explain.
-        facts: What stands below the heading: the model, the date and so on.
-    """
+    """A page of texts, without scripts; a legend counts their labels, but for numbers, which the notes explain."""
     passages = list(passages)
     counts = Counter(mark.label for passage in passages for mark in passage.marks if mark.label)
     # R-ARG0 and C-ARG0 are pieces of the role ARG0.
@@ -67,23 +68,11 @@ def render_spans(title: str, passages: Iterable[Passage], facts: Sequence[str] =
         for label in sorted(counts)
         if not label.isdigit()
     ]
-    sections = [
-        "".join(
-            [
-                "<section>",
-                *(f'<p class="note" dir="auto">{escape(note)}</p>' for note in passage.notes),
-                f'<div class="text" dir="auto">{_mark(passage, hues)}</div></section>',
-            ]
-        )
-        for passage in passages
-    ]
-    template = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=escape(title),
-        facts=escape(" · ".join(facts)),
-        legend="\n".join(legend),
-        body="\n".join(sections),
-    )
+    sections = []
+    for passage in passages:
+        notes = "".join(f'<p class="note" dir="auto">{escape(note)}</p>' for note in passage.notes)
+        sections.append(f'<section>{notes}<div class="text" dir="auto">{_mark(passage, hues)}</div></section>')
+    return fill_page("spans.html", title, facts, legend="\n".join(legend), body="\n".join(sections))
 
 
 def _kind(label: str) -> str:

@@ -7,24 +7,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..model.modeling_elmo import ElmoPreTrainedModel
-from ..model.tokenization_elmo import ElmoCharTokenizer
-from .embedding import embed
+from .embedder import ElmoEmbedder
 from .word_uses import WordUses, sentence_digest, unit
 
 MOST_FREQUENT_SENSE, BAG_OF_WORDS = "most frequent sense", "bag of words"
 MOST_FREQUENT_TAG = "most frequent tag"
 # Similarities that differ by less are equal: without context all uses of a spelling have one vector.
 _EQUAL = 1e-6
-_WORDS_PER_STEP = 512
+EPOCHS, LEARNING_RATE, _WORDS_PER_STEP = 10, 1e-3, 512
 _WORDS_AT_A_TIME = 1 << 14
 
 # By method, "layer 0" for example, whether each use or word is classified correctly, (N,).
@@ -42,14 +39,10 @@ def assign_folds(found: WordUses, num_folds: int = 5) -> np.ndarray:
     Stratified by sense, in the order of a hash of the sentences: the folds are the same for every model and in every
     order of the file. Uses of one sentence go together.
 
-    Args:
-        found: The uses, with their senses.
-        num_folds: Number of folds.
     Raises: ValueError where there are more folds than distinct sentences.
     """
-    assert found.labels is not None
     sentences: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
-    for number, (use, sense) in enumerate(zip(found.uses, found.labels, strict=True)):
+    for number, (use, sense) in enumerate(zip(found.uses, found.labels or (), strict=True)):
         sentences[sense, sentence_digest(use.words)].append(number)
     if not 2 <= num_folds <= len(sentences):
         raise ValueError(
@@ -71,12 +64,10 @@ def probe_senses(found: WordUses, layers: np.ndarray, folds: np.ndarray) -> Corr
     of the sentence, weighted by tf-idf, in place of a vector.
 
     Args:
-        found: The uses, with their senses.
-        layers: Their vectors, (L + 1, N, D).
+        layers: Vectors of the uses, (L + 1, N, D).
         folds: The fold of each use, (N,).
     Raises: ImportError where scikit-learn is not installed.
     """
-    assert found.labels is not None
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
     except ImportError as error:
@@ -116,10 +107,8 @@ def nearest_sense(train: Any, senses: np.ndarray, known: Sequence[str], test: An
 
 
 def score_senses(words: Sequence[tuple[WordUses, np.ndarray, Correct]]) -> Scores:
-    """The scores of each word and of all together.
+    """The scores of each word and of all together, of their uses, their folds and what is correct.
 
-    Args:
-        words: The uses of each, their folds and what is correct.
     Returns: "accuracy" and "by sense", the mean of the accuracies of the senses, for each fold.
     """
     parts = {
@@ -127,18 +116,17 @@ def score_senses(words: Sequence[tuple[WordUses, np.ndarray, Correct]]) -> Score
         for found, folds, correct in words
     }
     if len(parts) > 1:
-        all_folds, all_senses, each = zip(*parts.values(), strict=True)
+        folds, senses, each = zip(*parts.values(), strict=True)
         joined = {method: np.concatenate([correct[method] for correct in each]) for method in each[0]}
-        parts["all words"] = np.concatenate(all_folds), np.concatenate(all_senses), joined
+        parts["all words"] = np.concatenate(folds), np.concatenate(senses), joined
     scores = {
         name: {method: _by_fold(folds, senses, answers) for method, answers in correct.items()}
         for name, (folds, senses, correct) in parts.items()
     }
-    as_numbers = {
+    return scores, {
         name: {method: answers.astype(float) for method, answers in correct.items()}
         for name, (_, _, correct) in parts.items()
     }
-    return scores, as_numbers
 
 
 def _by_fold(folds: np.ndarray, senses: np.ndarray, correct: np.ndarray) -> dict[str, list[float]]:
@@ -154,13 +142,10 @@ def _by_fold(folds: np.ndarray, senses: np.ndarray, correct: np.ndarray) -> dict
 # Parts of speech
 
 
-@dataclass(frozen=True)
-class TaggedVectors:
-    """The N words of some sentences, one after another.
+class TaggedVectors(NamedTuple):
+    """The N words of some sentences one after another, their tags, and their vectors, (L + 1, N, D), in float16.
 
-    Args:
-        words, tags: Of each word.
-        layers: Their vectors, (L + 1, N, D), in float16; the loss is far below what a classifier can use.
+    What float16 loses is far below what a classifier can use.
     """
 
     words: list[str]
@@ -168,19 +153,12 @@ class TaggedVectors:
     layers: Tensor
 
 
-def embed_tagged(
-    model: ElmoPreTrainedModel,
-    tokenizer: ElmoCharTokenizer,
-    sentences: Sequence[tuple[Sequence[str], Sequence[str]]],
-    max_words_per_batch: int = 2048,
-) -> TaggedVectors:
+def embed_tagged(embedder: ElmoEmbedder, sentences: Sequence[tuple[Sequence[str], Sequence[str]]]) -> TaggedVectors:
     """The vectors of all words of sentences, each read by itself and given with its tags."""
     words = [word for sentence, _ in sentences for word in sentence]
-    shape = (model.config.num_hidden_layers + 1, len(words), 2 * model.config.projection_size)
-    layers = torch.empty(shape, dtype=torch.float16)
+    layers = torch.empty(embedder.num_layers, len(words), embedder.vector_size, dtype=torch.float16)
     start = 0
-    plain = (sentence for sentence, _ in sentences)
-    for array in embed(model, tokenizer, plain, layers="all", max_words_per_batch=max_words_per_batch):
+    for array in embedder.stream((sentence for sentence, _ in sentences), "all"):
         layers[:, start : start + array.shape[1]] = torch.from_numpy(array)
         start += array.shape[1]
     return TaggedVectors(words, [tag for _, tags in sentences for tag in tags], layers)
@@ -192,20 +170,13 @@ def probe_tags(
     test: TaggedVectors,
     layer: int,
     seed: int = 0,
-    epochs: int = 10,
-    learning_rate: float = 1e-3,
+    learning_rate: float = LEARNING_RATE,
 ) -> np.ndarray:
     """Whether softmax regression on a layer's vectors finds the tag of each word of the test data, (M,).
 
     The vectors are standardized by the training data, so that one learning rate does for all layers. The epoch that is
     best on the validation data is taken.
-
-    Args:
-        train, validation, test: The words.
-        layer: The layer, from 0.
-        seed: For the order of the words.
-        epochs: Number of passes over the training data.
-        learning_rate: Learning rate of Adam.
+    The seed is for the order of the words.
     """
     generator = torch.Generator().manual_seed(seed)
     numbers = {tag: number for number, tag in enumerate(sorted(set(train.tags)))}
@@ -227,7 +198,7 @@ def probe_tags(
         return found.numpy() == np.array([numbers.get(tag, -1) for tag in data.tags])
 
     best, result = -1.0, np.zeros(len(test.tags), dtype=bool)
-    for _ in range(epochs):
+    for _ in range(EPOCHS):
         for chosen in torch.randperm(len(labels), generator=generator).split(_WORDS_PER_STEP):
             optimizer.zero_grad()
             functional.cross_entropy(logits_of(vectors[chosen]), labels[chosen]).backward()
@@ -253,9 +224,7 @@ def most_frequent_tags(train: TaggedVectors, test: TaggedVectors) -> np.ndarray:
 def score_tags(train: TaggedVectors, test: TaggedVectors, correct: Mapping[str, Sequence[np.ndarray]]) -> Scores:
     """The accuracies over all words, over words that have several tags in training, and over new ones.
 
-    Args:
-        train, test: The words.
-        correct: By method, what is correct with each seed.
+    `correct` has by method what is correct with each seed.
     """
     counts = _tags_by_word(train)
     num_tags = np.array([len(counts.get(word, ())) for word in test.words])

@@ -4,49 +4,40 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from html import escape
-from importlib.resources import files
-from string import Template
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..text.vocabulary import MANY_UNKNOWN
-from .scoring import ScoreTotals, SentenceScores, Substitute, to_bits
+from .pages import fill_page
+from .scoring import DIRECTIONS, ScoreTotals, SentenceScores, Substitute, to_bits
 from .word_places import PlacedWords
 
 # Log probabilities are in nats, surprisals in bits.
+_SURPRISALS = {"forward": "surprisal", "backward": "surprisal_backward", "joint": "surprisal_joint"}
 COLUMNS = (
-    *("sentence", "position", "word", "unknown", "forward", "backward", "joint", "substitutes"),
-    *("surprisal", "surprisal_backward", "surprisal_joint", "start", "end", "spaced_word"),
+    *("sentence", "position", "word", "unknown", *DIRECTIONS, "substitutes"),
+    *(*_SURPRISALS.values(), "start", "end", "spaced_word"),
 )
-DIRECTIONS = ("forward", "backward", "joint")
 # Surprisal, in bits, that has the full color in the heat map: one word of a million.
 MAX_BITS = 20.0
 
 
-@dataclass(frozen=True)
-class ScoredLine:
-    """A line of a text and its scores.
-
-    Args:
-        number: Index of the line, from 0.
-        text: The line as it was read.
-        placed: Its words and their offsets.
-        scores: Their scores.
-        substitutes: By position, what could stand there.
-    """
+class ScoredLine(NamedTuple):
+    """A line of a text, by its index from 0, as it was read, its words, their scores, and what could stand where."""
 
     number: int
     text: str
     placed: PlacedWords
     scores: SentenceScores
-    substitutes: dict[int, list[Substitute]] = field(default_factory=dict)
+    substitutes: Mapping[int, Sequence[Substitute]]
 
+
+_BODY = "<!-- lines -->"
 
 # Takes one line after another.
 Report = Callable[[ScoredLine], object]
@@ -59,8 +50,8 @@ def open_scores(stream: TextIO, file_format: str, facts: Sequence[str] = ()) -> 
     Args:
         stream: The file.
         file_format: "tsv", a row per word without quotes around anything; "jsonl", an object per line; "html", a page
-            with a heat map, which needs no scripts and no network.
-        facts: What the page says below its heading: the model and the text, for example.
+            with a heat map.
+        facts: What the page says below its heading.
     """
     if file_format == "jsonl":
         yield lambda line: stream.write(json.dumps(_record(line), ensure_ascii=False) + "\n")
@@ -72,11 +63,8 @@ def open_scores(stream: TextIO, file_format: str, facts: Sequence[str] = ()) -> 
         writer.writeheader()
         yield lambda line: writer.writerows(_rows(line))
     else:
-        template = files(__package__).joinpath("scores.html").read_text(encoding="utf-8")
-        before, after = (
-            Template(part).safe_substitute(facts=escape(" · ".join(facts)), max_bits=f"{MAX_BITS:g}")
-            for part in template.split("$body")
-        )
+        page = fill_page("scores.html", "Surprisal", facts, max_bits=f"{MAX_BITS:g}", body=_BODY)
+        before, _, after = page.rpartition(_BODY)
         stream.write(before)
         yield lambda line: stream.write(_paragraph(line))
         stream.write(after)
@@ -87,22 +75,17 @@ def _rows(line: ScoredLine) -> Iterator[dict[str, Any]]:
     scores = line.scores
 
     def row(position: int, word: str, unknown: bool = False, **log_probabilities: float) -> dict[str, Any]:
-        found: dict[str, Any] = {"sentence": line.number, "position": position, "word": word, "unknown": int(unknown)}
-        for direction, value in log_probabilities.items():
-            surprisal = "surprisal" if direction == "forward" else f"surprisal_{direction}"
-            # Adding 0 takes the sign off a zero.
-            found |= {direction: f"{value:.6f}", surprisal: f"{to_bits(value) + 0.0:.6f}"}
-        return found
+        # Adding 0 takes the sign off a zero.
+        bits = {_SURPRISALS[name]: f"{to_bits(value) + 0.0:.6f}" for name, value in log_probabilities.items()}
+        nats = {name: f"{value:.6f}" for name, value in log_probabilities.items()}
+        return {"sentence": line.number, "position": position, "word": word, "unknown": int(unknown), **nats, **bits}
 
     yield row(-1, BOS_TOKEN, backward=scores.backward_end)
-    columns = {direction: getattr(scores, direction) for direction in DIRECTIONS}
     for position, word in enumerate(scores.words):
-        start, end = line.placed.offsets[position]
-        values = {direction: column[position] for direction, column in columns.items()}
+        values = {direction: getattr(scores, direction)[position] for direction in DIRECTIONS}
         yield row(position, word, scores.is_unknown[position], **values) | {
             "substitutes": " ".join(each.word for each in line.substitutes.get(position, [])),
-            "start": start,
-            "end": end,
+            **dict(zip(("start", "end"), line.placed.offsets[position], strict=True)),
             "spaced_word": line.placed.spaced_words[position],
         }
     yield row(len(scores.words), EOS_TOKEN, forward=scores.forward_end)
@@ -119,14 +102,12 @@ def _record(line: ScoredLine) -> dict[str, Any]:
         "backward_end": round(scores.backward_end, 6),
         "perplexity": totals.perplexity,
         "pseudo_perplexity": totals.pseudo_perplexity,
-        "surprisal": _rounded(scores.forward_surprisal),
-        "surprisal_backward": _rounded(scores.backward_surprisal),
-        "surprisal_joint": _rounded(scores.joint_surprisal),
+        **{name: _rounded(getattr(scores, f"{direction}_surprisal")) for direction, name in _SURPRISALS.items()},
         "offsets": line.placed.offsets,
         "spaced_words": line.placed.spaced_words,
     }
     if line.substitutes:
-        record["substitutes"] = {at: [vars(each) for each in found] for at, found in line.substitutes.items()}
+        record["substitutes"] = {at: [each._asdict() for each in found] for at, found in line.substitutes.items()}
     return record
 
 

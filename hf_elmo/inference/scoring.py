@@ -8,45 +8,42 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import astuple, dataclass
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizer
 
+from ..hub.loading import find_file, load_config, load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoForPreTraining
+from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary, log_uniform_probabilities
+from .batches import runs
+from .devices import ready_on, usable_device
+from .embedder import Sentence
 from .embedding import embed
 
-DIRECTIONS = FORWARD, BACKWARD = 0, 1
+DIRECTIONS = ("forward", "backward", "joint")
 
 _Figures = TypeVar("_Figures", float, np.ndarray)
 
 
 @dataclass(frozen=True)
 class ScoreTotals:
-    """Sums over sentences, and the perplexities they give; totals of several texts are added with `+`.
+    """Sums over sentences, and the perplexities they give; totals of several texts are added with `+`."""
 
-    Args:
-        forward_sum: Sum of log p over words and `</S>`, each given its left context.
-        backward_sum: Sum of log p over words and `<S>`, each given its right context.
-        joint_sum: Sum of log p over words, each given both contexts.
-        num_sentences, num_words: Terms of the sums; special tokens are not words.
-        num_unknown: Words that the softmax lacks, whose terms are the probability of `<UNK>`.
-    """
-
-    forward_sum: float = 0.0
-    backward_sum: float = 0.0
-    joint_sum: float = 0.0
+    forward_sum: float = 0.0  # of log p over words and `</S>`, each given its left context
+    backward_sum: float = 0.0  # over words and `<S>`, each given its right context
+    joint_sum: float = 0.0  # over words, each given both contexts
     num_sentences: int = 0
-    num_words: int = 0
-    num_unknown: int = 0
+    num_words: int = 0  # without special tokens
+    num_unknown: int = 0  # words that the softmax lacks, whose terms are the probability of `<UNK>`
 
     def __add__(self, other: ScoreTotals) -> ScoreTotals:
-        return ScoreTotals(*(mine + its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True)))
+        return ScoreTotals(*map(operator.add, astuple(self), astuple(other)))
 
     @property
     def num_targets(self) -> int:
@@ -86,27 +83,15 @@ def _perplexity(log_probability: float, count: int) -> float:
 
 @dataclass(frozen=True)
 class SentenceScores:
-    """The scores of a sentence of T words, in nats.
+    """The scores of a sentence of T words, in nats; a word that the softmax lacks has those of `<UNK>`."""
 
-    A word that the softmax lacks has the scores of `<UNK>`.
-
-    Args:
-        words: The words, without special tokens.
-        is_unknown: True for words that the softmax lacks, (T,).
-        forward: log p(w_t | `<S>`, w_1 ... w_t-1), (T,).
-        backward: log p(w_t | w_t+1 ... w_T, `</S>`), (T,).
-        joint: log p(w_t | all other words) by both directions together, (T,); see `join_directions`.
-        forward_end: log p(`</S>` | `<S>`, w_1 ... w_T).
-        backward_end: log p(`<S>` | w_1 ... w_T, `</S>`).
-    """
-
-    words: list[str]
-    is_unknown: np.ndarray
-    forward: np.ndarray
-    backward: np.ndarray
-    joint: np.ndarray
-    forward_end: float
-    backward_end: float
+    words: list[str]  # without special tokens
+    is_unknown: np.ndarray  # True for words that the softmax lacks, (T,)
+    forward: np.ndarray  # log p(w_t | `<S>`, w_1 ... w_t-1), (T,)
+    backward: np.ndarray  # log p(w_t | w_t+1 ... w_T, `</S>`), (T,)
+    joint: np.ndarray  # log p(w_t | all other words) by both directions together, (T,); see `join_directions`
+    forward_end: float  # log p(`</S>` | `<S>`, w_1 ... w_T)
+    backward_end: float  # log p(`<S>` | w_1 ... w_T, `</S>`)
 
     @property
     def forward_surprisal(self) -> np.ndarray:
@@ -141,8 +126,7 @@ def to_bits(log_probability: _Figures) -> _Figures:
     return -log_probability / math.log(2)
 
 
-@dataclass(frozen=True)
-class Substitute:
+class Substitute(NamedTuple):
     """A word of the vocabulary at a position of a sentence, with its log p from the left, the right and both sides."""
 
     word: str
@@ -151,120 +135,193 @@ class Substitute:
     joint: float
 
 
-def score_sentences(
-    model: ElmoForPreTraining,
-    tokenizer: PreTrainedTokenizer,
-    vocabulary: WordVocabulary,
-    sentences: Iterable[str | Sequence[str]],
-    *,
-    frequencies: Sequence[float] | Tensor | None = None,
-    carry_state: bool = False,
-    max_words_per_batch: int = 2048,
-    max_words_per_buffer: int = 32768,
-    chunk_size: int = 64,
-) -> Iterator[SentenceScores]:
-    """Score a stream of sentences; the scores come in the order of the sentences.
+class ElmoScorer:
+    """Probabilities of words by the language models of a checkpoint: given the left context, the right one, or both.
 
-    Each sentence is read from a state of zeros, whatever is in the same batch. With `carry_state` the state is carried
-    from sentence to sentence, as in pre-training: the perplexities are those of the trainer's evaluation on one lane.
+    A sentence is a list of words, or a string, which the checkpoint's tokenizer cuts. Words that the softmax lacks are
+    read by their characters and scored as `<UNK>`; `SentenceScores.is_unknown` marks them. Each sentence is read from a
+    state of zeros. With `carry_state` the state is carried from sentence to sentence, as in pre-training: the
+    perplexities are those of the trainer's evaluation on one lane.
 
-    Args:
-        model: A model with its word softmax. It is left in the mode it is in.
-        tokenizer: The checkpoint's tokenizer; it cuts the sentences that are strings.
-        vocabulary: The words of the softmax, in its order.
-        sentences: Strings or lists of words; also an iterator without an end.
-        frequencies: Frequency of each word of the vocabulary, V numbers > 0 in any unit, for the joint scores; None
-            takes Zipf's law. See `join_directions`.
-        carry_state, max_words_per_batch, max_words_per_buffer: As of `embed`.
-        chunk_size: Predictions whose distributions are held at a time: memory is bounded by 5 x chunk_size x V numbers.
-    Raises: TypeError or ValueError naming the argument, its value and what was expected; for a wrong sentence, when its
-        turn comes.
-    """
-    _check_model(model, vocabulary)
-    log_prior = _log_prior(frequencies, len(vocabulary))
-    if not isinstance(chunk_size, int) or chunk_size < 1:
-        raise ValueError(f"chunk_size is {chunk_size!r}; it must be an integer >= 1.")
-    if isinstance(sentences, str):
-        raise TypeError("sentences is a string; wanted an iterable of sentences. For a single one, give a list of it.")
-    cut = (tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence for sentence in sentences)
-    read, kept = itertools.tee(cut)
-    arrays = embed(
-        model,
-        tokenizer,
-        read,
-        layers="top",
-        keep_markers=True,
-        carry_state=carry_state,
-        max_words_per_batch=max_words_per_batch,
-        max_words_per_buffer=max_words_per_buffer,
-    )
-    # The arrays first: what is wrong with a sentence is found when it is embedded.
-    groups = _group(zip(arrays, kept, strict=False), chunk_size)
-    return itertools.chain.from_iterable(
-        _score_group(model, tokenizer, vocabulary, log_prior, chunk_size, *zip(*group, strict=True)) for group in groups
-    )
-
-
-def best_substitutes(
-    model: ElmoForPreTraining,
-    tokenizer: PreTrainedTokenizer,
-    vocabulary: WordVocabulary,
-    words: Sequence[str],
-    position: int,
-    k: int = 10,
-    *,
-    frequencies: Sequence[float] | Tensor | None = None,
-    with_special_words: bool = False,
-) -> list[Substitute]:
-    """The most probable words of the vocabulary at a position of a sentence, given both its sides.
-
-    Neither direction sees the word that stands there.
+    >>> from hf_elmo import ElmoScorer
+    >>> scorer = ElmoScorer("output/elmo-tiny-pydoc")
+    >>> scores = scorer.score_sentence("the return value of a call")
+    >>> scores.words
+    ['the', 'return', 'value', 'of', 'a', 'call']
+    >>> scores.forward.shape  # log probabilities from the left, in nats; so `backward`, and `joint` from both sides
+    (6,)
+    >>> scores.forward_surprisal.shape  # the same in bits
+    (6,)
+    >>> bool((scorer.surprisals("the return value of a call") == scores.forward_surprisal).all())
+    True
+    >>> scorer.perplexity(["the return value of a call", ["a", "call"]]) > 1
+    True
+    >>> len(scorer.substitutes("the return value of a call", "value", k=3))
+    3
 
     Args:
-        model, tokenizer, vocabulary, frequencies: As of `score_sentences`.
-        words: The words of the sentence, without special tokens.
-        position: Index of the word to replace, from 0.
-        k: Number of substitutes; fewer where the vocabulary has fewer words.
-        with_special_words: Whether `<S>`, `</S>` and `<UNK>` may be among them. The normalization includes them anyway.
-    Returns: Substitutes by falling joint probability.
-    Raises: TypeError or ValueError naming the argument, its value and what was expected.
+        model: A checkpoint with a word softmax, a directory or a name on the Hub; or the model itself, which is left in
+            the mode it is in.
+        device: "cpu", "cuda", "cuda:1" and so on; None takes a GPU where there is one.
+        tokenizer, vocabulary: Of a model itself; the words of the softmax in its order.
+        chunk_size: Predictions whose distributions over the V words are held at a time: 5 x chunk_size x V numbers.
+        limits: As of `embed`.
+    Raises: FileNotFoundError or ValueError naming what the checkpoint lacks, the device, or the argument.
     """
-    _check_model(model, vocabulary)
-    log_prior = _log_prior(frequencies, len(vocabulary))
-    if isinstance(words, str):
-        raise TypeError("words is a string; wanted a list of words. Cut it with tokenizer.tokenize.")
-    if not isinstance(position, int) or not 0 <= position < len(words):
+
+    def __init__(
+        self,
+        model: str | ElmoForPreTraining,
+        device: str | None = None,
+        tokenizer: ElmoCharTokenizer | None = None,
+        vocabulary: WordVocabulary | None = None,
+        chunk_size: int = 64,
+        **limits: int,
+    ):
+        if not isinstance(model, ElmoForPreTraining):
+            name, place = str(model), usable_device(device)
+            model, tokenizer, vocabulary = _load(name)
+            ready_on(model, place)
+        assert tokenizer is not None and vocabulary is not None, "a model comes with both"
+        if model.config.word_vocab_size != len(vocabulary):
+            raise ValueError(
+                f"vocabulary has {len(vocabulary)} words, but the model's softmax is over "
+                f"{model.config.word_vocab_size}; load the {VOCABULARY_FILE} that was saved with the model."
+            )
+        self.name, self.device = str(model.name_or_path), model.device
+        self.model, self.tokenizer, self.vocabulary = model, tokenizer, vocabulary
+        self._log_prior = zipf_frequencies(len(vocabulary)).log()
+        self._chunk_size, self._limits = chunk_size, limits
+        # Raises what is wrong with the limits now.
+        self.stream([])
+
+    def __repr__(self) -> str:
+        return f"ElmoScorer({self.name!r}, device='{self.device}'): a softmax over {len(self.vocabulary):,} words"
+
+    def score_sentence(self, sentence: Sentence) -> SentenceScores:
+        """The scores of one sentence. Raises: TypeError for what is not a sentence."""
+        (scores,) = self.stream([sentence])
+        return scores
+
+    def score_sentences(self, sentences: Iterable[Sentence], carry_state: bool = False) -> list[SentenceScores]:
+        """The scores of many sentences, in their order; here a string is a sentence, not a word.
+
+        Raises: TypeError naming the first entry that is not a sentence.
+        """
+        return list(self.stream(sentences, carry_state))
+
+    def surprisals(
+        self, sentence: Sentence, direction: Literal["forward", "backward", "joint"] = "forward"
+    ) -> np.ndarray:
+        """-log2 p of each word of a sentence, in bits, (words,), from its left context, its right one or both.
+
+        Raises: TypeError for what is not a sentence; ValueError for another direction.
+        """
+        if direction not in DIRECTIONS:
+            raise ValueError(f"direction is {direction!r}; it must be 'forward', 'backward' or 'joint'.")
+        return getattr(self.score_sentence(sentence), f"{direction}_surprisal")
+
+    def totals(self, sentences: Iterable[Sentence], carry_state: bool = False) -> ScoreTotals:
+        """The sums over sentences, which give the perplexities."""
+        return sum((scores.totals for scores in self.stream(sentences, carry_state)), ScoreTotals())
+
+    def perplexity(self, sentences: Iterable[Sentence], carry_state: bool = False) -> float:
+        """The mean of both directions' perplexities; others are in `totals`."""
+        return self.totals(sentences, carry_state).perplexity
+
+    @torch.inference_mode()
+    def substitutes(self, sentence: Sentence, position: int | str, k: int = 10) -> list[Substitute]:
+        """The most probable words of the vocabulary at a position of a sentence, given both its sides.
+
+        Neither direction sees the word that stands there. `<S>`, `</S>` and `<UNK>` are not among them, though the
+        normalization includes them.
+
+        Args:
+            sentence: A list of words, or a string.
+            position: Index of a word, from 0, or a word that occurs in the sentence once.
+            k: Number of substitutes, which come by falling joint probability.
+        Raises: TypeError for what is not a sentence; ValueError for a position that it does not have.
+        """
+        words = self.tokenizer.tokenize(sentence) if isinstance(sentence, str) else list(sentence)
+        places = [at for at, word in enumerate(words) if position in (at, word)]
+        if len(places) != 1:
+            raise ValueError(
+                f"position is {position!r}, which the sentence has {len(places)} times; give a word that occurs once, "
+                f"or an index from 0 to {len(words) - 1}."
+            )
+        (top,) = embed(self.model, self.tokenizer, [words], layers="top", keep_markers=True)
+        contexts = [context[places] for context in _contexts(top)]
+        forward, backward, joint = (scores[0] for scores in self._distributions(*contexts))
+        first = len(SPECIAL_WORDS)
+        ids = joint[first:].topk(min(k, len(joint) - first)).indices + first
+        columns = [scores[ids].tolist() for scores in (forward, backward, joint)]
+        names = [self.vocabulary.words[index] for index in ids.tolist()]
+        return [Substitute(*row) for row in zip(names, *columns, strict=True)]
+
+    def stream(self, sentences: Iterable[Sentence], carry_state: bool = False) -> Iterator[SentenceScores]:
+        """The scores of `score_sentences` one after another, for more sentences than fit into memory."""
+        if isinstance(sentences, str):
+            raise TypeError("sentences is a string; wanted an iterable of them. For a single one, give a list of it.")
+        cut = self.tokenizer.tokenize
+        read, kept = itertools.tee(cut(sentence) if isinstance(sentence, str) else sentence for sentence in sentences)
+        how: dict[str, Any] = {"keep_markers": True, "carry_state": carry_state, **self._limits}
+        tops = embed(self.model, self.tokenizer, read, layers="top", **how)
+        # The vectors first: what is wrong with a sentence is found when it is embedded. Short sentences share a product
+        # with the softmax.
+        groups = runs(zip(tops, kept, strict=False), lambda pair: len(pair[1]) + 1, self._chunk_size)
+        return itertools.chain.from_iterable(map(self._score_group, groups))
+
+    def _distributions(self, forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """log p of every word of the softmax by the vectors of each direction (N, P), and by both, (N, V) each."""
+        left, right = log_probabilities(self.model, forward, 0), log_probabilities(self.model, backward, 1)
+        return left, right, join_directions(left, right, self._log_prior)
+
+    @torch.inference_mode()
+    def _score_group(self, group: Sequence[tuple[np.ndarray, Sequence[str]]]) -> list[SentenceScores]:
+        """The scores of sentences, given as their top layers with special tokens (T + 2, 2P) and their words."""
+        tops, sentences = zip(*group, strict=True)
+        contexts = [torch.cat(parts) for parts in zip(*map(_contexts, tops), strict=True)]
+        ids = [self.vocabulary.encode(map(str, self.tokenizer.normalize_words(words))) for words in sentences]
+        targets = [
+            torch.tensor([target for sentence in ids for target in (*sentence, last)], device=self.device)
+            for last in (self.vocabulary.eos_id, self.vocabulary.bos_id)
+        ]
+        columns = []
+        chunks = (tensor.split(self._chunk_size) for tensor in (*contexts, *targets))
+        for forward, backward, next_ids, previous_ids in zip(*chunks, strict=True):
+            # The joint score of the last target, which differs by direction, is not used.
+            chosen = zip(self._distributions(forward, backward), (next_ids, previous_ids, next_ids), strict=True)
+            columns.append(torch.stack([scores.gather(1, target[:, None])[:, 0] for scores, target in chosen]))
+        found = torch.cat(columns, dim=1).cpu().double().numpy()
+        ends = np.cumsum([len(words) + 1 for words in sentences])[:-1]
+        return [
+            SentenceScores(
+                list(words),
+                np.array(numbers, dtype=np.int64) == self.vocabulary.unk_id,
+                *part[:, :-1],
+                *part[:2, -1].tolist(),
+            )
+            for words, numbers, part in zip(sentences, ids, np.split(found, ends, axis=1), strict=True)
+        ]
+
+
+def _load(name: str) -> tuple[ElmoForPreTraining, ElmoCharTokenizer, WordVocabulary]:
+    config = load_config(name)
+    if config.word_vocab_size is None:
         raise ValueError(
-            f"position is {position!r}; it must be an integer from 0 to {len(words) - 1}, the index of a word."
+            f"model_name_or_path {name!r} has no word softmax (word_vocab_size in its config.json), so words have no "
+            "probability; name a pre-trained checkpoint, or one converted with its softmax_file."
         )
-    if not isinstance(k, int) or k < 1:
-        raise ValueError(f"k is {k!r}; it must be an integer >= 1.")
-    (top,) = embed(model, tokenizer, [words], layers="top", keep_markers=True)
-    contexts = _contexts(top)
-    with torch.inference_mode():
-        forward, backward = (
-            log_probabilities(model, context[position : position + 1], direction)
-            for direction, context in enumerate(contexts)
+    model, words = load_model(ElmoForPreTraining, name), find_file(name, VOCABULARY_FILE)
+    if words is None:
+        raise FileNotFoundError(
+            f"model_name_or_path {name!r} holds no {VOCABULARY_FILE}; put the words of its softmax there."
         )
-        joint = join_directions(forward, backward, log_prior)
-        ranked = joint[0]
-        if not with_special_words:
-            ranked = ranked.clone()
-            ranked[: len(SPECIAL_WORDS)] = -math.inf
-        candidates = len(vocabulary) if with_special_words else len(vocabulary) - len(SPECIAL_WORDS)
-        ids = ranked.topk(min(k, candidates)).indices
-        columns = [scores[0, ids].tolist() for scores in (forward, backward, joint)]
-    return [Substitute(vocabulary.words[index], *row) for index, *row in zip(ids.tolist(), *columns, strict=True)]
+    return model, load_tokenizer(name, config), WordVocabulary.load(words)
 
 
 def log_probabilities(model: ElmoForPreTraining, hidden: Tensor, direction: int) -> Tensor:
-    """log p of every word of the softmax, (N, V), in float32 or wider.
-
-    Args:
-        model: Gives the softmax.
-        hidden: Top layer vectors of one direction, (N, P), on any device.
-        direction: 0 for forward, 1 for backward.
-    """
+    """log p of every word of the softmax, (N, V), in float32 or wider, by vectors (N, P) of direction 0 or 1."""
     softmax = model.word_softmaxes[direction]
     hidden = hidden.to(model.device, model.dtype)
     scores = softmax(hidden) if isinstance(softmax, nn.Linear) else softmax.log_prob(hidden)
@@ -272,15 +329,11 @@ def log_probabilities(model: ElmoForPreTraining, hidden: Tensor, direction: int)
 
 
 def join_directions(forward: Tensor, backward: Tensor, log_prior: Tensor) -> Tensor:
-    """log p(w | left, right) with p(w | left, right) ∝ p(w | left) p(w | right) / p(w), over all words, (N, V).
+    """log p(w | left, right) with p(w | left, right) ∝ p(w | left) p(w | right) / p(w), over all words, (..., V).
 
     That is Bayes' rule where the left context is independent of the right one, given the word. Both directions contain
     the frequency of the word; without the division it would count twice, and frequent words would crowd out those that
-    fit. A constant p(w) leaves the plain product of the two.
-
-    Args:
-        forward, backward: Log probabilities of all words at the same positions, (N, V).
-        log_prior: log p(w), up to a constant, (V,).
+    fit. `ElmoScorer` takes Zipf's law for it.
     """
     return torch.log_softmax(forward + backward - log_prior.to(forward), dim=-1)
 
@@ -290,96 +343,10 @@ def zipf_frequencies(size: int) -> Tensor:
     return log_uniform_probabilities(torch.arange(size), size, torch.float64)
 
 
-def _log_prior(frequencies: Sequence[float] | Tensor | None, size: int) -> Tensor:
-    if frequencies is None:
-        return zipf_frequencies(size).log()
-    frequencies = torch.as_tensor(frequencies, dtype=torch.float64)
-    if frequencies.shape != (size,) or not bool((frequencies > 0).all()):
-        raise ValueError(
-            f"frequencies has the shape {tuple(frequencies.shape)} and values from {frequencies.min():g}; wanted "
-            f"({size},), a number > 0 for each word of the vocabulary. Add one to counts."
-        )
-    return frequencies.log()
-
-
-def _check_model(model: ElmoForPreTraining, vocabulary: WordVocabulary) -> None:
-    if not hasattr(model, "word_softmaxes"):
-        raise TypeError(
-            f"model is a {type(model).__name__}, which has no word softmax; wanted ElmoForPreTraining, as "
-            "AutoModelForPreTraining.from_pretrained gives it."
-        )
-    if model.config.word_vocab_size != len(vocabulary):
-        raise ValueError(
-            f"vocabulary has {len(vocabulary)} words, but the model's softmax is over {model.config.word_vocab_size}; "
-            f"load the {VOCABULARY_FILE} that was saved with the model."
-        )
-
-
-def _group(
-    pairs: Iterable[tuple[np.ndarray, Sequence[str]]], num_predictions: int
-) -> Iterator[list[tuple[np.ndarray, Sequence[str]]]]:
-    """Sentences together until they make as many predictions: short ones share a product with the softmax."""
-    group, count = [], 0
-    for top, words in pairs:
-        group.append((top, words))
-        count += len(words) + 1
-        if count >= num_predictions:
-            yield group
-            group, count = [], 0
-    if group:
-        yield group
-
-
 def _contexts(top: np.ndarray) -> tuple[Tensor, Tensor]:
-    """The vectors from which each direction predicts a sentence's words and, in the last row, its special token.
+    """What each direction predicts a sentence's words from and, in the last row, its special token, (T + 1, P).
 
-    Args:
-        top: The top layer of the sentence with both special tokens, (T + 2, 2P).
-    Returns: (T + 1, P) of each direction.
+    The top layer (T + 2, 2P) has both special tokens.
     """
     forward, backward = torch.from_numpy(top).chunk(2, dim=-1)
     return forward[:-1], torch.cat([backward[2:], backward[1:2]])
-
-
-@torch.inference_mode()
-def _score_group(
-    model: ElmoForPreTraining,
-    tokenizer: PreTrainedTokenizer,
-    vocabulary: WordVocabulary,
-    log_prior: Tensor,
-    chunk_size: int,
-    tops: Sequence[np.ndarray],
-    sentences: Sequence[Sequence[str]],
-) -> list[SentenceScores]:
-    """The scores of sentences, given as their top layers with special tokens (T + 2, 2P) and their words."""
-    contexts = [torch.cat(parts) for parts in zip(*map(_contexts, tops), strict=True)]
-    ids = [vocabulary.encode(tokenizer.normalize_words(words)) for words in sentences]
-    targets = [
-        torch.tensor([target for sentence in ids for target in (*sentence, last)])
-        for last in (vocabulary.eos_id, vocabulary.bos_id)
-    ]
-    columns = []
-    for *chunk, forward_ids, backward_ids in zip(
-        *(tensor.split(chunk_size) for tensor in (*contexts, *targets)), strict=True
-    ):
-        forward, backward = (
-            log_probabilities(model, hidden, direction) for direction, hidden in zip(DIRECTIONS, chunk, strict=True)
-        )
-        # The joint score of the last target, which differs by direction, is not used.
-        joint = join_directions(forward, backward, log_prior)
-        chosen = ((forward, forward_ids), (backward, backward_ids), (joint, forward_ids))
-        columns.append(torch.stack([scores.gather(1, of.to(scores.device)[:, None])[:, 0] for scores, of in chosen]))
-    scores = torch.cat(columns, dim=1).cpu().double().numpy()
-    ends = np.cumsum([len(words) + 1 for words in sentences])[:-1]
-    return [
-        SentenceScores(
-            words=list(words),
-            is_unknown=np.array(sentence_ids, dtype=np.int64) == vocabulary.unk_id,
-            forward=part[0, :-1],
-            backward=part[1, :-1],
-            joint=part[2, :-1],
-            forward_end=float(part[0, -1]),
-            backward_end=float(part[1, -1]),
-        )
-        for words, sentence_ids, part in zip(sentences, ids, np.split(scores, ends, axis=1), strict=True)
-    ]

@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..model.modeling_elmo import ElmoPreTrainedModel
-from ..model.tokenization_elmo import ElmoCharTokenizer
+from .embedder import ElmoEmbedder
 from .word_uses import StaticWords, Use, WordUses, embed_uses, static_vectors, unit
 
 CLUSTER = "cluster"
@@ -28,8 +27,6 @@ _AROUND, _LEAST_RATIO = 5, 1.25
 _MAX_CLUSTERS = 6
 # Words shown beside the commonest spelling and beside each other one, and spellings that are drawn.
 _MOST_NEAREST_WORDS, _NEAREST_WORDS, _MAX_FORMS = 8, 2, 3
-# Uses that UMAP takes for near to each, its own default; and how many uses it wants at least.
-_UMAP_NEIGHBORS, _LEAST_FOR_UMAP = 15, 4
 
 
 class Group(NamedTuple):
@@ -50,31 +47,18 @@ class StaticForm(NamedTuple):
 
 @dataclass(frozen=True)
 class UseMap:
-    """All that is drawn of the N uses of a word.
+    """All that is drawn of the N uses of a word."""
 
-    Args:
-        found: The uses, one group behind the other.
-        grouped_by: What the groups are, "sense" for example, or "cluster".
-        groups: By falling size, at most `MAX_GROUPS`.
-        group_of: The index of each use's group, (N,).
-        points: Where each use lies in each layer of the biLM, (L, N, 2).
-        explained: The fraction of the variance that the two dimensions have in each layer, None for UMAP's.
-        nearest: The indices of the most similar other uses in each layer, nearest first, (L, N, K).
-        similarities: Their cosines, (L, N, K).
-        forms: The spellings, by falling number of uses.
-        static_points: Where the spellings and their nearest words lie by the token encoder's vectors.
-    """
-
-    found: WordUses
-    grouped_by: str
-    groups: list[Group]
-    group_of: np.ndarray
-    points: np.ndarray
-    explained: list[float | None]
-    nearest: np.ndarray
-    similarities: np.ndarray
-    forms: list[StaticForm]
-    static_points: dict[str, np.ndarray]
+    found: WordUses  # one group behind the other
+    grouped_by: str  # what the groups are, "sense" for example, or "cluster"
+    groups: list[Group]  # by falling size, at most `MAX_GROUPS`
+    group_of: np.ndarray  # the index of each use's group, (N,)
+    points: np.ndarray  # where each use lies in each layer of the biLM, (L, N, 2)
+    explained: list[float]  # the fraction of the variance that the two dimensions have in each layer
+    nearest: np.ndarray  # the indices of the most similar other uses in each layer, nearest first, (L, N, K)
+    similarities: np.ndarray  # their cosines, (L, N, K)
+    forms: list[StaticForm]  # the spellings, by falling number of uses
+    static_points: dict[str, np.ndarray]  # where these and their nearest words lie by the token encoder's vectors
 
     @property
     def uses(self) -> list[Use]:
@@ -95,58 +79,38 @@ class UseMap:
         """What a reader of the drawing of a layer, from 0, should know."""
         if not layer:
             return "one vector for all uses of a spelling, and the words most similar to it"
-        explained = self.explained[layer - 1]
-        drawn = "UMAP, nearest uses together" if explained is None else f"two principal components, {explained:.0%} of "
-        drawn += "" if explained is None else "the variance"
+        drawn = f"two principal components, {self.explained[layer - 1]:.0%} of the variance"
         if self.grouped_by == CLUSTER or len(self.uses) == 1:
             return drawn
-        return (
-            f"{drawn}; the nearest use has the same {self.grouped_by}: {self.agreement()[layer - 1]:.0%} "
-            f"(by chance: {self.chance():.0%})"
-        )
+        same, chance = f"{self.agreement()[layer - 1]:.0%}", f"{self.chance():.0%}"
+        return f"{drawn}; the nearest use has the same {self.grouped_by}: {same} (by chance: {chance})"
 
 
 def map_uses(
-    model: ElmoPreTrainedModel,
-    tokenizer: ElmoCharTokenizer,
+    embedder: ElmoEmbedder,
     found: WordUses,
     static: StaticWords,
     grouped_by: str = CLUSTER,
     num_clusters: int | None = None,
-    cluster_layer: int = -1,
     count: int = 5,
-    max_words_per_batch: int = 2048,
-    projection: Literal["pca", "umap"] = "pca",
 ) -> UseMap:
-    """Lay a word's uses out.
+    """Lay a word's uses out with the `count` nearest ones of each, and its spellings with their nearest words.
 
-    Args:
-        model, tokenizer: A checkpoint's.
-        found: The uses.
-        static: The words of the text, which have the nearest ones to the word's spellings.
-        grouped_by: What the labels of the uses are, which then make the groups; "cluster" groups by k-means.
-        num_clusters: Number of clusters; see `cluster`.
-        cluster_layer: The layer whose vectors are clustered, from 0, or, backwards, from -1.
-        count: Nearest uses of each.
-        max_words_per_batch: Words computed at once.
-        projection: From vectors to two dimensions; layer 0 and very few uses are always on principal components.
-    Raises: ImportError or ValueError as `cluster` and `project_by_umap`; ValueError for a layer that the model lacks.
+    The labels of the uses, which are what `grouped_by` says, make the groups; "cluster" groups by the top layer.
+
+    Raises: ImportError or ValueError as `cluster`.
     """
-    num_layers = model.config.num_hidden_layers + 1
-    if not -num_layers <= cluster_layer < num_layers:
-        raise ValueError(f"--cluster_layer is {cluster_layer}; this model has the layers 0 to {num_layers - 1}.")
-    layers = embed_uses(model, tokenizer, found.uses, max_words_per_batch)
+    layers = embed_uses(embedder, found.uses)
     if grouped_by == CLUSTER or found.labels is None:
         grouped_by = CLUSTER
-        _, group_of = _number_groups([str(number) for number in cluster(unit(layers[cluster_layer]), num_clusters)])
+        _, group_of = _number_groups([str(number) for number in cluster(unit(layers[-1]), num_clusters)])
         names = [f"cluster {number + 1}" for number in range(group_of.max() + 1)]
     else:
         names, group_of = _number_groups(found.labels)
     order = np.argsort(group_of, kind="stable")
     found, group_of, layers = found.select(order), group_of[order], layers[:, order]
     around = _words_around(found.uses, group_of)
-    by_umap = projection == "umap" and len(found.uses) >= _LEAST_FOR_UMAP
-    projected = [(project_by_umap(each), None) if by_umap else project(each) for each in layers[1:]]
+    projected = [project(each) for each in layers[1:]]
     ranked = [nearest_of(vectors, count) for vectors in unit(layers[1:])]
     forms = _static_forms(found.uses, static)
     shown = forms[:_MAX_FORMS]
@@ -161,7 +125,7 @@ def map_uses(
         np.stack([indices for indices, _ in ranked]),
         np.stack([similarities for _, similarities in ranked]),
         forms,
-        dict(zip(words, project(static_vectors(model, tokenizer, words))[0], strict=True)),
+        dict(zip(words, project(static_vectors(embedder, words))[0], strict=True)),
     )
 
 
@@ -182,10 +146,8 @@ def _static_forms(uses: Sequence[Use], static: StaticWords) -> list[StaticForm]:
 def cluster(vectors: np.ndarray, num_clusters: int | None = None) -> np.ndarray:
     """The index of each vector's cluster, by k-means, (N,); the same each time.
 
-    Args:
-        vectors: (N, D).
-        num_clusters: Number of clusters; None takes 2 to 6, whichever has the best silhouette (Rousseeuw 1987), and one
-            for few uses.
+    Without a number there are 2 to 6, whichever has the best silhouette (Rousseeuw 1987), and one for few uses.
+
     Raises: ImportError where scikit-learn is not installed; ValueError for more clusters than vectors.
     """
     try:
@@ -194,28 +156,17 @@ def cluster(vectors: np.ndarray, num_clusters: int | None = None) -> np.ndarray:
     except ImportError as error:
         raise ImportError("clusters need scikit-learn: pip install 'hf_elmo[look]'.") from error
     distinct = len(np.unique(vectors, axis=0))
-
-    def divide(number: int) -> np.ndarray:
-        return KMeans(number, n_init=4, random_state=0).fit(vectors).labels_
-
-    if num_clusters is not None:
-        if not 1 <= num_clusters <= distinct:
-            raise ValueError(
-                f"--num_clusters is {num_clusters} for {distinct} distinct uses; it must be 1 to {distinct}."
-            )
-        return divide(num_clusters)
-    divided = [divide(number) for number in range(2, min(_MAX_CLUSTERS, distinct // 2) + 1)]
-    best = max(divided, key=lambda labels: silhouette_score(vectors, labels), default=None)
-    return np.zeros(len(vectors), dtype=int) if best is None else best
+    numbers = range(2, min(_MAX_CLUSTERS, distinct // 2) + 1) if num_clusters is None else [num_clusters]
+    if num_clusters is not None and num_clusters > distinct:
+        raise ValueError(f"--num_clusters is {num_clusters} for {distinct} distinct uses; it must be 1 to {distinct}.")
+    divided = [KMeans(number, n_init=4, random_state=0).fit(vectors).labels_ for number in numbers]
+    if len(divided) < 2:
+        return divided[0] if divided else np.zeros(len(vectors), dtype=int)
+    return max(divided, key=lambda labels: silhouette_score(vectors, labels))
 
 
 def nearest_of(vectors: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The indices and the cosines of the vectors most similar to each, itself left out, (N, K) both.
-
-    Args:
-        vectors: Of length 1, (N, D).
-        count: K; fewer where there are not so many others.
-    """
+    """The indices and the cosines of the `count` vectors of length 1 most similar to each, others than itself."""
     similarities = vectors @ vectors.T
     np.fill_diagonal(similarities, -np.inf)
     indices = np.argsort(-similarities, axis=1, kind="stable")[:, : min(count, len(vectors) - 1)]
@@ -229,32 +180,11 @@ def project(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     points = np.zeros((len(vectors), 2))
     axes = min(2, len(lengths))
     points[:, :axes] = left[:, :axes] * lengths[:axes]
-    total = float((lengths**2).sum())
-    return _turned(points), float((lengths[:axes] ** 2).sum()) / total if total else 1.0
-
-
-def project_by_umap(vectors: np.ndarray) -> np.ndarray:
-    """Vectors (N, D) so that uses with high cosines lie together, (N, 2), the same each time.
-
-    Groups stand out more clearly than on principal components; distances between them mean little (McInnes et al. 2018,
-    section 5).
-
-    Raises: ImportError where umap-learn is not installed.
-    """
-    try:
-        from umap import UMAP
-    except ImportError as error:
-        raise ImportError("--projection umap needs umap-learn: pip install 'hf_elmo[umap]'.") from error
-    neighbors = min(_UMAP_NEIGHBORS, len(vectors) - 1)
-    # The default beginning, eigenvectors of the graph, fails for a handful of uses.
-    umap = UMAP(neighbors, metric="cosine", init="pca", random_state=0, n_jobs=1)
-    return _turned(np.asarray(umap.fit_transform(vectors), dtype=np.float64))
-
-
-def _turned(points: np.ndarray) -> np.ndarray:
-    """An axis may point either way; let it be that in which the farthest point is at the right, or at the top."""
+    # An axis may point either way: the farthest point is at the right, or at the top.
     farthest = points[np.abs(points).argmax(axis=0), [0, 1]]
-    return points * np.where(farthest < 0, -1, 1)
+    points *= np.where(farthest < 0, -1, 1)
+    total = float((lengths**2).sum())
+    return points, float((lengths[:axes] ** 2).sum()) / total if total else 1.0
 
 
 def _number_groups(labels: Sequence[str]) -> tuple[list[str], np.ndarray]:
@@ -286,5 +216,4 @@ def _words_around(uses: Sequence[Use], group_of: np.ndarray, count: int = 5) -> 
 
 
 def _context(use: Use) -> set[str]:
-    before, after = use.words[max(0, use.position - _AROUND) : use.position], use.words[use.position + 1 :][:_AROUND]
-    return {word.casefold() for word in (*before, *after) if any(map(str.isalpha, word))}
+    return {word.casefold() for word in chain(*use.around(_AROUND)) if any(map(str.isalpha, word))}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
-from string import Template
 from typing import NamedTuple
 
 import numpy as np
 
+from .pages import fill_page
 from .use_maps import Group, UseMap
 from .word_uses import Use
 
@@ -28,18 +27,14 @@ _AROUND = 16
 
 
 def render_page(maps: Sequence[UseMap], facts: Sequence[str]) -> str:
-    """The page of some words.
-
-    Args:
-        maps: One for each word.
-        facts: What the page says below its heading: the model, the text and so on.
-    """
-    template = Template(files(__package__).joinpath("uses.html").read_text(encoding="utf-8"))
+    """The page of some words, a map for each; facts stand below its heading."""
     names = [each.found.word for each in maps]
     links = "".join(f'<a href="#word-{number}">{escape(name)}</a>' for number, name in enumerate(names))
-    return template.substitute(
-        title=escape(f"Uses of {', '.join(names)}"),
-        facts=escape(" · ".join(facts)),
+    return fill_page(
+        "uses.html",
+        f"Uses of {', '.join(names)}",
+        facts,
+        scripts=True,
         contents=f"<nav>{links}</nav>" if len(maps) > 1 else "",
         sections="\n".join(_section(each, number) for number, each in enumerate(maps)),
     )
@@ -101,8 +96,7 @@ def _draw_layer(drawn: UseMap, layer: int, ids: Sequence[str]) -> str:
 
 
 def _line(use: Use, id_: str, color: str) -> str:
-    left = " ".join(use.words[max(0, use.position - _AROUND) : use.position])
-    right = " ".join(use.words[use.position + 1 :][:_AROUND])
+    left, right = map(" ".join, use.around(_AROUND))
     return (
         f'<li id="{id_}"><a href="#{id_}" style="--color:{color}"><span class="left">{escape(left)}</span>'
         f"<b>{escape(use.word)}</b><span>{escape(right)}</span></a></li>\n"
@@ -111,21 +105,18 @@ def _line(use: Use, id_: str, color: str) -> str:
 
 def _data(drawn: UseMap) -> str:
     """What the page's script reads: `forms`, `form_of` each use, and `nearest` by layer and use."""
-    form_of = [0] * len(drawn.uses)
-    for index, form in enumerate(drawn.forms):
-        for use in form.uses:
-            form_of[use] = index
-    nearest = [
-        [
-            [[use, round(cosine, 3)] for use, cosine in zip(*row, strict=True)]
-            for row in zip(indices, cosines, strict=True)
-        ]
-        for indices, cosines in zip(drawn.nearest.tolist(), drawn.similarities.tolist(), strict=True)
-    ]
-    forms = [[[word, round(cosine, 3)] for word, cosine in form.nearest] for form in drawn.forms]
-    content = json.dumps({"forms": forms, "form_of": form_of, "nearest": nearest}, separators=(",", ":"))
+    form_of = {use: index for index, form in enumerate(drawn.forms) for use in form.uses}
+    cosines = drawn.similarities.astype(float).round(3).tolist()
+    content = {
+        "forms": [[[word, round(cosine, 3)] for word, cosine in form.nearest] for form in drawn.forms],
+        "form_of": [form_of[use] for use in range(len(drawn.uses))],
+        "nearest": [
+            [list(zip(*each, strict=True)) for each in zip(*rows, strict=True)]
+            for rows in zip(drawn.nearest.tolist(), cosines, strict=True)
+        ],
+    }
     # No text may end the element that it stands in.
-    return content.replace("<", "\\u003c")
+    return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
 
 
 class Label(NamedTuple):
@@ -161,21 +152,14 @@ def place_words(drawn: UseMap) -> list[Label]:
         for is_right, lines in _POSITIONS:
             left, top = x + RADIUS + 3 if is_right else x - RADIUS - 3 - width, y - size / 2 + lines * size
             tried.append((left, top, left + width, top + size))
-        free = (box for box in tried if _is_inside(box) and not any(_overlap(box, each) for each in taken))
-        box = next(free, tried[0])
+        inside = (box for box in tried if min(box) >= 0 and box[2] <= WIDTH and box[3] <= HEIGHT)
+        box = next((box for box in inside if not any(_overlap(box, each) for each in taken)), tried[0])
         taken.append(box)
         labels.append(Label(word, word in forms, x, y, box[0], box[3] - 0.2 * size))
     return labels
 
 
-_Box = tuple[float, float, float, float]
-
-
-def _is_inside(box: _Box) -> bool:
-    return box[0] >= 0 and box[1] >= 0 and box[2] <= WIDTH and box[3] <= HEIGHT
-
-
-def _overlap(box: _Box, other: _Box) -> bool:
+def _overlap(box: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
 
 

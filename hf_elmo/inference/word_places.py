@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..model.tokenization_elmo import ElmoCharTokenizer, TextCutter
 
 
-@dataclass(frozen=True)
-class PlacedWords:
-    """The T words of a line of text.
+class PlacedWords(NamedTuple):
+    """The words of a line of text."""
 
-    Args:
-        words: As the model reads them, lower-cased for example.
-        offsets: First character of each word in the line, and the character behind its last one.
-        spaced_words: Index, from 0, of the word between white space that each of them belongs to.
-    """
-
-    words: list[str]
-    offsets: list[tuple[int, int]]
-    spaced_words: list[int]
+    words: list[str]  # as the model reads them, lower-cased for example
+    offsets: list[tuple[int, int]]  # first character of each word in the line, and the one behind its last
+    spaced_words: list[int]  # index, from 0, of the word between white space that each of them belongs to
 
 
 def place_words(line: str, tokenizer: ElmoCharTokenizer, is_tokenized: bool = False) -> PlacedWords:
-    """Cut a line into words with their offsets.
-
-    Args:
-        line: The text as it came, neither stripped nor normalized.
-        tokenizer: Cuts it.
-        is_tokenized: Whether words stand between white space instead.
-    """
+    """Cut a line, as it came, into words with their offsets; tokenized words stand between white space."""
     words, offsets = words_with_offsets(line, tokenizer, is_tokenized)
     starts = [start for start, _ in _offsets_between_spaces(line)]
     return PlacedWords(words, offsets, [bisect_right(starts, start) - 1 for start, _ in offsets])
@@ -39,7 +26,7 @@ def place_words(line: str, tokenizer: ElmoCharTokenizer, is_tokenized: bool = Fa
 def words_with_offsets(
     line: str, tokenizer: ElmoCharTokenizer, is_tokenized: bool = False
 ) -> tuple[list[str], list[tuple[int, int]]]:
-    """The words of a line and their offsets; arguments as of `place_words`."""
+    """The words of a line and their offsets, as `place_words`."""
     if is_tokenized:
         return line.split(), _offsets_between_spaces(line)
     cutter = TextCutter(

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..model.modeling_elmo import ElmoPreTrainedModel
-from ..model.tokenization_elmo import ElmoCharTokenizer
-from .embedding import embed
+from .embedder import ElmoEmbedder
+
+_MAX_STATIC_WORDS = 20_000
 
 # The words of a sentence and, where the text has labels, one for each of them, None for a word without a label.
-Sentence = tuple[Sequence[str], Sequence[str | None] | None]
+LabeledSentence = tuple[Sequence[str], Sequence[str | None] | None]
 
 
 @dataclass(frozen=True)
@@ -29,29 +29,26 @@ class Use:
     def word(self) -> str:
         return self.words[self.position]
 
-    def snippet(self, around: int = 5) -> str:
-        """The word in square brackets with up to `around` words on each side."""
-        start, end = max(0, self.position - around), self.position + around + 1
-        left = " ".join((["..."] if start else []) + list(self.words[start : self.position]))
-        right = " ".join(list(self.words[self.position + 1 : end]) + (["..."] if end < len(self.words) else []))
-        return f"{left} [{self.word}] {right}".strip()
+    def around(self, count: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Up to so many words before it, and behind it."""
+        return self.words[max(0, self.position - count) : self.position], self.words[self.position + 1 :][:count]
+
+    def snippet(self, count: int = 5) -> str:
+        """The word in square brackets with up to `count` words on each side."""
+        before, behind = self.around(count)
+        left = ["..."] * (len(before) < self.position) + [*before]
+        right = [*behind] + ["..."] * (self.position + 1 + len(behind) < len(self.words))
+        return " ".join([*left, f"[{self.word}]", *right])
 
 
 @dataclass(frozen=True)
 class WordUses:
-    """The uses of one word.
+    """The uses of one word."""
 
-    Args:
-        word: Its name, "play" for example, whichever forms of it are among the uses.
-        uses: N of them, N > 0.
-        labels: The sense or the part of speech of each; None where the text has none.
-        num_found: How many the text has.
-    """
-
-    word: str
-    uses: list[Use]
-    labels: list[str] | None
-    num_found: int
+    word: str  # its name, "play" for example, whichever forms of it are among the uses
+    uses: list[Use]  # one at least
+    labels: list[str] | None  # the sense or the part of speech of each; None where the text has none
+    num_found: int  # how many the text has
 
     def select(self, indices: Iterable[int]) -> WordUses:
         """Some of the uses, in the order of their indices here."""
@@ -76,15 +73,14 @@ class UseGatherer:
         self._seen: set[tuple[str, ...]] = set()
         self._num_sentences = 0
 
-    def read(self, sentences: Iterable[Sentence]) -> None:
+    def read(self, sentences: Iterable[LabeledSentence]) -> None:
         """Look through some more sentences; one that was there before counts once."""
         for words, labels in sentences:
             self.counts.update(words)
             found = [(at, self._word_of.get(word) if self.asked else 0) for at, word in enumerate(words)]
-            found = [(at, number) for at, number in found if number is not None]
-            if labels is not None and any(label is None for label in labels):
-                # Only some words have labels: those are meant.
-                found = [(at, number) for at, number in found if labels[at] is not None]
+            # Where only some words have labels, those are meant.
+            meant = labels if labels is not None and None in labels else words
+            found = [(at, number) for at, number in found if number is not None and meant[at] is not None]
             # The same sentence again, with a label at another of its words, has another use.
             seen = (*map(str.casefold, words), "", *(str(at) for at, _ in found))
             if found and seen not in self._seen:
@@ -119,49 +115,33 @@ class UseGatherer:
 
 
 class StaticWords:
-    """The commonest words of a text by the token encoder's vectors, which know no context.
+    """The commonest words of a text, of those with a letter, by the token encoder's vectors, which know no context."""
 
-    Args:
-        model, tokenizer: A checkpoint's.
-        counts: How often each word stands in the text; words without a letter are left out.
-        max_words: How many are taken.
-    """
-
-    def __init__(
-        self, model: ElmoPreTrainedModel, tokenizer: ElmoCharTokenizer, counts: Counter[str], max_words: int = 20_000
-    ):
-        self.words = [word for word, _ in counts.most_common() if any(map(str.isalpha, word))][:max_words]
-        self._model, self._tokenizer = model, tokenizer
-        self._vectors = static_vectors(model, tokenizer, self.words)
+    def __init__(self, embedder: ElmoEmbedder, counts: Counter[str]):
+        self.words = [word for word, _ in counts.most_common() if any(map(str.isalpha, word))][:_MAX_STATIC_WORDS]
+        self._embedder, self._vectors = embedder, static_vectors(embedder, self.words)
 
     def nearest(self, word: str, count: int) -> list[tuple[str, float]]:
         """The most similar other words to any word, by cosine, with their similarities; of each one spelling."""
-        similarities = self._vectors @ static_vectors(self._model, self._tokenizer, [word])[0]
-        seen = {word.casefold()}
-        nearest: list[tuple[str, float]] = []
+        similarities = self._vectors @ static_vectors(self._embedder, [word])[0]
+        nearest: dict[str, tuple[str, float]] = {}
         for index in np.argsort(-similarities, kind="stable"):
-            if len(nearest) == count:
-                break
             other = self.words[index]
-            if other.casefold() not in seen:
-                seen.add(other.casefold())
-                nearest.append((other, float(similarities[index])))
-        return nearest
+            if len(nearest) < count and other.casefold() != word.casefold():
+                nearest.setdefault(other.casefold(), (other, float(similarities[index])))
+        return list(nearest.values())
 
 
-def static_vectors(model: ElmoPreTrainedModel, tokenizer: ElmoCharTokenizer, words: Sequence[str]) -> np.ndarray:
+def static_vectors(embedder: ElmoEmbedder, words: Sequence[str]) -> np.ndarray:
     """The token encoder's vectors of words, of length 1, (words, P)."""
-    arrays = [array[0] for array in embed(model, tokenizer, ([word] for word in words), layers="token")]
+    arrays = [array[0] for array in embedder.stream(([word] for word in words), "token")]
     # Both halves are the same.
     return unit(np.array(arrays).reshape(len(words), 2, -1)[:, 0])
 
 
-def embed_uses(
-    model: ElmoPreTrainedModel, tokenizer: ElmoCharTokenizer, uses: Iterable[Use], max_words_per_batch: int = 2048
-) -> np.ndarray:
+def embed_uses(embedder: ElmoEmbedder, uses: Sequence[Use]) -> np.ndarray:
     """The vectors of uses in every layer, each sentence read by itself, (L + 1, N, D)."""
-    uses = list(uses)
-    arrays = embed(model, tokenizer, (use.words for use in uses), layers="all", max_words_per_batch=max_words_per_batch)
+    arrays = embedder.stream((use.words for use in uses), "all")
     return np.stack([array[:, use.position] for array, use in zip(arrays, uses, strict=True)], axis=1)
 
 

@@ -68,7 +68,9 @@ def test_a_word_softmax_comes_along_both_ways_and_scores_text(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert f"{model.num_parameters():,} parameters" in printed and "5 words" in printed and "hf-elmo score" in printed
     (tmp_path / "text.txt").write_text("the cat sat\n")
-    totals = run_scoring(ScoringArguments(str(tmp_path / "elmo"), str(tmp_path / "text.txt"), device="cpu"))
+    totals = run_scoring(
+        ScoringArguments(model_name_or_path=str(tmp_path / "elmo"), input_file=str(tmp_path / "text.txt"), device="cpu")
+    )
     assert (totals.num_words, totals.num_unknown) == (3, 1)
     capsys.readouterr()
     export.main([str(tmp_path / "elmo"), str(tmp_path / "back"), "--format", "bilm-tf"])

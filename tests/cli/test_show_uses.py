@@ -68,9 +68,8 @@ def test_senses_and_parts_of_speech_color_the_uses(show, folder, tmp_path):
     assert "not soft" not in page and "cluster 2" in page
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
+def test_what_cannot_be_drawn_is_refused_and_leaves_nothing(show, tmp_path):
+    for options, named in (
         ({}, "--words"),
         ({"words": ["gobble"]}, "gobble"),
         ({"words": ["play"], "html": "page.png"}, "--html"),
@@ -78,14 +77,9 @@ def test_senses_and_parts_of_speech_color_the_uses(show, folder, tmp_path):
         ({"words": ["play"], "num_clusters": 7}, "--num_clusters"),
         ({"words": ["play"], "color_by": "size"}, "--color_by"),
         ({"words": ["play"], "input_file": "nothing.txt"}, "nothing.txt"),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused_and_leaves_nothing(show, tmp_path, options, named):
-    assert_refused((ValueError, OSError), named, show, **options)
+    ):
+        assert_refused((ValueError, OSError), named, show, **options)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_page_that_is_there_is_kept(show, tmp_path):
     (tmp_path / "page.html").write_bytes(b"mine")
     assert_refused(FileExistsError, "page.html", show, words=["play"])
     assert (tmp_path / "page.html").read_bytes() == b"mine"

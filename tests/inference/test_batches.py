@@ -1,10 +1,10 @@
-"""Batches of like lengths: each item once, in its order, and no batch wider than allowed."""
+"""Batches of like lengths and runs of neighbors: each item once, in its order, and none larger than allowed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_elmo.inference import batches
-from hf_elmo.inference.batches import in_batches
+from hf_elmo.inference.batches import in_batches, runs
 
 
 @given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 20), st.integers(1, 40))
@@ -23,3 +23,10 @@ def test_each_item_once_in_its_order_within_the_limit(lengths, most, ahead):
         batches._READ_AHEAD = read_ahead
     for batch in seen:
         assert len(batch) == 1 or len(batch) * max(length for _, length in batch) <= most
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 20))
+def test_runs_are_the_items_in_their_order_and_end_as_soon_as_they_are_full(sizes, full):
+    found = list(runs(iter(sizes), lambda size: size, full))
+    assert [size for run in found for size in run] == sizes and all(found)
+    assert all(sum(run) >= full for run in found[:-1]) and all(sum(run[:-1]) < full for run in found)

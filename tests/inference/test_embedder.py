@@ -2,37 +2,23 @@
 
 import numpy as np
 import pytest
-import torch
 from conftest import make_tiny_config
+from hypothesis import given
+from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel
-from hf_elmo.inference.embedder import ElmoEmbedder
+from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
+from hf_elmo.inference.embedder import ElmoEmbedder, pool_words
 from hf_elmo.inference.embedding import LAYERS, embed
 
 D = 12  # as in make_tiny_config
 SENTENCES = ["Call it!", ["Call", "it!"], "", "a b c d"]
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    directory = str(tmp_path_factory.mktemp("checkpoint"))
-    torch.manual_seed(0)
-    ElmoModel(make_tiny_config()).save_pretrained(directory)
-    ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def embedder(checkpoint):
-    return ElmoEmbedder(checkpoint, device="cpu")
-
-
 @pytest.mark.parametrize("layers", [*LAYERS, 1, -1])
 def test_arrays_are_those_of_embed(embedder, layers):
     wanted = list(embed(embedder.model, embedder.tokenizer, SENTENCES, layers=layers))
     found = embedder.embed_sentences(SENTENCES, layers)
-    assert len(found) == len(SENTENCES)
     for array, other, sentence in zip(found, wanted, SENTENCES, strict=True):
         assert type(array) is np.ndarray and array.dtype == np.float32
         assert np.array_equal(array, other)
@@ -48,47 +34,42 @@ def test_no_sentences_give_no_arrays(embedder):
     assert embedder.average_words([]).shape == (0, D) and embedder.average_words([], "all").shape == (0, 3, D)
 
 
-def test_a_string_has_a_vector_for_each_word_that_it_is_cut_into(embedder):
-    assert embedder.tokenize("Call it!") == ["Call", "it", "!"]
-    assert len(embedder.embed_sentence("Call it!")) == 3
-
-
-def test_the_settings_are_told(checkpoint):
-    described = repr(ElmoEmbedder(checkpoint, device="cpu", dtype="bfloat16"))
-    assert all(part in described for part in (repr(checkpoint), "cpu", "bfloat16", "3 layers", "12"))
-
-
-def test_a_stream_without_an_end_is_embedded(checkpoint):
-    embedder = ElmoEmbedder(checkpoint, device="cpu", max_words_per_buffer=50)
-    stream = embedder.stream(iter(lambda: ["a", "b"], None))
-    assert [next(stream).shape for _ in range(30)] == [(2, D)] * 30
-
-
-def test_of_a_tagger_the_base_is_taken_and_training_modes_are_left_behind(tmp_path):
+def test_of_a_tagger_the_base_is_taken_and_strings_are_cut_by_its_tokenizer(tmp_path):
     ElmoForTokenClassification(make_tiny_config(num_labels=4, freeze_bilm=False)).train().save_pretrained(tmp_path)
-    ElmoCharTokenizer().save_pretrained(tmp_path)
-    embedder = ElmoEmbedder(str(tmp_path), device="cpu")
-    assert not embedder.model.training
-    assert np.array_equal(embedder.embed_sentence("a b"), embedder.embed_sentence("a b"))
+    ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(tmp_path)
+    embedder = ElmoEmbedder(str(tmp_path), device="cpu", dtype="bfloat16", max_words_per_buffer=50)
+    assert not embedder.model.training and embedder.tokenize("Call it!") == ["Call", "it", "!"]
+    assert all(part in repr(embedder) for part in (repr(str(tmp_path)), "cpu", "bfloat16", "3 layers", "12"))
+    stream = embedder.stream(iter(lambda: "Call it!", None))
+    assert [next(stream).shape for _ in range(30)] == [(3, D)] * 30
 
 
 def test_what_is_no_sentence_is_refused(embedder):
     for sentence in (7, [["a", "b"]], ["a", 7], None, {"a"}):
         assert_refused(TypeError, "sentence", embedder.embed_sentence, sentence)
+    for method in (embedder.embed_sentences, embedder.average_words):
+        assert_refused(TypeError, "sentences is a string", method, "Call it!")
 
 
-def test_wrong_arguments_are_named(checkpoint):
+def test_wrong_arguments_are_named(embedder):
     for change, named in (
         ({"model_name_or_path": "absent"}, "absent"),
         ({"device": "abacus"}, "abacus"),
         ({"dtype": "int8"}, "dtype"),
         ({"max_words_per_batch": 0}, "max_words_per_batch"),
     ):
-        given = {"model_name_or_path": checkpoint, "device": "cpu", **change}
+        given = {"model_name_or_path": embedder.name, "device": "cpu", **change}
         assert_refused((ValueError, OSError), named, ElmoEmbedder, **given)
 
 
-def test_a_string_in_place_of_sentences_is_refused(embedder):
-    for method in (embedder.embed_sentences, embedder.average_words):
-        with pytest.raises(TypeError, match="sentences is a string"):
-            method("Call it!")
+@given(words=st.integers(0, 5), layers=st.integers(1, 3), seed=st.integers(0, 99))
+def test_pooling_is_what_its_names_say(words, layers, seed):
+    array = np.random.default_rng(seed).normal(size=(layers, words, 4))
+    pooled = {name: pool_words(array, name) for name in ("mean", "max", "first-last")}
+    assert pool_words(array, "none") is array
+    if not words:
+        assert all(np.array_equal(each, np.zeros((layers, 4))) for each in pooled.values())
+        return
+    np.testing.assert_allclose(pooled["mean"], array.sum(axis=1) / words)
+    assert np.array_equal(pooled["max"], np.sort(array, axis=1)[:, -1])
+    assert np.array_equal(pooled["first-last"], np.concatenate([array[:, -1, :2], array[:, 0, 2:]], axis=1))

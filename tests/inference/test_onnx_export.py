@@ -30,11 +30,11 @@ def save(model, directory):
 
 
 def test_vectors_and_layers_are_those_of_the_model(tmp_path, capsys):
-    model = save(ElmoForPreTraining(make_tiny_config(word_vocab_size=9)), tmp_path / "elmo")
+    model = save(ElmoForPreTraining(make_tiny_config(word_vocab_size=9, num_hidden_layers=1)), tmp_path / "elmo")
     argv = ["export", str(tmp_path / "elmo"), str(tmp_path / "onnx")]
     command_line.main([*argv, "--output_hidden_states"])
     said = capsys.readouterr().out
-    assert "model.onnx" in said and "last_hidden_state, hidden_states.0, hidden_states.1" in said
+    assert "model.onnx" in said and "last_hidden_state, hidden_states.0, hidden_states.1\n" in said
     assert AutoConfig.from_pretrained(tmp_path / "onnx").model_type == "elmo"
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "onnx" / "model.onnx"))
@@ -83,9 +83,8 @@ def test_a_model_without_a_fixed_graph_is_refused(tmp_path):
     assert_refused(ValueError, named, export_onnx, str(tmp_path / "elmo"), tmp_path / "onnx")
 
 
-@pytest.mark.parametrize("token_inputs", ["words", "both"])
-def test_a_word_table_is_refused_in_one_line(tmp_path, capsys, token_inputs):
-    config = make_tiny_config(token_inputs=token_inputs, word_table_size=3, word_vector_size=4)
+def test_a_word_table_is_refused_in_one_line(tmp_path, capsys):
+    config = make_tiny_config(token_inputs="both", word_table_size=3, word_vector_size=4)
     save(ElmoModel(config), tmp_path / "elmo")
     with pytest.raises(SystemExit) as ended:
         command_line.main(["export", str(tmp_path / "elmo"), str(tmp_path / "onnx")])

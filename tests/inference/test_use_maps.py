@@ -1,32 +1,33 @@
 """Maps of uses: clusters are found, neighbors are the nearest, projections keep distances, and words are legible."""
 
+import functools
 import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
-from conftest import make_tiny_config
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.inference.use_maps import MAX_GROUPS, OTHERS, cluster, map_uses, nearest_of, project, project_by_umap
+from hf_elmo.inference.use_maps import MAX_GROUPS, OTHERS, cluster, map_uses, nearest_of, project
 from hf_elmo.inference.use_page import HEIGHT, WIDTH, place_dots, place_words
 from hf_elmo.inference.word_uses import StaticWords, Use, UseGatherer
 
 SENTENCES = [f"they play {what} here".split() for what in "chess cards ball harp flute drums piano tennis".split()]
 
 
-def map_of(labels=None, sentences=SENTENCES, **options):
-    torch.manual_seed(0)
-    model, tokenizer = ElmoModel(make_tiny_config()).eval(), ElmoCharTokenizer()
+@pytest.fixture
+def map_of(embedder):
+    return functools.partial(draw, embedder)
+
+
+def draw(embedder, labels=None, sentences=SENTENCES, **options):
     gatherer = UseGatherer([["play"]])
     tags = [None if labels is None else [labels[row]] * len(words) for row, words in enumerate(sentences)]
     gatherer.read(zip(sentences, tags, strict=True))
     (found,) = gatherer.found(100)
-    return map_uses(model, tokenizer, found, StaticWords(model, tokenizer, gatherer.counts), **options)
+    return map_uses(embedder, found, StaticWords(embedder, gatherer.counts), **options)
 
 
 def test_clusters_are_found_and_counted():
@@ -50,7 +51,7 @@ def test_the_nearest_have_the_largest_cosines():
     assert nearest_of(unit, 9)[0].shape == (4, 3)
 
 
-def test_labels_make_the_groups_one_behind_the_other():
+def test_labels_make_the_groups_one_behind_the_other(map_of):
     drawn = map_of([*"bacbabca"], grouped_by="sense")
     assert [(group.name, group.size) for group in drawn.groups] == [("a", 3), ("b", 3), ("c", 2)]
     assert drawn.group_of.tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
@@ -69,30 +70,26 @@ def test_labels_make_the_groups_one_behind_the_other():
     assert f"{chance:.0%}" in drawn.caption(1) and "sense" in drawn.caption(1)
 
 
-def test_many_labels_share_the_last_group():
+def test_many_labels_share_the_last_group(map_of):
     sentences = [["play", f"w{number}"] for number in range(20)]
     drawn = map_of([f"s{min(number, 11):02}" for number in range(20)], sentences, grouped_by="sense")
     assert len(drawn.groups) == MAX_GROUPS and drawn.groups[-1].name == OTHERS
     assert sum(group.size for group in drawn.groups) == 20
 
 
-def test_the_words_around_a_group_are_its_own():
+def test_the_words_around_a_group_are_its_own(map_of):
     sentences = [["play", tool, "now", str(number)] for number, tool in enumerate(["harp"] * 4 + ["ball"] * 3)]
     drawn = map_of([*"aaaabbb"], sentences, grouped_by="sense")
     assert [group.words_around for group in drawn.groups] == [["harp"], ["ball"]]
 
 
-def test_a_single_use_can_be_drawn():
+def test_a_single_use_can_be_drawn(map_of):
     drawn = map_of(sentences=SENTENCES[:1])
     assert drawn.nearest.shape == (2, 1, 0) and np.isnan(drawn.agreement()).all()
     assert np.isfinite(place_dots(drawn.points[0])).all() and len(drawn.groups) == 1
 
 
-def test_a_layer_that_is_not_there_is_named():
-    assert_refused(ValueError, ("--cluster_layer", "3"), map_of, cluster_layer=3)
-
-
-def test_dots_and_words_are_on_the_drawing_and_the_spelling_comes_first():
+def test_dots_and_words_are_on_the_drawing_and_the_spelling_comes_first(map_of):
     drawn = map_of()
     for points in drawn.points:
         dots = place_dots(points)
@@ -133,22 +130,3 @@ def test_what_lies_in_a_plane_keeps_its_distances(count, dims, seed):
 def test_which_way_an_axis_points_is_no_accident_of_the_computation():
     vectors = np.random.default_rng(0).normal(size=(20, 4))
     np.testing.assert_allclose(project(vectors[:, ::-1])[0], project(vectors)[0], atol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_umap_lays_what_is_alike_together_the_same_each_time():
-    pytest.importorskip("umap")
-    rng = np.random.default_rng(0)
-    middles = rng.normal(size=(3, 20)) * 10
-    vectors = (np.repeat(middles, 12, axis=0) + rng.normal(size=(36, 20))).astype(np.float32)
-    places = project_by_umap(vectors)
-    assert places.shape == (36, 2)
-    distances = np.linalg.norm(places[:, None] - places, axis=-1)
-    np.fill_diagonal(distances, np.inf)
-    assert (distances.argmin(axis=1) // 12 == np.arange(36) // 12).all()
-    np.testing.assert_array_equal(project_by_umap(vectors), places)
-    # A handful is laid out, too; less than that is left to the principal components.
-    assert project_by_umap(vectors[:4]).shape == (4, 2)
-    few = map_of(sentences=SENTENCES[:3], projection="umap")
-    assert "components" in few.caption(1) and "UMAP" in map_of(projection="umap").caption(1)

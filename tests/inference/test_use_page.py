@@ -5,13 +5,10 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-import torch
-from browser import dump_page, photograph
-from conftest import make_tiny_config
+from browser import dump_page
 
-from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.inference.use_maps import map_uses
-from hf_elmo.inference.use_page import COLORS, render_page
+from hf_elmo.inference.use_page import render_page
 from hf_elmo.inference.word_uses import StaticWords, UseGatherer
 
 EVIL = "</script><script>alert(1)</script>"
@@ -19,13 +16,11 @@ SENTENCES = [f"they {form} {what} & {EVIL} $x$".split() for what in "abcde" for 
 
 
 @pytest.fixture(scope="module")
-def maps():
-    torch.manual_seed(0)
-    model, tokenizer = ElmoModel(make_tiny_config()).eval(), ElmoCharTokenizer()
+def maps(embedder):
     gatherer = UseGatherer([["play", "Play"], ["they"]])
     gatherer.read((words, None) for words in SENTENCES)
-    static = StaticWords(model, tokenizer, gatherer.counts)
-    return [map_uses(model, tokenizer, found, static, num_clusters=2) for found in gatherer.found(100)]
+    static = StaticWords(embedder, gatherer.counts)
+    return [map_uses(embedder, found, static, num_clusters=2) for found in gatherer.found(100)]
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +63,3 @@ def test_a_use_that_is_chosen_shows_its_nearest_ones_in_each_layer(page, maps, t
     assert "layer 0: nearest words" in shown and maps[0].forms[0].nearest[0][0] in shown
     # Untouched, the page says none of it.
     assert "nearest uses</h3>" not in dump_page(tmp_path / "page.html")
-
-
-def test_the_photograph_has_the_colors(page, tmp_path):
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    photograph(tmp_path / "page.html", tmp_path / "page.png")
-    image = pytest.importorskip("matplotlib.image").imread(tmp_path / "page.png")
-    assert image.shape[:2] == (1400, 1400)
-    pixels = {tuple(row) for row in (image[..., :3] * 255).round().astype(int).reshape(-1, 3)}
-    for color in COLORS[:2]:
-        # Of the legend; those of the dots shine through one another.
-        assert tuple(bytes.fromhex(color[1:])) in pixels, color

@@ -1,23 +1,12 @@
 """Uses of a word are found once each and labelled, and their vectors are those of their sentences."""
 
 import numpy as np
-import pytest
 import tolerances
-import torch
-from conftest import make_tiny_config
 from refusals import assert_refused
 
-from hf_elmo import ElmoModel
-from hf_elmo.inference.embedding import embed
 from hf_elmo.inference.word_uses import StaticWords, UseGatherer, embed_uses, static_vectors
 
 SENTENCES = [line.split() for line in ("they play chess", "a good play", "they play chess", "Play on , play !", "no")]
-
-
-@pytest.fixture(scope="module")
-def model():
-    torch.manual_seed(0)
-    return ElmoModel(make_tiny_config()).eval()
 
 
 def found_in(sentences, asked, max_uses=100, labels=None):
@@ -67,24 +56,24 @@ def test_a_word_that_is_not_there_is_named_with_its_other_spellings():
     assert_refused(ValueError, ("--words", "'go,goes'"), found_in, SENTENCES, [["go", "goes"]])
 
 
-def test_vectors_are_those_of_the_sentences(model, tokenizer):
+def test_vectors_are_those_of_the_sentences(embedder):
     (play,) = found_in(SENTENCES, [["play"]])
-    vectors = embed_uses(model, tokenizer, play.uses)
+    vectors = embed_uses(embedder, play.uses)
     assert vectors.shape == (3, 3, 12)
     for number, use in enumerate(play.uses):
-        (alone,) = embed(model, tokenizer, [use.words], layers="all")
+        alone = embedder.embed_sentence(use.words, "all")
         np.testing.assert_allclose(vectors[:, number], alone[:, use.position], atol=tolerances.REORDERED_FLOAT32)
 
 
-def test_nearest_words_without_context_are_those_with_the_largest_cosines(model, tokenizer):
+def test_nearest_words_without_context_are_those_with_the_largest_cosines(embedder):
     gatherer = UseGatherer([["play"]])
     gatherer.read((sentence, None) for sentence in SENTENCES)
-    static = StaticWords(model, tokenizer, gatherer.counts)
+    static = StaticWords(embedder, gatherer.counts)
     assert "," not in static.words and "!" not in static.words
-    (vector,) = static_vectors(model, tokenizer, ["play"])
+    (vector,) = static_vectors(embedder, ["play"])
     nearest = static.nearest("play", 3)
     others = ["they", "chess", "a", "good", "on", "no"]
-    cosines = dict(zip(others, static_vectors(model, tokenizer, others) @ vector, strict=True))
+    cosines = dict(zip(others, static_vectors(embedder, others) @ vector, strict=True))
     wanted = sorted(cosines.items(), key=lambda item: -item[1])[:3]
     assert [word for word, _ in nearest] == [word for word, _ in wanted]
     np.testing.assert_allclose([cosine for _, cosine in nearest], [cosine for _, cosine in wanted], rtol=1e-5)
