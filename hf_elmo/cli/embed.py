@@ -117,10 +117,7 @@ class EmbeddingArguments(ReadingArguments):
         return int(self.layers) if self.layers.lstrip("-").isdigit() else self.layers
 
     def corpus(self) -> Corpus:
-        """The text of a file, of standard input or of a dataset.
-
-        Raises: FileNotFoundError or ValueError naming the argument and what is wrong with it.
-        """
+        """The text of a file, of standard input or of a dataset."""
         from ..text.corpora import corpus_from_dataset
 
         if self.dataset_name is not None:
@@ -138,10 +135,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
 
 
 def run_embedding(arguments: EmbeddingArguments) -> None:
-    """Embed a text into a file or a directory and print what was done.
-
-    Raises: ValueError, OSError, ImportError or FloatingPointError naming the argument, what it was and what to do.
-    """
+    """Embed a text into a file or a directory and print what was done."""
     arguments.check()
     if arguments.output_dir is not None:
         _embed_to_directory(arguments, arguments.output_dir)

@@ -62,10 +62,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
 
 
 def show_neighbors(arguments: NeighborArguments) -> None:
-    """Print the neighbors of each word; a word that the text lacks is named.
-
-    Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
-    """
+    """Print the neighbors of each word; a word that the text lacks is named."""
     from ..inference.neighbors import ShardIndex, TextIndex, UseIndex, describe_sentence, describe_words
     from ..text.progress import track
 

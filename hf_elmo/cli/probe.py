@@ -71,10 +71,7 @@ def main_tags(argv: Sequence[str] | None = None, prog: str | None = None) -> Non
 
 
 def run_senses(arguments: SensesArguments) -> dict[str, Any]:
-    """Print the table and write the figures; returns them, too.
-
-    Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
-    """
+    """Print the table and write the figures; returns them, too."""
     from ..hub.scores import SENSES
     from ..inference.probes import assign_folds, probe_senses, score_senses
     from ..inference.senses import read_senses
@@ -102,10 +99,7 @@ def run_senses(arguments: SensesArguments) -> dict[str, Any]:
 
 
 def run_tags(arguments: TagsArguments) -> dict[str, Any]:
-    """Print the table and write the figures; returns them, too.
-
-    Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
-    """
+    """Print the table and write the figures; returns them, too."""
     from ..hub.scores import TAGS
     from ..inference.probes import (
         EPOCHS,

@@ -47,10 +47,7 @@ class ScoringArguments(ReadingArguments):
     overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
 
     def check(self) -> dict[str, Path]:
-        """Check what can be checked before the text is read, and give the files to write.
-
-        Raises: ValueError or OSError naming the argument, the value got and the value wanted.
-        """
+        """Check what can be checked before the text is read, and give the files to write."""
         check_least(self, ("position",), 0)
         check_least(self, ("top_k",), 1)
         given = [name for name in ("word", "position") if getattr(self, name) is not None]
@@ -74,10 +71,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
 
 
 def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
-    """Score a text, write or show the scores and print the perplexities of the whole.
-
-    Raises: ValueError or OSError naming the argument, its value and the next step.
-    """
+    """Score a text, write or show the scores and print the perplexities of the whole."""
     from ..inference.score_files import ScoredLine, describe_totals
     from ..inference.scoring import ElmoScorer, ScoreTotals
     from ..inference.word_places import place_words

@@ -58,10 +58,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
 
 
 def show_uses(arguments: UsesArguments) -> None:
-    """Write the page.
-
-    Raises: ValueError, OSError or ImportError naming the argument, or what is not installed.
-    """
+    """Write the page."""
     from ..hub.writing import files_written_aside
     from ..inference.use_maps import CLUSTER, map_uses
     from ..inference.use_page import render_page
