@@ -84,7 +84,7 @@ def run_senses(arguments: SensesArguments) -> dict[str, Any]:
     data, words = {}, []
     for file in expand_patterns(arguments.input_file, "input_file"):
         gatherer, uses = UseGatherer(), read_senses(file, "input_file")
-        gatherer.read((use.words, use.labels) for use in uses)
+        gatherer.read(uses)
         (found,) = gatherer.found(arguments.max_uses or len(uses))
         if found.word in data:
             raise ValueError(f"input_file has the word {found.word!r} in two files; put its uses into one.")

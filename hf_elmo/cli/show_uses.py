@@ -108,7 +108,7 @@ def _open_texts(
     name = "input_file"
     files = [] if arguments.input_file == STANDARD_INPUT else expand_patterns([arguments.input_file], name)
     if files and all(holds_senses(file, name) for file in files):
-        return "sense", (((use.words, use.labels) for use in read_senses(file, name)) for file in files)
+        return "sense", (read_senses(file, name) for file in files)
     if arguments.words is None:
         raise ValueError("--words is missing; only files of senses say themselves which words are meant.")
     if files and all(column_format_of(file, name) == "conllu" for file in files):

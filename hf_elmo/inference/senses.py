@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ..given.bounded_files import quoted
 from ..text.files import check_characters, form_of, json_records
+from .word_uses import LabeledSentence
 
 _KEYS = ("tokens", "index", "sense")
-
-
-@dataclass(frozen=True)
-class SenseUse:
-    """One use of a word: its sentence, its place in that, from 0, and its sense."""
-
-    words: tuple[str, ...]
-    place: int
-    sense: str
-
-    @property
-    def labels(self) -> list[str | None]:
-        """The sense at its place, and None for the other words."""
-        return [self.sense if place == self.place else None for place in range(len(self.words))]
 
 
 def holds_senses(file: str, name: str = "file") -> bool:
@@ -33,16 +19,14 @@ def holds_senses(file: str, name: str = "file") -> bool:
     return all(key in first for key in _KEYS)
 
 
-def read_senses(file: str, name: str = "file") -> list[SenseUse]:
-    """The uses of a file.
+def read_senses(file: str, name: str = "file") -> list[LabeledSentence]:
+    """The sentences of a file of uses, each with the sense of one word, and None for the others.
 
-    Args:
-        file: A record per line with `tokens`, the words of a sentence, `index`, the place of one of them from 0, and
-            `sense`; compressed or not.
-        name: The argument that named the file, for errors.
+    A record has `tokens`, the words of a sentence, `index`, the number of one of them from 0, and `sense`.
+
     Raises: ValueError naming the file and the line of what is no such record.
     """
-    uses = []
+    uses: list[LabeledSentence] = []
     for place, record in json_records(file, name):
         words, index, sense = (cast("Any", record.get(key)) for key in _KEYS)
         are_words = isinstance(words, list) and all(isinstance(word, str) and word for word in words)
@@ -53,7 +37,7 @@ def read_senses(file: str, name: str = "file") -> list[SenseUse]:
                 f"name; got {quoted(words)}, {quoted(index)} and {quoted(sense)}."
             )
         check_characters(" ".join([*words, sense]), place)
-        uses.append(SenseUse(tuple(words), index, sense))
+        uses.append((words, [sense if at == index else None for at in range(len(words))]))
     if not uses:
         raise ValueError(f"{name} {file!r} holds no uses; give one with a record per line.")
     return uses

@@ -7,7 +7,7 @@ import pytest
 from conftest import shared_data
 from refusals import assert_refused
 
-from hf_elmo.inference.senses import SenseUse, holds_senses, read_senses
+from hf_elmo.inference.senses import holds_senses, read_senses
 
 USE = {"id": "1", "sense": "S", "index": 1, "tokens": ["a", "word"], "pos": ["DT", "NN"]}
 
@@ -19,10 +19,7 @@ def test_uses_are_read_packed_or_not(tmp_path):
         file.write(text)
     for name in ("a.jsonl", "a.jsonl.gz"):
         assert holds_senses(str(tmp_path / name))
-        assert read_senses(str(tmp_path / name)) == [
-            SenseUse(("a", "word"), 1, "S"),
-            SenseUse(("a", "word"), 0, "T"),
-        ]
+        assert read_senses(str(tmp_path / name)) == [(["a", "word"], [None, "S"]), (["a", "word"], ["T", None])]
 
 
 def test_other_files_hold_none(tmp_path):
@@ -64,4 +61,5 @@ def test_half_of_a_surrogate_pair_is_no_character(tmp_path, change):
 def test_the_real_files_are_read_whole():
     uses = read_senses(str(shared_data("senseval/interest.jsonl")))
     assert len(uses) == 2368
-    assert {use.words[use.place] for use in uses} <= {"interest", "interests", "interest-", "interest's"}
+    labeled = {word for words, labels in uses for word, label in zip(words, labels, strict=True) if label is not None}
+    assert labeled <= {"interest", "interests", "interest-", "interest's"}
