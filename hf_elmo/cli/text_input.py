@@ -104,7 +104,7 @@ def check_targets(arguments: Any, names: Sequence[str]) -> dict[str, Path]:
     Args:
         arguments: With `overwrite_output_file`.
         names: The arguments that name files to write; the one called "html" names a page.
-    Raises: FileExistsError where a name is taken; ValueError where a page is not called .html, or for a name twice.
+    Raises: FileExistsError where a name is taken; ValueError where a page is not called .html.
     """
     from ..hub.writing import check_output_file
 
@@ -115,8 +115,5 @@ def check_targets(arguments: Any, names: Sequence[str]) -> dict[str, Path]:
             continue
         if name == "html" and not file.endswith((".html", ".htm")):
             raise ValueError(f"--html is {file!r}; it must end in .html.")
-        target = check_output_file(file, arguments.overwrite_output_file, name)
-        if target in targets.values():
-            raise ValueError(f"--{name} is {file!r}, which is another output too; name another file.")
-        targets[name] = target
+        targets[name] = check_output_file(file, arguments.overwrite_output_file, name)
     return targets
