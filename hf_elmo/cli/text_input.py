@@ -102,18 +102,23 @@ def check_targets(arguments: Any, names: Sequence[str]) -> dict[str, Path]:
     """The files to write by what names them; "-", standard output, is left out, and what was not asked for.
 
     Args:
-        arguments: With `overwrite_output_file`.
+        arguments: With `input_file` and `overwrite_output_file`.
         names: The arguments that name files to write; the one called "html" names a page.
-    Raises: FileExistsError where a name is taken; ValueError where a page is not called .html.
+    Raises: FileExistsError where a name is taken; ValueError where a page is not called .html, or a name given twice.
     """
     from ..hub.writing import check_output_file
 
-    targets: dict[str, Path] = {}
+    # What a pattern stands for is compared when it is opened.
+    taken, targets = {Path(str(arguments.input_file)).resolve(): "input_file"}, {}
     for name in names:
         file = getattr(arguments, name)
         if file in (None, "-"):
             continue
         if name == "html" and not file.endswith((".html", ".htm")):
             raise ValueError(f"--html is {file!r}; it must end in .html.")
+        target = Path(file).resolve()
+        if target in taken:
+            raise ValueError(f"--{name} is {file!r}, which is the {taken[target]} too; name another file.")
+        taken[target] = name
         targets[name] = check_output_file(file, arguments.overwrite_output_file, name)
     return targets
