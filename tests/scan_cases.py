@@ -1,6 +1,7 @@
 """Batches for tests of a scan, its results with their gradients, and how they are compared."""
 
 import torch
+from hypothesis import example
 from hypothesis import strategies as st
 from tolerances import REORDERED_FLOAT64
 
@@ -10,6 +11,16 @@ from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights
 def make_weights(projection_size, cell_size, scale=0.6, dtype=torch.float64) -> ProjectedLSTMWeights:
     shapes = [(4 * cell_size, projection_size)] * 2 + [(4 * cell_size,), (projection_size, cell_size)]
     return ProjectedLSTMWeights(*(scale * torch.randn(shape, dtype=dtype) for shape in shapes))
+
+
+# A large batch with all that there is, by which every mistake shows.
+with_all_options = example(
+    sizes=(3, 6, 5, 7),
+    masked=True,
+    stateful=True,
+    settings={"cell_clip": 0.3, "projection_clip": 0.2, "reverse": True},
+    seed=0,
+)
 
 
 def sizes_and_settings(*largest: int) -> dict[str, st.SearchStrategy]:

@@ -34,17 +34,16 @@ _chosen: ContextVar[str | None] = ContextVar("hf_elmo_backend", default=None)
 def use_backend(name: str) -> Iterator[None]:
     """Choose the implementation inside a `with` block, for the thread or asyncio task that runs it.
 
-    - "auto", the default: on a CPU "compiled", which it builds at the first use of a model that this pays for, else
-      "plain"; "reference" for what neither takes (while torch.compile or torch.export traces, under torch.func, for
-      tensor subclasses, for cells without a projection). It says once by logging what it took.
-    - "reference": the definition, `hf_elmo.model.modeling_elmo.scan_projected_lstm`; has gradients of gradients.
+    - "auto", the default: on a CPU "compiled", built at the first use of a model that this pays for, else "plain";
+      "reference" for what neither takes (traces, torch.func, tensor subclasses, cells without a projection).
+    - "reference": `hf_elmo.model.modeling_elmo.scan_projected_lstm`; has gradients of gradients.
     - "plain": PyTorch's own operators over the real words alone, with a backward written by hand.
-    - "compiled": the same steps in C++ (CPU), built at once where they are not there.
+    - "compiled": the same steps in C++ (CPU), built if they are not there.
 
-    A backend asked for by name runs or raises; only "auto" falls back. The environment variable HF_ELMO_KERNELS names
-    the backend of a process, for all of its threads, where no block has chosen.
+    Only "auto" falls back, and says so once by logging. HF_ELMO_KERNELS names the backend of a process outside of
+    blocks.
 
-    Raises: ValueError for an unknown name; RuntimeError where the backend cannot run here, with the reason.
+    Raises: ValueError for an unknown name; RuntimeError if the backend cannot run here, with the reason.
     """
     _check(name)
     token = _chosen.set(name)
@@ -57,7 +56,7 @@ def use_backend(name: str) -> Iterator[None]:
 # What traces a model takes the name for a constant: it cannot look into a ContextVar.
 @torch.compiler.assume_constant_result
 def get_backend() -> str:
-    """The name in force: `use_backend`'s inside of its block, else that of HF_ELMO_KERNELS, else "auto"."""
+    """The name in force: that of `use_backend`'s block, else of HF_ELMO_KERNELS, else "auto"."""
     return _chosen.get() or _of_environment()
 
 
@@ -79,10 +78,7 @@ def _check(name: str) -> None:
 
 
 def unavailable_reasons() -> dict[str, str]:
-    """Why "compiled", or products of "bfloat16" and "float16" on the CPU, do not run here; empty where all do.
-
-    Without instructions for halves, products of scans run in float32.
-    """
+    """Why "compiled", or products of "bfloat16" and "float16" on the CPU, do not run here; empty if all do."""
     reasons = {
         "compiled": library.unavailable_reason(),
         "bfloat16": native_unavailable_reason(torch.bfloat16),
@@ -92,21 +88,17 @@ def unavailable_reasons() -> dict[str, str]:
 
 
 def supports(*tensors: Tensor) -> bool:
-    """Whether the kernels run on these tensors now: ordinary ones, on a CPU or GPU, and PyTorch is not tracing."""
+    """Whether the kernels run on these tensors now: ordinary ones, on a CPU or GPU, outside of traces."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active():
         return False
     return all(type(t) in (Tensor, torch.nn.Parameter) and t.device.type in ("cpu", "cuda") for t in tensors)
 
 
 def takes_compiled(*weights: Tensor) -> bool:
-    """Whether the C++ library runs for these weights, which "auto" builds at the first use of large ones on a CPU.
-
-    Not while the package is imported or a model is loaded or traced: who only looks at a model, or moves it to a GPU,
-    never waits. Before a model's first vectors, so that all that it computes in a process comes from one backend.
-    """
+    """Whether the C++ library runs for these weights; "auto" builds it at the first use of large ones on a CPU."""
     if get_backend() not in ("auto", "compiled") or any(weight.device.type != "cpu" for weight in weights):
         return False
-    if get_backend() == "auto" and not library.was_tried() and sum(w.numel() for w in weights) >= _WORTH_A_BUILD:
+    if get_backend() == "auto" and not library.was_tried and sum(w.numel() for w in weights) >= _WORTH_A_BUILD:
         library.build_on_first_use()
     return library.is_ready()
 
@@ -114,14 +106,14 @@ def takes_compiled(*weights: Tensor) -> bool:
 def run_projected_lstm(
     inputs: Tensor,
     order: Any,
-    weights: tuple[Tensor, Tensor, Tensor, Tensor | None],
+    weights: Any,
     state: tuple[Tensor, Tensor] | None,
     *,
     cell_clip: float | None,
     projection_clip: float | None,
     reverse: bool,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]] | None:
-    """Run one direction of a projected LSTM by the chosen backend; None where that is the reference.
+    """Run one direction of a projected LSTM by the chosen backend; None if that is the reference.
 
     Args:
         inputs: Word vectors, (B, T, P).
@@ -131,31 +123,26 @@ def run_projected_lstm(
     name = get_backend()
     if name == "reference":
         return None
-    into_gates, recurrent, bias, projection = weights
-    if projection is None:
-        if name == "auto":
-            _say_once("cells without a projection run by the reference scan, which is slower")
-            return None
+    device, tensors = inputs.device.type, (inputs, *weights[:3], *(state or ()))
+    if weights[3] is None:
+        reason = "cells without a projection run by the reference scan, which is slower"
+    elif not supports(*tensors, weights[3]):
+        reason = "the kernels run outside of traces, on ordinary tensors on cpu and cuda, but no tensor subclasses"
+    elif name == "compiled" and device != "cpu":
+        reason = f"it runs on the CPU; these inputs are on {device}"
+    else:
+        reason = None
+    if reason is not None and name != "auto":
         raise RuntimeError(
-            f"the backend {name!r} was asked for by name, but it runs only cells whose output is projected, which this "
-            'model has not (its config\'s project_hidden is False). Use use_backend("auto") or '
+            f'the backend {name!r} was asked for by name, but {reason}. Use use_backend("auto") or '
             'use_backend("reference").'
         )
-    projected = (into_gates, recurrent, bias, projection)
-    if not supports(inputs, *projected, *(state or ())):
-        if name == "auto":
-            if inputs.device.type not in ("cpu", "cuda", "meta"):
-                _say_once(f"the reference scan runs on {inputs.device.type}: the kernels are for cpu and cuda")
-            return None
-        raise RuntimeError(
-            f"the backend {name!r} was asked for by name, but it runs neither while PyTorch traces (torch.compile, "
-            "torch.export, torch.func) nor on tensor subclasses or other devices than cpu and cuda. Use "
-            'use_backend("auto") or use_backend("reference").'
-        )
-    if name == "compiled" and inputs.device.type != "cpu":
-        raise RuntimeError(f'the backend "compiled" runs on the CPU; these inputs are on {inputs.device}. Use "auto".')
-    backend = compiled if takes_compiled(inputs, *projected) else plain
-    return scan(inputs, order, projected, state, cell_clip, projection_clip, reverse, backend)
+    if reason is not None:
+        if weights[3] is None or device not in ("cpu", "cuda", "meta"):
+            _say_once(reason)
+        return None
+    backend = compiled if takes_compiled(inputs, *weights) else plain
+    return scan(inputs, order, weights, state, cell_clip, projection_clip, reverse, backend)
 
 
 def _say_once(line: str) -> None:

@@ -29,10 +29,8 @@ _ROWS_OF_FLOATS = 64
 
 
 def pays(settings: ScanSettings, recurrent: Tensor) -> bool:
-    """Whether the fused scan runs, and is faster than single steps.
-
-    Few rows, and many cores for them, are better off by single steps, as are float32 weights that leave the caches.
-    """
+    """Whether the fused scan runs, and is faster than single steps."""
+    # Not with few rows for many cores, nor with float32 weights that leave the caches.
     dtype, rows = settings.matmul_dtype, max(settings.packing.sizes, default=0)
     gates, projection_size = recurrent.shape
     if settings.dtype != torch.float32 or projection_size % _WHOLE or gates % (4 * _WHOLE) or not library.is_ready():
@@ -61,18 +59,9 @@ class FusedLSTMFunction(torch.autograd.Function):
     """As `scan.ProjectedLSTMFunction`, with one call for each pass."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        settings: ScanSettings,
-        inputs: Tensor,
-        input_weight: Tensor,
-        recurrent: Tensor,
-        bias: Tensor,
-        projection: Tensor,
-        hidden: Tensor,
-        cell: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, settings: ScanSettings, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         packing, dtype = settings.packing, settings.matmul_dtype
+        inputs, input_weight, recurrent, bias, projection, hidden, cell = tensors
         words = packing.pack(inputs).to(dtype)
         weights = torch.cat([input_weight, recurrent], dim=1)
         panels = [make_panels(by_cells(weights), dtype), make_panels(projection, dtype)]
@@ -81,7 +70,7 @@ class FusedLSTMFunction(torch.autograd.Function):
             words, panels, bias.to(torch.float32).contiguous(), first_hidden, last_cell, packing.sizes, *settings.clips
         )
         ctx.settings = settings
-        ctx.dtypes = [tensor.dtype for tensor in (inputs, input_weight, recurrent, bias, projection, hidden, cell)]
+        ctx.dtypes = [tensor.dtype for tensor in tensors]
         ctx.save_for_backward(words, weights, projection, first_hidden, *traces)
         outputs = traces[-1]
         return (

@@ -1,7 +1,7 @@
-"""Products of bf16 and fp16 numbers on a CPU: whether the processor has instructions for them, and their row counts.
+"""Products of bf16 and fp16 on a CPU: whether the processor has instructions for them, and their row counts.
 
-Without such instructions the libraries widen every number in every product: on a CPU with AVX-512 alone, bf16 took
-three times the time of float32. Our own products run in float32 there; results keep the dtype that was asked for.
+Without such instructions libraries widen every number in every product (three times float32's time with AVX-512 alone):
+our own products run in float32 there. Results keep the dtype that was asked for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEPT_BITS = 5
 
 
 def product_dtype(dtype: torch.dtype, device_type: str = "cpu") -> torch.dtype:
-    """The dtype for products of factors of `dtype`: float32 for a half that this CPU has no instructions for."""
+    """The dtype for products of factors of `dtype`: float32 for a half that this CPU lacks instructions for."""
     if dtype in HALVES and device_type == "cpu" and native_unavailable_reason(dtype) is not None:
         return torch.float32
     return dtype
@@ -57,7 +57,7 @@ def packing_unavailable_reason(dtype: torch.dtype) -> str | None:
 
 
 def round_rows(number: int) -> int:
-    """`number` or a little more, so that sixteen values lie between a power of two and the next; up to 32, itself.
+    """`number`, rounded up to one of sixteen values between two powers of two; up to 32, itself.
 
     oneDNN generates and keeps code for each number of rows, and batches have another number of words nearly every time.
     """
@@ -66,12 +66,9 @@ def round_rows(number: int) -> int:
 
 
 def pad_rows(rows: Tensor, dtype: torch.dtype, value: float = 0) -> Tensor:
-    """`rows` (N, I) padded to `round_rows(N)` where products of halves follow on the CPU; else unchanged.
+    """`rows` (N, I) padded with `value` to `round_rows(N)` if products of halves follow on the CPU.
 
-    Args:
-        rows: What the factors of products are made from, or those themselves.
-        dtype: The dtype of the products' factors where autocast is off.
-        value: Of the padding.
+    `dtype` is that of the products' factors where autocast is off.
     """
     if rows.device.type != "cpu":
         return rows

@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 # Whether the library is loaded; None until the first look for it.
 _loaded: bool | None = None
 _failure: str | None = None
-_was_tried = False
+was_tried = False  # by `build_on_first_use`
 
 
 def is_ready() -> bool:
-    """Whether the library is loaded, or is there for this source, PyTorch and processor and could be loaded."""
+    """Whether the library is loaded, or is there for this source, PyTorch and processor."""
     global _loaded, _failure
     if _loaded is None:
         try:
@@ -45,7 +45,7 @@ def is_ready() -> bool:
 
 
 def unavailable_reason() -> str | None:
-    """Why the library cannot be used now; None where it can."""
+    """Why the library cannot be used now; None if it can."""
     if is_ready():
         return None
     return (
@@ -56,21 +56,16 @@ def unavailable_reason() -> str | None:
     )
 
 
-def was_tried() -> bool:
-    """Whether `build_on_first_use` has been called in this process."""
-    return _was_tried
-
-
 def build_on_first_use() -> None:
-    """Build the library at the first call in this process, unless it is there, and say so in a line of the log.
+    """Build the library, and say so in a line of the log, unless it is there or was tried in this process.
 
     A build that failed is not tried again until the sources, PyTorch or the compiler change.
     """
-    global _was_tried
-    if _was_tried:
+    global was_tried
+    if was_tried:
         return
     # Set first: other threads go on without the library, and none waits for another.
-    _was_tried = True
+    was_tried = True
     reason = _failure if is_ready() or _failure else _ensure_built(verbose=False, is_asked_for=False)
     if reason is None:
         logger.info("hf_elmo runs its compiled kernels")
@@ -83,21 +78,18 @@ def build_on_first_use() -> None:
 
 
 def build(verbose: bool = False) -> None:
-    """Build the library, unless it is there, and load it.
+    """Build and load the library unless it is there; `verbose` prints the compiler's command and output.
 
-    Args:
-        verbose: Print the compiler's command and output.
-    Raises: RuntimeError where it cannot be built or loaded, with the reason and the next step.
+    Raises: RuntimeError if it cannot be built or loaded, with the reason and the next step.
     """
-    reason = None if is_ready() else _ensure_built(verbose, is_asked_for=True)
-    if reason is not None:
+    if not is_ready() and (reason := _ensure_built(verbose, is_asked_for=True)) is not None:
         raise RuntimeError(f'use_backend("auto") runs without the backend "compiled", which fails here: {reason}')
 
 
 def library_path() -> Path:
     """Where the library is, or will be: in PyTorch's folder for extensions, by a hash of all that goes into it.
 
-    Raises: OSError where no folder is named and the user has no home.
+    Raises: OSError without a folder or a home.
     """
     root = os.environ.get("TORCH_EXTENSIONS_DIR")
     if not root:
@@ -172,7 +164,7 @@ def _build_alone(verbose: bool, is_asked_for: bool) -> str | None:
             "without them)",
             _TYPICAL_SECONDS,
         )
-        reason, record = _compile(target, verbose), _failure_record(target)
+        reason, record = _compile(target, verbose), target.with_suffix(".failed")
         if reason is not None:
             record.write_text(f"{_compiler()}\n{reason}", encoding="utf-8")
             return reason
@@ -180,13 +172,9 @@ def _build_alone(verbose: bool, is_asked_for: bool) -> str | None:
         return _load()
 
 
-def _failure_record(target: Path) -> Path:
-    return target.with_suffix(".failed")
-
-
 def _earlier_failure() -> str | None:
     """Why an earlier process failed to build the same source by the same compiler."""
-    record = _failure_record(library_path())
+    record = library_path().with_suffix(".failed")
     compiler, _, reason = record.read_text(encoding="utf-8").partition("\n") if record.is_file() else ("", "", "")
     return f"{reason}, and tries again" if compiler == str(_compiler()) else None
 

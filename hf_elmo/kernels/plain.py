@@ -1,7 +1,6 @@
 """The steps of a projected LSTM in PyTorch's own operators, forward and backward, on any device.
 
-Gates lie in the order i, f, g, o. Letters in shapes: B rows, N words in the order of steps (`Packing`
-in `scan.py`), P projection, H cell.
+Gates are i, f, g, o. Letters in shapes: B rows, N words in the order of steps, P projection, H cell.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
 class Traces(NamedTuple):
-    """What the forward steps leave for the backward ones, all in the order of steps."""
+    """What the forward steps leave for the backward ones, in the order of steps."""
 
     gates: Tensor  # (N, 4H), after their sigmoids and tanh
     unclipped_cells: Tensor  # (N, H); the same tensor as cells where there is no clip
@@ -31,10 +30,8 @@ class Traces(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Gradients that the backward steps give."""
-
-    gates: Tensor  # (N, 4H), of the gates before their sigmoids and tanh, in the order of steps
-    outputs: Tensor  # (N, P), of the outputs before their clip, in the order of steps
+    gates: Tensor  # (N, 4H), before their sigmoids and tanh
+    outputs: Tensor  # (N, P), before their clip
     hidden: Tensor  # (B, P), of the state before the first step
     cell: Tensor  # (B, H)
 
@@ -70,18 +67,13 @@ class Steps(NamedTuple):
 
 
 def run_steps(steps: Steps) -> Tensor:
-    """Run all steps, keeping nothing for a backward pass.
-
-    `steps.cell` is overwritten by the state after each row's last step.
-
-    Returns: Outputs, (N, P).
-    """
+    """Run all steps to their outputs, (N, P), keeping nothing; `steps.cell` becomes each row's last cell."""
     gates, cell, sizes = steps.gates, steps.cell, steps.sizes
     outputs = gates.new_empty(gates.shape[0], steps.hidden.shape[1])
     tanh_cell = torch.empty_like(cell)
     cells = [cell[:size] for size in sizes]
     by_step = outputs.split(sizes)
-    _run(steps, _Buffers(cells, cells, cells, [tanh_cell[:size] for size in sizes], by_step, by_step))
+    _run(steps, cells, cells, cells, [tanh_cell[:size] for size in sizes], by_step, by_step)
     return outputs
 
 
@@ -93,19 +85,8 @@ def run_steps_keeping(steps: Steps) -> Traces:
     outputs = gates.new_empty(gates.shape[0], steps.hidden.shape[1])
     unclipped_outputs = outputs if clips.projection is None else torch.empty_like(outputs)
     kept = (unclipped, cells, tanh_cells, unclipped_outputs, outputs)
-    _run(steps, _Buffers(_cells_before(cell, cells, sizes), *(tensor.split(sizes) for tensor in kept)))
+    _run(steps, _cells_before(cell, cells, sizes), *(tensor.split(sizes) for tensor in kept))
     return Traces(gates, *kept)
-
-
-class _Buffers(NamedTuple):
-    """Where each step reads its cells and writes its results."""
-
-    before: Sequence[Tensor]
-    unclipped: Sequence[Tensor]
-    after: Sequence[Tensor]
-    tanh_cell: Sequence[Tensor]
-    unclipped_outputs: Sequence[Tensor]
-    outputs: Sequence[Tensor]
 
 
 def _cells_before(first: Tensor, cells: Tensor, sizes: list[int]) -> list[Tensor]:
@@ -114,7 +95,8 @@ def _cells_before(first: Tensor, cells: Tensor, sizes: list[int]) -> list[Tensor
     return [cells[:size] for cells, size in zip(before, sizes, strict=False)]
 
 
-def _run(steps: Steps, buffers: _Buffers) -> None:
+def _run(steps: Steps, *buffers: Sequence[Tensor]) -> None:
+    """Run all steps, each with the cells that it finds and the buffers of `Traces` behind the gates."""
     gates, bias, recurrent, projection, hidden, cell, sizes, clips = steps
     # One sentence makes steps so short that cutting views in them would show: one call cuts those of all steps.
     gates += bias
@@ -150,17 +132,12 @@ def run_steps_backward(
     sizes: list[int],
     clips: Clips,
 ) -> Gradients:
-    """Run the steps of `run_steps_keeping` backwards.
-
-    A clip passes a gradient on where its input was within the bounds, the bounds included, and none elsewhere, as
-    `torch.clamp` does.
+    """Run the steps of `run_steps_keeping` backwards; a clip passes gradients on within its bounds, as `torch.clamp`.
 
     Args:
-        traces: What the forward steps kept.
         recurrent, projection: The prepared *transposes* of the weights, (P, 4H) and (H, P).
         cell: State before the first step, (B, H).
         gradients: Of the outputs, (N, P), and of the state after each row's last step, (B, P) and (B, H); overwritten.
-        sizes, clips: As in the forward steps.
     """
     grad_outputs, grad_hidden, grad_cell = gradients
     grad_gates = torch.empty_like(traces.gates)

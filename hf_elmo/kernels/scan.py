@@ -19,7 +19,7 @@ from .weights import Weight, fits_cache, in_place, prepare
 
 
 class Packing(NamedTuple):
-    """Where the words that one direction reads lie, step by step, and the sentences of a step by falling length."""
+    """Where the words that one direction reads lie, and the sentences of a step by falling length."""
 
     shape: tuple[int, int]  # (B, T)
     sizes: list[int]  # sentences with a word in each step; they are the first rows of the state
@@ -30,7 +30,7 @@ class Packing(NamedTuple):
 
     @classmethod
     def of(cls, order: Any, shape: tuple[int, int], reverse: bool) -> Packing:
-        """The packing of an order of words, `hf_elmo.model.modeling_elmo.PackedOrder`."""
+        """From a `hf_elmo.model.modeling_elmo.PackedOrder`."""
         indices = order.indices[order.mirrored] if reverse else order.indices
         last = order.mirrored[: order.sizes[0] if order.sizes else 0]
         return cls(shape, order.sizes, indices, order.sentences, order.before, last)
@@ -46,25 +46,23 @@ class Packing(NamedTuple):
         return make(num_positions, packed.shape[1]).index_copy_(0, self.indices, packed).unflatten(0, self.shape)
 
     def sort(self, state: Tensor) -> Tensor:
-        """(B, D) in the batch's order to the rows of the state; a new tensor."""
+        """A state (B, D) in the order of the state's rows; a new tensor."""
         return state.index_select(0, self.sentences)
 
     def restore(self, state: Tensor) -> Tensor:
-        """(B, D) from the rows of the state back to the batch's order."""
+        """A state (B, D) back in the batch's order."""
         return torch.empty_like(state).index_copy_(0, self.sentences, state)
 
     def values_before(self, first: Tensor, packed: Tensor) -> Tensor:
-        """What each word finds, (N, D): `first` (B, D) at step 0, later the value of the step before."""
+        """The value before each word, (N, D): of `first` (B, D) at step 0, later that of the step before."""
         return torch.cat([first[: len(self.last)], packed[self.before]])
 
     def values_after(self, first: Tensor, packed: Tensor) -> Tensor:
-        """Each row's value (B, D) after its last word; of `first` where the row has none."""
+        """Each row's value (B, D) after its last word; that of `first` without any."""
         return torch.cat([packed[self.last], first[len(self.last) :]])
 
 
 class ScanSettings(NamedTuple):
-    """All of a scan that is not a weight, an input or a state."""
-
     packing: Packing
     clips: Clips
     matmul_dtype: torch.dtype  # of the factors of matrix products
@@ -84,8 +82,7 @@ def scan(
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Run one direction of a projected LSTM; see `hf_elmo.kernels.run_projected_lstm`.
 
-    In half precision, and under autocast, matrix products take half-precision factors and everything between them is
-    float32, where the reference rounds too.
+    In half precision, and under autocast, the factors of products are halves and everything between is float32.
     """
     device = inputs.device
     result_dtype = matmul_dtype = cell_dtype = inputs.dtype
@@ -122,7 +119,15 @@ def scan(
     return outputs.to(result_dtype), (hidden.to(result_dtype), cell.to(cell_dtype))
 
 
-def _infer(
+def _infer(settings: ScanSettings, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    packing = settings.packing
+    _, steps = _make_steps(settings, *tensors)
+    first_hidden, cell = steps.hidden, steps.cell
+    outputs = settings.backend.run_steps(steps)  # the last cells go where the first ones were
+    return packing.unpack(outputs), packing.restore(packing.values_after(first_hidden, outputs)), packing.restore(cell)
+
+
+def _make_steps(
     settings: ScanSettings,
     inputs: Tensor,
     input_weight: Tensor,
@@ -131,16 +136,14 @@ def _infer(
     projection: Tensor,
     hidden: Tensor,
     cell: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    packing, dtype = settings.packing, settings.matmul_dtype
+) -> tuple[Tensor, Steps]:
+    """The packed words, (N, P), and what the steps over them are made of."""
+    packing, backend, dtype = settings.packing, settings.backend, settings.matmul_dtype
     hidden, cell = packing.sort(hidden).to(settings.dtype), packing.sort(cell).to(settings.dtype)
-    words, input_weight = packing.pack(inputs).to(dtype), settings.backend.cast_weight(input_weight, dtype)
-    gates = settings.backend.multiply_inputs(words, input_weight, settings.dtype)
+    words = packing.pack(inputs).to(dtype)
+    gates = backend.multiply_inputs(words, backend.cast_weight(input_weight, dtype), settings.dtype)
     weights = _prepare_for_steps(settings, recurrent, projection)
-    # The last cells go where the first ones were.
-    steps = Steps(gates, bias.to(settings.dtype), *weights, hidden, cell, packing.sizes, settings.clips)
-    outputs = settings.backend.run_steps(steps)
-    return packing.unpack(outputs), packing.restore(packing.values_after(hidden, outputs)), packing.restore(cell)
+    return words, Steps(gates, bias.to(settings.dtype), *weights, hidden, cell, packing.sizes, settings.clips)
 
 
 def _prepare_for_steps(settings: ScanSettings, recurrent: Tensor, projection: Tensor) -> tuple[Weight, Weight]:
@@ -160,32 +163,18 @@ class ProjectedLSTMFunction(torch.autograd.Function):
     """The scan with one product per weight for the gradients of all its steps."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        settings: ScanSettings,
-        inputs: Tensor,
-        input_weight: Tensor,
-        recurrent: Tensor,
-        bias: Tensor,
-        projection: Tensor,
-        hidden: Tensor,
-        cell: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        packing, dtype = settings.packing, settings.matmul_dtype
-        words = packing.pack(inputs).to(dtype)
-        cast = settings.backend.cast_weight
-        gates = settings.backend.multiply_inputs(words, cast(input_weight, dtype), settings.dtype)
-        first_hidden, first_cell = (packing.sort(part).to(settings.dtype) for part in (hidden, cell))
-        weights, states = _prepare_for_steps(settings, recurrent, projection), (first_hidden, first_cell)
-        steps = Steps(gates, bias.to(settings.dtype), *weights, *states, packing.sizes, settings.clips)
+    def forward(ctx: Any, settings: ScanSettings, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        packing = settings.packing
+        words, steps = _make_steps(settings, *tensors)
         traces = settings.backend.run_steps_keeping(steps)
         ctx.settings = settings
-        ctx.dtypes = [tensor.dtype for tensor in (inputs, input_weight, recurrent, bias, projection, hidden, cell)]
-        ctx.save_for_backward(words, input_weight, recurrent, projection, first_hidden, first_cell, *traces)
+        ctx.dtypes = [tensor.dtype for tensor in tensors]
+        _, input_weight, recurrent, _, projection, *_ = tensors
+        ctx.save_for_backward(words, input_weight, recurrent, projection, steps.hidden, steps.cell, *traces)
         return (
             packing.unpack(traces.outputs),
-            packing.restore(packing.values_after(first_hidden, traces.outputs)),
-            packing.restore(packing.values_after(first_cell, traces.cells)),
+            packing.restore(packing.values_after(steps.hidden, traces.outputs)),
+            packing.restore(packing.values_after(steps.cell, traces.cells)),
         )
 
     @staticmethod
@@ -196,35 +185,26 @@ class ProjectedLSTMFunction(torch.autograd.Function):
         words, input_weight, recurrent, projection, first_hidden, first_cell, *kept = ctx.saved_tensors
         traces = Traces(*kept)
         rows = max(packing.sizes, default=0)
+        of_state = [packing.pack(grad_outputs), packing.sort(grad_hidden), packing.sort(grad_cell)]
         gradients = settings.backend.run_steps_backward(
             traces,
             prepare(recurrent.t().to(dtype), rows),
             prepare(projection.t().to(dtype), rows),
             first_cell,
-            (
-                packing.pack(grad_outputs).to(settings.dtype),
-                packing.sort(grad_hidden).to(settings.dtype),
-                packing.sort(grad_cell).to(settings.dtype),
-            ),
+            tuple(gradient.to(settings.dtype) for gradient in of_state),
             packing.sizes,
             settings.clips,
         )
         of_gates, of_outputs = gradients.gates.to(dtype), gradients.outputs.to(dtype)
-        results: list[Tensor | None] = [None] * 7
-        needed = ctx.needs_input_grad[1:]
-        if needed[0]:
-            results[0] = packing.unpack(of_gates @ input_weight.to(dtype))
-        if needed[1]:
-            results[1] = of_gates.t() @ words
-        if needed[2]:
-            results[2] = of_gates.t() @ packing.values_before(first_hidden, traces.outputs).to(dtype)
-        if needed[3]:
-            results[3] = gradients.gates.sum(dim=0)
-        if needed[4]:
-            output_gates = traces.gates[:, -traces.cells.shape[1] :]
-            results[4] = of_outputs.t() @ (output_gates * traces.tanh_cells).to(dtype)
-        if needed[5]:
-            results[5] = packing.restore(gradients.hidden)
-        if needed[6]:
-            results[6] = packing.restore(gradients.cell)
-        return None, *(None if grad is None else grad.to(kind) for grad, kind in zip(results, ctx.dtypes, strict=True))
+        output_gates = traces.gates[:, -traces.cells.shape[1] :]
+        computed = (
+            lambda: packing.unpack(of_gates @ input_weight.to(dtype)),
+            lambda: of_gates.t() @ words,
+            lambda: of_gates.t() @ packing.values_before(first_hidden, traces.outputs).to(dtype),
+            lambda: gradients.gates.sum(dim=0),
+            lambda: of_outputs.t() @ (output_gates * traces.tanh_cells).to(dtype),
+            lambda: packing.restore(gradients.hidden),
+            lambda: packing.restore(gradients.cell),
+        )
+        each = zip(computed, ctx.dtypes, ctx.needs_input_grad[1:], strict=True)
+        return None, *(compute().to(kind) if is_needed else None for compute, kind, is_needed in each)

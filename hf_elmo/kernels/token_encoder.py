@@ -1,7 +1,6 @@
 """Token encoders at speed: filters by tables, products of few words, and vectors of words kept from batch to batch.
 
-Letters in shapes: N words, C characters per word, D character embedding, V characters of the vocabulary, W width of a
-filter, F filters, P projection.
+Letters in shapes: N words, C characters per word, I inputs, O outputs, F filters, P projection.
 """
 
 from __future__ import annotations
@@ -25,12 +24,7 @@ _SMALL_BATCH, _LONG_ROW = 48, 512
 
 
 def encode_words(encoder: Any, char_ids: Tensor) -> Tensor | None:
-    """The vectors of words, (N, C) to (N, P); None where the reference, `encoder.encode`, is to run.
-
-    Args:
-        encoder: A `hf_elmo.model.modeling_elmo.ElmoTokenEncoder`.
-        char_ids: N at least 1.
-    """
+    """Words, (N, C) with N at least 1, to (N, P); None if the reference, `encoder.encode`, is to run."""
     if get_backend() == "reference" or not supports(char_ids, *encoder.parameters()):
         return None
     # Before the first vector of a model, so that its filters and its scans run by one backend.
@@ -46,7 +40,7 @@ def encode_words(encoder: Any, char_ids: Tensor) -> Tensor | None:
 
 
 def _encode(encoder: Any, char_ids: Tensor, is_compiled: bool) -> Tensor:
-    """As `ElmoTokenEncoder.encode`, whose modules run themselves where nothing here is faster."""
+    """As `ElmoTokenEncoder.encode`, whose modules run themselves if nothing here is faster."""
     # Padding costs a word's first windows only, and nobody reads the vectors of words that are nothing else.
     padded, parts = pad_rows(char_ids, encoder.dtype, encoder.padding), []
     if encoder.word_table is not None:
@@ -72,7 +66,7 @@ def _run_highway(encoder: Any, highway: Any, vectors: Tensor, is_compiled: bool)
 
 
 def _run_linear(encoder: Any, linear: Any, x: Tensor, is_compiled: bool) -> Tensor:
-    """A linear map, (N, I) to (N, O), in inference of few words by a product that reads the weight once, in place."""
+    """A linear map, (N, I) to (N, O); in inference of few words by a product that reads the weight once, in place."""
     is_small_batch = is_compiled and len(x) <= _SMALL_BATCH and x.shape[1] >= _LONG_ROW
     if not is_small_batch or not _is_as_built(encoder, linear):
         return linear(x)
@@ -88,7 +82,7 @@ def _run_linear(encoder: Any, linear: Any, x: Tensor, is_compiled: bool) -> Tens
 
 
 def _is_as_built(encoder: Any, *modules: nn.Module) -> bool:
-    """Whether modules are of the classes that the encoder was built of, and nobody hooked into them."""
+    """Whether modules are of the encoder's own classes, and nobody hooked into them."""
     return all(
         type(module) in encoder.module_classes
         # Where accelerate fetches weights for each call, it sets a forward of its own.
@@ -104,11 +98,9 @@ def _needs_gradients(*tensors: Tensor) -> bool:
 
 
 def _filter_by_tables(encoder: Any, char_ids: Tensor) -> Tensor | None:
-    """As `ElmoTokenEncoder.filter_characters`, (N, F), by `csrc/filters.h`; None where that does not take them.
+    """As `ElmoTokenEncoder.filter_characters`, (N, F), by `csrc/filters.h`; None if that does not take the words.
 
-    The sums are in float32 at least. Of windows that are equal the first gets the gradient.
-
-    Raises: IndexError where `char_ids` has a number that is no character.
+    The sums are in float32 at least. Of equal windows the first gets the gradient. IndexError for unknown characters.
     """
     embedding, convolutions = encoder.character_embedding, encoder.convolutions
     tensors = [embedding.weight, *(c.weight for c in convolutions), *(c.bias for c in convolutions)]
@@ -126,8 +118,6 @@ def _filter_by_tables(encoder: Any, char_ids: Tensor) -> Tensor | None:
 
 
 class _FilterMaxima(torch.autograd.Function):
-    """The compiled operator and its gradients."""
-
     @staticmethod
     def forward(
         ctx: Any, char_ids: Tensor, padding: int, padding_idx: int | None, embedding: Tensor, *filters: Tensor
@@ -156,16 +146,12 @@ def _split(filters: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor
 
 
 def cache_words(encoder: nn.Module, max_words: int | None) -> None:
-    """Keep the vectors of words that `encoder` has met from batch to batch, as long as its weights do not change.
+    """Keep the vectors of up to `max_words` words from batch to batch, as long as the encoder's weights do not change.
 
-    Used wherever no gradients of the encoder are wanted: in inference, and in training on a frozen biLM. A change of
-    the weights is seen by PyTorch's version counters; after one that goes past them (`weight.data.copy_`), call this
-    again.
+    Used wherever no gradients of the encoder are wanted. PyTorch's version counters show changes of weights; after one
+    that goes past them (`weight.data.copy_`), call this again. None keeps none and frees the memory.
 
-    Args:
-        encoder: A model's `token_encoder`.
-        max_words: How many words to keep at most; None keeps none and frees the memory.
-    Raises: ValueError where max_words is less than 1.
+    Raises: ValueError if max_words is less than 1.
     """
     if max_words is None:
         _CACHES.pop(encoder, None)
@@ -176,9 +162,9 @@ def cache_words(encoder: nn.Module, max_words: int | None) -> None:
 
 
 class _WordCache:
-    """The vectors of the last `max_words` words at most; when there would be more, all are forgotten.
+    """The vectors of the last `max_words` words at most, each with about 300 bytes for its characters.
 
-    A word takes 4 P bytes in float32 and about 300 bytes for its characters.
+    When there would be more, all are forgotten.
     """
 
     def __init__(self, max_words: int):
@@ -218,7 +204,7 @@ class _WordCache:
 
 
 def _state_of(encoder: nn.Module) -> list[Any]:
-    """What changes when a weight of the encoder does, or the dtype of its products."""
+    """What changes with a weight of the encoder, or with the dtype of its products."""
     tensors = [*encoder.parameters(), *encoder.buffers()]
     kind = tensors[0].device.type
     versions = [(t.data_ptr(), t.dtype, -1 if t.is_inference() else t._version) for t in tensors]

@@ -18,12 +18,7 @@ _TYPICAL_ROWS = 32
 
 
 class DenseWeight:
-    """A weight (O, I) for general matrix products.
-
-    Args:
-        weight: In the dtype of the products' factors.
-        prepared: Its transpose, (I, O), as a view or a copy.
-    """
+    """A weight (O, I) for general products, and its transpose (I, O), a view or a copy."""
 
     def __init__(self, weight: Tensor, prepared: Tensor):
         self.weight, self.prepared = weight, prepared
@@ -78,7 +73,6 @@ def prepare(weight: Tensor, rows: int) -> Weight:
 
 
 def in_place(weight: Tensor) -> Weight:
-    """A weight as it is."""
     weight = weight.detach()
     return DenseWeight(weight, weight.t())
 

@@ -136,7 +136,6 @@ class TokenClassificationHead(HeadConfig):
         dropout: Dropout on what is read, and on the biLSTM's output where there is one, before the classifier.
         lstm_layers: Layers of the task's own biLSTM before the classifier; 0 for none.
         lstm_size: Size of each direction of that biLSTM.
-        lstm_reads_special_tokens: Whether that biLSTM reads `<S>` and `</S>` as words of the sentence.
         mix_at_output: Whether the classifier reads a second mix beside what comes out of the biLSTM.
         output_layer: "softmax" for each word by itself, "crf" for the labels of a sentence as a whole.
         scheme: How the labels mark spans, "IOB1", "IOB2" or "BIOES": the rules of a CRF's best labels. None for labels
@@ -147,7 +146,6 @@ class TokenClassificationHead(HeadConfig):
 
     lstm_layers: int = in_range(0, 0, MAX_LAYERS + 1)
     lstm_size: int = in_range(200)
-    lstm_reads_special_tokens: bool = True
     mix_at_output: bool = False
     output_layer: Literal["softmax", "crf"] = "softmax"
     scheme: Literal["IOB1", "IOB2", "BIOES"] | None = None

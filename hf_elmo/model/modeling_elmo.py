@@ -6,12 +6,11 @@ Letters in shapes: B sentences, T words, C characters per word, P projection, H 
 from __future__ import annotations
 
 import copy
-import functools
 import importlib
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
@@ -25,20 +24,24 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import ModelOutput, cached_file
 from transformers.utils.generic import can_return_tuple
 
-from .configuration_elmo import BEGIN_SENTENCE, END_SENTENCE, ElmoConfig, EmbeddingsHead, HeadConfig
+from .configuration_elmo import (
+    BEGIN_SENTENCE,
+    END_SENTENCE,
+    MAX_CHARACTERS_PER_WORD,
+    ElmoConfig,
+    EmbeddingsHead,
+    HeadConfig,
+)
 
 
 def is_traced() -> bool:
-    """True under torch.compile, torch.export and torch.jit.trace, where a tensor's values are not there to be read.
-
-    Under torch.func too: older versions (torch 2.6) cannot read them all there.
-    """
+    """True while values cannot be read: under torch.compile, export, jit.trace, and torch.func (torch 2.6)."""
     recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()
     return recorded or torch._C._are_functorch_transforms_active()
 
 
 def is_exported() -> bool:
-    """True while torch.export records the model, whose sentences may then be of any length; never before torch 2.7."""
+    """True while torch.export records the model (torch 2.7 on), whose sentences may then be of any length."""
     is_exporting = getattr(torch.compiler, "is_exporting", None)
     return is_exporting is not None and is_exporting()
 
@@ -48,10 +51,9 @@ try:
 except ImportError:  # older versions of torch export a fixed number of words
     _scan = None  # type: ignore[assignment]
 
-# Whether what is exported takes any number of words: its steps are one operator then.
+# Whether an exported model takes any number of words: its steps are one operator then.
 CAN_RECORD_STEPS = _scan is not None and hasattr(torch.compiler, "is_exporting")
 
-# A state is one or several tensors, and so is what is read of a word; which, a recurrence knows.
 Step = Callable[[Any, Any], tuple[Any, Tensor]]
 
 
@@ -63,60 +65,52 @@ def scan_words(
     *,
     reverse: bool = False,
 ) -> tuple[Tensor, Any]:
-    """Go from word to word, from the first to the last or the other way round.
-
-    While torch.export records a model the steps are not written out one by one, so that what is exported takes any
-    number of words, as long as torch has its `scan` operator.
+    """Run a recurrence word by word. torch.export records its steps as one operator, for any number of words.
 
     Args:
-        step: Gets the state before a word and what is read of the word, (B, ...) each; gives the state after it and
-            what comes out there.
-        state: The state before the first step.
-        inputs: What is read of all words, (B, T, ...) each.
-        mask: True for real words, (B, T), with states (B, H) and outputs of as many axes: what it leaves out changes
-            no state and gives zeros. None where all words are real, or where a step sees to it itself.
-        reverse: Go from the last word to the first.
-    Returns: What came out at each word, (B, T, ...), and the state after the last step.
+        step: From the state before a word and the word's inputs, (B, ...) each, to the state after it and an output.
+        state: Tensors before the first step.
+        inputs: Tensors of all words, (B, T, ...) each.
+        mask: True for real words, (B, T); others change no state and give zeros. None if all are real, or if `step`
+            handles the mask. States and outputs have two axes with it.
+        reverse: From the last word to the first.
+    Returns: The outputs, (B, T, ...), and the state after the last step.
     """
     if mask is not None:
-        step, inputs = _over_real_words(step), (*inputs, mask.unsqueeze(-1))
+        unmasked, inputs = step, (*inputs, mask.unsqueeze(-1))
+
+        def masked(before: Any, read: Any) -> tuple[Any, Tensor]:
+            *read, is_real = read
+            after, output = unmasked(before, tuple(read))
+            after = tuple(torch.where(is_real, new, old) for new, old in zip(after, before, strict=True))
+            return after, torch.where(is_real, output, 0.0)
+
+        step = masked
     if CAN_RECORD_STEPS and is_exported():
-        # Neither what is carried nor what comes out may be a tensor that stands elsewhere too.
+        # The operator wants outputs and states that share no memory.
         def recorded(carried: Any, read: Any) -> tuple[Any, Tensor]:
             carried, output = step(carried, read)
             return carried, output.clone()
 
         first = tuple(part.clone() for part in state)
-        carried, outputs = _scan(recorded, first, tuple(part.transpose(0, 1) for part in inputs), reverse=reverse)
-        return outputs.transpose(0, 1), carried
-    places = range(inputs[0].shape[1])
-    found: list[Tensor] = [state[0]] * len(places)
-    for place in reversed(places) if reverse else places:
-        state, found[place] = step(state, tuple(part[:, place] for part in inputs))
-    return torch.stack(found, dim=1), state
+        carried, found = _scan(recorded, first, tuple(part.transpose(0, 1) for part in inputs), reverse=reverse)
+        return found.transpose(0, 1), carried
+    indices = range(inputs[0].shape[1])
+    outputs: list[Tensor] = [state[0]] * len(indices)
+    for index in reversed(indices) if reverse else indices:
+        state, outputs[index] = step(state, tuple(part[:, index] for part in inputs))
+    return torch.stack(outputs, dim=1), state
 
 
-def _over_real_words(step: Step) -> Step:
-    """The step that reads whether a word is real behind all else."""
-
-    def masked(before: Any, read: Any) -> tuple[Any, Tensor]:
-        *read, is_real = read
-        after, output = step(before, tuple(read))
-        kept = tuple(torch.where(is_real, new, old) for new, old in zip(after, before, strict=True))
-        return kept, torch.where(is_real, output, 0.0)
-
-    return masked
-
-
-# The package's kernels give the same numbers faster. A checkpoint's own code takes them where the program has imported
-# the package, and never imports it: that would put the package's classes in place of these in the middle of a program.
-# Kernels of another API than the one that this file was written for are left alone, and the reference runs.
+# The package's kernels give the same numbers faster. A checkpoint's own code never imports the package itself: that
+# would put the package's classes in place of these in the middle of a program. With kernels of another API the
+# reference runs.
 kernels: Any = importlib.import_module("hf_elmo.kernels") if "hf_elmo" in sys.modules else None
 kernels = kernels if getattr(kernels, "API", None) == 1 else None
 
 
 class PackedOrder(NamedTuple):
-    """Where the words of a batch (B, T) lie when all first words come first, then all second ones, and so on.
+    """Where the words of a batch lie when all first words come first, then all second ones, and so on.
 
     Sentences are sorted by falling length, so that those of a step are the first ones of the step before.
     """
@@ -138,15 +132,12 @@ class PackedOrder(NamedTuple):
 
 
 def order_words(mask: Tensor, min_words: int = 0) -> PackedOrder:
-    """The order of the real words of a batch, wherever they lie.
+    """The order of the real words of a mask (B, T), wherever they lie.
 
-    Args:
-        mask: True for real words, (B, T).
-        min_words: Words that each sentence has at least, masked ones where it has fewer.
+    With `min_words` a sentence of fewer words has masked ones too.
     """
     device, width = mask.device, mask.shape[1]
-    # Small work, which a GPU would be waited for at each of its steps.
-    mask = mask.cpu()
+    mask = mask.cpu()  # so small that a GPU would only be waited for
     words_first = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True)
     lengths, sentences = mask.sum(dim=1).clamp(min=min_words).sort(descending=True, stable=True)
     numbers = torch.arange(width)
@@ -166,7 +157,7 @@ def order_words(mask: Tensor, min_words: int = 0) -> PackedOrder:
 
 
 class ProjectedLSTMWeights(NamedTuple):
-    """The weights of one direction of one layer; the rows of the first three hold the gates in the order i, f, g, o."""
+    """The weights of one direction of one layer; the rows of the first three are the gates i, f, g, o."""
 
     input: Tensor  # (4H, P)
     recurrent: Tensor  # (4H, P)
@@ -192,11 +183,10 @@ def scan_projected_lstm(
 
     Args:
         inputs: Word vectors, (B, T, P).
-        mask: True for real words, (B, T); None where all are.
-        weights: The direction's weights.
+        mask: True for real words, (B, T); None if all are.
+        weights: Of the direction.
         state: Carried (hidden (B, P), cell (B, H)); None starts from zeros.
-        cell_clip: Bound on |cell| after each step; None disables it.
-        projection_clip: Bound on |hidden| after each step's projection; None disables it.
+        cell_clip, projection_clip: Bounds on |cell| and |hidden| after each step; None for none.
         reverse: Read from the last word to the first.
     Returns: Outputs (B, T, P), zero where masked, and the state after each row's last word read.
     """
@@ -205,10 +195,7 @@ def scan_projected_lstm(
     # The inputs of all steps go through one matrix product; only the recurrent one has to wait for its step.
     input_gates = F.linear(inputs, weights.input, weights.bias)
     if state is None:
-        hidden = inputs.new_zeros(batch_size, projection_size)
-        cell = inputs.new_zeros(batch_size, cell_size)
-    else:
-        hidden, cell = state
+        state = inputs.new_zeros(batch_size, projection_size), inputs.new_zeros(batch_size, cell_size)
 
     def step(before: tuple[Tensor, Tensor], read: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
         (hidden, cell), (of_word,) = before, read
@@ -225,7 +212,7 @@ def scan_projected_lstm(
                 new_hidden = new_hidden.clamp(-projection_clip, projection_clip)
         return (new_hidden, new_cell), new_hidden
 
-    return scan_words(step, (hidden, cell), (input_gates,), mask, reverse=reverse)
+    return scan_words(step, state, (input_gates,), mask, reverse=reverse)
 
 
 def run_projected_lstm(
@@ -239,10 +226,9 @@ def run_projected_lstm(
     reverse: bool = False,
     order: PackedOrder | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """As `scan_projected_lstm`, by the fastest implementation at hand (`hf_elmo.kernels.use_backend` chooses).
+    """As `scan_projected_lstm`, by the fastest implementation (`hf_elmo.kernels.use_backend` chooses).
 
-    Args:
-        order: Of the mask's words, where it is known.
+    `order` is that of the mask's words, if it is known.
     """
     settings: dict[str, Any] = {"cell_clip": cell_clip, "projection_clip": projection_clip, "reverse": reverse}
     if kernels is not None:
@@ -254,29 +240,25 @@ def run_projected_lstm(
 
 
 def order_for_kernels(inputs: Tensor, mask: Tensor | None) -> PackedOrder | None:
-    """The order of the words of `inputs`, (B, T, P), that all scans of a batch share; None where the reference runs."""
+    """The order of the words of `inputs`, (B, T, P), for all scans of a batch; None if the reference runs."""
     if kernels is None or is_traced() or inputs.device.type == "meta":
         return None
     return order_words(torch.ones(inputs.shape[:2], dtype=torch.bool, device=inputs.device) if mask is None else mask)
 
 
-# All hashes of a table that has not been filled: the largest, so that they are sorted as those of a filled one are.
+# The hashes of an empty table: sorted, as those of a filled one.
 NOT_FILLED = 2**63 - 1
 
-# Words hashed at a time, which bounds the memory of the products: a table has many more words than a batch.
+# Words hashed at a time, which bounds memory: a table has many more words than a batch.
 _WORDS_AT_A_TIME = 2**16
 
 
 class ElmoWordTable(nn.Embedding):
-    """Vectors of known words, found by 64-bit hashes of their character ids, and one that all other words share.
+    """Vectors of V known words, found by 64-bit hashes of their character ids, and one that all other words share.
 
-    Row 0 of `weight`, (V + 1, D), is for the words that the table lacks; row i + 1 is for the word whose hash is
-    `hashes[i]`. The hashes are sorted and are saved with the weights. A word that the table lacks is taken for one that
-    it has where their hashes are equal; at a million words that is one word in 10^10.
-
-    Args:
-        num_words: Known words V.
-        vector_size: Size D of a vector.
+    Row 0 of `weight`, (V + 1, D), is for unknown words; row i + 1 is for the word whose hash is `hashes[i]`. The hashes
+    are sorted and are saved with the weights. An unknown word has the hash of a known one once in 10^10 words, at V =
+    10^6.
     """
 
     hashes: Tensor
@@ -287,13 +269,13 @@ class ElmoWordTable(nn.Embedding):
 
     @torch.no_grad()
     def fill(self, char_ids: Tensor, vectors: Tensor | None = None, unknown: Tensor | None = None) -> None:
-        """Say which words the table knows, and give them their vectors.
+        """Set which words the table knows, and their vectors.
 
         Args:
             char_ids: Character ids of the words, (V, C), each word once.
-            vectors: A vector for each of them, (V, D); None leaves all vectors as they were initialized.
+            vectors: Their vectors, (V, D); None leaves all vectors as they are.
             unknown: The vector of all other words, (D,); None leaves it as it is.
-        Raises: ValueError where there are more or fewer words than word_table_size says, or where two have one hash.
+        Raises: ValueError if there are not word_table_size words, or if two have one hash.
         """
         if len(char_ids) != len(self.hashes):
             raise ValueError(
@@ -311,10 +293,7 @@ class ElmoWordTable(nn.Embedding):
             self.weight[0] = unknown.to(self.weight)
 
     def forward(self, char_ids: Tensor) -> Tensor:
-        """Look up words by their character ids, (N, C) to (N, D).
-
-        Raises: ValueError where the table has not been filled (on a CPU; elsewhere a check would wait for the device).
-        """
+        """Look up words by their character ids, (N, C) to (N, D); ValueError if the table is empty (on a CPU)."""
         if self.hashes.device.type == "cpu" and not is_traced() and int(self.hashes[0]) == NOT_FILLED:
             raise ValueError(
                 "the word table is empty, so that every word would be unknown; fill it first (ElmoWordTable.fill), or "
@@ -323,22 +302,20 @@ class ElmoWordTable(nn.Embedding):
         return super().forward(self.indices(char_ids))
 
     def indices(self, char_ids: Tensor) -> Tensor:
-        """The row of `weight` of each word, (N,); 0 for words that the table lacks."""
+        """The row of `weight` of each word, (N,); 0 for unknown words."""
         hashes = hash_words(char_ids)
         nearest = torch.searchsorted(self.hashes, hashes).clamp(max=len(self.hashes) - 1)
         return torch.where(self.hashes[nearest] == hashes, nearest + 1, 0)
 
 
 def hash_words(char_ids: Tensor) -> Tensor:
-    """A signed 64-bit number for each word, (N, C) to (N,).
+    """A signed 64-bit number for each word, (N, C) to (N,), by multilinear hashing.
 
-    Multilinear hashing: the character ids times odd numbers that stand for their positions, summed modulo 2^64. Two
-    words that differ in one character never have one hash. Checkpoints hold these numbers, so that they never change.
+    The sum of the character ids times odd numbers, modulo 2^64. Two words that differ in one character never have one
+    hash. Checkpoints hold these numbers: they may not change.
     """
-    # The compiler looks into what is cached, and warns that it does.
-    multipliers_of = _compute_multipliers if is_traced() else _multipliers
-    multipliers = torch.tensor(multipliers_of(char_ids.shape[1]), device=char_ids.device)
-    # A batch that is traced may come in any size, which cannot be cut into a known number of parts.
+    multipliers = torch.tensor(_MULTIPLIERS[: char_ids.shape[1]], device=char_ids.device)
+    # A traced batch has no known number of parts.
     parts = [char_ids] if is_traced() else char_ids.split(_WORDS_AT_A_TIME)
     return torch.cat([(part.long() * multipliers).sum(dim=1) for part in parts])
 
@@ -355,11 +332,11 @@ def _compute_multipliers(count: int) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-_multipliers = functools.cache(_compute_multipliers)
+_MULTIPLIERS = _compute_multipliers(MAX_CHARACTERS_PER_WORD)
 
 
 class ElmoCarryGate(nn.Linear):
-    """The map of a highway layer's gate: a class of its own for its initialization, which starts by carrying."""
+    """The linear map of a highway's gate; a class of its own because its bias starts by carrying."""
 
 
 class ElmoHighway(nn.Module):
@@ -377,29 +354,49 @@ class ElmoHighway(nn.Module):
 
 
 class ElmoCharacterFilters(nn.Conv1d):
-    """Filters of one width over a word's characters, each followed by its maximum over the windows (Kim et al. 2016).
+    """Filters of one width, each followed by its maximum over a word's windows (Kim et al. 2016).
 
     The convolution is a matrix product over windows: with 16 channels that is several times faster on a CPU.
     """
 
     def forward(self, characters: Tensor) -> Tensor:
-        """Map embedded characters (N, C, D), C at least the width, to the filters' maxima, (N, F)."""
+        """Embedded characters (N, C, D), C at least the width, to the filters' maxima, (N, F)."""
         windows = characters.unfold(1, self.kernel_size[0], 1)
         products = F.linear(windows.reshape(-1, self.weight[0].numel()), self.weight.flatten(1), self.bias)
         return products.view(*windows.shape[:2], self.out_channels).max(dim=1).values
 
 
+# A group of fewer words takes in longer ones: products as small as these do not get faster by shorter rows.
+_MIN_WORDS_IN_GROUP = 16
+
+
+def filter_characters(char_ids: Tensor, embedding: nn.Embedding, filters: Iterable[nn.Module], padding: int) -> Tensor:
+    """The maximum of each filter over each word's windows, (N, C) to (N, F), in groups of words of about one length."""
+    if is_traced() or not len(char_ids):
+        # The words' lengths are not known.
+        characters = embedding(char_ids)
+        return torch.cat([each(characters) for each in filters], dim=-1)
+    places = torch.arange(1, char_ids.shape[1] + 1, device=char_ids.device)
+    lengths, order = ((char_ids != padding) * places).amax(dim=1).sort()
+    # On other devices than a CPU many small products cost more than one with longer rows.
+    smallest = _MIN_WORDS_IN_GROUP if char_ids.device.type == "cpu" else len(lengths)
+    maxima, start, each_length = [], 0, lengths.tolist()
+    for end, longest in enumerate(each_length, start=1):
+        if end == len(order) or (end - start >= smallest and each_length[end] > longest):
+            characters = embedding(char_ids[order[start:end]])
+            # Padding takes part in the maximum, but all windows of nothing else are alike: the first is enough.
+            parts = [each(characters[:, : longest + cast(Any, each).kernel_size[0]]) for each in filters]
+            maxima.append(torch.cat(parts, dim=-1))
+            start = end
+    return torch.cat(maxima)[order.argsort()]
+
+
 class ElmoTokenEncoder(nn.Module):
     """Characters to one context-free vector per word (Peters et al. 2018, sec. 3.4; Kim et al. 2016).
 
-    Where the config wants them, a table's word vectors stand in place of the characters' features or before them, side
-    by side as in ELMoForManyLangs (Che et al. 2018). The highway layers are the characters' own: without characters
-    there are none, and the word vectors go straight to the projection. Where the config wants no projection either, the
-    features are the word's vector.
+    A table's word vectors may stand in place of the characters' features, or before them (Che et al. 2018). The highway
+    layers are the characters' alone. Without `project_tokens` the features are the word's vector.
     """
-
-    # A group of fewer words takes in longer ones: products as small as these do not get faster by shorter rows.
-    min_words_in_group = 16
 
     def __init__(self, config: ElmoConfig):
         super().__init__()
@@ -426,7 +423,7 @@ class ElmoTokenEncoder(nn.Module):
         if config.project_tokens:
             self.projection = nn.Linear(num_filters + (config.word_vector_size or 0), config.projection_size)
         self.vector_size = config.projection_size
-        # Of modules that nobody has wrapped or replaced, whose weights the kernels may use themselves.
+        # Modules of these classes nobody has wrapped or replaced: the kernels may use their weights.
         self.module_classes = {type(module) for module in self.modules()}
 
     @property
@@ -442,10 +439,9 @@ class ElmoTokenEncoder(nn.Module):
         return self.encode(char_ids) if vectors is None else vectors
 
     def encode_distinct(self, char_ids: Tensor) -> Tensor:
-        """As `forward`, but words that occur more than once are computed once."""
+        """As `forward`, computing repeated words once."""
         distinct, indices = distinct_rows(char_ids)
-        # By embedding, not by indexing: the gradients of an indexed tensor are added up in whichever order the threads
-        # arrive, and no two runs would end with the same weights.
+        # Not by indexing, whose gradients are summed in any order: no two runs would end with the same weights.
         return F.embedding(indices, self(distinct))
 
     def encode(self, char_ids: Tensor) -> Tensor:
@@ -463,44 +459,13 @@ class ElmoTokenEncoder(nn.Module):
 
     def filter_characters(self, char_ids: Tensor) -> Tensor:
         """The maximum of each filter over each word's windows, (N, C) to (N, F)."""
-        embedding = cast("nn.Embedding", self.character_embedding)
-        if is_traced():
-            # How long the words are is not known: they are taken at their full width.
-            characters = embedding(char_ids)
-            return torch.cat([filters(characters) for filters in self.convolutions], dim=-1)
-        order, maxima = [], []
-        for group, longest in self._groups(self._lengths(char_ids), char_ids.device):
-            characters = embedding(char_ids[group])
-            # Padding has a learned vector and takes part in the maximum, but all windows that hold nothing else are
-            # alike: the first of them stands for the rest.
-            windows = (
-                filters(characters[:, : longest + filters.kernel_size[0]])
-                for filters in cast("Iterable[ElmoCharacterFilters]", self.convolutions)
-            )
-            maxima.append(torch.cat(list(windows), dim=-1))
-            order.append(group)
-        return torch.cat(maxima)[torch.cat(order).argsort()]
-
-    def _lengths(self, char_ids: Tensor) -> Tensor:
-        """How many characters each word has before its padding, (N,)."""
-        places = torch.arange(1, char_ids.shape[1] + 1, device=char_ids.device)
-        return ((char_ids != self.padding) * places).amax(dim=1)
-
-    def _groups(self, lengths: Tensor, device: torch.device) -> Iterator[tuple[Tensor, int]]:
-        """Words of about one length, as indices in the batch, and how many characters the longest has."""
-        lengths, order = lengths.sort()
-        # On other devices than a CPU many small products cost more than one with longer rows.
-        smallest = self.min_words_in_group if device.type == "cpu" else len(lengths)
-        start, sorted_lengths = 0, lengths.tolist()
-        for end in range(1, len(sorted_lengths) + 1):
-            is_last = end == len(sorted_lengths)
-            if is_last or (end - start >= smallest and sorted_lengths[end] > sorted_lengths[end - 1]):
-                yield order[start:end], sorted_lengths[end - 1]
-                start = end
+        return filter_characters(
+            char_ids, cast("nn.Embedding", self.character_embedding), self.convolutions, self.padding
+        )
 
 
 def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row of (N, C) once, and for each of the N which of those it is."""
+    """The distinct rows of (N, C), and the index among them of each of the N."""
     if rows.device.type != "cpu" or is_traced():
         return torch.unique(rows, dim=0, return_inverse=True)
     # Torch's own compares rows as it sorts them, by a call for each two of them.
@@ -513,12 +478,10 @@ def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass
 class ElmoState(ModelOutput):
-    """The LSTM states with which the next batch of as many rows carries on.
-
-    Index 0 of the third axis is the forward direction, 1 the backward one.
+    """The LSTM states that the next batch of as many rows starts from.
 
     Args:
-        hidden: Projected hidden states, (B, L, 2, P).
+        hidden: Projected hidden states, (B, L, 2, P), of the forward and of the backward direction.
         cell: Cell states, (B, L, 2, H).
     """
 
@@ -527,12 +490,12 @@ class ElmoState(ModelOutput):
     cell: Tensor = None  # type: ignore[assignment]
 
     def detach(self) -> ElmoState:
-        """The same numbers, cut from the graph: truncated back-propagation through time."""
+        """The same numbers without their graph (truncated back-propagation through time)."""
         return ElmoState(hidden=self.hidden.detach(), cell=self.cell.detach())
 
 
 class ElmoProjectedLSTM(nn.Module):
-    """One direction of one biLM layer; parameters are named and ordered (i, f, g, o) as torch.nn.LSTM(proj_size)'s."""
+    """One direction of one biLM layer; parameters are named and ordered as torch.nn.LSTM(proj_size)'s."""
 
     def __init__(self, config: ElmoConfig, reverse: bool):
         super().__init__()
@@ -546,12 +509,12 @@ class ElmoProjectedLSTM(nn.Module):
         self.cell_clip = config.cell_clip
         self.projection_clip = config.projection_clip
         self.reverse = reverse
-        # Share of the recurrent weights that a call in training drops, the same ones for all of its words (DropConnect,
-        # Merity et al. 2018, sec. 2). No field of the config: nothing but a training run has to do with it.
+        # Share of the recurrent weights dropped in a training call (DropConnect, Merity et al. 2018, sec. 2). Not a
+        # field of the config: only pre-training sets it.
         self.recurrent_dropout = 0.0
 
     def weights(self) -> ProjectedLSTMWeights:
-        """The weights as the scan wants them, the constant forget bias added to the learned one."""
+        """The weights for the scan, the forget bias's constant added."""
         input_bias, forget_bias, candidate_bias, output_bias = self.bias.chunk(4)
         bias = torch.cat([input_bias, forget_bias + self.forget_bias, candidate_bias, output_bias])
         recurrent: Tensor = self.weight_hh
@@ -567,20 +530,12 @@ class ElmoProjectedLSTM(nn.Module):
         order: PackedOrder | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Scan (B, T, P) word vectors; see `run_projected_lstm`."""
-        return run_projected_lstm(
-            inputs,
-            mask,
-            self.weights(),
-            state,
-            cell_clip=self.cell_clip,
-            projection_clip=self.projection_clip,
-            reverse=self.reverse,
-            order=order,
-        )
+        clips = {"cell_clip": self.cell_clip, "projection_clip": self.projection_clip}
+        return run_projected_lstm(inputs, mask, self.weights(), state, reverse=self.reverse, order=order, **clips)
 
 
 class ElmoBiLMLayer(GradientCheckpointingLayer):
-    """Both directions of one biLM layer, side by side and without sight of each other."""
+    """Both directions of one biLM layer, which never see each other: a call runs one of them."""
 
     def __init__(self, config: ElmoConfig, index: int):
         super().__init__()
@@ -591,48 +546,19 @@ class ElmoBiLMLayer(GradientCheckpointingLayer):
 
     def forward(
         self,
-        forward_inputs: Tensor,
-        backward_inputs: Tensor,
+        direction: int,
+        inputs: Tensor,
         mask: Tensor | None,
         hidden: Tensor | None,
         cell: Tensor | None,
         order: PackedOrder | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Run one layer.
-
-        Args:
-            forward_inputs, backward_inputs: Word vectors for each direction, (B, T, P).
-            mask: True for real words, (B, T); None where all are.
-            hidden, cell: Carried states, (B, 2, P) and (B, 2, H), or None for zeros.
-            order: As of `run_projected_lstm`.
-        Returns: The two directions' outputs, (B, T, P), and the new hidden and cell states.
-        """
-        outputs, states = [], []
-        for direction, inputs in enumerate((forward_inputs, backward_inputs)):
-            state = None if hidden is None or cell is None else (hidden[:, direction], cell[:, direction])
-            output, new_state = self.run_direction(direction, inputs, mask, state, order)
-            outputs.append(output)
-            states.append(new_state)
-        return (
-            outputs[0],
-            outputs[1],
-            torch.stack([states[0][0], states[1][0]], dim=1),
-            torch.stack([states[0][1], states[1][1]], dim=1),
-        )
-
-    def run_direction(
-        self,
-        direction: int,
-        inputs: Tensor,
-        mask: Tensor | None,
-        state: tuple[Tensor, Tensor] | None,
-        order: PackedOrder | None = None,
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Run one direction of the layer, 0 forward or 1 backward; arguments as `run_projected_lstm`'s."""
-        lstm = (self.forward_lstm, self.backward_lstm)[direction]
-        output, state = lstm(self.dropout(inputs), mask, state, order)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Run direction 0, forward, or 1, backward, to its outputs and states; arguments as `run_projected_lstm`'s."""
+        lstm = self.backward_lstm if direction else self.forward_lstm
+        state = None if hidden is None or cell is None else (hidden, cell)
+        outputs, (hidden, cell) = lstm(self.dropout(inputs), mask, state, order)
         # The recurrence carries the hidden state from before this sum.
-        return output + inputs if self.adds_its_input else output, state
+        return outputs + inputs if self.adds_its_input else outputs, hidden, cell
 
 
 class ElmoBiLM(nn.Module):
@@ -649,31 +575,19 @@ class ElmoBiLM(nn.Module):
         backward_vectors: Tensor,
         mask: Tensor | None = None,
         state: ElmoState | None = None,
-    ) -> tuple[list[tuple[Tensor, Tensor]], ElmoState]:
-        """Run both directions through all layers.
-
-        The backward direction reads from the last word to the first. In pre-training the two directions read
-        different windows, which is why they have an argument each.
+    ) -> tuple[list[tuple[Tensor, ...]], ElmoState]:
+        """Run both directions through all layers, the backward one from the last word to the first.
 
         Args:
-            forward_vectors, backward_vectors: Token vectors, (B, T, P); the same tensor for ordinary sentences.
-            mask: True for real words, (B, T); None where all are.
+            forward_vectors, backward_vectors: Token vectors, (B, T, P); the same ones for ordinary sentences. In
+                pre-training the two directions read different windows.
+            mask: True for real words, (B, T); None if all are.
             state: Carried states; None starts from zeros.
         Returns: (forward, backward) outputs of each layer, (B, T, P), and the states after the batch.
         """
-        outputs, hiddens, cells = [], [], []
-        forward_outputs, backward_outputs = forward_vectors, backward_vectors
-        order = order_for_kernels(forward_vectors, mask)
-        for index, layer in enumerate(self.layers):
-            hidden, cell = (None, None) if state is None else (state.hidden[:, index], state.cell[:, index])
-            forward_outputs, backward_outputs, hidden, cell = layer(
-                forward_outputs, backward_outputs, mask, hidden, cell, order
-            )
-            outputs.append((forward_outputs, backward_outputs))
-            hiddens.append(hidden)
-            cells.append(cell)
-        outputs[-1] = tuple(self.output_dropout(output) for output in outputs[-1])
-        return outputs, ElmoState(hidden=torch.stack(hiddens, dim=1), cell=torch.stack(cells, dim=1))
+        states = (None, None) if state is None else (state.hidden, state.cell)
+        outputs, hidden, cell = self._run((0, 1), (forward_vectors, backward_vectors), mask, *states)
+        return outputs, ElmoState(hidden=hidden, cell=cell)
 
     def run_direction(
         self,
@@ -682,41 +596,46 @@ class ElmoBiLM(nn.Module):
         mask: Tensor | None = None,
         state: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[list[Tensor], tuple[Tensor, Tensor]]:
-        """Run one direction alone through all layers.
+        """Run one direction alone, 0 forward or 1 backward: a long text can be read in pieces, from either end.
 
-        The two never see each other, so that a long text can be read in pieces: forward from its first piece to its
-        last, backward from its last to its first, each carrying its own state.
-
-        Args:
-            direction: 0 for forward, 1 for backward, as in `ElmoState`.
-            vectors: Token vectors, (B, T, P).
-            mask: True for real words, (B, T); None where all are.
-            state: Carried hidden and cell states of this direction, (B, L, P) and (B, L, H); None starts from zeros.
-        Returns: Outputs of each layer, (B, T, P), and the states after the piece.
+        Arguments and results are those of `forward` for this direction, the states (B, L, P) and (B, L, H).
         """
-        outputs, states, order = [], [], order_for_kernels(vectors, mask)
+        states = (None, None) if state is None else (part.unsqueeze(2) for part in state)
+        outputs, hidden, cell = self._run((direction,), (vectors,), mask, *states)
+        return [output for (output,) in outputs], (hidden.squeeze(2), cell.squeeze(2))
+
+    def _run(
+        self,
+        directions: Sequence[int],
+        vectors: tuple[Tensor, ...],
+        mask: Tensor | None,
+        hidden: Tensor | None,
+        cell: Tensor | None,
+    ) -> tuple[list[tuple[Tensor, ...]], Tensor, Tensor]:
+        """Some directions, each with its vectors and its place on the third axis of the states."""
+        order = order_for_kernels(vectors[0], mask)
+        outputs, states = [], []
         for index, layer in enumerate(self.layers):
-            layer_state = None if state is None else (state[0][:, index], state[1][:, index])
-            vectors, layer_state = cast("ElmoBiLMLayer", layer).run_direction(
-                direction, vectors, mask, layer_state, order
-            )
+            results = []
+            for place, direction in enumerate(directions):
+                state = (part if part is None else part[:, index, place] for part in (hidden, cell))
+                results.append(layer(direction, vectors[place], mask, *state, order))
+            vectors, *after = zip(*results, strict=True)
             outputs.append(vectors)
-            states.append(layer_state)
-        outputs[-1] = self.output_dropout(outputs[-1])
-        hiddens, cells = zip(*states, strict=True)
-        return outputs, (torch.stack(hiddens, dim=1), torch.stack(cells, dim=1))
+            states.append([torch.stack(parts, dim=1) for parts in after])
+        outputs[-1] = tuple(map(self.output_dropout, outputs[-1]))
+        hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
+        return outputs, hidden, cell
 
 
 class ElmoScalarMix(nn.Module):
     """gamma * sum_j s_j h_j (Peters et al. 2018, sec. 3.2, equation 1).
 
-    The shares s are softmax(w), or where the config's mixed_layers says so fixed ones; gamma is learned in each case.
-
-    Where the config says align_layers, each layer first goes through a matrix of its own, h_j A_j^T, that turns it into
-    the space of another language (Schuster et al. 2019). The matrices are given, not learned.
+    The shares s are softmax(w), or fixed by the config's `mixed_layers`; gamma is learned in either case.
 
     Attributes:
-        alignment: Those matrices, (L + 1, 2P, 2P), the token encoder's first; None without them.
+        alignment: With `align_layers`, matrices that turn each layer into the space of another language first,
+            h_j A_j^T (Schuster et al. 2019), (L + 1, 2P, 2P), the token encoder's first; given, not learned.
     """
 
     alignment: nn.Parameter | None
@@ -735,7 +654,7 @@ class ElmoScalarMix(nn.Module):
         self.register_parameter("alignment", alignment if config.align_layers else None)
 
     def forward(self, layers: list[Tensor], mask: Tensor) -> Tensor:
-        """Mix L + 1 layers, each (B, T, D), with mask (B, T) into (B, T, D); zero where masked."""
+        """Mix L + 1 layers, (B, T, D) each, with mask (B, T) into (B, T, D); zero where masked."""
         if self.alignment is not None:
             layers = [F.linear(layer, matrix) for layer, matrix in zip(layers, self.alignment, strict=True)]
         if self.fixed_shares is None:
@@ -746,7 +665,7 @@ class ElmoScalarMix(nn.Module):
         return torch.where(mask.unsqueeze(-1), self.scale * mixed, 0.0)
 
     def shares(self) -> Tensor:
-        """How much of the mix each layer is, (L + 1,), the token encoder's first; they sum to 1."""
+        """The share of each layer, (L + 1,), the token encoder's first; they sum to 1."""
         if self.fixed_shares is None:
             return torch.softmax(self.weight, dim=0)
         return self.weight.new_tensor(self.fixed_shares)
@@ -765,24 +684,24 @@ class ElmoScalarMix(nn.Module):
         return ((vectors - mean) * torch.rsqrt(variance + self.variance_floor)).to(layer.dtype)
 
     def squared_norm(self) -> Tensor:
-        """The squared norm of the weights before their softmax, which `mix_l2` multiplies; 0 where shares are fixed."""
+        """The squared norm of the weights before their softmax (`mix_l2`); 0 if shares are fixed."""
         return self.weight.square().sum() if self.fixed_shares is None else self.weight.new_zeros(())
 
 
 def _fixed_shares(layers: str, count: int) -> tuple[float, ...] | None:
-    """The shares of `count` layers that no task learns; None where it does."""
+    """The shares of `count` layers that no task learns; None if it does."""
     chosen = {"all": range(0), "top": range(count - 1, count), "token": range(1), "average": range(count)}[layers]
     return tuple((index in chosen) / len(chosen) for index in range(count)) if chosen else None
 
 
 def pack_layers(layers: list[Tensor]) -> Tensor:
-    """L + 1 layers, each (B, T, 2P), as one tensor, (B, T, P + 2PL): the token encoder's vector stands there once."""
+    """L + 1 layers, (B, T, 2P) each, as one tensor, (B, T, P + 2PL), with the token vectors once."""
     vectors, _ = layers[0].chunk(2, dim=-1)
     return torch.cat([vectors, *layers[1:]], dim=-1)
 
 
 def unpack_layers(packed: Tensor, projection_size: int) -> list[Tensor]:
-    """The layers that `pack_layers` made one tensor of."""
+    """The layers of `pack_layers`."""
     vectors, outputs = packed[..., :projection_size], packed[..., projection_size:]
     return [torch.cat([vectors, vectors], dim=-1), *outputs.split(2 * projection_size, dim=-1)]
 
@@ -791,12 +710,12 @@ IGNORED_LABEL = -100
 
 
 def values_can_be_read(tensor: Tensor) -> bool:
-    """Whether a check of values costs little: elsewhere than on a CPU it would wait for the device."""
+    """Whether checking values costs little: elsewhere than on a CPU it would wait for the device."""
     return tensor.device.type == "cpu" and not is_traced()
 
 
 def check_input_ids(config: ElmoConfig, input_ids: Tensor) -> None:
-    """Check what every model is given; raises ValueError where it is not what the checkpoint's tokenizer gives."""
+    """Raise ValueError unless these are ids of the checkpoint's tokenizer."""
     width = config.max_characters_per_word
     if input_ids.ndim != 3 or input_ids.shape[-1] != width or input_ids.is_floating_point():
         raise ValueError(
@@ -816,12 +735,12 @@ def check_input_ids(config: ElmoConfig, input_ids: Tensor) -> None:
 
 
 def has_pairs(token_type_ids: Tensor | None) -> bool:
-    """Whether any row of a batch is a pair, which in a trace it always may be."""
+    """Whether any row of a batch is a pair; in a trace it may be."""
     return token_type_ids is not None and (is_traced() or bool(token_type_ids.any()))
 
 
 def check_word_labels(labels: Tensor, mask: Tensor) -> None:
-    """Check the labels of a batch, one per word; raises ValueError where they are no integers, or of another shape."""
+    """Raise ValueError unless labels are integers, one per word."""
     if labels.is_floating_point() or labels.shape != mask.shape:
         raise ValueError(
             f"labels is {labels.dtype} of the shape {tuple(labels.shape)}; wanted integers {tuple(mask.shape)}, one "
@@ -830,14 +749,10 @@ def check_word_labels(labels: Tensor, mask: Tensor) -> None:
 
 
 class PairSplitter:
-    """One sentence of each row of a batch, or several that share a row, as rows of their own.
-
-    Wherever a word stands, before special tokens, behind padding or between words of another sentence, it keeps its
-    place in the order of its own.
+    """The sentences of each row, one or several, as rows of their own: words keep their order, wherever they stand.
 
     Args:
         words: True for the words of a sentence of each row, (B, T), once for each sentence; no word is in two.
-
     Attributes:
         mask: True for the real words of the S sentences, (S, W): the first ones of all rows, then the second ones.
     """
@@ -845,7 +760,7 @@ class PairSplitter:
     def __init__(self, *words: Tensor):
         self._count, self._shape = len(words), words[0].shape
         self.mask = torch.cat(words)
-        # How long the sentences are is not known in a trace: they keep the places, and the length, of their rows.
+        # In a trace lengths are not known: sentences keep the places and the length of their rows.
         self._is_packed = not is_traced()
         if self._is_packed:
             lengths = self.mask.sum(dim=1, keepdim=True)
@@ -855,23 +770,21 @@ class PairSplitter:
             self._in_sentences = self.mask.flatten().nonzero().squeeze(1)
 
     def split(self, vectors: Tensor) -> Tensor:
-        """The vectors of the words of a batch, (B, T, D), as those of its sentences, (S, W, D); zero where masked."""
+        """Vectors of a batch, (B, T, D), as those of its sentences, (S, W, D); zero where masked."""
         if not self._is_packed:
             return vectors.repeat(self._count, 1, 1)
         return _move_words(vectors, self._in_batch, self.mask.shape, self._in_sentences)
 
     def merge(self, outputs: Tensor) -> Tensor:
-        """Outputs for the words of sentences, (S, W, D), as those of the batch, (B, T, D); zero for other words."""
+        """Outputs for sentences, (S, W, D), as those of the batch, (B, T, D); zero for other words."""
         if not self._is_packed:
             # Not by chunk, which would have an export settle how many rows there are.
             return outputs.unflatten(0, (self._count, -1)).sum(dim=0)
         return _move_words(outputs, self._in_sentences, self._shape, self._in_batch)
 
     def find_distinct(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Which sentences are alike, by 64-bit hashes of their words.
+        """Which sentences of `input_ids`, (B, T, C), are alike, by 64-bit hashes of their words.
 
-        Args:
-            input_ids: Character ids of the batch, (B, T, C).
         Returns: The index of one sentence of each kind, (U,), and the kind of each sentence, (S,).
         """
         hashes = hash_words(input_ids.flatten(0, 1)).view(*input_ids.shape[:2], 1)
@@ -881,17 +794,27 @@ class PairSplitter:
         return kind_of_each.new_empty(len(kinds)).scatter(0, kind_of_each, every), kind_of_each
 
 
-def segment_masks(mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Which words are those of the first and of the second sentences of pairs, both (B, T).
+def encode_real_words(encode: Callable[[Tensor], Tensor], input_ids: Tensor, mask: Tensor) -> Tensor:
+    """Encode the distinct real words of (B, T, C) by `encode`, (N, C) to (N, D), to (B, T, D); zero where masked."""
+    if is_traced():
+        # Which words are real, and which of them are alike, is not known.
+        vectors = encode(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
+        return torch.where(mask.unsqueeze(-1), vectors, 0.0)
+    distinct, indices = distinct_rows(input_ids[mask])
+    real_vectors = F.embedding(indices, encode(distinct))
+    vectors = real_vectors.new_zeros(*mask.shape, real_vectors.shape[1])
+    vectors[mask] = real_vectors
+    return vectors
 
-    Where all words of a row are of one type, its other sentence is empty.
-    """
+
+def segment_masks(mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The words of the first and of the second sentences of pairs, (B, T) each; either may be empty."""
     is_second = token_type_ids.bool()
     return mask & ~is_second, mask & is_second
 
 
 def _move_words(vectors: Tensor, origins: Tensor, shape: torch.Size, targets: Tensor) -> Tensor:
-    """The vectors at some indices of a batch at other indices of a batch of another shape; zeros elsewhere."""
+    """Vectors at some indices of a batch, at other indices of a batch of another shape; zeros elsewhere."""
     words = vectors.flatten(0, 1).index_select(0, origins)
     # By indices and not by masks, which would be searched for true ones in each call and on its way back.
     moved = words.new_zeros(shape.numel(), words.shape[1]).index_copy(0, targets, words)
@@ -903,15 +826,14 @@ Model = TypeVar("Model", bound="ElmoPreTrainedModel")
 
 @dataclass
 class ElmoModelOutput(ModelOutput):
-    """What `ElmoModel` returns.
+    """Output of `ElmoModel`.
 
     Args:
         last_hidden_state: The first scalar mix, (B, T, 2P), zero where masked.
-        hidden_states: With `output_hidden_states`, the L + 1 layers that the mixes weigh, each (B, T, 2P): the token
-            encoder's vector twice, then each biLM layer's forward and backward halves.
-        elmo_representations: All M scalar mixes, each (B, T, 2P).
-        state: The LSTM states after this batch; None after pairs, whose sentences end apart, and after layers that
-            were computed before.
+        hidden_states: With `output_hidden_states`, the L + 1 layers, (B, T, 2P) each: the token encoder's vector twice,
+            then each biLM layer's forward and backward halves.
+        elmo_representations: All M scalar mixes, (B, T, 2P) each.
+        state: The LSTM states after this batch; None after pairs and with `packed_layers`.
     """
 
     last_hidden_state: Tensor | None = None
@@ -947,10 +869,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         return loaded
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Return the input embeddings, which cannot be resized.
-
-        Raises: ValueError where another size is asked for.
-        """
+        """Return the input embeddings, which cannot be resized (ValueError)."""
         embeddings = self._base.get_input_embeddings()
         if new_num_tokens is not None and new_num_tokens != embeddings.num_embeddings:
             raise ValueError(
@@ -973,7 +892,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         return self.config.freeze_bilm and not self._base.is_pretraining
 
     def freeze_bilm(self, freeze: bool = True) -> None:
-        """Fix the token encoder and the biLM, or with `freeze=False` let them be trained along with the task.
+        """Fix the token encoder and the biLM, or let them be trained with the task.
 
         A fixed biLM gets no gradients and no dropout; the scalar mixes and the task's layers are always trained.
         """
@@ -994,7 +913,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
                 mix.alignment.requires_grad_(False)
 
     def train(self: Model, mode: bool = True) -> Model:
-        """As torch.nn.Module.train, but a frozen biLM stays in evaluation mode."""
+        """As torch.nn.Module.train; a frozen biLM stays in evaluation mode."""
         super().train(mode)
         if self._bilm_is_frozen:
             for module in self._bilm_modules:
@@ -1002,12 +921,12 @@ class ElmoPreTrainedModel(PreTrainedModel):
         return self
 
     def layer_shares(self) -> list[list[float]]:
-        """How much each mix takes of each layer, the token encoder's first: which layers does a task use?"""
+        """The share of each layer in each mix, the token encoder's first."""
         return [mix.shares().tolist() for mix in cast("Iterable[ElmoScalarMix]", self._base.mixes)]
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialize one module that owns parameters, as the released models were (bilm-tf's training code)."""
+        """Initialize a module that owns parameters as bilm-tf's training code does."""
         if isinstance(module, ElmoProjectedLSTM):
             # Glorot uniform over the stacked [input; recurrent] matrix, TensorFlow's default for its LSTM cell.
             cell_size, projection_size = len(module.bias) // 4, module.weight_ih.shape[1]
@@ -1025,7 +944,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
                 count, size, _ = module.alignment.shape
                 init.copy_(module.alignment, torch.eye(size).expand(count, size, size))
         elif hasattr(module, "init_weights") and not isinstance(module, PreTrainedModel):
-            cast(Any, module).init_weights()
+            cast(Any, module).init_weights()  # of the tasks' modules
         elif isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -1.0, 1.0)
             if module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
@@ -1039,12 +958,6 @@ class ElmoPreTrainedModel(PreTrainedModel):
                 init.normal_(module.weight, std=math.sqrt(1 / (module.kernel_size[0] * module.in_channels)))
             if module.bias is not None:
                 init.zeros_(module.bias)
-        elif isinstance(module, nn.RNNBase):
-            for name, parameter in module.named_parameters():
-                if name.startswith("weight"):
-                    init.xavier_uniform_(parameter)
-                else:
-                    init.zeros_(parameter)
         elif isinstance(module, nn.Linear):
             init.normal_(module.weight, std=math.sqrt(1 / module.in_features))
             if module.bias is not None:
@@ -1090,22 +1003,19 @@ class ElmoModel(ElmoPreTrainedModel):
     ) -> ElmoModelOutput:
         """Compute the vectors of a batch of sentences, or of pairs of them.
 
-        Masked words get zeros and change nothing else: padding, batch mates and their order leave every real word's
-        vector as it is. A row without any real word gives zeros and hands its state through. Of a pair each sentence
-        is read on its own, so that its words have the vectors that they have without the other one.
+        Padding, batch mates and their order leave every real word's vector as it is. A row without any real word gives
+        zeros and hands its state through. Each sentence of a pair is read on its own.
 
         Args:
             input_ids: Character ids from `ElmoCharTokenizer`, (B, T, C).
-            attention_mask: 1 for real words, (B, T); None takes every word of `input_ids` that is not all zeros.
-            state: The `state` of an earlier output on as many rows, to carry on where those ended; None starts from
-                zeros, so that the same batch always gives the same vectors.
+            attention_mask: 1 for real words, (B, T); None takes every word whose ids are not all zeros.
+            state: The `state` of an earlier output on as many rows; None starts from zeros.
             output_hidden_states: Whether to return the layers; None takes the config's setting.
-            token_type_ids: 1 for the words of the second sentence of a pair, 0 for all others, (B, T); None where no
-                row is a pair.
-            packed_layers: The layers of these words where they were computed before (`pack_layers`),
-                (B, T, P + 2PL), zero where masked; a frozen biLM is then not run. There is no state after them.
-            kwargs: What tools pass to every model; nothing of it is read.
-        Raises: ValueError naming the argument, what it was and what is wanted.
+            token_type_ids: 1 for the words of the second sentence of a pair, (B, T); None if no row is a pair.
+            packed_layers: The layers of these words, computed before (`pack_layers`), (B, T, P + 2PL), zero where
+                masked; the frozen biLM is then not run.
+            kwargs: What tools pass to every model; not read.
+        Raises: ValueError naming the argument, its value and what is wanted.
         """
         mask, layers, state = self.run_layers(input_ids, attention_mask, state, token_type_ids, packed_layers)
         representations = tuple(mix(layers, mask) for mix in self.mixes)
@@ -1126,10 +1036,9 @@ class ElmoModel(ElmoPreTrainedModel):
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor], ElmoState | None]:
-        """Check a batch and compute its layers, without mixing them; arguments as `forward`'s.
+        """Check a batch and compute its layers without mixing them; arguments as `forward`'s.
 
-        Returns: The mask, True for real words, (B, T); the L + 1 layers, each (B, T, 2P); the states after the batch,
-            None after pairs and with `packed_layers`.
+        Returns: The mask of real words, (B, T); the L + 1 layers, (B, T, 2P) each; the states, as `ElmoModelOutput`'s.
         """
         check_input_ids(self.config, input_ids)
         if state is not None and len(state.hidden) != len(input_ids):
@@ -1163,7 +1072,7 @@ class ElmoModel(ElmoPreTrainedModel):
         return mask, layers, state
 
     def _read_pairs(self, pairs: PairSplitter, input_ids: Tensor, vectors: Tensor) -> list[tuple[Tensor, ...]]:
-        """The biLM's outputs for the words of pairs, whose sentences it reads apart."""
+        """The biLM's outputs for pairs, whose sentences it reads apart."""
         sentences = pairs.split(vectors)
         if self.bilm.training or is_traced():
             # Each copy of a sentence has its own dropout; how many copies there are is not known in a trace.
@@ -1180,24 +1089,17 @@ class ElmoModel(ElmoPreTrainedModel):
         """The token vectors of a batch, (B, T, P), zero where masked; a mask of None hides nothing."""
         if mask is None:
             return self.token_encoder.encode_distinct(input_ids.flatten(0, 1)).unflatten(0, input_ids.shape[:2])
-        if is_traced():
-            # How many words are real, and which of them are alike, is not known: all are computed.
-            vectors = self.token_encoder(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
-            return torch.where(mask.unsqueeze(-1), vectors, 0.0)
-        real_vectors = self.token_encoder.encode_distinct(input_ids[mask])
-        vectors = real_vectors.new_zeros(*mask.shape, self.config.projection_size)
-        vectors[mask] = real_vectors
-        return vectors
+        return encode_real_words(self.token_encoder, input_ids, mask)
 
     def word_mask(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """True for real words, (B, T): the attention mask or, where there is none, all whose ids are not all zeros."""
+        """True for real words, (B, T), by the attention mask or, without one, the ids that are not all zeros."""
         if attention_mask is None:
             return (input_ids != self.config.pad_token_id).any(dim=-1)
         return attention_mask.bool()
 
 
 def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross entropy in nats over the labels that are not -100; zero, not nan, where there is none."""
+    """Mean cross entropy in nats over the labels that are not -100; 0, not nan, without any."""
     labels = labels.long()
     total = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="sum")
     return total / (labels != IGNORED_LABEL).sum().clamp(min=1)
@@ -1207,10 +1109,7 @@ WORD_LIST_FILE = "word_vocabulary.txt"
 
 
 def read_words(path: str | os.PathLike) -> list[str]:
-    """The words of a file, one per line, in UTF-8; the line is the id.
-
-    Raises: FileNotFoundError; ValueError naming the first line that is not UTF-8.
-    """
+    """The words of a file, one per line, in UTF-8; ValueError names the first line that is not."""
     try:
         text = Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -1221,7 +1120,7 @@ def read_words(path: str | os.PathLike) -> list[str]:
 
 
 def write_words(directory: str | os.PathLike, words: Iterable[str]) -> Path:
-    """Write words into a checkpoint's directory, and return the file's path."""
+    """Write words into a checkpoint's directory; returns the file's path."""
     path = Path(directory) / WORD_LIST_FILE
     path.write_bytes("".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass"))
     return path
@@ -1235,16 +1134,14 @@ WordSoftmax: TypeAlias = nn.Linear | nn.AdaptiveLogSoftmaxWithLoss
 
 @dataclass
 class ElmoForPreTrainingOutput(ModelOutput):
-    """What `ElmoForPreTraining` returns.
+    """Output of `ElmoForPreTraining`.
 
     Args:
-        loss: With labels, the mean of both directions' losses, in nats per word.
-        forward_loss: Mean of -log p(next word), in nats.
-        backward_loss: Mean of -log p(previous word), in nats.
-        forward_logits: Scores of the word after each position, (B, T, V); log probabilities by an adaptive softmax.
-        backward_logits: Scores of the word before each position, (B, T, V).
-        hidden_states: With `output_hidden_states`, as in `ElmoModelOutput`.
-        state: The LSTM states after this batch.
+        loss: The mean of both directions' losses, in nats per word.
+        forward_loss, backward_loss: Means of -log p(next word) and of -log p(previous word), in nats.
+        forward_logits, backward_logits: Scores of the word after and of the word before each position, (B, T, V); log
+            probabilities by an adaptive softmax.
+        hidden_states, state: As in `ElmoModelOutput`.
     """
 
     loss: Tensor | None = None
@@ -1259,11 +1156,8 @@ class ElmoForPreTrainingOutput(ModelOutput):
 class ElmoForPreTraining(ElmoPreTrainedModel):
     """The biLM with its word softmax, shared by both directions (Peters et al. 2018, sec. 3.1) or one for each.
 
-    The whole biLM is trained whatever `config.freeze_bilm` says; the scalar mixes rest at their starting values, so
-    that `AutoModel.from_pretrained` finds a complete model in the checkpoint.
-
-    The words of the softmax travel with the model: `words` are read from word_vocabulary.txt beside the weights where
-    there is one, and `save_pretrained` and `push_to_hub` write them there.
+    The whole biLM is trained whatever `config.freeze_bilm` says; the scalar mixes rest at their starting values.
+    `words` are read from word_vocabulary.txt beside the weights if it is there, and saved there.
     """
 
     _auto_class = "AutoModelForPreTraining"  # type: ignore[assignment]
@@ -1287,7 +1181,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
     @property
     def words(self) -> tuple[str, ...] | None:
-        """The words of the softmax, V of them in the order of their ids; None where the checkpoint names none."""
+        """The V words of the softmax in the order of their ids; None if the checkpoint names none."""
         return self._words
 
     @words.setter
@@ -1301,10 +1195,10 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *args: Any, **kwargs: Any) -> Any:
-        """As transformers' own, with the words of the softmax where the checkpoint holds them.
+        """As transformers' own, with the words of the softmax.
 
-        Raises: ValueError where it holds more or fewer words than its softmax has rows, unless
-            `ignore_mismatched_sizes` is set, which leaves them out.
+        Raises: ValueError if they are not as many as the softmax's rows, unless `ignore_mismatched_sizes` leaves them
+            out.
         """
         loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
@@ -1338,7 +1232,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     def save_pretrained(
         self, save_directory: str | os.PathLike, is_main_process: bool = True, *args: Any, **kwargs: Any
     ) -> None:
-        """As transformers' own, with the words of the softmax where they are known."""
+        """As transformers' own, with the words of the softmax."""
         if self.words is not None and is_main_process:
             os.makedirs(save_directory, exist_ok=True)
             write_words(save_directory, self.words)
@@ -1356,7 +1250,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
     @property
     def word_softmaxes(self) -> tuple[WordSoftmax, WordSoftmax]:
-        """The softmax of the forward and that of the backward direction; the same one twice where it is shared."""
+        """The softmax of the forward and of the backward direction; the same one if it is shared."""
         backward = self.word_softmax if self.word_softmax_backward is None else self.word_softmax_backward
         return self.word_softmax, backward
 
@@ -1364,10 +1258,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         return self.word_softmax if isinstance(self.word_softmax, nn.Linear) else None
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
-        """Replace the forward direction's softmax, where it is a full one.
-
-        Raises: ValueError where it is not, or where the new one is for other words or vectors.
-        """
+        """Replace a full softmax of the forward direction; ValueError if it is adaptive or of other sizes."""
         if self.get_output_embeddings() is None:
             raise ValueError(
                 f"softmax_type is {self.config.softmax_type!r}, which has no single layer that could be replaced; "
@@ -1393,19 +1284,13 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         token_type_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> ElmoForPreTrainingOutput:
-        """Predict each word's neighbours on whole sentences.
+        """Predict each word's neighbours on whole sentences; `hf_elmo.pretraining` trains on a corpus instead.
 
         Position t scores the word at t + 1 in the forward direction and the word at t - 1 in the backward one.
-        Training on a corpus goes through lanes instead (`hf_elmo.pretraining`), which carry the state between windows.
+        Arguments are `ElmoModel`'s, and:
 
         Args:
-            input_ids: Character ids, (B, T, C).
-            attention_mask: 1 for real words, (B, T).
-            labels: The word id at each position, (B, T), as words of the pre-training vocabulary; the shift is made
-                here. -100 and masked positions are never predicted.
-            state: Carried LSTM states.
-            output_hidden_states: Whether to return the layers.
-            token_type_ids: 1 for the words of the second sentence of a pair, (B, T); see `ElmoModel`.
+            labels: The word id at each position, (B, T), -100 for none; the shift is made here.
         """
         mask, layers, state = self.elmo.run_layers(input_ids, attention_mask, state, token_type_ids)
         forward_logits, backward_logits = map(_score_words, self.word_softmaxes, layers[-1].chunk(2, dim=-1))
@@ -1459,33 +1344,24 @@ _TO_SMALL = ord("a") - ord("A")
 
 @dataclass
 class ElmoEmbeddingsOutput(ModelOutput):
-    """What `ElmoEmbeddings` returns, and what a task's model reads; the vectors lie behind dropout, zero where masked.
+    """Output of `ElmoEmbeddings`, and what tasks read; the vectors are those after dropout, zero where masked.
 
     Args:
-        last_hidden_state: What a task's first layer reads: the first mix, the word vector and the characters'
-            features side by side, as far as there are any, (B, T, D).
-        elmo_representations: All M mixes, each (B, T, 2P), the first one again: with `num_mixes=2` the second is for
-            the output of the task's own encoder (Peters et al. 2018, sec. 3.3). None without ELMo.
+        last_hidden_state: The first mix, the word vector and the characters' features side by side, (B, T, D).
+        elmo_representations: All M mixes, (B, T, 2P) each; None without ELMo. With `num_mixes=2` the second is for the
+            output of the task's own encoder (Peters et al. 2018, sec. 3.3).
         mask: True for real words, (B, T).
-        hidden_states: The biLM's layers where they are asked for; see `ElmoModelOutput`.
+        hidden_states: As in `ElmoModelOutput`.
     """
 
-    last_hidden_state: Tensor | None = None
+    last_hidden_state: Tensor = None  # type: ignore[assignment]
     elmo_representations: tuple[Tensor, ...] | None = None
-    mask: Tensor | None = None
+    mask: Tensor = None  # type: ignore[assignment]
     hidden_states: tuple[Tensor, ...] | None = None
 
 
 class ElmoWordFeatures(nn.Module):
-    """What stands beside ELMo: vectors of known words, and features of the characters of any word.
-
-    Args:
-        config: Of the model, for what its character ids are.
-        head: Which of the two there are.
-
-    Attributes:
-        size: Numbers for a word, V + F; 0 where there is neither.
-    """
+    """What stands beside ELMo: V numbers of a table of known words, and F features of any word's characters."""
 
     def __init__(self, config: ElmoConfig, head: HeadConfig):
         super().__init__()
@@ -1512,54 +1388,33 @@ class ElmoWordFeatures(nn.Module):
 
     def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """The features of a batch, (B, T, C) with mask (B, T) to (B, T, V + F); zero where masked."""
-        if is_traced():
-            vectors = self._encode(input_ids.flatten(0, 1)).unflatten(0, mask.shape)
-            return torch.where(mask.unsqueeze(-1), vectors, 0.0)
-        distinct, indices = distinct_rows(input_ids[mask])
-        real_vectors = F.embedding(indices, self._encode(distinct))
-        vectors = real_vectors.new_zeros(*mask.shape, self.size)
-        vectors[mask] = real_vectors
-        return vectors
-
-    def apply_freezing(self) -> None:
-        """Fix the word vectors where the settings say so; loading a checkpoint lets them be trained."""
-        if self.word_table is not None and not self.train_word_vectors:
-            self.word_table.requires_grad_(False)
+        return encode_real_words(self._encode, input_ids, mask)
 
     def _encode(self, char_ids: Tensor) -> Tensor:
-        """The features of words, (N, C) to (N, V + F)."""
+        """Words, (N, C) to (N, V + F)."""
         parts = []
         if self.word_table is not None:
             is_capital = (char_ids >= _CAPITALS[0]) & (char_ids <= _CAPITALS[1])
             parts.append(self.word_table(char_ids + _TO_SMALL * is_capital if self.lower_case_words else char_ids))
         if self.characters is not None:
-            longest = char_ids.shape[1]
-            if not is_traced() and len(char_ids):
-                # All windows that hold nothing but padding are alike: the first of them stands for the rest.
-                lengths = torch.arange(1, longest + 1, device=char_ids.device)
-                longest = int(((char_ids != self.padding) * lengths).max())
-            vectors = self.characters(char_ids)
-            for filters in cast("Iterable[ElmoCharacterFilters]", self.filters):
-                parts.append(torch.relu(filters(vectors[:, : longest + filters.kernel_size[0]])))
+            parts.append(torch.relu(filter_characters(char_ids, self.characters, self.filters, self.padding)))
         return torch.cat(parts, dim=-1)
 
 
 class ElmoTaskModel(ElmoPreTrainedModel):
-    """What the models of all tasks are made on: a vector for each word, from ELMo and from what stands beside it.
+    """Base of the tasks' models: a vector for each word, from ELMo and from what stands beside it.
 
-    A subclass says what its head's config is, and adds its own layers, then calls `post_init` and `_apply_freezing`. In
-    its forward it reads the words by `embed`, and adds `penalty` to its loss.
+    A subclass adds its layers, then calls `post_init` and `_apply_freezing`. Its forward reads the words by `embed` and
+    its loss goes through `add_penalty`.
 
     Args:
-        config: Of the model, which makes a copy of it.
-        num_read_mixes: How many of the mixes the task reads; the config gets as many where it has fewer. None for one,
-            or for two where the head joins a second one to its output (`mix_at_output`).
+        config: Of the model, which copies it.
+        num_read_mixes: Mixes that the task reads; None for one, or for two with the head's `mix_at_output`.
 
     Attributes:
         head_class: The class of the head's config.
-        reads_pairs: Whether it has a use for pairs of sentences; others refuse them.
-        input_size: Size D of the vector of a word.
-        mix_size: Size 2P of a mix.
+        reads_pairs: Whether it takes pairs of sentences.
+        input_size, mix_size: Sizes D of the vector of a word, and 2P of a mix.
     """
 
     head_class: ClassVar[type[HeadConfig]]
@@ -1587,14 +1442,10 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         attention_mask: Tensor | None = None,
         state: ElmoState | None = None,
         output_hidden_states: bool | None = None,
-        *,
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
     ) -> ElmoEmbeddingsOutput:
-        """Check a batch and give the vectors of its words; arguments as `ElmoModel`'s.
-
-        Raises: ValueError naming the argument, what it was and what is wanted.
-        """
+        """Check a batch and give the vectors of its words; arguments as `ElmoModel`'s."""
         if not self.reads_pairs and not is_traced() and has_pairs(token_type_ids):
             raise ValueError(
                 f"token_type_ids marks second texts of pairs, but this {type(self).__name__} reads single texts; give "
@@ -1607,7 +1458,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
                 input_ids,
                 attention_mask,
                 state,
-                output_hidden_states=output_hidden_states,
+                output_hidden_states,
                 token_type_ids=token_type_ids,
                 packed_layers=packed_layers,
                 return_dict=True,
@@ -1621,15 +1472,12 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         if self.features.size:
             parts.append(self.dropout(self.features(input_ids, mask)))
         vectors = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-        return ElmoEmbeddingsOutput(
-            last_hidden_state=vectors, elmo_representations=mixes, mask=mask, hidden_states=hidden_states
-        )
+        return ElmoEmbeddingsOutput(vectors, mixes, mask, hidden_states)
 
     def penalty(self) -> Tensor:
-        """What to add to the task's loss, once a step: mix_l2 times the squared norm of the mixes' weights.
+        """mix_l2 times the squared norm of the mixes' weights before their softmax (Peters et al. 2018, sec. 3.3).
 
-        The norm is that of the weights before their softmax, so that it draws the shares towards an even mix. A loss
-        that is summed over a batch wants a larger mix_l2 than one that is a mean (Peters et al. 2018, sec. 3.3).
+        A loss that is summed over a batch wants a larger mix_l2 than one that is a mean.
         """
         mixes = cast("Iterable[ElmoScalarMix]", self.elmo.mixes[: self.num_read_mixes])
         return self.config.mix_l2 * torch.stack([mix.squared_norm() for mix in mixes]).sum()
@@ -1639,11 +1487,11 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return loss + self.penalty() if self.training and self.config.mix_l2 and self.uses_elmo else loss
 
     def second_mix(self, words: ElmoEmbeddingsOutput) -> Tensor | None:
-        """The mix that is joined to the output of the task's own layers, (B, T, 2P); None without `mix_at_output`."""
+        """The mix for the output of the task's own layers, (B, T, 2P); None without `mix_at_output`."""
         return cast("tuple[Tensor, ...]", words.elmo_representations)[1] if self.output_mix_size else None
 
     def is_special(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Where the special tokens of sentences stand, (B, T): at their ends, for a word may look like one."""
+        """Where the special tokens stand, (B, T): at a sentence's ends, for a word may look like one."""
         count = mask.long().cumsum(dim=1)
         is_end = mask & ((count == 1) | (count == count[:, -1:]))
         # In no scheme does any other word hold these characters.
@@ -1660,7 +1508,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 
     def _apply_freezing(self) -> None:
         super()._apply_freezing()
-        self.features.apply_freezing()
+        if self.features.word_table is not None and not self.features.train_word_vectors:
+            self.features.word_table.requires_grad_(False)
         # DistributedDataParallel waits for the gradients of unused parameters.
         self.elmo.mixes[self.num_read_mixes :].requires_grad_(False)
         if not self.uses_elmo:
@@ -1668,19 +1517,17 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 
 
 class ElmoEmbeddings(ElmoTaskModel):
-    """The ELMo layer for any PyTorch model of one's own (Peters et al. 2018, sec. 3.3).
+    """The ELMo layer for a PyTorch model of one's own (Peters et al. 2018, sec. 3.3).
 
-    It is a module as any other: its states are saved with those of the model around it, and a frozen biLM
-    (`freeze_bilm`, the default) stays in evaluation mode, without gradients, whatever mode the model around it is in.
-    A word table has to be filled before its first use (`hf_elmo.text.word_vectors.build_word_table`).
+    A frozen biLM (`freeze_bilm`, the default) stays in evaluation mode, without gradients, whatever the mode of the
+    model around it. A word table has to be filled before its first use (`hf_elmo.text.word_vectors.build_word_table`).
 
-    The config says what there is: `num_mixes`, `mixed_layers`, `mix_normalization`, `mix_l2` and `freeze_bilm`, and in
-    its `head`, an `EmbeddingsHead`, dropout, word vectors and characters:
+    The config's `num_mixes`, `mixed_layers`, `mix_normalization`, `mix_l2` and `freeze_bilm`, and its `head`, an
+    `EmbeddingsHead`, say what there is:
     `ElmoEmbeddings.from_pretrained(name, num_mixes=2, head=EmbeddingsHead(dropout=0.3))`.
 
     Attributes:
         output_size: Size D of `last_hidden_state`.
-        mix_size: Size 2P of a mix.
     """
 
     # So that the code is saved with it; what AutoModel finds in its checkpoints is the ElmoModel.
@@ -1705,11 +1552,5 @@ class ElmoEmbeddings(ElmoTaskModel):
         packed_layers: Tensor | None = None,
         **kwargs: Any,
     ) -> ElmoEmbeddingsOutput:
-        """Give the vectors of the words of a batch; arguments as `ElmoModel`'s, but for a state."""
-        return self.embed(
-            input_ids,
-            attention_mask,
-            output_hidden_states=output_hidden_states,
-            token_type_ids=token_type_ids,
-            packed_layers=packed_layers,
-        )
+        """The vectors of the words of a batch; arguments as `ElmoModel`'s, without a state."""
+        return self.embed(input_ids, attention_mask, None, output_hidden_states, token_type_ids, packed_layers)

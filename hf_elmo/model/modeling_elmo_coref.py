@@ -15,7 +15,7 @@ from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import CoreferenceHead, ElmoConfig
-from .modeling_elmo import ElmoTaskModel, is_traced
+from .modeling_elmo import ElmoTaskModel
 from .modeling_elmo_tasks import ElmoTaskLSTM, masked_softmax
 
 # Vectors of a block: each has its own weights in memory, H times S of them.
@@ -23,28 +23,11 @@ _SPANS_AT_A_TIME = 16
 
 
 def weigh_pairs(vectors: Tensor, weight: Tensor, width: int) -> Tensor:
-    """W (g_i * g_j) for each vector g_i and the ones before it, j = i - 1 down to i - A.
+    """W (g_i * g_j) for vectors g_i (K, S) and the A before each, j = i - 1 down to i - A, with W (H, S), (K, A, H).
 
-    Args:
-        vectors: (K, S).
-        weight: W, (H, S).
-        width: A, how many before it each is paired with.
-    Returns: At [i, a] that of g_i and g_j with j = i - 1 - a, zero where there is none, (K, A, H).
+    Zero if there is none. W (g_i * g_j) is (W * g_i) g_j: each g_i makes weights of its own, and one product of those
+    of some neighbours with all vectors before them has their pairs, without S numbers for each pair.
     """
-    others = _ones_before(torch.arange(len(vectors), device=vectors.device), width)
-    products = F.linear(vectors.unsqueeze(1) * vectors[others.clamp(min=0)], weight)
-    return products.masked_fill((others < 0).unsqueeze(-1), 0)
-
-
-def weigh_pairs_in_blocks(vectors: Tensor, weight: Tensor, width: int) -> Tensor:
-    """As `weigh_pairs`, without a vector of S numbers for each pair.
-
-    W (g_i * g_j) is (W * g_i) g_j: each g_i makes weights of its own, and one product of those of some neighbours with
-    all vectors before them has their pairs in it. Gradients are written out and have none themselves; while PyTorch
-    traces, the definition runs.
-    """
-    if is_traced():
-        return weigh_pairs(vectors, weight, width)
     device = vectors.device.type
     if torch.is_autocast_enabled(device):
         vectors, weight = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (vectors, weight))
@@ -52,7 +35,7 @@ def weigh_pairs_in_blocks(vectors: Tensor, weight: Tensor, width: int) -> Tensor
 
 
 class _Block(NamedTuple):
-    """Neighbours, and where their pairs are in the product of all vectors before them with their own weights."""
+    """Neighbours, and where their pairs are in the product of the vectors before them with their own weights."""
 
     rows: slice
     columns: slice
@@ -61,7 +44,7 @@ class _Block(NamedTuple):
 
 
 class _PairsInBlocks(torch.autograd.Function):
-    """The optimized implementation: a product for each block, and two on the way back."""
+    """A product for each block, and two on the way back."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, weight: Tensor, width: int) -> Tensor:
@@ -109,7 +92,7 @@ def _weights_of(rows: Tensor, weight: Tensor) -> Tensor:
 
 
 def _ones_before(numbers: Tensor, width: int) -> Tensor:
-    """The numbers of the ones before each, the nearest first; negative where there is none, (R, A)."""
+    """The numbers of the ones before each, the nearest first, (R, A); negative if there is none."""
     return numbers.unsqueeze(1) - 1 - torch.arange(width, device=numbers.device)
 
 
@@ -120,31 +103,19 @@ _PAIRS_AT_A_TIME = 2**14
 
 
 class Spans(NamedTuple):
-    """Spans of a document that are kept, in the order of the text.
+    """The kept spans of a document, in the order of the text: first and last words, vectors, mention scores."""
 
-    Args:
-        starts: First words, (K,).
-        ends: Last words, (K,).
-        vectors: (K, S).
-        scores: As mentions, (K,).
-    """
-
-    starts: Tensor
-    ends: Tensor
-    vectors: Tensor
-    scores: Tensor
+    starts: Tensor  # (K,)
+    ends: Tensor  # (K,)
+    vectors: Tensor  # (K, S)
+    scores: Tensor  # (K,)
 
 
 class ElmoSpanScorer(nn.Module):
-    """Two dense ReLU layers with dropout, and a number on top.
+    """Two dense ReLU layers of size H with dropout, and a number on top.
 
-    What the first layer reads is several vectors side by side. The product of its weights with a vector that many
-    inputs share is computed once, by `weights_of_parts`, and added up.
-
-    Args:
-        part_sizes: The sizes of these vectors.
-        hidden_size: Size H of both layers.
-        dropout: Dropout on what they give.
+    The first layer reads several vectors side by side, of `part_sizes`. The product of its weights with a vector that
+    many inputs share is computed once (`weights_of_parts`), and added up.
     """
 
     def __init__(self, part_sizes: Sequence[int], hidden_size: int, dropout: float):
@@ -156,11 +127,10 @@ class ElmoSpanScorer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def weights_of_parts(self) -> Sequence[Tensor]:
-        """The first layer's weights for each of the vectors, (H, its size)."""
         return self.first.weight.split(self.part_sizes, dim=1)
 
     def forward(self, products: Tensor) -> Tensor:
-        """Scores, (...), from the sum of all these weights' products with their vectors, (..., H)."""
+        """Scores, (...), from the sum of the products of the parts, (..., H)."""
         hidden = self.dropout(torch.relu(products + self.first.bias))
         return self.output(self.dropout(torch.relu(self.second(hidden)))).squeeze(-1)
 
@@ -168,15 +138,8 @@ class ElmoSpanScorer(nn.Module):
 class ElmoSpans(nn.Module):
     """All spans of up to W words within a sentence as mentions, and the best of them (Lee et al. 2017, sec. 3).
 
-    The vector of a span is [biLSTM at its first word; at its last word; its width; its words, weighted by attention].
-
-    Args:
-        word_size: Size D of the vector of a word.
-        encoded_size: Size E of what the biLSTM gives for it.
-        head: The settings of the head.
-
-    Attributes:
-        output_size: Size S of the vector of a span.
+    The vector of a span, of size S, is [biLSTM at its first word; at its last word; its width; its words, weighted by
+    attention], from vectors of words of size D and their encodings of size E.
     """
 
     def __init__(self, word_size: int, encoded_size: int, head: CoreferenceHead):
@@ -195,11 +158,10 @@ class ElmoSpans(nn.Module):
         """Score all spans of a document as mentions, and keep the best.
 
         Args:
-            encoded: What the biLSTM gives for the words, (N, E).
-            words: The vectors of the words, (N, D).
+            encoded, words: Encodings, (N, E), and vectors of the words, (N, D).
             sentences: The number of the sentence of each word, (N,), rising.
         Returns: Those that are kept; the scores of all, (N, W), of the span from word n over w + 1 words at [n, w]; and
-            where there is such a span, (N, W).
+            which of these spans there are, (N, W).
         """
         count, reach = len(words), torch.arange(self.max_width, device=words.device)
         ends = torch.arange(count, device=words.device).unsqueeze(1) + reach
@@ -223,17 +185,11 @@ class ElmoSpans(nn.Module):
 
 
 class ElmoAntecedents(nn.Module):
-    """For each span that is kept, how well each of those before it would do as its antecedent.
+    """The scores of the spans before each kept span as its antecedent.
 
-    The score of a pair is s(i, j) = m(i) + m(j) + a([g_i; g_j; g_i * g_j; features]) with m the scores as mentions, g
-    the vectors and, as features, how many kept spans lie between the two and whether one speaker says both.
-
-    Pairs are scored a block at a time, and computed again on the way back, so that memory grows with the number of
-    spans alone.
-
-    Args:
-        span_size: Size S of the vector of a span.
-        head: The settings of the head.
+    s(i, j) = m(i) + m(j) + a([g_i; g_j; g_i * g_j; features]) with m the scores as mentions, g the vectors and, as
+    features, how many kept spans lie between and whether one speaker says both. Pairs are scored a block at a time, and
+    computed again on the way back, so that memory grows with the number of spans alone.
     """
 
     def __init__(self, span_size: int, head: CoreferenceHead):
@@ -247,22 +203,18 @@ class ElmoAntecedents(nn.Module):
         self.dropout = nn.Dropout(head.hidden_dropout)
 
     def forward(self, spans: Spans, speakers: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Score the pairs of a document.
+        """Score the pairs of kept spans, with a number for the speaker of each, (K,), 0 for unknown.
 
-        Args:
-            spans: Those that are kept.
-            speakers: The number of the speaker of each, (K,), 0 where he is not known; None where none is.
-        Returns: The antecedents of each span, the nearest first, as numbers of spans, -1 where there is none, (K, A);
-            and their scores, (K, 1 + A), before them the one of having no antecedent, which is 0; minus infinity where
-            there is none.
+        Returns: The antecedents of each span, the nearest first, as numbers of spans, -1 for none, (K, A); and their
+            scores, (K, 1 + A), behind that of having no antecedent, 0; minus infinity for none.
         """
         numbers = torch.arange(len(spans.starts), device=spans.starts.device)
         width = min(self.max_antecedents, max(0, len(numbers) - 1))
-        others = numbers.unsqueeze(1) - 1 - numbers[:width]
+        others = _ones_before(numbers, width)
         blocks = numbers.split(max(1, _PAIRS_AT_A_TIME // max(1, width)))
         of_own, of_other, of_product, of_features = self.scorer.weights_of_parts()
         own, other = F.linear(spans.vectors, of_own), F.linear(spans.vectors, of_other)
-        of_pairs = weigh_pairs_in_blocks(spans.vectors, of_product, width).split(len(blocks[0]))
+        of_pairs = weigh_pairs(spans.vectors, of_product, width).split(len(blocks[0]))
         speakers = torch.zeros_like(spans.starts) if speakers is None else speakers
         inputs = (own, other, of_features, speakers)
         is_computed_again = torch.is_grad_enabled() and len(blocks) > 1
@@ -290,7 +242,7 @@ class ElmoAntecedents(nn.Module):
         of_features: Tensor,
         speakers: Tensor,
     ) -> Tensor:
-        """What the scorer says of some spans (R,) beside their antecedents (R, A), as (R, A)."""
+        """The scorer's numbers of some spans (R,) beside their antecedents (R, A), (R, A)."""
         places = others.clamp(min=0)
         edges = torch.tensor(_DISTANCES, device=rows.device)
         bins = torch.bucketize((rows.unsqueeze(1) - others), edges, right=True) - 1
@@ -307,14 +259,11 @@ class ElmoAntecedents(nn.Module):
 def choose_spans(
     scores: Tensor, exists: Tensor, spans_per_word: float, allow_crossing: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The spans of the best scores, one at least.
+    """The spans of the best scores, at least one, that do not cross a better one unless they may.
 
-    Args:
-        scores: Of the span from word n over w + 1 words at [n, w], (N, W).
-        exists: Where there is such a span, (N, W).
-        spans_per_word: How many are kept for each word.
-        allow_crossing: Whether one that crosses a better one can be kept.
-    Returns: Their n and their w, (K,) each, in the order of the text: by first words, then by last ones.
+    `scores`, (N, W), and `exists` are those of `ElmoSpans.forward`.
+
+    Returns: Their n and their w, (K,) each, in the order of the text.
     """
     num_words, max_width = scores.shape
     places = exists.flatten().nonzero().squeeze(1)
@@ -330,7 +279,7 @@ def choose_spans(
 
 
 def _without_crossing(order: Sequence[int], max_width: int, count: int) -> list[int]:
-    """The first so many spans (n * W + w) that do not cross one that has been taken before."""
+    """The first spans (n * W + w), at most `count`, that cross none taken before."""
     # Of those taken: the last word of the widest that begins at a word, the first one of the widest that ends there.
     last: dict[int, int] = {}
     first: dict[int, int] = {}
@@ -351,17 +300,17 @@ def _without_crossing(order: Sequence[int], max_width: int, count: int) -> list[
 
 @dataclass
 class ElmoCoreferenceOutput(ModelOutput):
-    """What `ElmoForCoreferenceResolution` returns of a document.
+    """Output of `ElmoForCoreferenceResolution`, for a document.
 
     Args:
         loss: See `ElmoForCoreferenceResolution`.
-        clusters: In evaluation mode, the mentions as rows of first word, the word behind the last one, and the number
-            of the cluster, (1, M, 3); `read_clusters` makes lists of them.
-        spans: First words of the spans that are kept, and the words behind their last ones, (K, 2).
-        mention_scores: Of these spans as mentions, (K,).
-        antecedents: Of each of these spans, as numbers of spans, the nearest first, (K, A); -1 where there is none.
-        antecedent_scores: Of having no antecedent, always 0, and of each of them, (K, 1 + A).
-        hidden_states: The biLM's layers where they are asked for; see `ElmoModelOutput`.
+        clusters: In evaluation mode, mentions as rows of first word, the word behind the last one, and the number of
+            the cluster, (1, M, 3); `read_clusters` makes lists of them.
+        spans: First words of the kept spans, and the words behind their last ones, (K, 2).
+        mention_scores: Of these spans, (K,).
+        antecedents: Of these spans, as numbers of spans, the nearest first, (K, A); -1 for none.
+        antecedent_scores: Of no antecedent, always 0, and of each of them, (K, 1 + A).
+        hidden_states: As in `ElmoModelOutput`.
     """
 
     loss: Tensor | None = None
@@ -374,18 +323,15 @@ class ElmoCoreferenceOutput(ModelOutput):
 
 
 class ElmoForCoreferenceResolution(ElmoTaskModel):
-    """Spans, those of them that are mentions, and an antecedent for each (Lee et al. 2017; Peters et al. 2018, A.6).
+    """Mentions among all spans, and an antecedent for each (Lee et al. 2017; Peters et al. 2018, A.6).
 
-    A batch is one document, a row one of its sentences. Words are counted over the whole document from 0, without the
-    special tokens.
-
-    Each span that is kept takes the antecedent of the best score, or none where all scores are below zero; spans that
-    are linked so make a cluster. A span that is linked to nothing is a singleton where its score as a mention is above
-    zero, if the head's settings keep singletons.
+    A batch is one document, a row one of its sentences. Words are counted over the document from 0, without special
+    tokens. Spans linked by their best antecedents make clusters; with the head's `keep_singletons`, so does a span
+    alone whose score as a mention is above zero.
 
     The loss is summed over a document: for each kept span minus the logarithm of the probability of all its right
-    antecedents, or of having none where none of those compared is right; and, times the head's `mention_loss`, the
-    binary cross entropy of the scores of all spans as mentions.
+    antecedents, or of none if none compared is right; and, times the head's `mention_loss`, the binary cross entropy of
+    the scores of all spans as mentions.
     """
 
     # There is no Auto class for clusters: AutoModel takes this one where a checkpoint is its.
@@ -399,6 +345,7 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
         self.mention_loss = head.mention_loss
         self.keep_singletons = head.keep_singletons
         self.lstm = ElmoTaskLSTM(self.input_size, head.lstm_size, 1, 0.0)
+        self.lstm.is_orthogonal = False
         self.hidden_dropout = nn.Dropout(head.hidden_dropout)
         self.spans = ElmoSpans(self.input_size, 2 * head.lstm_size, head)
         self.antecedents = ElmoAntecedents(self.spans.output_size, head)
@@ -418,30 +365,16 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
         packed_layers: Tensor | None = None,
         **kwargs: Any,
     ) -> ElmoCoreferenceOutput:
-        """Find the clusters of a document.
+        """Find the clusters of a document; arguments as `ElmoModel`'s without a state, and:
 
         Args:
-            input_ids: Character ids of its sentences, (B, T, C).
-            attention_mask: 1 for real words, (B, T).
             labels: The right mentions as rows of first word, the word behind the last one, and a number for their
-                cluster, from 0, (M, 3) or (1, M, 3); rows of negative numbers are padding. Mentions that are no span
-                (wider, or over several sentences) are left out of the loss.
-            speaker_ids: A number for who says each word, (B, T), 0 where that is not known; read only with the head's
-                `use_speakers`.
-            output_hidden_states: Whether to return the biLM's layers.
-            token_type_ids: None or zeros: there are no pairs.
-            packed_layers: The biLM's layers where they were computed before; see `ElmoModel`.
-        Raises: ValueError naming the argument, what it was and what is wanted.
+                cluster, from 0, (M, 3) or (1, M, 3); negative rows are padding. Mentions that are no span of the model
+                are left out.
+            speaker_ids: A number for who says each word, (B, T), 0 for unknown; read with the head's `use_speakers`.
         """
-        read = self.embed(
-            input_ids,
-            attention_mask,
-            output_hidden_states=output_hidden_states,
-            token_type_ids=token_type_ids,
-            packed_layers=packed_layers,
-        )
-        vectors = cast("Tensor", read.last_hidden_state)
-        is_word = self.without_special(input_ids, cast("Tensor", read.mask))
+        read = self.embed(input_ids, attention_mask, None, output_hidden_states, token_type_ids, packed_layers)
+        vectors, is_word = read.last_hidden_state, self.without_special(input_ids, read.mask)
         if not bool(is_word.any()):
             raise ValueError("input_ids holds no word but special tokens; leave empty documents out.")
         words = vectors[is_word]
@@ -474,7 +407,7 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
 
     @torch.no_grad()
     def _link(self, spans: Spans, antecedents: Tensor, scores: Tensor) -> Tensor:
-        """The clusters that the best antecedents make, (1, M, 3), in the order of the text."""
+        """The clusters of the best antecedents, (1, M, 3), in the order of the text."""
         best = scores.argmax(dim=-1).tolist()
         compared = antecedents.tolist()
         heads: list[int] = []
@@ -496,11 +429,7 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
 
 
 def read_clusters(rows: Iterable[Iterable[int]]) -> list[list[tuple[int, int]]]:
-    """Mentions by cluster, each as its first word and the word behind its last one.
-
-    Args:
-        rows: As `clusters` and `labels` of the model, without its first axis; rows of negative numbers are left out.
-    """
+    """Mentions by cluster, (first word, the word behind the last), from rows as in `clusters` and `labels`."""
     clusters: dict[int, list[tuple[int, int]]] = {}
     for row in rows:
         start, stop, cluster = map(int, row)
@@ -510,7 +439,7 @@ def read_clusters(rows: Iterable[Iterable[int]]) -> list[list[tuple[int, int]]]:
 
 
 def _check_mentions(labels: Tensor, num_words: int) -> Tensor:
-    """The mentions without padding, (M, 3); raises ValueError where they are none of a document of so many words."""
+    """The mentions without padding, (M, 3); ValueError unless they lie in the document."""
     if labels.ndim == 3 and len(labels) != 1:
         raise ValueError(
             f"labels has the shape {tuple(labels.shape)}; a batch is one document, whose mentions are rows."
@@ -527,7 +456,7 @@ def _check_mentions(labels: Tensor, num_words: int) -> Tensor:
 
 
 def _cluster_of_each_span(mentions: Tensor, exists: Tensor) -> Tensor:
-    """The number of the cluster of each span that is a mention, -1 for all others, (N, W)."""
+    """The number of each span's cluster, -1 for no mention, (N, W)."""
     clusters = torch.full(exists.shape, -1, dtype=torch.long, device=exists.device)
     starts, stops, numbers = mentions.to(exists.device).unbind(1)
     is_narrow = stops - starts <= exists.shape[1]
@@ -536,7 +465,7 @@ def _cluster_of_each_span(mentions: Tensor, exists: Tensor) -> Tensor:
 
 
 def _loss_of_antecedents(spans: Spans, antecedents: Tensor, scores: Tensor, clusters: Tensor) -> Tensor:
-    """Minus the sum of the log-probabilities of all right antecedents, those of no antecedent where none is right."""
+    """Minus the sum of the log-probabilities of all right antecedents, or of none if none is right."""
     own = clusters[spans.starts, spans.ends - spans.starts]
     others = own[antecedents.clamp(min=0)]
     is_right = (antecedents >= 0) & (others == own.unsqueeze(1)) & (own >= 0).unsqueeze(1)

@@ -107,12 +107,6 @@ def on_threads(count, function):
         torch.set_num_threads(before)
 
 
-def test_one_thread_gives_the_numbers_of_two(built):
-    arguments = make_steps(torch.float32, [40, 3, 1])
-    one, two = (on_threads(count, lambda: run(compiled, arguments)) for count in (1, 2))
-    assert_near(one, two, REORDERED_FLOAT32)
-
-
 @pytest.mark.parametrize("threads", [2, 3, 5, 16])
 @pytest.mark.parametrize("sizes", [[1] * 50, [5, 4, 4, 2, 1]], ids=["one-row", "few-rows"])
 def test_few_rows_have_the_same_bits_on_any_number_of_threads(built, sizes, threads):

@@ -153,16 +153,6 @@ def test_what_is_not_a_number_stays_in_its_row(dtype):
     assert of_inputs[3] and int(of_inputs.sum()) == 1
 
 
-def test_gradients_go_to_whoever_wants_them(dtype):
-    leaves, _ = make_leaves(32, 3, 32, 64, masked=False)
-    weights = ProjectedLSTMWeights(*leaves[1:5])
-    inputs = leaves[0].requires_grad_()
-    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16), kernels.use_backend("compiled"):
-        outputs, _ = run_projected_lstm(inputs, None, weights)
-    outputs.float().sum().backward()
-    assert inputs.grad.any() and all(weight.grad is None for weight in weights)
-
-
 @pytest.mark.parametrize("sizes", [(40, 3, 31, 64), (40, 3, 32, 50)], ids=str)
 def test_sizes_that_fill_no_tiles_take_single_steps(sizes):
     leaves, _ = make_leaves(*sizes, masked=False)

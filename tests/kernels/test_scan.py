@@ -3,7 +3,7 @@
 import pytest
 import torch
 from hypothesis import given
-from scan_cases import assert_same, make_batch, results_and_gradients, sizes_and_settings
+from scan_cases import assert_same, make_batch, results_and_gradients, sizes_and_settings, with_all_options
 from tolerances import REORDERED_FLOAT64
 
 from hf_elmo import kernels
@@ -35,6 +35,7 @@ def by_backend(backend):
     return lambda *arguments, **settings: run_by(backend, *arguments, **settings)
 
 
+@with_all_options
 @given(**sizes_and_settings(5, 7, 19, 37))
 def test_fast_scans_are_the_reference(backend, sizes, masked, stateful, settings, seed):
     torch.manual_seed(seed)

@@ -1,9 +1,5 @@
 """The cache of word vectors: the encoder's own numbers, bounded, right after every change, and off when training."""
 
-import copy
-import gc
-import pickle
-
 import pytest
 import torch
 from conftest import make_tiny_config
@@ -120,18 +116,6 @@ def test_what_inference_mode_kept_can_be_trained_upon():
     model(ids, labels=torch.tensor([[0, 1, 2]])).loss.backward()
     model(rows_of("a", "d", "e").unsqueeze(0), labels=torch.tensor([[0, 1, 2]])).loss.backward()
     assert model.classifier.weight.grad.any()
-
-
-def test_it_stays_out_of_copies_and_goes_with_its_encoder(encoder):
-    kernels.cache_words(encoder, 100)
-    assert_right(encoder, rows_of("a"))
-    for again in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
-        assert again not in token_encoder._CACHES
-        assert set(again.state_dict()) == set(encoder.state_dict())
-    count = len(token_encoder._CACHES)
-    del encoder, again
-    gc.collect()
-    assert len(token_encoder._CACHES) <= count
 
 
 def test_a_size_below_one_is_refused(encoder):

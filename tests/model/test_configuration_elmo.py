@@ -105,7 +105,6 @@ HEADS = {
     "token_classification": {
         "lstm_layers": 1,
         "lstm_size": 3,
-        "lstm_reads_special_tokens": False,
         "mix_at_output": True,
         "output_layer": "crf",
         "scheme": "BIOES",

@@ -452,7 +452,7 @@ def test_checkpoints_of_activations_give_the_same_loss_and_gradients(name, use_r
     model, batch = build(name, freeze_bilm=False, dropout=0.3).train(), make_batch(name)
     assert model.supports_gradient_checkpointing
     runs = []
-    model.base_model.bilm.layers[0].forward_lstm.register_forward_hook(lambda *_: runs.append(1))
+    model.base_model.bilm.layers[0].forward_lstm.register_forward_pre_hook(lambda *_: runs.append(1))
 
     def loss_and_gradients():
         model.zero_grad()

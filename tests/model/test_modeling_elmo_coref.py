@@ -1,6 +1,5 @@
 """Products of spans, spans, antecedents and clusters."""
 
-import json
 import math
 
 import pytest
@@ -11,12 +10,10 @@ from hypothesis import strategies as st
 from model_cases import make_model, sentence_lists
 from refusals import assert_refused
 from tolerances import REORDERED_FLOAT64
-from transformers import AutoModel
-from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
-from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution, ElmoModel
+from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution
 from hf_elmo.model import modeling_elmo_coref
-from hf_elmo.model.modeling_elmo_coref import read_clusters, weigh_pairs, weigh_pairs_in_blocks
+from hf_elmo.model.modeling_elmo_coref import read_clusters, weigh_pairs
 
 # Products of spans
 
@@ -26,56 +23,41 @@ def draw(count, size=5, hidden=3, dtype=torch.float64):
     return [torch.randn(rows, size, generator=generator, dtype=dtype).requires_grad_() for rows in (count, hidden)]
 
 
-def test_the_definition_is_the_product_of_each_with_the_ones_before_it():
-    vectors, weight = draw(4)
-    products = weigh_pairs(vectors, weight, 2)
-    assert products.shape == (4, 2, 3)
-    torch.testing.assert_close(products[3, 0], weight @ (vectors[3] * vectors[2]))
-    torch.testing.assert_close(products[3, 1], weight @ (vectors[3] * vectors[1]))
-    assert not products[0].any() and not products[1, 1].any()
+def weigh_plainly(vectors, weight, width):
+    """W (g_i * g_j) of each vector and those before it, pair by pair."""
+    rows = [
+        [weight @ (one * vectors[i - 1 - a]) if a < i else 0 * weight.sum(1) for a in range(width)]
+        for i, one in enumerate(vectors)
+    ]
+    return torch.stack([torch.stack(row) for row in rows])
 
 
-@given(count=st.integers(1, 50), width=st.integers(0, 60))
+@given(count=st.integers(1, 40), width=st.integers(1, 50))
+@examples(10)
 def test_blocks_give_the_definitions_numbers_and_gradients(count, width):
     inputs = draw(count)
-    wanted, found = (run(*inputs, width) for run in (weigh_pairs, weigh_pairs_in_blocks))
+    wanted, found = (run(*inputs, width) for run in (weigh_plainly, weigh_pairs))
     torch.testing.assert_close(found, wanted, rtol=0, atol=REORDERED_FLOAT64)
     given_back = torch.randn(wanted.shape, dtype=wanted.dtype)
-    for ours, theirs in zip(
-        *(torch.autograd.grad(products, inputs, given_back) for products in (found, wanted)), strict=True
-    ):
+    pairs = (torch.autograd.grad(products, inputs, given_back, materialize_grads=True) for products in (found, wanted))
+    for ours, theirs in zip(*pairs, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=100 * REORDERED_FLOAT64)
-
-
-def test_gradients_are_those_of_small_differences():
-    assert torch.autograd.gradcheck(lambda *inputs: weigh_pairs_in_blocks(*inputs, 4), draw(19, size=3, hidden=2))
 
 
 def test_autocast_multiplies_in_its_precision():
     vectors, weight = draw(20, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = weigh_pairs_in_blocks(vectors, weight, 6)
+        found = weigh_pairs(vectors, weight, 6)
     found.sum().backward()
     assert found.dtype == torch.bfloat16 and vectors.grad.dtype == weight.grad.dtype == torch.float32
     torch.testing.assert_close(found.float(), weigh_pairs(vectors, weight, 6), rtol=0.05, atol=0.1)
-
-
-def test_the_definition_runs_where_pytorch_traces():
-    vectors, weight = draw(9, dtype=torch.float32)
-    exported = torch.export.export(Weighing(), (vectors.detach(), weight.detach()))
-    torch.testing.assert_close(exported.module()(vectors, weight), weigh_pairs(vectors, weight, 4))
-
-
-class Weighing(torch.nn.Module):
-    def forward(self, vectors, weight):
-        return weigh_pairs_in_blocks(vectors, weight, 4)
 
 
 @pytest.mark.parametrize("count", [1, 40])
 def test_memory_has_no_vector_for_each_pair(count):
     vectors, weight = draw(count, size=64)
     with torch.profiler.profile(profile_memory=True) as profile:
-        weigh_pairs_in_blocks(vectors, weight, 30)
+        weigh_pairs(vectors, weight, 30)
     largest = max(event.nbytes() for event in profile.profiler.kineto_results.events() if event.name() == "[memory]")
     # That of sixteen vectors' own weights; pairs would take 40 x 30 x 64.
     assert largest <= max(16 * 3 * 64, count * 30 * 3) * 8
@@ -264,7 +246,7 @@ def test_sentences_are_read_on_their_own_unless_the_head_reads_across_them(resol
         assert not torch.equal(encoded[0][11:], encoded[1][11:])
 
 
-def test_a_word_that_looks_like_a_marker_is_counted(resolvers):
+def test_a_word_that_looks_like_a_special_token_is_counted(resolvers):
     output = resolvers["plain"](**encode_document([["a", "<S>", "b"]]), labels=torch.tensor([[0, 3, 0]]))
     assert output.loss.isfinite()
     one = resolvers["plain"](**encode_document([["a"]]), labels=torch.zeros(1, 0, 3, dtype=torch.long))
@@ -315,24 +297,6 @@ def test_the_best_spans_are_kept_and_none_crosses(rows, count):
             assert len(spans) == limit or len(spans) >= min(limit, len(rows))
 
 
-def test_a_small_document_is_learned_by_heart():
-    sizes = {"lstm_size": 8, "hidden_size": 16, "spans_per_word": 1.0, "dropout": 0.0, "hidden_dropout": 0.0}
-    config = make_resolver("singletons, no ELMo", head={**sizes, "use_elmo": True}).config
-    torch.manual_seed(0)
-    model = ElmoForCoreferenceResolution(config)
-    batch, gold = encode_document(DOCUMENT), LABELS[:6]
-    optimizer = torch.optim.Adam((p for p in model.parameters() if p.requires_grad), lr=0.02)
-    model.train()
-    for _ in range(140):
-        optimizer.zero_grad()
-        output = model(**batch, labels=gold)
-        output.loss.backward()
-        optimizer.step()
-    assert output.clusters is None
-    found = model.eval()(**batch).clusters[0].tolist()
-    assert sorted(map(sorted, read_clusters(found))) == sorted(map(sorted, read_clusters(gold.tolist())))
-
-
 @pytest.mark.parametrize(
     ("labels", "names"),
     [
@@ -347,22 +311,3 @@ def test_labels_that_are_no_mentions_are_refused(resolvers, labels, names):
 
 def test_documents_without_words_are_refused(resolvers):
     assert_refused(ValueError, "input_ids", resolvers["plain"], **encode_document([[]]))
-
-
-def test_a_checkpoint_is_loaded_by_class_by_auto_model_and_by_its_own_code(tmp_path, code_cache):
-    model = make_resolver("crossing, speakers, mentions", torch.float32)
-    model.save_pretrained(tmp_path / "saved")
-    ElmoCharTokenizer().save_pretrained(tmp_path / "saved")
-    batch = encode_document(DOCUMENT)
-    wanted = model(**batch, speaker_ids=speakers_of(batch))
-    auto_map = json.loads((tmp_path / "saved" / "config.json").read_text())["auto_map"]
-    remote = get_class_from_dynamic_module(auto_map["AutoModel"], str(tmp_path / "saved"), code_revision=None)
-    assert remote.__module__.startswith("transformers_modules")
-    for cls in (ElmoForCoreferenceResolution, AutoModel, remote):
-        loaded, report = cls.from_pretrained(tmp_path / "saved", output_loading_info=True)
-        assert type(loaded).__name__ == "ElmoForCoreferenceResolution" and not any(report.values())
-        again = loaded(**batch, speaker_ids=speakers_of(batch))
-        assert torch.equal(again.clusters, wanted.clusters)
-        torch.testing.assert_close(again.antecedent_scores, wanted.antecedent_scores)
-    # Its biLM serves other models.
-    assert type(ElmoModel.from_pretrained(tmp_path / "saved")) is ElmoModel
