@@ -560,9 +560,12 @@ class ElmoCRF(nn.Module):
         words = _left_aligned(emissions, mask)
         return words.scatter(self._expectations(words)[1], 0.0)
 
-    def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The best labels that the scheme allows, (B, T); -100 where masked. See `best_labels`."""
-        return best_labels(emissions, mask, self._forbidden, self._all_scores())
+    @torch.no_grad()
+    def decode(self, emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The best labels that the scheme allows, (B, T), -100 where masked (`best_labels`), and their scores, (B,)."""
+        labels = best_labels(emissions, mask, self._forbidden, self._all_scores())
+        words = _left_aligned(emissions, mask)
+        return labels, self._score(words, words.gather(labels).clamp(min=0))
 
     def _all_scores(self) -> tuple[Tensor, Tensor, Tensor]:
         # Half precision cannot hold their sums.
@@ -812,7 +815,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         crf = cast("ElmoCRF", self.crf)
         is_word = self.without_special(input_ids, mask)
         logits = crf.marginals(scores, is_word).clamp(min=torch.finfo(torch.float32).tiny).log()
-        best = crf.decode(scores, is_word)
+        best, _ = crf.decode(scores, is_word)
         likeliest, first = logits.max(dim=-1)
         is_raised = (is_word & (best != first)).unsqueeze(-1)
         is_best = best.unsqueeze(-1) == torch.arange(self.num_labels, device=best.device)

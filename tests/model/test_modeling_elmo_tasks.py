@@ -200,27 +200,28 @@ def test_the_best_sequence_is_the_best_that_is_allowed(scheme, seed, length, sid
     mask[0] = True
     words = slice(0, length) if side == "right" else slice(5 - length, 5)
     mask[1, words] = True
-    found = crf.decode(emissions, mask)
+    found, scores = crf.decode(emissions, mask)
     assert (found[~mask] == -100).all()
     sequences, values = every_score(crf, emissions[1, words])
     if scheme is not None:
         allowed = [is_allowed(sequence, labels, scheme) for sequence in sequences.tolist()]
         sequences, values = sequences[allowed], values[allowed]
     assert torch.equal(found[1, words], sequences[values.argmax()])
+    torch.testing.assert_close(scores[1], values.max(), rtol=0, atol=REORDERED_FLOAT64)
 
 
 def test_rules_hold_however_large_the_scores_are():
     labels = LABELS["BIOES"]
     crf = make_crf(labels, "BIOES", scale=1e3, dtype=torch.float32)
     emissions = 1e4 * torch.randn(20, 30, len(labels))
-    found = crf.decode(emissions, torch.ones(20, 30, dtype=torch.bool))
+    found, _ = crf.decode(emissions, torch.ones(20, 30, dtype=torch.bool))
     assert all(is_allowed(row, labels, "BIOES") for row in found.tolist())
 
 
 def test_where_nothing_is_allowed_as_few_rules_as_can_be_are_broken():
     """One word, and no label for a span of one."""
     crf = make_crf(["B-x", "I-x", "E-x"], "BIOES", scale=5.0)
-    found = crf.decode(torch.tensor([[[0.0, 50.0, 0.0]]], dtype=torch.float64), torch.ones(1, 1, dtype=torch.bool))
+    found, _ = crf.decode(torch.tensor([[[0.0, 50.0, 0.0]]], dtype=torch.float64), torch.ones(1, 1, dtype=torch.bool))
     assert found.item() in (0, 2)  # I-x would break two
 
 
@@ -422,7 +423,7 @@ def test_the_largest_logits_are_the_best_sequence_and_most_are_its_probabilities
     )
     is_word = batch.pop("special_tokens_mask") == 0
     logits, scores = model(**batch).logits, scores_of(model, batch)
-    best = model.crf.decode(scores, is_word)
+    best, _ = model.crf.decode(scores, is_word)
     assert torch.equal(logits.argmax(-1)[is_word], best[is_word])
     for labels in best:
         read_spans([NAMES[label] for label in labels.tolist() if label >= 0], "BIOES")
@@ -438,14 +439,14 @@ def test_raised_labels_are_met():
     mask = batch["attention_mask"].bool()
     scores = scores_of(model, batch)
     likeliest = model.crf.marginals(scores, mask).argmax(-1)
-    assert (likeliest != model.crf.decode(scores, mask)).any()
+    assert (likeliest != model.crf.decode(scores, mask)[0]).any()
 
 
 def test_a_word_that_looks_like_a_special_token_has_a_label():
     model = make_model(ElmoForTokenClassification, **crf_fields())
     batch = ElmoCharTokenizer()([["a", "<S>", "b"]], is_split_into_words=True, return_tensors="pt")
     is_word = torch.tensor([[False, True, True, True, False]])
-    best = model.crf.decode(scores_of(model, batch), is_word)
+    best, _ = model.crf.decode(scores_of(model, batch), is_word)
     assert torch.equal(model(**batch).logits.argmax(-1)[is_word], best[is_word])
 
 
