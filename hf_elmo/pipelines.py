@@ -254,7 +254,7 @@ class ElmoSemanticRolesPipeline(_ReadsText, Pipeline):  # type: ignore[misc]
         if predicates is None and cast("Any", self.model).finder is None:
             raise ValueError(
                 "predicates is None, but this checkpoint does not find them; give their indices, or train one with "
-                "--find_predicates."
+                "--head find_predicates=true."
             )
         encoded = tokenizer([words], is_split_into_words=True, return_tensors="pt")
         marks = torch.zeros_like(encoded["attention_mask"])

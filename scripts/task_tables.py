@@ -26,14 +26,14 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "model_cards" / "tasks"
 PAGES = (RESULTS / "README.md", ROOT / "README.md")
 
-# What each row is called, and what it adds to the flags of its table.
+# What each row is called, and what it adds to the flags and to the settings of the head of its table.
 ROWS = {
-    "none": ("no ELMo", "--no_use_elmo"),
-    "random": ("random ELMo", "{mix} --from_scratch"),
-    "top": ("top layer", "{mix} --layers top"),
-    "mix": ("mix", "{mix}"),
+    "none": ("no ELMo", "", "use_elmo=false"),
+    "random": ("random ELMo", "{mix} --from_scratch", ""),
+    "top": ("top layer", "{mix} --layers top", ""),
+    "mix": ("mix", "{mix}", ""),
     # Without normalization: beside an LSTM's output, whose numbers are small too, the layers would hide all else.
-    "both": ("mix, also at the output", "--mix_at_output"),
+    "both": ("mix, also at the output", "", "mix_at_output=true"),
 }
 # All of the training data, and the tenth that a fixed hash picks.
 SHARES = {"full": "", "tenth": "--train_fraction 0.1"}
@@ -46,6 +46,7 @@ class Table:
     Args:
         task: What the page calls it.
         command: Of hf-elmo, with the flags that all rows share; {data} is the directory of the data sets.
+        head: Settings of the head, beside those that all tasks have.
         epochs: Passes over all of the training data, and over a tenth of it.
         scores: The scores that the table shows, the main one last: what they are called there, and the paper's own
             figures on its own data, without ELMo and with it.
@@ -59,6 +60,7 @@ class Table:
 
     task: str
     command: str
+    head: str
     epochs: tuple[int, int]
     scores: Mapping[str, tuple[str, str]]
     model: str = "elmo-small-novels"
@@ -72,12 +74,11 @@ def _files(train: str, validation: str, test: str) -> str:
     return f"--train_file {{data}}/{train} --validation_file {{data}}/{validation} --test_file {{data}}/{test}"
 
 
-_WORDS = "--learn_words --word_vector_size 100 --character_filters 3:64"
-_TEXTS = f"{_WORDS} --hidden_size 100 --dropout 0.3 --hidden_dropout 0.1"
-_TAGS = "--lstm_layers 1 --lstm_size 100 --learning_rate 0.003"
-_READER = (
-    f"{_WORDS} --pre_tokenizer penn --hidden_size 60 --dropout 0.2 --learning_rate 0.003 --validation_fraction 0.1"
-)
+_WORDS = "word_vector_size=100 character_filters=[[3,64]]"
+_TEXTS = f"{_WORDS} hidden_size=100 dropout=0.3 hidden_dropout=0.1"
+_TAGS = f"{_WORDS} lstm_layers=1 lstm_size=100"
+_ANSWERS_HEAD = f"{_WORDS} hidden_size=60 dropout=0.2"
+_READER = "--pre_tokenizer penn --learning_rate 0.003 --validation_fraction 0.1"
 _ENTITIES = {"f1": ("F1", "90.2 → 92.2 (news)")}
 _ANSWERS = {"exact_match": ("exact match", "72.1 → 78.6"), "f1": ("F1", "81.1 → 85.8")}
 _CLUSTERS = {"muc_f1": ("MUC", ""), "b_cubed_f1": ("B³", ""), "ceafe_f1": ("CEAFe", "")}
@@ -85,55 +86,60 @@ _CLUSTERS = {"muc_f1": ("MUC", ""), "b_cubed_f1": ("B³", ""), "ceafe_f1": ("CEA
 TABLES = {
     "sst5": Table(
         "sentiment, five classes",
-        f"train text-classification {_TEXTS} {_files('sst5/train.tsv.gz', 'sst5/dev.tsv.gz', 'sst5/test.tsv.gz')}",
+        f"train text-classification {_files('sst5/train.tsv.gz', 'sst5/dev.tsv.gz', 'sst5/test.tsv.gz')}",
+        _TEXTS,
         (8, 20),
         {"accuracy": ("accuracy", "51.4 → 54.7")},
         rows=tuple(ROWS),
     ),
     "snli": Table(
         "entailment, from 8,858 pairs",
-        f"train text-classification {_WORDS} --lower_case_words --hidden_size 100 --dropout 0.4 --hidden_dropout 0.3 "
-        "--output_dropouts 0.3 0.3 --learning_rate 0.002 "
+        "train text-classification --learning_rate 0.002 "
         "--train_file {data}/snli/dev.tsv.gz --validation_fraction 0.1 --test_file {data}/snli/test.tsv.gz",
+        f"{_WORDS} lower_case_words=true hidden_size=100 dropout=0.4 hidden_dropout=0.3 output_dropouts=[0.3,0.3]",
         (10, 20),
         {"accuracy": ("accuracy", "88.0 → 88.7")},
         rows=tuple(ROWS),
     ),
     "wnut17": Table(
         "entities, of the web",
-        f"train token-classification {_WORDS} --output_layer crf {_TAGS} "
+        "train token-classification --learning_rate 0.003 "
         + _files("wnut17/train.conll", "wnut17/dev.conll", "wnut17/test.conll"),
+        f"{_TAGS} output_layer=crf",
         (15, 40),
         _ENTITIES,
     ),
     "litbank": Table(
         "entities, of novels",
-        f"train token-classification {_WORDS} --output_layer crf {_TAGS} --label_column 1 "
+        "train token-classification --learning_rate 0.003 --label_column 1 "
         + _files(*(f"litbank/entities/{split}.tsv.gz" for split in ("train", "dev", "test"))),
+        f"{_TAGS} output_layer=crf",
         (10, 40),
         _ENTITIES,
     ),
     "ewt": Table(
         "parts of speech, English",
-        "train token-classification --learn_words --word_vector_size 100 --character_filters 2:50 3:100 4:100 "
-        "--lstm_layers 1 --lstm_size 200 --learning_rate 0.003 "
+        "train token-classification --learning_rate 0.003 "
         + _files("ud_english_ewt/train.conllu.gz", "ud_english_ewt/dev.conllu", "ud_english_ewt/test.conllu"),
+        "word_vector_size=100 character_filters=[[2,50],[3,100],[4,100]] lstm_layers=1 lstm_size=200",
         (10, 25),
         {"accuracy": ("accuracy", "")},
     ),
     "gsd": Table(
         "parts of speech, Korean",
-        f"train token-classification {_WORDS} {_TAGS} "
-        f"--train_file {{data}}/ud_korean_gsd/dev.conllu --validation_fraction 0.5 "
+        "train token-classification --learning_rate 0.003 "
+        "--train_file {data}/ud_korean_gsd/dev.conllu --validation_fraction 0.5 "
         "--test_file {data}/ud_korean_gsd/test.conllu",
+        _TAGS,
         (30, 60),
         {"accuracy": ("accuracy", "")},
         "elmo-small-nsmc",
     ),
     "nsmc": Table(
         "sentiment, Korean",
-        f"train text-classification {_TEXTS} "
+        "train text-classification "
         + _files(*(f"nsmc/sentiment-{split}.tsv.gz" for split in ("train", "dev", "test"))),
+        _TEXTS,
         (5, 12),
         {"accuracy": ("accuracy", "")},
         "elmo-small-nsmc",
@@ -143,6 +149,7 @@ TABLES = {
         "answers, of privacy policies",
         f"train question-answering {_READER} "
         "--train_file {data}/policyqa/dev.json.gz --test_file {data}/policyqa/test.json.gz",
+        _ANSWERS_HEAD,
         (10, 30),
         _ANSWERS,
         rows=tuple(ROWS),
@@ -152,6 +159,7 @@ TABLES = {
     "xquad": Table(
         "answers, of an encyclopedia, from 810 questions",
         f"train question-answering {_READER} --train_file {{data}}/xquad/xquad.en.json.gz",
+        _ANSWERS_HEAD,
         (15, 40),
         _ANSWERS,
         folds=5,
@@ -160,16 +168,16 @@ TABLES = {
     ),
     "propbank": Table(
         "semantic roles, of the web",
-        f"train semantic-roles {_WORDS} --num_layers 4 --hidden_size 128 "
-        + _files(*(f"propbank_ewt/{split}.tsv.gz" for split in ("train", "dev", "test"))),
+        "train semantic-roles " + _files(*(f"propbank_ewt/{split}.tsv.gz" for split in ("train", "dev", "test"))),
+        f"{_WORDS} num_layers=4 hidden_size=128",
         (6, 20),
         {"f1": ("F1", "81.4 → 84.6")},
         seeds=3,
     ),
     "coreference": Table(
         "coreference, of novels",
-        f"train coreference {_WORDS} --lstm_size 100 --hidden_size 100 --max_antecedents 50 "
-        + _files(*(f"litbank/coref/{split}.conll.gz" for split in ("train", "dev", "test"))),
+        "train coreference " + _files(*(f"litbank/coref/{split}.conll.gz" for split in ("train", "dev", "test"))),
+        f"{_WORDS} lstm_size=100 hidden_size=100 max_antecedents=50",
         (12, 40),
         {**_CLUSTERS, "mean_f1": ("mean F1", "67.2 → 70.4")},
         seeds=3,
@@ -198,6 +206,7 @@ def missing_runs(name: str, arguments: argparse.Namespace) -> Iterator[tuple[Pat
                     continue
                 flags = (
                     f"--model_name_or_path {shlex.quote(str(Path(arguments.models_dir, table.model)))} "
+                    f"--learn_words --head {table.head} {ROWS[row][2]} "
                     f"{ROWS[row][1].format(mix=table.mix)} {SHARES[share]} --num_seeds {table.seeds} "
                     f"--num_train_epochs {table.epochs[share == 'tenth']} --load_best_model_at_end"
                 )
@@ -278,7 +287,7 @@ def render(share: str, results_dir: Path = RESULTS, is_short: bool = False) -> s
                 cells["mix"] = f"**{cells['mix']}**"
             line = [f"{table.task} (`{name}`)", title, *(cells.get(row, "") for row in ROWS)]
             lines.append([*line, paper] if share == "full" else line)
-    head = ["task", "measure", *(title for title, _ in ROWS.values())]
+    head = ["task", "measure", *(title for title, *_ in ROWS.values())]
     return markdown_table([*head, "the paper: without → with"] if share == "full" else head, lines, names=2)
 
 

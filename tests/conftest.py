@@ -128,7 +128,7 @@ def drawn_plots():
 @pytest.fixture(autouse=True)
 def _plots(request, monkeypatch):
     """Runs leave their picture empty: drawing it takes longer than their steps, and it has tests of its own."""
-    plots = {"hf_elmo.pretraining.run": "plot_run", "hf_elmo.tasks.task": "plot_layer_shares"}
+    plots = {"hf_elmo.pretraining.run": "plot_run", "hf_elmo.tasks.training": "plot_layer_shares"}
     for name, plot in plots.items():
         module = sys.modules.get(name)
         if module is not None and "drawn_plots" not in request.fixturenames:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
 from ..tasks.registry import TASKS
 from .command_line import run_command
@@ -25,5 +29,13 @@ def main(argv: Sequence[str] | None, prog: str) -> None:
         argv,
         prog,
         f"Train, evaluate and apply {entry.what}.",
-        task.examples + _EPILOG,
+        _list_settings(task) + task.examples + _EPILOG,
     )
+
+
+def _list_settings(task: Any) -> str:
+    """The settings of a task's head with their defaults."""
+    shown = (f"{field.name}={json.dumps(field.default)}" for field in fields(task.head_class) if field.init)
+    settings = " ".join(each for each in shown if not each.startswith("word_table_size"))
+    lines = textwrap.fill(settings, 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    return f"\nsettings of --head (null: as published, or as it follows from the data):\n{lines}\n"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal
+from typing import IO, Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,13 +19,13 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import DataCollatorWithPadding, PreTrainedTokenizer
 
-from ..given.flags import flag
+from ..given.flags import check_least, flag
 from ..hub.cards import TaskCard
 from ..inference.pages import Mark, Passage
 from ..model.configuration_elmo import CoreferenceHead
 from ..model.modeling_elmo_coref import ElmoForCoreferenceResolution, read_clusters
 from ..pipelines import COREFERENCE
-from .arguments import FileArguments, TaskArguments, TaskTrainingArguments
+from .arguments import TaskArguments
 from .data import read_splits
 from .inputs import describe_inputs
 from .layer_cache import CachedLayers, LayerCache, collate_with_layers
@@ -42,51 +42,11 @@ Clusters = list[list[tuple[int, int]]]
 
 @dataclass
 class CoreferenceArguments(TaskArguments):
-    """What stands between ELMo and the clusters; what is left out is as the checkpoint has it, or as published."""
+    """The model: what it starts from, and how much of a document is a step."""
 
-    lstm_size: int | None = flag("Size of each direction of the biLSTM (default: 200).", default=None)
-    hidden_size: int | None = flag("Size of the dense layers of both scorers (default: 150).", default=None)
-    feature_size: int | None = flag(
-        "Size of the vectors of widths, distances and speakers (default: 20).", default=None
-    )
-    dropout: float | None = flag("Dropout on what is read of each word (default: 0.5).", default=None)
-    hidden_dropout: float | None = flag("Dropout everywhere else (default: 0.2).", default=None)
-    max_span_width: int | None = flag("Words of the widest span that can be found (default: 10).", default=None)
-    spans_per_word: float | None = flag("Spans that are kept, for each word (default: 0.4).", default=None)
-    max_antecedents: int | None = flag(
-        "Kept spans before it that each one is compared with, the nearest (default: 250).", default=None
-    )
-    allow_crossing: bool | None = flag(
-        "Whether spans that cross each other can be kept together (default: False).", default=None
-    )
-    read_across_sentences: bool | None = flag(
-        "Whether the biLSTM reads the document in one go, not each sentence on its own (default: False).", default=None
-    )
-    mention_loss: float | None = flag(
-        "Weight of the loss that teaches which spans are mentions at all, by themselves (default: 1 where singletons "
-        "are kept, else 0).",
-        default=None,
-    )
-    singletons: Literal["keep", "drop"] | None = flag(
-        "Whether mentions that nothing else is named like are read, predicted and scored, as clusters of one; by "
-        "default where the training data mark any.",
-        default=None,
-    )
-    ignore_speakers: bool = flag("Leave out who says what, also where the training data know.", default=False)
     max_train_sentences: int = flag(
         "Train on a random window of so many sentences of each longer document; 0 for whole ones.", default=50
     )
-
-
-@dataclass
-class CoreferenceDataArguments(FileArguments):
-    """What is read: files in the columns of CoNLL-2012, packed or not."""
-
-    train_file: str | None = flag(
-        "Training data in the columns of CoNLL-2012, also as .gz, .bz2, .xz or .zst.", default=None
-    )
-    validation_file: str | None = flag("Data to evaluate on, also after epochs.", default=None)
-    test_file: str | None = flag("Data to predict and score at the end.", default=None)
 
 
 class CoreferencePredictor(Predictor):
@@ -149,52 +109,36 @@ class Coreference(Task):
     model_class = ElmoForCoreferenceResolution
     head_class = CoreferenceHead
     model_arguments = CoreferenceArguments
-    data_arguments = CoreferenceDataArguments
     predictor_class = CoreferencePredictor
     examples: ClassVar[str] = """
 example:
   hf-elmo train coreference --model_name_or_path CHECKPOINT --train_file train.conll --validation_file dev.conll \\
       --test_file test.conll --load_best_model_at_end --output_dir coreference
 
-A batch is a document.
+A batch is a document; --gradient_accumulation_steps puts several into a step.
 """
     shown_scores = ("muc_f1", "b_cubed_f1", "ceafe_f1", "mean_f1")
     best_score = "mean_f1"
     has_labels = False
 
     def check_arguments(self) -> None:
-        args = self.model_args
-        if args.mix_at_output:
-            raise ValueError("mix_at_output is on, but this task reads ELMo at its input alone; leave it out.")
-        if args.max_train_sentences < 0:
-            raise ValueError(
-                f"max_train_sentences is {args.max_train_sentences}; it must be an integer >= 0, 0 for all of them."
-            )
-        for name in ("per_device_train_batch_size", "per_device_eval_batch_size"):
-            size = getattr(self.training_args, name)
-            if size not in (1, getattr(TaskTrainingArguments, name)):
-                raise ValueError(
-                    f"{name} is {size}, but a batch is one document; leave it out, and have several in a step by "
-                    "--gradient_accumulation_steps."
-                )
-            setattr(self.training_args, name, 1)
-        # What a document consists of would be taken for that.
-        self.training_args.remove_unused_columns = False
+        check_least(self.model_args, ["max_train_sentences"], 0)
+        args = self.training_args
+        # A batch is a document; what that consists of would be taken for unused columns.
+        args.per_device_train_batch_size = args.per_device_eval_batch_size = 1
+        args.remove_unused_columns, args.train_sampling_strategy = False, "random"
 
     def load(self) -> dict[str, Documents]:
         return read_splits(self.data_args, lambda file, name: read_documents(file, name=name))
 
     def head_settings(self, head: CoreferenceHead | None) -> dict[str, Any]:
-        args, settings = self.model_args, super().head_settings(head)
+        settings: dict[str, Any] = {}
         if head is None:
             # The training documents say whether there are singletons and speakers.
             documents = self.splits.get("train", Documents("", []))
             settings["use_speakers"] = any(document.speakers for document in documents.documents)
             settings["keep_singletons"] = has_singletons(documents)
-        if args.ignore_speakers:
-            settings["use_speakers"] = False
-        if args.singletons is not None:
-            settings["keep_singletons"] = args.singletons == "keep"
+        settings |= self.settings
         old = CoreferenceHead() if head is None else head
         if settings.get("keep_singletons", old.keep_singletons) and not old.mention_loss:
             settings.setdefault("mention_loss", 1.0)

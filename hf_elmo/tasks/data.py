@@ -21,7 +21,7 @@ from ..given.reasons import UNREADABLE, reason
 from ..text.corpora import is_saved_dataset, load_saved_dataset
 from ..text.files import check_records
 from ..text.hash_split import is_in_fraction
-from .arguments import STEPS, DatasetArguments, FileArguments, SplitArguments, TaskTrainingArguments
+from .arguments import STEPS, DatasetArguments, FileArguments, TaskTrainingArguments
 from .readers.examples import AnyExamples
 
 
@@ -108,11 +108,10 @@ def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -
     for step, split in STEPS.items():
         setattr(args, step, split in chosen)
     if not args.do_eval:
-        if args.load_best_model_at_end or (args.eval_strategy_asked and args.eval_strategy != IntervalStrategy.NO):
-            flag = "load_best_model_at_end" if args.load_best_model_at_end else "eval_strategy"
+        if args.load_best_model_at_end:
             raise ValueError(
-                f"{flag} is set, but there is no validation data; give --validation_file or --validation_fraction, or "
-                "leave it out."
+                "load_best_model_at_end is set, but there is no validation data; give --validation_file or "
+                "--validation_fraction, or leave it out."
             )
         args.eval_strategy = IntervalStrategy.NO
     if args.load_best_model_at_end and args.eval_strategy == IntervalStrategy.NO:
@@ -132,7 +131,7 @@ def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -
     return chosen
 
 
-def hold_out(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, AnyExamples]:
+def hold_out(splits: dict[str, AnyExamples], args: FileArguments) -> dict[str, AnyExamples]:
     """The splits, with a fraction of the training data as validation data where the arguments want one.
 
     Raises: ValueError naming the argument where it contradicts the data, or nothing would be left.
@@ -154,7 +153,7 @@ def hold_out(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, 
     return {**splits, "train": rest, "validation": held_out}
 
 
-def shorten(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, AnyExamples]:
+def shorten(splits: dict[str, AnyExamples], args: FileArguments) -> dict[str, AnyExamples]:
     """The splits with as many examples as the arguments want.
 
     Raises: ValueError naming the argument that leaves nothing.
@@ -166,16 +165,6 @@ def shorten(splits: dict[str, AnyExamples], args: SplitArguments) -> dict[str, A
         shortened["train"] = _pick(splits["train"], fraction, "train")
         if not len(shortened["train"]):
             raise ValueError(f"train_fraction is {fraction}, which leaves nothing of {len(splits['train'])} examples.")
-    for split, argument in (
-        ("train", "max_train_samples"),
-        ("validation", "max_eval_samples"),
-        ("test", "max_predict_samples"),
-    ):
-        count = getattr(args, argument)
-        if count is not None and count < 1:
-            raise ValueError(f"{argument} is {count}; it must be an integer >= 1, or left out for all of them.")
-        if count is not None and split in shortened:
-            shortened[split] = shortened[split].pick(range(min(count, len(shortened[split]))))
     return shortened
 
 
@@ -186,7 +175,7 @@ def _pick(examples: AnyExamples, fraction: float, purpose: str, is_in: bool = Tr
     )
 
 
-def share_of(split: str, args: SplitArguments) -> dict[str, Any]:
+def share_of(split: str, args: FileArguments) -> dict[str, Any]:
     """What results.json says of the share that a split is, where it is not all of its file."""
     if split == "train":
         share = args.train_fraction * (1 - (args.validation_fraction or 0))

@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 from ..hub.writing import files_written_aside
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, pack_layers
-from .arguments import ModelArguments
+from .arguments import TaskArguments
 
 # Enters the key of a file: another form of the files, or of the keys, is another number.
 _FORM = 4
@@ -150,7 +150,7 @@ class LayerCache:
             total -= size
 
 
-def make_layer_cache(model_args: ModelArguments, config: ElmoConfig) -> LayerCache | None:
+def make_layer_cache(model_args: TaskArguments, config: ElmoConfig) -> LayerCache | None:
     """Where layers are kept for later runs, if they are to be.
 
     Raises: ValueError naming the argument where the biLM is trained, or nothing may be kept; NotADirectoryError.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from datasets import Sequence as ListOf
 from torch import Tensor
 from transformers import Trainer
 
-from ..given.flags import flag
+from ..given.flags import check_least, flag
 from ..hub.cards import TaskCard
 from ..inference.pages import Mark, Passage
 from ..model.configuration_elmo import QuestionAnsweringHead
@@ -30,13 +30,14 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..pipelines import QUESTION_ANSWERING
 from ..text.cutting import PreTokenizer
 from ..text.first_look import look_at_lines
-from .arguments import BatchArguments, FileArguments, TaskArguments
+from .arguments import PRE_TOKENIZER, FileArguments, TaskArguments
 from .data import map_once, read_splits
 from .inputs import describe_inputs
 from .metrics import score_answers
 from .prediction import LONGEST_SHOWN, Item, Predictor
 from .readers.questions import Answer, Questions, read_questions
-from .task import RESULT_PREFIXES, Task
+from .reports import RESULT_PREFIXES
+from .task import Task
 
 # So many answers are no longer than the bound on the length of answers that training chooses.
 _FRACTION_WITHIN_THE_BOUND = 0.99
@@ -47,40 +48,21 @@ _SMALL_IDS = 2**15
 
 
 @dataclass
-class QuestionAnsweringArguments(TaskArguments, BatchArguments):
-    """The reader of questions and contexts; what is left out is as the checkpoint has it, or as published."""
+class QuestionAnsweringArguments(TaskArguments):
+    """The model: what it starts from, and which words it reads."""
 
-    reader: Literal["self_attention", "bidaf"] | None = flag(
-        "self_attention, the paper's (Clark and Gardner 2017; the default), or bidaf (Seo et al. 2016, as AllenNLP has "
-        "it).",
-        default=None,
-    )
-    hidden_size: int | None = flag(
-        "Size of each direction of the reader's recurrences (default: 90, of bidaf 100).", default=None
-    )
-    dropout: float | None = flag("Dropout on what is read of each word (default: 0.5).", default=None)
-    hidden_dropout: float | None = flag("Dropout between the reader's layers (default: 0.2).", default=None)
-    max_answer_words: int | None = flag(
-        "Words that an answer may have, 0 for any number; by default as many as 99 in 100 answers of the training data "
-        "have.",
-        default=None,
-    )
     max_length: int | None = flag(
         "Read contexts in windows: so many words of a question and a piece of its context, markers included. None "
         "reads each context whole, as the paper did.",
         default=None,
     )
     stride: int | None = flag("Words that two windows share (default: half of max_length).", default=None)
-    pre_tokenizer: PreTokenizer | None = flag(
-        "How text is cut into words: penn or unicode, for raw text; saved with the model. None leaves the checkpoint's "
-        "rule.",
-        default=None,
-    )
+    pre_tokenizer: PreTokenizer | None = flag(PRE_TOKENIZER, default=None)
 
 
 @dataclass
 class QuestionDataArguments(FileArguments):
-    """What is read: files of questions in the JSON of SQuAD 1.1; a fraction of one is one of its articles."""
+    """The data: files of questions in the JSON of SQuAD 1.1; a fraction of one is one of its articles."""
 
     num_folds: int | None = flag(
         "Test on one of so many parts of the training file, which have whole articles, in place of a test file.",
@@ -177,14 +159,8 @@ example:
 
     def check_arguments(self) -> None:
         args = self.model_args
-        if args.max_answer_words is not None and args.max_answer_words < 0:
-            raise ValueError(
-                f"max_answer_words is {args.max_answer_words}; it must be an integer >= 1, or 0 for no bound."
-            )
-        for name in ("max_length", "stride"):
-            value = getattr(args, name)
-            if value is not None and value < (1 if name == "max_length" else 0):
-                raise ValueError(f"{name} is {value}; it must be a positive integer, or left out.")
+        check_least(args, ["max_length"], 1)
+        check_least(args, ["stride"], 0)
         if args.stride is not None and args.max_length is None:
             raise ValueError(f"stride is {args.stride}, but there are no windows without max_length; give it too.")
         # The Trainer hands them to whoever scores beside the predictions.
@@ -194,9 +170,7 @@ example:
         return _pick_fold(read_splits(self.data_args, read_questions), self.data_args)
 
     def head_settings(self, head: QuestionAnsweringHead | None) -> dict[str, Any]:
-        settings = super().head_settings(head)
-        # None stands for what follows from the data, and 0 for no bound: see `settle`.
-        settings.pop("max_answer_words", None)
+        settings = self.settings
         if head is not None and settings.get("reader", head.reader) != head.reader:
             # The settings of another reader are no start for this one.
             fresh = QuestionAnsweringHead(**settings)
@@ -214,9 +188,7 @@ example:
                 f"{self.splits['train'].source} has no answer that is whole in a window; take a larger max_length, or "
                 "more data."
             )
-        if args.max_answer_words is not None:
-            self.config.head = replace(self.head, max_answer_words=args.max_answer_words or None)
-        elif "train" in self.rows and not has_head:
+        if "max_answer_words" not in self.settings and "train" in self.rows and not has_head:
             longest = math.ceil(np.quantile(self.rows["train"].answer_words, _FRACTION_WITHIN_THE_BOUND))
             self.config.head = replace(self.head, max_answer_words=longest)
 

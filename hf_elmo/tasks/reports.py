@@ -13,6 +13,9 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCall
 
 from ..text.progress import SECONDS_BETWEEN_LINES, progress_line
 
+# What the Trainer calls the results on each split.
+RESULT_PREFIXES = {"validation": "eval", "test": "predict"}
+
 
 def show_in_lines(trainer: Trainer, scores: tuple[str, ...]) -> None:
     """Have a Trainer print our lines in place of its dumps of dictionaries.
@@ -21,7 +24,7 @@ def show_in_lines(trainer: Trainer, scores: tuple[str, ...]) -> None:
         trainer: The Trainer.
         scores: The scores that the lines show, in percent.
     """
-    trainer.add_callback(_LogLines(scores))
+    trainer.add_callback(_Lines(scores))
     trainer.remove_callback(PrinterCallback)
     if trainer.pop_callback(ProgressCallback) is not None:
         trainer.add_callback(_Bars if sys.stderr.isatty() else _ProgressLines)
@@ -35,46 +38,23 @@ class _Bars(ProgressCallback):
 
 
 class _ProgressLines(TrainerCallback):
-    """What a file gets in place of bars: a line each half minute."""
-
-    def __init__(self) -> None:
-        self._first_step = self._predicted = 0
-        self._started = self._printed = time.monotonic()
+    """What a file gets in place of bars: a line each half minute of training."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._first_step = state.global_step
-        self._started = self._printed = time.monotonic()
+        self._first_step, self._started = state.global_step, time.monotonic()
+        self._printed = self._started
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        taken = state.global_step - self._first_step
-        seconds = time.monotonic() - self._started
-        # Of a run that goes on only the steps since then took these seconds.
-        self._show("training", "steps", state.global_step, state.max_steps, seconds * state.global_step / taken, state)
-
-    def on_prediction_step(
-        self, args: Any, state: Any, control: Any, eval_dataloader: Any = None, **kwargs: Any
-    ) -> None:
-        self._predicted += 1
-        if self._predicted == 1:
-            self._first_predicted = time.monotonic()
-            return
-        # The first one is done when the clock starts.
-        seconds = (time.monotonic() - self._first_predicted) * self._predicted / (self._predicted - 1)
-        self._show("predicting", "batches", self._predicted, len(eval_dataloader), seconds, state)
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._predicted = 0
-
-    def on_predict(self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any) -> None:
-        self._predicted = 0
-
-    def _show(self, what: str, unit: str, number: int, total: int, seconds: float, state: Any) -> None:
-        if state.is_world_process_zero and time.monotonic() - self._printed >= SECONDS_BETWEEN_LINES:
-            self._printed = time.monotonic()
-            print(progress_line(what, unit, number, total, seconds), file=sys.stderr, flush=True)
+        now = time.monotonic()
+        if state.is_world_process_zero and now - self._printed >= SECONDS_BETWEEN_LINES:
+            self._printed = now
+            # Of a run that goes on only the steps since then took these seconds.
+            step, taken = state.global_step, state.global_step - self._first_step
+            seconds = (now - self._started) * step / taken
+            print(progress_line("training", "steps", step, state.max_steps, seconds), file=sys.stderr, flush=True)
 
 
-class _LogLines(TrainerCallback):
+class _Lines(TrainerCallback):
     """One readable line for each log of the Trainer that has a loss or a score in it."""
 
     def __init__(self, scores: tuple[str, ...]) -> None:

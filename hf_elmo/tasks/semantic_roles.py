@@ -6,7 +6,6 @@ Letters in shapes: T words, the special tokens included, C characters per word.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -14,7 +13,6 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from ..given.flags import flag
 from ..hub.cards import TaskCard
 from ..inference.pages import Passage, marks_of_words
 from ..model.configuration_elmo import SemanticRoleLabelingHead
@@ -23,46 +21,16 @@ from ..model.modeling_elmo_srl import ElmoForSemanticRoleLabeling
 from ..model.modeling_elmo_tasks import labels_of, read_spans
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..pipelines import SEMANTIC_ROLES
-from .arguments import BatchArguments, FileArguments, TaskArguments
 from .data import read_splits
 from .inputs import describe_inputs
 from .metrics import score_matches, score_roles
 from .prediction import Item, Predictor
 from .readers.propositions import Predicate, Proposition, Propositions, proposition_lines, read_propositions
-from .reports import by_type, span_score_lines
-from .task import RESULT_PREFIXES, Task
+from .reports import RESULT_PREFIXES, by_type, span_score_lines
+from .task import Task
 
 _SENTENCES_AT_A_TIME = 1000
 _SCHEME = "IOB2"
-
-
-@dataclass
-class RoleArguments(TaskArguments, BatchArguments):
-    """What stands between ELMo and the roles; what is left out is as the checkpoint has it, or as published."""
-
-    hidden_size: int | None = flag("Size of each highway LSTM (default: 300).", default=None)
-    num_layers: int | None = flag("Highway LSTMs, reading forward and backward in turns (default: 8).", default=None)
-    predicate_size: int | None = flag(
-        "Size of the vector that says whether a word is the predicate (default: 100).", default=None
-    )
-    dropout: float | None = flag("Dropout on what is read of each word (default: 0.1).", default=None)
-    recurrent_dropout: float | None = flag(
-        "Dropout on what comes back in each LSTM, the same for all words of a sentence (default: 0.1).", default=None
-    )
-    find_predicates: bool = flag(
-        "Also learn which words are predicates, by a small classifier on what is read of each, so that raw text can be "
-        "labelled.",
-        default=False,
-    )
-
-
-@dataclass
-class PropositionArguments(FileArguments):
-    """What is read: sentences with predicates and brackets, in the columns of CoNLL-2005, CoNLL-2012 or PropBank."""
-
-    train_file: str | None = flag("Training sentences; also as .gz, .bz2, .xz or .zst.", default=None)
-    validation_file: str | None = flag("Sentences to evaluate on, also after epochs.", default=None)
-    test_file: str | None = flag("Sentences to predict and score at the end.", default=None)
 
 
 class RolePredictor(Predictor):
@@ -77,8 +45,8 @@ class RolePredictor(Predictor):
     def check(self) -> None:
         if self.model.finder is None:
             raise ValueError(
-                f"model_name_or_path {self.arguments.model_name_or_path!r} does not find predicates, which text has no "
-                "marks of; name one that was trained with --find_predicates, or score a file that has them by "
+                f"model_name_or_path {self.arguments.model_name_or_path!r} does not find predicates; name one "
+                "that was trained with --head find_predicates=true, or score a file that has them by "
                 "hf-elmo train semantic-roles --test_file."
             )
 
@@ -122,13 +90,11 @@ class SemanticRoles(Task):
     name: ClassVar[str] = "semantic-roles"
     model_class = ElmoForSemanticRoleLabeling
     head_class = SemanticRoleLabelingHead
-    model_arguments = RoleArguments
-    data_arguments = PropositionArguments
     predictor_class = RolePredictor
     examples: ClassVar[str] = """
 example:
   hf-elmo train semantic-roles --model_name_or_path CHECKPOINT --train_file train.tsv --validation_file dev.tsv \\
-      --test_file test.tsv --find_predicates --load_best_model_at_end --output_dir roles
+      --test_file test.tsv --head find_predicates=true --load_best_model_at_end --output_dir roles
 """
     shown_scores = ("precision", "recall", "f1")
     best_score = "f1"

@@ -1,91 +1,53 @@
-"""A task: what `hf-elmo train` and `hf-elmo predict` know of it, and how its model is trained, scored and written.
+"""A task: what `hf-elmo train` and `hf-elmo predict` know of it, and how its model is prepared.
 
 A task is one subclass of `Task` and one line of `registry.TASKS`. CONTRIBUTING shows how one is added.
 """
 
 from __future__ import annotations
 
-import copy
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from accelerate import PartialState
-from datasets import Dataset
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import Trainer, set_seed
 
-from ..hub.cards import TaskCard, write_card
-from ..hub.file_names import LAYER_SHARES_FILE, RESULTS_FILE
-from ..hub.plots import plot_layer_shares
-from ..hub.provenance import describe_run, write_json
-from ..hub.scores import layer_names
-from ..hub.writing import check_keeps_inputs, files_written_aside
+from ..hub.cards import TaskCard
+from ..hub.loading import load_config
+from ..hub.writing import check_keeps_inputs
 from ..model.configuration_elmo import ElmoConfig, HeadConfig
 from ..model.modeling_elmo import ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from . import training
 from .arguments import FileArguments, TaskArguments, TaskTrainingArguments
 from .data import check_data_source, choose_splits, hold_out, name_source, share_of, shorten
 from .inputs import (
-    check_features,
-    check_model_source,
+    LEARNED_SIZE,
     check_table,
     choose_labels,
     describe_model,
     fill_word_table,
     find_unseen,
-    given_settings,
-    is_random,
     leave_out_unseen,
-    load_source_config,
     load_tokenizer,
+    read_settings,
     set_model_fields,
     set_word_inputs,
     settle_learning_rate,
     start_model,
 )
-from .layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers, digest_of_bilm, make_layer_cache
-from .reports import best_of, describe_seeds, show_in_lines, summarize
-from .resuming import ExactResume, StopEarly, train
-from .run_directory import (
-    LAYERS_FOLDER,
-    SEED_FILE,
-    STATE_FILE,
-    RunDirectory,
-    check_run_directory,
-    find_checkpoint,
-    newest_checkpoint,
-    point_to,
-    read_seed,
-    remove,
-    run_directory,
-)
+from .layer_cache import FeaturesWithLayers, LayerCache, make_layer_cache
 
 if TYPE_CHECKING:
     from ..text.word_vectors import WordTable
     from .prediction import Predictor
 
-# What the Trainer calls the results on each split.
-RESULT_PREFIXES = {"validation": "eval", "test": "predict"}
-
 # What cards say of models that learned from sentences, or texts.
 LIMIT = "It knows the labels, the language, the domain and the biases of its training {} and no others."
-
-# What results.json keeps of the Trainer's arguments, beside the command.
-_SETTINGS = [
-    "learning_rate",
-    "num_train_epochs",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "weight_decay",
-    "max_grad_norm",
-    "seed",
-    "num_seeds",
-]
 
 
 class Task(ABC):
@@ -94,13 +56,14 @@ class Task(ABC):
     A subclass supplies the class attributes and the abstract methods, and overrides of the others what differs.
 
     Args:
-        model_args: Where the model comes from, with the settings of the head; an instance of `model_arguments`.
+        model_args: Where the model comes from, with the settings of the head.
         data_args: What is read; an instance of `data_arguments`.
         training_args: The Trainer's arguments.
 
     Attributes:
         splits: The examples for what is to be done: "train", "validation", "test".
         words: All words of each split, until they have been counted.
+        settings: Those of the head that the flags name.
         config: The architecture.
         tokenizer: The checkpoint's, or a plain one.
         labels: The labels that the model knows, in the order of their ids; none for a task without them.
@@ -114,15 +77,13 @@ class Task(ABC):
     # What results.json and `hf-elmo train` call the task.
     name: ClassVar[str]
     model_class: ClassVar[type[ElmoTaskModel]]
-    # The settings of its head. A flag that has the name of one of them sets it.
     head_class: ClassVar[type[HeadConfig]]
     model_arguments: ClassVar[type[TaskArguments]] = TaskArguments
     data_arguments: ClassVar[type[FileArguments]] = FileArguments
     # What --help says last.
     examples: ClassVar[str] = ""
-    # The scores that the lines of the log show, in percent.
+    # The scores that the lines of the log show, in percent; the one that says which model is best.
     shown_scores: ClassVar[tuple[str, ...]]
-    # The one that says which model is best, unless the flags name another.
     best_score: ClassVar[str]
     has_labels: ClassVar[bool] = True
     # What `hf-elmo predict` does with its models; None where it does nothing.
@@ -135,6 +96,7 @@ class Task(ABC):
         self.training_args = training_args
         self.splits: dict[str, Any] = {}
         self.words: dict[str, list[str]] = {}
+        self.settings: dict[str, Any] = {}
         self.labels: list[str] = []
         self.unseen_labels: list[str] = []
         self.config: ElmoConfig
@@ -190,7 +152,7 @@ class Task(ABC):
         Args:
             head: The checkpoint's settings; None where it has no head of this task.
         """
-        return given_settings(self.model_args, self.head_class)
+        return self.settings
 
     def settle(self, has_head: bool) -> None:  # noqa: B027
         """Set what the head takes from the data, or change the data for it, once there is a tokenizer.
@@ -205,9 +167,8 @@ class Task(ABC):
 
         Args:
             known: Those of the checkpoint's classifier; None where it has none.
-        Raises: ValueError as `inputs.choose_labels`.
         """
-        return choose_labels(self.splits, getattr(self.data_args, "labels", None) or [], known)
+        return choose_labels(self.splits, known)
 
     def draw_classifier(self, model: Any) -> set[str]:
         """Draw the parts of a checkpoint's model anew that are for other labels, and name them."""
@@ -273,19 +234,24 @@ class Task(ABC):
         Raises: ValueError, FileNotFoundError or FileExistsError naming the argument, the value got and what to do.
         """
         model_args, data_args, training_args = self.model_args, self.data_args, self.training_args
-        self._check_run()
+        training.check_run_directory(training_args)
+        check_keeps_inputs(
+            training_args.directory, [(f"{split}_file", file) for split, file in data_args.files.items()]
+        )
+        if training_args.push_to_hub:
+            raise ValueError("push_to_hub is on; upload what output_dir holds when all is done, with hf-elmo push.")
         check_data_source(data_args)
+        self.settings = read_settings(model_args.head, self.head_class)
         self.check_arguments()
-        self.splits = choose_splits(hold_out(self.load(), data_args), training_args)
-        self.splits = shorten(self.splits, data_args)
+        self.splits = shorten(choose_splits(hold_out(self.load(), data_args), training_args), data_args)
         has_head = self.set_architecture()
         if "train" not in self.splits and not has_head:
             raise ValueError(
-                f"do_train is off, but the checkpoint has no head of the task {self.name} to evaluate; name one that "
-                "has with --model_name_or_path, or give training data."
+                f"There is nothing to train on, and the checkpoint has no head of the task {self.name} to evaluate; "
+                "name one that has with --model_name_or_path, or give training data."
             )
         self.layer_cache = make_layer_cache(model_args, self.config)
-        self.tokenizer = load_tokenizer(model_args, self.config)
+        self.tokenizer = load_tokenizer(model_args.model_name_or_path, self.config)
         if getattr(model_args, "pre_tokenizer", None) is not None:
             self.tokenizer.pre_tokenizer = model_args.pre_tokenizer
         self.settle(has_head)
@@ -297,16 +263,11 @@ class Task(ABC):
             self.unseen_labels, warning = find_unseen(self.splits, self.labels)
             warnings.append(warning)
         self.words = {split: list(self.words_of(examples)) for split, examples in self.splits.items()}
-        self._table = set_word_inputs(
-            self.config,
-            self.head_class,
-            model_args,
-            self.tokenizer,
-            self.words.get("train", []),
-            [word for split, words in self.words.items() if split != "train" for word in words],
-        )
-        check_table(self.config, self._table, is_random(model_args))
-        training_args.settle_sampling(getattr(model_args, "group_by_length", False))
+        others = [word for split, words in self.words.items() if split != "train" for word in words]
+        vector_size = self.settings.get("word_vector_size")
+        train_words = self.words.get("train", [])
+        self._table = set_word_inputs(self.config, model_args, self.tokenizer, train_words, others, vector_size)
+        check_table(self.config, self._table, model_args.from_scratch)
         self.data = {
             split: {"source": self.name_source(split), **share_of(split, data_args), **self.count(split)}
             for split in self.splits
@@ -322,33 +283,26 @@ class Task(ABC):
         settle_learning_rate(training_args, model_args)
         return self
 
-    def _check_run(self) -> None:
-        """Check where the model comes from and where the output goes."""
-        args = self.training_args
-        if not args.directory_asked:
-            raise ValueError("output_dir is missing; pass --output_dir, for the model, its scores and its predictions.")
-        check_run_directory(args)
-        files = [(f"{split}_file", file) for split, file in self.data_args.files.items()]
-        check_keeps_inputs(args.directory, files)
-        check_model_source(self.model_args)
-        if args.push_to_hub:
-            raise ValueError(
-                "push_to_hub is on, but output_dir stands only when everything is done; upload it then, with "
-                "hf-elmo push."
-            )
-        check_features(self.model_args)
-
     def set_architecture(self) -> bool:
         """Set `config` as the arguments and the data want it; whether the checkpoint has a head of this task.
 
         Raises: FileNotFoundError or ValueError naming the argument.
         """
-        config = self.config = load_source_config(self.model_args)
-        has_head = not is_random(self.model_args) and self.model_class.__name__ in (config.architectures or [])
+        args = self.model_args
+        config = self.config = load_config(args.model_name_or_path)
+        has_head = not args.from_scratch and self.model_class.__name__ in (config.architectures or [])
         head: Any = config.head if getattr(config.head, "type", None) == self.head_class.type else None
+        if (args.more_word_vectors and args.word_vectors is None) or (args.word_vectors and args.learn_words):
+            raise ValueError(
+                f"word_vectors is {args.word_vectors!r}, learn_words {args.learn_words} and more_word_vectors "
+                f"{args.more_word_vectors}; the vectors are a file's or learned, and more of them are a file's."
+            )
         try:
-            set_model_fields(config, self.model_args)
+            set_model_fields(config, args)
             settings = self.head_settings(head)
+            if args.word_vectors or args.learn_words:
+                # Their number follows when all words have been read.
+                settings = {"word_vector_size": LEARNED_SIZE, **settings, "word_table_size": 1}
             config.head = self.head_class(**settings) if head is None else replace(head, **settings)
             config.validate()
         except StrictDataclassError as error:
@@ -385,208 +339,11 @@ class Task(ABC):
         and stay where it fails.
 
         Returns: What `results.json` holds; scores lie in [0, 1].
-        Raises: FileExistsError where another run writes there, or seeds of other settings are to be resumed;
-            KeyboardInterrupt and OSError with what is kept and how to resume.
+        Raises: FileExistsError where another run writes there, or seeds of other settings are to be resumed.
         """
-        args = self.training_args
-        unseen = {"unseen_labels": self.unseen_labels} if self.unseen_labels else {}
-        facts: dict[str, Any] = {
-            "model": self.description,
-            "task": self.name,
-            **self.describe(),
-            **unseen,
-            "data": self.data,
-            "settings": {name: getattr(args, name) for name in _SETTINGS},
-        }
-        results = {**facts, **describe_run()}
-        self._say(f"Model: {self.description}")
-        encoded = {split: self.encode(split) for split in self.splits}
-        with run_directory(args) as run:
-            if args.num_seeds == 1:
-                made = run.aside
-                datasets, checkpoint = self._with_layers(encoded, run), find_checkpoint(args)
-                found, lines = self._run_once(datasets, run, run.path, made, checkpoint)
-                results.update(found)
-                if lines:
-                    self._say(lines)
-            else:
-                more, made = self._run_seeds(encoded, run, facts)
-                results.update(more)
-            if args.process_index == 0:
-                if "train" in self.splits:
-                    results["card"] = asdict(self.describe_card(results))
-                    self._draw_shares(results, made)
-                write_json(made / RESULTS_FILE, results)
-                if "train" in self.splits:
-                    write_card(made, run.path.name)
-                if made != run.aside:
-                    point_to(made, run.path)
-                    remove(made / SEED_FILE)
-                    for path in list(made.iterdir()):
-                        path.rename(run.aside / path.name)
-        self._say(f"\nWritten to {args.directory}.")
-        return results
+        return training.run(self)
 
-    def _draw_shares(self, results: dict[str, Any], directory: Path) -> None:
-        """Draw which layers the task reads, if it reads any."""
-        if results["layer_shares"]:
-            try:
-                plot_layer_shares(results, directory / LAYER_SHARES_FILE)
-            except ImportError as error:
-                self._say(f"no plot of the layers: {error}")
-
-    def _run_seeds(
-        self, encoded: Mapping[str, Dataset], run: RunDirectory, facts: dict[str, Any]
-    ) -> tuple[dict[str, Any], Path]:
-        """Run once for each seed that is not done yet; the results, and the folder of the best one."""
-        args = self.training_args
-        seeds = range(args.seed, args.seed + args.num_seeds)
-        runs: dict[int, dict[str, Any]] = {}
-        tables: dict[int, str] = {}
-        best, datasets, bilm = seeds[0], dict(encoded), None
-        for number, seed in enumerate(seeds, start=1):
-            folder = run.path / f"seed-{seed}"
-            done = read_seed(folder / SEED_FILE, facts) if run.is_resumed else None
-            self._say(f"\nSeed {seed}, {number} of {len(seeds)}" + (":" if done is None else " was done before."))
-            if done is None:
-                if number > 1:
-                    args.seed = seed
-                    set_seed(seed)
-                    self.model, _ = self.build_model()
-                # Random weights are others for each seed; loaded ones are not.
-                if bilm != (bilm := digest_of_bilm(self.model)):
-                    datasets = self._with_layers(encoded, run)
-                checkpoint = newest_checkpoint(args, folder) if run.is_resumed else None
-                done = self._run_once(datasets, run, folder, folder, checkpoint)
-                if args.process_index == 0:
-                    with files_written_aside(folder / SEED_FILE) as (aside,):
-                        write_json(aside, {"facts": facts, "results": done[0], "table": done[1]})
-            # A table for each of them would bury their mean.
-            runs[seed], tables[seed] = done
-            last_best = best
-            best = list(runs)[best_of(list(runs.values()), *args.best_by)]
-            PartialState().wait_for_everyone()
-            if number > 1 and args.process_index == 0:
-                worse = run.path / f"seed-{last_best if best == seed else seed}"
-                for path in worse.iterdir():
-                    if path.name != SEED_FILE:
-                        remove(path)
-        args.seed = seeds[0]
-        scores = [f"{prefix}_{name}" for prefix in RESULT_PREFIXES.values() for name in (*self.shown_scores, "loss")]
-        summary = summarize(runs, [score for score in scores if score in runs[best]])
-        self._say(f"\nKept the model of seed {best}.")
-        if tables[best]:
-            self._say(f"{tables[best]}\n\n{describe_seeds(summary, RESULT_PREFIXES, self.shown_scores)}")
-        return {**runs[best], "kept_seed": best, **summary}, run.path / f"seed-{best}"
-
-    def _run_once(
-        self,
-        datasets: Mapping[str, Dataset | FeaturesWithLayers],
-        run: RunDirectory,
-        checkpoints: Path,
-        made: Path,
-        checkpoint: Path | None,
-    ) -> tuple[dict[str, Any], str]:
-        """Train, evaluate and predict once; the results, and lines about them.
-
-        Args:
-            datasets: The examples of each split.
-            run: The directory of the run.
-            checkpoints: Where checkpoints are saved.
-            made: Where the model and the predictions are written.
-            checkpoint: The one that is resumed, if any.
-        """
-        trainer = self._make_trainer(datasets, checkpoints)
-        trainer.add_callback(ExactResume(checkpoint, run.remove_old))
-        results: dict[str, Any] = {}
-        tables = []
-        if "train" in self.splits:
-            results.update(self._train(trainer, checkpoint))
-        if made != run.aside:
-            run.remove_old()
-            made.mkdir(exist_ok=True)
-        for split in RESULT_PREFIXES:
-            if split in self.splits:
-                scores, table, line = self._evaluate(trainer, split, datasets[split], made)
-                results.update(scores)
-                tables.append("\n" + table)
-                if self.training_args.num_seeds > 1:
-                    self._say(line)
-        if "train" in self.splits:
-            trainer.args.output_dir = self.training_args.output_dir
-            trainer.save_model(str(made))
-            if trainer.is_world_process_zero():
-                trainer.state.save_to_json(str(made / STATE_FILE))
-        return results, "\n".join(tables)
-
-    def _with_layers(
-        self, encoded: Mapping[str, Dataset], run: RunDirectory
-    ) -> dict[str, Dataset | FeaturesWithLayers]:
-        """The examples with the layers of a frozen biLM, where those are kept."""
-        cache = self.layer_cache if self.model.uses_elmo else None
-        own_bytes = int(self.model_args.layer_cache_gigabytes * 2**30)
-        if cache is None and own_bytes and self.reads_often():
-            cache = LayerCache(run.path / LAYERS_FOLDER, own_bytes)
-        kept: dict[str, Dataset | FeaturesWithLayers] = {}
-        for split, dataset in encoded.items():
-            kept[split] = dataset if cache is None else self.keep_layers(cache, dataset)
-        return kept
-
-    def _make_trainer(self, datasets: Mapping[str, Dataset | FeaturesWithLayers], checkpoints: Path) -> Trainer:
-        args = copy.copy(self.training_args)
-        args.output_dir = str(checkpoints)
-        # Ours find out by themselves where they stood.
-        args.restore_callback_states_from_checkpoint = False
-        trainer = self.trainer_class(
-            model=self.model,
-            args=args,
-            data_collator=collate_with_layers(self.make_collator()),
-            train_dataset=datasets.get("train"),
-            eval_dataset=datasets.get("validation"),
-            processing_class=self.tokenizer,
-            compute_metrics=self.score,
-            preprocess_logits_for_metrics=self.keep,
-        )
-        if args.early_stopping_patience is not None:
-            trainer.add_callback(StopEarly(args.early_stopping_patience))
-        show_in_lines(trainer, self.shown_scores)
-        return trainer
-
-    def _train(self, trainer: Trainer, checkpoint: Path | None) -> dict[str, Any]:
-        args = self.training_args
-        metrics = train(trainer, checkpoint, args.early_stopping_patience)
-        if args.load_best_model_at_end and not args.checkpoints_asked:
-            # It was saved to be loaded again and to be resumed, and goes when the run has gone well.
-            trainer.state.best_model_checkpoint = None
-        kept: dict[str, Any] = {}
-        if args.load_best_model_at_end and trainer.state.best_metric is not None:
-            name, score = args.best_by[0], trainer.state.best_metric
-            kept["kept_step"] = trainer.state.best_global_step
-            self._say(f"Kept the model of step {kept['kept_step']}: validation {name} {score:.4f}.")
-        kept["layer_shares"] = self.model.layer_shares()[: self.model.num_read_mixes] if self.model.uses_elmo else []
-        for where, shares in zip(("", " at its output"), kept["layer_shares"], strict=False):
-            self._say(f"Layers that the task reads{where}: " + _shares_in_words(shares))
-        return {**metrics, **kept, "train_samples": len(self.splits["train"])}
-
-    def _evaluate(
-        self, trainer: Trainer, split: str, dataset: Dataset | FeaturesWithLayers, made: Path
-    ) -> tuple[dict[str, Any], str, str]:
-        """Score and write the predictions of a split; the results, and lines and a line about them."""
-        prefix, args = RESULT_PREFIXES[split], trainer.args
-        # Where transformers groups what is trained on by length, it does so with what is predicted: out of its order.
-        strategy, args.train_sampling_strategy = args.train_sampling_strategy, "random"
-        output = trainer.predict(dataset, metric_key_prefix=prefix)
-        args.train_sampling_strategy = strategy
-        metrics = output.metrics or {}
-        more, lines = self.report(split, output, made if trainer.is_world_process_zero() else None)
-        scores = (f"{name} {100 * metrics[f'{prefix}_{name}']:.2f}" for name in self.shown_scores)
-        results = {**metrics, **more, f"{prefix}_samples": len(self.splits[split])}
-        return results, lines, f"{split}: {', '.join(scores)}"
-
-    def _say(self, message: str) -> None:
+    def say(self, message: str) -> None:
+        """Show a user a line, by one process of several."""
         if self.training_args.process_index == 0:
             print(message, flush=True)
-
-
-def _shares_in_words(shares: Sequence[float]) -> str:
-    return ", ".join(f"{name} {share:.1%}" for name, share in zip(layer_names(len(shares)), shares, strict=True)) + "."

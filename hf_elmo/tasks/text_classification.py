@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal
+from typing import IO, Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,14 +22,14 @@ from ..model.modeling_elmo_tasks import ElmoForSequenceClassification
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.cutting import PreTokenizer
 from ..text.first_look import look_at_lines
-from .arguments import BatchArguments, DatasetArguments, TaskArguments
+from .arguments import PRE_TOKENIZER, DatasetArguments, TaskArguments
 from .data import map_once, read_splits
 from .inputs import describe_inputs
 from .metrics import score_classes
 from .prediction import LONGEST_SHOWN, Item, Predictor
 from .readers.texts import LabelledTexts, read_texts, texts_of_dataset
-from .reports import class_report
-from .task import LIMIT, RESULT_PREFIXES, Task
+from .reports import RESULT_PREFIXES, class_report
+from .task import LIMIT, Task
 
 # Encoders of texts and of pairs, the default first.
 _ENCODERS = ("bcn", "pooled")
@@ -40,39 +40,18 @@ _FEW_LABELS = 20
 
 
 @dataclass
-class ClassifierArguments(TaskArguments, BatchArguments):
-    """What stands between ELMo and the label; what is left out is as the checkpoint has it, or as published."""
+class ClassifierArguments(TaskArguments):
+    """The model: what it starts from, and which words it reads."""
 
-    encoder: Literal["bcn", "pooled", "esim", "pooled_pairs"] | None = flag(
-        "Of texts: bcn, the biattentive classifier (McCann et al. 2017; the default), or pooled, mean and maximum of "
-        "the words. Of pairs: esim (Chen et al. 2017; the default), or pooled_pairs, mean and maximum of the words of "
-        "both texts, their difference and their product.",
-        default=None,
-    )
-    hidden_size: int | None = flag(
-        "Size of each direction of the encoder's biLSTMs, and of its dense layer (default: 300).", default=None
-    )
-    dropout: float | None = flag("Dropout on what is read of each word (default: 0.5).", default=None)
-    hidden_dropout: float | None = flag("Dropout on what the encoder's dense layer gives.", default=None)
-    output_sizes: list[int] | None = flag(
-        "Sizes of the dense layers on top, the last one (of the labels) left out.", default=None
-    )
-    output_dropouts: list[float] | None = flag(
-        "Dropout before each of the dense layers on top, the last one included.", default=None
-    )
     max_length: int | None = flag(
         "Cut what is longer than so many words, markers included; of a pair the longer text first.", default=None
     )
-    pre_tokenizer: PreTokenizer | None = flag(
-        "How text is cut into words: at white space, for text that is tokenised; penn or unicode, for raw text; saved "
-        "with the model. None leaves the checkpoint's rule.",
-        default=None,
-    )
+    pre_tokenizer: PreTokenizer | None = flag(PRE_TOKENIZER, default=None)
 
 
 @dataclass
 class LabelledDataArguments(DatasetArguments):
-    """What is read: files or a dataset of texts, or of pairs of texts, and which of their columns."""
+    """The data: files or a dataset of texts, or of pairs of texts, and which of their columns."""
 
     train_file: str | None = flag(
         "Training data: .tsv or .txt (tabs), .csv, .jsonl, .json or .parquet, or trees in brackets, as the Stanford "
@@ -92,7 +71,6 @@ class LabelledDataArguments(DatasetArguments):
     label_column: str | None = flag(
         "Column of the label, as text_column; label, gold_label or the like by default.", default=None
     )
-    labels: list[str] | None = flag("Labels to know beside those of the training data.", default=None)
     text_is_tokenized: bool = flag(
         "Words stand between white space; without it the checkpoint's tokenizer cuts them.", default=False
     )
@@ -221,7 +199,7 @@ A second column of texts makes them pairs.
             raise ValueError(
                 f"encoder is {encoder!r}, here or of model_name_or_path {self.model_args.model_name_or_path!r}, but "
                 f"the data are {'pairs of texts' if are_pairs else 'single texts'}, for {' and '.join(encoders)}. Name "
-                "one of them with --encoder, another checkpoint, or the columns with --text_column and "
+                "one of them with --head encoder=..., another checkpoint, or the columns with --text_column and "
                 "--text_pair_column."
             )
         return settings
@@ -440,7 +418,7 @@ def _check_number_of_labels(labels: Sequence[str], texts: LabelledTexts) -> None
     if len(labels) < 2:
         raise ValueError(
             f"{texts.source} has the label {labels[0]!r} alone, and a classifier wants two; name the right column with "
-            "--label_column, or the other labels with --labels."
+            "--label_column."
         )
     number = len(set(texts.labels))
     if number > max(_FEW_LABELS, len(texts) / 2):

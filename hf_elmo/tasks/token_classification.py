@@ -20,14 +20,14 @@ from ..model.configuration_elmo import TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.modeling_elmo_tasks import OUTSIDE, SCHEMES, ElmoForTokenClassification, can_follow, labels_of, write_spans
 from ..pipelines import put_in_brackets
-from .arguments import BatchArguments, DatasetArguments, TaskArguments
+from .arguments import DatasetArguments, TaskArguments
 from .data import map_once, read_splits
 from .inputs import describe_inputs
 from .metrics import read_any_spans, score_spans, tag_scheme_of
 from .prediction import Item, Predictor
 from .readers.columns import TaggedSentences, read_tagged_file, tagged_from_dataset
-from .reports import by_type, span_score_lines
-from .task import LIMIT, RESULT_PREFIXES, Task
+from .reports import RESULT_PREFIXES, by_type, span_score_lines
+from .task import LIMIT, Task
 
 CorpusScheme = Literal["IOB1", "IOB2", "BIOES", "BILOU", "BMES"]
 
@@ -36,17 +36,9 @@ _IN_OTHER_LETTERS = {"BILOU": {"L": "E", "U": "S"}, "BMES": {"M": "I"}}
 
 
 @dataclass
-class TaggerArguments(TaskArguments, BatchArguments):
-    """What stands between ELMo and the labels; what is left out is as the checkpoint has it."""
+class TaggerArguments(TaskArguments):
+    """The model: what it starts from, and how its labels mark spans."""
 
-    dropout: float | None = flag("Dropout before the classifier (default: 0.5).", default=None)
-    lstm_layers: int | None = flag("Layers of a biLSTM of the task's own (default: 0).", default=None)
-    lstm_size: int | None = flag("Size of each direction of that biLSTM (default: 200).", default=None)
-    output_layer: Literal["softmax", "crf"] | None = flag(
-        "softmax for each word by itself (the default), crf for the labels of a sentence together, by the rules of "
-        "their scheme.",
-        default=None,
-    )
     convert_scheme: Literal["IOB1", "IOB2", "BIOES"] | None = flag(
         "Learn the labels of spans in this scheme, whatever the data's; predictions are written in the data's.",
         default=None,
@@ -55,7 +47,7 @@ class TaggerArguments(TaskArguments, BatchArguments):
 
 @dataclass
 class TaggedDataArguments(DatasetArguments):
-    """What is read: files in the columns of any CoNLL corpus, CoNLL-U or OntoNotes, or a dataset; and which columns."""
+    """The data: files in the columns of any CoNLL corpus, CoNLL-U or OntoNotes, or a dataset; and which columns."""
 
     word_column: str | None = flag(
         "Column of the words: of files a number from 0 or a name (of CoNLL-U, or of a header line), by default the "
@@ -67,7 +59,6 @@ class TaggedDataArguments(DatasetArguments):
         "OntoNotes, and of datasets ner_tags.",
         default=None,
     )
-    labels: list[str] | None = flag("Labels to know beside those of the training data.", default=None)
     tag_scheme: Literal["auto", "spans", "words"] = flag(
         "How labels mark entities: spans (B-, I- and their like), words (each word on its own, parts of "
         "speech for example), or auto to tell from the labels.",
@@ -177,8 +168,6 @@ example:
         )
         if self.exchange is not None:
             self.splits = {split: self.exchange.to_model(sentences) for split, sentences in self.splits.items()}
-            if self.data_args.labels:
-                self.data_args = replace(self.data_args, labels=self.exchange.labels_to_model(self.data_args.labels))
 
     def draw_classifier(self, model: ElmoForTokenClassification) -> set[str]:
         drawn = super().draw_classifier(model)
@@ -277,7 +266,7 @@ def find_tag_scheme(splits: dict[str, TaggedSentences], data_args: TaggedDataArg
     if data_args.tag_scheme == "words":
         return "words"
     labels = {label for sentences in splits.values() for row in sentences.labels for label in row}
-    labels |= {label for sentences in splits.values() for label in sentences.known_labels} | set(data_args.labels or [])
+    labels |= {label for sentences in splits.values() for label in sentences.known_labels}
     found = tag_scheme_of(labels)
     if data_args.tag_scheme == "spans" and found != "spans":
         raise ValueError(
@@ -347,12 +336,9 @@ class SchemeExchange:
     def to_model(self, sentences: TaggedSentences) -> TaggedSentences:
         """Sentences with the model's labels, of which it shall know all; read as the metric reads them."""
         labels = [self._write(row, self.model) for row in sentences.labels]
-        known = self.labels_to_model({label for row in sentences.labels for label in row} | set(sentences.known_labels))
+        found = {label for row in sentences.labels for label in row} | set(sentences.known_labels)
+        known = labels_of(sorted({label[2:] for label in found if label != OUTSIDE}), self.model)
         return replace(sentences, labels=labels, known_labels=tuple(known))
-
-    def labels_to_model(self, labels: Iterable[str]) -> list[str]:
-        """The model's labels for the types that these labels of the corpus have."""
-        return labels_of(sorted({label[2:] for label in labels if label != OUTSIDE}), self.model)
 
     def to_corpus(self, labels: Sequence[str]) -> list[str]:
         """The labels of a sentence as the corpus has them; what is ill-formed is read as the metric reads it."""
@@ -377,7 +363,7 @@ def find_scheme(splits: Iterable[TaggedSentences]) -> tuple[CorpusScheme, list[s
     if untyped:
         raise ValueError(
             f"{', '.join(sentences.source for sentences in splits)}: the label {untyped[0]!r} has no type, as B-X has; "
-            "give it one, or train without convert_scheme and with --output_layer softmax, which knows no schemes."
+            "give it one, or train without convert_scheme and with --head output_layer=softmax, which knows no schemes."
         )
     letters = {label[0] for label in labels}
     candidates: list[CorpusScheme]

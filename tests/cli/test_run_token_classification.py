@@ -28,13 +28,20 @@ def folder(tmp_path):
 def test_training(folder):
     file = folder / "train.tsv"
     data = ["--train_file", file, "--test_file", file, "--word_column", "token", "--label_column", "pos"]
-    model = ["--config_name", folder / "architecture", "--lstm_layers", 1, "--no_freeze_bilm"]
-    training = ["--labels", "NOUN", "--output_dir", folder / "out", "--num_train_epochs", 1, "--use_cpu"]
+    model = [
+        "--model_name_or_path",
+        folder / "architecture",
+        "--from_scratch",
+        "--head",
+        "lstm_layers=1",
+        "--no_freeze_bilm",
+    ]
+    training = ["--head", "lstm_layers=1", "--output_dir", folder / "out", "--num_train_epochs", 1, "--use_cpu"]
     result = run(*data, *model, *training)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0].startswith("Model: ")
-    assert lines[0].endswith("(biLM trained); all weights random; 4 labels.")
+    assert lines[0].endswith("(biLM trained); all weights random; 3 labels.")
     assert "epoch 1 of 1: training loss" in lines[1]
     assert lines[2].startswith("Layers that the task reads: token encoder 3")
     assert lines[4] == f"test (test_file '{file}')"
@@ -44,12 +51,19 @@ def test_training(folder):
     assert read_tagged_file(folder / "out" / "test_predictions.conll").words == [["New York", "is"], ["big"]]
     results = json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))
     assert results["train_samples"] == 2
-    assert "--lstm_layers 1" in results["command"]
+    assert "--head lstm_layers=1" in results["command"]
 
 
 def test_bad_input_is_one_line(folder):
     (folder / "train.tsv").write_bytes(b"a\tO\nb\x80\tO\n")
-    result = run("--preset", "small", "--train_file", folder / "train.tsv", "--output_dir", folder / "out")
+    result = run(
+        "--model_name_or_path",
+        folder / "architecture",
+        "--train_file",
+        folder / "train.tsv",
+        "--output_dir",
+        folder / "out",
+    )
     assert result.returncode == 2
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
@@ -62,8 +76,9 @@ def test_an_interrupt_is_one_line_with_the_command_that_resumes(folder, monkeypa
         "hf-elmo",
         "train",
         "token-classification",
-        "--config_name",
+        "--model_name_or_path",
         folder / "architecture",
+        "--from_scratch",
         "--train_file",
         folder / "train.tsv",
     ]
@@ -82,9 +97,9 @@ def test_an_interrupt_is_one_line_with_the_command_that_resumes(folder, monkeypa
     with pytest.raises(SystemExit) as stopped:
         main(words[1:])
     assert stopped.value.code == 130
-    said = capsys.readouterr().err.splitlines()[-1]
-    begin, command = said.split(" with: ")
-    assert begin == f"stopped; resume from {folder / 'out' / 'checkpoint-2'}"
+    said = capsys.readouterr().err.splitlines()
+    command = said[-2].removeprefix("note: resume this run with: ")
+    assert said[-1] == "stopped"
     assert shlex.split(command) == [*words, "--resume_from_checkpoint", "auto"]
     main(shlex.split(command)[1:])
     assert f"Written to {folder / 'out'}." in capsys.readouterr().out
@@ -112,8 +127,9 @@ def test_of_two_processes_one_encodes_computes_and_writes(folder):
     words = [
         "train",
         "token-classification",
-        "--config_name",
+        "--model_name_or_path",
         folder / "architecture",
+        "--from_scratch",
         "--train_file",
         folder / "train.tsv",
     ]
@@ -132,7 +148,7 @@ def test_of_two_processes_one_encodes_computes_and_writes(folder):
     names = {path.name for path in (folder / "out").iterdir()}
     assert {"checkpoint-1", "checkpoint-2", "model.safetensors", "results.json"} <= names
     state = json.loads((folder / "out" / "checkpoint-1" / "trainer_state.json").read_text(encoding="utf-8"))
-    assert len(state["stateful_callbacks"]["ExactResume"]["attributes"]["epoch_starts"]) == 2
+    assert len(state["stateful_callbacks"]["ExactResume"]["attributes"]["resumed_starts"]) == 2
 
 
 def test_bad_flag_is_one_line(capsys):
@@ -148,6 +164,6 @@ def test_a_missing_seqeval_is_one_line(monkeypatch, capsys):
     for name in ("hf_elmo.tasks.metrics", "hf_elmo.tasks.token_classification"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(SystemExit) as ended:
-        main(["train", "token-classification", "--preset", "small", "--output_dir", "out"])
+        main(["train", "token-classification", "--model_name_or_path", "x", "--output_dir", "out"])
     error = capsys.readouterr().err
     assert ended.value.code == 2 and error.count("\n") == 1 and "hf_elmo[tasks]" in error

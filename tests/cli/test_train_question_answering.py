@@ -19,9 +19,9 @@ def run(tmp_path, capsys):
 
     def run_command(*flags):
         code = 0
-        command = ["train", "question-answering", "--config_name", str(tmp_path / "architecture"), "--use_cpu"]
+        command = ["train", "question-answering", "--model_name_or_path", str(tmp_path / "architecture"), "--use_cpu"]
         try:
-            main([*command, "--output_dir", str(tmp_path / "out"), *map(str, flags)])
+            main([*command, "--from_scratch", "--output_dir", str(tmp_path / "out"), *map(str, flags)])
         except SystemExit as ended:
             code = ended.code
         return code, *capsys.readouterr()
@@ -31,7 +31,7 @@ def run(tmp_path, capsys):
 
 def test_training_from_a_file(run, tmp_path):
     (tmp_path / "train.json").write_text(squad("The cat sat .", "cat", 4))
-    flags = ["--num_train_epochs", 1, "--hidden_size", 3, "--reader", "bidaf", "--num_seeds", 2]
+    flags = ["--num_train_epochs", 1, "--head", "hidden_size=3", "reader=bidaf", "--num_seeds", 2]
     code, shown, errors = run("--train_file", tmp_path / "train.json", "--test_file", tmp_path / "train.json", *flags)
     assert code == 0, errors
     assert "bidaf of 3" in shown.splitlines()[0] and "answered" in shown and "right 'cat'" in shown

@@ -24,8 +24,9 @@ def run(tmp_path, capsys):
                 [
                     "train",
                     "text-classification",
-                    "--config_name",
+                    "--model_name_or_path",
                     str(tmp_path / "architecture"),
+                    "--from_scratch",
                     "--use_cpu",
                     *map(str, flags),
                 ]
@@ -42,7 +43,7 @@ def test_training_from_a_file(kind, run, tmp_path):
     head, rows = FILES[kind]
     (tmp_path / "train.csv").write_text(head + 4 * rows)
     data = ["--train_file", tmp_path / "train.csv", "--test_file", tmp_path / "train.csv", "--text_is_tokenized"]
-    training = ["--num_train_epochs", 1, "--hidden_size", 3, "--num_seeds", 2, "--output_dir", tmp_path / "out"]
+    training = ["--num_train_epochs", 1, "--head", "hidden_size=3", "--num_seeds", 2, "--output_dir", tmp_path / "out"]
     code, shown, errors = run(*data, *training)
     assert code == 0, errors
     assert "2 labels." in shown.splitlines()[0] and "accuracy" in shown and "predicted as" in shown

@@ -16,7 +16,8 @@ TINY = Table(
     "a task",
     "train text-classification --train_file {data}/train.tsv "
     "--validation_file {data}/train.tsv --test_file {data}/train.tsv "
-    "--learn_words --min_word_count 1 --hidden_size 4 --max_steps 1",
+    "--max_steps 1",
+    "hidden_size=4",
     (1, 1),
     {"accuracy": ("accuracy", "50.0 → 60.0"), "macro_f1": ("F1", "")},
     "elmo-tiny",

@@ -8,13 +8,11 @@ import pytest
 import torch
 from conftest import make_tiny_config
 from refusals import assert_refused
+from toy_tasks import prepare
 
 from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution
-from hf_elmo.tasks.arguments import TaskTrainingArguments
 from hf_elmo.tasks.coreference import (
     Coreference,
-    CoreferenceArguments,
-    CoreferenceDataArguments,
     EncodedDocuments,
     clusters_of,
     count_mentions,
@@ -28,8 +26,8 @@ from hf_elmo.tasks.coreference import (
 from hf_elmo.tasks.readers.documents import Document, Documents, Mention, read_documents
 
 TOY_CONFIG = {"projection_size": 8, "cell_size": 12, "filters": [[1, 8], [2, 8]], "character_embedding_size": 8}
-SMALL = {"lstm_size": 8, "hidden_size": 24, "feature_size": 4, "max_span_width": 2, "character_filters": ["2:12"]}
-SETTINGS = {"use_cpu": True, "disable_tqdm": True, "num_train_epochs": 1, "seed": 1}
+SMALL = {"lstm_size": 8, "hidden_size": 24, "feature_size": 4, "max_span_width": 2, "character_filters": [[2, 12]]}
+SETTINGS = {"num_train_epochs": 1, "seed": 1}
 
 
 def write_documents(path, count, seed, num_sentences=4):
@@ -58,22 +56,20 @@ def folder(tmp_path_factory):
     return folder
 
 
-def prepare(folder, output, model=None, data=None, **training):
-    model = {"config_name": str(folder / "architecture"), **SMALL, **(model or {})}
+def prepare_toy(folder, output, model=None, data=None, **training):
+    model = {"model_name_or_path": str(folder / "architecture"), "from_scratch": True, **SMALL, **(model or {})}
     if data is None:
         names = {"train_file": "train", "validation_file": "dev", "test_file": "test"}
         data = {argument: str(folder / f"{name}.conll") for argument, name in names.items()}
-    return Coreference(
-        CoreferenceArguments(**model),
-        CoreferenceDataArguments(**data),
-        TaskTrainingArguments(output_dir=str(output), **{**SETTINGS, **training}),
-    ).prepare()
+    return prepare(Coreference, model, data, {"output_dir": str(output), **SETTINGS, **training})
 
 
 @pytest.fixture(scope="module")
 def trained(folder):
     model = {"max_train_sentences": 3, "dropout": 0.0, "hidden_dropout": 0.0, "spans_per_word": 0.6}
-    task = prepare(folder, folder / "out", model, num_train_epochs=16, learning_rate=0.01, load_best_model_at_end=True)
+    task = prepare_toy(
+        folder, folder / "out", model, num_train_epochs=16, learning_rate=0.01, load_best_model_at_end=True
+    )
     return task.run()
 
 
@@ -103,16 +99,15 @@ def test_the_card_shows_the_scores(folder, trained):
 
 
 def test_a_trained_model_is_scored_on_another_file(folder, trained, tmp_path):
-    model = {"config_name": None, "model_name_or_path": str(folder / "out"), "character_filters": None}
-    model |= dict.fromkeys(("lstm_size", "hidden_size", "feature_size", "max_span_width"))
-    task = prepare(folder, tmp_path / "scored", model, {"test_file": str(folder / "test.conll")})
+    model = {"model_name_or_path": str(folder / "out")}
+    task = prepare(Coreference, model, {"test_file": str(folder / "test.conll")}, {"output_dir": str(tmp_path / "2")})
     assert task.model.keep_singletons
     assert task.run()["predict_mean_f1"] == pytest.approx(trained["predict_mean_f1"])
 
 
 def test_kept_layers_and_whole_documents_of_another_seed(folder, tmp_path):
-    model = {"layer_cache_dir": str(tmp_path / "layers"), "max_train_sentences": 0, "singletons": "drop"}
-    results = prepare(folder, tmp_path / "out", model, num_train_epochs=2, num_seeds=2).run()
+    model = {"layer_cache_dir": str(tmp_path / "layers"), "max_train_sentences": 0, "keep_singletons": False}
+    results = prepare_toy(folder, tmp_path / "out", model, num_train_epochs=2, num_seeds=2).run()
     # Random biLMs, one of each seed, for three splits.
     assert len(list((tmp_path / "layers").glob("*.npy"))) == 6
     assert len(results["seeds"]) == 2 and results["singletons"] == "drop"
@@ -120,8 +115,8 @@ def test_kept_layers_and_whole_documents_of_another_seed(folder, tmp_path):
 
 
 def test_without_elmo_no_layers_are_kept(folder, tmp_path):
-    model = {"no_use_elmo": True, "layer_cache_dir": str(tmp_path / "layers"), "learn_words": True}
-    results = prepare(folder, tmp_path / "out", model).run()
+    model = {"use_elmo": False, "layer_cache_dir": str(tmp_path / "layers"), "learn_words": True}
+    results = prepare_toy(folder, tmp_path / "out", model).run()
     assert results["layer_shares"] == [] and not (tmp_path / "layers").exists()
 
 
@@ -185,18 +180,17 @@ def test_scores_leave_padding_out():
         ({"mix_at_output": True}, {}, "mix_at_output"),
         ({"max_train_sentences": -1}, {}, "max_train_sentences"),
         ({"spans_per_word": 0.0}, {}, "spans_per_word"),
-        ({"mention_loss": 0.0, "singletons": "keep"}, {}, "mention_loss"),
-        ({}, {"per_device_train_batch_size": 4}, "per_device_train_batch_size"),
+        ({"mention_loss": 0.0, "keep_singletons": True}, {}, "mention_loss"),
     ],
     ids=str,
 )
 def test_wrong_settings_are_refused(folder, tmp_path, model, training, named):
-    assert_refused(ValueError, named, prepare, folder, tmp_path / "out", model, **training)
+    assert_refused(ValueError, named, prepare_toy, folder, tmp_path / "out", model, **training)
     assert not (tmp_path / "out").exists()
 
 
 def test_wrong_data_are_refused(folder, tmp_path):
-    assert_refused(ValueError, "--train_file", prepare, folder, tmp_path / "out", data={})
+    assert_refused(ValueError, "--train_file", prepare_toy, folder, tmp_path / "out", data={})
     (tmp_path / "bad.conll").write_text("#begin document (x); part 000\nx 0 0 a (1\n#end document\n")
     data = {"train_file": str(tmp_path / "bad.conll")}
-    assert_refused(ValueError, ("train_file", "line 2"), prepare, folder, tmp_path / "out", data=data)
+    assert_refused(ValueError, ("train_file", "line 2"), prepare_toy, folder, tmp_path / "out", data=data)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 from tolerances import STANDARD_ERRORS
 
-from hf_elmo.tasks.arguments import SplitArguments, TaskTrainingArguments
+from hf_elmo.tasks.arguments import FileArguments, TaskTrainingArguments
 from hf_elmo.tasks.data import choose_splits, hold_out, share_of, shorten
 from hf_elmo.tasks.readers.columns import TaggedSentences
 
@@ -26,7 +26,7 @@ def words_of(part):
 
 @given(texts, shares, st.randoms(use_true_random=False))
 def test_each_text_alone_says_where_it_belongs(words, share, random):
-    args = SplitArguments(validation_fraction=share, train_fraction=0.5)
+    args = FileArguments(validation_fraction=share, train_fraction=0.5)
     try:
         parts = hold_out({"train": examples(words)}, args)
         kept = words_of(shorten(parts, args)["train"])
@@ -45,8 +45,8 @@ def test_each_text_alone_says_where_it_belongs(words, share, random):
 def test_shares_have_their_size_lie_in_one_another_and_do_not_depend_on_each_other():
     count = 4000
     data = {"train": examples([f"word {number}" for number in range(count)])}
-    tenth, half = (set(words_of(shorten(data, SplitArguments(train_fraction=share))["train"])) for share in (0.1, 0.5))
-    held = set(words_of(hold_out(data, SplitArguments(validation_fraction=0.1))["validation"]))
+    tenth, half = (set(words_of(shorten(data, FileArguments(train_fraction=share))["train"])) for share in (0.1, 0.5))
+    held = set(words_of(hold_out(data, FileArguments(validation_fraction=0.1))["validation"]))
     for part, share in ((tenth, 0.1), (half, 0.5), (held, 0.1), (tenth & held, 0.01)):
         spread = math.sqrt(count * share * (1 - share))
         assert abs(len(part) - count * share) < STANDARD_ERRORS * spread
@@ -56,9 +56,9 @@ def test_shares_have_their_size_lie_in_one_another_and_do_not_depend_on_each_oth
 def test_labels_of_the_others_stay_known_and_results_tell_the_share():
     data = TaggedSentences("x", [["a"], ["b"]], [["B-X"], ["B-Y"]], known_labels=("O",))
     assert data.pick([1]).known_labels == ("B-X", "B-Y", "O")
-    args = SplitArguments(train_fraction=0.5, validation_fraction=0.2)
+    args = FileArguments(train_fraction=0.5, validation_fraction=0.2)
     assert [share_of(split, args) for split in ("train", "validation", "test")] == [{"share": 0.4}, {"share": 0.2}, {}]
-    assert share_of("train", SplitArguments()) == {}
+    assert share_of("train", FileArguments()) == {}
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,10 @@ def test_labels_of_the_others_stay_known_and_results_tell_the_share():
         ({"train_fraction": 0.0}, ("train",), "train_fraction is 0.0"),
         ({"train_fraction": 1.5}, ("test",), "train_fraction is 1.5"),
         ({"train_fraction": 1e-9}, ("train",), ("train_fraction", "3 examples")),
-        ({"max_eval_samples": 0}, ("validation",), "max_eval_samples is 0"),
     ],
 )
 def test_shares_that_leave_nothing_are_refused(settings, splits, named):
-    args = SplitArguments(**settings)
+    args = FileArguments(**settings)
     data = {split: examples(["a", "b", "c"]) for split in splits}
     assert_refused(ValueError, named, lambda: shorten(hold_out(data, args), args))
 

@@ -7,16 +7,21 @@ from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
 from hf_elmo.model.configuration_elmo import TokenClassificationHead
-from hf_elmo.tasks.arguments import FeatureArguments
-from hf_elmo.tasks.inputs import check_features, check_table, fill_word_table, set_word_inputs
+from hf_elmo.tasks.arguments import TaskArguments
+from hf_elmo.tasks.inputs import check_table, fill_word_table, read_settings, set_word_inputs
 
 VECTORS = "the 1 2\ncat 3 4\nsat 5 6\nother 7 8\n"
 
 
 def build(args, train=("the", "the", "Cat", "cat"), other=("sat",), tokenizer=None, **fields):
     """A tagger with what the flags ask for, and how it reads a word."""
-    config, tokenizer = make_tiny_config(**fields), tokenizer or ElmoCharTokenizer()
-    table = set_word_inputs(config, TokenClassificationHead, FeatureArguments(**args), tokenizer, train, other)
+    flags = {name: args.pop(name) for name in ("word_vectors", "more_word_vectors", "learn_words") if name in args}
+    config, tokenizer = (
+        make_tiny_config(head=TokenClassificationHead(**args), **fields),
+        tokenizer or ElmoCharTokenizer(),
+    )
+    size = args.get("word_vector_size")
+    table = set_word_inputs(config, TaskArguments("x", **flags), tokenizer, train, other, size)
     model = ElmoForTokenClassification(config).eval()
     fill_word_table(model, table)
 
@@ -28,7 +33,7 @@ def build(args, train=("the", "the", "Cat", "cat"), other=("sat",), tokenizer=No
 
 def test_vectors_of_a_file_for_the_words_of_all_data(tmp_path):
     (tmp_path / "vectors.txt").write_text(VECTORS)
-    model, vector = build({"word_vectors": str(tmp_path / "vectors.txt"), "no_train_word_vectors": True})
+    model, vector = build({"word_vectors": str(tmp_path / "vectors.txt"), "train_word_vectors": False})
     assert (vector("the"), vector("cat"), vector("sat")) == ([1, 2], [3, 4], [5, 6])
     # Not in the data, or not in this case: the mean.
     assert vector("other") == vector("Cat") == [3, 4]
@@ -53,16 +58,16 @@ def test_lower_cased_words_are_found(by, tmp_path):
 
 
 def test_learned_words_are_those_that_occur_often_enough():
-    model, vector = build({"learn_words": True, "word_vector_size": 3})
+    model, vector = build({"learn_words": True, "word_vector_size": 3, "word_table_size": 1})
     assert model.config.head.word_table_size == 3  # `the` and the two markers
     assert len({tuple(vector(word)) for word in ("cat", "Cat", "sat")}) == 1 != vector("the")
-    model, vector = build({"learn_words": True, "min_word_count": 1})
+    model, vector = build({"learn_words": True}, train=("the", "cat", "Cat") * 2)
     assert model.config.head.word_table_size == 5 and vector("cat") != vector("Cat")
     assert len(vector("cat")) == 50 and vector("sat") == vector("never")
 
 
 def test_a_baseline_without_elmo_never_runs_it():
-    model, _ = build({"no_use_elmo": True, "character_filters": ["3:5", "2:4"], "character_embedding_size": 7})
+    model, _ = build({"use_elmo": False, "character_filters": [[3, 5], [2, 4]], "character_embedding_size": 7})
     model.elmo.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM was run"))
     ids = torch.from_numpy(ElmoCharTokenizer().encode_words(["a", "b"])).unsqueeze(0)
     assert model(ids).logits.shape == (1, 2, 2) and model.input_size == 9
@@ -70,48 +75,30 @@ def test_a_baseline_without_elmo_never_runs_it():
 
 
 def test_new_words_replace_those_of_a_checkpoint(tmp_path):
-    model, vector = build({"learn_words": True, "min_word_count": 1}, train=["old"])
+    model, vector = build({"learn_words": True}, train=["old", "old"])
     model.save_pretrained(tmp_path)
     before = vector("old")
     loaded = ElmoForTokenClassification.from_pretrained(tmp_path)
-    args = FeatureArguments(learn_words=True, min_word_count=1)
-    table = set_word_inputs(loaded.config, TokenClassificationHead, args, ElmoCharTokenizer(), ["new"])
+    args = TaskArguments("x", learn_words=True)
+    table = set_word_inputs(loaded.config, args, ElmoCharTokenizer(), ["new", "new"])
     fill_word_table(loaded, table)
     row = torch.from_numpy(ElmoCharTokenizer().encode_words(["new", "old"]))
     found = loaded.features.word_table(row).tolist()
     assert before not in found and loaded.features.word_table.indices(row).tolist()[1] == 0
 
 
-@pytest.mark.parametrize(
-    "args, named",
-    [
-        ({"word_vectors": "x", "learn_words": True}, ("word_vectors", "learn_words")),
-        ({"learn_words": True, "no_train_word_vectors": True}, ("learn_words", "no_train_word_vectors")),
-        ({"min_word_count": 2}, ("min_word_count", "learn_words")),
-        ({"word_vector_size": 2}, "word_vector_size"),
-        ({"more_word_vectors": 2}, "more_word_vectors is 2"),
-        ({"more_word_vectors": -1, "word_vectors": "x"}, "more_word_vectors is -1"),
-        ({"lower_case_words": True}, "lower_case_words"),
-        ({"learn_words": True, "word_vector_size": 0}, "word_vector_size is 0"),
-        ({"no_use_elmo": True, "mix_at_output": True}, ("no_use_elmo", "mix_at_output")),
-    ],
-)
-def test_flags_that_contradict_each_other(args, named):
-    assert_refused(ValueError, named, check_features, FeatureArguments(**args))
+def test_settings_of_a_head_are_json_or_words():
+    given = ["dropout=0.25", "output_layer=crf", "character_filters=[[3, 5]]", "scheme=null", "use_elmo=false"]
+    wanted = {"dropout": 0.25, "output_layer": "crf", "character_filters": [[3, 5]], "scheme": None, "use_elmo": False}
+    assert (
+        read_settings(given, TokenClassificationHead) == wanted and read_settings(None, TokenClassificationHead) == {}
+    )
+    for wrong in ("drpout=0.25", "dropout", "word_table_size=3"):
+        assert_refused(ValueError, (repr(wrong), "dropout"), read_settings, [wrong], TokenClassificationHead)
 
 
-@pytest.mark.parametrize(
-    "args, named",
-    [
-        ({"no_use_elmo": True}, "no_use_elmo"),
-        ({"character_filters": ["3x5"]}, ("character_filters", "'3x5'")),
-        ({"character_filters": ["0:5"]}, "character_filters"),
-        ({"mix_at_output": True}, "mix_at_output"),
-        ({"learn_words": True, "min_word_count": 9}, ("learn_words", "min_word_count")),
-    ],
-)
-def test_settings_that_leave_nothing_to_read(args, named):
-    assert_refused(ValueError, named, build, args)
+def test_words_to_learn_must_be_there():
+    assert_refused(ValueError, "learn_words", build, {"learn_words": True}, train=["once"])
 
 
 def test_a_table_must_not_stay_empty():

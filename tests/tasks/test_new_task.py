@@ -19,18 +19,13 @@ def test_it_is_trained_and_applied_by_the_same_commands(registered, tmp_path, ca
     make_tiny_config(num_labels=2).save_pretrained(tmp_path / "architecture")
     ElmoCharTokenizer().save_pretrained(tmp_path / "architecture")
     (tmp_path / "train.txt").write_text("Anna sees Oslo\nwe like Bert\nno names\n" * 20)
-    flags = ["--config_name", tmp_path / "architecture", "--train_file", tmp_path / "train.txt", "--no_freeze_bilm"]
-    flags += ["--validation_file", tmp_path / "train.txt", "--num_train_epochs", 12, "--learning_rate", 0.02]
-    flags += ["--dropout", 0.0, "--use_cpu", "--output_dir", tmp_path / "out"]
+    flags = ["--model_name_or_path", tmp_path / "architecture", "--from_scratch", "--no_freeze_bilm"]
+    flags += [f"--{split}_file={tmp_path / 'train.txt'}" for split in ("train", "validation")]
+    flags += ["--num_train_epochs", 12, "--learning_rate", 0.02]
+    flags += ["--head", "dropout=0", "--use_cpu", "--output_dir", tmp_path / "out"]
     with pytest.raises(SystemExit):
         main(["train", "--help"])
     assert "capitals" in capsys.readouterr().out
-    # A head's setting without a flag of the task's own has none.
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "capitals", *map(str, flags)])
-    assert ended.value.code == 2 and "--dropout" in capsys.readouterr().err
-    place = flags.index("--dropout")
-    del flags[place : place + 2]
     main(["train", "capitals", *map(str, flags)])
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert (results["task"], results["question"], results["looked_at"]) == ("capitals", "capitals", "validation")

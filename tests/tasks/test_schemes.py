@@ -82,7 +82,7 @@ def test_labels_that_break_the_rules_are_counted_and_read_as_conlleval_reads_the
 
 def test_a_label_without_a_type_has_no_scheme():
     words = [TaggedSentences("train_file 'x'", [["w"] * 2], [["B", "I"]])]
-    assert_refused(ValueError, ("train_file 'x'", "'B'", "--output_layer softmax"), find_scheme, words)
+    assert_refused(ValueError, ("train_file 'x'", "'B'", "--head output_layer=softmax"), find_scheme, words)
 
 
 @pytest.mark.parametrize(

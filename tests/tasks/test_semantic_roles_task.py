@@ -25,7 +25,7 @@ slept	sleep	(V*)
 Well	-
 
 """
-SMALL = ["--hidden_size", 8, "--num_layers", 2, "--predicate_size", 4, "--use_cpu"]
+SMALL = ["hidden_size=8", "num_layers=2", "predicate_size=4"]
 
 
 @pytest.fixture
@@ -77,11 +77,11 @@ def test_rows_are_predicates_with_their_sentence(file, with_all):
 
 def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file, run, tmp_path):
     out = tmp_path / "out"
-    training = ["--learning_rate", 0.03, "--num_train_epochs", 40, "--recurrent_dropout", 0, "--dropout", 0]
-    data = ["--train_file", file, "--test_file", file, "--find_predicates", "--character_filters", "3:16"]
+    training = ["--learning_rate", 0.03, "--num_train_epochs", 40, "--use_cpu", "--head", *SMALL, "recurrent_dropout=0"]
+    head = ["dropout=0", "find_predicates=true", "character_filters=[[3, 16]]"]
     code, shown, errors = run(
-        "train semantic-roles", "--config_name", tmp_path / "architecture", *data, *SMALL, *training,
-        "--output_dir", out,
+        "train semantic-roles", "--model_name_or_path", tmp_path / "architecture", "--from_scratch", *training, *head,
+        "--train_file", file, "--test_file", file, "--output_dir", out,
     )  # fmt: skip
     assert code == 0, errors
     assert "3 sentences" in shown, "the biLM reads each sentence once"
@@ -153,7 +153,7 @@ def test_predicates_have_to_be_given_where_the_model_finds_none(tmp_path, run):
 
 
 def test_wrong_data_is_one_line(file, run, tmp_path):
-    model = ["--config_name", tmp_path / "architecture", *SMALL, "--output_dir", tmp_path / "out"]
+    model = ["--model_name_or_path", tmp_path / "architecture", "--from_scratch", "--output_dir", tmp_path / "out"]
     wrong = tmp_path / "wrong.tsv"
     for content, named in (
         (SENTENCES.replace("leave	*)", "leave	*"), "line 5"),
@@ -165,7 +165,7 @@ def test_wrong_data_is_one_line(file, run, tmp_path):
     code, _, errors = run("train semantic-roles", *model)
     assert code == 2 and "--train_file" in errors
     code, _, errors = run("train semantic-roles", "--test_file", file, *model)
-    assert code == 2 and "do_train" in errors
+    assert code == 2 and "no head" in errors
     ElmoForSemanticRoleLabeling(make_tiny_config(id2label={0: "O", 1: "B-V"})).save_pretrained(tmp_path / "model")
     code, _, errors = run(
         "train semantic-roles", "--model_name_or_path", tmp_path / "model", "--test_file", file, "--use_cpu",

@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,15 +10,13 @@ import torch
 from conftest import make_tiny_config
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from refusals import assert_refused
+from toy_tasks import TOY_CONFIG, prepare
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSequenceClassification
-from hf_elmo.tasks.arguments import TaskTrainingArguments
 from hf_elmo.tasks.readers.texts import LabelledTexts
 from hf_elmo.tasks.reports import class_report
 from hf_elmo.tasks.text_classification import (
-    ClassifierArguments,
-    LabelledDataArguments,
     TextClassification,
     encode,
     words_of,
@@ -25,13 +24,7 @@ from hf_elmo.tasks.text_classification import (
     write_table,
 )
 
-# Small enough to be quick, large enough to learn the toy tasks.
-TOY_CONFIG = {
-    "projection_size": 16,
-    "cell_size": 32,
-    "filters": [[1, 8], [2, 16], [3, 32]],
-    "character_embedding_size": 8,
-}
+make_task = partial(prepare, TextClassification)
 
 
 def write_reviews(path, count, seed):
@@ -62,12 +55,6 @@ def write_pairs(path, count, seed):
     return str(path)
 
 
-def make_task(model, data, training):
-    settings = {"use_cpu": True, "disable_tqdm": True, **training}
-    args = ClassifierArguments(**model), LabelledDataArguments(**data), TaskTrainingArguments(**settings)
-    return TextClassification(*args).prepare()
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("classification")
@@ -88,11 +75,12 @@ def reviewer(folder):
     """The directory and the results of one training on the reviews, by words and characters of the task's own."""
     task = make_task(
         {
-            "config_name": str(folder / "architecture"),
+            "model_name_or_path": str(folder / "architecture"),
+            "from_scratch": True,
             "hidden_size": 8,
             "learn_words": True,
             "word_vector_size": 8,
-            "character_filters": ["3:8"],
+            "character_filters": [[3, 8]],
         },
         files(folder, "tsv"),
         {
@@ -111,7 +99,8 @@ def judge(folder):
     """The same for pairs."""
     task = make_task(
         {
-            "config_name": str(folder / "architecture"),
+            "model_name_or_path": str(folder / "architecture"),
+            "from_scratch": True,
             "encoder": "esim",
             "mix_normalization": "word",
             "hidden_size": 8,
@@ -172,7 +161,7 @@ class TestTexts:
         trees = tmp_path / "train.txt"
         trees.write_text("(1 (0 bad) (1 (1 good) (1 end)))\n(0 (0 bad) (0 end))\n" * 3)
         task = make_task(
-            {"config_name": str(folder / "architecture"), "encoder": "pooled"},
+            {"model_name_or_path": str(folder / "architecture"), "from_scratch": True, "encoder": "pooled"},
             {"train_file": str(trees), "validation_file": str(trees), "min_phrase_words": 2},
             {"output_dir": str(tmp_path / "out")},
         )
@@ -180,11 +169,18 @@ class TestTexts:
 
     def test_a_dataset_with_named_labels(self, folder, tmp_path):
         features = Features({"body": Value("string"), "label": ClassLabel(names=["neg", "pos", "odd"])})
-        rows = Dataset.from_dict({"body": ["good", "bad", "dull", "fine"], "label": [1, 0, 0, 1]}, features=features)
+        rows = Dataset.from_dict(
+            {"body": ["good good", "bad", "dull", "fine"], "label": [1, 0, 0, 1]}, features=features
+        )
         DatasetDict({"train": rows, "test": rows}).save_to_disk(tmp_path / "reviews")
         task = make_task(
-            {"config_name": str(folder / "architecture"), "encoder": "pooled", "no_use_elmo": True, "learn_words": True}
-            | {"min_word_count": 1},
+            {
+                "model_name_or_path": str(folder / "architecture"),
+                "from_scratch": True,
+                "encoder": "pooled",
+                "use_elmo": False,
+                "learn_words": True,
+            },
             {"dataset_name": str(tmp_path / "reviews"), "text_column": "body", "train_fraction": 0.9},
             {"output_dir": str(tmp_path / "out")},
         )
@@ -273,7 +269,7 @@ class TestReports:
 
 
 def test_bad_arguments_and_data(folder, tmp_path):
-    model = {"config_name": str(folder / "architecture")}
+    model = {"model_name_or_path": str(folder / "architecture"), "from_scratch": True}
     good = files(folder, "tsv")
     odd = tmp_path / "odd.tsv"
     odd.write_text("label\tsentence\n5\tgood\n6\tgood\n")
@@ -288,14 +284,14 @@ def test_bad_arguments_and_data(folder, tmp_path):
         (model, {"train_file": str(one)}, ("'0'", "label_column")),
         (model, {**good, "min_phrase_words": 4}, ("min_phrase_words", "train.tsv")),
         (model, {}, "--train_file"),
-        ({}, good, "--model_name_or_path"),
+        ({"model_name_or_path": "none"}, good, "model_name_or_path"),
         ({**model, "max_length": 0}, good, "max_length"),
         ({**model, "hidden_size": 0}, good, "hidden_size"),
         ({**model, "encoder": "pooled", "mix_at_output": True}, good, "mix_at_output"),
         (model, {"test_file": good["test_file"]}, "no head of the task text-classification"),
         (model, {**good, "test_file": str(folder / "test.jsonl")}, ("test.jsonl", "train.tsv", "--text_pair_column")),
         ({**model, "encoder": "esim"}, good, ("'esim'", "single texts", "bcn and pooled", "--text_pair_column")),
-        (model, {**good, "text_pair_column": "label"}, ("named twice", "'label'")),
+        (model, {**good, "text_pair_column": "label"}, ("train.tsv", "text_pair", "label")),
     ):
         assert_refused((ValueError, FileNotFoundError), named, make_task, given, data, out)
     assert not (tmp_path / "out").exists()
@@ -324,7 +320,7 @@ def test_a_classifier_of_pairs_is_none_of_texts(judge, folder, tmp_path):
     directory, _ = judge
     given, data = {"model_name_or_path": str(directory)}, {"train_file": str(folder / "train.tsv")}
     out = {"output_dir": str(tmp_path / "out")}
-    assert_refused(ValueError, ("'esim'", str(directory), "--encoder"), make_task, given, data, out)
+    assert_refused(ValueError, ("'esim'", str(directory), "--head encoder"), make_task, given, data, out)
     task = make_task({**given, "encoder": "pooled"}, data, out)
     assert task.model.encoder_name == "pooled" and task.labels == ["0", "1"]
 
@@ -332,7 +328,7 @@ def test_a_classifier_of_pairs_is_none_of_texts(judge, folder, tmp_path):
 def test_raw_text_for_a_tokenizer_that_cuts_at_white_space_is_told(folder, tmp_path, capsys):
     raw = tmp_path / "raw.tsv"
     raw.write_text("label\ttext\n" + "1\tIt was good, really.\n0\tBad, bad film!\n" * 20)
-    model = {"config_name": str(folder / "architecture"), "encoder": "pooled"}
+    model = {"model_name_or_path": str(folder / "architecture"), "from_scratch": True, "encoder": "pooled"}
     out = {"output_dir": str(tmp_path / "out")}
     make_task(model, {"train_file": str(raw)}, out)
     assert "raw text" in capsys.readouterr().err

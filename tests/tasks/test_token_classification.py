@@ -5,6 +5,7 @@ import math
 import random
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from conftest import make_tiny_config, shared_data
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Sequence, Value
 from model_cases import save_in_half_precision
 from refusals import assert_refused
+from toy_tasks import TOY_CONFIG, prepare
 from transformers import (
     AutoModelForTokenClassification,
     DataCollatorForTokenClassification,
@@ -24,26 +26,18 @@ from transformers import (
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification
 from hf_elmo.hub.sharing import files_to_send
 from hf_elmo.model.modeling_elmo_tasks import read_spans
-from hf_elmo.tasks.arguments import TaskTrainingArguments
 from hf_elmo.tasks.inputs import choose_labels, find_unseen
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_tagged_file
 from hf_elmo.tasks.token_classification import (
-    TaggedDataArguments,
-    TaggerArguments,
     TokenClassification,
     encode,
     format_report,
     write_predictions,
 )
 
+make_task = partial(prepare, TokenClassification)
+
 TOY_LABELS = ["B-LOC", "B-PER", "I-PER", "O"]
-# Small enough to be quick, large enough to learn the toy task.
-TOY_CONFIG = {
-    "projection_size": 16,
-    "cell_size": 32,
-    "filters": [[1, 8], [2, 16], [3, 32]],
-    "character_embedding_size": 8,
-}
 
 
 def write_toy(path, count, seed):
@@ -81,7 +75,12 @@ def trained(toy):
     """The output directory and the results of one training on the toy files."""
     folder, files = toy
     task = make_task(
-        {"config_name": str(folder / "architecture"), "freeze_bilm": False, "dropout": 0.1},
+        {
+            "model_name_or_path": str(folder / "architecture"),
+            "from_scratch": True,
+            "freeze_bilm": False,
+            "dropout": 0.1,
+        },
         files,
         {
             "output_dir": str(folder / "tagger"),
@@ -97,12 +96,6 @@ def trained(toy):
 def pretrained(tmp_path_factory):
     """A pre-training checkpoint in half precision."""
     return save_in_half_precision(tmp_path_factory.mktemp("pretrained"))
-
-
-def make_task(model, data, training):
-    settings = {"use_cpu": True, "disable_tqdm": True, **training}
-    args = TaggerArguments(**model), TaggedDataArguments(**data), TaskTrainingArguments(**settings)
-    return TokenClassification(*args).prepare()
 
 
 def tagged(*sentences, source="train_file 'train.conll'"):
@@ -139,7 +132,7 @@ class TestLabels:
     def test_training_declared_and_extra_labels(self):
         train = tagged("a/O b/B-X")
         train.known_labels = ("O", "B-Z")
-        assert choose_labels({"train": train}, extra=["B-Y"]) == ["B-X", "B-Y", "B-Z", "O"]
+        assert choose_labels({"train": train}) == ["B-X", "B-Z", "O"]
 
     def test_a_checkpoint_that_knows_them_keeps_its_order(self):
         known = ["O", "B-Y", "B-X"]
@@ -149,7 +142,7 @@ class TestLabels:
 
     def test_label_only_in_the_test_set(self):
         splits = {"train": tagged("a/O"), "test": tagged("a/O", "b/O c/B-Y", source="test_file 'test.conll'")}
-        assert choose_labels(splits) == ["O"] and choose_labels(splits, extra=["B-Y"]) == ["B-Y", "O"]
+        assert choose_labels(splits) == ["O"]
         splits["validation"] = tagged("a/O b/B-Z c/B-Y")
         unseen, warning = find_unseen(splits, ["O"])
         assert unseen == ["B-Y", "B-Z"]
@@ -159,10 +152,6 @@ class TestLabels:
     def test_without_training(self):
         with pytest.raises(ValueError, match=r"line 10: .*'O'.*'X'"):
             find_unseen({"test": tagged("a/O")}, ["X"])
-        with pytest.raises(ValueError, match=r"labels .*'Y'"):
-            choose_labels({"test": tagged("a/X")}, extra=["Y"], checkpoint_labels=["X"])
-        with pytest.raises(ValueError, match=r"has no classifier"):
-            choose_labels({"test": tagged("a/X")})
 
 
 class TestTraining:
@@ -219,8 +208,8 @@ class TestTraining:
     def test_best_epoch_is_the_one_kept(self, toy, tmp_path):
         folder, files = toy
         task = make_task(
-            {"config_name": str(folder / "architecture"), "freeze_bilm": False},
-            {**files, "test_file": None, "max_train_samples": 64},
+            {"model_name_or_path": str(folder / "architecture"), "from_scratch": True, "freeze_bilm": False},
+            {**files, "test_file": None},
             # Upside down, so that the best epoch is not the last.
             {
                 "output_dir": str(tmp_path / "out"),
@@ -239,15 +228,15 @@ class TestTraining:
     def test_checkpoints_asked_for_are_kept_and_can_be_resumed(self, toy, tmp_path, capsys):
         folder, files = toy
         model, data = (
-            {"config_name": str(folder / "architecture")},
-            {**files, "max_train_samples": 64, "test_file": None},
+            {"model_name_or_path": str(folder / "architecture"), "from_scratch": True},
+            {**files, "test_file": None},
         )
         training = {"num_train_epochs": 2, "save_strategy": "epoch", "load_best_model_at_end": True}
         make_task(model, data, {"output_dir": str(tmp_path / "first"), **training}).run()
         state = json.loads((tmp_path / "first" / "trainer_state.json").read_text(encoding="utf-8"))
         assert Path(state["best_model_checkpoint"]).is_dir()
         capsys.readouterr()
-        resumed = str(tmp_path / "first" / "checkpoint-2")
+        resumed = str(tmp_path / "first" / "checkpoint-6")
         training = {**training, "num_train_epochs": 3, "resume_from_checkpoint": resumed}
         make_task(model, data, {"output_dir": str(tmp_path / "second"), **training}).run()
         assert re.findall(r"epoch (\d) of 3: training", capsys.readouterr().out) == ["2", "3"]
@@ -257,8 +246,8 @@ class TestTraining:
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "precious").write_text("kept")
         task = make_task(
-            {"config_name": str(folder / "architecture")},
-            {**files, "max_train_samples": 32},
+            {"model_name_or_path": str(folder / "architecture"), "from_scratch": True},
+            {**files},
             {"output_dir": str(tmp_path / "out"), "overwrite_output_dir": True, "num_train_epochs": 1},
         )
         monkeypatch.setattr(
@@ -272,28 +261,26 @@ class TestTraining:
     def test_wnut17_in_a_few_steps(self, tmp_path, capsys):
         folder = shared_data("wnut17")
         task = make_task(
-            {"preset": None, "config_name": make_architecture(tmp_path)},
+            {"model_name_or_path": make_architecture(tmp_path), "from_scratch": True},
             {
                 "train_file": str(folder / "train.conll"),
                 "test_file": str(folder / "test.conll"),
-                "max_predict_samples": 50,
             },
             {"output_dir": str(tmp_path / "out"), "max_steps": 2},
         )
         results = task.run()
         assert len(task.model.config.id2label) == 13
-        assert results["predict_samples"] == 50
-        assert len(read_tagged_file(tmp_path / "out" / "test_predictions.conll")) == 50
+        assert results["predict_samples"] == 1287
+        assert len(read_tagged_file(tmp_path / "out" / "test_predictions.conll")) == 1287
         assert "creative-work" in capsys.readouterr().out
 
     def test_parts_of_speech_in_a_few_steps(self, tmp_path):
         folder = shared_data("ud_english_ewt")
         task = make_task(
-            {"config_name": make_architecture(tmp_path)},
+            {"model_name_or_path": make_architecture(tmp_path), "from_scratch": True},
             {
                 "train_file": str(folder / "dev.conllu"),
                 "test_file": str(folder / "test.conllu"),
-                "max_predict_samples": 20,
             },
             {"output_dir": str(tmp_path / "out"), "max_steps": 2},
         )
@@ -351,12 +338,10 @@ class TestModels:
         assert task.training_args.learning_rate == 1e-4
         assert "except new ones for classifier, lstm" in task.description
 
-    def test_the_layers_that_the_task_reads(self):
+    def test_the_layers_that_the_task_reads(self, pretrained, toy, tmp_path):
         for layers, wanted in (("top", "top"), (None, "all")):
-            task = TokenClassification(
-                TaggerArguments(preset="small", layers=layers), TaggedDataArguments(), TaskTrainingArguments("out")
-            )
-            assert not task.set_architecture() and task.config.mixed_layers == wanted
+            model, out = {"model_name_or_path": pretrained, "layers": layers}, {"output_dir": str(tmp_path / "out")}
+            assert make_task(model, toy[1], out).config.mixed_layers == wanted
 
     def test_kept_layers_change_no_score(self, pretrained, toy, tmp_path, capsys):
         data = {split: toy[1][split] for split in ("train_file", "validation_file")}
@@ -383,7 +368,12 @@ class TestModels:
             ({"layer_cache_dir": str(file)}, NotADirectoryError, "layer_cache_dir"),
         ):
             assert_refused(
-                error, named, make_task, {"preset": "small", **settings}, toy[1], {"output_dir": str(tmp_path / "out")}
+                error,
+                named,
+                make_task,
+                {"model_name_or_path": str(toy[0] / "architecture"), **settings},
+                toy[1],
+                {"output_dir": str(tmp_path / "out")},
             )
 
     def test_a_tagger_with_the_same_labels_goes_on(self, trained, toy, tmp_path):
@@ -419,7 +409,11 @@ class TestModels:
 
     def test_the_same_seed_gives_the_same_model(self, pretrained, toy, tmp_path):
         tasks = [
-            make_task({"model_name_or_path": pretrained}, toy[1], {"output_dir": str(tmp_path / "out"), "seed": seed})
+            make_task(
+                {"model_name_or_path": pretrained},
+                toy[1],
+                {"output_dir": str(tmp_path / "out"), "seed": seed},
+            )
             for seed in (1, 1, 2)
         ]
         weights = [task.model.classifier.weight for task in tasks]
@@ -441,7 +435,7 @@ class TestDatasets:
 
     def test_class_labels(self, dataset_name, tmp_path):
         task = make_task(
-            {"config_name": make_architecture(tmp_path)},
+            {"model_name_or_path": make_architecture(tmp_path), "from_scratch": True},
             {"dataset_name": dataset_name},
             {"output_dir": str(tmp_path / "out"), "num_train_epochs": 1},
         )
@@ -457,13 +451,17 @@ class TestDatasets:
             ({"do_train": True, "do_predict": True}, {"train", "validation", "test"}),
         ):
             training = {"output_dir": str(tmp_path / "out"), **flags}
-            task = make_task({"config_name": architecture}, {"dataset_name": dataset_name}, training)
+            task = make_task(
+                {"model_name_or_path": architecture, "from_scratch": True},
+                {"dataset_name": dataset_name},
+                training,
+            )
             assert set(task.splits) == splits
 
     def test_missing_column(self, dataset_name, tmp_path):
         with pytest.raises(ValueError, match=r"'train'.*'pos_tags'.*--label_column"):
             make_task(
-                {"config_name": make_architecture(tmp_path)},
+                {"model_name_or_path": make_architecture(tmp_path), "from_scratch": True},
                 {"dataset_name": dataset_name, "label_column": "pos_tags"},
                 {"output_dir": str(tmp_path / "out")},
             )
@@ -473,16 +471,12 @@ class TestBadArguments:
     def test_values(self, toy, tmp_path):
         folder, files = toy
         for model, data, training, named in (
-            ({"config_name": None}, {}, {}, "--model_name_or_path"),
-            ({"preset": "small"}, {}, {}, ("config_name", "preset")),
             ({}, {"train_file": None}, {}, "--train_file"),
             ({}, {"dataset_name": "x"}, {}, ("dataset_name 'x'", "train.conll")),
-            ({}, {"max_train_samples": 0}, {}, "max_train_samples"),
             ({"dropout": 1.5}, {}, {}, "dropout"),
             ({"lstm_layers": -1}, {}, {}, "lstm_layers"),
             ({"mix_l2": -1.0}, {}, {}, "mix_l2"),
             ({}, {}, {"load_best_model_at_end": True}, "load_best_model_at_end"),
-            ({}, {}, {"eval_strategy": "epoch"}, "eval_strategy"),
             ({}, {}, {"do_predict": True}, ("do_predict", "--test_file")),
             ({}, {}, {"push_to_hub": True}, "push_to_hub"),
         ):
@@ -490,7 +484,7 @@ class TestBadArguments:
                 ValueError,
                 named,
                 make_task,
-                {"config_name": str(folder / "architecture"), **model},
+                {"model_name_or_path": str(folder / "architecture"), "from_scratch": True, **model},
                 {"train_file": files["train_file"], **data},
                 {"output_dir": str(tmp_path / "out"), **training},
             )
@@ -502,15 +496,15 @@ class TestBadArguments:
         (tmp_path / "full" / "file").touch()
         (tmp_path / "bert").mkdir()
         (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
-        architecture = {"config_name": str(folder / "architecture")}
+        architecture = {"model_name_or_path": str(folder / "architecture"), "from_scratch": True}
         replaced = {"output_dir": str(folder), "overwrite_output_dir": True}
         for model, training, error, named in (
             (architecture, {"output_dir": str(tmp_path / "full")}, FileExistsError, "--overwrite_output_dir"),
             (architecture, replaced, ValueError, "train_file"),
             (architecture, {"resume_from_checkpoint": "none"}, FileNotFoundError, "resume_from_checkpoint 'none'"),
             ({"model_name_or_path": "none/none"}, {}, FileNotFoundError, "model_name_or_path 'none/none'"),
-            ({"config_name": str(tmp_path / "full")}, {}, FileNotFoundError, ("config_name", "config.json")),
-            ({"config_name": str(tmp_path / "bert")}, {}, ValueError, ("'bert'", "'elmo'")),
+            ({"model_name_or_path": str(tmp_path / "full")}, {}, FileNotFoundError, "config.json"),
+            ({"model_name_or_path": str(tmp_path / "bert")}, {}, ValueError, ("'bert'", "'elmo'")),
             ({"model_name_or_path": str(folder / "architecture")}, {}, FileNotFoundError, "--from_scratch"),
         ):
             given = {"output_dir": str(tmp_path / "out"), **training}
@@ -519,7 +513,7 @@ class TestBadArguments:
 
     def test_mixed_tags(self, toy, tmp_path):
         (tmp_path / "mixed.conll").write_text("a B-X\nb NN\n")
-        model = {"config_name": str(toy[0] / "architecture")}
+        model = {"model_name_or_path": str(toy[0] / "architecture"), "from_scratch": True}
         data, training = {"train_file": str(tmp_path / "mixed.conll")}, {"output_dir": str(tmp_path / "out")}
         with pytest.raises(ValueError, match=r"'NN'.*--tag_scheme words"):
             make_task(model, data, training)
@@ -533,13 +527,17 @@ class TestBadArguments:
             (tmp_path / name).write_bytes((Path(pretrained) / name).read_bytes())
         make_tiny_config(cell_size=12).save_pretrained(tmp_path)
         with pytest.raises(ValueError, match=r"'elmo\.bilm"):
-            make_task({"model_name_or_path": str(tmp_path)}, toy[1], {"output_dir": str(tmp_path / "out")})
+            make_task(
+                {"model_name_or_path": str(tmp_path)},
+                toy[1],
+                {"output_dir": str(tmp_path / "out")},
+            )
 
 
 def test_no_entities_at_all(tmp_path):
     (tmp_path / "train.conll").write_text("a\tO\nb\tO\n")
     task = make_task(
-        {"config_name": make_architecture(tmp_path)},
+        {"model_name_or_path": make_architecture(tmp_path), "from_scratch": True},
         {"train_file": str(tmp_path / "train.conll"), "test_file": str(tmp_path / "train.conll")},
         {"output_dir": str(tmp_path / "out"), "num_train_epochs": 1},
     )
@@ -574,7 +572,8 @@ class TestCRF:
         folder, files = toy
         out = tmp_path_factory.mktemp("crf") / "out"
         model = {
-            "config_name": str(folder / "architecture"),
+            "model_name_or_path": str(folder / "architecture"),
+            "from_scratch": True,
             "output_layer": "crf",
             "convert_scheme": "BIOES",
             "lstm_layers": 1,
@@ -582,7 +581,7 @@ class TestCRF:
             "mix_at_output": True,
             "learn_words": True,
             "word_vector_size": 8,
-            "character_filters": ["3:8"],
+            "character_filters": [[3, 8]],
             "dropout": 0.1,
         }
         training = {"output_dir": str(out), "num_train_epochs": 4, "learning_rate": 2e-2, "num_seeds": 2}
@@ -621,7 +620,9 @@ class TestCRF:
         found = [(one["entity_group"], one["word"]) for one in grouped("Anna Smith sees Oslo .")]
         assert found == [("PER", "Anna Smith"), ("LOC", "Oslo")]
         task = make_task(
-            {"model_name_or_path": str(out)}, {"test_file": toy[1]["test_file"]}, {"output_dir": str(tmp_path / "out")}
+            {"model_name_or_path": str(out)},
+            {"test_file": toy[1]["test_file"]},
+            {"output_dir": str(tmp_path / "out")},
         )
         again = task.run()
         assert again["predict_f1"] == results["predict_f1"] and again["converted"] == results["converted"]
@@ -656,7 +657,7 @@ class TestCRF:
         place = next(number for number, line in enumerate(lines) if line.endswith("B-LOC"))
         lines[place] = lines[place].replace("B-LOC", "I-LOC")
         (tmp_path / "broken.conll").write_text("\n".join(lines))
-        model = {"config_name": str(toy[0] / "architecture"), "output_layer": "crf"}
+        model = {"model_name_or_path": str(toy[0] / "architecture"), "from_scratch": True, "output_layer": "crf"}
         data, training = {"train_file": str(tmp_path / "broken.conll")}, {"output_dir": str(tmp_path / "out")}
         task = make_task(model, data, training)
         assert task.splits["train"].labels == read_tagged_file(toy[1]["train_file"]).labels
@@ -674,7 +675,12 @@ def test_labels_that_only_the_test_data_have_are_scored_as_missed(toy, tmp_path,
     rows = "Anna NN I-PER\nsees NN O\nLima NN I-NEW\n\nBert NN I-PER\nlikes NN O\nRome NN I-LOC\n"
     (tmp_path / "eng.testb").write_text(rows, encoding="utf-8")
     task = make_task(
-        {"config_name": str(toy[0] / "architecture"), "freeze_bilm": False, "output_layer": output_layer},
+        {
+            "model_name_or_path": str(toy[0] / "architecture"),
+            "from_scratch": True,
+            "freeze_bilm": False,
+            "output_layer": output_layer,
+        },
         {"train_file": str(tmp_path / "eng.train"), "test_file": str(tmp_path / "eng.testb")},
         {"output_dir": str(tmp_path / "out"), "num_train_epochs": 4, "learning_rate": 1e-2, "num_seeds": 2},
     )
@@ -701,7 +707,7 @@ def test_labels_that_only_the_test_data_have_are_scored_as_missed(toy, tmp_path,
 )
 def test_real_files_of_each_task(data, labels, sentences, tmp_path):
     data = {**data, "train_file": str(shared_data(data["train_file"]))}
-    model = {"config_name": make_architecture(tmp_path), "output_layer": "crf"}
+    model = {"model_name_or_path": make_architecture(tmp_path), "from_scratch": True, "output_layer": "crf"}
     task = make_task(model, data, {"output_dir": str(tmp_path / "out")})
     assert len(task.model.config.id2label) >= labels and len(task.splits["train"]) >= sentences
     if "validation_fraction" in data:

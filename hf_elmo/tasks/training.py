@@ -1,0 +1,413 @@
+"""The run of a task: a Trainer for each seed, resumed where it was stopped, and the directory that it writes.
+
+output_dir/
+  seed-S/checkpoint-N/   what the Trainer saves of a seed
+  seed-S/...             the model and the predictions of a seed, with SEED_FILE once it is done
+  .layers/               the layers of a frozen biLM that are kept for this run alone
+  .lock                  held by the run that writes here
+  ...                    what is in the folder of the best seed moves here at the end, which replaces all else
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object
+from huggingface_hub.utils import WeakFileLock
+from safetensors.torch import load_model
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments, set_seed
+from transformers.trainer_callback import ExportableState
+from transformers.trainer_utils import SaveStrategy
+
+from ..hub.cards import write_card
+from ..hub.file_names import LAYER_SHARES_FILE, RESULTS_FILE, WEIGHTS_FILE
+from ..hub.plots import plot_layer_shares
+from ..hub.provenance import command_to_resume, describe_run, write_json
+from ..hub.scores import layer_names
+from ..hub.writing import check_output_directory, files_written_aside, leftovers_of, written_aside
+from .arguments import TaskTrainingArguments
+from .layer_cache import LayerCache, collate_with_layers, digest_of_bilm
+from .reports import RESULT_PREFIXES, best_of, describe_seeds, show_in_lines, summarize
+
+if TYPE_CHECKING:
+    from .task import Task
+
+STATE_FILE = "trainer_state.json"
+# What is left of a seed that is done; the last of its files to be written.
+SEED_FILE = "seed.json"
+# What results.json keeps of the Trainer's arguments, beside the command.
+_SETTINGS = [
+    "learning_rate",
+    "num_train_epochs",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "weight_decay",
+    "max_grad_norm",
+    "seed",
+    "num_seeds",
+]
+
+
+def check_run_directory(args: TaskTrainingArguments) -> None:
+    """Check, before any work is done, that a run can write to its output_dir, or resume what is there.
+
+    Raises: ValueError where it is missing; FileExistsError where it holds something else, or FileNotFoundError where
+        there is no such checkpoint.
+    """
+    if not args.directory_asked:
+        raise ValueError("output_dir is missing; pass --output_dir, for the model, its scores and its predictions.")
+    resume, path = args.resume_from_checkpoint, args.directory
+    if resume is not None and not args.resumes_newest and not _is_whole(Path(resume)):
+        raise FileNotFoundError(
+            f"resume_from_checkpoint {resume!r} is no whole checkpoint: it has no {STATE_FILE} that can be read. Name "
+            "another one, or pass 'auto' for the newest one of output_dir."
+        )
+    if resume == "last" and not _seeds_in(path):
+        raise FileNotFoundError(
+            f"resume_from_checkpoint is 'last', but output_dir {str(path)!r} holds nothing of a run that was stopped; "
+            "pass 'auto' to start where there is nothing."
+        )
+    if _seeds_in(path) and not (args.resumes_newest or args.overwrite_output_dir):
+        raise FileExistsError(
+            f"output_dir {str(path)!r} holds a run that was stopped; resume it with --resume_from_checkpoint auto, "
+            "name another one, or pass --overwrite_output_dir to replace it."
+        )
+    is_empty = path.is_dir() and all(entry.name.startswith(".") or _is_seed(entry) for entry in path.iterdir())
+    check_output_directory(path, args.overwrite_output_dir or is_empty)
+
+
+def run(task: Task) -> dict[str, Any]:
+    """What `Task.run` does."""
+    args, task_args = task.training_args, task.model_args
+    unseen = {"unseen_labels": task.unseen_labels} if task.unseen_labels else {}
+    facts: dict[str, Any] = {
+        "model": task.description,
+        "task": task.name,
+        **task.describe(),
+        **unseen,
+        "data": task.data,
+        "settings": {name: getattr(args, name) for name in _SETTINGS},
+    }
+    results = {**facts, **describe_run()}
+    task.say(f"Model: {task.description}")
+    encoded = {split: task.encode(split) for split in task.splits}
+    seeds = range(args.seed, args.seed + args.num_seeds)
+    runs: dict[int, dict[str, Any]] = {}
+    tables: dict[int, str] = {}
+    best, datasets, bilm = seeds[0], encoded, None
+    with _run_directory(args) as path:
+        for seed in seeds:
+            folder = path / f"seed-{seed}"
+            done = _read_seed(folder, facts)
+            if args.num_seeds > 1:
+                task.say(f"\nSeed {seed}, {len(runs) + 1} of {len(seeds)}" + (" was done before." if done else ":"))
+            if done is None:
+                if runs:
+                    args.seed = seed
+                    set_seed(seed)
+                    task.model, _ = task.build_model()
+                # Random weights are others for each seed; loaded ones are not.
+                if bilm != (bilm := digest_of_bilm(task.model)):
+                    own_bytes = int(task_args.layer_cache_gigabytes * 2**30)
+                    cache = task.layer_cache
+                    if cache is None and own_bytes and task.reads_often():
+                        cache = LayerCache(path / ".layers", own_bytes)
+                    if cache is not None and task.model.uses_elmo:
+                        datasets = {split: task.keep_layers(cache, rows) for split, rows in encoded.items()}
+                done = _run_seed(task, datasets, folder)
+                if args.process_index == 0:
+                    with files_written_aside(folder / SEED_FILE) as (aside,):
+                        write_json(aside, {"facts": facts, "results": done[0], "table": done[1]})
+            runs[seed], tables[seed] = done
+            by, greater_is_better = cast("str", args.metric_for_best_model), cast("bool", args.greater_is_better)
+            best = list(runs)[best_of(list(runs.values()), by, greater_is_better)]
+            PartialState().wait_for_everyone()
+            if args.process_index == 0:
+                for worse in runs.keys() - {best}:
+                    for entry in (path / f"seed-{worse}").iterdir():
+                        if entry.name != SEED_FILE:
+                            _remove(entry)
+        args.seed = seeds[0]
+        results.update(runs[best])
+        if args.num_seeds > 1:
+            names = [f"{prefix}_{name}" for prefix in RESULT_PREFIXES.values() for name in (*task.shown_scores, "loss")]
+            summary = summarize(runs, [name for name in names if name in runs[best]])
+            results.update({"kept_seed": best, **summary})
+            task.say(f"\nKept the model of seed {best}.")
+            tables[best] += f"\n\n{describe_seeds(summary, RESULT_PREFIXES, task.shown_scores)}" if tables[best] else ""
+        if tables[best]:
+            task.say(tables[best])
+        if args.process_index == 0:
+            _write_results(task, results, path / f"seed-{best}")
+            _keep(path / f"seed-{best}", path, args)
+    task.say(f"\nWritten to {args.directory}.")
+    return results
+
+
+def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], str]:
+    """Train, evaluate and predict once, and write the model and the predictions; the results, and lines about them."""
+    args = copy.copy(task.training_args)
+    args.output_dir = str(folder)
+    args.restore_callback_states_from_checkpoint = True
+    trainer = task.trainer_class(
+        model=task.model,
+        args=args,
+        data_collator=collate_with_layers(task.make_collator()),
+        train_dataset=datasets.get("train"),
+        eval_dataset=datasets.get("validation"),
+        processing_class=task.tokenizer,
+        compute_metrics=task.score,
+        preprocess_logits_for_metrics=task.keep,
+    )
+    if args.early_stopping_patience is not None:
+        trainer.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
+    trainer.add_callback(ExactResume())
+    show_in_lines(trainer, task.shown_scores)
+    results: dict[str, Any] = {}
+    if "train" in task.splits:
+        asked = args.resume_from_checkpoint
+        checkpoint = newest_checkpoint(folder) if args.resumes_newest else asked and Path(asked)
+        results = {**_train(trainer, checkpoint or None), "train_samples": len(task.splits["train"])}
+        if args.load_best_model_at_end and trainer.state.best_metric is not None:
+            results["kept_step"], best = trainer.state.best_global_step, trainer.state.best_metric
+            name = cast("str", args.metric_for_best_model).removeprefix("eval_")
+            task.say(f"Kept the model of step {results['kept_step']}: validation {name} {best:.4f}.")
+        shares = task.model.layer_shares()[: task.model.num_read_mixes] if task.model.uses_elmo else []
+        results["layer_shares"] = shares
+        for where, of_mix in zip(("", " at its output"), shares, strict=False):
+            named = zip(layer_names(len(of_mix)), of_mix, strict=True)
+            task.say(f"Layers that the task reads{where}: {', '.join(f'{name} {share:.1%}' for name, share in named)}.")
+        trainer.save_model(str(folder))
+        if not args.keeps_checkpoints:
+            trainer.state.best_model_checkpoint = None
+        if trainer.is_world_process_zero():
+            trainer.state.save_to_json(str(folder / STATE_FILE))
+    tables = []
+    # The Trainer groups what is predicted by length too: out of its order.
+    args.train_sampling_strategy = "random"
+    folder.mkdir(exist_ok=True)
+    for split, prefix in RESULT_PREFIXES.items():
+        if split in task.splits:
+            output = trainer.predict(datasets[split], metric_key_prefix=prefix)
+            more, lines = task.report(split, output, folder if trainer.is_world_process_zero() else None)
+            results |= {**(output.metrics or {}), **more, f"{prefix}_samples": len(task.splits[split])}
+            tables.append("\n" + lines)
+            if args.num_seeds > 1:
+                scores = (f"{name} {100 * results[f'{prefix}_{name}']:.2f}" for name in task.shown_scores)
+                task.say(f"{split}: {', '.join(scores)}")
+    return results, "\n".join(tables)
+
+
+def _write_results(task: Task, results: dict[str, Any], folder: Path) -> None:
+    is_trained = "train" in task.splits
+    if is_trained:
+        results["card"] = asdict(task.describe_card(results))
+        if results["layer_shares"]:
+            try:
+                plot_layer_shares(results, folder / LAYER_SHARES_FILE)
+            except ImportError as error:
+                task.say(f"no plot of the layers: {error}")
+    write_json(folder / RESULTS_FILE, results)
+    if is_trained:
+        write_card(folder, task.training_args.directory.resolve().name)
+
+
+def _train(trainer: Trainer, checkpoint: Path | None) -> dict[str, Any]:
+    """Train, from a checkpoint if there is one; the metrics of the whole training."""
+    if checkpoint is None:
+        return trainer.train().metrics
+    state = TrainerState.load_from_json(str(checkpoint / STATE_FILE))
+    if not _is_over(state, trainer.args):
+        metrics = trainer.train(resume_from_checkpoint=str(checkpoint)).metrics
+        return metrics | _mean_loss(trainer.state)
+    # The Trainer would take one step more.
+    kept = checkpoint
+    if trainer.args.load_best_model_at_end and state.best_global_step:
+        kept = checkpoint.parent / f"checkpoint-{state.best_global_step}"
+    load_model(cast("torch.nn.Module", trainer.model), kept / WEIGHTS_FILE)
+    trainer.state = state
+    return {"epoch": state.epoch, **_mean_loss(state)}
+
+
+def _is_over(state: TrainerState, args: Any) -> bool:
+    """Whether a run that was stopped here had taken all of its steps."""
+    steps_of_an_epoch = round(state.global_step / (state.epoch or math.inf))
+    last = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * steps_of_an_epoch)
+    stopping: Any = cast("dict[str, Any]", state.stateful_callbacks).get(EarlyStoppingCallback.__name__)
+    waited = stopping["attributes"]["early_stopping_patience_counter"] if stopping else 0
+    return state.global_step >= last or waited >= (args.early_stopping_patience or math.inf)
+
+
+def _mean_loss(state: TrainerState) -> dict[str, float]:
+    """The mean loss of all steps up to the last one that was logged, if any was."""
+    total = counted = 0.0
+    for entry in state.log_history:
+        if "loss" in entry:
+            total += entry["loss"] * (entry["step"] - counted)
+            counted = entry["step"]
+    return {"train_loss": total / counted} if counted else {}
+
+
+class ExactResume(TrainerCallback, ExportableState):
+    """Has a resumed run draw and log what the run that was stopped would have; the Trainer restores its attributes."""
+
+    def __init__(self) -> None:
+        # The random numbers of each process where the epoch began, and those of the epoch that is resumed.
+        self._starts: list[str] = []
+        self.resumed_starts: list[str] = []
+        self._is_due = False
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"args": {}, "attributes": {"resumed_starts": self._starts}}
+
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        if self.resumed_starts and not _is_between_epochs(state):
+            # The Trainer restores random numbers behind the batches that it skips; which these are is drawn before.
+            start = bytearray.fromhex(self.resumed_starts[args.process_index])
+            torch.set_rng_state(torch.frombuffer(start, dtype=torch.uint8))
+        self.resumed_starts = []
+        self._starts = gather_object([bytes(torch.get_rng_state().numpy()).hex()])
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        # A checkpoint of an epoch's last step has in it what follows at the epoch's end: an evaluation, for example.
+        self._is_due = control.should_save and _is_between_epochs(state)
+        control.should_save = control.should_save and not self._is_due
+        self._log_before_saving(args, control)
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        control.should_save = control.should_save or self._is_due
+        self._log_before_saving(args, control)
+
+    def _log_before_saving(self, args: TrainingArguments, control: Any) -> None:
+        # The Trainer keeps no losses that are not logged. An evaluation says whether the best is saved.
+        if control.should_save or (control.should_evaluate and args.save_strategy == SaveStrategy.BEST):
+            control.should_log = True
+
+
+def _is_between_epochs(state: TrainerState) -> bool:
+    return float(state.epoch or 0).is_integer()
+
+
+@contextmanager
+def _run_directory(args: TaskTrainingArguments) -> Iterator[Path]:
+    """Let one run, of one or several processes, write to its output_dir; where it fails, what can be resumed stays.
+
+    Raises: FileExistsError where another run writes there.
+    """
+    path, state = args.directory.resolve(), PartialState()
+    is_new = not path.exists()
+    with ExitStack() as lock:
+        if state.is_main_process:
+            path.mkdir(parents=True, exist_ok=True)
+            try:
+                # To be had at once, where no other run holds it.
+                lock.enter_context(WeakFileLock(path / ".lock", timeout=0.05))
+            except TimeoutError as error:
+                raise FileExistsError(
+                    f"output_dir {str(args.directory)!r} is being written to by another run; name another one, or wait."
+                ) from error
+            _remove_leftovers(path)
+            if not args.resumes_newest:
+                for seed in _seeds_in(path):
+                    _remove(seed)
+        state.wait_for_everyone()
+        try:
+            yield path
+            state.wait_for_everyone()
+        except BaseException as error:
+            if state.is_main_process and _seeds_in(path) and not isinstance(error, FileExistsError):
+                print(f"note: resume this run with: {command_to_resume()}", file=sys.stderr)
+            raise
+        finally:
+            if state.is_main_process:
+                _remove_leftovers(path)
+                for name in (".layers", ".lock"):
+                    _remove(path / name)
+                if is_new and not any(path.iterdir()):
+                    path.rmdir()
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what cannot be resumed, and folders of seeds that have nothing else."""
+    for entry in leftovers_of(path):
+        _remove(entry)
+    for seed in filter(_is_seed, list(path.iterdir())):
+        if not (seed / SEED_FILE).exists():
+            for entry in list(seed.iterdir()):
+                if not (entry.name.startswith("checkpoint-") and _is_whole(entry)):
+                    _remove(entry)
+            if not any(seed.iterdir()):
+                seed.rmdir()
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint of a folder that was written to its end."""
+    whole = [entry for entry in folder.glob("checkpoint-*") if _is_whole(entry)]
+    return max(whole, key=lambda entry: int(entry.name.partition("-")[2]), default=None)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Whether a checkpoint has the Trainer's state, which it writes last."""
+    try:
+        return isinstance(json.loads((checkpoint / STATE_FILE).read_text(encoding="utf-8")), dict)
+    except (OSError, ValueError):
+        return False
+
+
+def _is_seed(entry: Path) -> bool:
+    return entry.name.startswith("seed-") and entry.name[5:].isdecimal() and entry.is_dir()
+
+
+def _seeds_in(path: Path) -> list[Path]:
+    """The folders of seeds that are done, or can be resumed."""
+    seeds = filter(_is_seed, path.glob("seed-*"))
+    return [seed for seed in seeds if (seed / SEED_FILE).exists() or newest_checkpoint(seed)]
+
+
+def _read_seed(seed: Path, facts: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
+    """The results of a seed and lines about them; None where it is not done.
+
+    Raises: FileExistsError where it was trained with other settings than these.
+    """
+    if not (seed / SEED_FILE).is_file():
+        return None
+    done = json.loads((seed / SEED_FILE).read_text(encoding="utf-8"))
+    differing = [name for name, now in json.loads(json.dumps(facts)).items() if done["facts"].get(name) != now]
+    if differing:
+        raise FileExistsError(
+            f"output_dir {str(seed.parent)!r} holds {seed.name}, which was trained with other "
+            f"{' and '.join(differing)}; name another one, or pass --overwrite_output_dir to replace it."
+        )
+    return done["results"], done["table"]
+
+
+def _keep(best: Path, path: Path, args: TaskTrainingArguments) -> None:
+    """Move what is in the folder of the best seed up, in the place of all else."""
+    # The Trainer's notes on its checkpoints.
+    old, new = (json.dumps(str(folder))[1:-1] for folder in (best, path))
+    for file in best.rglob(STATE_FILE):
+        file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    (best / SEED_FILE).unlink()
+    with written_aside(path, overwrite=True) as aside:
+        for entry in list(best.iterdir()):
+            if args.keeps_checkpoints or not entry.name.startswith("checkpoint-"):
+                entry.rename(aside / entry.name)
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink(missing_ok=True)
