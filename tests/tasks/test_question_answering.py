@@ -131,6 +131,16 @@ def test_answers_are_scored_in_whatever_order_they_come(flags, tmp_path, monkeyp
     assert best[0] == best[1] > 0
 
 
+def test_the_longest_answers_of_the_training_data_bound_those_of_the_model(flags, tmp_path):
+    text = "a b c d e"
+    qas = [{"id": f"{end}", "question": "?", "answers": [{"text": text[:end], "answer_start": 0}]} for end in (1, 3, 7)]
+    file = tmp_path / "train.json"
+    file.write_text(json.dumps({"data": [{"title": "t", "paragraphs": [{"context": text, "qas": qas}]}]}))
+    data, training = {"train_file": str(file)}, {"output_dir": str(tmp_path / "out")}
+    for given, wanted in (({}, 4), ({"max_answer_words": 2}, 2), ({"max_answer_words": None}, None)):
+        assert make_task({**flags[0], **given}, data, training).model.max_answer_words == wanted
+
+
 def test_folds_are_of_whole_articles_and_cover_the_file(flags, tmp_path):
     model, data = flags
     tested = []
