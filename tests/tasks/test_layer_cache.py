@@ -4,13 +4,10 @@ import os
 import pickle
 import threading
 from types import SimpleNamespace
-from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
-from fresh_process import run_together
-from huggingface_hub.utils import WeakFileLock
 from model_cases import assert_close, make_model
 from refusals import assert_refused
 from transformers import DataCollatorForTokenClassification, Trainer, TrainingArguments
@@ -24,7 +21,7 @@ from hf_elmo import (
     ElmoModel,
     TokenClassificationHead,
 )
-from hf_elmo.model.modeling_elmo import pack_layers, unpack_layers
+from hf_elmo.model.modeling_elmo import pack_layers
 from hf_elmo.tasks import layer_cache
 from hf_elmo.tasks.layer_cache import FeaturesWithLayers, LayerCache, collate_with_layers
 
@@ -47,56 +44,11 @@ def cache(tmp_path):
 
 
 def names(cache):
-    return sorted(path.name for path in cache.directory.iterdir())
+    return sorted(path.name for path in cache.directory.glob("*.npy"))
 
 
 def forbid_the_bilm(model):
     model.base_model.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM was run"))
-
-
-# What several of them do to one another
-
-TWO_PROCESSES = """
-import sys, time
-from pathlib import Path
-
-import numpy as np
-
-from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.tasks import layer_cache
-
-folder, number = Path(sys.argv[1]), int(sys.argv[2])
-write_words = layer_cache._write_words
-
-def write_when_the_other_wants_to(*arguments):
-    while len(list(folder.glob("wants-*"))) < 2:
-        time.sleep(0.01)
-    write_words(*arguments)
-
-layer_cache._write_words = write_when_the_other_wants_to
-model = ElmoModel.from_pretrained(folder / "elmo")
-features = [dict(ElmoCharTokenizer()(text)) for text in ("a bb c", "d", "a e f")]
-(folder / f"wants-{number}").touch()
-layers = layer_cache.LayerCache(folder / "layers").layers_of(model, features)
-np.save(folder / f"read-{number}.npy", np.concatenate(list(layers)))
-"""
-
-
-def test_of_two_processes_that_need_one_file_at_once_one_computes_it(tmp_path):
-    model = make_model()
-    model.save_pretrained(tmp_path / "elmo")
-    scripts = [["-c", TWO_PROCESSES, tmp_path, number] for number in range(2)]
-    said = []
-    for done in run_together(scripts, [{}, {}]):
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout)
-    assert "".join(said).count("layers: computing") == 1
-    features = [dict(ElmoCharTokenizer()(text)) for text in ("a bb c", "d", "a e f")]
-    wanted = torch.from_numpy(np.concatenate(list(LayerCache(tmp_path / "alone").layers_of(model, features))))
-    for number in range(2):
-        assert_close(torch.from_numpy(np.load(tmp_path / f"read-{number}.npy")), wanted, torch.float32)
-    (file,) = (tmp_path / "layers").iterdir()
-    assert file.suffix == ".npy"
 
 
 def test_a_disk_that_would_be_filled_keeps_none(cache, monkeypatch):
@@ -104,7 +56,7 @@ def test_a_disk_that_would_be_filled_keeps_none(cache, monkeypatch):
     cache._report = lines.append
     monkeypatch.setattr(layer_cache.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
     assert cache.layers_of(make_model(), encode()) is None
-    assert "100 free" in lines[0] and not names(cache)
+    assert "100 are free" in lines[0] and not names(cache)
 
 
 # The same numbers
@@ -125,17 +77,6 @@ def test_cached_layers_give_what_the_bilm_gives(cls, side, cache):
     assert_close(found[0], wanted[0], torch.float32)
 
 
-def test_sentences_of_pairs_are_cached_apart(cache):
-    model, tokenizer = make_model(), ElmoCharTokenizer()
-    features = [dict(tokenizer("a bb", "c d e")), dict(tokenizer("c", "a"))]
-    batch = tokenizer.pad(features, return_tensors="pt")
-    _, wanted, _ = model.run_layers(batch["input_ids"], batch["attention_mask"], None, batch["token_type_ids"])
-    layers = cache.layers_of(model, features)
-    for row, length in enumerate((9, 6)):
-        found = torch.from_numpy(np.array(layers[row]))
-        assert_close(found, pack_layers(wanted)[row, :length], torch.float32)
-
-
 def test_a_sentence_that_many_pairs_share_is_read_once(tmp_path):
     lines = []
     model, tokenizer = make_model(), ElmoCharTokenizer()
@@ -151,50 +92,11 @@ def test_a_sentence_that_many_pairs_share_is_read_once(tmp_path):
         assert_close(torch.from_numpy(found), wanted, torch.float32)
 
 
-def test_grouping_by_length_reads_no_layers(cache, monkeypatch, tmp_path):
-    tokenizer = ElmoCharTokenizer()
-    features = labelled([dict(tokenizer("a bb", "c d e")), dict(tokenizer("c", "a"))])
-    model = make_model(ElmoForTokenClassification, num_labels=3)
-    data = FeaturesWithLayers(features, cache.layers_of(model, features))
-    read = layer_cache.CachedLayers.__getitem__
-    reads = []
-    monkeypatch.setattr(
-        layer_cache.CachedLayers, "__getitem__", lambda *where: [reads.append(where[1]), read(*where)][1]
-    )
-    arguments = TrainingArguments(str(tmp_path), use_cpu=True, train_sampling_strategy="group_by_length")
-    collate = collate_with_layers(DataCollatorForTokenClassification(tokenizer))
-    trainer = Trainer(model, arguments, collate, train_dataset=data, processing_class=tokenizer)
-    batches = trainer.get_train_dataloader()
-    assert reads == []
-    assert next(iter(batches))["packed_layers"].shape[1] == 9 and sorted(reads) == [0, 1]
-
-
-def test_an_example_is_decoded_once_to_be_counted_and_once_to_be_read(cache):
-    class Counting(list):
-        asked: ClassVar[list[int]] = []
-
-        def __getitem__(self, index):
-            self.asked.append(index)
-            return super().__getitem__(index)
-
-    features = Counting(encode())
-    cache.layers_of(make_model(), features)
-    assert sorted(features.asked) == [0, 1, 2, 3]  # beside the iteration, which counts them
-
-
-def test_words_of_pairs_that_stand_among_one_another_keep_their_places(cache):
-    model = make_model()
-    feature = {**encode([["a", "bb", "c"]])[0], "token_type_ids": [1, 0, 1, 0, 1]}
-    batch = {key: torch.tensor(np.array([feature[key]])) for key in ("input_ids", "token_type_ids")}
-    _, wanted, _ = model.run_layers(batch["input_ids"], token_type_ids=batch["token_type_ids"])
-    (found,) = cache.layers_of(model, [feature])
-    assert_close(torch.from_numpy(found), pack_layers(wanted)[0], torch.float32)
-
-
-def test_packed_layers_are_unpacked_as_they_were():
-    vectors = torch.randn(2, 3, 4)
-    layers = [torch.cat([vectors, vectors], dim=-1), torch.randn(2, 3, 8), torch.randn(2, 3, 8)]
-    assert all(map(torch.equal, unpack_layers(pack_layers(layers), 4), layers))
+def test_an_item_reads_no_layers_before_it_is_collated(cache):
+    """Grouping by length asks for all items before the first step."""
+    features = encode()
+    item = FeaturesWithLayers(features, cache.layers_of(make_model(), features))[1]
+    assert item["input_ids"] == features[1]["input_ids"] and item["packed_layers"]().shape[0] == 3
 
 
 def test_long_and_short_sentences_are_computed_in_several_batches(cache, monkeypatch):
@@ -296,7 +198,7 @@ def test_a_failure_leaves_no_file_and_a_damaged_one_is_made_anew(cache, monkeypa
         patched.setattr(layer_cache, "pack_layers", lambda layers: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             cache.layers_of(model, encode())
-    assert names(cache) == []
+    assert not names(cache) and not list(cache.directory.glob("*.partial"))
     path = cache.layers_of(model, encode()).path
     wanted = path.read_bytes()
     path.write_bytes(wanted[:-10])
@@ -304,15 +206,16 @@ def test_a_failure_leaves_no_file_and_a_damaged_one_is_made_anew(cache, monkeypa
     assert path.read_bytes() == wanted
 
 
-def test_what_a_dead_writer_left_is_removed_and_what_a_living_one_writes_is_kept(cache):
-    cache.directory.mkdir()
-    dead, living = cache.directory / ".a.npy.1.partial", cache.directory / ".b.npy.2.partial"
-    for folder in (dead, living):
-        folder.mkdir()
-        (folder / "a.npy").write_bytes(b"half")
-    with WeakFileLock(cache.directory / ".b.npy.lock"):
-        cache.layers_of(make_model(), encode())
-    assert living.exists() and not dead.exists()
+def test_what_a_dead_writer_left_makes_room_and_what_a_living_one_writes_is_kept(cache):
+    model = make_model()
+    size = cache.layers_of(model, encode([["a"] * 10])).path.stat().st_size
+    dead, living = cache.directory / "a.partial", cache.directory / "b.partial"
+    for path in (dead, living):
+        path.write_bytes(bytes(size))
+    os.utime(dead, (1, 1))
+    cache.max_bytes = 3 * size
+    cache.layers_of(model, encode([["b"] * 10]))
+    assert living.exists() and not dead.exists() and len(names(cache)) == 2
 
 
 def test_of_two_threads_one_makes_the_file(cache):
@@ -349,6 +252,7 @@ def test_a_pickle_names_the_file_and_does_not_copy_it(cache):
     [
         ([{"input_ids": []}], "features[0]"),
         ([{"input_ids": [[1] * 50] * 2, "attention_mask": [1, 0]}], "features[0]"),
+        ([{"input_ids": [[1] * 50] * 3, "token_type_ids": [1, 0, 1]}], "token_type_ids"),
     ],
 )
 def test_features_that_cannot_be_cached_are_refused(cache, features, named):
@@ -367,7 +271,7 @@ def test_layers_of_other_words_are_refused(cache):
     assert_refused(RuntimeError, ("4", "3"), model, **batch, packed_layers=torch.zeros(1, 3, 30))
     layers = cache.layers_of(model, encode())
     assert_refused(ValueError, "layers", FeaturesWithLayers, encode()[1:], layers)
-    assert_refused(IndexError, "4", layers.__getitem__, 4)
+    assert_refused(IndexError, "range", layers.__getitem__, 4)
     assert_refused(ValueError, "max_bytes", LayerCache, cache.directory, 0)
 
 
