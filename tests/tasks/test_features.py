@@ -3,12 +3,15 @@
 import pytest
 import torch
 from conftest import make_tiny_config
+from hypothesis import given
+from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
 from hf_elmo.model.configuration_elmo import TokenClassificationHead
 from hf_elmo.tasks.arguments import TaskArguments
-from hf_elmo.tasks.inputs import check_table, fill_word_table, read_settings, set_word_inputs
+from hf_elmo.tasks.inputs import check_table, choose_labels, fill_word_table, read_settings, set_word_inputs
+from hf_elmo.tasks.readers.texts import LabelledTexts
 
 VECTORS = "the 1 2\ncat 3 4\nsat 5 6\nother 7 8\n"
 
@@ -105,3 +108,9 @@ def test_a_table_must_not_stay_empty():
     config = make_tiny_config(head=TokenClassificationHead(word_table_size=3, word_vector_size=2))
     check_table(config, None, is_random=False)
     assert_refused(ValueError, ("from_scratch", "--learn_words"), check_table, config, None, True)
+
+
+@given(st.sets(st.integers(0, 200), min_size=1))
+def test_labels_that_are_numbers_are_in_the_order_of_their_size(numbers):
+    train = LabelledTexts("x", labels=["none", *map(str, numbers)], places=["line 1"] * (1 + len(numbers)))
+    assert choose_labels({"train": train}) == [*map(str, sorted(numbers)), "none"]

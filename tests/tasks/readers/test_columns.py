@@ -40,187 +40,128 @@ def write(tmp_path):
     return write_file
 
 
-class TestColumns:
-    def test_word_first_tag_last(self, write):
-        path = write("-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\n\n. . O O\n")
-        sentences = read_tagged_file(path)
-        assert sentences.words == [["EU", "rejects"], ["."]]
-        assert sentences.labels == [["B-ORG", "O"], ["O"]]
-        assert sentences.lines == [[3, 4], [8]]
-        assert sentences.place(1, 0) == f"file {str(path)!r}, line 8"
+def test_word_first_tag_last(write):
+    path = write("-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\n\n. . O O\n")
+    read = read_tagged_file(path)
+    assert (read.words, read.labels) == ([["EU", "rejects"], ["."]], [["B-ORG", "O"], ["O"]])
+    assert read.lines == [[3, 4], [8]] and read.place(1, 0) == f"file {str(path)!r}, line 8"
+    last = read.pick([1])
+    assert (last.words, last.lines, last.known_labels) == ([["."]], [[8]], ("B-ORG", "O"))
 
-    @pytest.mark.parametrize(
-        ("word_column", "label_column", "words", "labels"),
-        [(0, 1, ["EU", "."], ["NNP", "."]), (1, 0, ["NNP", "."], ["EU", "."]), ("-1", "-2", ["O", "O"], ["NNP", "."])],
+
+@pytest.mark.parametrize(
+    ("content", "columns", "words", "labels"),
+    [
+        ("EU NNP O\n. . O\n", (0, 1), [["EU", "."]], [["NNP", "."]]),
+        ("EU NNP O\n. . O\n", ("-1", "-2"), [["O", "O"]], [["NNP", "."]]),
+        ("id\tToken\tner\n\n1\tNew York\tB-LOC\n", ("token", "NER"), [["New York"]], [["B-LOC"]]),
+        # Between tabs words may have spaces, or be one.
+        ("New York \tB-LOC\n \tO\n\u00a0\tO\n", (), [["New York", " ", "\u00a0"]], [["B-LOC", "O", "O"]]),
+        ("a\tO\n\t\nb\tO\n  \nc\tO", (), [["a"], ["b"], ["c"]], [["O"]] * 3),
+        ("\ufeffa\tO\r\nb\tB-X\r\n\r\nc\tO\r\n", (), [["a", "b"], ["c"]], [["O", "B-X"], ["O"]]),
+        ("a\u2028b\tO\nc\u0085d\tO\n", (), [["a\u2028b", "c\u0085d"]], [["O", "O"]]),
+        ("#\tO\n# hash\tO\n", (), [["#", "# hash"]], [["O", "O"]]),
+        (CONLLU, (), [["vamos", "nos", "al mar"], ["#"]], [["VERB", "PRON", "NOUN"], ["SYM"]]),
+        (CONLLU, ("lemma", "XPOS"), [["ir", "nosotros", "mar"], ["#"]], [["v", "p", "n"], ["s"]]),
+        (CONLLU, (2, "4"), [["ir", "nosotros", "mar"], ["#"]], [["v", "p", "n"], ["s"]]),
+    ],
+)
+def test_columns(write, content, columns, words, labels):
+    read = read_tagged_file(write(content, "train.tsv"), *columns)
+    assert (read.words, read.labels) == (words, labels)
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "named"),
+    [
+        ("a O\nb\n", {}, "line 2"),
+        ("a\nb\n", {}, "line 1"),
+        ("a\tO\nb\t\n", {}, ("line 2", "label")),
+        ("a\tO\n\tO\n", {}, ("line 2", "word")),
+        ("a O\n\nNew York B-LOC\n", {}, "line 3"),
+        ("-DOCSTART- O\n\n", {}, "no words"),
+        ("a O\n\n가나 O\n".encode("euc-kr"), {}, ("line 3", "UTF-8", "0xb0")),
+        ("résumé O\n".encode() * 9 + b"caf\xe9 O\n", {}, ("line 10", "UTF-8", "0xe9")),
+        ("a O\n", {"label_column": "ner"}, ("label_column", "'ner'", "['a', 'O']")),
+        ("a O\n", {"label_column": "7"}, ("line 1", "7")),
+        ("a O\n", {"word_column": "-1"}, ("line 1", "-1")),
+        (CONLLU + "1\ta\tb\n", {}, "line 10"),
+        (CONLLU.replace("2.1\t", "zwei\t"), {}, ("line 6", "'zwei'")),
+        (CONLLU, {"label_column": "feats"}, "'feats'"),
+        (CONLLU, {"label_column": "pos"}, ("label_column", "'pos'", "'upos'")),
+        ('{"tokens": ["a"]}', {}, "--dataset_name"),
+        (gzip.compress(b"a\tO\n" * 99)[:-9], {}, "cannot be unpacked"),
+    ],
+)
+def test_what_cannot_be_read_is_named_by_its_line(write, content, columns, named):
+    packed = isinstance(content, bytes) and content.startswith(b"\x1f")
+    path = write(content, "a.conll.gz" if packed else "a.unknown")
+    message = assert_refused(ValueError, named, read_tagged_file, path, name="train_file", **columns)
+    assert f"train_file {str(path)!r}" in message
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    assert_refused(
+        FileNotFoundError, ("test_file", "no.conll"), read_tagged_file, tmp_path / "no.conll", name="test_file"
     )
-    def test_columns_by_number(self, write, word_column, label_column, words, labels):
-        sentences = read_tagged_file(write("EU NNP O\n. . O\n"), word_column, label_column)
-        assert (sentences.words, sentences.labels) == ([words], [labels])
-
-    def test_columns_by_name(self, write):
-        path = write("id\tToken\tner\n\n1\tNew York\tB-LOC\n", "train.tsv")
-        sentences = read_tagged_file(path, word_column="token", label_column="NER")
-        assert (sentences.words, sentences.labels, sentences.lines) == ([["New York"]], [["B-LOC"]], [[3]])
-
-    def test_words_with_spaces_between_tabs(self, write):
-        sentences = read_tagged_file(write("New York \tB-LOC\n \tO\n\u00a0\tO\n"))
-        assert sentences.words == [["New York", " ", "\u00a0"]]
-
-    def test_blank_lines_may_hold_spaces_and_tabs(self, write):
-        assert read_tagged_file(write("a\tO\n\t\nb\tO\n  \nc\tO")).words == [["a"], ["b"], ["c"]]
-
-    def test_marks_of_other_systems(self, write):
-        path = write(b"\xef\xbb\xbfa\tO\r\nb\tB-X\r\n\r\nc\tO\r\n")
-        assert read_tagged_file(path).words == [["a", "b"], ["c"]]
-        assert read_tagged_file(path).labels == [["O", "B-X"], ["O"]]
-
-    def test_line_separators_of_unicode_stay_inside_words(self, write):
-        assert read_tagged_file(write("a\u2028b\tO\nc\u0085d\tO\n")).words == [["a\u2028b", "c\u0085d"]]
-
-    def test_a_hash_is_a_word(self, write):
-        assert read_tagged_file(write("#\tO\n# hash\tO\n")).words == [["#", "# hash"]]
-
-    def test_bad_content_is_named_with_its_place(self, write):
-        for content, named in (
-            ("a O\nb\n", "line 2"),
-            ("a\nb\n", "line 1"),
-            ("a\tO\nNew York\n", "line 2"),
-            ("a\tO\nb\t\n", ("line 2", "label")),
-            ("a\tO\n\tO\n", ("line 2", "word")),
-            ("a O\n\nNew York B-LOC\n", "line 3"),
-            ("", "no words"),
-            ("-DOCSTART- O\n\n", "no words"),
-            ("a O\n\n가나 O\n".encode("euc-kr"), ("line 3", "UTF-8", "0xb0")),
-            ("résumé O\n".encode() * 9 + b"caf\xe9 O\n", ("line 10", "UTF-8", "0xe9")),
-        ):
-            path = write(content)
-            message = assert_refused(ValueError, named, read_tagged_file, path, name="train_file")
-            assert message.startswith(f"train_file {str(path)!r}")
-
-    def test_bad_columns(self, write):
-        path = write("a O\n")
-        for columns, named in (
-            ({"label_column": "ner"}, ("label_column", "'ner'", "['a', 'O']")),
-            ({"label_column": "7"}, ("line 1", "7")),
-            ({"word_column": "-1"}, ("line 1", "-1")),
-        ):
-            assert_refused(ValueError, named, read_tagged_file, path, **columns)
-
-    def test_missing_file_and_unknown_suffix(self, tmp_path):
-        with pytest.raises(FileNotFoundError, match=r"test_file .*none\.conll"):
-            read_tagged_file(tmp_path / "none.conll", name="test_file")
-        (tmp_path / "train.json").write_text('{"tokens": ["a"]}')
-        with pytest.raises(ValueError, match=r"train\.json.*--dataset_name"):
-            read_tagged_file(tmp_path / "train.json")
-
-    @pytest.mark.parametrize("name, pack", [("x.tsv.gz", gzip.compress), ("x.conllu.BZ2", bz2.compress)])
-    def test_packed_files(self, name, pack, tmp_path):
-        line = "a\tO\n" if "tsv" in name else "1\ta\t_\tO\t_\t_\t_\t_\t_\t_\n"
-        (tmp_path / name).write_bytes(pack(line.encode()))
-        assert read_tagged_file(tmp_path / name).labels == [["O"]]
-        (tmp_path / name).write_bytes(pack(line.encode())[:-9])
-        with pytest.raises(ValueError, match="cannot be unpacked"):
-            read_tagged_file(tmp_path / name)
-
-    def test_first_sentences_keep_their_places(self, write):
-        sentences = read_tagged_file(write("a O\n\nb O\n\nc O\n")).pick(range(2))
-        assert (sentences.words, sentences.lines) == ([["a"], ["b"]], [[1], [3]])
-
-    def test_wnut17(self):
-        folder = shared_data("wnut17")
-        counts = {}
-        for split in ("train", "dev", "test"):
-            sentences = read_tagged_file(folder / f"{split}.conll")
-            labels = [label for row in sentences.labels for label in row]
-            counts[split] = (len(sentences), len(labels), sum(label.startswith("B-") for label in labels))
-            assert len(set(labels)) == 13
-        # Sentences and entities as the shared task counts them (Derczynski et al. 2017, table 2).
-        assert counts == {"train": (3394, 62730, 1975), "dev": (1009, 15733, 836), "test": (1287, 23394, 1079)}
 
 
-class TestConllu:
-    def test_words_only(self, write):
-        sentences = read_tagged_file(write(CONLLU, "train.conllu"))
-        assert sentences.words == [["vamos", "nos", "al mar"], ["#"]]
-        assert sentences.labels == [["VERB", "PRON", "NOUN"], ["SYM"]]
-        assert sentences.lines == [[4, 5, 7], [9]]
-
-    @pytest.mark.parametrize("column", ["xpos", "XPOS", "4", 4])
-    def test_other_columns(self, write, column):
-        sentences = read_tagged_file(write(CONLLU), word_column="lemma", label_column=column)
-        assert sentences.words[0] == ["ir", "nosotros", "mar"]
-        assert sentences.labels[0] == ["v", "p", "n"]
-
-    def test_bad_content(self, write):
-        for content, columns, named in (
-            ("1\ta\tb\n", {}, "line 1"),
-            (CONLLU.replace("2.1\t", "zwei\t"), {}, ("line 6", "'zwei'")),
-            (CONLLU, {"label_column": "feats"}, "'feats'"),
-            (CONLLU, {"label_column": "pos"}, ("label_column", "'pos'", "'upos'")),
-            ("# only = comments\n\n", {}, "no words"),
-        ):
-            assert_refused(ValueError, named, read_tagged_file, write(content, "train.conllu"), **columns)
-
-    @pytest.mark.parametrize(
-        ("name", "sentences", "words"),
-        [("ud_english_ewt/dev", 2001, 25147), ("ud_korean_gsd/dev", 950, 11958)],
-    )
-    def test_universal_dependencies(self, name, sentences, words):
-        path = shared_data(f"{name}.conllu")
-        read = read_tagged_file(path)
-        assert len(read) == sentences
-        assert sum(map(len, read.words)) == words
-        assert {label for row in read.labels for label in row} <= set(
-            "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split()
-        )
+def test_packed_files(write):
+    assert read_tagged_file(write(bz2.compress(CONLLU.encode()), "x.conllu.BZ2")).lines == [[4, 5, 7], [9]]
 
 
-class TestDatasets:
-    def test_names_of_class_labels(self):
-        features = Features(
-            {"tokens": Sequence(Value("string")), "ner_tags": Sequence(ClassLabel(names=["O", "B", "I"]))}
-        )
-        dataset = Dataset.from_dict({"tokens": [["a", "b"], []], "ner_tags": [[0, 1], []]}, features=features)
-        sentences = tagged_from_dataset(dataset, "dataset_name 'x', split 'train'")
-        assert (sentences.words, sentences.labels) == ([["a", "b"], []], [["O", "B"], []])
-        assert sentences.known_labels == ("O", "B", "I")
-        assert sentences.place(0, 1) == "dataset_name 'x', split 'train', row 0, word 1"
+def test_real_files():
+    counts = {}
+    for split in ("train", "dev", "test"):
+        labels = read_tagged_file(shared_data("wnut17") / f"{split}.conll").labels
+        flat = [label for row in labels for label in row]
+        counts[split] = (len(labels), len(flat), sum(label.startswith("B-") for label in flat), len(set(flat)))
+    # Sentences and entities as the shared task counts them (Derczynski et al. 2017, table 2).
+    assert counts == {"train": (3394, 62730, 1975, 13), "dev": (1009, 15733, 836, 13), "test": (1287, 23394, 1079, 13)}
+    read = read_tagged_file(shared_data("ud_english_ewt/dev.conllu"))
+    assert (len(read), sum(map(len, read.words))) == (2001, 25147)
 
-    def test_strings_and_plain_integers(self):
-        dataset = Dataset.from_dict({"words": [["a"]], "pos_tags": [["NOUN"]], "numbers": [[7]]})
-        assert tagged_from_dataset(dataset, "x").labels == [["NOUN"]]
-        assert tagged_from_dataset(dataset, "x", label_column="numbers").labels == [["7"]]
 
-    def test_bad_columns(self):
-        for columns, named in (
-            ({"tokens": [["a"]]}, ("'ner_tags'", "['tokens']", "--label_column")),
-            ({"text": [["a"]], "tags": [["O"]]}, ("'tokens'", "--word_column")),
-            ({"tokens": [["a"]], "pos_tags": [["O"]], "chunk_tags": [["O"]]}, "'ner_tags'"),
-            ({"tokens": [["a"], ["a", "b"]], "tags": [["O"], ["O"]]}, "row 1"),
-            ({"tokens": ["a b"], "tags": [["O"]]}, ("row 0", "'tokens'")),
-            ({"tokens": [[1]], "tags": [["O"]]}, ("row 0", "'tokens'")),
-            ({"tokens": [["a"]], "tags": [[0.5]]}, ("row 0", "'tags'")),
-            ({"tokens": [[]], "tags": [[]]}, "no words"),
-        ):
-            assert_refused(ValueError, named, tagged_from_dataset, Dataset.from_dict(columns), "x")
+TAGS = {"tokens": Sequence(Value("string")), "ner_tags": Sequence(ClassLabel(names=["O", "B", "I"]))}
 
-    def test_hidden_labels(self):
-        features = Features({"tokens": Sequence(Value("string")), "tags": Sequence(ClassLabel(names=["O", "B"]))})
-        dataset = Dataset.from_dict({"tokens": [["a"]], "tags": [[-1]]}, features=features)
-        assert_refused(ValueError, ("row 0", "'tags'", "[-1]"), tagged_from_dataset, dataset, "x")
 
-    def test_directories(self, tmp_path):
-        dataset = Dataset.from_dict({"tokens": [["a"]], "tags": [["O"]]})
-        DatasetDict(train=dataset).save_to_disk(tmp_path / "saved")
-        (tmp_path / "parquet").mkdir()
-        dataset.to_parquet(tmp_path / "parquet" / "train.parquet")
-        for name in ("saved", "parquet"):
-            loaded = load_named_dataset(str(tmp_path / name))
-            assert tagged_from_dataset(loaded["train"], "x").words == [["a"]]
+def test_datasets():
+    dataset = Dataset.from_dict({"tokens": [["a", "b"], []], "ner_tags": [[0, 1], []]}, features=Features(TAGS))
+    read = tagged_from_dataset(dataset, "dataset_name 'x', split 'train'")
+    assert (read.words, read.labels, read.known_labels) == ([["a", "b"], []], [["O", "B"], []], ("O", "B", "I"))
+    assert read.place(0, 1) == "dataset_name 'x', split 'train', row 0, word 1"
+    dataset = Dataset.from_dict({"words": [["a"]], "pos_tags": [["NOUN"]], "numbers": [[7]]})
+    assert tagged_from_dataset(dataset, "x").labels == [["NOUN"]]
+    assert tagged_from_dataset(dataset, "x", label_column="numbers").labels == [["7"]]
 
-    def test_unknown_name(self):
-        with pytest.raises(ValueError, match="dataset_name 'nobody/nothing'"):
-            load_named_dataset("nobody/nothing")
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({"tokens": [["a"]]}, ("'ner_tags'", "['tokens']", "--label_column")),
+        ({"text": [["a"]], "tags": [["O"]]}, ("'tokens'", "--word_column")),
+        ({"tokens": [["a"]], "pos_tags": [["O"]], "chunk_tags": [["O"]]}, "'ner_tags'"),
+        ({"tokens": [["a"], ["a", "b"]], "tags": [["O"], ["O"]]}, "row 1"),
+        ({"tokens": ["a b"], "tags": [["O"]]}, ("row 0", "'tokens'")),
+        ({"tokens": [[1]], "tags": [["O"]]}, ("row 0", "'tokens'")),
+        ({"tokens": [["a"]], "tags": [[0.5]]}, ("row 0", "'tags'")),
+        ({"tokens": [[]], "tags": [[]]}, "no words"),
+        ({"tokens": [["a"]], "ner_tags": [[-1]]}, ("row 0", "'ner_tags'", "[-1]")),
+    ],
+)
+def test_bad_datasets(columns, named):
+    dataset = Dataset.from_dict(columns, features=Features(TAGS) if "ner_tags" in columns else None)
+    assert_refused(ValueError, named, tagged_from_dataset, dataset, "x")
+
+
+def test_directories_and_names(tmp_path):
+    dataset = Dataset.from_dict({"tokens": [["a"]], "tags": [["O"]]})
+    DatasetDict(train=dataset).save_to_disk(tmp_path / "saved")
+    (tmp_path / "parquet").mkdir()
+    dataset.to_parquet(tmp_path / "parquet" / "train.parquet")
+    for name in ("saved", "parquet"):
+        assert tagged_from_dataset(load_named_dataset(str(tmp_path / name))["train"], "x").words == [["a"]]
+    assert_refused(ValueError, "dataset_name 'nobody/nothing'", load_named_dataset, "nobody/nothing")
 
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n"), min_size=1, max_size=5).map(
