@@ -10,36 +10,16 @@ from refusals import assert_refused
 
 from hf_elmo.tasks.readers.questions import Answer, read_questions
 
+CATS = "The cat\u2019s name is Tom Tom."
+TWO = [{"text": "Tom", "answer_start": 18}, {"text": "Tom Tom", "answer_start": 18}]
+UNANSWERED = {"id": "b", "question": "Why?", "answers": [], "is_impossible": True}
+QUESTIONS = [{"id": "a", "question": "Who?", "answers": TWO}, UNANSWERED]
+SAT = {"id": 7, "question": "Who?", "answers": [{"text": "It", "answer_start": 0}]}
 CONTENT = {
     "version": "1.1",
     "data": [
-        {
-            "title": "Cats",
-            "paragraphs": [
-                {
-                    "context": "The cat\u2019s name is Tom Tom.",
-                    "qas": [
-                        {
-                            "id": "a",
-                            "question": "Who?",
-                            "answers": [
-                                {"text": "Tom", "answer_start": 18},
-                                {"text": "Tom Tom", "answer_start": 18},
-                            ],
-                        },
-                        {"id": "b", "question": "Why?", "answers": [], "is_impossible": True},
-                    ],
-                }
-            ],
-        },
-        {
-            "paragraphs": [
-                {
-                    "context": "It sat.",
-                    "qas": [{"id": 7, "question": "Who?", "answers": [{"text": "It", "answer_start": 0}]}],
-                }
-            ]
-        },
+        {"title": "Cats", "paragraphs": [{"context": CATS, "qas": QUESTIONS}]},
+        {"paragraphs": [{"context": "It sat.", "qas": [SAT]}]},
     ],
 }
 
@@ -65,6 +45,7 @@ def test_questions_contexts_and_answers_are_read(write):
     picked = questions.pick([1])
     assert picked[0] == second and picked.contexts == questions.contexts
     assert questions.answers() == {"a": ["Tom", "Tom Tom"], "7": ["It"]}
+    assert [question.id for question in read_questions(write(CONTENT), keeps_unanswered=True)] == ["a", "b", "7"]
 
 
 def change(path, value):
@@ -115,11 +96,7 @@ def test_a_file_that_is_not_json_or_not_there(tmp_path):
     assert_refused(FileNotFoundError, "y.json", read_questions, tmp_path / "y.json")
 
 
-@pytest.mark.parametrize(
-    ("file", "number", "contexts"),
-    [("policyqa/dev.json.gz", 3809, 2), ("policyqa/test.json.gz", 4152, 2), ("xquad/xquad.en.json.gz", 1190, 240)],
-)
-def test_the_real_files_are_read_whole(file, number, contexts):
+@pytest.mark.parametrize(("file", "number"), [("policyqa/dev.json.gz", 3809), ("xquad/xquad.en.json.gz", 1190)])
+def test_the_real_files_are_read_whole(file, number):
     questions = read_questions(shared_data(file))
     assert len(questions) == number and questions.num_unanswerable == 0
-    assert len(questions.contexts) >= contexts
