@@ -257,13 +257,15 @@ def _rows(path: str | os.PathLike, name: str) -> Iterator[tuple[int, list[str]]]
     """The rows of a table that are not blank, and the lines that they begin on."""
     suffix, lines = suffix_of(path), text_lines(path, name)
     first = next(lines, "")
-    has_commas = suffix == ".csv" or (suffix not in TEXT_SUFFIXES and "\t" not in first)
-    how: dict[str, Any] = {} if has_commas else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
-    reader = csv.reader((f"{line}\n" for line in chain([first], lines)), strict=True, **how)
+    lines = chain([first], lines)
+    if suffix != ".csv" and (suffix in TEXT_SUFFIXES or "\t" in first):
+        yield from ((number, line.split("\t")) for number, line in enumerate(lines, start=1) if line.strip())
+        return
+    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
     number = 1
     try:
         for cells in reader:
-            if any(map(str.strip, cells)):
+            if cells:
                 yield number, cells
             number = reader.line_num + 1
     except csv.Error as error:
