@@ -44,14 +44,14 @@ def native_unavailable_reason(dtype: torch.dtype) -> str | None:
 
 
 def packing_unavailable_reason(dtype: torch.dtype) -> str | None:
-    """Why oneDNN cannot pack weights of bf16 or fp16 here; None where it can."""
+    """Why oneDNN cannot pack weights of float32, bf16 or fp16 here; None where it can."""
     if not torch.backends.mkldnn.is_available() or not torch.backends.mkldnn.enabled:
         return "this PyTorch runs without oneDNN (torch.backends.mkldnn)"
     operators = torch.ops.mkldnn
     if not hasattr(operators, "_reorder_linear_weight") or not hasattr(operators, "_linear_pointwise"):
         return f"PyTorch {torch.__version__} has no mkldnn::_reorder_linear_weight or no mkldnn::_linear_pointwise"
-    name = {torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype]
-    if not getattr(operators, f"_is_mkldnn_{name}_supported")():
+    name = {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(dtype)
+    if name is not None and not getattr(operators, f"_is_mkldnn_{name}_supported")():
         return f"oneDNN does not multiply {name} on this processor"
     return None
 

@@ -155,8 +155,9 @@ def _prepare_for_steps(settings: ScanSettings, recurrent: Tensor, projection: Te
     stays_in_cache = dtype == torch.float32 == settings.dtype and fits_cache(recurrent)
     if is_small_batch and is_contiguous and (dtype == settings.matmul_dtype or dtype in HALVES or stays_in_cache):
         return in_place(recurrent), in_place(projection)
-    cast = settings.backend.cast_weight
-    return prepare(cast(recurrent, settings.matmul_dtype), rows), prepare(cast(projection, settings.matmul_dtype), rows)
+    cast = [settings.backend.cast_weight(weight, settings.matmul_dtype) for weight in (recurrent, projection)]
+    first, second = (prepare(weight, rows, packs_float32=settings.backend is not compiled) for weight in cast)
+    return first, second
 
 
 class ProjectedLSTMFunction(torch.autograd.Function):

@@ -15,6 +15,8 @@ from .half import HALVES, packing_unavailable_reason
 _CACHE_BYTES = 4 * 2**20
 # oneDNN packs for a number of rows; with this one the layout is good from two rows to hundreds.
 _TYPICAL_ROWS = 32
+# More of them pay for the packing of float32 by themselves.
+_MANY_ROWS = 96
 
 
 class DenseWeight:
@@ -58,16 +60,18 @@ class PackedWeight:
 Weight = DenseWeight | PackedWeight
 
 
-def prepare(weight: Tensor, rows: int) -> Weight:
+def prepare(weight: Tensor, rows: int, packs_float32: bool = False) -> Weight:
     """The best layout of `weight` (O, I) for many products of up to `rows` rows with factors of its dtype."""
     dtype = weight.dtype
-    if weight.device.type == "cpu":
+    # A single row waits for the weight to be read, whatever its layout.
+    if weight.device.type == "cpu" and rows > 1:
         if dtype == torch.float32 and fits_cache(weight):
             # Along the outputs, as a general product of few rows runs.
             return DenseWeight(weight, weight.t().contiguous())
-        # Measured on AMX with 32 sentences: the biLM in bf16 takes 1.2 times as long without packing at both sizes. A
-        # single row waits for the weight to be read, whatever its layout; a view takes longer to pack than it saves.
-        if dtype in HALVES and rows > 1 and weight.is_contiguous() and packing_unavailable_reason(dtype) is None:
+        # Measured on AMX with 32 sentences: without packing the biLM in bf16 takes 1.2 times as long at both sizes, and
+        # `plain` in float32 as long at the original one. A view takes longer to pack than it saves.
+        packs = dtype in HALVES or (packs_float32 and dtype == torch.float32 and rows <= _MANY_ROWS)
+        if packs and weight.is_contiguous() and packing_unavailable_reason(dtype) is None:
             return PackedWeight(weight)
     return in_place(weight)
 
