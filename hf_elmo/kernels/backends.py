@@ -123,10 +123,11 @@ def run_projected_lstm(
     name = get_backend()
     if name == "reference":
         return None
-    device, tensors = inputs.device.type, (inputs, *weights[:3], *(state or ()))
-    if weights[3] is None:
+    input_weight, recurrent, bias, projection = weights
+    device = inputs.device.type
+    if projection is None:
         reason = "cells without a projection run by the reference scan, which is slower"
-    elif not supports(*tensors, weights[3]):
+    elif not supports(inputs, input_weight, recurrent, bias, projection, *(state or ())):
         reason = "the kernels run outside of traces, on ordinary tensors on cpu and cuda, but no tensor subclasses"
     elif name == "compiled" and device != "cpu":
         reason = f"it runs on the CPU; these inputs are on {device}"
@@ -138,7 +139,7 @@ def run_projected_lstm(
             'use_backend("reference").'
         )
     if reason is not None:
-        if weights[3] is None or device not in ("cpu", "cuda", "meta"):
+        if projection is None or device not in ("cpu", "cuda", "meta"):
             _say_once(reason)
         return None
     backend = compiled if takes_compiled(inputs, *weights) else plain
