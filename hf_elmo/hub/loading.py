@@ -139,7 +139,7 @@ def _check_size(model_class: type[ElmoPreTrainedModel], name: str, config: ElmoC
     """Check that the weights there can be those of a model, before memory is taken for it."""
     weights = [path for ending in ("safetensors", "bin") for path in Path(name).glob(f"*.{ending}")]
     num_bytes = sum(path.stat().st_size for path in weights)
-    with torch.device("meta"):
+    with torch.device("meta"), _refused_by_name(name, f"has a {CONFIG_FILE} that describes no such model"):
         num_parameters = sum(parameter.numel() for parameter in model_class(config).parameters())
     # No precision has less than a byte per parameter.
     if weights and num_parameters > num_bytes + MEBIBYTE:

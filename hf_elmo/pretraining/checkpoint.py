@@ -48,6 +48,7 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 # The history of the longest runs takes some megabytes.
 _MOST_STATE_BYTES = 1024 * MEBIBYTE
 _LONGEST_NAME = 60  # of what an altered file may have in a flag's place
+_MOST_SHOWN = 8  # settings that an error names
 # Flags that may differ in a resumed run: they change no step that was taken, or what they name is compared itself.
 FREE_FLAGS = {
     *ModelArguments.__dataclass_fields__,
@@ -340,8 +341,10 @@ def check_same_run(checkpoint: Path, then: dict[str, Any], now: dict[str, Any]) 
         called = {name: name if name.startswith("config.") else f"--{name}" for name in differing} | _NOT_FLAGS
         listed = "; ".join(
             f"{called[name][:_LONGEST_NAME]} was {quoted(then.get(name))} and is {quoted(now.get(name))}"
-            for name in differing
+            for name in differing[:_MOST_SHOWN]
         )
+        if len(differing) > _MOST_SHOWN:
+            listed += f"; and {len(differing) - _MOST_SHOWN} more"
         raise ValueError(
             f"--resume_from_checkpoint {str(checkpoint)!r} belongs to another run: {listed}. Start with the arguments "
             "of that run, or with another --output_dir; --model_name_or_path takes over its weights alone."

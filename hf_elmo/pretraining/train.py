@@ -381,7 +381,8 @@ class LaneTrainer:
             load_model(self.bare_objective.model, checkpoint / WEIGHTS_FILE)
             self.optimizer.load_state_dict(read_tensors(checkpoint / OPTIMIZER_FILE))
             for name in _SHARED:
-                setattr(self, name, shared[name])
+                # As the type that they have; a damaged file may hold anything.
+                setattr(self, name, type(getattr(self, name))(shared[name]))
             self.clock.earlier_seconds = shared["seconds"]
             self.resumed_from_steps = [*self.resumed_from_steps, self.step]
             self.filler.load_state_dict(own["lanes"])
