@@ -41,7 +41,7 @@ def check_hub_access(hub_model_id: str) -> str:
         validate_repo_id(hub_model_id)
     except ValueError as error:
         raise ValueError(f"hub_model_id names no repository: {redact(str(error))}") from None
-    with _told_in_a_line(ValueError, "push_to_hub: the login cannot be checked"):
+    with _told_in_a_line(ValueError, "the login to the Hub cannot be checked"):
         identity = HfApi(library_name="hf_elmo").whoami()
     user, access = identity["name"], identity.get("auth", {}).get("accessToken", {})
     namespace, _, name = hub_model_id.rpartition("/")
