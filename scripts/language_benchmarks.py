@@ -23,6 +23,9 @@ from tqdm.auto import tqdm
 from hf_elmo import ElmoEmbedder, ElmoScorer
 from hf_elmo.hub.provenance import describe_run, write_json
 from hf_elmo.inference.scoring import SentenceScores
+from hf_elmo.inference.word_places import place_words
+from hf_elmo.inference.word_uses import unit
+from hf_elmo.text import sentence_ends
 
 DIRECTIONS = ("forward", "backward", "sum", "joint")
 # How WordNet's keys number the parts of speech; adjectives that belong to another one have a number of their own.
@@ -84,12 +87,8 @@ def embed_uses(
     ):
         ends = np.cumsum([len(parts) for parts in words])
         vectors = [layers[:, ends[index] - len(words[index]) : ends[index]].mean(1) for index in indices]
-        found.append(_unit(np.array(vectors).reshape(len(vectors), *layers.shape[::2])))
+        found.append(unit(np.array(vectors).reshape(len(vectors), *layers.shape[::2])))
     return found
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
 def score_senses(embedder: ElmoEmbedder, semcor_file: str, test_file: str) -> dict[str, Any]:
@@ -112,7 +111,7 @@ def score_senses(embedder: ElmoEmbedder, semcor_file: str, test_file: str) -> di
     for (_, keys), uses in zip(train, vectors, strict=True):
         for (_, key), use in zip(keys, uses, strict=True):
             sums[key] += use
-    means = {key: _unit(total) for key, total in sums.items()}
+    means = {key: unit(total) for key, total in sums.items()}
     tests = pd.read_json(test_file, lines=True)
     indices = [[instance["index"] for instance in instances] for instances in tests.instances]
     vectors = embed_uses(embedder, list(zip(tests.words, indices, strict=True)), "test")
@@ -142,13 +141,9 @@ def read_stories(path: str) -> dict[int, list[str]]:
 
 
 def cut_sentences(words: Sequence[str]) -> list[list[str]]:
-    """The words of a story by sentences, which end with a stop, perhaps in quotes, before a capital."""
-    sentences: list[list[str]] = [[]]
-    for word, after in zip(words, [*words[1:], ""], strict=True):
-        sentences[-1].append(word)
-        if re.search(r"[.!?]['\")]*$", word) and re.match(r"['\"(]*[A-Z]", after):
-            sentences.append([])
-    return sentences
+    """The words of a story by sentences."""
+    text = " ".join(words)
+    return [text[start:end].split() for start, end in sentence_ends.cut_sentences(text)]
 
 
 def surprisals_of_story(scorer: ElmoScorer, words: Sequence[str]) -> dict[str, np.ndarray]:
@@ -157,8 +152,7 @@ def surprisals_of_story(scorer: ElmoScorer, words: Sequence[str]) -> dict[str, n
     sums = {name: np.zeros(len(words)) for name in ("forward", "backward")}
     start = 0
     for text, scores in zip(sentences, scorer.stream(sentences, carry_state=True), strict=True):
-        offsets = scorer.tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)["offset_mapping"]
-        places = [start + text.count(" ", 0, begin) for begin, _ in offsets]
+        places = start + np.array(place_words(text, scorer.tokenizer).spaced_words)
         for name, total in sums.items():
             np.add.at(total, places, getattr(scores, f"{name}_surprisal"))
         start += text.count(" ") + 1
@@ -253,7 +247,8 @@ def main(words: Sequence[str] | None = None) -> None:
             one.add_argument("--gpt3_file", help="log probabilities of another model, to be set beside")
     arguments = parser.parse_args(words)
     # Before minutes in which somebody may commit.
-    results: dict[str, Any] = {**describe_run(), "benchmark": arguments.benchmark}
+    origin = describe_run()
+    results: dict[str, Any] = {**origin, "benchmark": arguments.benchmark}
     if arguments.benchmark == "blimp":
         pairs = pd.read_json(arguments.pairs_file, lines=True)
         if arguments.pairs_per_paradigm:
@@ -267,7 +262,7 @@ def main(words: Sequence[str] | None = None) -> None:
         scorer = ElmoScorer(arguments.model_name_or_path, device=arguments.device)
         results |= score_reading(scorer, arguments.stories_file, arguments.times_file, arguments.gpt3_file)
     write_json(Path(arguments.output_file), results)
-    skipped = {"by_paradigm", "stories", *describe_run()}
+    skipped = {"by_paradigm", *origin}
     print("\n".join(f"{name}: {value}" for name, value in results.items() if name not in skipped))
 
 

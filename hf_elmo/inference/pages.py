@@ -38,16 +38,21 @@ def fill_page(name: str, title: str, facts: Sequence[str], scripts: bool = False
     """A whole page, which needs nothing beside it and no network.
 
     Args:
-        name: The file of this folder with its style, header and body, behind what all pages have.
+        name: The file of this folder with its own style and, behind that, all that follows the facts.
         title: Its heading.
         facts: What stands below the heading: the model, the date and so on.
         scripts: Whether the page's own scripts may run.
         parts: HTML for the other names in it.
     """
-    folder = files(__package__)
-    page = "".join(folder.joinpath(file).read_text(encoding="utf-8") for file in ("page.html", name))
-    parts |= {"title": escape(title), "facts": escape(" · ".join(facts))}
-    return Template(page).substitute(policy="script-src 'unsafe-inline'; " * scripts, **parts)
+    frame, own = (files(__package__).joinpath(file).read_text(encoding="utf-8") for file in ("page.html", name))
+    style, content = own.split("</style>\n")
+    return Template(frame).substitute(
+        policy="script-src 'unsafe-inline'; " * scripts,
+        title=escape(title),
+        facts=escape(" · ".join(facts)),
+        style=style,
+        content=Template(content).substitute(parts),
+    )
 
 
 def marks_of_words(words: Sequence[str], spans: Iterable[tuple[str, int, int]]) -> list[Mark]:

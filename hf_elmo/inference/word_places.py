@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from ..model.tokenization_elmo import ElmoCharTokenizer, TextCutter
+from ..model.tokenization_elmo import ElmoCharTokenizer
 
 
 class PlacedWords(NamedTuple):
@@ -29,10 +29,7 @@ def words_with_offsets(
     """The words of a line and their offsets, as `place_words`."""
     if is_tokenized:
         return line.split(), _offsets_between_spaces(line)
-    cutter = TextCutter(
-        tokenizer.pre_tokenizer, tokenizer.normalization, tokenizer.drop_invisible, tokenizer.ascii_marks
-    )
-    return tokenizer.tokenize(line), cutter.spans(line)
+    return tokenizer.tokenize(line), tokenizer.cutter.spans(line)
 
 
 def _offsets_between_spaces(line: str) -> list[tuple[int, int]]:

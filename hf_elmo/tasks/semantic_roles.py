@@ -134,8 +134,7 @@ example:
 
     def encode(self, split: str) -> PropositionRows:
         finds_predicates = self.model.finder is not None
-        id_of_label = {label: index for index, label in enumerate(self.all_labels)}
-        rows = PropositionRows(self.splits[split], self.tokenizer, id_of_label, finds_predicates)
+        rows = PropositionRows(self.splits[split], self.tokenizer, self.label_ids, finds_predicates)
         self.rows = {**getattr(self, "rows", {}), split: rows}
         return rows
 

@@ -226,6 +226,11 @@ class Task(ABC):
         """The labels in the order of their ids, those that the model does not know behind its own."""
         return [*self.labels, *self.unseen_labels]
 
+    @property
+    def label_ids(self) -> dict[str, int]:
+        """The id of each of `all_labels`."""
+        return {label: index for index, label in enumerate(self.all_labels)}
+
     def prepare(self) -> Any:
         """Check everything that can be wrong with the arguments and the data, and build the model; returns the task.
 

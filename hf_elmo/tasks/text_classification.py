@@ -244,8 +244,7 @@ A second column of texts makes them pairs.
             yield from first_look.warnings(texts.source, cut, can_choose=False)
 
     def encode(self, split: str) -> Dataset:
-        id_of_label = {label: index for index, label in enumerate(self.all_labels)}
-        return encode(self.splits[split], self.tokenizer, id_of_label, self.model_args.max_length)
+        return encode(self.splits[split], self.tokenizer, self.label_ids, self.model_args.max_length)
 
     def make_collator(self) -> DataCollatorWithPadding:
         return DataCollatorWithPadding(self.tokenizer)

@@ -192,7 +192,7 @@ example:
         yield from [*self._read_notes, self._note]
 
     def encode(self, split: str) -> Dataset:
-        return encode(self.splits[split], self.tokenizer, {label: index for index, label in enumerate(self.all_labels)})
+        return encode(self.splits[split], self.tokenizer, self.label_ids)
 
     def make_collator(self) -> DataCollatorForTokenClassification:
         return DataCollatorForTokenClassification(self.tokenizer, label_pad_token_id=IGNORED_LABEL)
