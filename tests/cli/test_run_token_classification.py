@@ -71,20 +71,16 @@ def test_bad_input_is_one_line(folder):
     assert not (folder / "out").exists()
 
 
+def train_two_epochs(folder):
+    """The words of a command that saves a checkpoint after each of two epochs, its model random."""
+    words = ["train", "token-classification", "--model_name_or_path", folder / "architecture", "--from_scratch"]
+    words += ["--train_file", folder / "train.tsv", "--word_column", "token", "--label_column", "pos", "--use_cpu"]
+    words += ["--per_device_train_batch_size", 1, "--save_strategy", "epoch", "--num_train_epochs", 2]
+    return [str(word) for word in (*words, "--output_dir", folder / "out")]
+
+
 def test_an_interrupt_is_one_line_with_the_command_that_resumes(folder, monkeypatch, capsys):
-    words = [
-        "hf-elmo",
-        "train",
-        "token-classification",
-        "--model_name_or_path",
-        folder / "architecture",
-        "--from_scratch",
-        "--train_file",
-        folder / "train.tsv",
-    ]
-    words += ["--word_column", "token", "--label_column", "pos", "--use_cpu", "--per_device_train_batch_size", "1"]
-    words += ["--save_strategy", "epoch", "--num_train_epochs", "2", "--output_dir", folder / "out"]
-    words = list(map(str, words))
+    words = ["hf-elmo", *train_two_epochs(folder)]
     monkeypatch.setattr(sys, "argv", words)
     step, taken = Trainer.training_step, itertools.count()
 
@@ -124,18 +120,9 @@ main(sys.argv[1:])
 
 
 def test_of_two_processes_one_encodes_computes_and_writes(folder):
-    words = [
-        "train",
-        "token-classification",
-        "--model_name_or_path",
-        folder / "architecture",
-        "--from_scratch",
-        "--train_file",
-        folder / "train.tsv",
-    ]
-    words += ["--validation_file", folder / "train.tsv", "--word_column", "token", "--label_column", "pos", "--use_cpu"]
-    words += ["--per_device_train_batch_size", 1, "--save_strategy", "epoch", "--num_train_epochs", 2]
-    words += ["--load_best_model_at_end", "--output_dir", folder / "out", "--layer_cache_dir", folder / "layers"]
+    words = train_two_epochs(folder)
+    words += ["--validation_file", folder / "train.tsv", "--load_best_model_at_end"]
+    words += ["--layer_cache_dir", folder / "layers"]
     said = []
     environments = fresh_process.environments_of_ranks(2)
     for done in fresh_process.run_together([["-c", TWO_RANKS, *words]] * 2, environments):

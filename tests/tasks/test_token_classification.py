@@ -260,14 +260,7 @@ class TestTraining:
 
     def test_wnut17_in_a_few_steps(self, tmp_path, capsys):
         folder = shared_data("wnut17")
-        task = make_task(
-            {"model_name_or_path": make_architecture(tmp_path), "from_scratch": True},
-            {
-                "train_file": str(folder / "train.conll"),
-                "test_file": str(folder / "test.conll"),
-            },
-            {"output_dir": str(tmp_path / "out"), "max_steps": 2},
-        )
+        task = make_short_task(tmp_path, folder / "train.conll", folder / "test.conll")
         results = task.run()
         assert len(task.model.config.id2label) == 13
         assert results["predict_samples"] == 1287
@@ -276,17 +269,18 @@ class TestTraining:
 
     def test_parts_of_speech_in_a_few_steps(self, tmp_path):
         folder = shared_data("ud_english_ewt")
-        task = make_task(
-            {"model_name_or_path": make_architecture(tmp_path), "from_scratch": True},
-            {
-                "train_file": str(folder / "dev.conllu"),
-                "test_file": str(folder / "test.conllu"),
-            },
-            {"output_dir": str(tmp_path / "out"), "max_steps": 2},
-        )
-        results = task.run()
+        results = make_short_task(tmp_path, folder / "dev.conllu", folder / "test.conllu").run()
         assert results["tag_scheme"] == "words"
         assert results["predict_f1"] == pytest.approx(results["predict_accuracy"])
+
+
+def make_short_task(folder, train_file, test_file):
+    """Two steps of a random model on real files."""
+    return make_task(
+        {"model_name_or_path": make_architecture(folder), "from_scratch": True},
+        {"train_file": str(train_file), "test_file": str(test_file)},
+        {"output_dir": str(folder / "out"), "max_steps": 2},
+    )
 
 
 def make_architecture(folder):
