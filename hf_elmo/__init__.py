@@ -3,6 +3,7 @@
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForCausalLM,
     AutoModelForPreTraining,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
@@ -26,6 +27,7 @@ from .model.configuration_elmo import (
 from .model.modeling_elmo import (
     ElmoEmbeddings,
     ElmoEmbeddingsOutput,
+    ElmoForCausalLM,
     ElmoForPreTraining,
     ElmoForPreTrainingOutput,
     ElmoModel,
@@ -41,7 +43,7 @@ from .model.modeling_elmo_tasks import (
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
 )
-from .model.tokenization_elmo import ElmoCharTokenizer
+from .model.tokenization_elmo import ElmoCharTokenizer, ElmoWordTokenizer
 from .pipelines import register_pipelines
 
 __version__ = "0.1.0"
@@ -55,6 +57,7 @@ __all__ = [
     "ElmoEmbedder",
     "ElmoEmbeddings",
     "ElmoEmbeddingsOutput",
+    "ElmoForCausalLM",
     "ElmoForCoreferenceResolution",
     "ElmoForPreTraining",
     "ElmoForPreTrainingOutput",
@@ -68,6 +71,7 @@ __all__ = [
     "ElmoScorer",
     "ElmoSemanticRolesOutput",
     "ElmoState",
+    "ElmoWordTokenizer",
     "EmbeddingsHead",
     "QuestionAnsweringHead",
     "SemanticRoleLabelingHead",
@@ -77,9 +81,11 @@ __all__ = [
 ]
 
 AutoConfig.register(ElmoConfig.model_type, ElmoConfig, exist_ok=True)
-AutoTokenizer.register(ElmoConfig, ElmoCharTokenizer, exist_ok=True)
+# The second one by its name, which a directory of a causal language model gives in tokenizer_config.json.
+AutoTokenizer.register(ElmoConfig, ElmoCharTokenizer, slow_tokenizer_class=ElmoWordTokenizer, exist_ok=True)
 # Of several the Auto class takes the one that a checkpoint's config names, and else the first.
 AutoModel.register(ElmoConfig, (ElmoModel, ElmoForSemanticRoleLabeling, ElmoForCoreferenceResolution), exist_ok=True)
+AutoModelForCausalLM.register(ElmoConfig, ElmoForCausalLM, exist_ok=True)
 AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining, exist_ok=True)
 AutoModelForQuestionAnswering.register(ElmoConfig, ElmoForQuestionAnswering, exist_ok=True)
 AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassification, exist_ok=True)

@@ -15,6 +15,7 @@ from transformers.utils import ModelOutput
 from hf_elmo import (
     ElmoCharTokenizer,
     ElmoEmbeddings,
+    ElmoForCausalLM,
     ElmoForCoreferenceResolution,
     ElmoForPreTraining,
     ElmoForQuestionAnswering,
@@ -30,11 +31,12 @@ SENTENCES = [["a", "bb", "c"], ["d"], ["é", "a"]]
 # The second texts of pairs.
 OTHERS = [["c", "a"], ["bb", "d", "e"], ["a"]]
 KNOWN = ["a", "bb", "<S>"]
+WORDS = ["<S>", "</S>", "<UNK>", "a", "bb", "c", "d", "e", "f"]
 SPANS = {"id2label": {0: "O", 1: "B-X", 2: "I-X"}}
 # Of a whole document: first word, the word behind the last one, cluster.
 MENTIONS = [[0, 1, 0], [5, 6, 0], [1, 3, 1], [3, 4, 1]]
 # What padding has in the columns that have an entry for each word.
-FILLERS = {"attention_mask": 0, "token_type_ids": 0, "predicate_mask": 0, "all_predicates": 0, "speaker_ids": 0}
+FILLERS = dict.fromkeys(("attention_mask", "token_type_ids", "predicate_mask", "all_predicates", "speaker_ids"), 0)
 TARGETS = ("labels", "start_positions", "end_positions", "all_predicates")
 
 
@@ -66,6 +68,10 @@ CASES = {
             "adaptive_softmax_cutoffs": [4],
             "share_word_softmax": False,
         },
+    ),
+    "causal": Case(ElmoForCausalLM, {"word_vocab_size": len(WORDS)}),
+    "causal backward": Case(
+        ElmoForCausalLM, {"word_vocab_size": len(WORDS), "direction": "backward", "share_word_softmax": False}
     ),
     "embeddings": Case(
         ElmoEmbeddings,
@@ -180,7 +186,9 @@ def without_dropout(model):
 
 
 def fill_words(model) -> None:
-    """Say which words the tables know, where there are any."""
+    """Say which words the tables and a causal model know, where there are any."""
+    if isinstance(model, ElmoForCausalLM):
+        model.words = WORDS
     for module in model.modules():
         if isinstance(module, ElmoWordTable):
             module.fill(torch.from_numpy(ElmoCharTokenizer().encode_words(KNOWN)))
@@ -194,6 +202,9 @@ def features_of(name: str) -> list[dict[str, Any]]:
 
 
 def _feature(cls: type, number: int, texts) -> dict[str, Any]:
+    if cls is ElmoForCausalLM:
+        ids = [WORDS.index(word) if word in WORDS else 2 for word in ("<S>", *texts[0])]
+        return {"input_ids": ids, "attention_mask": [1] * len(ids), "labels": ids}
     encoded = ElmoCharTokenizer()(*texts, is_split_into_words=True, return_special_tokens_mask=True)
     feature = dict(encoded)
     is_word = [not special for special in feature.pop("special_tokens_mask")]
@@ -225,7 +236,8 @@ def _pad(feature: dict[str, Any], amount: int, side: str) -> dict[str, Any]:
     padded = {}
     for key, value in feature.items():
         if isinstance(value, list):
-            filler = [[0] * len(value[0])] if key == "input_ids" else [FILLERS.get(key, -100)]
+            is_word = key == "input_ids" and isinstance(value[0], list)
+            filler = [[0] * len(value[0])] if is_word else [FILLERS.get(key, 1 if key == "input_ids" else -100)]
             padded[key] = amount * filler + value if side == "left" else value + amount * filler
         else:
             padded[key] = value + amount * (key.endswith("_positions") and side == "left")

@@ -378,6 +378,7 @@ def auto_map_of(architectures: Iterable[str] | None, with_heads: bool = False) -
     auto_map = {
         "AutoConfig": "configuration_elmo.ElmoConfig",
         "AutoModel": "modeling_elmo.ElmoModel",
+        "AutoModelForCausalLM": "modeling_elmo.ElmoForCausalLM",
         "AutoModelForPreTraining": "modeling_elmo.ElmoForPreTraining",
     }
     names = set(architectures or ())
@@ -441,6 +442,7 @@ class ElmoConfig(PreTrainedConfig):
             et al. 2017).
         adaptive_softmax_cutoffs: Rising word ids at which the clusters of an adaptive softmax begin.
         adaptive_softmax_div_value: Each cluster's rows are shorter than those before it by this factor.
+        direction: Which of the two language models `ElmoForCausalLM` is, "forward" or "backward".
         head: Config of the task's head, `TokenClassificationHead` for example, or a dict of it with its `type`; None
             for a model of no task. A head's model has the default one where there is none.
         pad_token_id: Character id of "no word here"; always 0.
@@ -456,7 +458,7 @@ class ElmoConfig(PreTrainedConfig):
     model_type = "elmo"
     _auto_class = "AutoConfig"
     # Trainer gathers every output it is not told to leave alone; these are not predictions.
-    keys_to_ignore_at_inference = ["hidden_states", "elmo_representations", "state"]
+    keys_to_ignore_at_inference = ["hidden_states", "elmo_representations", "state", "cache_params"]
 
     vocab_size: int = in_range(NUM_CHARACTERS, 2)
     character_scheme: Literal["bytes", "dictionary"] = "bytes"
@@ -492,6 +494,7 @@ class ElmoConfig(PreTrainedConfig):
     softmax_type: Literal["full", "adaptive"] = "full"
     adaptive_softmax_cutoffs: list[int] | tuple[int, ...] | None = None
     adaptive_softmax_div_value: float | int = in_range(4.0)
+    direction: Literal["forward", "backward"] = "forward"
     head: HeadConfig | dict | None = None
     pad_token_id: int = in_range(NO_WORD, 0, 1)  # a word of zeros is no word
     bos_token_id: int | None = None

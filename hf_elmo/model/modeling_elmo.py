@@ -10,15 +10,15 @@ import importlib
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedModel
+from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import ModelOutput, cached_file
@@ -31,6 +31,13 @@ from .configuration_elmo import (
     ElmoConfig,
     EmbeddingsHead,
     HeadConfig,
+)
+from .tokenization_elmo import (
+    WORD_LIST_FILE,
+    ByteCharacters,
+    CharIdCache,
+    read_words,
+    write_words,
 )
 
 
@@ -488,6 +495,7 @@ class ElmoState(ModelOutput):
     # Both are always given; ModelOutput requires defaults.
     hidden: Tensor = None  # type: ignore[assignment]
     cell: Tensor = None  # type: ignore[assignment]
+    is_compileable = False  # asked of every cache by generation
 
     def detach(self) -> ElmoState:
         """The same numbers without their graph (truncated back-propagation through time)."""
@@ -1105,27 +1113,6 @@ def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     return total / (labels != IGNORED_LABEL).sum().clamp(min=1)
 
 
-WORD_LIST_FILE = "word_vocabulary.txt"
-
-
-def read_words(path: str | os.PathLike) -> list[str]:
-    """The words of a file, one per line, in UTF-8; ValueError names the first line that is not."""
-    try:
-        text = Path(path).read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ValueError(f"not UTF-8: see line {line}; convert it first.") from error
-    lines = text.replace("\r\n", "\n").split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
-
-
-def write_words(directory: str | os.PathLike, words: Iterable[str]) -> Path:
-    """Write words into a checkpoint's directory; returns the file's path."""
-    path = Path(directory) / WORD_LIST_FILE
-    path.write_bytes("".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass"))
-    return path
-
-
 # What `from_pretrained` is told about where files come from, apart from the checkpoint's name.
 _WHERE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 
@@ -1335,6 +1322,215 @@ def _score_words(softmax: WordSoftmax, vectors: Tensor) -> Tensor:
     if isinstance(softmax, nn.Linear):
         return softmax(vectors)
     return softmax.log_prob(vectors.flatten(0, 1)).unflatten(0, vectors.shape[:2])
+
+
+@dataclass
+class ElmoCausalLMOutput(ModelOutput):
+    """Output of `ElmoForCausalLM`.
+
+    Args:
+        loss: Mean of -log p(next word), in nats.
+        logits: Scores of the word behind each, (B, T, V); log probabilities by an adaptive softmax.
+        cache_params: The LSTM state after the last word, with (B, L, P) hidden and (B, L, H) cell states.
+        hidden_states: With `output_hidden_states`, the token vectors and the outputs of each layer, (B, T, P).
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    cache_params: ElmoState | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+
+
+class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
+    """One direction of the biLM as a causal language model: the ids of words in, scores of the words behind them out.
+
+    It loads any checkpoint with a word softmax and a list of its words; `ElmoWordTokenizer` gives the ids. The
+    backward model (`direction="backward"`) reads sentences from `</S>` to `<S>`; its tokenizer turns them round, and
+    for a tool it is one more causal language model.
+
+    Words of the vocabulary are read by their characters, as always. What is behind `<UNK>` is known to the caller
+    alone: hand it over as `character_ids`, and only its own probability is that of `<UNK>`.
+    """
+
+    _auto_class = "AutoModelForCausalLM"  # type: ignore[assignment]
+    # A state has no earlier states in it, to which a generation could go back.
+    _is_stateful = True
+    accepts_loss_kwargs = True
+
+    def __init__(self, config: ElmoConfig):
+        super().__init__(config)
+        self._rows: tuple[Any, Tensor] | None = None
+        self._set_generation_ids()
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        loaded = super().from_pretrained(*args, **kwargs)
+        (loaded[0] if isinstance(loaded, tuple) else loaded)._set_generation_ids()
+        return loaded
+
+    def _set_generation_ids(self) -> None:
+        """Put the ids of words in the place of those of characters, which transformers finds in the config."""
+        generation = cast("Any", self.generation_config)
+        begin, end, unknown = range(3)  # as every list of words has them
+        generation.pad_token_id = end
+        generation.bos_token_id, generation.eos_token_id = (end, begin) if self.direction else (begin, end)
+        if generation._from_model_config:
+            generation.suppress_tokens = [unknown]
+
+    @property
+    def direction(self) -> int:
+        """0 for the forward language model, 1 for the backward one."""
+        return int(self.config.direction == "backward")
+
+    def _characters_of(self, input_ids: Tensor) -> Tensor:
+        """The character ids of words of the softmax, (B, T) to (B, T, C)."""
+        if self.words is None or self.config.character_scheme != "bytes":
+            lack = f"has no {WORD_LIST_FILE}" if self.words is None else "has a dictionary of characters elsewhere"
+            raise ValueError(
+                f"input_ids are given alone, but the checkpoint {lack}, so that ids of words say nothing of their "
+                "characters; give character_ids too."
+            )
+        if self._rows is None or self._rows[0] is not self.words:
+            table, indices = CharIdCache(self.config.max_characters_per_word, ByteCharacters()).look_up(self.words)
+            self._rows = self.words, torch.from_numpy(table.take(indices, axis=0)).short()
+        words, rows = self._rows
+        if rows.device != input_ids.device:
+            self._rows = words, rows.to(input_ids.device)
+        return self._rows[1][input_ids].long()
+
+    def get_output_embeddings(self) -> nn.Linear | None:
+        softmax = self.word_softmaxes[self.direction]
+        return softmax if isinstance(softmax, nn.Linear) else None
+
+    def _apply_freezing(self) -> None:
+        super()._apply_freezing()
+        for layer in cast("Iterable[ElmoBiLMLayer]", self.elmo.bilm.layers):
+            (layer.forward_lstm if self.direction else layer.backward_lstm).requires_grad_(False)
+        if self.word_softmax_backward is not None:
+            self.word_softmaxes[1 - self.direction].requires_grad_(False)
+
+    @can_return_tuple
+    def forward(  # type: ignore[override]
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        cache_params: ElmoState | None = None,
+        output_hidden_states: bool | None = None,
+        *,
+        character_ids: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int = 0,
+        **kwargs: Any,
+    ) -> ElmoCausalLMOutput:
+        """Score the words behind those of a batch. Padding may stand anywhere; it leaves real words as they are.
+
+        Args:
+            input_ids: Ids of words, (B, T).
+            attention_mask: 1 for real words, (B, T); None takes all.
+            labels: Ids of the words at each position, (B, T), -100 for none; the shift is made here.
+            cache_params: Of an earlier output on as many rows, whose text goes on here; None begins a text.
+            output_hidden_states: Whether to return the layers; None takes the config's setting.
+            character_ids: Of all words, (B, T, C), where they are known better than by `input_ids`.
+            use_cache: Whether to return the state; None does.
+            logits_to_keep: Positions at the end that are scored; 0 for all.
+            kwargs: Of the loss; others, which tools pass to every model, are not read.
+        Raises: ValueError naming the argument, its value and what is wanted.
+        """
+        if input_ids.ndim != 2:
+            raise ValueError(
+                f"input_ids has the shape {tuple(input_ids.shape)}; expected (sentences, words), by ElmoWordTokenizer."
+            )
+        if character_ids is None:
+            character_ids = self._characters_of(input_ids)
+        check_input_ids(self.elmo.config, character_ids)
+        mask = None
+        if attention_mask is not None:
+            mask = attention_mask[:, -input_ids.shape[1] :].bool()
+            mask = mask if is_traced() or not bool(mask.all()) else None
+        vectors = self.elmo._encode_words(character_ids, mask)
+        state = None
+        if cache_params is not None:
+            state = cache_params.hidden.to(vectors.dtype), cache_params.cell.to(vectors.dtype)
+        # The backward direction runs from the last position to the first, and what it gets is reversed already.
+        turn = (lambda tensor: tensor.flip(1)) if self.direction else (lambda tensor: tensor)
+        read_mask = None if mask is None else turn(mask)
+        outputs, (hidden, cell) = self.elmo.bilm.run_direction(self.direction, turn(vectors), read_mask, state)
+        layers = (vectors, *map(turn, outputs))
+        logits = _score_words(self.word_softmaxes[self.direction], layers[-1][:, -logits_to_keep:])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.num_words, **kwargs)
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        return ElmoCausalLMOutput(
+            loss=loss,
+            logits=logits,
+            cache_params=None if use_cache is False else ElmoState(hidden=hidden, cell=cell),
+            hidden_states=layers if output_hidden_states else None,
+        )
+
+    def prepare_inputs_for_generation(  # type: ignore[override]
+        self,
+        input_ids: Tensor,
+        past_key_values: ElmoState | None = None,
+        cache_params: ElmoState | None = None,
+        attention_mask: Tensor | None = None,
+        character_ids: Tensor | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """The inputs of the next step: all words before the first one, then the last word and the state."""
+        if past_key_values is not None:
+            input_ids, character_ids, cache_params = input_ids[:, -1:], None, past_key_values
+        elif character_ids is not None and character_ids.shape[1] < input_ids.shape[1]:
+            new_ids = self._characters_of(input_ids[:, character_ids.shape[1] :])
+            character_ids = torch.cat([character_ids, new_ids], dim=1)
+        names = ("use_cache", "logits_to_keep", "output_hidden_states", "return_dict")
+        return {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "cache_params": cache_params,
+            "character_ids": character_ids,
+            **{name: kwargs[name] for name in names if name in kwargs},
+        }
+
+    def _update_model_kwargs_for_generation(
+        self, outputs: ModelOutput, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
+        model_kwargs = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)
+        # Under this name the beams of all versions of transformers reorder it.
+        if "cache_params" in outputs:
+            model_kwargs["past_key_values"] = model_kwargs.pop("cache_params")
+        return model_kwargs
+
+    @staticmethod
+    def _reorder_cache(state: ElmoState, beam_idx: Tensor) -> ElmoState:
+        return ElmoState(hidden=state.hidden.index_select(0, beam_idx), cell=state.cell.index_select(0, beam_idx))
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """As transformers' own, word by word from the state; `cache_params` goes on with an earlier text."""
+        with self._words_as_vocabulary():
+            return super().generate(*args, **kwargs)
+
+    def compute_transition_scores(self, *args: Any, **kwargs: Any) -> Tensor:
+        """As transformers' own."""
+        with self._words_as_vocabulary():
+            return super().compute_transition_scores(*args, **kwargs)
+
+    @contextmanager
+    def _words_as_vocabulary(self) -> Iterator[None]:
+        """Transformers takes config.vocab_size, which is that of characters, for the number of logits."""
+        config = self.config
+        self.config = copy.copy(config)
+        self.config.vocab_size = self.num_words
+        try:
+            yield
+        finally:
+            self.config = config
 
 
 # The ids of the capitals A to Z, and how far the small letters lie behind them.

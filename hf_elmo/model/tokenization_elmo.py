@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import chain, product, takewhile
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -125,6 +127,28 @@ class DictionaryCharacters(ByteCharacters):
         return "".join(self.characters[character - 1] for character in char_ids if character <= len(self.characters))
 
 
+UNK_TOKEN = "<UNK>"
+WORD_LIST_FILE = "word_vocabulary.txt"
+
+
+def read_words(path: str | os.PathLike) -> list[str]:
+    """The words of a file, one per line, in UTF-8; ValueError names the first line that is not."""
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ValueError(f"not UTF-8: see line {line}; convert it first.") from error
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def write_words(directory: str | os.PathLike, words: Iterable[str]) -> Path:
+    """Write words into a checkpoint's directory; returns the file's path."""
+    path = Path(directory) / WORD_LIST_FILE
+    path.write_bytes("".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass"))
+    return path
+
+
 PRE_TOKENIZERS = ("whitespace", "punctuation", "unicode", "penn")
 
 # White space is that of str.split(), with which corpora are read; \s alone lacks four control characters of it.
@@ -196,6 +220,15 @@ _PATTERNS = {
     "unicode": regex.compile("|".join(UNICODE_SHORT_CUTS + UNICODE_RULES), regex.V1),
     "penn": regex.compile("|".join((PENN_SHORT_CUT, *PENN_RULES)), regex.V1),
 }
+# Text that a language model is given may name the special tokens: "<S>It rained." is one of them and three words.
+_SPECIAL = f"{BOS_TOKEN}|{EOS_TOKEN}|{UNK_TOKEN}"
+
+
+@cache
+def _pattern_with_special_tokens(pre_tokenizer: str) -> regex.Pattern:
+    others = _PATTERNS[pre_tokenizer].pattern if pre_tokenizer != "whitespace" else rf"(?:(?!{_SPECIAL})[^{_SPACE}])+"
+    return regex.compile(f"{_SPECIAL}|{others}", regex.V1)
+
 
 # What nobody sees: soft hyphens, marks of the direction of writing, word joiners and their like, byte order marks. Not
 # the joiner of emoji and the non-joiner of Persian words (U+200D, U+200C), which change what is seen.
@@ -217,6 +250,7 @@ class TextCutter:
     normalization: Literal["NFC"] | None = None
     drop_invisible: bool = False
     ascii_marks: bool = False
+    finds_special_tokens: bool = False
 
     @property
     def changes_words(self) -> bool:
@@ -226,7 +260,9 @@ class TextCutter:
     def pre_tokenize(self, text: str) -> list[str]:
         """The words of a text, normalized."""
         text = self._clean(text)
-        return text.split() if self.pre_tokenizer == "whitespace" else _PATTERNS[self.pre_tokenizer].findall(text)
+        if self.pre_tokenizer == "whitespace" and not self.finds_special_tokens:
+            return text.split()
+        return self._pattern.findall(text)
 
     def normalize_word(self, word: str) -> str:
         """A word that was given as such: it is normalized but never cut."""
@@ -235,11 +271,16 @@ class TextCutter:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Start and end of each of the words in the text as it was given."""
         clean = self._clean(text)
-        matches = _PATTERNS[self.pre_tokenizer].finditer(clean)
+        matches = self._pattern.finditer(clean)
         if clean == text:
             return [match.span() for match in matches]
         origins = list(self._origins(text))
         return [(origins[match.start()][0], origins[match.end() - 1][1]) for match in matches]
+
+    @property
+    def _pattern(self) -> regex.Pattern:
+        find = _pattern_with_special_tokens if self.finds_special_tokens else _PATTERNS.__getitem__
+        return find(self.pre_tokenizer)
 
     def _clean(self, text: str) -> str:
         if text.isascii():
@@ -279,6 +320,24 @@ class Sentence:
         return self.cutter.spans(self.text)
 
 
+@dataclass(frozen=True)
+class Frame:
+    """The special tokens before and after the words of each sentence, and whether the last word comes first."""
+
+    begin: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+    reverse: bool = False
+
+    @property
+    def num_special(self) -> int:
+        return len(self.begin) + len(self.end)
+
+    def of_window(self, values: Any, window: range) -> Any:
+        """The values of a sentence's words that stand in a window, in the order of the tokens."""
+        values = values[window.start : window.stop]
+        return values[::-1] if self.reverse else values
+
+
 @dataclass
 class WordEncoding:
     """One encoded sentence or pair: which word and which characters of the text each token stands for.
@@ -288,18 +347,18 @@ class WordEncoding:
 
     Args:
         parts: Each sentence and which of its words are encoded; two of them for a pair.
-        has_special: Whether `<S>` and `</S>` stand around the words of each.
+        frame: What stands around the words of each, and their order.
         padding_before: Tokens of zeros before all of them.
         padding_after: Tokens of zeros after all of them.
     """
 
     parts: tuple[tuple[Sentence, range], ...]
-    has_special: bool
+    frame: Frame
     padding_before: int = 0
     padding_after: int = 0
 
     def __post_init__(self) -> None:
-        self.num_tokens = sum(len(window) + 2 * self.has_special for _, window in self.parts)
+        self.num_tokens = sum(len(window) + self.frame.num_special for _, window in self.parts)
         self.n_sequences = len(self.parts)
 
     def __len__(self) -> int:
@@ -314,8 +373,7 @@ class WordEncoding:
         """The words and special tokens, without padding."""
         words: list[str] = []
         for sentence, window in self.parts:
-            kept = sentence.words[window.start : window.stop]
-            words += [BOS_TOKEN, *kept, EOS_TOKEN] if self.has_special else kept
+            words += [*self.frame.begin, *self.frame.of_window(sentence.words, window), *self.frame.end]
         return words
 
     def _padded(self, values: list[Any], filler: Any) -> list[Any]:
@@ -323,8 +381,8 @@ class WordEncoding:
 
     def _per_word(self, values: Iterable[Iterable[Any]], filler: Any) -> list[Any]:
         """The values of each part's words as one of each token; special tokens and padding get the filler."""
-        special = [filler] * self.has_special
-        return self._padded([value for part in values for value in (*special, *part, *special)], filler)
+        begin, end = ([filler] * len(each) for each in (self.frame.begin, self.frame.end))
+        return self._padded([value for part in values for value in (*begin, *part, *end)], filler)
 
     @cached_property
     def tokens(self) -> list[str]:
@@ -332,11 +390,11 @@ class WordEncoding:
 
     @cached_property
     def word_ids(self) -> list[int | None]:
-        return self._per_word((window for _, window in self.parts), None)
+        return self._per_word((window[::-1] if self.frame.reverse else window for _, window in self.parts), None)
 
     @cached_property
     def offsets(self) -> list[tuple[int, int]]:
-        return self._per_word((each.offsets[window.start : window.stop] for each, window in self.parts), (0, 0))
+        return self._per_word((self.frame.of_window(each.offsets, window) for each, window in self.parts), (0, 0))
 
     @cached_property
     def sequence_ids(self) -> list[int | None]:
@@ -345,7 +403,7 @@ class WordEncoding:
     @property
     def type_ids(self) -> list[int]:
         """Which sentence each token is of, special ones too; 0 for padding."""
-        counts = [len(window) + 2 * self.has_special for _, window in self.parts]
+        counts = [len(window) + self.frame.num_special for _, window in self.parts]
         return self._padded([index for index, count in enumerate(counts) for _ in range(count)], 0)
 
     @property
@@ -504,7 +562,7 @@ class Truncation:
     with_overflow: bool
     stride: int
 
-    def encode(self, sample: tuple[Sentence, ...], has_special: bool) -> list[WordEncoding]:
+    def encode(self, sample: tuple[Sentence, ...], frame: Frame) -> list[WordEncoding]:
         """Encode a sentence or a pair, cut where it is too long; with overflow, each window of it.
 
         Of a pair each window of the first sentence stands beside each of the second: first those that are there
@@ -512,16 +570,16 @@ class Truncation:
         """
         limits = lengths = [len(sentence.words) for sentence in sample]
         if self.strategy != TruncationStrategy.DO_NOT_TRUNCATE and self.max_length is not None:
-            limits = self._limits(lengths, self.max_length, num_special=2 * has_special * len(sample))
+            limits = self._limits(lengths, self.max_length, num_special=frame.num_special * len(sample))
         firsts, *others = (
             [(sentence, window) for window in self._windows(length, limit)]
             for sentence, length, limit in zip(sample, lengths, limits, strict=True)
         )
         if not others:
-            return [WordEncoding((first,), has_special) for first in firsts]
+            return [WordEncoding((first,), frame) for first in firsts]
         seconds = others[0]
         pairs = [*product(firsts[:1], seconds[:1]), *product(firsts[1:], seconds), *product(firsts[:1], seconds[1:])]
-        return [WordEncoding(pair, has_special) for pair in pairs]
+        return [WordEncoding(pair, frame) for pair in pairs]
 
     def _limits(self, lengths: list[int], max_length: int, num_special: int) -> list[int]:
         """How many words of each sentence are kept."""
@@ -688,13 +746,17 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         return [self.bos_token_id, self.eos_token_id, NO_WORD]
 
     def _add_tokens(self, new_tokens: list[str] | list[AddedToken], special_tokens: bool = False) -> int:
-        known = self._scheme.vocabulary()
+        known = self.get_vocab()
         if unknown := [str(token) for token in new_tokens or [] if str(token) not in known]:
             raise ValueError(
-                f"new_tokens holds {unknown[:3]}; ElmoCharTokenizer has no word vocabulary to add to, and needs none: "
+                f"new_tokens holds {unknown[:3]}; {type(self).__name__} has no vocabulary to add to, and needs none: "
                 "every string already has its characters."
             )
         return super()._add_tokens(new_tokens, special_tokens=special_tokens)
+
+    def frame(self, add_special_tokens: bool) -> Frame:
+        """What stands around the words of a sentence."""
+        return Frame((BOS_TOKEN,), (EOS_TOKEN,)) if add_special_tokens else Frame()
 
     @property
     def cutter(self) -> TextCutter:
@@ -801,10 +863,10 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         if side not in ("left", "right"):
             raise ValueError(f"padding_side is {side!r}; it must be 'left' or 'right'.")
         samples, is_batch = batch_inputs(text, text_pair, is_split_into_words)
-        truncation = Truncation(
-            truncation_strategy, max_length, self.truncation_side, return_overflowing_tokens, stride
-        )
-        cutter = self.cutter
+        frame, cutter = self.frame(bool(add_special_tokens)), self.cutter
+        # Of words in reverse order it is the other end of the sentence that is cut off.
+        cut_side = {"left": "right", "right": "left"}[self.truncation_side] if frame.reverse else self.truncation_side
+        truncation = Truncation(truncation_strategy, max_length, cut_side, return_overflowing_tokens, stride)
         encodings: list[WordEncoding] = []
         sample_of_window: list[int] = []
         for index, sample in enumerate(samples):
@@ -812,7 +874,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
                 Sentence(cutter.pre_tokenize(part), part, cutter) if isinstance(part, str) else Sentence(part)
                 for part in sample
             ]
-            windows = truncation.encode(tuple(sentences), bool(add_special_tokens))
+            windows = truncation.encode(tuple(sentences), frame)
             encodings += windows
             sample_of_window += [index] * len(windows)
         if padding_strategy != PaddingStrategy.DO_NOT_PAD:
@@ -830,12 +892,11 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             )
         if return_token_type_ids is None:
             return_token_type_ids = any(encoding.n_sequences > 1 for encoding in encodings)
-        char_ids, mask = self._ids_and_mask(encodings)
-        data: dict[str, Any] = {"input_ids": char_ids}
+        data: dict[str, Any] = self._ids_and_mask(encodings)
         if return_token_type_ids:
             data["token_type_ids"] = [encoding.type_ids for encoding in encodings]
-        if return_attention_mask is not False:
-            data["attention_mask"] = mask
+        if return_attention_mask is False:
+            del data["attention_mask"]
         if return_special_tokens_mask:
             data["special_tokens_mask"] = [encoding.special_tokens_mask for encoding in encodings]
         if return_offsets_mapping:
@@ -858,22 +919,13 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         n_sequences = encodings[0].n_sequences if encodings else 1
         return BatchEncoding(data, encoding=answers, tensor_type=return_tensors, n_sequences=n_sequences)
 
-    def _ids_and_mask(self, encodings: list[WordEncoding]) -> tuple[Any, Any]:
-        """For each sentence its character ids, (T, C), and a mask, (T,): 0 for padding; one array if of one length."""
-        words = list(chain.from_iterable(encoding.words() for encoding in encodings))
-        char_ids, indices = self._cache.look_up(self.normalize_words(words))
-        counts = [(encoding.padding_before, encoding.num_tokens, encoding.padding_after) for encoding in encodings]
-        has_word = np.repeat(np.tile([False, True, False], len(counts)), np.array(counts, dtype=np.intp).ravel())
+    def _ids_and_mask(self, encodings: list[WordEncoding]) -> dict[str, Any]:
+        """The ids of each sentence's tokens and a mask, 0 for padding; an array of all where they are of one length."""
+        char_ids, indices = self._cache.look_up(self.normalize_words(_words_of(encodings)))
         # 400 bytes a word are most of the work: they are written once, the padding with them.
-        padded = np.zeros(len(has_word), dtype=np.intp)
-        padded[has_word] = indices
-        char_ids, mask = char_ids.take(padded, axis=0), has_word.astype(np.int64)
-        lengths = [len(encoding) for encoding in encodings]
-        if len(set(lengths)) > 1:
-            ends = np.cumsum(lengths)[:-1]
-            return np.split(char_ids, ends), np.split(mask, ends)
-        shape = (len(lengths), max(lengths, default=0))
-        return char_ids.reshape(*shape, self.max_characters_per_word), mask.reshape(shape)
+        padded, mask = _with_padding(encodings, indices, 0)
+        ids = char_ids.take(padded, axis=0)
+        return {"input_ids": _by_sentence(encodings, ids), "attention_mask": _by_sentence(encodings, mask)}
 
     def pad(self, encoded_inputs: Any, *args: Any, **kwargs: Any) -> BatchEncoding:
         """As transformers' own, for words of C character ids: one encoded sentence, a batch, or a list of features."""
@@ -893,6 +945,27 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         return {**padded, "input_ids": words[padded["input_ids"]]}
 
 
+def _words_of(encodings: list[WordEncoding]) -> list[str]:
+    return list(chain.from_iterable(encoding.words() for encoding in encodings))
+
+
+def _with_padding(encodings: list[WordEncoding], values: np.ndarray, filler: int) -> tuple[np.ndarray, np.ndarray]:
+    """A number for each word as one for each token of all sentences, and a mask, 0 for padding."""
+    counts = [(encoding.padding_before, encoding.num_tokens, encoding.padding_after) for encoding in encodings]
+    has_word = np.repeat(np.tile([False, True, False], len(counts)), np.array(counts, dtype=np.intp).ravel())
+    padded = np.full(len(has_word), filler, dtype=np.int64)
+    padded[has_word] = values
+    return padded, has_word.astype(np.int64)
+
+
+def _by_sentence(encodings: list[WordEncoding], values: np.ndarray) -> Any:
+    """What each sentence has of the values of all tokens; one array if all are of one length."""
+    lengths = [len(encoding) for encoding in encodings]
+    if len(set(lengths)) > 1:
+        return np.split(values, np.cumsum(lengths)[:-1])
+    return values.reshape(len(lengths), max(lengths, default=0), *values.shape[1:])
+
+
 def _without_arrays(values: Iterable[Any]) -> list[Any]:
     return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
 
@@ -907,3 +980,163 @@ def _depth(values: Any) -> int:
     if hasattr(values, "ndim"):
         return values.ndim
     return 1 + (_depth(values[0]) if values else 0) if isinstance(values, (list, tuple)) else 0
+
+
+class ElmoWordTokenizer(ElmoCharTokenizer):
+    """Turns sentences into the ids of their words in the softmax, for `ElmoForCausalLM`.
+
+    Text is cut as the checkpoint's `ElmoCharTokenizer` cuts it, and `input_ids` has the usual shape (sentences, words).
+    A word that the softmax lacks is `<UNK>`; with `return_character_ids` the model still reads it by its characters.
+    `<S>`, `</S>` and `<UNK>` in a text are these tokens, and `</S>` is the padding too.
+
+    `from_pretrained` reads any checkpoint with a word softmax; a directory that it was saved into gives it by
+    `AutoTokenizer` too.
+
+    Args:
+        words_file: Of the words of the softmax, one per line; what `from_pretrained` finds in the checkpoint.
+        direction: "backward" to give the words of each sentence from the last to the first, begun by `</S>` and ended
+            by `<S>`, for a model of that direction. `decode` gives them in the order of reading.
+        add_bos_token, add_eos_token: What stands around a sentence where special tokens are added; transformers saves
+            neither.
+        return_character_ids: Whether encodings hold `character_ids`, (sentences, words, characters), for the model;
+            it can be changed at any time. They are padded in the call, not by `pad`.
+        kwargs: As of `ElmoCharTokenizer`.
+    """
+
+    _auto_class = "AutoTokenizer"
+    model_input_names = ["input_ids", "attention_mask"]
+    vocab_files_names = {"words_file": WORD_LIST_FILE}
+
+    def __init__(
+        self,
+        words_file: str | os.PathLike | None = None,
+        direction: Literal["forward", "backward"] = "forward",
+        add_bos_token: bool = True,
+        add_eos_token: bool = False,
+        return_character_ids: bool = False,
+        **kwargs: Any,
+    ):
+        if words_file is None:
+            raise ValueError(f"words_file is None; name a checkpoint that has a {WORD_LIST_FILE}, the softmax's words.")
+        if direction not in ("forward", "backward"):
+            raise ValueError(f"direction is {direction!r}; it must be 'forward' or 'backward'.")
+        self.words = read_words(words_file)
+        self._word_ids = {word: index for index, word in enumerate(self.words)}
+        if missing := {BOS_TOKEN, EOS_TOKEN, UNK_TOKEN} - self._word_ids.keys():
+            raise ValueError(f"words_file {str(words_file)!r} lacks {min(missing)}, which every softmax has.")
+        self.direction, self.add_bos_token, self.add_eos_token = direction, add_bos_token, add_eos_token
+        self.return_character_ids = return_character_ids
+        # As an ElmoCharTokenizer saved them: ids of characters.
+        kwargs.pop("added_tokens_decoder", None)
+        begin, end = (BOS_TOKEN, EOS_TOKEN) if direction == "forward" else (EOS_TOKEN, BOS_TOKEN)
+        special = {"bos_token": begin, "eos_token": end, "pad_token": EOS_TOKEN, "unk_token": UNK_TOKEN}
+        super().__init__(
+            words_file=words_file,
+            direction=direction,
+            add_bos_token=add_bos_token,
+            add_eos_token=add_eos_token,
+            return_character_ids=return_character_ids,
+            **{**kwargs, **special},
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of words of the softmax, the three special ones included."""
+        return len(self.words)
+
+    def get_vocab(self) -> dict[str, int]:
+        """The words and their ids."""
+        return dict(self._word_ids)
+
+    def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
+        return (str(write_words(save_directory, self.words)),)
+
+    @property
+    def bos_token_id(self) -> int:
+        return self._word_ids[str(self.bos_token)]
+
+    @property
+    def eos_token_id(self) -> int:
+        return self._word_ids[str(self.eos_token)]
+
+    @property
+    def pad_token_id(self) -> int:
+        return self._word_ids[str(self.pad_token)]
+
+    @property
+    def unk_token_id(self) -> int:
+        return self._word_ids[UNK_TOKEN]
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        # Not that of `<UNK>`: a reader of generated text should see where a word is missing.
+        return [self.bos_token_id, self.eos_token_id]
+
+    @property
+    def cutter(self) -> TextCutter:
+        return replace(super().cutter, finds_special_tokens=True)
+
+    def frame(self, add_special_tokens: bool) -> Frame:
+        begin = (str(self.bos_token),) if add_special_tokens and self.add_bos_token else ()
+        end = (str(self.eos_token),) if add_special_tokens and self.add_eos_token else ()
+        return Frame(begin, end, reverse=self.direction == "backward")
+
+    def tokenize(self, text: str, **kwargs: Any) -> list[str]:
+        """Cut a text into its words, as they are read, in the order of the ids."""
+        words = super().tokenize(text, **kwargs)
+        return words[::-1] if self.direction == "backward" else words
+
+    def _ids_of(self, words: Sequence[str]) -> list[int]:
+        get, unknown = self._word_ids.get, self.unk_token_id
+        return [get(cast(str, word), unknown) for word in self.normalize_words(words)]
+
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
+        """The id of a word, or those of a list of words."""
+        ids = self._ids_of([tokens] if isinstance(tokens, str) else tokens)
+        return ids[0] if isinstance(tokens, str) else ids
+
+    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> str | list[str]:
+        """The word of an id, or those of a list of ids."""
+        ids = to_py_obj(ids)
+        if isinstance(ids, int):
+            return self.words[ids]
+        return [self.words[index] for index in ids if not (skip_special_tokens and index in self.all_special_ids)]
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> str | list[str]:
+        """Turn ids into words in the order of reading, joined by spaces; a batch gives a list of strings.
+
+        What does not begin with the begin of a sentence goes on with a text: a space parts it from that.
+        """
+        token_ids = to_py_obj(token_ids)
+        if isinstance(token_ids, int):
+            token_ids = [token_ids]
+        if token_ids and not isinstance(token_ids[0], int):
+            return [cast(str, self.decode(each, skip_special_tokens)) for each in token_ids]
+        words = cast("list[str]", self.convert_ids_to_tokens(token_ids, skip_special_tokens))
+        if words and token_ids[0] != self.bos_token_id:
+            words.insert(0, "")
+        return " ".join(words[::-1] if self.direction == "backward" else words)
+
+    def build_inputs_with_special_tokens(self, token_ids_0: list[int], token_ids_1: list[int] | None = None) -> Any:
+        """The words of a sentence, or of both of a pair, each with its special tokens around them."""
+        begin, end = (self._ids_of(each) for each in (self.frame(True).begin, self.frame(True).end))
+        return [index for ids in (token_ids_0, token_ids_1) if ids is not None for index in (*begin, *ids, *end)]
+
+    def get_special_tokens_mask(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None, already_has_special_tokens: bool = False
+    ) -> list[int]:
+        """1 for special tokens, 0 for words."""
+        if not already_has_special_tokens:
+            token_ids_0 = self.build_inputs_with_special_tokens(token_ids_0, token_ids_1)
+        return [int(index in self.all_special_ids) for index in to_py_obj(token_ids_0)]
+
+    def _ids_and_mask(self, encodings: list[WordEncoding]) -> dict[str, Any]:
+        ids, mask = _with_padding(encodings, np.array(self._ids_of(_words_of(encodings)), np.int64), self.pad_token_id)
+        data = {"input_ids": _by_sentence(encodings, ids), "attention_mask": _by_sentence(encodings, mask)}
+        if self.return_character_ids:
+            data["character_ids"] = super()._ids_and_mask(encodings)["input_ids"]
+        return data
+
+    # Ids are plain numbers here, which transformers pads by itself.
+    pad = PreTrainedTokenizer.pad
+    _pad = PreTrainedTokenizer._pad

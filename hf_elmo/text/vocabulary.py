@@ -14,9 +14,8 @@ from torch import Tensor
 
 from ..given.bounded_files import quoted
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
-from ..model.modeling_elmo import WORD_LIST_FILE, read_words, write_words
+from ..model.tokenization_elmo import UNK_TOKEN, WORD_LIST_FILE, read_words, write_words
 
-UNK_TOKEN = "<UNK>"
 SPECIAL_WORDS = (BOS_TOKEN, EOS_TOKEN, UNK_TOKEN)
 VOCABULARY_FILE = WORD_LIST_FILE
 # With a larger fraction of unknown words than this, perplexity says how well `<UNK>` is predicted and little else.

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import fresh_process
@@ -17,14 +18,16 @@ from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokeni
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 import hf_elmo
-from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining
+from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoWordTokenizer
 from hf_elmo.model import write_code
+from hf_elmo.model.tokenization_elmo import WORD_LIST_FILE
 
 # The Auto class of each case, and the files of code that it is saved with.
 AUTO_CLASSES = {
     "base": "AutoModel",
     "word vectors": "AutoModel",
     "pretraining": "AutoModelForPreTraining",
+    "causal": "AutoModelForCausalLM",
     "tokens": "AutoModelForTokenClassification",
     "texts": "AutoModelForSequenceClassification",
     "answers": "AutoModelForQuestionAnswering",
@@ -33,11 +36,12 @@ AUTO_CLASSES = {
 }
 PLAIN = {"configuration_elmo.py", "modeling_elmo.py", "tokenization_elmo.py"}
 CODE = {
-    **dict.fromkeys(("base", "word vectors", "pretraining"), PLAIN),
+    **dict.fromkeys(("base", "word vectors", "pretraining", "causal"), PLAIN),
     **dict.fromkeys(("tokens", "texts", "answers"), PLAIN | {"modeling_elmo_tasks.py"}),
     "roles": PLAIN | {"modeling_elmo_tasks.py", "modeling_elmo_srl.py"},
     "coreference": PLAIN | {"modeling_elmo_tasks.py", "modeling_elmo_coref.py"},
 }
+TOKENIZERS = defaultdict(lambda: ElmoCharTokenizer, causal=ElmoWordTokenizer)
 WORDS = ("<S>", "</S>", "<UNK>", "a", "cat", "sat", "on", "the", "日本")
 SENTENCES = ["A cat sat on the mat .", "Ünïcode 日本 \U0001f600", ""]
 
@@ -52,7 +56,8 @@ def saved(tmp_path_factory) -> dict[str, Path]:
         if isinstance(model, ElmoForPreTraining):
             model.words = WORDS
         model.save_pretrained(directories[name])
-        ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(directories[name])
+        arguments = {"words_file": directories[name] / WORD_LIST_FILE} if name == "causal" else {}
+        TOKENIZERS[name](pre_tokenizer="punctuation", **arguments).save_pretrained(directories[name])
     write_code(directories["whole"])
     return directories
 
@@ -72,7 +77,8 @@ def assert_same(found: np.ndarray, wanted: np.ndarray) -> None:
 @pytest.mark.parametrize("name", AUTO_CLASSES)
 def test_each_class_is_saved_with_the_code_that_it_needs_and_loaded_by_its_auto_class(saved, name):
     folder, cls = saved[name], CASES[name].cls
-    words = {"word_vocabulary.txt"} if name == "pretraining" else set()
+    words = {WORD_LIST_FILE} if name in ("pretraining", "causal") else set()
+    words |= {"generation_config.json"} if name == "causal" else set()
     files = {path.name for path in folder.iterdir()}
     assert files == CODE[name] | words | {"config.json", "model.safetensors", "tokenizer_config.json"}
     assert not any(path.is_symlink() for path in folder.iterdir())
@@ -81,7 +87,7 @@ def test_each_class_is_saved_with_the_code_that_it_needs_and_loaded_by_its_auto_
     assert {f"{value.split('.')[0]}.py" for value in auto_map.values()} <= CODE[name]
     assert type(AutoConfig.from_pretrained(folder)) is ElmoConfig
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert type(tokenizer) is ElmoCharTokenizer and tokenizer.pre_tokenizer == "punctuation"
+    assert type(tokenizer) is TOKENIZERS[name] and tokenizer.pre_tokenizer == "punctuation"
     model, report = getattr(transformers, AUTO_CLASSES[name]).from_pretrained(folder, output_loading_info=True)
     assert type(model) is cls and not any(report.values())
     stored = load_file(folder / "model.safetensors")
@@ -176,7 +182,7 @@ print(json.dumps({
     "classes": {
         name: type(getattr(transformers, name).from_config(tiny)).__name__
         for name in (
-            "AutoModel", "AutoModelForPreTraining", "AutoModelForQuestionAnswering",
+            "AutoModel", "AutoModelForCausalLM", "AutoModelForPreTraining", "AutoModelForQuestionAnswering",
             "AutoModelForSequenceClassification", "AutoModelForTokenClassification",
         )
     },
@@ -199,6 +205,7 @@ def test_importing_the_package_registers_everything_and_touches_nothing(tmp_path
     assert answer["config"] == "ElmoConfig"
     assert answer["classes"] == {
         "AutoModel": "ElmoModel",
+        "AutoModelForCausalLM": "ElmoForCausalLM",
         "AutoModelForPreTraining": "ElmoForPreTraining",
         "AutoModelForQuestionAnswering": "ElmoForQuestionAnswering",
         "AutoModelForSequenceClassification": "ElmoForSequenceClassification",
@@ -281,7 +288,7 @@ def test_a_checkpoint_works_by_its_own_code_without_the_package(saved, tmp_path)
     answer = run_fresh(REMOTE_SCRIPT, *arguments, home=tmp_path)
     assert set(answer["modules"]) == {"transformers_modules"} and answer["pipelines of its own"] == []
     assert answer["whole"] == [
-        *("ElmoModel", "ElmoForPreTraining", "ElmoForQuestionAnswering"),
+        *("ElmoModel", "ElmoForCausalLM", "ElmoForPreTraining", "ElmoForQuestionAnswering"),
         *("ElmoForSequenceClassification", "ElmoForTokenClassification"),
     ]
     numbers = np.load(tmp_path / "numbers.npz")

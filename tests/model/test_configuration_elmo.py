@@ -75,6 +75,7 @@ SETTINGS = [
         "softmax_type": "adaptive",
         "adaptive_softmax_cutoffs": [10],
         "adaptive_softmax_div_value": 2.0,
+        "direction": "backward",
         "head": {"type": "embeddings", "dropout": 0.25},
     },
 ]
@@ -482,10 +483,10 @@ def test_filters_have_one_form_in_memory_and_on_disk():
 @pytest.mark.parametrize(
     ("architectures", "num_classes", "model"),
     [
-        (None, 3, "modeling_elmo.ElmoModel"),
-        (["ElmoForPreTraining"], 3, "modeling_elmo.ElmoModel"),
-        (["ElmoForTokenClassification"], 6, "modeling_elmo.ElmoModel"),
-        (["ElmoForCoreferenceResolution"], 6, "modeling_elmo_coref.ElmoForCoreferenceResolution"),
+        (None, 4, "modeling_elmo.ElmoModel"),
+        (["ElmoForPreTraining"], 4, "modeling_elmo.ElmoModel"),
+        (["ElmoForTokenClassification"], 7, "modeling_elmo.ElmoModel"),
+        (["ElmoForCoreferenceResolution"], 7, "modeling_elmo_coref.ElmoForCoreferenceResolution"),
     ],
 )
 def test_a_saved_config_names_the_classes_whose_code_lies_beside_it(architectures, num_classes, model, tmp_path):

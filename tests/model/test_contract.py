@@ -39,6 +39,7 @@ from transformers import Trainer, TrainingArguments
 import hf_elmo
 from hf_elmo import (
     ElmoCharTokenizer,
+    ElmoForCausalLM,
     ElmoForPreTraining,
     ElmoForQuestionAnswering,
     ElmoForSequenceClassification,
@@ -324,8 +325,9 @@ def test_layers_are_returned_where_they_are_asked_for(name, monkeypatch):
     assert model(**batch).hidden_states is None
     output = model(**batch, output_hidden_states=True)
     monkeypatch.setattr(model.config, "output_hidden_states", True)
+    size = P if isinstance(model, ElmoForCausalLM) else 2 * P
     for layers in (output.hidden_states, model(**batch).hidden_states):
-        assert [layer.shape for layer in layers] == [(*batch["attention_mask"].shape, 2 * P)] * (LAYERS + 1)
+        assert [layer.shape for layer in layers] == [(*batch["attention_mask"].shape, size)] * (LAYERS + 1)
     assert model(**batch, output_hidden_states=False).hidden_states is None
     # They are those that the outputs are made of.
     output = model(**make_batch(name), output_hidden_states=True)
@@ -437,7 +439,8 @@ def test_what_is_trained_gets_gradients_and_nothing_else(name, freeze, tmp_path)
     built.save_pretrained(tmp_path)
     # Loading makes new parameters, all of which want gradients at first.
     for model in (built, CASES[name].cls.from_pretrained(tmp_path)):
-        assert is_frozen(model) is (freeze and not isinstance(model, ElmoForPreTraining))
+        if CASES[name].cls is not ElmoForCausalLM:  # which trains one direction alone
+            assert is_frozen(model) is (freeze and CASES[name].cls is not ElmoForPreTraining)
         loss_of(model.train()(**make_batch(name))).backward()
         for key, parameter in model.named_parameters():
             assert (parameter.grad is not None) is parameter.requires_grad, key
@@ -452,7 +455,9 @@ def test_checkpoints_of_activations_give_the_same_loss_and_gradients(name, use_r
     model, batch = build(name, freeze_bilm=False, dropout=0.3).train(), make_batch(name)
     assert model.supports_gradient_checkpointing
     runs = []
-    model.base_model.bilm.layers[0].forward_lstm.register_forward_pre_hook(lambda *_: runs.append(1))
+    layer = model.base_model.bilm.layers[0]
+    lstm = layer.backward_lstm if model.config.direction == "backward" else layer.forward_lstm
+    lstm.register_forward_pre_hook(lambda *_: runs.append(1))
 
     def loss_and_gradients():
         model.zero_grad()
