@@ -15,8 +15,7 @@ from transformers.dynamic_module_utils import get_relative_import_files
 
 from ..given.bounded_json import read_json
 from ..model import configuration_elmo
-from ..model.configuration_elmo import ElmoConfig, auto_map_of
-from ..model.tokenization_elmo import WORD_LIST_FILE
+from ..model.configuration_elmo import WORD_LIST_FILE, ElmoConfig, auto_map_of
 from .file_names import CARD_FILE, CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE, WEIGHTS_INDEX_FILE
 from .provenance import redact
 

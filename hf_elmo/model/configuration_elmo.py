@@ -1,11 +1,14 @@
-"""The configuration of ELMo's models and of their heads, and the ids of the characters that words are made of."""
+"""The configuration of ELMo's models and of their heads, the characters that words are made of, and lists of words."""
 
 # No `from __future__ import annotations` here: @strict reads the annotations as types, and strings would check nothing.
 import difflib
 import itertools
 import math
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import takewhile
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from huggingface_hub.dataclasses import strict
@@ -24,9 +27,81 @@ NUM_CHARACTERS = 262
 MAX_CHARACTERS_PER_WORD = 1000
 BOS_TOKEN = "<S>"
 EOS_TOKEN = "</S>"
+UNK_TOKEN = "<UNK>"
 PAD_TOKEN = "<PAD>"
 # The special entries of ELMoForManyLangs's dictionaries: around sentences, around words, behind words, for all else.
 DICTIONARY_MARKS = ("<bos>", "<eos>", "<bow>", "<eow>", "<pad>", "<oov>")
+
+
+class ByteCharacters:
+    """The byte scheme of bilm-tf (Peters et al. 2018).
+
+    A word is BEGIN_WORD, its UTF-8 bytes shifted by one, END_WORD, then PAD_CHARACTER up to the width C. At most C - 2
+    bytes are kept; the cut falls between bytes, as in the released models, even inside a code point. Code points that
+    UTF-8 cannot hold (lone surrogates) are left out. The words `<S>` and `</S>` are the special tokens: a single
+    character of their own between BEGIN_WORD and END_WORD.
+
+    Attributes:
+        size: Number of character ids, the id 0 of "no word here" included.
+    """
+
+    size = NUM_CHARACTERS
+    begin_word, end_word, padding = BEGIN_WORD, END_WORD, PAD_CHARACTER
+    special = {BOS_TOKEN: BEGIN_SENTENCE, EOS_TOKEN: END_SENTENCE}
+
+    def normalize(self, word: str, width: int) -> str:
+        """A word as a vocabulary has it, which is as it was given."""
+        return word
+
+    def encode(self, word: str, width: int) -> list[int]:
+        """The character ids of a word, at most `width`, without the padding behind them."""
+        special = self.special.get(word)
+        kept = self._characters(word, width - 2) if special is None else [special]
+        return [self.begin_word, *kept, self.end_word]
+
+    def decode(self, char_ids: Sequence[int]) -> str:
+        """The word of character ids, "" for zeros; bytes that form no code point, as of a cut word, are left out."""
+        kept = list(takewhile(lambda each: each not in (self.end_word, self.padding, NO_WORD), char_ids[1:]))
+        special = [token for token, index in self.special.items() if kept == [index]]
+        return special[0] if special else self._text(kept)
+
+    def is_special(self, char_ids: Sequence[int]) -> bool:
+        """Whether character ids are those of a special token."""
+        return len(char_ids) > 2 and char_ids[0] == self.begin_word and char_ids[1] in self.special.values()
+
+    def vocabulary(self) -> dict[str, int]:
+        """The names of the ids: printable ASCII as itself, other bytes as `<0xNN>`, and the special ones."""
+        names = {chr(byte) if 0x20 < byte < 0x7F else f"<0x{byte:02X}>": byte + 1 for byte in range(256)}
+        marks = {"<W>": BEGIN_WORD, "</W>": END_WORD, "<CHARACTER_PAD>": PAD_CHARACTER}
+        return {PAD_TOKEN: NO_WORD, **names, **self.special, **marks}
+
+    def _characters(self, word: str, count: int) -> list[int]:
+        return [byte + 1 for byte in word.encode("utf-8", "ignore")[:count]]
+
+    def _text(self, char_ids: Sequence[int]) -> str:
+        return bytes(character - 1 for character in char_ids if 1 <= character <= 256).decode("utf-8", "ignore")
+
+
+WORD_LIST_FILE = "word_vocabulary.txt"
+
+
+def read_words(path: str | os.PathLike) -> list[str]:
+    """The words of a file, one per line, in UTF-8; ValueError names the first line that is not."""
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ValueError(f"not UTF-8: see line {line}; convert it first.") from error
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def write_words(directory: str | os.PathLike, words: Iterable[str]) -> Path:
+    """Write words into a checkpoint's directory; returns the file's path."""
+    path = Path(directory) / WORD_LIST_FILE
+    path.write_bytes("".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass"))
+    return path
+
 
 # A config.json may come from anybody: torch itself refuses sizes beyond memory, but makes layers for as long as it can.
 MAX_SIZE = 2**27

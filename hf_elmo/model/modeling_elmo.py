@@ -28,14 +28,11 @@ from .configuration_elmo import (
     BEGIN_SENTENCE,
     END_SENTENCE,
     MAX_CHARACTERS_PER_WORD,
+    WORD_LIST_FILE,
+    ByteCharacters,
     ElmoConfig,
     EmbeddingsHead,
     HeadConfig,
-)
-from .tokenization_elmo import (
-    WORD_LIST_FILE,
-    ByteCharacters,
-    CharIdCache,
     read_words,
     write_words,
 )
@@ -1391,8 +1388,10 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
                 "characters; give character_ids too."
             )
         if self._rows is None or self._rows[0] is not self.words:
-            table, indices = CharIdCache(self.config.max_characters_per_word, ByteCharacters()).look_up(self.words)
-            self._rows = self.words, torch.from_numpy(table.take(indices, axis=0)).short()
+            scheme, width = ByteCharacters(), self.config.max_characters_per_word
+            rows = [scheme.encode(word, width) for word in self.words]
+            padded = [row + [scheme.padding] * (width - len(row)) for row in rows]
+            self._rows = self.words, torch.tensor(padded, dtype=torch.int16)
         words, rows = self._rows
         if rows.device != input_ids.device:
             self._rows = words, rows.to(input_ids.device)
@@ -1444,6 +1443,8 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         if character_ids is None:
             character_ids = self._characters_of(input_ids)
         check_input_ids(self.elmo.config, character_ids)
+        if labels is not None:
+            check_word_labels(labels, input_ids)
         mask = None
         if attention_mask is not None:
             mask = attention_mask[:, -input_ids.shape[1] :].bool()

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from ..given.bounded_files import quoted
-from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
-from ..model.tokenization_elmo import UNK_TOKEN, WORD_LIST_FILE, read_words, write_words
+from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN, UNK_TOKEN, WORD_LIST_FILE, read_words, write_words
 
 SPECIAL_WORDS = (BOS_TOKEN, EOS_TOKEN, UNK_TOKEN)
 VOCABULARY_FILE = WORD_LIST_FILE

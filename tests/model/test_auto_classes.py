@@ -20,7 +20,7 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 import hf_elmo
 from hf_elmo import ElmoCharTokenizer, ElmoConfig, ElmoForPreTraining, ElmoWordTokenizer
 from hf_elmo.model import write_code
-from hf_elmo.model.tokenization_elmo import WORD_LIST_FILE
+from hf_elmo.model.configuration_elmo import WORD_LIST_FILE
 
 # The Auto class of each case, and the files of code that it is saved with.
 AUTO_CLASSES = {

@@ -496,7 +496,7 @@ def test_a_saved_config_names_the_classes_whose_code_lies_beside_it(architecture
     auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
     assert len(auto_map) == num_classes and auto_map["AutoModel"] == model
     assert not [name for name in auto_map.values() if "--" in name]
-    assert len(auto_map_of(architectures, with_heads=True)) == 6
+    assert len(auto_map_of(architectures, with_heads=True)) == 7
 
 
 def test_either_label_table_gives_the_other():
