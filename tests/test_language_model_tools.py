@@ -128,3 +128,25 @@ def test_the_way_of_babylm(folder, scorer):
     sums = (scores * encoded["attention_mask"][:, 1:]).sum(1)
     expected = [scorer.score_sentence(sentence).forward.sum() for sentence in (SENTENCES[0], SENTENCES[2])]
     np.testing.assert_allclose(sums, expected, atol=NATS)
+
+
+def test_reading_times_in_twenty_lines(tmp_path, monkeypatch, capsys):
+    """The page's example explains more by surprisal than by length alone, on two of the stories."""
+    pytest.importorskip("sklearn")
+    import pandas as pd
+
+    page = (ROOT / "docs" / "reading_times.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```py\n(.*?)```", page, flags=re.DOTALL)
+    stories = pd.read_csv(shared_data("bench/reading/all_stories.tok"), sep="\t", quoting=3, keep_default_na=False)
+    some = stories[stories.item.isin([1, 6]) & (stories.zone <= 300)]
+    some.to_csv(tmp_path / "all_stories.tok", sep="\t", index=False, quoting=3)
+    times = "processed_wordinfo.tsv.gz"
+    (tmp_path / times).symlink_to(shared_data(f"bench/reading/{times}"))
+    (tmp_path / "output").mkdir()
+    (tmp_path / "output" / "elmo-base").symlink_to(CHECKPOINT)
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    exec(block, namespace)
+    assert len(namespace["table"]) == 600 and (namespace["table"].bits > 0).all()
+    length, with_surprisal = (float(line.split()[-1]) for line in capsys.readouterr().out.splitlines())
+    assert with_surprisal > length
