@@ -1389,8 +1389,8 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
             )
         if self._rows is None or self._rows[0] is not self.words:
             scheme, width = ByteCharacters(), self.config.max_characters_per_word
-            rows = [scheme.encode(word, width) for word in self.words]
-            padded = [row + [scheme.padding] * (width - len(row)) for row in rows]
+            encoded = [scheme.encode(word, width) for word in self.words]
+            padded = [row + [scheme.padding] * (width - len(row)) for row in encoded]
             self._rows = self.words, torch.tensor(padded, dtype=torch.int16)
         words, rows = self._rows
         if rows.device != input_ids.device:
@@ -1409,7 +1409,7 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
             self.word_softmaxes[1 - self.direction].requires_grad_(False)
 
     @can_return_tuple
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
@@ -1515,12 +1515,12 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """As transformers' own, word by word from the state; `cache_params` goes on with an earlier text."""
         with self._words_as_vocabulary():
-            return super().generate(*args, **kwargs)
+            return cast(Any, super()).generate(*args, **kwargs)
 
     def compute_transition_scores(self, *args: Any, **kwargs: Any) -> Tensor:
         """As transformers' own."""
         with self._words_as_vocabulary():
-            return super().compute_transition_scores(*args, **kwargs)
+            return cast(Any, super()).compute_transition_scores(*args, **kwargs)
 
     @contextmanager
     def _words_as_vocabulary(self) -> Iterator[None]:

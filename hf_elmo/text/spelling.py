@@ -87,9 +87,7 @@ class SpellingModel:
                 keys, counts = file["keys"].astype(np.int64), file["counts"].astype(np.int64)
                 return cls(keys, counts, int(file["order"]), float(file["in_vocabulary"]))
         except (*UNREADABLE, zipfile.BadZipFile) as error:
-            raise ValueError(
-                f"{path} holds no spelling model ({reason(error)}); build the vocabulary again."
-            ) from error
+            raise ValueError(f"{path} holds no spelling model ({reason(error)}); build the words anew.") from error
 
 
 class _Level:

@@ -74,6 +74,6 @@ def test_what_is_no_such_model_is_named(tmp_path):
     path = tmp_path / SPELLING_FILE
     for content in (b"", b"no archive"):
         path.write_bytes(content)
-        assert_refused(ValueError, (SPELLING_FILE, "build the vocabulary"), SpellingModel.load, path)
+        assert_refused(ValueError, (SPELLING_FILE, "build the words"), SpellingModel.load, path)
     np.savez(path, keys=np.array([object()], dtype=object), counts=[1], order=1, in_vocabulary=0.0)
     assert_refused(ValueError, SPELLING_FILE, SpellingModel.load, path)
