@@ -34,7 +34,7 @@ from .prediction import Item, Predictor
 from .readers.documents import Document, Documents, Mention, document_lines, read_documents
 from .task import Task
 
-_MEASURES = {"muc": "MUC", "b_cubed": "B-cubed", "ceafe": "CEAFe"}
+_MEASURES = ("muc", "b_cubed", "ceafe")
 _SCORES = ("precision", "recall", "f1")
 
 Clusters = list[list[tuple[int, int]]]
@@ -117,8 +117,7 @@ example:
 
 A batch is a document; --gradient_accumulation_steps puts several into a step.
 """
-    shown_scores = ("muc_f1", "b_cubed_f1", "ceafe_f1", "mean_f1")
-    best_score = "mean_f1"
+    scores = ("mean_f1", "muc_f1", "b_cubed_f1", "ceafe_f1")
     has_labels = False
 
     def check_arguments(self) -> None:
@@ -164,7 +163,6 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
         mentions, out_of_reach = count_mentions(documents, self.head.max_span_width)
         return {
             "documents": len(documents),
-            "words": len(self.words[split]),
             "clusters": sum(len(document.clusters) for document in documents.documents),
             "mentions": mentions,
             "out_of_reach": out_of_reach,
@@ -196,13 +194,11 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
     def score(self, output: Any) -> dict[str, float]:
         return flat_scores(clusters_of(output.predictions), clusters_of(output.label_ids))
 
-    def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
-        documents = self.splits[split]
-        predicted, gold = clusters_of(output.predictions), clusters_of(output.label_ids)
+    def report(self, split: str, output: Any, directory: Path | None) -> dict[str, Any]:
         if directory is not None:
             with open(directory / f"{split}_predictions.conll", "w", encoding="utf-8", newline="\n") as file:
-                write_documents(file, documents, predicted)
-        return {}, format_report(f"{split} ({documents.source})", flat_scores(predicted, gold))
+                write_documents(file, self.splits[split], clusters_of(output.predictions))
+        return {}
 
     def describe(self) -> dict[str, Any]:
         return {"singletons": "keep" if self.model.keep_singletons else "drop"}
@@ -242,7 +238,7 @@ for cluster in resolver("Alice met her brother .")["clusters"]:
                 "It knows the language, the domain and the biases of its training documents and no others; pronouns "
                 "are given to whom these documents give them."
             ],
-            scores=["mean_f1", "muc_f1", "b_cubed_f1", "ceafe_f1"],
+            scores=list(self.scores),
             counts=["documents", "words", "mentions", "clusters"],
             settings={
                 "reads of each word": describe_inputs(head),
@@ -275,18 +271,6 @@ def _mentions_of(documents: Sequence[Clusters]) -> Iterator[tuple[int, tuple[int
         for cluster in clusters:
             for mention in cluster:
                 yield place, mention
-
-
-def format_report(title: str, scores: dict[str, float]) -> str:
-    """The scores as a table in percent, a line per measure."""
-    names = {**_MEASURES, "mention": "mentions"}
-    width = max(map(len, names.values()))
-    lines = [title, f"{'':{width}}  precision   recall       F1"]
-    for key, name in names.items():
-        row = "  ".join(f"{100 * scores[f'{key}_{score}']:7.2f}" for score in _SCORES)
-        lines.append(f"{name:{width}}  {row:>27}")
-    lines.append(f"mean F1 of the first three: {100 * scores['mean_f1']:.2f}")
-    return "\n".join(lines)
 
 
 def write_documents(file: IO[str], documents: Documents, predicted: Iterable[Clusters]) -> None:

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
 from datasets import Dataset, DatasetDict, load_dataset
 from datasets.exceptions import DatasetsError
 from pyarrow import ArrowException
 from transformers.trainer_utils import IntervalStrategy
 
+from ..given.flags import check_least
 from ..given.reasons import UNREADABLE, reason
 from ..text.corpora import is_saved_dataset, load_saved_dataset
 from ..text.files import check_records
 from ..text.hash_split import is_in_fraction
 from .arguments import STEPS, DatasetArguments, FileArguments, TaskTrainingArguments
 from .readers.examples import AnyExamples
-
-
-def check_data_source(data_args: FileArguments) -> None:
-    """Check that there are either files or a dataset; raises ValueError naming what was given."""
-    dataset_name = getattr(data_args, "dataset_name", None)
-    if bool(dataset_name) == bool(data_args.files):
-        dataset = ", or --dataset_name alone" if isinstance(data_args, DatasetArguments) else ""
-        given = f"dataset_name {dataset_name!r} and files {[*data_args.files.values()]}" if dataset_name else "No data"
-        raise ValueError(f"{given} given; wanted --train_file, --validation_file or --test_file{dataset}.")
 
 
 def read_splits(
@@ -45,19 +32,21 @@ def read_splits(
         data_args: What names them.
         read_file: Reads a file; also gets the argument that names it.
         read_split: Reads one split of a dataset; also gets what errors call it. For tasks that read datasets.
-    Raises: ValueError naming the dataset that has none of the splits; what the two readers raise.
+    Raises: ValueError where there are neither files nor a dataset with one of the splits, or both; what the two
+        readers raise.
     """
     name = getattr(data_args, "dataset_name", None)
+    if bool(name) == bool(data_args.files):
+        dataset = ", or --dataset_name alone" if read_split else ""
+        given = f"dataset_name {name!r} and files {[*data_args.files.values()]}" if name else "No data"
+        raise ValueError(f"{given} given; wanted --train_file, --validation_file or --test_file{dataset}.")
     if read_split is None or not name:
         return {split: read_file(file, f"{split}_file") for split, file in data_args.files.items()}
     dataset = load_named_dataset(name, getattr(data_args, "dataset_config_name", None))
-    if not set(dataset) & set(STEPS.values()):
+    found = [split for split in STEPS.values() if split in dataset]
+    if not found:
         raise ValueError(f"dataset_name {name!r} has the splits {list(dataset)}; wanted train, validation or test.")
-    return {
-        split: read_split(dataset[split], f"dataset_name {name!r}, split {split!r}")
-        for split in STEPS.values()
-        if split in dataset
-    }
+    return {split: read_split(dataset[split], f"dataset_name {name!r}, split {split!r}") for split in found}
 
 
 def name_source(data_args: FileArguments, split: str) -> str:
@@ -108,64 +97,43 @@ def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -
     for step, split in STEPS.items():
         setattr(args, step, split in chosen)
     if not args.do_eval:
-        if args.load_best_model_at_end:
-            raise ValueError(
-                "load_best_model_at_end is set, but there is no validation data; give --validation_file or "
-                "--validation_fraction, or leave it out."
-            )
         args.eval_strategy = IntervalStrategy.NO
-    if args.load_best_model_at_end and args.eval_strategy == IntervalStrategy.NO:
-        raise ValueError("load_best_model_at_end is set, but eval_strategy is 'no'; leave --eval_strategy out.")
-    patience, seeds = args.early_stopping_patience, args.num_seeds
-    if patience is not None and (patience < 1 or not args.load_best_model_at_end):
+    check_least(args, ["num_seeds", "early_stopping_patience"], 1)
+    for flag in ("load_best_model_at_end", "early_stopping_patience"):
+        if getattr(args, flag) and args.eval_strategy == IntervalStrategy.NO:
+            raise ValueError(
+                f"{flag} is set, but nothing is evaluated in training; give --validation_file or --validation_fraction "
+                "and no --eval_strategy, or leave it out."
+            )
+    if args.num_seeds > 1 and args.resume_from_checkpoint is not None and not args.resumes_newest:
         raise ValueError(
-            f"early_stopping_patience is {patience}, load_best_model_at_end {args.load_best_model_at_end}; it must "
-            "be an integer >= 1, and wants that flag."
-        )
-    resumes_one = args.resume_from_checkpoint is not None and not args.resumes_newest
-    if seeds < 1 or (seeds > 1 and (not args.do_train or resumes_one)):
-        raise ValueError(
-            f"num_seeds is {seeds}; it must be an integer >= 1, and 1 where nothing is trained or "
-            "resume_from_checkpoint names one run ('auto' resumes the seeds of output_dir)."
+            f"num_seeds is {args.num_seeds}, but resume_from_checkpoint names one run; 'auto' resumes the seeds of "
+            "output_dir."
         )
     return chosen
 
 
-def hold_out(splits: dict[str, AnyExamples], args: FileArguments) -> dict[str, AnyExamples]:
-    """The splits, with a fraction of the training data as validation data where the arguments want one.
+def take_fractions(splits: dict[str, AnyExamples], args: FileArguments) -> dict[str, AnyExamples]:
+    """The splits with the fraction of the training data that is wanted, and one that is held out as validation data.
 
     Raises: ValueError naming the argument where it contradicts the data, or nothing would be left.
     """
-    fraction = args.validation_fraction
-    if fraction is None:
-        return splits
-    if not 0 < fraction < 1 or "validation" in splits or "train" not in splits:
-        raise ValueError(
-            f"validation_fraction is {fraction}, of {' and '.join(splits)} data; it must lie between 0 and 1, 0.1 for "
-            "a tenth, and wants training data and no validation data."
-        )
-    rest, held_out = (_pick(splits["train"], fraction, "validation", held) for held in (False, True))
-    if not len(rest) or not len(held_out):
-        raise ValueError(
-            f"validation_fraction is {fraction}, which leaves no {'validation' if len(rest) else 'train'} data of "
-            f"{len(splits['train'])} examples; give more data, or another fraction."
-        )
-    return {**splits, "train": rest, "validation": held_out}
-
-
-def shorten(splits: dict[str, AnyExamples], args: FileArguments) -> dict[str, AnyExamples]:
-    """The splits with as many examples as the arguments want.
-
-    Raises: ValueError naming the argument that leaves nothing.
-    """
-    fraction, shortened = args.train_fraction, dict(splits)
-    if not 0 < fraction <= 1:
-        raise ValueError(f"train_fraction is {fraction}; it must lie above 0, and not above 1.")
-    if fraction < 1 and "train" in splits:
-        shortened["train"] = _pick(splits["train"], fraction, "train")
-        if not len(shortened["train"]):
-            raise ValueError(f"train_fraction is {fraction}, which leaves nothing of {len(splits['train'])} examples.")
-    return shortened
+    share, held = args.train_fraction, args.validation_fraction
+    given = f"train_fraction is {share}, validation_fraction {held}"
+    parts = dict(splits)
+    if held is not None and ("validation" in splits or "train" not in splits):
+        raise ValueError(f"{given}, of {' and '.join(splits)} data; that wants training and no validation data.")
+    if not 0 < share <= 1 or not (held is None or 0 < held < 1):
+        raise ValueError(f"{given}; wanted 0.1 for a tenth.")
+    if held is not None:
+        parts["validation"] = _pick(splits["train"], held, "validation")
+        parts["train"] = _pick(splits["train"], held, "validation", is_in=False)
+    if share < 1 and "train" in parts:
+        parts["train"] = _pick(parts["train"], share, "train")
+    for split, examples in parts.items():
+        if not len(examples):
+            raise ValueError(f"{given}, which leaves no {split} data of {len(splits['train'])} examples; give more.")
+    return parts
 
 
 def _pick(examples: AnyExamples, fraction: float, purpose: str, is_in: bool = True) -> AnyExamples:
@@ -177,28 +145,6 @@ def _pick(examples: AnyExamples, fraction: float, purpose: str, is_in: bool = Tr
 
 def share_of(split: str, args: FileArguments) -> dict[str, Any]:
     """What results.json says of the share that a split is, where it is not all of its file."""
-    if split == "train":
-        share = args.train_fraction * (1 - (args.validation_fraction or 0))
-        return {"share": round(share, 6)} if share < 1 else {}
-    return {"share": args.validation_fraction} if split == "validation" and args.validation_fraction else {}
-
-
-def map_once(dataset: Dataset, function: Callable[..., Any], **options: Any) -> Dataset:
-    """`dataset.map(function, **options)` by one process of each machine; the others map the file that it has written.
-
-    Args:
-        dataset: The same in all processes, which all call this together.
-        function, options: As of `datasets.Dataset.map`.
-    """
-    state = PartialState()
-    if state.num_processes == 1:
-        return dataset.map(function, **options)
-    shared = [tempfile.mkdtemp(prefix="hf_elmo-") if state.is_main_process else ""]
-    broadcast_object_list(shared)
-    if state.is_local_main_process:
-        Path(shared[0]).mkdir(exist_ok=True)
-        atexit.register(shutil.rmtree, shared[0], ignore_errors=True)
-    with state.local_main_process_first():
-        return dataset.map(
-            function, cache_file_name=str(Path(shared[0]) / "rows.arrow"), load_from_cache_file=True, **options
-        )
+    share = {"train": args.train_fraction * (1 - (args.validation_fraction or 0))}
+    share["validation"] = args.validation_fraction or 1
+    return {"share": round(share[split], 6)} if share.get(split, 1) < 1 else {}

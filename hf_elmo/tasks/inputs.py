@@ -1,4 +1,4 @@
-"""What a task starts from: weights, what is read of each word, and labels."""
+"""What a task starts from: settings of its head, weights, what is read of each word, and labels."""
 
 from __future__ import annotations
 
@@ -10,32 +10,22 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 import numpy as np
-import torch
 
 from ..hub.file_names import TOKENIZER_FILE
 from ..hub.loading import Model, find_file, load_what_is_there
 from ..hub.loading import load_tokenizer as load_checkpoint_tokenizer
 from ..model.configuration_elmo import ElmoConfig, HeadConfig
-from ..model.modeling_elmo import IGNORED_LABEL, ElmoTaskModel, ElmoWordTable
+from ..model.modeling_elmo import ElmoTaskModel, ElmoWordTable
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.word_vectors import WordTable, build_word_table, read_word_vectors
-from .arguments import TaskArguments, TaskTrainingArguments
+from .arguments import TaskArguments
 from .readers.examples import Examples
 
-# New task layers learn fast; a pre-trained biLM that is trained along with them must not be torn up.
-_TASK_LEARNING_RATE = 1e-3
-_BILM_LEARNING_RATE = 1e-4
-
-
-def set_model_fields(config: ElmoConfig, model_args: TaskArguments) -> None:
-    """Set what the arguments say of the biLM and its mixes, whatever the task, and leave the word softmax behind."""
-    config.word_vocab_size = None
-    fields = {"freeze_bilm": "freeze_bilm", "layers": "mixed_layers"}
-    fields |= {name: name for name in ("mix_normalization", "mix_l2")}
-    for argument, name in fields.items():
-        value = getattr(model_args, argument)
-        if value is not None:
-            setattr(config, name, value)
+LEARNED_SIZE = 50
+# A word that is known must occur, or its vector stays random; one that occurs once teaches what unknown words are.
+_LEARNED_COUNT = 2
+# What the features look capitals up as.
+_LOWERED = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
 
 
 def read_settings(given: Sequence[str] | None, kind: type[HeadConfig]) -> dict[str, Any]:
@@ -68,56 +58,36 @@ def start_model(
     config: ElmoConfig,
     redraw: Callable[[Model], set[str]] | None = None,
 ) -> tuple[Model, str]:
-    """A model with a task's head, in float32, and where its weights come from, in some words.
+    """A model with a task's head, in float32, and in some words its size and where its weights come from.
 
     Args:
-        model_class: The class of the model.
+        model_class, config: The class of the model, and its architecture.
         model_args: Where its weights come from.
-        config: Its architecture.
         redraw: Draws parts anew that the checkpoint has for other labels, and names them.
     Raises: FileNotFoundError where there are no weights, ValueError where some of the biLM's are lacking.
     """
     name = model_args.model_name_or_path
     if model_args.from_scratch:
-        return model_class(config), "all weights random"
-    try:
-        model, missing = load_what_is_there(model_class, name, config)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"model_name_or_path {name!r} has no weights; for random ones pass --from_scratch. ({error})"
-        ) from error
-    lost = [key for key in missing if key.startswith(("elmo.token_encoder.", "elmo.bilm."))]
-    if lost:
-        raise ValueError(
-            f"model_name_or_path {name!r} has no weights, or weights of another shape, for {lost[0]!r} and "
-            f"{len(lost) - 1} more of the biLM; name a complete ELMo checkpoint."
-        )
-    new = {key.split(".")[0] if not key.startswith("elmo.mixes") else "scalar mix" for key in missing}
-    if redraw is not None:
-        new |= redraw(model)
-    return model, f"weights from {name}" + (f", except new ones for {', '.join(sorted(new))}" if new else "")
-
-
-def describe_model(model: torch.nn.Module, config: ElmoConfig, origin: str) -> str:
-    """The size of a model, what of it is trained and where its weights come from, in some words."""
-    total = sum(parameter.numel() for parameter in model.parameters())
-    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    frozen = "fixed" if config.freeze_bilm else "trained"
-    return f"{total:,} parameters, {trained:,} of them trained (biLM {frozen}); {origin}"
-
-
-def settle_learning_rate(args: TaskTrainingArguments, model_args: TaskArguments) -> None:
-    """Set the learning rate where it was left out: lower where a pre-trained biLM is trained too."""
-    if args.learning_rate is None:
-        trains_pretrained = not model_args.freeze_bilm and not model_args.from_scratch
-        args.learning_rate = _BILM_LEARNING_RATE if trains_pretrained else _TASK_LEARNING_RATE
-
-
-LEARNED_SIZE = 50
-# A word that is known must occur, or its vector stays random; one that occurs once teaches what unknown words are.
-_LEARNED_COUNT = 2
-# What the features look capitals up as.
-_LOWERED = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
+        model, origin = model_class(config), "all weights random"
+    else:
+        try:
+            model, missing = load_what_is_there(model_class, name, config)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"model_name_or_path {name!r} has no weights; for random ones pass --from_scratch. ({error})"
+            ) from error
+        lost = [key for key in missing if key.startswith(("elmo.token_encoder.", "elmo.bilm."))]
+        if lost:
+            raise ValueError(
+                f"model_name_or_path {name!r} has no weights, or weights of another shape, for {lost[0]!r} and "
+                f"{len(lost) - 1} more of the biLM; name a complete ELMo checkpoint."
+            )
+        new = {key.split(".")[0] if not key.startswith("elmo.mixes") else "scalar mix" for key in missing}
+        if redraw is not None:
+            new |= redraw(model)
+        origin = f"weights from {name}" + (f", except new ones for {', '.join(sorted(new))}" if new else "")
+    trained, frozen = model.num_parameters(only_trainable=True), "fixed" if config.freeze_bilm else "trained"
+    return model, f"{model.num_parameters():,} parameters, {trained:,} of them trained (biLM {frozen}); {origin}"
 
 
 def set_word_inputs(
@@ -140,9 +110,14 @@ def set_word_inputs(
     Returns: The table, for `fill_word_table` once the model is built; None where the flags ask for none.
     Raises: ValueError naming the flag, where there are no words for it; FileNotFoundError.
     """
-    if not (args.learn_words or args.word_vectors):
-        return None
     head: Any = config.head
+    if not (args.learn_words or args.word_vectors):
+        if args.from_scratch and getattr(head, "word_table_size", None):
+            raise ValueError(
+                "the checkpoint's head has a table of words, which from_scratch leaves empty; say what is in it with "
+                "--word_vectors or --learn_words."
+            )
+        return None
     counts = Counter(_as_looked_up(word, head, tokenizer) for word in train_words)
     if args.word_vectors is not None:
         wanted = {*counts, *(_as_looked_up(word, head, tokenizer) for word in other_words)}
@@ -155,8 +130,12 @@ def set_word_inputs(
             vectors = np.concatenate([vectors, more.vectors[is_new]])
         table = build_word_table(tokenizer, words, vectors)
     else:
-        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        words, size = [word for word, count in ordered if count >= _LEARNED_COUNT], vector_size or LEARNED_SIZE
+        size = vector_size or LEARNED_SIZE
+        words = [
+            word
+            for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+            if count >= _LEARNED_COUNT
+        ]
         if not words:
             raise ValueError(f"learn_words is on, but no word stands {_LEARNED_COUNT} times in the training data.")
         table = build_word_table(tokenizer, words)
@@ -164,27 +143,14 @@ def set_word_inputs(
     return table
 
 
-def fill_word_table(model: ElmoTaskModel, table: WordTable | None) -> None:
-    """Put the words of a table into a new model; nothing where it is None."""
-    if table is not None:
-        # A checkpoint may have brought vectors of other words.
-        fresh = ElmoWordTable(len(table.rows), cast("ElmoWordTable", model.features.word_table).embedding_dim)
-        model._init_weights(fresh)
-        fresh.requires_grad_(model.features.train_word_vectors)
-        model.features.word_table = fresh
-        table.fill(model)
-
-
-def check_table(config: ElmoConfig, table: WordTable | None, is_random: bool) -> None:
-    """Check that a head's table of words does not stay empty.
-
-    Raises: ValueError where all weights are drawn at random and the flags name no words.
-    """
-    if is_random and table is None and getattr(config.head, "word_table_size", None):
-        raise ValueError(
-            "the checkpoint's head has a table of words, which from_scratch leaves empty; say what is in it with "
-            "--word_vectors or --learn_words."
-        )
+def fill_word_table(model: ElmoTaskModel, table: WordTable) -> None:
+    """Put the words of a table into a new model."""
+    # A checkpoint may have brought vectors of other words.
+    fresh = ElmoWordTable(len(table.rows), cast("ElmoWordTable", model.features.word_table).embedding_dim)
+    model._init_weights(fresh)
+    fresh.requires_grad_(model.features.train_word_vectors)
+    model.features.word_table = fresh
+    table.fill(model)
 
 
 def _as_looked_up(word: str, head: Any, tokenizer: ElmoCharTokenizer) -> str:
@@ -210,11 +176,8 @@ def choose_labels(splits: Mapping[str, Examples], checkpoint_labels: Sequence[st
     return sorted(wanted, key=lambda label: (0, int(label), "") if label.isdecimal() else (1, 0, label))
 
 
-_MOST_SHOWN = 10
-
-
-def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> tuple[list[str], str | None]:
-    """The gold labels that a model does not know, and a line that warns of them, None where there are none.
+def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> dict[str, str]:
+    """The gold labels that a model does not know, sorted, and where each stands first.
 
     Args:
         splits: The examples with their labels.
@@ -224,42 +187,14 @@ def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> tuple[
     places: dict[str, str] = {}
     for examples in splits.values():
         found = examples.label_places()
-        unseen = {label: place for label, place in found.items() if label not in labels}
-        if unseen and len(unseen) == len(found):
-            label, place = next(iter(unseen.items()))
+        if found and not set(found) & set(labels):
+            label, place = next(iter(found.items()))
             raise ValueError(
                 f"{place}: the label {label!r} is not known, and neither is another one of that data; known are "
                 f"{list(labels[:20])}. Name the right column, or train on data with these labels."
             )
-        places |= {label: place for label, place in unseen.items() if label not in places}
-    if not places:
-        return [], None
-    shown = [f"{label!r} ({place})" for label, place in list(places.items())[:_MOST_SHOWN]]
-    more = f" and {len(places) - _MOST_SHOWN} more" if len(places) > _MOST_SHOWN else ""
-    return sorted(places), f"labels that the model does not know are scored as missed: {', '.join(shown)}{more}"
-
-
-def leave_out_unseen(model: ElmoTaskModel) -> None:
-    """Have a model leave gold labels out of its loss whose ids are none of its own, but stand for labels behind them.
-
-    Whoever scores its predictions sees them as they are.
-    """
-
-    def hide(model: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        labels = kwargs.get("labels")
-        if labels is not None:
-            kwargs = {**kwargs, "labels": labels.masked_fill(labels >= model.num_labels, IGNORED_LABEL)}
-        return args, kwargs
-
-    def correct(model: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-        labels = kwargs.get("labels")
-        if labels is not None and (labels == IGNORED_LABEL).all():
-            # A mean over none of the batch.
-            output.loss = output.loss.nan_to_num()
-        return output
-
-    model.register_forward_pre_hook(hide, with_kwargs=True)
-    model.register_forward_hook(correct, with_kwargs=True)
+        places = {**found, **places}
+    return {label: places[label] for label in sorted(set(places) - set(labels))}
 
 
 def describe_inputs(head: Mapping[str, Any]) -> str:

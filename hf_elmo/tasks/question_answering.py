@@ -18,7 +18,6 @@ import torch
 from datasets import Dataset, Features, Value
 from datasets import Sequence as ListOf
 from torch import Tensor
-from transformers import Trainer
 
 from ..given.flags import check_least, flag
 from ..hub.cards import TaskCard
@@ -31,12 +30,11 @@ from ..pipelines import QUESTION_ANSWERING
 from ..text.cutting import PreTokenizer
 from ..text.first_look import look_at_lines
 from .arguments import PRE_TOKENIZER, FileArguments, TaskArguments
-from .data import map_once, read_splits
+from .data import name_source, read_splits
 from .inputs import describe_inputs
 from .metrics import score_answers
 from .prediction import LONGEST_SHOWN, Item, Predictor
 from .readers.questions import Answer, Questions, read_questions
-from .reports import RESULT_PREFIXES
 from .task import Task
 
 # So many answers are no longer than the bound on the length of answers that training chooses.
@@ -69,14 +67,6 @@ class QuestionDataArguments(FileArguments):
         default=None,
     )
     fold: int = flag("Which of these parts, from 0.", default=0)
-
-
-class _AnswerTrainer(Trainer):
-    """Keeps from the model the number of each row, by which its prediction is known in whatever order they come."""
-
-    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        own = {name: value for name, value in inputs.items() if name != "row"}
-        return super().compute_loss(model, own, *args, **kwargs)
 
 
 class AnswerPredictor(Predictor):
@@ -150,10 +140,8 @@ example:
   hf-elmo train question-answering --model_name_or_path CHECKPOINT --train_file train-v1.1.json \\
       --validation_file dev-v1.1.json --pre_tokenizer penn --load_best_model_at_end --output_dir reader
 """
-    shown_scores = ("exact_match", "f1")
-    best_score = "f1"
+    scores = ("f1", "exact_match")
     has_labels = False
-    trainer_class = _AnswerTrainer
 
     rows: dict[str, AnswerRows]
 
@@ -206,7 +194,8 @@ example:
         return f"{head.reader} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}; {bound}."
 
     def name_source(self, split: str) -> str:
-        args, name = self.data_args, super().name_source(split)
+        """What a split is called in results.json, with its fold."""
+        args, name = self.data_args, name_source(self.data_args, split)
         if args.num_folds is None or (split in args.files and split != "train"):
             return name
         which = f"fold {args.fold}" if split == "test" else f"all but fold {args.fold}"
@@ -215,21 +204,18 @@ example:
     def count(self, split: str) -> dict[str, Any]:
         questions, rows = self.splits[split], self.rows[split]
         return {
+            "source": self.name_source(split),
             "questions": len(questions),
             "contexts": len({question.context for question in questions.questions}),
-            "words": len(self.words[split]),
             "widened_answers": rows.num_widened,
             **({"lost_answers": rows.num_lost} if rows.num_lost else {}),
             **({"unanswerable": questions.num_unanswerable} if questions.num_unanswerable else {}),
         }
 
-    def warnings(self) -> Iterator[str]:
-        for questions in self.splits.values():
-            first_look = look_at_lines(text.split() for text in questions.contexts)
-            yield from first_look.warnings(questions.source, self.tokenizer.pre_tokenizer, can_choose=True)
-
     def notes(self) -> Iterator[str]:
         for split, questions in self.splits.items():
+            first_look = look_at_lines(text.split() for text in questions.contexts)
+            yield from first_look.warnings(questions.source, self.tokenizer.pre_tokenizer, can_choose=True)
             widened, lost = self.rows[split].num_widened, self.rows[split].num_lost
             if widened:
                 yield (
@@ -269,22 +255,11 @@ example:
         split = next(split for split, rows in self.rows.items() if rows.holds(numbers))
         return score_answers(self.rows[split].answers(output.predictions, numbers), self.splits[split].answers())
 
-    def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
-        questions = self.splits[split]
+    def report(self, split: str, output: Any, directory: Path | None) -> dict[str, Any]:
         answers = self.rows[split].answers(output.predictions, output.label_ids[-1])
         if directory is not None:
             (directory / f"{split}_predictions.json").write_text(answers_json(answers), encoding="utf-8")
-        scores = score_answers(answers, questions.answers())
-        lines = [f"{split} ({questions.source})"]
-        for question in questions.questions[:3]:
-            lines.append(
-                f"  {question.text}\n    answered {answers[question.id]!r}, right {question.answers[0].text!r}"
-            )
-        lines.append(
-            f"exact match {100 * scores['exact_match']:.2f}, F1 {100 * scores['f1']:.2f} of {len(questions):,} "
-            "questions"
-        )
-        return {f"{RESULT_PREFIXES[split]}_{name}": score for name, score in scores.items()}, "\n".join(lines)
+        return {}
 
     def describe(self) -> dict[str, Any]:
         return {"max_answer_words": self.model.max_answer_words}
@@ -322,7 +297,7 @@ An answer has its place in the context, in characters, and a probability.""",
                 "It always answers, also where the text does not say.",
                 "It knows the language, the domain and the biases of its training texts and no others.",
             ],
-            scores=["exact_match", "f1"],
+            scores=list(self.scores),
             counts=["questions", "contexts", "words"],
             settings=settings,
             notes={"all": ["As SQuAD 1.1 counts them, the best of several right answers."]},
@@ -451,8 +426,7 @@ class AnswerRows:
             }
         )
         places = Dataset.from_dict({"place": list(range(len(questions)))})
-        rows = map_once(
-            places,
+        rows = places.map(
             lambda batch: _columns(self._encode(batch["place"]), features),
             batched=True,
             batch_size=200,

@@ -26,7 +26,7 @@ from .inputs import describe_inputs
 from .metrics import score_matches, score_roles
 from .prediction import Item, Predictor
 from .readers.propositions import Predicate, Proposition, Propositions, proposition_lines, read_propositions
-from .reports import RESULT_PREFIXES, by_type, span_score_lines
+from .reports import RESULT_PREFIXES, by_type
 from .task import Task
 
 _SENTENCES_AT_A_TIME = 1000
@@ -96,8 +96,7 @@ example:
   hf-elmo train semantic-roles --model_name_or_path CHECKPOINT --train_file train.tsv --validation_file dev.tsv \\
       --test_file test.tsv --head find_predicates=true --load_best_model_at_end --output_dir roles
 """
-    shown_scores = ("precision", "recall", "f1")
-    best_score = "f1"
+    scores = ("f1", "precision", "recall")
 
     rows: dict[str, PropositionRows]
 
@@ -126,11 +125,7 @@ example:
 
     def count(self, split: str) -> dict[str, Any]:
         propositions = self.splits[split]
-        return {
-            "sentences": len(propositions),
-            "words": len(self.words[split]),
-            "predicates": propositions.num_predicates,
-        }
+        return {"sentences": len(propositions), "predicates": propositions.num_predicates}
 
     def encode(self, split: str) -> PropositionRows:
         finds_predicates = self.model.finder is not None
@@ -149,26 +144,18 @@ example:
 
     def score(self, output: Any) -> dict[str, float]:
         report, _ = self._score(output)
-        return {name: report[f"overall_{name}"] for name in self.shown_scores}
+        return {name: report[f"overall_{name}"] for name in self.scores}
 
-    def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
+    def report(self, split: str, output: Any, directory: Path | None) -> dict[str, Any]:
         report, predicted = self._score(output)
         if directory is not None:
             write_predictions(directory / f"{split}_predictions.conll", self.splits[split], predicted)
         prefix = RESULT_PREFIXES[split]
         results: dict[str, Any] = {f"{prefix}_roles": by_type(report)}
-        title = f"{split} ({self.splits[split].source}), predicates given"
-        lines = "\n".join(span_score_lines(title, report))
         if isinstance(output.predictions, tuple):
-            scores = self._score_predicates(split, output.predictions[1], output.label_ids)
-            results[f"{prefix}_predicates"] = scores
-            in_percent = ", ".join(f"{name} {100 * scores[name]:.2f}" for name in ("precision", "recall", "f1"))
-            lines += f"\npredicates that it finds: {in_percent}"
-        return results, lines
-
-    def reads_often(self) -> bool:
-        # A sentence is read once for each of its predicates, in one epoch and without training too.
-        return self.model.uses_elmo and self.model.config.freeze_bilm
+            found = self._score_predicates(split, output.predictions[1], output.label_ids)
+            results[f"{prefix}_predicates"] = found
+        return results
 
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
         head = self.head.to_dict()
@@ -206,7 +193,7 @@ trust_remote_code=True)` loads the model, which wants `predicate_mask` beside wh
             limits=[
                 "It knows the roles, the language, the domain and the biases of its training sentences and no others."
             ],
-            scores=["f1", "precision", "recall"],
+            scores=list(self.scores),
             tables={"roles": "By role"},
             labels=sorted({label[2:] for label in self.labels if label != "O"}),
             labels_title="Roles",

@@ -5,6 +5,7 @@ A task is one subclass of `Task` and one line of `registry.TASKS`. CONTRIBUTING 
 
 from __future__ import annotations
 
+import itertools
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
-from transformers import Trainer, set_seed
+from transformers import set_seed
 
+from ..given.flags import check_least
 from ..hub.cards import TaskCard
 from ..hub.loading import load_config
 from ..hub.writing import check_keeps_inputs
@@ -24,30 +26,29 @@ from ..model.modeling_elmo import ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from . import training
 from .arguments import FileArguments, TaskArguments, TaskTrainingArguments
-from .data import check_data_source, choose_splits, hold_out, name_source, share_of, shorten
+from .data import choose_splits, name_source, share_of, take_fractions
 from .inputs import (
     LEARNED_SIZE,
-    check_table,
     choose_labels,
-    describe_model,
     fill_word_table,
     find_unseen,
-    leave_out_unseen,
     load_tokenizer,
     read_settings,
-    set_model_fields,
     set_word_inputs,
-    settle_learning_rate,
     start_model,
 )
-from .layer_cache import FeaturesWithLayers, LayerCache, make_layer_cache
+from .layer_cache import FeaturesWithLayers, LayerCache
 
 if TYPE_CHECKING:
-    from ..text.word_vectors import WordTable
     from .prediction import Predictor
 
 # What cards say of models that learned from sentences, or texts.
 LIMIT = "It knows the labels, the language, the domain and the biases of its training {} and no others."
+# Of labels that the model does not know.
+_MOST_SHOWN = 10
+# New task layers learn fast; a pre-trained biLM that is trained along with them must not be torn up.
+_TASK_LEARNING_RATE = 1e-3
+_BILM_LEARNING_RATE = 1e-4
 
 
 class Task(ABC):
@@ -62,7 +63,6 @@ class Task(ABC):
 
     Attributes:
         splits: The examples for what is to be done: "train", "validation", "test".
-        words: All words of each split, until they have been counted.
         settings: Those of the head that the flags name.
         config: The architecture.
         tokenizer: The checkpoint's, or a plain one.
@@ -71,7 +71,6 @@ class Task(ABC):
         model: The model of the first seed, then of the current one.
         description: One line about it.
         data: What results.json says of each split.
-        layer_cache: Where the layers of a frozen biLM are kept for later runs.
     """
 
     # What results.json and `hf-elmo train` call the task.
@@ -82,20 +81,17 @@ class Task(ABC):
     data_arguments: ClassVar[type[FileArguments]] = FileArguments
     # What --help says last.
     examples: ClassVar[str] = ""
-    # The scores that the lines of the log show, in percent; the one that says which model is best.
-    shown_scores: ClassVar[tuple[str, ...]]
-    best_score: ClassVar[str]
+    # What the log and the card show, in percent; the first one says which model is best.
+    scores: ClassVar[tuple[str, ...]]
     has_labels: ClassVar[bool] = True
     # What `hf-elmo predict` does with its models; None where it does nothing.
     predictor_class: ClassVar[type[Predictor] | None] = None
-    trainer_class: ClassVar[type[Trainer]] = Trainer
 
     def __init__(self, model_args: TaskArguments, data_args: FileArguments, training_args: TaskTrainingArguments):
         self.model_args: Any = model_args
         self.data_args: Any = data_args
         self.training_args = training_args
         self.splits: dict[str, Any] = {}
-        self.words: dict[str, list[str]] = {}
         self.settings: dict[str, Any] = {}
         self.labels: list[str] = []
         self.unseen_labels: list[str] = []
@@ -104,10 +100,9 @@ class Task(ABC):
         self.model: Any
         self.description = ""
         self.data: dict[str, dict[str, Any]] = {}
-        self.layer_cache: LayerCache | None = None
-        self._table: WordTable | None = None
-        self._keeps_classifier = False
-        training_args.choose_by(self.best_score)
+        # Builds a model, with a line about it, for each seed.
+        self.build_model: Callable[[], tuple[Any, str]]
+        training_args.choose_by(self.scores[0])
         if training_args.device.type == "cpu":
             training_args.dataloader_pin_memory = False
 
@@ -123,7 +118,7 @@ class Task(ABC):
 
     @abstractmethod
     def encode(self, split: str) -> Any:
-        """The examples of a split as rows for the model."""
+        """The examples of a split as rows for the model; scores know a `row` of theirs, which the model never sees."""
 
     @abstractmethod
     def make_collator(self) -> Callable[[list[dict[str, Any]]], dict[str, Any]]:
@@ -134,8 +129,8 @@ class Task(ABC):
         """The scores of predictions beside `label_ids`, as the Trainer wants them."""
 
     @abstractmethod
-    def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
-        """More results on a split and lines for the screen; writes its predictions where there is a directory."""
+    def report(self, split: str, output: Any, directory: Path | None) -> dict[str, Any]:
+        """More results on a split, the card's tables; writes its predictions where there is a directory."""
 
     @abstractmethod
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
@@ -180,20 +175,12 @@ class Task(ABC):
         """The head in some words, as the end of the line about the model."""
         return f"{len(self.labels)} labels."
 
-    def name_source(self, split: str) -> str:
-        """What a split is called in results.json."""
-        return name_source(self.data_args, split)
-
     def count(self, split: str) -> dict[str, Any]:
-        """What results.json counts of a split, beside where it comes from."""
-        return {"examples": len(self.splits[split]), "words": len(self.words[split])}
+        """What results.json counts of a split, beside its words."""
+        return {"examples": len(self.splits[split])}
 
-    def notes(self) -> Iterator[str]:
+    def notes(self) -> Iterator[str | None]:
         """What a user should know of the data."""
-        return iter(())
-
-    def warnings(self) -> Iterator[str]:
-        """What may be wrong with the data."""
         return iter(())
 
     def keep(self, logits: Any, labels: Any) -> Any:
@@ -208,16 +195,6 @@ class Task(ABC):
     def describe(self) -> dict[str, Any]:
         """What results.json says of the task itself."""
         return {}
-
-    def reads_often(self) -> bool:
-        """Whether a frozen biLM would read some text more than once."""
-        args = self.training_args
-        if not (self.model.uses_elmo and self.model.config.freeze_bilm and "train" in self.splits):
-            return False
-        count = len(self.splits["train"])
-        in_a_step = min(count, args.train_batch_size * args.gradient_accumulation_steps)
-        epochs = args.num_train_epochs if args.max_steps <= 0 else args.max_steps * in_a_step / count
-        return epochs * args.num_seeds > 1
 
     # What all tasks do.
 
@@ -245,47 +222,69 @@ class Task(ABC):
         )
         if training_args.push_to_hub:
             raise ValueError("push_to_hub is on; upload what output_dir holds when all is done, with hf-elmo push.")
-        check_data_source(data_args)
+        check_least(model_args, ["layer_cache_gigabytes"], 0)
         self.settings = read_settings(model_args.head, self.head_class)
         self.check_arguments()
-        self.splits = shorten(choose_splits(hold_out(self.load(), data_args), training_args), data_args)
+        self.splits = choose_splits(take_fractions(self.load(), data_args), training_args)
         has_head = self.set_architecture()
         if "train" not in self.splits and not has_head:
             raise ValueError(
                 f"There is nothing to train on, and the checkpoint has no head of the task {self.name} to evaluate; "
                 "name one that has with --model_name_or_path, or give training data."
             )
-        self.layer_cache = make_layer_cache(model_args, self.config)
+        if model_args.layer_cache_dir is not None and not self.config.freeze_bilm:
+            raise ValueError(
+                f"layer_cache_dir is {model_args.layer_cache_dir!r}, but the biLM is trained (no_freeze_bilm), so that "
+                "its layers change; leave one of them out."
+            )
         self.tokenizer = load_tokenizer(model_args.model_name_or_path, self.config)
         if getattr(model_args, "pre_tokenizer", None) is not None:
             self.tokenizer.pre_tokenizer = model_args.pre_tokenizer
         self.settle(has_head)
-        warnings = []
+        unseen: dict[str, str] = {}
+        known = self.config.label_names if has_head else None
         if self.has_labels:
-            known = self.config.label_names if has_head else None
             self.labels = self.choose_labels(known)
-            self._keeps_classifier = self.labels == known
-            self.unseen_labels, warning = find_unseen(self.splits, self.labels)
-            warnings.append(warning)
-        self.words = {split: list(self.words_of(examples)) for split, examples in self.splits.items()}
-        others = [word for split, words in self.words.items() if split != "train" for word in words]
+            unseen = find_unseen(self.splits, self.labels)
+            self.unseen_labels = list(unseen)
+            self.config.id2label = dict(enumerate(self.labels))
+            self.config.label2id = {label: index for index, label in enumerate(self.labels)}
+        words = {split: list(self.words_of(examples)) for split, examples in self.splits.items()}
+        others = itertools.chain(*(its for split, its in words.items() if split != "train"))
         vector_size = self.settings.get("word_vector_size")
-        train_words = self.words.get("train", [])
-        self._table = set_word_inputs(self.config, model_args, self.tokenizer, train_words, others, vector_size)
-        check_table(self.config, self._table, model_args.from_scratch)
+        table = set_word_inputs(self.config, model_args, self.tokenizer, words.get("train", []), others, vector_size)
         self.data = {
-            split: {"source": self.name_source(split), **share_of(split, data_args), **self.count(split)}
+            split: {
+                "source": name_source(data_args, split),
+                **share_of(split, data_args),
+                **self.count(split),
+                "words": len(words[split]),
+            }
             for split in self.splits
         }
-        # They have been counted; of a large corpus they take more memory than anything else.
-        self.words = {}
         if training_args.process_index == 0:
-            for kind, lines in (("note", self.notes()), ("warning", [*self.warnings(), *warnings])):
-                for line in filter(None, lines):
-                    print(f"{kind}: {line}", file=sys.stderr)
+            for line in filter(None, self.notes()):
+                print(f"note: {line}", file=sys.stderr)
+            if unseen:
+                shown = ", ".join(f"{label!r} ({place})" for label, place in list(unseen.items())[:_MOST_SHOWN])
+                more = f" and {len(unseen) - _MOST_SHOWN} more" if len(unseen) > _MOST_SHOWN else ""
+                print(
+                    f"warning: labels that the model does not know are scored as missed: {shown}{more}", file=sys.stderr
+                )
+        redraw = None if self.labels == known or not self.has_labels else self.draw_classifier
+
+        def build_model() -> tuple[Any, str]:
+            model, origin = start_model(self.model_class, model_args, self.config, redraw)
+            if table is not None:
+                fill_word_table(model, table)
+            return model, f"{origin}; {self.describe_head(model)}"
+
+        self.build_model = build_model
         set_seed(training_args.seed)
-        self.model, self.description = self.build_model()
-        settle_learning_rate(training_args, model_args)
+        self.model, self.description = build_model()
+        if training_args.learning_rate is None:
+            trains_pretrained = not model_args.freeze_bilm and not model_args.from_scratch
+            training_args.learning_rate = _BILM_LEARNING_RATE if trains_pretrained else _TASK_LEARNING_RATE
         return self
 
     def set_architecture(self) -> bool:
@@ -302,8 +301,18 @@ class Task(ABC):
                 f"word_vectors is {args.word_vectors!r}, learn_words {args.learn_words} and more_word_vectors "
                 f"{args.more_word_vectors}; the vectors are a file's or learned, and more of them are a file's."
             )
+        # The word softmax is left behind.
+        config.word_vocab_size = None
+        given = {
+            "freeze_bilm": args.freeze_bilm,
+            "mixed_layers": args.layers,
+            "mix_normalization": args.mix_normalization,
+            "mix_l2": args.mix_l2,
+        }
         try:
-            set_model_fields(config, args)
+            for name, value in given.items():
+                if value is not None:
+                    setattr(config, name, value)
             settings = self.head_settings(head)
             if args.word_vectors or args.learn_words:
                 # Their number follows when all words have been read.
@@ -318,21 +327,6 @@ class Task(ABC):
     def head(self) -> Any:
         """The settings of the head."""
         return self.config.require_head(self.head_class)
-
-    def build_model(self) -> tuple[Any, str]:
-        """Make the model, in float32, and describe it in one line.
-
-        Raises: FileNotFoundError or ValueError where the weights are not there or not of a biLM of this architecture.
-        """
-        if self.has_labels:
-            self.config.id2label = dict(enumerate(self.labels))
-            self.config.label2id = {label: index for index, label in enumerate(self.labels)}
-        draw = None if self._keeps_classifier or not self.has_labels else self.draw_classifier
-        model, origin = start_model(self.model_class, self.model_args, self.config, draw)
-        fill_word_table(model, self._table)
-        if self.unseen_labels:
-            leave_out_unseen(model)
-        return model, f"{describe_model(model, self.config, origin)}; {self.describe_head(model)}"
 
     def run(self) -> dict[str, Any]:
         """Train, evaluate and predict, as far as there are splits for it, and write the output directory.

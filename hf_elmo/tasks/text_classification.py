@@ -23,12 +23,12 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.cutting import PreTokenizer
 from ..text.first_look import look_at_lines
 from .arguments import PRE_TOKENIZER, DatasetArguments, TaskArguments
-from .data import map_once, read_splits
+from .data import read_splits
 from .inputs import describe_inputs
 from .metrics import score_classes
 from .prediction import LONGEST_SHOWN, Item, Predictor
 from .readers.texts import LabelledTexts, read_texts, texts_of_dataset
-from .reports import RESULT_PREFIXES, class_report
+from .reports import RESULT_PREFIXES
 from .task import LIMIT, Task
 
 # Encoders of texts and of pairs, the default first.
@@ -161,8 +161,7 @@ examples:
 
 A second column of texts makes them pairs.
 """
-    shown_scores = ("accuracy", "macro_f1")
-    best_score = "accuracy"
+    scores = ("accuracy", "macro_f1")
 
     def check_arguments(self) -> None:
         length, least = self.model_args.max_length, self.data_args.min_phrase_words
@@ -230,15 +229,12 @@ A second column of texts makes them pairs.
     def count(self, split: str) -> dict[str, Any]:
         texts = self.splits[split]
         unlabelled = {"unlabelled": texts.num_unlabelled} if texts.num_unlabelled else {}
-        return {"texts": len(texts), "words": len(self.words[split]), **unlabelled}
+        return {"texts": len(texts), **unlabelled}
 
     def notes(self) -> Iterator[str]:
         for texts in self.splits.values():
             if texts.num_unlabelled:
                 yield f"{texts.source}: {texts.num_unlabelled:,} without a label left out"
-
-    def warnings(self) -> Iterator[str]:
-        for texts in self.splits.values():
             cut = "whitespace" if texts.is_tokenized else self.tokenizer.pre_tokenizer
             first_look = look_at_lines(text.split() for text in texts.texts)
             yield from first_look.warnings(texts.source, cut, can_choose=False)
@@ -254,17 +250,16 @@ A second column of texts makes them pairs.
 
     def score(self, output: Any) -> dict[str, float]:
         report = self._score(output)
-        return {name: report[name] for name in self.shown_scores}
+        return {name: report[name] for name in self.scores}
 
-    def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
+    def report(self, split: str, output: Any, directory: Path | None) -> dict[str, Any]:
         texts, prefix = self.splits[split], RESULT_PREFIXES[split]
         report = self._score(output)
         if directory is not None:
             write_table(directory / f"{split}_predictions.tsv", texts, self.labels, output.predictions)
             if texts.second_texts is not None:
                 write_records(directory / f"{split}_predictions.jsonl", texts, self.labels, output.predictions)
-        kept = {f"{prefix}_{name}": report[name] for name in ("by_class", "confusion")}
-        return kept, class_report(f"{split} ({texts.source})", report)
+        return {f"{prefix}_{name}": report[name] for name in ("by_class", "confusion")}
 
     def describe(self) -> dict[str, Any]:
         return {"text_pairs": _are_pairs(self.splits), "labels": self.labels}
@@ -307,7 +302,7 @@ print(classifier("A sentence of words .", ["sport", "music"], hypothesis_templat
                 "was trained on."
             ],
             limits=[LIMIT.format("texts")],
-            scores=["accuracy", "macro_f1"],
+            scores=list(self.scores),
             tables={"by_class": "By label", "confusion": "What the texts of each label were taken for"},
             labels=labels,
             counts=["texts", "words"],
@@ -350,7 +345,7 @@ def encode(
     if texts.second_texts is not None:
         columns["second"] = texts.second_texts
     dataset = Dataset.from_dict(columns)
-    return map_once(dataset, encode_batch, batched=True, remove_columns=list(columns), desc=f"Encoding {texts.source}")
+    return dataset.map(encode_batch, batched=True, remove_columns=list(columns), desc=f"Encoding {texts.source}")
 
 
 def write_table(path: Path, texts: LabelledTexts, labels: Sequence[str], probabilities: np.ndarray) -> None:

@@ -21,12 +21,12 @@ from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.modeling_elmo_tasks import OUTSIDE, SCHEMES, ElmoForTokenClassification, can_follow, labels_of, write_spans
 from ..pipelines import put_in_brackets
 from .arguments import DatasetArguments, TaskArguments
-from .data import map_once, read_splits
+from .data import read_splits
 from .inputs import describe_inputs
 from .metrics import read_any_spans, score_spans, tag_scheme_of
 from .prediction import Item, Predictor
 from .readers.columns import TaggedSentences, read_tagged_file, tagged_from_dataset
-from .reports import RESULT_PREFIXES, by_type, span_score_lines
+from .reports import RESULT_PREFIXES, by_type
 from .task import LIMIT, Task
 
 CorpusScheme = Literal["IOB1", "IOB2", "BIOES", "BILOU", "BMES"]
@@ -141,8 +141,7 @@ example:
   hf-elmo train token-classification --model_name_or_path CHECKPOINT --train_file train.conll \\
       --validation_file dev.conll --test_file test.conll --load_best_model_at_end --output_dir tagger
 """
-    shown_scores = ("precision", "recall", "f1", "accuracy")
-    best_score = "f1"
+    scores = ("f1", "precision", "recall", "accuracy")
 
     tag_scheme: str
     exchange: SchemeExchange | None = None
@@ -186,9 +185,9 @@ example:
         return "; ".join([*parts, super().describe_head(model)])
 
     def count(self, split: str) -> dict[str, Any]:
-        return {"sentences": len(self.splits[split]), "words": len(self.words[split])}
+        return {"sentences": len(self.splits[split])}
 
-    def notes(self) -> Iterator[str | None]:  # type: ignore[override]
+    def notes(self) -> Iterator[str | None]:
         yield from [*self._read_notes, self._note]
 
     def encode(self, split: str) -> Dataset:
@@ -199,15 +198,13 @@ example:
 
     def score(self, output: Any) -> dict[str, float]:
         report = self._score(output)[0]
-        return {name: report[f"overall_{name}"] for name in self.shown_scores}
+        return {name: report[f"overall_{name}"] for name in self.scores}
 
-    def report(self, split: str, output: Any, directory: Path | None) -> tuple[dict[str, Any], str]:
+    def report(self, split: str, output: Any, directory: Path | None) -> dict[str, Any]:
         report, predicted, gold = self._score(output)
-        sentences = self.splits[split]
         if directory is not None:
-            write_predictions(directory / f"{split}_predictions.conll", sentences.words, gold, predicted)
-        lines = format_report(f"{split} ({sentences.source})", report)
-        return {f"{RESULT_PREFIXES[split]}_entities": by_type(report)}, lines
+            write_predictions(directory / f"{split}_predictions.conll", self.splits[split].words, gold, predicted)
+        return {f"{RESULT_PREFIXES[split]}_entities": by_type(report)}
 
     def describe(self) -> dict[str, Any]:
         converted = {} if self.exchange is None else {"converted": asdict(self.exchange)}
@@ -237,7 +234,7 @@ for entity in tagger("A sentence of words ."):
 ```""",
             intended_use=["To mark the words of sentences with the labels below, in text like that it was trained on."],
             limits=[LIMIT.format("sentences")],
-            scores=["f1", "precision", "recall", "accuracy"],
+            scores=list(self.scores),
             tables={"entities": "By type"},
             labels=self.labels,
             counts=["sentences", "words"],
@@ -290,8 +287,8 @@ def encode(sentences: TaggedSentences, tokenizer: PreTrainedTokenizer, label2id:
         return dict(encoded)
 
     dataset = Dataset.from_dict({"words": sentences.words, "tags": sentences.labels})
-    return map_once(
-        dataset, encode_batch, batched=True, remove_columns=["words", "tags"], desc=f"Encoding {sentences.source}"
+    return dataset.map(
+        encode_batch, batched=True, remove_columns=["words", "tags"], desc=f"Encoding {sentences.source}"
     )
 
 
@@ -314,11 +311,6 @@ def tagged_lines(words: Sequence[str], *labels: Sequence[str]) -> Iterator[str]:
     for word, *cells in zip(words, *labels, strict=True):
         yield "\t".join([re.sub(r"[\t\r\n]", " ", word), *cells])
     yield ""
-
-
-def format_report(title: str, report: dict[str, Any]) -> str:
-    """The scores as a table in percent, a line per type of entity."""
-    return "\n".join([*span_score_lines(title, report), f"accuracy by word: {100 * report['overall_accuracy']:.2f}"])
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
 """The run of a task: a Trainer for each seed, resumed where it was stopped, and the directory that it writes.
 
 output_dir/
-  seed-S/checkpoint-N/   what the Trainer saves of a seed
-  seed-S/...             the model and the predictions of a seed, with SEED_FILE once it is done
-  .layers/               the layers of a frozen biLM that are kept for this run alone
-  .lock                  held by the run that writes here
-  ...                    what is in the folder of the best seed moves here at the end, which replaces all else
+  unfinished/              until the run has gone well
+    seed-S/checkpoint-N/   what the Trainer saves of a seed
+    seed-S/...             the model and the predictions of a seed, with SEED_FILE once it is done
+    layers/                the layers of a frozen biLM that are kept for this run alone
+    .lock                  held by the run that writes here
+  ...                      what is in the folder of the best seed moves here at the end, which replaces all else
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import math
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,7 +28,16 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from huggingface_hub.utils import WeakFileLock
 from safetensors.torch import load_model
-from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments, set_seed
+from transformers import (
+    EarlyStoppingCallback,
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import SaveStrategy
 
@@ -36,13 +47,15 @@ from ..hub.plots import plot_layer_shares
 from ..hub.provenance import command_to_resume, describe_run, write_json
 from ..hub.scores import layer_names
 from ..hub.writing import check_output_directory, files_written_aside, leftovers_of, written_aside
+from ..model.modeling_elmo import IGNORED_LABEL
 from .arguments import TaskTrainingArguments
-from .layer_cache import LayerCache, collate_with_layers, digest_of_bilm
-from .reports import RESULT_PREFIXES, best_of, describe_seeds, show_in_lines, summarize
+from .layer_cache import LayerCache, collate_with_layers
+from .reports import RESULT_PREFIXES, Lines, best_of, describe_scores, summarize
 
 if TYPE_CHECKING:
     from .task import Task
 
+UNFINISHED = "unfinished"
 STATE_FILE = "trainer_state.json"
 # What is left of a seed that is done; the last of its files to be written.
 SEED_FILE = "seed.json"
@@ -62,105 +75,115 @@ _SETTINGS = [
 def check_run_directory(args: TaskTrainingArguments) -> None:
     """Check, before any work is done, that a run can write to its output_dir, or resume what is there.
 
-    Raises: ValueError where it is missing; FileExistsError where it holds something else, or FileNotFoundError where
-        there is no such checkpoint.
+    Raises: ValueError where it is missing; FileExistsError where it holds something else; FileNotFoundError where there
+        is nothing to resume.
     """
     if not args.directory_asked:
         raise ValueError("output_dir is missing; pass --output_dir, for the model, its scores and its predictions.")
-    resume, path = args.resume_from_checkpoint, args.directory
-    if resume is not None and not args.resumes_newest and not _is_whole(Path(resume)):
-        raise FileNotFoundError(
-            f"resume_from_checkpoint {resume!r} is no whole checkpoint: it has no {STATE_FILE} that can be read. Name "
-            "another one, or pass 'auto' for the newest one of output_dir."
-        )
-    if resume == "last" and not _seeds_in(path):
+    path, is_stopped = args.directory, _can_resume(args.directory / UNFINISHED)
+    if args.resume_from_checkpoint == "last" and not is_stopped:
         raise FileNotFoundError(
             f"resume_from_checkpoint is 'last', but output_dir {str(path)!r} holds nothing of a run that was stopped; "
             "pass 'auto' to start where there is nothing."
         )
-    if _seeds_in(path) and not (args.resumes_newest or args.overwrite_output_dir):
+    if is_stopped and not (args.resumes_newest or args.overwrite_output_dir):
         raise FileExistsError(
             f"output_dir {str(path)!r} holds a run that was stopped; resume it with --resume_from_checkpoint auto, "
             "name another one, or pass --overwrite_output_dir to replace it."
         )
-    is_empty = path.is_dir() and all(entry.name.startswith(".") or _is_seed(entry) for entry in path.iterdir())
+    is_empty = path.is_dir() and all(entry.name == UNFINISHED or entry.name[0] == "." for entry in path.iterdir())
     check_output_directory(path, args.overwrite_output_dir or is_empty)
 
 
 def run(task: Task) -> dict[str, Any]:
     """What `Task.run` does."""
-    args, task_args = task.training_args, task.model_args
-    unseen = {"unseen_labels": task.unseen_labels} if task.unseen_labels else {}
+    args = task.training_args
     facts: dict[str, Any] = {
         "model": task.description,
         "task": task.name,
         **task.describe(),
-        **unseen,
+        **({"unseen_labels": task.unseen_labels} if task.unseen_labels else {}),
         "data": task.data,
         "settings": {name: getattr(args, name) for name in _SETTINGS},
     }
     results = {**facts, **describe_run()}
     task.say(f"Model: {task.description}")
     encoded = {split: task.encode(split) for split in task.splits}
-    seeds = range(args.seed, args.seed + args.num_seeds)
     runs: dict[int, dict[str, Any]] = {}
-    tables: dict[int, str] = {}
-    best, datasets, bilm = seeds[0], encoded, None
-    with _run_directory(args) as path:
-        for seed in seeds:
+    with _unfinished(args) as path:
+        for number in range(args.num_seeds):
+            seed = args.seed + number
             folder = path / f"seed-{seed}"
             done = _read_seed(folder, facts)
             if args.num_seeds > 1:
-                task.say(f"\nSeed {seed}, {len(runs) + 1} of {len(seeds)}" + (" was done before." if done else ":"))
+                task.say(f"\nSeed {seed}, {number + 1} of {args.num_seeds}" + (" was done before." if done else ":"))
             if done is None:
-                if runs:
-                    args.seed = seed
+                if number:
                     set_seed(seed)
                     task.model, _ = task.build_model()
-                # Random weights are others for each seed; loaded ones are not.
-                if bilm != (bilm := digest_of_bilm(task.model)):
-                    own_bytes = int(task_args.layer_cache_gigabytes * 2**30)
-                    cache = task.layer_cache
-                    if cache is None and own_bytes and task.reads_often():
-                        cache = LayerCache(path / ".layers", own_bytes)
-                    if cache is not None and task.model.uses_elmo:
-                        datasets = {split: task.keep_layers(cache, rows) for split, rows in encoded.items()}
-                done = _run_seed(task, datasets, folder)
+                done = _run_seed(task, _with_layers(task, encoded, path), folder, seed)
                 if args.process_index == 0:
                     with files_written_aside(folder / SEED_FILE) as (aside,):
-                        write_json(aside, {"facts": facts, "results": done[0], "table": done[1]})
-            runs[seed], tables[seed] = done
-            by, greater_is_better = cast("str", args.metric_for_best_model), cast("bool", args.greater_is_better)
-            best = list(runs)[best_of(list(runs.values()), by, greater_is_better)]
+                        write_json(aside, {"facts": facts, "results": done})
+            runs[seed] = done
             PartialState().wait_for_everyone()
-            if args.process_index == 0:
-                for worse in runs.keys() - {best}:
-                    for entry in (path / f"seed-{worse}").iterdir():
-                        if entry.name != SEED_FILE:
-                            _remove(entry)
-        args.seed = seeds[0]
+        best = best_of(runs, cast("str", args.metric_for_best_model), cast("bool", args.greater_is_better))
         results.update(runs[best])
         if args.num_seeds > 1:
-            names = [f"{prefix}_{name}" for prefix in RESULT_PREFIXES.values() for name in (*task.shown_scores, "loss")]
-            summary = summarize(runs, [name for name in names if name in runs[best]])
-            results.update({"kept_seed": best, **summary})
+            names = [f"{prefix}_{name}" for prefix in RESULT_PREFIXES.values() for name in (*task.scores, "loss")]
+            results.update({"kept_seed": best, **summarize(runs, [name for name in names if name in runs[best]])})
             task.say(f"\nKept the model of seed {best}.")
-            tables[best] += f"\n\n{describe_seeds(summary, RESULT_PREFIXES, task.shown_scores)}" if tables[best] else ""
-        if tables[best]:
-            task.say(tables[best])
+        card = task.describe_card(results)
+        task.say("\n".join(describe_scores(results, card)))
         if args.process_index == 0:
-            _write_results(task, results, path / f"seed-{best}")
-            _keep(path / f"seed-{best}", path, args)
+            folder = path / f"seed-{best}"
+            if "train" in task.splits:
+                results["card"] = asdict(card)
+                # A picture wants matplotlib.
+                with suppress(ImportError):
+                    if results["layer_shares"]:
+                        plot_layer_shares(results, folder / LAYER_SHARES_FILE)
+            write_json(folder / RESULTS_FILE, results)
+            if "train" in task.splits:
+                write_card(folder, args.directory.resolve().name)
+            _keep(folder, args)
     task.say(f"\nWritten to {args.directory}.")
     return results
 
 
-def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], str]:
-    """Train, evaluate and predict once, and write the model and the predictions; the results, and lines about them."""
+def _with_layers(task: Task, encoded: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """The rows of each split with the layers of a frozen biLM, where they are to be kept."""
+    args = task.model_args
+    if not (args.layer_cache_gigabytes and task.model.uses_elmo and task.model.config.freeze_bilm):
+        return encoded
+    directory = args.layer_cache_dir or path / "layers"
+    cache = LayerCache(directory, int(args.layer_cache_gigabytes * 2**30), partial(print, flush=True))
+    return {split: task.keep_layers(cache, rows) for split, rows in encoded.items()}
+
+
+class _Trainer(Trainer):
+    """Keeps from the model what only scores want: the number of a row, and labels that the model does not know.
+
+    These stand for labels behind its own: they are left out of the loss.
+    """
+
+    num_labels = math.inf
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        own = {name: value for name, value in inputs.items() if name != "row"}
+        if self.num_labels == math.inf:
+            return super().compute_loss(model, own, *args, **kwargs)
+        own["labels"] = own["labels"].masked_fill(own["labels"] >= self.num_labels, IGNORED_LABEL)
+        found = super().compute_loss(model, own, *args, **kwargs)
+        # A mean over none of the batch.
+        return (found[0].nan_to_num(), *found[1:]) if isinstance(found, tuple) else found
+
+
+def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path, seed: int) -> dict[str, Any]:
+    """Train, evaluate and predict once, and write the model and the predictions; the results."""
     args = copy.copy(task.training_args)
-    args.output_dir = str(folder)
-    args.restore_callback_states_from_checkpoint = True
-    trainer = task.trainer_class(
+    args.output_dir, args.seed, args.restore_callback_states_from_checkpoint = str(folder), seed, True
+    trainer = _Trainer(
         model=task.model,
         args=args,
         data_collator=collate_with_layers(task.make_collator()),
@@ -169,16 +192,18 @@ def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path) -> tuple[di
         processing_class=task.tokenizer,
         compute_metrics=task.score,
         preprocess_logits_for_metrics=task.keep,
+        callbacks=[ExactResume(), Lines(task.scores)],
     )
+    if task.unseen_labels:
+        trainer.num_labels = len(task.labels)
     if args.early_stopping_patience is not None:
         trainer.add_callback(EarlyStoppingCallback(args.early_stopping_patience))
-    trainer.add_callback(ExactResume())
-    show_in_lines(trainer, task.shown_scores)
+    for callback in (PrinterCallback, ProgressCallback):
+        trainer.remove_callback(callback)
     results: dict[str, Any] = {}
     if "train" in task.splits:
         asked = args.resume_from_checkpoint
-        checkpoint = newest_checkpoint(folder) if args.resumes_newest else asked and Path(asked)
-        results = {**_train(trainer, checkpoint or None), "train_samples": len(task.splits["train"])}
+        results = _train(trainer, newest_checkpoint(folder) if args.resumes_newest else asked and Path(asked))
         if args.load_best_model_at_end and trainer.state.best_metric is not None:
             results["kept_step"], best = trainer.state.best_global_step, trainer.state.best_metric
             name = cast("str", args.metric_for_best_model).removeprefix("eval_")
@@ -193,49 +218,32 @@ def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path) -> tuple[di
             trainer.state.best_model_checkpoint = None
         if trainer.is_world_process_zero():
             trainer.state.save_to_json(str(folder / STATE_FILE))
-    tables = []
     # The Trainer groups what is predicted by length too: out of its order.
     args.train_sampling_strategy = "random"
     folder.mkdir(exist_ok=True)
     for split, prefix in RESULT_PREFIXES.items():
         if split in task.splits:
             output = trainer.predict(datasets[split], metric_key_prefix=prefix)
-            more, lines = task.report(split, output, folder if trainer.is_world_process_zero() else None)
-            results |= {**(output.metrics or {}), **more, f"{prefix}_samples": len(task.splits[split])}
-            tables.append("\n" + lines)
+            results |= output.metrics or {}
+            results |= task.report(split, output, folder if trainer.is_world_process_zero() else None)
             if args.num_seeds > 1:
-                scores = (f"{name} {100 * results[f'{prefix}_{name}']:.2f}" for name in task.shown_scores)
+                scores = (f"{name} {100 * results[f'{prefix}_{name}']:.2f}" for name in task.scores)
                 task.say(f"{split}: {', '.join(scores)}")
-    return results, "\n".join(tables)
+    return results
 
 
-def _write_results(task: Task, results: dict[str, Any], folder: Path) -> None:
-    is_trained = "train" in task.splits
-    if is_trained:
-        results["card"] = asdict(task.describe_card(results))
-        if results["layer_shares"]:
-            try:
-                plot_layer_shares(results, folder / LAYER_SHARES_FILE)
-            except ImportError as error:
-                task.say(f"no plot of the layers: {error}")
-    write_json(folder / RESULTS_FILE, results)
-    if is_trained:
-        write_card(folder, task.training_args.directory.resolve().name)
-
-
-def _train(trainer: Trainer, checkpoint: Path | None) -> dict[str, Any]:
+def _train(trainer: Trainer, checkpoint: Any) -> dict[str, Any]:
     """Train, from a checkpoint if there is one; the metrics of the whole training."""
-    if checkpoint is None:
+    if not checkpoint:
         return trainer.train().metrics
     state = TrainerState.load_from_json(str(checkpoint / STATE_FILE))
     if not _is_over(state, trainer.args):
         metrics = trainer.train(resume_from_checkpoint=str(checkpoint)).metrics
         return metrics | _mean_loss(trainer.state)
     # The Trainer would take one step more.
-    kept = checkpoint
     if trainer.args.load_best_model_at_end and state.best_global_step:
-        kept = checkpoint.parent / f"checkpoint-{state.best_global_step}"
-    load_model(cast("torch.nn.Module", trainer.model), kept / WEIGHTS_FILE)
+        checkpoint = checkpoint.parent / f"checkpoint-{state.best_global_step}"
+    load_model(cast("torch.nn.Module", trainer.model), checkpoint / WEIGHTS_FILE)
     trainer.state = state
     return {"epoch": state.epoch, **_mean_loss(state)}
 
@@ -301,13 +309,13 @@ def _is_between_epochs(state: TrainerState) -> bool:
 
 
 @contextmanager
-def _run_directory(args: TaskTrainingArguments) -> Iterator[Path]:
+def _unfinished(args: TaskTrainingArguments) -> Iterator[Path]:
     """Let one run, of one or several processes, write to its output_dir; where it fails, what can be resumed stays.
 
     Raises: FileExistsError where another run writes there.
     """
-    path, state = args.directory.resolve(), PartialState()
-    is_new = not path.exists()
+    directory, state = args.directory.resolve(), PartialState()
+    path, is_new = directory / UNFINISHED, not directory.exists()
     with ExitStack() as lock:
         if state.is_main_process:
             path.mkdir(parents=True, exist_ok=True)
@@ -318,66 +326,44 @@ def _run_directory(args: TaskTrainingArguments) -> Iterator[Path]:
                 raise FileExistsError(
                     f"output_dir {str(args.directory)!r} is being written to by another run; name another one, or wait."
                 ) from error
-            _remove_leftovers(path)
-            if not args.resumes_newest:
-                for seed in _seeds_in(path):
-                    _remove(seed)
+            for entry in [*leftovers_of(directory), *(path.glob("seed-*") if not args.resumes_newest else ())]:
+                shutil.rmtree(entry)
         state.wait_for_everyone()
         try:
             yield path
             state.wait_for_everyone()
         except BaseException as error:
-            if state.is_main_process and _seeds_in(path) and not isinstance(error, FileExistsError):
+            if state.is_main_process and _can_resume(path) and not isinstance(error, FileExistsError):
                 print(f"note: resume this run with: {command_to_resume()}", file=sys.stderr)
             raise
         finally:
             if state.is_main_process:
-                _remove_leftovers(path)
-                for name in (".layers", ".lock"):
-                    _remove(path / name)
-                if is_new and not any(path.iterdir()):
-                    path.rmdir()
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Remove what cannot be resumed, and folders of seeds that have nothing else."""
-    for entry in leftovers_of(path):
-        _remove(entry)
-    for seed in filter(_is_seed, list(path.iterdir())):
-        if not (seed / SEED_FILE).exists():
-            for entry in list(seed.iterdir()):
-                if not (entry.name.startswith("checkpoint-") and _is_whole(entry)):
-                    _remove(entry)
-            if not any(seed.iterdir()):
-                seed.rmdir()
+                # Their files of layers may be larger than all else.
+                shutil.rmtree(path / "layers" if _can_resume(path) else path, ignore_errors=True)
+                if is_new and not any(directory.iterdir()):
+                    directory.rmdir()
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint of a folder that was written to its end."""
+    """The newest checkpoint of a folder that was written to its end: it has the Trainer's state, which is last."""
     whole = [entry for entry in folder.glob("checkpoint-*") if _is_whole(entry)]
     return max(whole, key=lambda entry: int(entry.name.partition("-")[2]), default=None)
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint has the Trainer's state, which it writes last."""
     try:
         return isinstance(json.loads((checkpoint / STATE_FILE).read_text(encoding="utf-8")), dict)
     except (OSError, ValueError):
         return False
 
 
-def _is_seed(entry: Path) -> bool:
-    return entry.name.startswith("seed-") and entry.name[5:].isdecimal() and entry.is_dir()
+def _can_resume(path: Path) -> bool:
+    """Whether a seed is done there, or was stopped behind a checkpoint."""
+    return any((seed / SEED_FILE).exists() or newest_checkpoint(seed) for seed in path.glob("seed-*"))
 
 
-def _seeds_in(path: Path) -> list[Path]:
-    """The folders of seeds that are done, or can be resumed."""
-    seeds = filter(_is_seed, path.glob("seed-*"))
-    return [seed for seed in seeds if (seed / SEED_FILE).exists() or newest_checkpoint(seed)]
-
-
-def _read_seed(seed: Path, facts: Mapping[str, Any]) -> tuple[dict[str, Any], str] | None:
-    """The results of a seed and lines about them; None where it is not done.
+def _read_seed(seed: Path, facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The results of a seed; None where it is not done.
 
     Raises: FileExistsError where it was trained with other settings than these.
     """
@@ -387,27 +373,21 @@ def _read_seed(seed: Path, facts: Mapping[str, Any]) -> tuple[dict[str, Any], st
     differing = [name for name, now in json.loads(json.dumps(facts)).items() if done["facts"].get(name) != now]
     if differing:
         raise FileExistsError(
-            f"output_dir {str(seed.parent)!r} holds {seed.name}, which was trained with other "
+            f"output_dir {str(seed.parents[1])!r} holds {seed.name}, which was trained with other "
             f"{' and '.join(differing)}; name another one, or pass --overwrite_output_dir to replace it."
         )
-    return done["results"], done["table"]
+    return done["results"]
 
 
-def _keep(best: Path, path: Path, args: TaskTrainingArguments) -> None:
-    """Move what is in the folder of the best seed up, in the place of all else."""
+def _keep(best: Path, args: TaskTrainingArguments) -> None:
+    """Move what is in the folder of the best seed to the output_dir, in the place of all else."""
+    path = best.parents[1]
     # The Trainer's notes on its checkpoints.
     old, new = (json.dumps(str(folder))[1:-1] for folder in (best, path))
     for file in best.rglob(STATE_FILE):
         file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
-    (best / SEED_FILE).unlink()
     with written_aside(path, overwrite=True) as aside:
         for entry in list(best.iterdir()):
-            if args.keeps_checkpoints or not entry.name.startswith("checkpoint-"):
+            is_checkpoint = entry.name.startswith("checkpoint-")
+            if entry.name != SEED_FILE and (not is_checkpoint or (args.keeps_checkpoints and _is_whole(entry))):
                 entry.rename(aside / entry.name)
-
-
-def _remove(entry: Path) -> None:
-    if entry.is_dir() and not entry.is_symlink():
-        shutil.rmtree(entry)
-    else:
-        entry.unlink(missing_ok=True)

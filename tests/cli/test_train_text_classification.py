@@ -46,7 +46,7 @@ def test_training_from_a_file(kind, run, tmp_path):
     training = ["--num_train_epochs", 1, "--head", "hidden_size=3", "--num_seeds", 2, "--output_dir", tmp_path / "out"]
     code, shown, errors = run(*data, *training)
     assert code == 0, errors
-    assert "2 labels." in shown.splitlines()[0] and "accuracy" in shown and "predicted as" in shown
+    assert "2 labels." in shown.splitlines()[0] and "What the texts of each label were taken for:" in shown
     assert "Mean and deviation of 2 seeds, test: accuracy" in shown
     results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert len(results["seeds"]) == 2 and results["task"] == "text-classification"

@@ -62,8 +62,7 @@ class Capitals(Task):
     model_class = ElmoForCapitals
     head_class = TokenClassificationHead
     predictor_class = CapitalsPredictor
-    shown_scores: ClassVar[tuple[str, ...]] = ("share_right",)
-    best_score: ClassVar[str] = "share_right"
+    scores: ClassVar[tuple[str, ...]] = ("share_right",)
     has_labels = False
 
     def load(self):
@@ -89,7 +88,7 @@ class Capitals(Task):
     def report(self, split, output, directory):
         if directory is not None:
             (directory / f"{split}.txt").write_text(str(output.predictions.shape[0]))
-        return {"looked_at": split}, f"looked at {split}"
+        return {"looked_at": split}
 
     def describe_card(self, results):
         return TaskCard(
@@ -100,7 +99,7 @@ class Capitals(Task):
             usage="Load {name}.",
             intended_use=["To find capitals."],
             limits=["None."],
-            scores=["share_right"],
+            scores=list(self.scores),
         )
 
     def describe(self):

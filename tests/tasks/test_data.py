@@ -9,7 +9,7 @@ from refusals import assert_refused
 from tolerances import STANDARD_ERRORS
 
 from hf_elmo.tasks.arguments import FileArguments, TaskTrainingArguments
-from hf_elmo.tasks.data import choose_splits, hold_out, share_of, shorten
+from hf_elmo.tasks.data import choose_splits, share_of, take_fractions
 from hf_elmo.tasks.readers.columns import TaggedSentences
 
 texts = st.lists(st.text("abc", min_size=1, max_size=4), min_size=40, max_size=80)
@@ -26,27 +26,31 @@ def words_of(part):
 
 @given(texts, shares, st.randoms(use_true_random=False))
 def test_each_text_alone_says_where_it_belongs(words, share, random):
-    args = FileArguments(validation_fraction=share, train_fraction=0.5)
+    shuffled = list(words)
+    random.shuffle(shuffled)
     try:
-        parts = hold_out({"train": examples(words)}, args)
-        kept = words_of(shorten(parts, args)["train"])
+        all_of, half, again = (
+            take_fractions({"train": examples(its)}, FileArguments(validation_fraction=share, train_fraction=fraction))
+            for its, fraction in ((words, 1.0), (words, 0.5), (shuffled, 0.5))
+        )
     except ValueError as error:
         assert "_fraction" in str(error)
         return
-    train, validation = words_of(parts["train"]), words_of(parts["validation"])
+    train, validation = words_of(all_of["train"]), words_of(all_of["validation"])
     assert sorted(train + validation) == sorted(words) and not set(train) & set(validation)
-    shuffled = list(words)
-    random.shuffle(shuffled)
-    again = hold_out({"train": examples(shuffled)}, args)
-    assert set(words_of(again["validation"])) == set(validation)
-    assert set(kept) <= set(train) and set(words_of(shorten(again, args)["train"])) == set(kept)
+    assert set(words_of(again["validation"])) == set(words_of(half["validation"])) == set(validation)
+    assert set(words_of(half["train"])) <= set(train) and sorted(words_of(again["train"])) == sorted(
+        words_of(half["train"])
+    )
 
 
 def test_shares_have_their_size_lie_in_one_another_and_do_not_depend_on_each_other():
     count = 4000
     data = {"train": examples([f"word {number}" for number in range(count)])}
-    tenth, half = (set(words_of(shorten(data, FileArguments(train_fraction=share))["train"])) for share in (0.1, 0.5))
-    held = set(words_of(hold_out(data, FileArguments(validation_fraction=0.1))["validation"]))
+    tenth, half = (
+        set(words_of(take_fractions(data, FileArguments(train_fraction=share))["train"])) for share in (0.1, 0.5)
+    )
+    held = set(words_of(take_fractions(data, FileArguments(validation_fraction=0.1))["validation"]))
     for part, share in ((tenth, 0.1), (half, 0.5), (held, 0.1), (tenth & held, 0.01)):
         spread = math.sqrt(count * share * (1 - share))
         assert abs(len(part) - count * share) < STANDARD_ERRORS * spread
@@ -64,9 +68,9 @@ def test_labels_of_the_others_stay_known_and_results_tell_the_share():
 @pytest.mark.parametrize(
     "settings, splits, named",
     [
-        ({"validation_fraction": 1.0}, ("train",), "validation_fraction is 1.0"),
-        ({"validation_fraction": 0.1}, ("train", "validation"), "validation_fraction is 0.1"),
-        ({"validation_fraction": 0.1}, ("test",), "validation_fraction is 0.1"),
+        ({"validation_fraction": 1.0}, ("train",), "validation_fraction 1.0"),
+        ({"validation_fraction": 0.1}, ("train", "validation"), "validation_fraction 0.1"),
+        ({"validation_fraction": 0.1}, ("test",), "validation_fraction 0.1"),
         ({"validation_fraction": 1e-9}, ("train",), ("validation_fraction", "no validation data of 3")),
         ({"train_fraction": 0.0}, ("train",), "train_fraction is 0.0"),
         ({"train_fraction": 1.5}, ("test",), "train_fraction is 1.5"),
@@ -76,17 +80,18 @@ def test_labels_of_the_others_stay_known_and_results_tell_the_share():
 def test_shares_that_leave_nothing_are_refused(settings, splits, named):
     args = FileArguments(**settings)
     data = {split: examples(["a", "b", "c"]) for split in splits}
-    assert_refused(ValueError, named, lambda: shorten(hold_out(data, args), args))
+    assert_refused(ValueError, named, take_fractions, data, args)
 
 
 @pytest.mark.parametrize(
     "settings, splits, named",
     [
         ({"num_seeds": 0}, ("train",), "num_seeds is 0"),
-        ({"num_seeds": 2}, ("test",), "num_seeds is 2"),
         ({"num_seeds": 2, "resume_from_checkpoint": "."}, ("train",), ("num_seeds is 2", "resume_from_checkpoint")),
-        ({"early_stopping_patience": 2}, ("train", "validation"), ("early_stopping_patience is 2", "load_best_model")),
-        ({"early_stopping_patience": 0, "load_best_model_at_end": True}, ("train", "validation"), "patience is 0"),
+        ({"early_stopping_patience": 0}, ("train", "validation"), "patience is 0"),
+        ({"early_stopping_patience": 2}, ("train",), ("early_stopping_patience", "--validation_fraction")),
+        ({"load_best_model_at_end": True}, ("train",), ("load_best_model_at_end", "--validation_fraction")),
+        ({"do_predict": True}, ("train",), ("do_predict", "--test_file")),
     ],
 )
 def test_seeds_and_patience_that_make_no_sense_are_refused(settings, splits, named, tmp_path):

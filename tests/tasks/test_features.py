@@ -10,7 +10,7 @@ from refusals import assert_refused
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
 from hf_elmo.model.configuration_elmo import TokenClassificationHead
 from hf_elmo.tasks.arguments import TaskArguments
-from hf_elmo.tasks.inputs import check_table, choose_labels, fill_word_table, read_settings, set_word_inputs
+from hf_elmo.tasks.inputs import choose_labels, fill_word_table, read_settings, set_word_inputs
 from hf_elmo.tasks.readers.texts import LabelledTexts
 
 VECTORS = "the 1 2\ncat 3 4\nsat 5 6\nother 7 8\n"
@@ -26,7 +26,8 @@ def build(args, train=("the", "the", "Cat", "cat"), other=("sat",), tokenizer=No
     size = args.get("word_vector_size")
     table = set_word_inputs(config, TaskArguments("x", **flags), tokenizer, train, other, size)
     model = ElmoForTokenClassification(config).eval()
-    fill_word_table(model, table)
+    if table is not None:
+        fill_word_table(model, table)
 
     def vector(word):
         return model.features.word_table(torch.from_numpy(tokenizer.encode_words([word]))).squeeze(0).tolist()
@@ -62,7 +63,7 @@ def test_lower_cased_words_are_found(by, tmp_path):
 
 def test_learned_words_are_those_that_occur_often_enough():
     model, vector = build({"learn_words": True, "word_vector_size": 3, "word_table_size": 1})
-    assert model.config.head.word_table_size == 3  # `the` and the two markers
+    assert model.config.head.word_table_size == 3  # `the` and the special tokens
     assert len({tuple(vector(word)) for word in ("cat", "Cat", "sat")}) == 1 != vector("the")
     model, vector = build({"learn_words": True}, train=("the", "cat", "Cat") * 2)
     assert model.config.head.word_table_size == 5 and vector("cat") != vector("Cat")
@@ -106,8 +107,8 @@ def test_words_to_learn_must_be_there():
 
 def test_a_table_must_not_stay_empty():
     config = make_tiny_config(head=TokenClassificationHead(word_table_size=3, word_vector_size=2))
-    check_table(config, None, is_random=False)
-    assert_refused(ValueError, ("from_scratch", "--learn_words"), check_table, config, None, True)
+    given = (config, TaskArguments("x", from_scratch=True), ElmoCharTokenizer(), [])
+    assert_refused(ValueError, ("from_scratch", "--learn_words"), set_word_inputs, *given)
 
 
 @given(st.sets(st.integers(0, 200), min_size=1))

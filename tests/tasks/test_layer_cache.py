@@ -56,7 +56,7 @@ def test_a_disk_that_would_be_filled_keeps_none(cache, monkeypatch):
     cache._report = lines.append
     monkeypatch.setattr(layer_cache.shutil, "disk_usage", lambda path: SimpleNamespace(free=100))
     assert cache.layers_of(make_model(), encode()) is None
-    assert "100 are free" in lines[0] and not names(cache)
+    assert "no more than 90 may be taken" in lines[0] and not names(cache)
 
 
 # The same numbers
@@ -189,33 +189,18 @@ def test_what_would_never_fit_is_not_kept(tmp_path):
     lines = []
     cache = LayerCache(tmp_path / "layers", max_bytes=100, report=lines.append)
     assert cache.layers_of(make_model(), encode()) is None
-    assert not cache.directory.exists() and "max_bytes" in lines[0]
+    assert not names(cache) and "no more than 100 may be taken" in lines[0]
 
 
-def test_a_failure_leaves_no_file_and_a_damaged_one_is_made_anew(cache, monkeypatch):
+def test_a_failure_leaves_no_file(cache, monkeypatch):
     model = make_model()
     with monkeypatch.context() as patched:
         patched.setattr(layer_cache, "pack_layers", lambda layers: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             cache.layers_of(model, encode())
-    assert not names(cache) and not list(cache.directory.glob("*.partial"))
-    path = cache.layers_of(model, encode()).path
-    wanted = path.read_bytes()
-    path.write_bytes(wanted[:-10])
+    (cache.directory / ".of-a-dead-writer.partial").mkdir()
     cache.layers_of(model, encode())
-    assert path.read_bytes() == wanted
-
-
-def test_what_a_dead_writer_left_makes_room_and_what_a_living_one_writes_is_kept(cache):
-    model = make_model()
-    size = cache.layers_of(model, encode([["a"] * 10])).path.stat().st_size
-    dead, living = cache.directory / "a.partial", cache.directory / "b.partial"
-    for path in (dead, living):
-        path.write_bytes(bytes(size))
-    os.utime(dead, (1, 1))
-    cache.max_bytes = 3 * size
-    cache.layers_of(model, encode([["b"] * 10]))
-    assert living.exists() and not dead.exists() and len(names(cache)) == 2
+    assert len(names(cache)) == 1 and not list(cache.directory.glob(".*.partial"))
 
 
 def test_of_two_threads_one_makes_the_file(cache):
@@ -247,18 +232,6 @@ def test_a_pickle_names_the_file_and_does_not_copy_it(cache):
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("features", "named"),
-    [
-        ([{"input_ids": []}], "features[0]"),
-        ([{"input_ids": [[1] * 50] * 2, "attention_mask": [1, 0]}], "features[0]"),
-        ([{"input_ids": [[1] * 50] * 3, "token_type_ids": [1, 0, 1]}], "token_type_ids"),
-    ],
-)
-def test_features_that_cannot_be_cached_are_refused(cache, features, named):
-    assert_refused(ValueError, named, cache.layers_of, make_model(), features)
-
-
 def test_a_bilm_that_is_trained_is_refused(cache):
     for model in (make_model(freeze_bilm=False), make_model(ElmoForPreTraining, word_vocab_size=9)):
         assert_refused(ValueError, "freeze_bilm", cache.layers_of, model, encode())
@@ -269,10 +242,7 @@ def test_a_bilm_that_is_trained_is_refused(cache):
 def test_layers_of_other_words_are_refused(cache):
     model, batch = make_model(), ElmoCharTokenizer()("a b", return_tensors="pt")
     assert_refused(RuntimeError, ("4", "3"), model, **batch, packed_layers=torch.zeros(1, 3, 30))
-    layers = cache.layers_of(model, encode())
-    assert_refused(ValueError, "layers", FeaturesWithLayers, encode()[1:], layers)
-    assert_refused(IndexError, "range", layers.__getitem__, 4)
-    assert_refused(ValueError, "max_bytes", LayerCache, cache.directory, 0)
+    assert_refused(IndexError, "range", cache.layers_of(model, encode()).__getitem__, 4)
 
 
 def test_a_sentence_that_is_there_many_times_is_kept_once(tmp_path):

@@ -15,7 +15,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSequenceClassification
 from hf_elmo.tasks.readers.texts import LabelledTexts
-from hf_elmo.tasks.reports import class_report
 from hf_elmo.tasks.text_classification import (
     TextClassification,
     encode,
@@ -259,13 +258,6 @@ class TestReports:
         write_records(tmp_path / "a.jsonl", self.TEXTS, ["no", "yes"], self.NUMBERS)
         first = json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])
         assert first["predicted_label"] == "yes" and first["probabilities"] == {"no": 0.25, "yes": 0.75}
-
-    def test_the_screen_tells_what_was_taken_for_what(self):
-        row = {"precision": 1.0, "recall": 0.5, "f1": 2 / 3, "number": 3}
-        report = {"by_class": {"a": row, "b": row}, "accuracy": 0.5, "macro_f1": 2 / 3, "confusion": [[1, 2], [0, 3]]}
-        lines = class_report("test", report).splitlines()
-        assert lines[0] == "test" and "always 'a': accuracy 50.00" in lines[4]
-        assert [line.split() for line in lines[-3:]] == [["a", "b"], ["a", "1", "2"], ["b", "0", "3"]]
 
 
 def test_bad_arguments_and_data(folder, tmp_path):
