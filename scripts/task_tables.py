@@ -16,7 +16,6 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,32 +40,18 @@ SHARES = {"full": "", "tenth": "--train_fraction 0.1"}
 
 @dataclass(frozen=True)
 class Table:
-    """One data set: what is trained on it, and how it is scored.
+    """One data set: what is trained on it, and how it is scored."""
 
-    Args:
-        task: What the page calls it.
-        command: Of hf-elmo, with the flags that all rows share; {data} is the directory of the data sets.
-        head: Settings of the head, beside those that all tasks have.
-        epochs: Passes over all of the training data, and over a tenth of it.
-        scores: The scores that the table shows, the main one last: what they are called there, and the paper's own
-            figures on its own data, without ELMo and with it.
-        model: The checkpoint that it starts from.
-        rows: Which of ROWS it has.
-        folds: Where each article is tested once: parts of the file, each with its own training.
-        seeds: Trainings per row.
-        mix: What the rows say of their one mix. Layers of small models are small; normalized, a task's first layer can
-            learn from them as fast as from its own words.
-    """
-
-    task: str
-    command: str
-    head: str
-    epochs: tuple[int, int]
-    scores: Mapping[str, tuple[str, str]]
-    model: str = "elmo-small-novels"
+    task: str  # what the page calls it
+    command: str  # of hf-elmo, with the flags that all rows share; {data} is the directory of the data sets
+    head: str  # settings of the head
+    epochs: tuple[int, int]  # passes over all of the training data, and over a tenth of it
+    scores: Mapping[str, tuple[str, str]]  # the main one last: their titles, and the paper's, without ELMo and with it
+    model: str = "elmo-small-novels"  # the checkpoint that it starts from
     rows: tuple[str, ...] = ("none", "random", "top", "mix")
-    folds: int = 0
+    folds: int = 0  # where each article is tested once: parts of the file, each with its own training
     seeds: int = 5
+    # Layers of small models are small; normalized, a task's first layer can learn from them as fast as from its words.
     mix: str = "--mix_normalization word"
 
 
@@ -185,25 +170,21 @@ TABLES = {
 }
 
 
-def run_name(row: str, share: str, fold: int | None) -> str:
-    """The name of a run's results file, without its suffix."""
-    return row + ("-tenth" if share == "tenth" else "") + ("" if fold is None else f"-fold-{fold}")
-
-
-def folds_of(table: Table) -> Sequence[int | None]:
-    """The folds that are trained, or None alone where the data have a test file."""
-    return range(table.folds) if table.folds else [None]
+def results_files(name: str, row: str, share: str, results_dir: str | Path) -> dict[int | None, Path]:
+    """The results files of a row by its folds, or by None alone where the data have a test file."""
+    stem = row + "-tenth" * (share == "tenth")
+    folds = TABLES[name].folds
+    if not folds:
+        return {None: Path(results_dir, name, f"{stem}.json")}
+    return {fold: Path(results_dir, name, f"{stem}-fold-{fold}.json") for fold in range(folds)}
 
 
 def missing_runs(name: str, arguments: argparse.Namespace) -> Iterator[tuple[Path, list[str]]]:
     """The results files of a table that are not there yet, each with its command; those that take longest come last."""
     table = TABLES[name]
-    for share in sorted(arguments.shares, reverse=True):
-        for row in [row for row in table.rows if row in arguments.rows]:
-            for fold in folds_of(table):
-                results = Path(arguments.results_dir, name, f"{run_name(row, share, fold)}.json")
-                if results.exists():
-                    continue
+    for share in reversed(SHARES):
+        for row in table.rows:
+            for fold, results in results_files(name, row, share, arguments.results_dir).items():
                 flags = (
                     f"--model_name_or_path {shlex.quote(str(Path(arguments.models_dir, table.model)))} "
                     f"--learn_words --head {table.head} {ROWS[row][2]} "
@@ -214,22 +195,17 @@ def missing_runs(name: str, arguments: argparse.Namespace) -> Iterator[tuple[Pat
                     flags += f" --num_folds {table.folds} --fold {fold}"
                 if row != "none":
                     flags += f" --layer_cache_dir {shlex.quote(str(Path(arguments.output_dir, 'layers')))}"
-                yield results, shlex.split(f"{table.command.format(data=shlex.quote(arguments.data_dir))} {flags}")
+                if not results.exists():
+                    yield results, shlex.split(f"{table.command.format(data=shlex.quote(arguments.data_dir))} {flags}")
 
 
-def train(results: Path, words: Sequence[str], arguments: argparse.Namespace) -> None:
-    """Train a row in a process of its own and keep its results; its lines go to a log beside its model.
+def train(results: Path, words: Sequence[str], model_dir: Path) -> None:
+    """Train a row in a process of its own, whose command stands in its results, and keep these alone.
 
-    Raises: ChildProcessError where the command fails.
+    Raises: CalledProcessError where the command fails.
     """
-    model_dir = Path(arguments.output_dir, results.parent.name, results.stem)
-    model_dir.parent.mkdir(parents=True, exist_ok=True)
-    command = ["-m", "hf_elmo", *words, "--output_dir", str(model_dir), "--overwrite_output_dir"]
-    log = model_dir.with_suffix(".log")
-    with log.open("w", encoding="utf-8") as lines:
-        ended = subprocess.run([sys.executable, *command], stdout=lines, stderr=subprocess.STDOUT)
-    if ended.returncode != 0:
-        raise ChildProcessError(f"python {shlex.join(command)} ended with {ended.returncode}; {log} says why.")
+    flags = ["--output_dir", str(model_dir), "--overwrite_output_dir"]
+    subprocess.run([sys.executable, "-m", "hf_elmo", *words, *flags], check=True)
     results.parent.mkdir(parents=True, exist_ok=True)
     aside = results.with_suffix(".aside")
     shutil.copyfile(model_dir / "results.json", aside)
@@ -237,26 +213,9 @@ def train(results: Path, words: Sequence[str], arguments: argparse.Namespace) ->
     shutil.rmtree(model_dir)
 
 
-def train_missing(arguments: argparse.Namespace) -> None:
-    """Train what is not there yet, some rows at a time.
-
-    Raises: SystemExit where one failed, after the others.
-    """
-    runs = [run for name in arguments.tables for run in missing_runs(name, arguments)]
-    num_failed = 0
-    with ThreadPoolExecutor(arguments.jobs) as pool:
-        jobs = {pool.submit(train, *run, arguments): run[0] for run in runs}
-        for job in as_completed(jobs):
-            error, results = job.exception(), jobs[job]
-            num_failed += error is not None
-            print(f"{results.parent.name}/{results.stem}: {error or 'done'}", flush=True)
-    if num_failed:
-        raise SystemExit(f"{num_failed} of {len(runs)} rows failed")
-
-
 def scores_of(name: str, row: str, share: str, score: str, results_dir: Path = RESULTS) -> list[float] | None:
     """The test score of each seed in percent, where there are folds their mean; None where a file is missing."""
-    paths = [results_dir / name / f"{run_name(row, share, fold)}.json" for fold in folds_of(TABLES[name])]
+    paths = results_files(name, row, share, results_dir).values()
     if not all(path.exists() for path in paths):
         return None
     seeds = [json.loads(path.read_text(encoding="utf-8"))["seeds"] for path in paths]
@@ -281,7 +240,10 @@ def render(share: str, results_dir: Path = RESULTS, is_short: bool = False) -> s
             found = {row: scores_of(name, row, share, score, results_dir) for row in table.rows}
             if not any(found.values()):
                 continue
-            cells = {row: _cell(scores) for row, scores in found.items()}
+            cells = {
+                row: f"{statistics.fmean(scores):.1f} ± {statistics.stdev(scores):.1f}" if scores else "-"
+                for row, scores in found.items()
+            }
             mix, baselines = found["mix"], [found["none"], found["random"]]
             if mix and all(others and is_clearly_more(mix, others) for others in baselines):
                 cells["mix"] = f"**{cells['mix']}**"
@@ -289,10 +251,6 @@ def render(share: str, results_dir: Path = RESULTS, is_short: bool = False) -> s
             lines.append([*line, paper] if share == "full" else line)
     head = ["task", "measure", *(title for title, *_ in ROWS.values())]
     return markdown_table([*head, "the paper: without → with"] if share == "full" else head, lines, names=2)
-
-
-def _cell(scores: Sequence[float] | None) -> str:
-    return f"{statistics.fmean(scores):.1f} ± {statistics.stdev(scores):.1f}" if scores else "-"
 
 
 def all_tables() -> dict[str, str]:
@@ -316,18 +274,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--models_dir", default="model_cards", help="where checkpoints are (default: %(default)s)")
     parser.add_argument("--data_dir", default="data", help="where the data sets are (default: %(default)s)")
     parser.add_argument("--tables", nargs="+", choices=TABLES, help="which (default: all)", default=list(TABLES))
-    parser.add_argument("--rows", nargs="+", choices=ROWS, help="which (default: all)", default=list(ROWS))
-    parser.add_argument("--shares", nargs="+", choices=SHARES, help="which (default: both)", default=list(SHARES))
-    parser.add_argument("--jobs", type=int, default=2, help="rows at a time (default: %(default)s)")
-    parser.add_argument("--output_dir", default="output/tables", help="models and logs (default: %(default)s)")
+    parser.add_argument("--output_dir", default="output/tables", help="models while they train (default: %(default)s)")
     parser.add_argument("--results_dir", default=str(RESULTS), help="default: model_cards/tasks")
     parser.add_argument("--render", action="store_true", help="only write the tables into the pages")
     arguments = parser.parse_args(argv)
-    if not arguments.render:
-        train_missing(arguments)
-    tables = all_tables()
+    for name in arguments.tables if not arguments.render else ():
+        for results, words in missing_runs(name, arguments):
+            train(results, words, Path(arguments.output_dir, name, results.stem))
     for page in PAGES:
-        write_tables(page, tables)
+        write_tables(page, all_tables())
 
 
 if __name__ == "__main__":

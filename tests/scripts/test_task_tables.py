@@ -3,11 +3,12 @@
 import argparse
 import json
 import re
+import subprocess
 
 import pytest
 import task_tables
 from conftest import make_tiny_config
-from task_tables import PAGES, ROWS, SHARES, TABLES, Table, all_tables, is_clearly_more, render, scores_of, write_tables
+from task_tables import PAGES, SHARES, TABLES, Table, all_tables, is_clearly_more, render, scores_of, write_tables
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.cli import command_line
@@ -38,9 +39,7 @@ def write_seeds(folder, run, *values):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_each_row_of_a_table_is_a_command_with_flags_that_exist(name, capsys, tmp_path):
-    arguments = argparse.Namespace(
-        rows=list(ROWS), shares=list(SHARES), models_dir="m", data_dir="d", output_dir="o", results_dir=str(tmp_path)
-    )
+    arguments = argparse.Namespace(models_dir="m", data_dir="d", output_dir="o", results_dir=str(tmp_path))
     runs = list(task_tables.missing_runs(name, arguments))
     assert len({path for path, _ in runs}) == len(runs) == 2 * len(TABLES[name].rows) * (TABLES[name].folds or 1)
     command = runs[0][1][: runs[0][1].index(next(word for word in runs[0][1] if word.startswith("--")))]
@@ -95,21 +94,21 @@ def test_the_pages_show_what_the_results_files_say(tmp_path):
 
 
 @pytest.mark.slow
-def test_rows_are_trained_once_and_leave_their_results_alone(one_table, tmp_path, monkeypatch, capsys):
+def test_rows_are_trained_once_and_leave_their_results_alone(one_table, tmp_path, monkeypatch):
     monkeypatch.setattr(task_tables, "write_tables", lambda page, tables: None)
+    monkeypatch.setattr(task_tables, "TABLES", {"tiny": Table(**{**vars(TINY), "rows": ("none", "mix")})})
     (tmp_path / "train.tsv").write_text("label\tsentence\n" + "good\ta call\nbad\ta return\n" * 4)
     ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "elmo-tiny")
     ElmoCharTokenizer().save_pretrained(tmp_path / "elmo-tiny")
-    argv = [f"--models_dir={tmp_path}", f"--data_dir={tmp_path}", "--tables=tiny", "--rows", "none", "mix"]
-    argv += [f"--output_dir={tmp_path / 'out'}", "--shares=full", f"--results_dir={tmp_path / 'results'}"]
+    argv = [f"--models_dir={tmp_path}", f"--data_dir={tmp_path}", "--tables=tiny"]
+    argv += [f"--output_dir={tmp_path / 'out'}", f"--results_dir={tmp_path / 'results'}"]
+    monkeypatch.setattr(task_tables, "SHARES", {"full": ""})
     task_tables.main(argv)
-    assert sorted(capsys.readouterr().out.splitlines()) == ["tiny/mix: done", "tiny/none: done"]
     assert {path.name for path in (tmp_path / "results" / "tiny").iterdir()} == {"none.json", "mix.json"}
-    assert {path.name for path in (tmp_path / "out" / "tiny").iterdir()} == {"none.log", "mix.log"}
+    assert not list((tmp_path / "out" / "tiny").iterdir())
     assert len(scores_of("tiny", "mix", "full", "accuracy", tmp_path / "results")) == 2
-    task_tables.main(argv)
-    assert "done" not in capsys.readouterr().out
     (tmp_path / "train.tsv").unlink()
-    with pytest.raises(SystemExit, match="1 of 1 rows failed"):
-        task_tables.main([*argv, "--shares=tenth", "--rows=none"])
-    assert "none-tenth.log says why" in capsys.readouterr().out
+    task_tables.main(argv)
+    (tmp_path / "results" / "tiny" / "mix.json").unlink()
+    with pytest.raises(subprocess.CalledProcessError):
+        task_tables.main(argv)
