@@ -26,7 +26,7 @@ QUESTION_ANSWERING = "extractive-question-answering"
 # transformers never had one of these.
 COREFERENCE = "coreference-resolution"
 SEMANTIC_ROLES = "semantic-role-labeling"
-# The last word of a span goes on with it, a span of one word begins one.
+# What BIOES says in IOB2: the last word of a span goes on with it, a span of one word begins one.
 _AS_IOB2 = {"E-": "I", "S-": "B"}
 
 
@@ -99,7 +99,7 @@ class ElmoQuestionAnsweringPipeline(_ReadsText, ChunkPipeline):  # type: ignore[
 
     Args:
         max_answer_words: Words that an answer may have; None leaves the model's bound.
-        max_length: Words of a question and a piece of its context, the markers included; longer contexts are read in
+        max_length: Words of a question and a piece of its context, special tokens included; longer contexts are read in
             windows, and the answer is the best of those of all windows.
         stride: Words that two windows share (default: half of the words of the context that fit).
     """
@@ -112,16 +112,21 @@ class ElmoQuestionAnsweringPipeline(_ReadsText, ChunkPipeline):  # type: ignore[
 
     def __call__(self, *args: Any, question: Any = None, context: Any = None, **kwargs: Any) -> Any:
         """Answer one question, or each of a list; see the class."""
-        return super().__call__(*(args or [_as_inputs(question, context)]), **kwargs)
+        if args:
+            return super().__call__(*args, **kwargs)
+        if isinstance(question, str):
+            return super().__call__({"question": question, "context": context}, **kwargs)
+        contexts = [context] * len(question) if isinstance(context, str) else context
+        pairs = zip(question, contexts, strict=True)
+        return super().__call__([{"question": one, "context": other} for one, other in pairs], **kwargs)
 
     def preprocess(  # type: ignore[override]
         self, inputs: Mapping[str, str], max_length: int | None = None, stride: int | None = None
     ) -> Iterator[dict[str, Any]]:
         """The windows of a context, one where it is read whole, each beside the question."""
-        texts = [str(inputs.get(name) or "") if isinstance(inputs, Mapping) else "" for name in ("question", "context")]
-        for name, text in zip(("question", "context"), texts, strict=True):
-            if not text.strip():
-                raise ValueError(f"{name} is {text[:80]!r}; wanted a text with words, for each question.")
+        texts = [inputs["question"], inputs["context"]]
+        if not all(text and text.strip() for text in texts):
+            raise ValueError(f"question and context are {texts}; wanted texts with words.")
         tokenizer = cast("Any", self.tokenizer)
         windows: dict[str, Any] = {}
         if max_length is not None:
@@ -183,10 +188,6 @@ class ElmoCoreferencePipeline(_ReadsText, Pipeline):  # type: ignore[misc]
     document from 0, and the word behind its last one. Documents are computed one by one, whatever the batch_size.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        _check_class(self.model, "ElmoForCoreferenceResolution", COREFERENCE)
-
     def _sanitize_parameters(  # type: ignore[override]
         self, is_tokenized: bool | None = None
     ) -> tuple[dict, dict, dict]:
@@ -239,10 +240,6 @@ class ElmoSemanticRolesPipeline(_ReadsText, Pipeline):  # type: ignore[misc]
     The result is a dict of `words` and `frames`, one for each predicate in the order of the sentence: `predicate`, its
     `index`, `tags` by IOB2, and a `description`, `[ARG0 Alice] [V sleeps] .` The biLM reads each sentence once.
     """
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        _check_class(self.model, "ElmoForSemanticRoleLabeling", SEMANTIC_ROLES)
 
     def _sanitize_parameters(self) -> tuple[dict, dict, dict]:  # type: ignore[override]
         return {}, {}, {}
@@ -319,26 +316,6 @@ def _sentences_of(text: str, is_tokenized: bool) -> Iterator[tuple[int, int]]:
         for first, behind in [(0, len(line))] if is_tokenized else cut_sentences(line):
             yield start + first, start + behind
         start += len(line) + 1
-
-
-def _check_class(model: Any, wanted: str, task: str) -> None:
-    # By name, for a checkpoint's own code has the same class once more.
-    if wanted not in [each.__name__ for each in type(model).__mro__]:
-        raise ValueError(f"model is {type(model).__name__}; the task {task} wants {wanted}.")
-
-
-def _as_inputs(question: Any, context: Any) -> Any:
-    """One dict of a question and its context, or a list of them; one context may belong to all questions."""
-    if isinstance(question, str) and isinstance(context, str):
-        return {"question": question, "context": context}
-    questions = [question] if isinstance(question, str) or question is None else list(question)
-    contexts = [context] * len(questions) if isinstance(context, str) or context is None else list(context)
-    if len(questions) != len(contexts):
-        raise ValueError(
-            f"question has {len(questions)} texts and context {len(contexts)}; wanted a context for each question, or "
-            "one for all."
-        )
-    return [{"question": one, "context": other} for one, other in zip(questions, contexts, strict=True)]
 
 
 def register_pipelines() -> None:

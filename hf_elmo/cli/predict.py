@@ -5,19 +5,16 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from ..given.flags import check_choices, flag
+from ..given.flags import check_choices, check_least, flag
 from ..tasks.registry import TASKS, task_of
 from ..text.cutting import PreTokenizer
 from .command_line import run_command
 from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
-
-if TYPE_CHECKING:
-    from ..tasks.prediction import Predictor
 
 _EXAMPLES = """
 examples:
@@ -70,24 +67,17 @@ class PredictionArguments(ReadingArguments):
         """What the name of the output file ends in, ".jsonl" for example; "" where there is none."""
         return "" if self.output_file is None else Path(self.output_file).suffix
 
-    @property
-    def targets(self) -> dict[str, Path]:
-        """The files to write by the arguments that name them; a link stands for the file it names."""
-        named = {"output_file": self.output_file, "html": self.html}
-        return {name: Path(file).resolve() for name, file in named.items() if file is not None}
-
-    def check(self) -> None:
-        """Check, before any work is done, what is read and written.
+    def check(self) -> dict[str, Path]:
+        """Check, before any work is done, what is read and written; the files to write by what names them.
 
         Raises: ValueError or FileExistsError naming the argument.
         """
         check_choices(self)
-        if self.max_words_per_batch < 1:
-            raise ValueError(f"max_words_per_batch is {self.max_words_per_batch}; it must be an integer >= 1.")
+        check_least(self, ["max_words_per_batch"], 1)
         if (self.input_file is None) == (self.text is None):
             given = "no text" if self.text is None else f"both sentences and input_file {self.input_file!r}"
             raise ValueError(f"{given} given; wanted sentences in quotes, or --input_file FILE (- for standard input).")
-        check_targets(self, ("output_file", "html"))
+        return check_targets(self, ("output_file", "html"))
 
     def lines(self) -> Iterator[str]:
         """The lines of the input, those of the command line or of the file, also without words.
@@ -111,8 +101,11 @@ def predict(arguments: PredictionArguments) -> None:
     Raises: ValueError or OSError naming the argument, what it was and what to do.
     """
     from ..hub.loading import load_config
+    from ..hub.writing import files_written_aside
+    from ..inference.pages import render_spans
+    from ..text.progress import track
 
-    arguments.check()
+    targets = arguments.check()
     architectures = load_config(arguments.model_name_or_path).architectures or []
     entry = task_of(architectures)
     predictor_class = None if entry is None else entry.load().predictor_class
@@ -124,43 +117,36 @@ def predict(arguments: PredictionArguments) -> None:
     predictor = predictor_class(arguments)
     if arguments.input_file is not None and "text_is_tokenized" not in predictor.refuses:
         warn_of_raw_text(arguments, predictor.tokenizer.pre_tokenizer, open_text(arguments))
-    if arguments.targets:
-        _write(arguments, predictor)
-        return
-    for prediction in predictor.predict():
-        for line in predictor.show(*prediction):
-            print(line)
-
-
-def _write(arguments: PredictionArguments, predictor: Predictor) -> None:
-    """Write the files that were asked for, all of them at the end or none."""
-    from ..hub.writing import files_written_aside
-    from ..inference.pages import render_spans
-    from ..text.progress import track
-
     drawn: list[Any] = []
     count = 0
 
-    def keep_first(predictions: Iterable[Any]) -> Iterator[Any]:
+    def predictions() -> Iterator[Any]:
         nonlocal count
-        for prediction in predictions:
-            if arguments.html is not None and count < _MOST_DRAWN:
+        for count, prediction in enumerate(predictor.predict(), start=1):
+            if "html" in targets and count <= _MOST_DRAWN:
                 drawn.append(prediction)
-            count += 1
             yield prediction
+        if not count:
+            given = "text" if arguments.input_file is None else f"input_file {arguments.input_file!r}"
+            raise ValueError(f"{given} holds no text; give one with text in it.")
 
-    targets = arguments.targets
+    if not targets:
+        for prediction in predictions():
+            for line in predictor.show(*prediction):
+                print(line)
+        return
+    # All of the files at the end, or none.
     with files_written_aside(*targets.values()) as asides:
         aside = dict(zip(targets, asides, strict=True))
-        # Where a page alone is wanted, what is written is dropped, but counted as ever.
+        # Where a page alone is wanted, what is written is dropped.
         with open(aside.get("output_file", os.devnull), "w", encoding="utf-8", newline="\n") as file:
-            summary = predictor.write(file, track(keep_first(predictor.predict()), "predicting", predictor.unit))
+            predictor.write(file, track(predictions(), "predicting", predictor.unit))
         if "html" in aside:
             left_out = [f"the first {len(drawn):,} of {count:,} {predictor.unit}"] if len(drawn) < count else []
-            facts = [*_facts(arguments), *left_out]
-            page = render_spans(predictor.title, predictor.draw(drawn), facts)
+            page = render_spans(predictor.title, predictor.draw(drawn), [*_facts(arguments), *left_out])
             aside["html"].write_text(page, encoding="utf-8", newline="\n")
-    print(f"Wrote {' and '.join(str(getattr(arguments, name)) for name in targets)}: {summary}.")
+    names = " and ".join(str(getattr(arguments, name)) for name in targets)
+    print(f"Wrote {names}: {count:,} {predictor.unit}.")
 
 
 def _facts(arguments: PredictionArguments) -> Iterator[str]:

@@ -61,8 +61,7 @@ class CoreferencePredictor(Predictor):
 
     def read(self) -> Iterator[str]:
         text = "\n".join(super().read())
-        self.refuse_emptiness(len(text.strip()))
-        return iter([text])
+        return iter([text] if text.strip() else [])
 
     def items(self) -> Iterable[Item]:
         self.settings = {"is_tokenized": self.arguments.text_is_tokenized}
@@ -74,7 +73,7 @@ class CoreferencePredictor(Predictor):
         if not found["clusters"]:
             yield "no clusters"
 
-    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> str:
+    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> None:
         ((_, found),) = predictions
         clusters = found["clusters"]
         if self.arguments.output_suffix == ".conll":
@@ -84,7 +83,6 @@ class CoreferencePredictor(Predictor):
         else:
             placed = [[{name: one[name] for name in ("start", "end", "text")} for one in each] for each in clusters]
             file.write(json.dumps({"text": found["text"], "clusters": placed}, ensure_ascii=False, indent=1) + "\n")
-        return f"{sum(map(len, clusters)):,} mentions in {len(clusters):,} clusters"
 
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
         for _, found in predictions:

@@ -74,8 +74,8 @@ class Predictor(ABC):
         """The lines of a prediction on the screen."""
 
     @abstractmethod
-    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> str:
-        """Write all predictions, and say in some words what they were."""
+    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> None:
+        """Write all predictions."""
 
     @abstractmethod
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
@@ -106,7 +106,3 @@ class Predictor(ABC):
                         f"{wanted} with a tab between them, or --text_pair for the second of all lines."
                     )
                 yield index, texts[0], texts[1]
-
-    def refuse_emptiness(self, count: int) -> None:
-        if not count:
-            raise ValueError(f"input_file {self.arguments.input_file!r} holds no text; give one with text in it.")

@@ -98,19 +98,17 @@ class AnswerPredictor(Predictor):
         place = f"[{found['start']}:{found['end']}]"
         yield f"{found['answer']!r} {found['score']:.3f} {place}  {asked[1][:LONGEST_SHOWN]}"
 
-    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> str:
+    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> None:
         answers, records = {}, []
         for (name, question, _), found in predictions:
             answers[name] = found["answer"]
             record = {"id": name, "question": question, "answer": found["answer"]}
             ends = {"start": found["start"], "end": found["end"]}
             records.append({**record, **ends, "score": round(found["score"], 6)})
-        self.refuse_emptiness(len(answers))
         if self.arguments.output_suffix == ".jsonl":
             file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         else:
             file.write(answers_json(answers))
-        return f"{len(answers):,} questions with their answers"
 
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
         # Questions of one context that follow one another share it.

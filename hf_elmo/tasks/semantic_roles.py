@@ -57,8 +57,7 @@ class RolePredictor(Predictor):
         yield " ".join(found["words"])
         yield from (f"  {frame['description']}" for frame in found["frames"])
 
-    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> str:
-        num_sentences = num_frames = 0
+    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> None:
         for _, found in predictions:
             words, frames = found["words"], found["frames"]
             if words:
@@ -67,8 +66,6 @@ class RolePredictor(Predictor):
                 sentence = Proposition(words, [], before, [[] for _ in words], 0)
                 lines = proposition_lines(sentence, [frame["tags"] for frame in frames])
                 file.writelines(f"{line}\n" for line in lines)
-            num_sentences, num_frames = num_sentences + bool(words), num_frames + len(frames)
-        return f"{num_sentences:,} sentences with {num_frames:,} predicates"
 
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
         """The sentence once more for each of its predicates."""

@@ -118,8 +118,8 @@ class TextPredictor(Predictor):
         texts = (text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..." for text in asked[1])
         yield f"{label} {probabilities[label]:.3f}  {' | '.join(texts)}"
 
-    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> str:
-        are_records, count = self.arguments.output_suffix == ".jsonl", 0
+    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> None:
+        are_records = self.arguments.output_suffix == ".jsonl"
         if not are_records:
             file.write("\t".join(["id", "predicted", *(f"p({label})" for label in self.labels)]) + "\n")
         for (index, texts), found in predictions:
@@ -132,9 +132,6 @@ class TextPredictor(Predictor):
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
             else:
                 file.write(_row(str(index), label, *probabilities.values()))
-            count += 1
-        self.refuse_emptiness(count)
-        return f"{count:,} {self.unit} with their labels"
 
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
         for (_, texts), found in predictions:

@@ -102,13 +102,10 @@ class TokenPredictor(Predictor):
         else:
             yield " ".join(map("/".join, zip(asked, labels, strict=True)))
 
-    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> str:
-        num_sentences = num_words = 0
+    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> None:
         for words, found in predictions:
             if words:
                 file.writelines(f"{line}\n" for line in tagged_lines(words, self.labels_of(found)))
-            num_sentences, num_words = num_sentences + 1, num_words + len(words)
-        return f"{num_sentences:,} sentences of {num_words:,} words with their labels"
 
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
         for words, found in filter(all, predictions):

@@ -126,7 +126,7 @@ def test_a_file_of_columns_is_what_the_pipeline_says(scheme, predict, checkpoint
     options = ["--convert_scheme", scheme, "--max_words_per_batch", 8]
     code, shown, errors = predict("spans", "--input_file", files / "text.txt", "--output_file", out, *options)
     assert code == 0, errors
-    assert "3 sentences of 8 words" in shown
+    assert "3 sentences." in shown
     written = read_tagged_file(out)
     assert written.words == [["Anna", "Smith", "sees", "Bert", "."], ["no,", "one", "!"]]
     tagger = pipeline("token-classification", model=checkpoints["spans"], aggregation_strategy="simple")
@@ -143,7 +143,7 @@ def test_a_page_alone_shows_what_the_screen_would(predict, files, monkeypatch):
     for kind in ("spans", "words"):
         page = files / f"{kind}.html"
         code, shown, errors = predict(kind, "--input_file", files / "text.txt", "--html", page)
-        assert code == 0 and f"{page}: 3 sentences of 8 words" in shown, errors
+        assert code == 0 and f"{page}: 3 sentences." in shown, errors
         root = read_html(page)
         _, shown, _ = predict(kind, "--input_file", files / "text.txt")
         assert [text.own_text for text in root.of_class("text")] == [line for line in TEXT.splitlines() if line]
@@ -271,10 +271,9 @@ def test_answers_are_those_of_the_pipeline(predict, checkpoints, files):
 
 
 def test_clusters_in_files_and_on_a_page(predict, files):
-    shown = {}
     for name in ("found.json", "found.conll"):
         targets = ["--output_file", files / name, "--html", files / f"{name}.html"]
-        code, shown[name], errors = predict("clusters", "--input_file", files / "story.txt", *targets)
+        code, _, errors = predict("clusters", "--input_file", files / "story.txt", *targets)
         assert code == 0, errors
     record = json.loads((files / "found.json").read_text(encoding="utf-8"))
     assert record["text"] == STORY.rstrip("\n") and record["clusters"]
@@ -282,8 +281,6 @@ def test_clusters_in_files_and_on_a_page(predict, files):
     document = read_documents(files / "found.conll")[0]
     assert document.name == "found" and len(document.sentences) == 3
     assert list(map(len, document.clusters)) == list(map(len, record["clusters"]))
-    count = sum(map(len, document.clusters))
-    assert f"{count} mentions in {len(document.clusters)} clusters" in shown["found.conll"]
     (text,) = read_html(files / "found.json.html").of_class("text")
     assert text.own_text == record["text"]
     wanted = [len(cluster) for cluster in record["clusters"] if len(cluster) > 1]
@@ -338,6 +335,7 @@ def test_clusters_have_numbers_and_what_is_mentioned_once_has_none():
         ("clusters", ["--input_file", "blank.txt"], "holds no text"),
         ("clusters", [" "], "no text"),
         ("roles", ["a b"], "find_predicates"),
+        ("texts", [" "], "no text"),
     ],
 )
 def test_mistakes_are_one_line(kind, words, named, predict, files, monkeypatch):

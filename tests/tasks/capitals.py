@@ -46,10 +46,8 @@ class CapitalsPredictor(Predictor):
         yield put_in_brackets(asked, [Span("A", index, index + 1) for index in capitals])
 
     def write(self, file, predictions):
-        count = 0
-        for count, prediction in enumerate(predictions, start=1):  # noqa: B007
+        for prediction in predictions:
             file.writelines(f"{line}\n" for line in self.show(*prediction))
-        return f"{count} sentences"
 
     def draw(self, predictions):
         return [Passage(" ".join(words)) for words, _ in predictions]

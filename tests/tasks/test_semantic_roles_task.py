@@ -108,7 +108,7 @@ def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file
         "predict", "--input_file", tmp_path / "text.txt", "--output_file", predicted, "--model_name_or_path", out,
         "--device", "cpu", "--html", tmp_path / "predicted.html",
     )  # fmt: skip
-    assert code == 0 and "3 predicates" in shown, errors
+    assert code == 0 and "3 sentences." in shown, errors
     root, _ = read_page((tmp_path / "predicted.html").read_text(encoding="utf-8"))
     rows = [[mark.text for mark in text.of_class("mark")] for text in root.of_class("text")]
     assert rows == [["ARG0Ann", "Vslept"], ["ARG0Alice", "Vtold", "ARG2Bob", "ARG1to leave"], ["ARG0Bob", "Vleave"]]
