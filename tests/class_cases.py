@@ -53,100 +53,52 @@ class Case(NamedTuple):
         return self.cls is ElmoForQuestionAnswering or encoder in ("pooled_pairs", "esim")
 
 
+def headed(kind: str, **settings: Any) -> dict[str, Any]:
+    """The fields of a config whose head has these settings."""
+    return {"head": {"type": kind, **settings}}
+
+
+ADAPTIVE = {"softmax_type": "adaptive", "adaptive_softmax_cutoffs": [4], "share_word_softmax": False}
+TABLE = {"word_table_size": len(KNOWN)}
+FINDER = {"find_predicates": True, "finder_size": 4}
+MORE_OF_COREFERENCE = {"spans_per_word": 1.0, "use_speakers": True, "mention_loss": 0.5}
+CHARACTERS = {"character_filters": [[2, 3]], "character_embedding_size": 2}
 CASES = {
     "base": Case(ElmoModel, {"num_mixes": 2}),
     "word vectors": Case(
-        ElmoModel,
-        {"token_inputs": "both", "word_table_size": len(KNOWN), "word_vector_size": 5, "mix_normalization": "word"},
+        ElmoModel, {"token_inputs": "both", **TABLE, "word_vector_size": 5, "mix_normalization": "word"}
     ),
     "pretraining": Case(ElmoForPreTraining, {"word_vocab_size": 9}),
-    "adaptive softmax": Case(
-        ElmoForPreTraining,
-        {
-            "word_vocab_size": 9,
-            "softmax_type": "adaptive",
-            "adaptive_softmax_cutoffs": [4],
-            "share_word_softmax": False,
-        },
-    ),
+    "adaptive softmax": Case(ElmoForPreTraining, {"word_vocab_size": 9, **ADAPTIVE}),
     "causal": Case(ElmoForCausalLM, {"word_vocab_size": len(WORDS)}),
     "causal backward": Case(
         ElmoForCausalLM, {"word_vocab_size": len(WORDS), "direction": "backward", "share_word_softmax": False}
     ),
     "embeddings": Case(
         ElmoEmbeddings,
-        {
-            "num_mixes": 2,
-            "head": {
-                "type": "embeddings",
-                "character_filters": [[2, 3]],
-                "character_embedding_size": 2,
-                "word_table_size": len(KNOWN),
-                "word_vector_size": 2,
-                "train_word_vectors": False,
-            },
-        },
+        {"num_mixes": 2} | headed("embeddings", **CHARACTERS, **TABLE, word_vector_size=2, train_word_vectors=False),
     ),
     "tokens": Case(
         ElmoForTokenClassification,
-        {
-            **SPANS,
-            "head": {
-                "type": "token_classification",
-                "output_layer": "crf",
-                "scheme": "IOB2",
-                "lstm_layers": 1,
-                "lstm_size": 3,
-            },
-        },
+        SPANS | headed("token_classification", output_layer="crf", scheme="IOB2", lstm_layers=1, lstm_size=3),
     ),
     "texts": Case(
         ElmoForSequenceClassification,
-        {
-            "num_labels": 3,
-            "head": {"type": "sequence_classification", "encoder": "bcn", "hidden_size": 3, "mix_at_output": True},
-        },
+        {"num_labels": 3} | headed("sequence_classification", encoder="bcn", hidden_size=3, mix_at_output=True),
     ),
     "pairs": Case(
         ElmoForSequenceClassification,
-        {"num_labels": 3, "head": {"type": "sequence_classification", "encoder": "esim", "hidden_size": 3}},
+        {"num_labels": 3} | headed("sequence_classification", encoder="esim", hidden_size=3),
     ),
-    "answers": Case(
-        ElmoForQuestionAnswering,
-        {"head": {"type": "question_answering", "hidden_size": 3, "mix_at_output": True}},
-    ),
-    "answers by BiDAF": Case(
-        ElmoForQuestionAnswering,
-        {"head": {"type": "question_answering", "reader": "bidaf", "hidden_size": 3}},
-    ),
+    "answers": Case(ElmoForQuestionAnswering, headed("question_answering", hidden_size=3, mix_at_output=True)),
+    "answers by BiDAF": Case(ElmoForQuestionAnswering, headed("question_answering", reader="bidaf", hidden_size=3)),
     "roles": Case(
         ElmoForSemanticRoleLabeling,
-        {
-            **SPANS,
-            "head": {
-                "type": "semantic_role_labeling",
-                "predicate_size": 2,
-                "hidden_size": 3,
-                "num_layers": 2,
-                "find_predicates": True,
-                "finder_size": 4,
-            },
-        },
+        SPANS | headed("semantic_role_labeling", predicate_size=2, hidden_size=3, num_layers=2, **FINDER),
     ),
     "coreference": Case(
         ElmoForCoreferenceResolution,
-        {
-            "head": {
-                "type": "coreference",
-                "lstm_size": 3,
-                "hidden_size": 4,
-                "feature_size": 2,
-                "max_span_width": 3,
-                "spans_per_word": 1.0,
-                "use_speakers": True,
-                "mention_loss": 0.5,
-            },
-        },
+        headed("coreference", lstm_size=3, hidden_size=4, feature_size=2, max_span_width=3, **MORE_OF_COREFERENCE),
     ),
 }
 LABELLED = [name for name, case in CASES.items() if {"num_labels", "id2label"} & set(case.fields)]
@@ -165,7 +117,11 @@ def config_of(name: str, **changes: Any):
 def build(name: str, dtype: torch.dtype = torch.float32, **changes: Any):
     """A model in evaluation mode with weights that show any mistake, its word tables filled."""
     model = make_model(CASES[name].cls, dtype, **{**CASES[name].fields, **changes})
-    fill_words(model)
+    if isinstance(model, ElmoForCausalLM):
+        model.words = WORDS
+    for module in model.modules():
+        if isinstance(module, ElmoWordTable):
+            module.fill(torch.from_numpy(ElmoCharTokenizer().encode_words(KNOWN)))
     return model
 
 
@@ -183,15 +139,6 @@ def without_dropout(model):
         elif isinstance(module, ElmoHighwayLSTM):
             module.recurrent_dropout = 0.0
     return model
-
-
-def fill_words(model) -> None:
-    """Say which words the tables and a causal model know, where there are any."""
-    if isinstance(model, ElmoForCausalLM):
-        model.words = WORDS
-    for module in model.modules():
-        if isinstance(module, ElmoWordTable):
-            module.fill(torch.from_numpy(ElmoCharTokenizer().encode_words(KNOWN)))
 
 
 def features_of(name: str) -> list[dict[str, Any]]:

@@ -95,34 +95,37 @@ class Kind:
     """A kind of file.
 
     Args:
-        name: Tells it from the others.
         file: What it is called in its folder.
-        write: Writes all files that are read together into a folder.
-        read: Reads them; the altered file and the folder are what it gets.
-        named: What an error has to name; the file by default.
+        write: Its bytes, or what writes all files that are read together into a folder.
+        read: Reads them; it gets the path of the altered file.
+        named: What an error has to name; the file by default, "folder" the folder.
         inside: Takes a part out of the file's bytes, and puts another one in: what is altered besides the whole.
         examples: How many alterations are tried in `make test`.
+        name: Tells it from the others, where the file's own does not.
     """
 
-    name: str
     file: str
-    write: Callable[[Path], Any]
-    read: Callable[[Path, Path], Any]
+    write: Callable[[Path], Any] | bytes
+    read: Callable[[Path], Any]
     named: str = ""
     inside: Inside = whole
     examples: int = 8
+    name: str = ""
 
     def prepare(self, folder):
         """Write a good file into a new folder, read it, and return its path."""
         folder.mkdir()
-        self.write(folder)
         path = folder / self.file
-        self.read(path, folder)
+        if isinstance(self.write, bytes):
+            path.write_bytes(self.write)
+        else:
+            self.write(folder)
+        self.read(path)
         return path
 
-    def check(self, path, folder):
+    def check(self, path):
         """Check that the file is read or refused by name, whatever it holds by now."""
-        assert_read_or_refused(lambda: self.read(path, folder), self.named or self.file)
+        assert_read_or_refused(lambda: self.read(path), self.named or self.file)
 
 
 # Models of other programs
@@ -169,8 +172,8 @@ def write_allennlp_archive(folder):
     pack(folder / "inner", folder / "model.tar.gz")
 
 
-def read_external(path, folder):
-    load_external(path if path.suffix in (".zip", ".gz") else folder)
+def read_external(path):
+    load_external(path if path.suffix in (".zip", ".gz") else path.parent)
 
 
 def write_matrices(folder):
@@ -179,7 +182,7 @@ def write_matrices(folder):
     np.savetxt(folder / "matrix.txt", np.eye(12, dtype=np.float32), fmt="%g")
 
 
-def read_matrix(path, folder):
+def read_matrix(path):
     align_layers(ElmoModel(make_tiny_config()), ["-", path, "-"])
 
 
@@ -200,13 +203,14 @@ def write_pickled(folder):
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
 
 
-def read_model(path, folder):
-    load_model(ElmoForPreTraining, str(folder))
-    load_model(ElmoModel, str(folder))
+def read_model(path):
+    load_model(ElmoForPreTraining, str(path.parent))
+    load_model(ElmoModel, str(path.parent))
 
 
-def read_tokenizer(path, folder):
-    load_tokenizer(str(folder), load_config(str(folder)))(["the cat", "é"], padding=True)
+def read_tokenizer(path):
+    folder = str(path.parent)
+    load_tokenizer(folder, load_config(folder))(["the cat", "é"], padding=True)
 
 
 def write_recipe(folder):
@@ -215,37 +219,27 @@ def write_recipe(folder):
         shutil.copy(recipe / file, folder / file)
 
 
-def read_recipe(path, folder):
-    render_card(folder)
+def in_its_folder(read):
+    """What reads the folder of a file."""
+    return lambda path: read(path.parent)
 
 
 # Text
 
 
-def write_text(*files):
-    def write(folder):
-        for name, content in files:
-            (folder / name).write_bytes(content)
-
-    return write
-
-
-def read_corpus(path, folder):
+def read_corpus(path):
     for _ in corpus_from_files([str(path)]).sentences(str.split):
         pass
 
 
-def read_lines_or_words(path, folder):
+def read_lines_or_words(path):
     for _ in corpus_from_files([str(path)], takes_words=True).lines():
         pass
 
 
-def write_table(folder):
-    Dataset.from_dict({"text": [f"some text {number}" for number in range(300)]}).to_parquet(folder / "a.parquet")
-
-
-def write_lists_of_words(folder):
-    Dataset.from_dict({"text": [["some", "text"]] * 9}).to_parquet(folder / "words.parquet")
+def table_of(column):
+    """What writes a Parquet file with one column of texts."""
+    return lambda folder: Dataset.from_dict({"text": column}).to_parquet(folder / "words.parquet")
 
 
 def write_zip(folder):
@@ -253,53 +247,29 @@ def write_zip(folder):
         archive.writestr("glove.6B.4d.txt", VECTORS)
 
 
-def read_vectors(path, folder):
-    read_word_vectors(path)
-
-
 def write_word_list(folder):
     WordVocabulary(WORDS).save(folder)
     write_json(folder / VOCABULARY_FACTS_FILE, CuttingArguments().cutting)
 
 
-def read_facts_of_words(path, folder):
-    check_cutting(folder / VOCABULARY_FILE, CuttingArguments().cutting)
+def read_facts_of_words(path):
+    check_cutting(path.parent / VOCABULARY_FILE, CuttingArguments().cutting)
 
 
 # Annotated text
 
 
-def read_dataset(path, folder):
-    for part in load_named_dataset(str(folder)).values():
-        tagged_from_dataset(part, f"dataset_name {str(folder)!r}")
+def read_dataset(path):
+    for part in load_named_dataset(str(path.parent)).values():
+        tagged_from_dataset(part, f"dataset_name {str(path.parent)!r}")
 
 
-def read_tagged(path, folder):
-    read_tagged_file(path)
-
-
-def read_roles(path, folder):
-    read_propositions(path)
-
-
-def read_clusters(path, folder):
-    read_documents(path)
-
-
-def read_squad(path, folder):
+def read_squad(path):
     read_questions(path)
     read_questions(path, keeps_unanswered=True)
 
 
-def read_labelled(path, folder):
-    read_texts(path)
-
-
-def read_labelled_pairs(path, folder):
-    read_texts(path)
-
-
-def read_uses(path, folder):
+def read_uses(path):
     holds_senses(str(path))
     read_senses(str(path))
 
@@ -333,22 +303,11 @@ a/x 0 2 come VBN * come 03 2 Bob * * (V*) -
 a/x 0 0 It PRP * - - - - * (3)
 #end document
 """
-SQUAD = {
-    "data": [
-        {
-            "title": "Cats",
-            "paragraphs": [
-                {
-                    "context": "Tom sat.",
-                    "qas": [
-                        {"id": "a", "question": "Who?", "answers": [{"text": "Tom", "answer_start": 0}]},
-                        {"id": 7, "question": "Why?", "answers": [], "is_impossible": True},
-                    ],
-                }
-            ],
-        }
-    ]
-}
+QUESTIONS = [
+    {"id": "a", "question": "Who?", "answers": [{"text": "Tom", "answer_start": 0}]},
+    {"id": 7, "question": "Why?", "answers": [], "is_impossible": True},
+]
+SQUAD = {"data": [{"title": "Cats", "paragraphs": [{"context": "Tom sat.", "qas": QUESTIONS}]}]}
 TREES = b"(3 (2 It) (3 (4 (2 's) (4 good)) (2 .)))\n(1 (2 -LRB-) (1 (1 bad\\/sad) (2 -RRB-)))\n"
 TABLE = b"sentence\tlabel\tidx\nIt was good\t1\t0\nBad\t0\t1\n"
 COMMAS = b'review,stars\n"a, ""b""\nc",1\nd,2\n'
@@ -357,63 +316,57 @@ SENSES = records(*({"tokens": ["a", "word"], "index": 1, "sense": sense} for sen
 LISTS_OF_WORDS = records(*({"text": text} for text in ("a b", ["c", "d"], None)))
 
 KINDS = [
-    Kind("weights.hdf5", "weights.hdf5", write_bilm_tf, read_external, examples=30),
-    Kind("options.json", "options.json", write_bilm_tf, read_external, examples=30),
-    Kind("softmax.hdf5", "softmax.hdf5", write_bilm_tf, read_external, examples=15),
-    Kind("vocab.txt", "vocab.txt", write_bilm_tf, read_external, "folder", examples=20),
-    Kind("model.index", "model.index", write_bundle_of_bilm_tf, read_external, "folder", index_of),
-    Kind("model.data", "model.data-00000-of-00001", write_bundle_of_bilm_tf, read_external, "folder"),
-    Kind("160.zip", "160.zip", write_simple_elmo, read_external),
-    Kind("encoder.pkl", "encoder.pkl", write_many_langs, read_external, inside=pickle_of, examples=13),
-    Kind("sizes.json", "sizes.json", write_many_langs, read_external, examples=13),
-    Kind("word.dic", "word.dic", write_many_langs, read_external, "folder", examples=13),
-    Kind("char.dic", "char.dic", write_many_langs, read_external, "folder"),
-    Kind("model.zip", "model.zip", write_many_langs_zip, read_external, examples=20),
-    Kind("weights.th", "weights.th", write_allennlp, read_external, "folder", examples=13),
-    Kind("experiment.json", "config.json", write_allennlp, read_external, "config.json", examples=13),
-    Kind("model.tar.gz", "model.tar.gz", write_allennlp_archive, read_external, inside=unpacked, examples=20),
-    Kind("matrix.pth", "matrix.pth", write_matrices, read_matrix, inside=pickle_of, examples=13),
-    Kind("matrix.npy", "matrix.npy", write_matrices, read_matrix),
-    Kind("matrix.txt", "matrix.txt", write_matrices, read_matrix),
-    Kind("config.json", "config.json", write_model, read_model, "folder", examples=20),
-    Kind("model.safetensors", "model.safetensors", write_model, read_model, "folder", header_of, 25),
-    Kind("pytorch_model.bin", "pytorch_model.bin", write_pickled, read_model, "folder", pickle_of, 25),
-    Kind("tokenizer_config.json", "tokenizer_config.json", write_model, read_tokenizer, examples=20),
-    Kind("facts.yaml", FACTS_FILE, write_recipe, read_recipe, "folder"),
-    Kind("results.json", RESULTS_FILE, write_recipe, read_recipe, "folder"),
-    Kind("senses.json", "senses.json", write_recipe, read_recipe, "folder"),
-    Kind("card-config.json", CONFIG_FILE, write_recipe, read_recipe, "folder"),
-    Kind(
-        "word_vocabulary.txt",
-        "word_vocabulary.txt",
-        write_model,
-        lambda path, folder: WordVocabulary.load(folder),
-        examples=30,
-    ),
-    Kind("vocabulary.json", VOCABULARY_FACTS_FILE, write_word_list, read_facts_of_words, "folder"),
-    Kind("a.jsonl", "a.jsonl", write_text(("a.jsonl", RECORDS)), read_corpus, examples=30),
-    Kind("a.jsonl.gz", "a.jsonl.gz", write_text(("a.jsonl.gz", gzip.compress(RECORDS))), read_corpus, "", unpacked, 30),
-    Kind("a.txt", "a.txt", write_text(("a.txt", b"some text\nmore\n" * 20)), read_corpus, examples=10),
-    Kind("a.txt.gz", "a.txt.gz", write_text(("a.txt.gz", gzip.compress(RECORDS))), read_corpus, "", unpacked, 20),
-    Kind("a.parquet", "a.parquet", write_table, read_corpus, examples=15),
-    Kind("words.conll", "words.conll", write_text(("words.conll", COLUMNS)), read_lines_or_words),
-    Kind("words.conllu", "words.conllu", write_text(("words.conllu", CONLLU)), read_lines_or_words),
-    Kind("words.jsonl", "words.jsonl", write_text(("words.jsonl", LISTS_OF_WORDS)), read_lines_or_words),
-    Kind("words.parquet", "words.parquet", write_lists_of_words, read_lines_or_words),
-    Kind("words.txt", "words.txt", write_text(("words.txt", b"the\ncat\n")), lambda path, folder: read_words(path)),
-    Kind("a.vec", "a.vec", write_text(("a.vec", VECTORS)), read_vectors, examples=50),
-    Kind("vectors.zip", "vectors.zip", write_zip, read_vectors),
-    Kind("a.conll", "a.conll", write_text(("a.conll", COLUMNS)), read_tagged, examples=50),
-    Kind("a.conllu", "a.conllu", write_text(("a.conllu", CONLLU)), read_tagged, examples=50),
-    Kind("train.jsonl", "train.jsonl", write_text(("train.jsonl", TAGGED)), read_dataset, "folder", examples=6),
-    Kind("roles.tsv", "roles.tsv", write_text(("roles.tsv", ROLES)), read_roles),
-    Kind("roles.conll", "roles.conll", write_text(("roles.conll", CONLL_2012)), read_roles),
-    Kind("clusters.conll", "clusters.conll", write_text(("clusters.conll", CONLL_2012)), read_clusters),
-    Kind("squad.json", "squad.json", write_text(("squad.json", json.dumps(SQUAD).encode())), read_squad),
-    Kind("a.trees", "a.trees", write_text(("a.trees", TREES)), read_labelled),
-    Kind("sentences.tsv", "sentences.tsv", write_text(("sentences.tsv", TABLE)), read_labelled),
-    Kind("sentences.csv", "sentences.csv", write_text(("sentences.csv", COMMAS)), read_labelled),
-    Kind("pairs.jsonl", "pairs.jsonl", write_text(("pairs.jsonl", PAIRS)), read_labelled_pairs),
-    Kind("pairs.parquet", "pairs.parquet", write_pairs, read_labelled_pairs),
-    Kind("senses.jsonl", "senses.jsonl", write_text(("senses.jsonl", SENSES)), read_uses),
+    Kind("weights.hdf5", write_bilm_tf, read_external, examples=30),
+    Kind("options.json", write_bilm_tf, read_external, examples=30),
+    Kind("softmax.hdf5", write_bilm_tf, read_external, examples=15),
+    Kind("vocab.txt", write_bilm_tf, read_external, "folder", examples=20),
+    Kind("model.index", write_bundle_of_bilm_tf, read_external, "folder", index_of),
+    Kind("model.data-00000-of-00001", write_bundle_of_bilm_tf, read_external, "folder"),
+    Kind("160.zip", write_simple_elmo, read_external),
+    Kind("encoder.pkl", write_many_langs, read_external, inside=pickle_of, examples=13),
+    Kind("sizes.json", write_many_langs, read_external, examples=13),
+    Kind("word.dic", write_many_langs, read_external, "folder", examples=13),
+    Kind("char.dic", write_many_langs, read_external, "folder"),
+    Kind("model.zip", write_many_langs_zip, read_external, examples=20),
+    Kind("weights.th", write_allennlp, read_external, "folder", examples=13),
+    Kind("config.json", write_allennlp, read_external, examples=13, name="experiment.json"),
+    Kind("model.tar.gz", write_allennlp_archive, read_external, inside=unpacked, examples=20),
+    Kind("matrix.pth", write_matrices, read_matrix, inside=pickle_of, examples=13),
+    Kind("matrix.npy", write_matrices, read_matrix),
+    Kind("matrix.txt", write_matrices, read_matrix),
+    Kind("config.json", write_model, read_model, "folder", examples=20),
+    Kind("model.safetensors", write_model, read_model, "folder", header_of, 25),
+    Kind("pytorch_model.bin", write_pickled, read_model, "folder", pickle_of, 25),
+    Kind("tokenizer_config.json", write_model, read_tokenizer, examples=20),
+    Kind(FACTS_FILE, write_recipe, in_its_folder(render_card), "folder"),
+    Kind(RESULTS_FILE, write_recipe, in_its_folder(render_card), "folder"),
+    Kind("senses.json", write_recipe, in_its_folder(render_card), "folder"),
+    Kind(CONFIG_FILE, write_recipe, in_its_folder(render_card), "folder", name="card-config.json"),
+    Kind("word_vocabulary.txt", write_model, in_its_folder(WordVocabulary.load), examples=30),
+    Kind(VOCABULARY_FACTS_FILE, write_word_list, read_facts_of_words, "folder"),
+    Kind("a.jsonl", RECORDS, read_corpus, examples=30),
+    Kind("a.jsonl.gz", gzip.compress(RECORDS), read_corpus, inside=unpacked, examples=30),
+    Kind("a.txt", b"some text\nmore\n" * 20, read_corpus, examples=10),
+    Kind("a.txt.gz", gzip.compress(RECORDS), read_corpus, inside=unpacked, examples=20),
+    Kind("words.parquet", table_of([f"some text {n}" for n in range(300)]), read_corpus, examples=15, name="a.parquet"),
+    Kind("words.conll", COLUMNS, read_lines_or_words),
+    Kind("words.conllu", CONLLU, read_lines_or_words),
+    Kind("words.jsonl", LISTS_OF_WORDS, read_lines_or_words),
+    Kind("words.parquet", table_of([["some", "text"]] * 9), read_lines_or_words),
+    Kind("words.txt", b"the\ncat\n", read_words),
+    Kind("a.vec", VECTORS, read_word_vectors, examples=50),
+    Kind("vectors.zip", write_zip, read_word_vectors),
+    Kind("a.conll", COLUMNS, read_tagged_file, examples=50),
+    Kind("a.conllu", CONLLU, read_tagged_file, examples=50),
+    Kind("train.jsonl", TAGGED, read_dataset, "folder", examples=6),
+    Kind("roles.tsv", ROLES, read_propositions),
+    Kind("roles.conll", CONLL_2012, read_propositions),
+    Kind("clusters.conll", CONLL_2012, read_documents),
+    Kind("squad.json", json.dumps(SQUAD).encode(), read_squad),
+    Kind("a.trees", TREES, read_texts),
+    Kind("sentences.tsv", TABLE, read_texts),
+    Kind("sentences.csv", COMMAS, read_texts),
+    Kind("pairs.jsonl", PAIRS, read_texts),
+    Kind("pairs.parquet", write_pairs, read_texts),
+    Kind("senses.jsonl", SENSES, read_uses),
 ]

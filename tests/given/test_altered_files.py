@@ -62,11 +62,10 @@ def check_alterations(path, check_read, examples, inside):
 
 
 @efforts
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name or kind.file)
 def test_what_is_altered_is_read_or_refused_by_name(tmp_path, kind, effort):
-    folder = tmp_path / "folder"
-    path = kind.prepare(folder)
-    check_alterations(path, lambda: kind.check(path, folder), kind.examples * effort, kind.inside)
+    path = kind.prepare(tmp_path / "folder")
+    check_alterations(path, lambda: kind.check(path), kind.examples * effort, kind.inside)
 
 
 class GoneOn(Exception):
