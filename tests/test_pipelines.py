@@ -75,30 +75,28 @@ def test_the_packages_pipelines_serve_a_model_of_a_checkpoints_own_code_too(tmp_
 
 
 @pytest.mark.parametrize("pre_tokenizer", PRE_TOKENIZERS)
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_each_entity_lies_where_its_word_stands(strategy, pre_tokenizer):
-    tagger = make_tagger(pre_tokenizer, aggregation_strategy=strategy, ignore_labels=[])
+def test_each_word_lies_where_it_stands(pre_tokenizer):
+    tagger = make_tagger(pre_tokenizer, ignore_labels=[])
     words = tagger.tokenizer.tokenize(SENTENCE)
     found = tagger(SENTENCE)
     assert all(0.9 < entity["score"] <= 1 for entity in found)
-    if strategy == "none":
-        assert [entity["word"] for entity in found] == words
-        assert [SENTENCE[entity["start"] : entity["end"]] for entity in found] == words
-        assert [entity["entity"] for entity in found] == [expected_label(word) for word in words]
-        assert [entity["index"] for entity in found] == list(range(1, len(words) + 1))
-    else:
-        # Words with one tag that follow one another are one group; a B- tag opens a new one.
-        groups = []
-        for word in words:
-            label = expected_label(word).split("-")[-1]
-            if groups and label == "O" == groups[-1][0]:
-                groups[-1][1].append(word)
-            else:
-                groups.append((label, [word]))
-        assert [entity["entity_group"] for entity in found] == [label for label, _ in groups]
-        for entity, (_, group) in zip(found, groups, strict=True):
-            assert tagger.tokenizer.tokenize(SENTENCE[entity["start"] : entity["end"]]) == group
-            assert entity["word"].split() == group
+    assert [entity["word"] for entity in found] == words
+    assert [SENTENCE[entity["start"] : entity["end"]] for entity in found] == words
+    assert [entity["entity"] for entity in found] == [expected_label(word) for word in words]
+    assert [entity["index"] for entity in found] == list(range(1, len(words) + 1))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[1:])
+def test_spans_of_bioes_are_grouped(strategy):
+    # Labels of a capital, of another letter, of l and of i: S- and E-, which transformers does not know, among them.
+    tagger = make_tagger(aggregation_strategy=strategy)
+    tagger.model.config.id2label = {0: "O", 1: "S-PER", 2: "E-LOC", 3: "B-LOC", 4: "I-LOC"}
+    text = "Ann Bob in lovely inns in lee . lee Al"
+    found = [(one["entity_group"], text[one["start"] : one["end"]]) for one in tagger(text)]
+    assert found == [
+        *(("PER", "Ann"), ("PER", "Bob"), ("LOC", "in lovely"), ("LOC", "inns"), ("LOC", "in lee")),
+        *(("LOC", "lee"), ("PER", "Al")),
+    ]
 
 
 @examples(15)
@@ -348,17 +346,17 @@ def test_the_pipeline_reads_long_contexts_in_windows(answering):
     long = " ".join([CONTEXT] * 4)
     whole = answering(question="Who?", context=long)
     assert answering(question="Who?", context=long, max_length=500, stride=3) == whole
-    pieces = answering(question="Who?", context=long, max_length=20, stride=5)
+    pieces = answering(question="Who?", context=long, max_length=24, stride=8)
     assert pieces["answer"] == long[pieces["start"] : pieces["end"]] != ""
     # Each window as a context of its own: the best of their answers, by the sum of its logits.
-    how = {"truncation": "only_second", "max_length": 20, "stride": 5, "return_overflowing_tokens": True}
+    how = {"truncation": "only_second", "max_length": 24, "stride": 8, "return_overflowing_tokens": True}
     encoded = answering.tokenizer("Who?", long, **how, padding=True, return_tensors="pt")
     offsets = [encoding.offsets for encoding in encoded.encodings]
     encoded.pop("overflow_to_sample_mapping")
     output = answering.model(**encoded)
     spans, rows = best_spans(output.start_logits, output.end_logits, 17), torch.arange(len(offsets))
     best = int((output.start_logits[rows, spans.starts] + output.end_logits[rows, spans.ends]).argmax())
-    assert len(rows) > 3 and pieces["start"] == offsets[best][spans.starts[best]][0]
+    assert 0 < best < len(rows) - 1 and pieces["start"] == offsets[best][spans.starts[best]][0]
     assert pieces["end"] == offsets[best][spans.ends[best]][1]
 
 

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import torch
 from model_cases import assert_close, make_model
 from refusals import assert_refused
-from transformers import DataCollatorForTokenClassification, Trainer, TrainingArguments
 
 from hf_elmo import (
     ElmoCharTokenizer,
@@ -19,7 +17,6 @@ from hf_elmo import (
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
     ElmoModel,
-    TokenClassificationHead,
 )
 from hf_elmo.model.modeling_elmo import pack_layers
 from hf_elmo.tasks import layer_cache
@@ -32,10 +29,6 @@ def encode(sentences=SENTENCES, **settings):
     """One feature for each sentence, as a task has them."""
     tokenizer = ElmoCharTokenizer(**settings)
     return [dict(tokenizer(words, is_split_into_words=True)) for words in sentences]
-
-
-def labelled(features):
-    return [{**one, "labels": [index % 3 for index in range(len(one["input_ids"]))]} for one in features]
 
 
 @pytest.fixture
@@ -108,33 +101,6 @@ def test_long_and_short_sentences_are_computed_in_several_batches(cache, monkeyp
         assert_close(torch.from_numpy(np.array(layers[index])), pack_layers(wanted)[0], torch.float32)
 
 
-def test_a_trainer_learns_the_same_with_and_without(cache, tmp_path):
-    features, states = labelled(encode(SENTENCES[:3])), []
-    collator = DataCollatorForTokenClassification(ElmoCharTokenizer())
-    for is_cached in (False, True):
-        model = make_model(ElmoForTokenClassification, num_labels=3, head=TokenClassificationHead(dropout=0.0))
-        data, collate = features, collator
-        if is_cached:
-            data = FeaturesWithLayers(features, cache.layers_of(model, features))
-            collate = collate_with_layers(collator)
-            forbid_the_bilm(model)
-        arguments = TrainingArguments(
-            str(tmp_path / "run"),
-            report_to="none",
-            use_cpu=True,
-            max_steps=3,
-            save_strategy="no",
-            learning_rate=0.01,
-            per_device_train_batch_size=2,
-            disable_tqdm=True,
-        )
-        Trainer(model, arguments, train_dataset=data, data_collator=collate).train()
-        states.append({name: value for name, value in model.state_dict().items() if "mixes" in name or "class" in name})
-    for name, value in states[0].items():
-        # Adam divides gradients by their own size, which leaves tiny ones little but their rounding.
-        torch.testing.assert_close(states[1][name], value, rtol=0, atol=1e-4, msg=name)
-
-
 # The files
 
 
@@ -203,25 +169,6 @@ def test_a_failure_leaves_no_file(cache, monkeypatch):
     assert len(names(cache)) == 1 and not list(cache.directory.glob(".*.partial"))
 
 
-def test_of_two_threads_one_makes_the_file(cache):
-    features, barrier, found, lines = encode(), threading.Barrier(2), [], []
-    cache._report = lines.append
-    # Made here: threads would draw each other's random weights.
-    models = [make_model(), make_model()]
-
-    def run(model):
-        barrier.wait()
-        found.append(cache.layers_of(model, features))
-
-    threads = [threading.Thread(target=run, args=(model,)) for model in models]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(names(cache)) == len(lines) == 1 and len(found) == 2
-    assert all(np.array_equal(found[0][index], found[1][index]) for index in range(len(features)))
-
-
 def test_a_pickle_names_the_file_and_does_not_copy_it(cache):
     layers = cache.layers_of(make_model(), encode([["a"] * 500]))
     pickled = pickle.dumps(layers)
@@ -243,14 +190,3 @@ def test_layers_of_other_words_are_refused(cache):
     model, batch = make_model(), ElmoCharTokenizer()("a b", return_tensors="pt")
     assert_refused(RuntimeError, ("4", "3"), model, **batch, packed_layers=torch.zeros(1, 3, 30))
     assert_refused(IndexError, "range", cache.layers_of(model, encode()).__getitem__, 4)
-
-
-def test_a_sentence_that_is_there_many_times_is_kept_once(tmp_path):
-    lines = []
-    model, cache = make_model(), LayerCache(tmp_path, report=lines.append)
-    once, many = encode(), encode([SENTENCES[place] for place in (2, 0, 2, 1, 3, 0)])
-    layers = cache.layers_of(model, many)
-    assert len(layers) == 6 and "4 sentences" in lines[0]
-    for place, wanted in zip((2, 0, 2, 1, 3, 0), layers, strict=True):
-        assert np.array_equal(cache.layers_of(model, once)[place], wanted)
-    assert np.array_equal(pickle.loads(pickle.dumps(layers))[2], layers[0])
