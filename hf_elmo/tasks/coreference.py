@@ -9,7 +9,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -28,7 +27,7 @@ from ..pipelines import COREFERENCE
 from .arguments import TaskArguments
 from .data import read_splits
 from .inputs import describe_inputs
-from .layer_cache import CachedLayers, LayerCache, collate_with_layers
+from .layer_cache import LayerCache, collate_with_layers
 from .metrics import score_clusters, score_matches
 from .prediction import Item, Predictor
 from .readers.documents import Document, Documents, Mention, document_lines, read_documents
@@ -179,8 +178,8 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
         return EncodedDocuments(documents, self.model_args.max_train_sentences or None if split == "train" else None)
 
     def keep_layers(self, cache: LayerCache, dataset: EncodedDocuments) -> EncodedDocuments:
-        layers = cache.layers_of(self.model, dataset.sentences)
-        return dataset if layers is None else dataset.with_layers(layers)
+        sentences = cache.with_layers(self.model, dataset.sentences)
+        return EncodedDocuments(dataset.documents, dataset.max_sentences, sentences)
 
     def make_collator(self) -> Any:
         return make_document_collator(self.tokenizer)
@@ -301,13 +300,13 @@ class EncodedDocuments(Dataset):
         documents: All of them.
         max_sentences: Of longer documents an item is a window of so many sentences, drawn anew by torch's random
             numbers each time; None gives whole documents.
-        layers: The biLM's layers of all their sentences in order, where they are kept.
+        sentences: Those of all documents in order, with their layers where these are kept.
     """
 
-    def __init__(
-        self, documents: Sequence[EncodedDocument], max_sentences: int | None = None, layers: CachedLayers | None = None
-    ):
-        self.documents, self.max_sentences, self.layers = documents, max_sentences, layers
+    def __init__(self, documents: Sequence[EncodedDocument], max_sentences: int | None = None, sentences: Any = None):
+        self.documents, self.max_sentences = documents, max_sentences
+        own = [sentence for document in documents for sentence in document.sentences]
+        self.sentences = own if sentences is None else sentences
         self._firsts = list(itertools.accumulate((len(document.sentences) for document in documents), initial=0))
 
     def __len__(self) -> int:
@@ -319,26 +318,12 @@ class EncodedDocuments(Dataset):
         if self.max_sentences is not None and count > self.max_sentences:
             first = int(torch.randint(count - self.max_sentences + 1, ()))
             count = self.max_sentences
-        sentences: list[dict[str, Any]] = document.sentences[first : first + count]
-        if self.layers is not None:
-            start = self._firsts[index] + first
-            sentences = [
-                {**sentence, "packed_layers": partial(self.layers.__getitem__, start + place)}
-                for place, sentence in enumerate(sentences)
-            ]
+        place = self._firsts[index] + first
+        sentences = [self.sentences[each] for each in range(place, place + count)]
         start, stop = document.starts[first], document.starts[first + count]
         mentions = document.mentions
         mentions = mentions[(mentions[:, 0] >= start) & (mentions[:, 1] <= stop)]
         return {"sentences": sentences, "labels": mentions - np.array([start, start, 0])}
-
-    @property
-    def sentences(self) -> list[dict[str, np.ndarray]]:
-        """Those of all documents."""
-        return [sentence for document in self.documents for sentence in document.sentences]
-
-    def with_layers(self, layers: CachedLayers) -> EncodedDocuments:
-        """The same documents with the layers of their sentences."""
-        return EncodedDocuments(self.documents, self.max_sentences, layers)
 
 
 def encode_documents(documents: Documents, tokenizer: PreTrainedTokenizer, use_speakers: bool) -> list[EncodedDocument]:

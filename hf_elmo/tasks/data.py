@@ -29,11 +29,9 @@ def read_splits(
     """The examples of each split that there is.
 
     Args:
-        data_args: What names them.
         read_file: Reads a file; also gets the argument that names it.
         read_split: Reads one split of a dataset; also gets what errors call it. For tasks that read datasets.
-    Raises: ValueError where there are neither files nor a dataset with one of the splits, or both; what the two
-        readers raise.
+    Raises: ValueError where there are neither files nor a dataset with one of the splits, or both.
     """
     name = getattr(data_args, "dataset_name", None)
     if bool(name) == bool(data_args.files):

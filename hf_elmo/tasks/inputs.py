@@ -60,10 +60,8 @@ def start_model(
 ) -> tuple[Model, str]:
     """A model with a task's head, in float32, and in some words its size and where its weights come from.
 
-    Args:
-        model_class, config: The class of the model, and its architecture.
-        model_args: Where its weights come from.
-        redraw: Draws parts anew that the checkpoint has for other labels, and names them.
+    `redraw` draws parts anew that the checkpoint has for other labels, and names them.
+
     Raises: FileNotFoundError where there are no weights, ValueError where some of the biLM's are lacking.
     """
     name = model_args.model_name_or_path
@@ -98,16 +96,13 @@ def set_word_inputs(
     other_words: Iterable[str] = (),
     vector_size: int | None = None,
 ) -> WordTable | None:
-    """Make the table of words that the head is to be filled with, and set its sizes.
+    """Make the table of words that the head is to be filled with, and set its sizes; None where flags ask for none.
 
     Args:
-        config: The architecture with its head.
-        args: Whether the vectors are learned, or a file's.
-        tokenizer: Makes the rows of the words.
+        config, args, tokenizer: The architecture with its head, the flags, and what makes the rows of the words.
         train_words: All words of the training data, as often as they occur.
         other_words: Those of the other splits, which have vectors of a file too.
         vector_size: Of a vector, where it is not the file's, or the usual one.
-    Returns: The table, for `fill_word_table` once the model is built; None where the flags ask for none.
     Raises: ValueError naming the flag, where there are no words for it; FileNotFoundError.
     """
     head: Any = config.head
@@ -164,10 +159,6 @@ def choose_labels(splits: Mapping[str, Examples], checkpoint_labels: Sequence[st
 
     A checkpoint's labels, in its own order, where it has a classifier that knows all that are wanted (or nothing is to
     be trained); else those of the training data and what the corpus declares, sorted, numbers by size.
-
-    Args:
-        splits: The examples with their labels.
-        checkpoint_labels: Labels of the checkpoint's classifier; None where it has none.
     """
     train = splits.get("train")
     wanted = set() if train is None else {*train.label_places(), *train.known_labels}
@@ -177,11 +168,8 @@ def choose_labels(splits: Mapping[str, Examples], checkpoint_labels: Sequence[st
 
 
 def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> dict[str, str]:
-    """The gold labels that a model does not know, sorted, and where each stands first.
+    """The gold labels that a model of these labels does not know, sorted, and where each stands first.
 
-    Args:
-        splits: The examples with their labels.
-        labels: Those that the model knows.
     Raises: ValueError naming a split of which it knows no label.
     """
     places: dict[str, str] = {}
@@ -198,11 +186,7 @@ def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> dict[s
 
 
 def describe_inputs(head: Mapping[str, Any]) -> str:
-    """What a task reads of each word, in some words.
-
-    Args:
-        head: The settings of its head, as in config.json.
-    """
+    """What a task reads of each word, in some words, from the settings of its head as in config.json."""
     parts = ["ELMo"] if head["use_elmo"] else []
     if head["word_table_size"]:
         trained = "trained" if head["train_word_vectors"] else "fixed"

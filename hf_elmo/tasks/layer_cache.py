@@ -62,13 +62,14 @@ class LayerCache:
     ):
         self.directory, self.max_bytes, self._report = Path(directory), max_bytes, report
 
-    def layers_of(self, model: ElmoPreTrainedModel, features: Sequence[Mapping[str, Any]]) -> CachedLayers | None:
-        """The layers of each sentence or pair of a data set; they are computed where there is no file of them yet.
+    def with_layers(self, model: ElmoPreTrainedModel, features: Sequence[Mapping[str, Any]]) -> Any:
+        """A data set with the layers of each sentence or pair; they are computed where there is no file of them yet.
 
         Args:
             model: Any ELMo model with a frozen biLM.
             features: Encoded sentences or pairs without padding: `input_ids`, (T, C), and with pairs `token_type_ids`.
-        Returns: The layers; None, with a line to the user, where they alone would exceed max_bytes or fill the disk.
+        Returns: `FeaturesWithLayers`; the features, with a line to the user, where the layers alone would exceed
+            max_bytes or fill the disk.
         Raises: ValueError where the biLM is trained.
         """
         elmo: ElmoModel = model.base_model  # type: ignore[assignment]
@@ -91,14 +92,14 @@ class LayerCache:
         with WeakFileLock(self.directory / ".lock"):
             if not path.exists():
                 if not self._make_room(4 * shape[0] * shape[1]):
-                    return None
+                    return features
                 self._report(
                     f"layers: computing those of {len(sentences):,} sentences, {4 * shape[0] * shape[1]:,} bytes"
                 )
                 _write(path, shape, elmo, features, list(sentences.values()))
             os.utime(path)
         places = {key: slice(stop - found[key][0], stop) for key, stop in zip(sentences, stops, strict=True)}
-        return CachedLayers(path, [[places[key] for key in keys] for keys in examples])
+        return FeaturesWithLayers(features, path, [[places[key] for key in keys] for keys in examples])
 
     def _make_room(self, num_bytes: int) -> bool:
         """Remove what was used longest ago until so many bytes more are allowed; whether they are."""
@@ -154,47 +155,33 @@ def _write(
         elmo.train(was_training)
 
 
-class CachedLayers:
-    """The layers of each sentence or pair of a data set, (T, P + 2PL), read from the file when they are asked for.
+class FeaturesWithLayers(Dataset):
+    """A data set whose items also have `packed_layers`, which read them when called, for `collate_with_layers`.
 
     Args:
-        path: The file, a float32 array (words of all sentences, P + 2PL).
-        places: The rows of each sentence of each example.
+        features: The encoded sentences or pairs.
+        path: The file of layers, a float32 array (words of all sentences, P + 2PL).
+        places: The rows of it that each sentence of each example has.
     """
 
-    def __init__(self, path: Path, places: Sequence[Sequence[slice]]):
-        self.path, self._places = path, places
+    def __init__(self, features: Sequence[Mapping[str, Any]], path: Path, places: Sequence[Sequence[slice]]):
+        self.features, self.path, self._places = features, path, places
         self._words = np.load(path, mmap_mode="r")
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def __getitem__(self, index: int) -> np.ndarray:
-        words = [self._words[rows] for rows in self._places[index]]
-        return words[0] if len(words) == 1 else np.concatenate(words)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A pickled map would be a copy of the file.
-        return CachedLayers, (self.path, self._places)
-
-
-class FeaturesWithLayers(Dataset):
-    """A data set whose items also have `packed_layers`, which read them when called, for `collate_with_layers`.
-
-    Args:
-        features: The encoded sentences.
-        layers: Their layers, in the same order.
-    """
-
-    def __init__(self, features: Sequence[Mapping[str, Any]], layers: CachedLayers):
-        self.features, self.layers = features, layers
-
-    def __len__(self) -> int:
-        return len(self.layers)
+    def layers(self, index: int) -> np.ndarray:
+        """The layers of an example, (T, P + 2PL)."""
+        return np.concatenate([self._words[rows] for rows in self._places[index]])
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         # Read by the collator: a sampler of examples of one length asks for all of them before the first step.
-        return {**self.features[index], "packed_layers": partial(self.layers.__getitem__, index)}
+        return {**self.features[index], "packed_layers": partial(self.layers, index)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A pickled map would be a copy of the file.
+        return FeaturesWithLayers, (self.features, self.path, self._places)
 
 
 def collate_with_layers(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[[list[dict[str, Any]]], Any]:

@@ -11,22 +11,14 @@ if TYPE_CHECKING:
 
 
 class TaskEntry(NamedTuple):
-    """Where a task is, for what is slow to import.
+    """Where a task is, for what is slow to import."""
 
-    Args:
-        module: Its module; with a dot before the name one of this folder.
-        name: Its class there.
-        architecture: The class of its models, as config.json names it.
-        what: What it trains, in a few words.
-    """
-
-    module: str
-    name: str
-    architecture: str
-    what: str
+    module: str  # with a dot before the name one of this folder
+    name: str  # of its class
+    architecture: str  # the class of its models, as config.json names it
+    what: str  # it trains
 
     def load(self) -> type[Task]:
-        """The class of the task."""
         return getattr(importlib.import_module(self.module, __package__), self.name)
 
 

@@ -76,25 +76,16 @@ def by_type(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def best_of(runs: Mapping[int, Mapping[str, Any]], score: str, greater_is_better: bool) -> int:
-    """The seed whose run has the best validation score; the first where they have none, or the same one.
-
-    Args:
-        runs: The results of each seed.
-        score: The name of the score, with `eval_` before it or without.
-        greater_is_better: Whether a higher one is better.
-    """
+    """The seed of the results with the best validation score; the first where they have none, or the same one."""
     key, sign = f"eval_{score.removeprefix('eval_')}", 1 if greater_is_better else -1
     return max(runs, key=lambda seed: sign * runs[seed].get(key, 0.0))
 
 
 def summarize(runs: Mapping[int, Mapping[str, Any]], scores: Sequence[str]) -> dict[str, Any]:
-    """What results.json says of several seeds.
+    """What results.json says of the results of several seeds, by names of scores such as `predict_f1`.
 
-    Args:
-        runs: The results of each seed.
-        scores: The names of its scores, `predict_f1` for example.
-    Returns: `seeds`, a row for each with its scores, the step that was kept and the shares of layers; `mean` and
-        `deviation` (of a sample: divided by one less than there are seeds) of each score.
+    That is `seeds`, a row for each with its scores, the step that was kept and the shares of layers, and `mean` and
+    `deviation` (of a sample: divided by one less than there are seeds) of each score.
     """
     kept = [*scores, "train_loss", "kept_step", "layer_shares"]
     values = {score: [run[score] for run in runs.values()] for score in scores}

@@ -37,7 +37,7 @@ from .inputs import (
     set_word_inputs,
     start_model,
 )
-from .layer_cache import FeaturesWithLayers, LayerCache
+from .layer_cache import LayerCache
 
 if TYPE_CHECKING:
     from .prediction import Predictor
@@ -55,11 +55,6 @@ class Task(ABC):
     """A task on ELMo: reads its data, builds a model with its head, and has that trained, scored and written.
 
     A subclass supplies the class attributes and the abstract methods, and overrides of the others what differs.
-
-    Args:
-        model_args: Where the model comes from, with the settings of the head.
-        data_args: What is read; an instance of `data_arguments`.
-        training_args: The Trainer's arguments.
 
     Attributes:
         splits: The examples for what is to be done: "train", "validation", "test".
@@ -142,27 +137,17 @@ class Task(ABC):
         """Check what can be checked before any data is read; raises ValueError naming the argument."""
 
     def head_settings(self, head: Any) -> dict[str, Any]:
-        """The settings of the head that follow from flags and data.
-
-        Args:
-            head: The checkpoint's settings; None where it has no head of this task.
-        """
+        """The settings of the head that follow from flags, data and the checkpoint's settings, None without a head."""
         return self.settings
 
     def settle(self, has_head: bool) -> None:  # noqa: B027
         """Set what the head takes from the data, or change the data for it, once there is a tokenizer.
 
-        Args:
-            has_head: Whether the checkpoint has a trained head of this task.
-        Raises: ValueError naming the argument.
+        `has_head` says whether the checkpoint has a trained head of this task. Raises ValueError naming the argument.
         """
 
     def choose_labels(self, known: Sequence[str] | None) -> list[str]:
-        """The labels of the model.
-
-        Args:
-            known: Those of the checkpoint's classifier; None where it has none.
-        """
+        """The labels of the model; `known` are those of the checkpoint's classifier, None where it has none."""
         return choose_labels(self.splits, known)
 
     def draw_classifier(self, model: Any) -> set[str]:
@@ -189,8 +174,7 @@ class Task(ABC):
 
     def keep_layers(self, cache: LayerCache, dataset: Any) -> Any:
         """The examples with the layers that a cache has of them, without them where it keeps none."""
-        layers = cache.layers_of(self.model, dataset)
-        return dataset if layers is None else FeaturesWithLayers(dataset, layers)
+        return cache.with_layers(self.model, dataset)
 
     def describe(self) -> dict[str, Any]:
         """What results.json says of the task itself."""
@@ -288,10 +272,7 @@ class Task(ABC):
         return self
 
     def set_architecture(self) -> bool:
-        """Set `config` as the arguments and the data want it; whether the checkpoint has a head of this task.
-
-        Raises: FileNotFoundError or ValueError naming the argument.
-        """
+        """Set `config` as the arguments and the data want it; whether the checkpoint has a head of this task."""
         args = self.model_args
         config = self.config = load_config(args.model_name_or_path)
         has_head = not args.from_scratch and self.model_class.__name__ in (config.architectures or [])

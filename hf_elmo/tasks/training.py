@@ -96,7 +96,6 @@ def check_run_directory(args: TaskTrainingArguments) -> None:
 
 
 def run(task: Task) -> dict[str, Any]:
-    """What `Task.run` does."""
     args = task.training_args
     facts: dict[str, Any] = {
         "model": task.description,
