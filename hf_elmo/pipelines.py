@@ -200,17 +200,19 @@ class ElmoCoreferencePipeline(_ReadsText, Pipeline):  # type: ignore[misc]
         tokenizer = cast("Any", self.tokenizer)
         sentences: list[list[str]] = []
         offsets: list[tuple[int, int]] = []
-        for start, end in _sentences_of(text, is_tokenized):
-            if is_tokenized:
-                spans = [match.span() for match in re.finditer(r"\S+", text[start:end])]
-                words = text[start:end].split()
-            else:
-                (encoding,) = tokenizer(text[start:end]).encodings
-                spans = [span for span, id_ in zip(encoding.offsets, encoding.word_ids, strict=True) if id_ is not None]
-                words = tokenizer.tokenize(text[start:end])
-            if words:
-                sentences.append(words)
-                offsets += [(start + first, start + behind) for first, behind in spans]
+        for line in re.finditer(".+", text):
+            for start, end in [(0, len(line[0]))] if is_tokenized else cut_sentences(line[0]):
+                sentence = line[0][start:end]
+                if is_tokenized:
+                    spans, words = [match.span() for match in re.finditer(r"\S+", sentence)], sentence.split()
+                else:
+                    (encoding,) = tokenizer(sentence).encodings
+                    places = zip(encoding.offsets, encoding.word_ids, strict=True)
+                    spans, words = [span for span, id_ in places if id_ is not None], tokenizer.tokenize(sentence)
+                if words:
+                    sentences.append(words)
+                    start += line.start()
+                    offsets += [(start + first, start + behind) for first, behind in spans]
         document = {"text": text, "sentences": sentences, "offsets": offsets}
         if not sentences:
             return document
@@ -307,15 +309,6 @@ def put_in_brackets(words: Sequence[str], spans: Iterable[Span]) -> str:
         shown[span.start] = f"[{span.type} {shown[span.start]}"
         shown[span.stop - 1] += "]"
     return " ".join(shown)
-
-
-def _sentences_of(text: str, is_tokenized: bool) -> Iterator[tuple[int, int]]:
-    """The ends of each sentence in a text, in characters."""
-    start = 0
-    for line in text.split("\n"):
-        for first, behind in [(0, len(line))] if is_tokenized else cut_sentences(line):
-            yield start + first, start + behind
-        start += len(line) + 1
 
 
 def register_pipelines() -> None:

@@ -151,18 +151,5 @@ class TaskTrainingArguments(TrainingArguments):
         if self.load_best_model_at_end and not self.keeps_checkpoints:
             self.save_strategy, self.save_total_limit = "best", 1
         super().__post_init__()
-
-    @property
-    def resumes_newest(self) -> bool:
-        """Whether the run goes on with what output_dir holds."""
-        return self.resume_from_checkpoint in ("auto", "last")
-
-    @property
-    def directory(self) -> Path:
-        """`output_dir` as a path."""
-        return Path(cast("str", self.output_dir))
-
-    def choose_by(self, score: str) -> None:
-        """Have the best model be that of the highest `score`, unless the flags say otherwise."""
-        if not self.metric_asked:
-            self.metric_for_best_model, self.greater_is_better = score, True
+        self.resumes_newest = self.resume_from_checkpoint in ("auto", "last")
+        self.directory = Path(cast("str", self.output_dir))

@@ -97,7 +97,8 @@ class Task(ABC):
         self.data: dict[str, dict[str, Any]] = {}
         # Builds a model, with a line about it, for each seed.
         self.build_model: Callable[[], tuple[Any, str]]
-        training_args.choose_by(self.scores[0])
+        if not training_args.metric_asked:
+            training_args.metric_for_best_model, training_args.greater_is_better = self.scores[0], True
         if training_args.device.type == "cpu":
             training_args.dataloader_pin_memory = False
 
