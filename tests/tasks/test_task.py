@@ -305,6 +305,17 @@ def test_a_pretrained_bilm_that_is_trained_learns_slowly(tmp_path):
         assert args.learning_rate == wanted
 
 
+def test_vectors_of_a_file_are_read_for_the_words_of_all_splits(tmp_path):
+    make_tiny_config().save_pretrained(tmp_path / "elmo")
+    for name, text in (("train", "Anna sees\n"), ("test", "Lima\n"), ("vectors", "Anna 1 2\nLima 3 4\nno 5 6\n")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    data = FileArguments(train_file=str(tmp_path / "train.txt"), test_file=str(tmp_path / "test.txt"))
+    model = TaskArguments(str(tmp_path / "elmo"), from_scratch=True, word_vectors=str(tmp_path / "vectors.txt"))
+    args = TaskTrainingArguments(output_dir=str(tmp_path / "out"), use_cpu=True)
+    # And the special tokens.
+    assert Capitals(model, data, args).prepare().head.word_table_size == 2 + 2
+
+
 @pytest.mark.parametrize("output_dir", [{}, {"output_dir": ""}])
 def test_a_run_without_a_directory_is_refused_before_anything_is_read(output_dir):
     arguments = TaskTrainingArguments(use_cpu=True, **output_dir)
