@@ -348,6 +348,11 @@ def test_the_pipeline_reads_long_contexts_in_windows(answering):
     assert answering(question="Who?", context=long, max_length=500, stride=3) == whole
     pieces = answering(question="Who?", context=long, max_length=24, stride=8)
     assert pieces["answer"] == long[pieces["start"] : pieces["end"]] != ""
+    # Of 24 words four are the question's and two special tokens the context's: half of the rest is 9.
+    windows = [
+        answering(question="Who?", context=long, max_length=24, **how) for how in ({}, {"stride": 9}, {"stride": 6})
+    ]
+    assert windows[0] == windows[1] != windows[2]
     # Each window as a context of its own: the best of their answers, by the sum of its logits.
     how = {"truncation": "only_second", "max_length": 24, "stride": 8, "return_overflowing_tokens": True}
     encoded = answering.tokenizer("Who?", long, **how, padding=True, return_tensors="pt")
