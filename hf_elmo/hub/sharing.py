@@ -1,16 +1,13 @@
-"""A finished checkpoint to the Hub: the login is checked before training, and the files are sent in one commit."""
+"""A finished checkpoint to the Hub, in one commit."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, HfApi, get_token
-from huggingface_hub.errors import HfHubHTTPError, HTTPError
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub.errors import HTTPError
 from transformers.dynamic_module_utils import get_relative_import_files
 
 from ..given.bounded_json import read_json
@@ -25,35 +22,6 @@ _SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.png", "*.yaml", _C
 _MODEL_CODE = Path(configuration_elmo.__file__).parent
 # The name by which a card's code loads the checkpoint.
 _LOADED_NAME = re.compile(r'(?:from_pretrained\(|model=)"([^"]+)"')
-
-
-def check_hub_access(hub_model_id: str) -> str:
-    """Check, before any work is done, that a checkpoint can be uploaded at the end; nothing is made on the Hub.
-
-    The token is that of HF_TOKEN, or the one that `hf auth login` stored.
-
-    Returns: The name with its namespace, the user's own where it had none.
-    Raises: ValueError for a malformed name, an offline machine, no token, a token that the Hub refuses or that cannot
-        write, and a namespace that is not the user's; no message holds the token.
-    """
-    try:
-        validate_repo_id(hub_model_id)
-    except ValueError as error:
-        raise ValueError(f"hub_model_id names no repository: {redact(str(error))}") from None
-    with _told_in_a_line(ValueError, "the login to the Hub cannot be checked"):
-        identity = HfApi(library_name="hf_elmo").whoami()
-    user, access = identity["name"], identity.get("auth", {}).get("accessToken", {})
-    namespace, _, name = hub_model_id.rpartition("/")
-    role, scopes = access.get("role"), access.get("fineGrained", {}).get("scoped", [])
-    if role == "read" or (role == "fineGrained" and not any("repo.write" in each["permissions"] for each in scopes)):
-        raise ValueError(f"the token of {user!r} can only read; log in with one that may write, or set HF_TOKEN to it.")
-    own = [user, *(organization["name"] for organization in identity.get("orgs", []))]
-    # Tokens of other roles do not tell where they may write.
-    if role == "write" and namespace and namespace.lower() not in map(str.lower, own):
-        raise ValueError(
-            f"hub_model_id names {namespace!r}, where {user!r} cannot write; expected one of {', '.join(own)}."
-        )
-    return f"{namespace or user}/{name}"
 
 
 def files_to_send(directory: str | os.PathLike) -> list[Path]:
@@ -95,35 +63,35 @@ def files_to_send(directory: str | os.PathLike) -> list[Path]:
 def push_checkpoint(directory: str | os.PathLike, hub_model_id: str, private: bool | None = None) -> str:
     """Upload a finished checkpoint, in one commit, to a repository that is made where there is none.
 
-    The directory stays as it is. In the card that is sent, the repository's name stands where a local one was.
+    The token is that of HF_TOKEN, or the one that `hf auth login` stored. The directory stays as it is; in the card
+    that is sent, the repository's name stands where a local one was.
 
     Args:
         directory: A directory that pre-training, fine-tuning or conversion wrote.
         hub_model_id: Name of the repository, with or without a namespace.
         private: Whether the repository is private; None leaves that to the Hub.
     Returns: The address of the repository.
-    Raises: As `files_to_send` and `check_hub_access`; ValueError when the repository is public already and private was
-        asked for; ConnectionError when the Hub refuses or fails. No message holds the token.
+    Raises: As `files_to_send`; ValueError when the repository is public already and private was asked for;
+        ConnectionError, on one line without the token, when the Hub refuses or fails.
     """
-    files = files_to_send(directory)
+    files, api = files_to_send(directory), HfApi(library_name="hf_elmo")
     try:
-        repository = check_hub_access(hub_model_id)
-        with _told_in_a_line(ConnectionError, f"the upload to {repository!r} failed"):
-            api = HfApi(library_name="hf_elmo")
-            url = api.create_repo(repository, private=private, exist_ok=True)
-            is_public = private and not api.model_info(repository).private
-            if not is_public:
-                # Not upload_folder: it makes several commits of a large folder, the first of them half a checkpoint.
-                operations = [CommitOperationAdd(path.name, _content(path, repository)) for path in files]
-                api.create_commit(repository, operations, commit_message="Upload an ELMo checkpoint")
-        if is_public:
-            raise ValueError(
-                f"the repository {repository!r} is there and public; make it private, or name another one."
-            )
-    except (ValueError, ConnectionError) as error:
-        raise type(error)(
-            f"{error} The checkpoint is still in {str(directory)!r}; upload it later with hf-elmo push."
+        url = api.create_repo(hub_model_id, private=private, exist_ok=True)
+        is_public = private and not api.model_info(url.repo_id).private
+        if not is_public:
+            # Not upload_folder: it makes several commits of a large folder, the first of them half a checkpoint.
+            operations = [CommitOperationAdd(path.name, _content(path, url.repo_id)) for path in files]
+            api.create_commit(url.repo_id, operations, commit_message="Upload an ELMo checkpoint")
+    # What huggingface_hub raises where an answer, a connection, a name or a file fails.
+    except (HTTPError, OSError, RuntimeError, ValueError) as error:
+        said = redact(" ".join(f"{type(error).__name__}: {error}".split()), get_token())[:300]
+        # From None: the old error's message is the Hub's, who may repeat what it was sent, and tracebacks show it.
+        raise ConnectionError(
+            f"the upload to hub_model_id {hub_model_id!r} failed ({said}). Check `hf auth login` or HF_TOKEN, its "
+            f"rights and the line; the checkpoint is still in {str(directory)!r}."
         ) from None
+    if is_public:
+        raise ValueError(f"the repository {url.repo_id!r} is there and public; make it private, or name another one.")
     return str(url)
 
 
@@ -136,19 +104,3 @@ def _content(path: Path, repository: str) -> Path | bytes:
     if found is not None and "/" not in found[1]:
         card = card.replace(f'"{found[1]}"', f'"{repository}"')
     return card.encode("utf-8")
-
-
-@contextmanager
-def _told_in_a_line(kind: type[Exception], what: str) -> Iterator[None]:
-    """Raise an error of one line, without the token, in the place of huggingface_hub's."""
-    try:
-        yield
-    # What huggingface_hub raises where an answer, a connection or a file fails; anything else is a bug.
-    except (HTTPError, OSError, RuntimeError, ValueError) as error:
-        first: BaseException = error
-        # Uploads of single files wrap the answer.
-        while not isinstance(first, HfHubHTTPError) and first.__cause__ is not None:
-            first = first.__cause__
-        said = redact(" ".join(f"{type(first).__name__}: {first}".split()), get_token())[:300]
-        # From None: the old error's message is the Hub's, who may repeat what it was sent, and tracebacks show it.
-        raise kind(f"{what} ({said}). Check `hf auth login` or HF_TOKEN, its rights and the line.") from None
