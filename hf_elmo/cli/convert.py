@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ..given.flags import flag
 from ..hub.file_names import TOKENIZER_FILE
@@ -32,13 +32,10 @@ _WIDTH = 100
 class ConversionArguments:
     """The checkpoint to convert."""
 
-    source: str = flag("Directory, zip or tar archive, or file of weights of the other program.", positional=True)
-    output: str = flag("Directory to write.", positional=True)
-    format: Literal["allennlp", "elmoformanylangs", "bilm-tf"] | None = flag(
-        "Format of SOURCE; by default told from its files. bilm-tf: an hdf5 of weights (the released models, "
-        "simple_elmo, the NLPL repository) or a training checkpoint of TensorFlow.",
-        default=None,
+    source: str = flag(
+        "Directory, archive or file of weights of bilm-tf, AllenNLP or ELMoForManyLangs.", positional=True
     )
+    output: str = flag("Directory to write.", positional=True)
     options_file: str | None = flag(
         "JSON with the model's sizes, where it is not beside the weights.",
         default=None,
@@ -73,8 +70,7 @@ def run_conversion(arguments: ConversionArguments, cutting: CuttingArguments) ->
     name, converted = convert(
         arguments.source,
         arguments.output,
-        arguments.format,
-        arguments.overwrite_output_dir,
+        overwrite=arguments.overwrite_output_dir,
         options_file=arguments.options_file,
         softmax_file=arguments.softmax_file,
         vocab_file=arguments.vocab_file,

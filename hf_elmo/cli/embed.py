@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..given.flags import check_choices, check_least, flag, part_of
 from .command_line import run_command
@@ -28,10 +28,6 @@ examples:
   hf-elmo embed --model_name_or_path output/my-elmo --input_file - --output_file vectors.npz --storage_dtype float16
   torchrun --nproc_per_node 2 -m hf_elmo embed --model_name_or_path output/my-elmo --input_file a.txt --output_dir v
 """
-# Flags that one way of working alone has, with what the others are told.
-_OF_TEXT = ("text_is_tokenized", "text_column", "word_column", "carry_state", "storage_dtype")
-_OF_DIRECTORIES = ("pooling", "format", "max_words_per_shard", "overwrite_output_dir")
-_OF_FILES = ("carry_state", "overwrite_output_file")
 
 
 @dataclass(kw_only=True)
@@ -80,6 +76,7 @@ class EmbeddingArguments(ReadingArguments):
         "Precision of what is written; float16 halves it and keeps three digits.", default="float32"
     )
     dtype: Literal["float32", "bfloat16", "float16"] = flag("Precision of the model.", default="float32")
+    max_words_per_batch: int = flag("Words computed at once, special tokens and padding included.", default=2048)
     max_words_per_shard: int = flag(
         "Words of a shard, and two for each sentence; the vectors of one are held in memory.", default=65536
     )
@@ -95,26 +92,24 @@ class EmbeddingArguments(ReadingArguments):
             if len(given) != 1:
                 found = " and ".join(given) or "none of them"
                 raise ValueError(f"{found} given; wanted one of {', '.join(f'--{name}' for name in names)}.")
-        if self.vocab_file is not None:
-            if self.output_file is None:
-                raise ValueError(f"output_dir is {self.output_dir!r}; words of --vocab_file go into an --output_file.")
-            if self.layers not in ("token", "0", "mix"):
-                raise ValueError(f"layers is {self.layers!r}; words of --vocab_file have no context, which is layer 0.")
-            self._refuse(_OF_TEXT, "words of --vocab_file do not have; leave it out.")
-        if self.output_dir is None:
-            self._refuse(_OF_DIRECTORIES, "--output_file does not have; leave it out, or write to --output_dir.")
-        else:
-            self._refuse(_OF_FILES, "--output_dir does not have; leave it out, or write to --output_file.")
-
-    def _refuse(self, names: Sequence[str], why: str) -> None:
-        for name in names:
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, which {why}")
+        if self.vocab_file is not None and (self.output_file is None or self.layers not in ("token", "0", "mix")):
+            raise ValueError(
+                f"layers is {self.layers!r} and output_dir {self.output_dir!r}; words of --vocab_file have no context, "
+                "which is layer 0, and go into an --output_file."
+            )
+        if self.output_file is not None and self.pooling != "none":
+            raise ValueError(f"pooling is {self.pooling!r}, which --output_file does not have; write to --output_dir.")
+        if self.carry_state and (self.output_dir is not None or self.vocab_file is not None):
+            raise ValueError("carry_state is True; the state is carried along a text that goes into an --output_file.")
 
     @property
     def layers_as_given(self) -> str | int:
         """A layer's number as such."""
         return int(self.layers) if self.layers.lstrip("-").isdigit() else self.layers
+
+    def embedder(self, **options: Any) -> ElmoEmbedder:
+        given = {"dtype": self.dtype, "max_words_per_batch": self.max_words_per_batch, **options}
+        return super().embedder(**given)
 
     def corpus(self) -> Corpus:
         """The text of a file, of standard input or of a dataset."""
@@ -151,7 +146,7 @@ def _embed_words(arguments: EmbeddingArguments, vocab_file: str) -> None:
 
     file = arguments.output_file or ""
     target = check_embedding_file(file, WORD_SUFFIXES, arguments.overwrite_output_file)
-    words, embedder = read_words(vocab_file), arguments.embedder(dtype=arguments.dtype)
+    words, embedder = read_words(vocab_file), arguments.embedder()
     write_word_vectors(embedder, words, target, arguments.max_words_per_batch)
     print(
         f"Embedded {len(words):,} words without context.\n"
@@ -167,7 +162,7 @@ def _embed_to_file(arguments: EmbeddingArguments) -> None:
 
     file = arguments.output_file or ""
     target = check_embedding_file(file, ARRAY_SUFFIXES, arguments.overwrite_output_file)
-    corpus, embedder = arguments.corpus(), arguments.embedder(dtype=arguments.dtype)
+    corpus, embedder = arguments.corpus(), arguments.embedder()
     warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer, corpus)
     texts: list[str] = []
 
@@ -211,9 +206,7 @@ def _embed_to_directory(arguments: EmbeddingArguments, output_dir: str) -> None:
         read = lines.__iter__
     device = str(state.device) if state and not on_cpu and arguments.device is None else arguments.device
     # A shard is read ahead as a whole, so that each of its distinct words is encoded once.
-    embedder = arguments.embedder(
-        dtype=arguments.dtype, device=device, max_words_per_buffer=settings.max_words_per_shard
-    )
+    embedder = arguments.embedder(device=device, max_words_per_buffer=settings.max_words_per_shard)
     writer = EmbeddingWriter(embedder, output_dir, settings, read, rank, num_ranks)
     if not rank:
         warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer, corpus)
@@ -221,10 +214,9 @@ def _embed_to_directory(arguments: EmbeddingArguments, output_dir: str) -> None:
         writer.prepare(arguments.overwrite_output_dir and not rank)
     num_sentences = num_words = num_bytes = 0
     started, left = time.perf_counter(), writer.left()
-    for shard in track(writer.shards(left), "embedding", "shards", len(left), shown=not rank):
-        file, words = writer.write(shard)
-        num_words, num_bytes = num_words + words, num_bytes + file.stat().st_size
-        num_sentences += len(shard.sentences)
+    for shard in track(writer.write(), "embedding", "shards", len(left), shown=not rank):
+        num_words, num_sentences = num_words + shard.num_words, num_sentences + shard.num_sentences
+        num_bytes += shard.file.stat().st_size
     who = f"Process {rank + 1} of {num_ranks}: " if num_ranks > 1 else ""
     if left:
         print(who + _describe(num_sentences, num_words, time.perf_counter() - started, arguments, embedder))

@@ -58,6 +58,7 @@ class PredictionArguments(ReadingArguments):
         default=None,
     )
     overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
+    max_words_per_batch: int = flag("Words computed at once, special tokens and padding included.", default=2048)
     convert_scheme: Literal["IOB1", "IOB2", "BIOES"] | None = flag(
         "Tag scheme of the output, in place of the model's.", default=None
     )

@@ -44,18 +44,15 @@ class SensesArguments(ProbeArguments):
     input_file: list[str] = flag(
         "Files of uses, one for each word, .jsonl with tokens, index and sense in each record; quoted globs too."
     )
-    num_folds: int = flag("Number of folds of the cross-validation.", default=5)
-    max_uses: int | None = flag("Most uses of each word, chosen by a hash of their sentences.", default=None)
 
 
 @dataclass(kw_only=True)
 class TagsArguments(ProbeArguments):
     """What is measured."""
 
-    train_file: str = flag("Sentences to train on, a word and its tag on each line: columns or CoNLL-U.")
+    train_file: str = flag("Sentences to train on: CoNLL-U, or columns, the word first and its tag last.")
     validation_file: str = flag("Sentences to choose the best epoch by.")
     test_file: str = flag("Sentences to test on.")
-    label_column: str | None = flag("Column of the tags, by name or number (default: the last, or UPOS).", default=None)
     max_train_sentences: int | None = flag("Most sentences to train on, chosen by a hash.", default=None)
     num_seeds: int = flag("Number of classifiers of each layer, each with its own order of the data.", default=5)
 
@@ -73,29 +70,28 @@ def main_tags(argv: Sequence[str] | None = None, prog: str | None = None) -> Non
 def run_senses(arguments: SensesArguments) -> dict[str, Any]:
     """Print the table and write the figures; returns them, too."""
     from ..hub.scores import SENSES
-    from ..inference.probes import assign_folds, probe_senses, score_senses
+    from ..inference.probes import NUM_FOLDS, assign_folds, probe_senses, score_senses
     from ..inference.senses import read_senses
     from ..inference.word_uses import UseGatherer, embed_uses
     from ..text.corpora import expand_patterns
     from ..text.progress import track
 
-    check_least(arguments, ("num_folds", "max_uses"), 1)
     files = _output_files(arguments, SENSES)
     data, words = {}, []
     for file in expand_patterns(arguments.input_file, "input_file"):
         gatherer, uses = UseGatherer(), read_senses(file, "input_file")
         gatherer.read(uses)
-        (found,) = gatherer.found(arguments.max_uses or len(uses))
+        (found,) = gatherer.found(len(uses))
         if found.word in data:
             raise ValueError(f"input_file has the word {found.word!r} in two files; put its uses into one.")
         senses = dict(Counter(found.labels or ()).most_common())
         data[found.word] = {"source": Path(file).name, "uses": len(found.uses), "senses": senses}
-        words.append((found, assign_folds(found, arguments.num_folds)))
+        words.append((found, assign_folds(found)))
     embedder = arguments.embedder()
     probed = []
     for found, folds in track(words, "measuring", "words", len(words)):
         probed.append((found, folds, probe_senses(found, embed_uses(embedder, found.uses), folds)))
-    return _report(SENSES, embedder.name, {"data": data, "repeats": arguments.num_folds}, *score_senses(probed), files)
+    return _report(SENSES, embedder.name, {"data": data, "repeats": NUM_FOLDS}, *score_senses(probed), files)
 
 
 def run_tags(arguments: TagsArguments) -> dict[str, Any]:
@@ -119,7 +115,7 @@ def run_tags(arguments: TagsArguments) -> dict[str, Any]:
     splits, data = {}, {}
     for split in ("train", "validation", "test"):
         file = getattr(arguments, f"{split}_file")
-        read = read_tagged_file(file, label_column=arguments.label_column, name=f"{split}_file")
+        read = read_tagged_file(file, name=f"{split}_file")
         if read.note:
             print(f"note: {read.note}", file=sys.stderr)
         chosen = list(zip(read.words, read.labels, strict=True))

@@ -42,19 +42,14 @@ class ScoringArguments(ReadingArguments):
     html: str | None = flag("Page to write: a heat map of the text by surprisal, .html.", default=None)
     carry_state: bool = flag("Carry the state from line to line, as in one long text.", default=False)
     word: str | None = flag("Word to find substitutes for, wherever it stands.", default=None)
-    position: int | None = flag("Position in each sentence to find substitutes for, from 0.", default=None)
     top_k: int = flag("Number of substitutes.", default=10)
     overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
 
     def check(self) -> dict[str, Path]:
         """Check what can be checked before the text is read, and give the files to write."""
-        check_least(self, ("position",), 0)
         check_least(self, ("top_k",), 1)
-        given = [name for name in ("word", "position") if getattr(self, name) is not None]
-        if len(given) == 2:
-            raise ValueError("--word and --position both say what to find substitutes for; leave one of them out.")
-        if given and self.carry_state:
-            raise ValueError(f"--{given[0]} with --carry_state: substitutes are found in each line by itself.")
+        if self.word is not None and self.carry_state:
+            raise ValueError("--word with --carry_state: substitutes are found in each line by itself.")
         if self.file_format not in ("tsv", "jsonl"):
             raise ValueError(f"--output_file is {self.output_file!r}; it must end in .tsv or .jsonl.")
         return check_targets(self, ("output_file", "html"))
@@ -78,9 +73,7 @@ def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
     from ..text.progress import track
 
     targets, corpus = arguments.check(), open_text(arguments)
-    scorer = ElmoScorer(
-        arguments.model_name_or_path, arguments.device, max_words_per_batch=arguments.max_words_per_batch
-    )
+    scorer = ElmoScorer(arguments.model_name_or_path, arguments.device)
     warn_of_raw_text(arguments, scorer.tokenizer.pre_tokenizer, corpus)
     placed = (
         (number, line, place_words(line, scorer.tokenizer, arguments.text_is_tokenized))
@@ -92,7 +85,7 @@ def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
     with _open_reports(arguments, targets, scorer.name) as reports:
         # The scores first: the buffer between the two readers stays as short as the scorer's own.
         for scores, (number, line, each) in zip(track(stream, "scoring", "sentences"), kept, strict=False):
-            positions = [at for at, word in enumerate(each.words) if at == arguments.position or word == arguments.word]
+            positions = [at for at, word in enumerate(each.words) if word == arguments.word]
             substitutes = {at: scorer.substitutes(each.words, at, arguments.top_k) for at in positions}
             for report in reports:
                 report(ScoredLine(number, line, each, scores, substitutes))
@@ -102,16 +95,10 @@ def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
             raise ValueError(f"input_file {arguments.input_file!r} holds no words; give one with text in it.")
         if arguments.word is not None and not num_with:
             raise ValueError(f"--word is {arguments.word!r}, which no sentence of input_file has; name another.")
-        if arguments.position is not None and not num_with:
-            raise ValueError(
-                f"--position is {arguments.position}, and no sentence has so many words; give a smaller one."
-            )
     # Where the rows go to standard output, nothing else may.
     screen = sys.stderr if arguments.output_file == STANDARD_OUTPUT else sys.stdout
     seconds = time.perf_counter() - started
     print(describe_totals(totals, seconds, scorer.device, arguments.carry_state), file=screen)
-    if arguments.position is not None and num_with < totals.num_sentences:
-        print(f"Sentences without that position: {totals.num_sentences - num_with:,}.", file=screen)
     if targets:
         print(f"Wrote {' and '.join(map(str, targets.values()))}.", file=screen)
     return totals

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from ..given.flags import check_choices, check_least, flag
+from ..given.flags import check_least, flag
 from .command_line import run_command
 from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
 
@@ -39,11 +39,10 @@ class UsesArguments(ReadingArguments):
         default=None,
     )
     max_uses: int = flag("Uses of each word; of more, a hash of their sentences chooses.", default=400)
-    top_k: int = flag("Number of nearest uses that a click shows.", default=5)
-    color_by: Literal["label", "cluster"] = flag(
-        "Color by the senses or parts of speech that the text has, or by clusters.", default="label"
+    num_clusters: int | None = flag(
+        "Color by so many clusters (default: by the senses or parts of speech of the text, else by the best 2 to 6).",
+        default=None,
     )
-    num_clusters: int | None = flag("Number of clusters (default: 2 to 6, by their silhouette).", default=None)
     overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
 
     def forms(self) -> list[list[str]] | None:
@@ -65,8 +64,7 @@ def show_uses(arguments: UsesArguments) -> None:
     from ..inference.word_uses import StaticWords, UseGatherer
     from ..text.progress import track
 
-    check_choices(arguments)
-    check_least(arguments, ("max_uses", "top_k", "num_clusters"), 1)
+    check_least(arguments, ("max_uses", "num_clusters"), 1)
     target = check_targets(arguments, ("html",))["html"]
     embedder = arguments.embedder()
     label, texts = _open_texts(arguments, embedder.tokenizer)
@@ -79,9 +77,8 @@ def show_uses(arguments: UsesArguments) -> None:
     found = [word for gatherer in gatherers for word in gatherer.found(arguments.max_uses)]
     counts = sum((gatherer.counts for gatherer in gatherers[1:]), gatherers[0].counts)
     static = StaticWords(embedder, counts)
-    grouped_by = CLUSTER if arguments.color_by == "cluster" else label
-    how = (arguments.num_clusters, arguments.top_k)
-    maps = [map_uses(embedder, each, static, grouped_by, *how) for each in track(found, "drawing", "words", len(found))]
+    how = (static, label if arguments.num_clusters is None else CLUSTER, arguments.num_clusters)
+    maps = [map_uses(embedder, each, *how) for each in track(found, "drawing", "words", len(found))]
     name, text = Path(embedder.name).name, Path(arguments.input_file).name
     facts = [f"model {name}", f"text {text}, {counts.total():,} words", "drawn by hf_elmo"]
     with files_written_aside(target) as (aside,):

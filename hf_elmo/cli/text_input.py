@@ -23,15 +23,13 @@ class CheckpointArguments:
     """The checkpoint."""
 
     model_name_or_path: str = flag("Checkpoint, a directory or a name on the Hub.")
-    max_words_per_batch: int = flag("Words computed at once, special tokens and padding included.", default=2048)
     device: str | None = flag("cpu, cuda, cuda:1 and so on; left out, cuda where there is one.", default=None)
 
     def embedder(self, **options: Any) -> ElmoEmbedder:
         """The checkpoint's embedder."""
         from ..inference.embedder import ElmoEmbedder
 
-        given = {"device": self.device, "max_words_per_batch": self.max_words_per_batch, **options}
-        return ElmoEmbedder(self.model_name_or_path, **given)
+        return ElmoEmbedder(self.model_name_or_path, **{"device": self.device, **options})
 
 
 @dataclass(kw_only=True)

@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -73,7 +73,7 @@ def load_embeddings(directory: str | os.PathLike) -> Dataset:
     """
     settings = read_settings(directory)
     suffix = settings["format"]
-    shards = [str(shard_path(directory, number, suffix)) for number in range(settings["num_shards"])]
+    shards = [str(Path(directory) / f"shard-{number:05d}.{suffix}") for number in range(settings["num_shards"])]
     if not all(map(os.path.isfile, shards)):
         raise ValueError(f"{str(directory)!r} is not complete; run the `hf-elmo embed` that began it again to resume.")
     try:
@@ -91,11 +91,6 @@ def vectors_of(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
         column = column.flatten()
     numbers = column.flatten().to_numpy(zero_copy_only=False)
     return numbers.reshape(-1, column.type.list_size).astype(np.float32, copy=False)
-
-
-def shard_path(directory: str | os.PathLike, number: int, suffix: str) -> Path:
-    """The file of a shard."""
-    return Path(directory) / f"shard-{number:05d}.{suffix}"
 
 
 def digest_of_checkpoint(embedder: ElmoEmbedder) -> str:
@@ -123,24 +118,12 @@ class EmbeddingSettings:
     max_words_per_shard: int = 65536  # words between white space, and two for each sentence, at which a shard is full
 
 
-class Shard(NamedTuple):
-    """Sentences that follow one another, as they are read."""
+class Written(NamedTuple):
+    """A shard that was written."""
 
-    number: int
-    first_sentence: int
-    sentences: list[Sentence]
-
-
-def cut_shards(sentences: Iterable[Sentence], max_words: int) -> Iterator[Shard]:
-    """Cut a corpus into shards; the same text is cut alike in every run, by however many processes."""
-    first = 0
-    for number, part in enumerate(runs(sentences, lambda sentence: count_words(sentence) + 2, max_words)):
-        yield Shard(number, first, part)
-        first += len(part)
-
-
-# The words of a sentence that have vectors, where they stand in it, and the vectors.
-_Embedded = tuple[Sequence[str], Sequence[tuple[int, int]], np.ndarray]
+    file: Path
+    num_sentences: int
+    num_words: int  # that have vectors
 
 
 class EmbeddingWriter:
@@ -149,10 +132,6 @@ class EmbeddingWriter:
     A shard appears under its name when it is complete: a run that was killed resumes when it is started again. The
     settings hold a digest of the text, and another one is refused. On one machine, with as many threads, a shard has
     the same bytes whichever run or process writes it. The text and the vectors of one shard are held in memory.
-
-        writer.prepare()
-        for shard in writer.shards(writer.left()):
-            writer.write(shard)
 
     Args:
         embedder: Its max_words_per_buffer is best as large as a shard, whose distinct words are then encoded once.
@@ -178,9 +157,9 @@ class EmbeddingWriter:
         if settings.layers == "all":
             self.columns = [f"layer_{number}" for number in range(embedder.num_layers)]
         text, self.num_shards = hashlib.sha256(), 0
-        for shard in cut_shards(read(), settings.max_words_per_shard):
+        for sentences in self._shards():
             self.num_shards += 1
-            for each in shard.sentences:
+            for each in sentences:
                 line = f"\n{each}" if isinstance(each, str) else "\n\n" + "\0".join(each)
                 text.update(line.encode("utf-8", "surrogatepass"))
         self._described = {
@@ -196,6 +175,10 @@ class EmbeddingWriter:
             "num_shards": self.num_shards,
         }
 
+    def _shards(self) -> Iterator[list[Sentence]]:
+        # The same text is cut alike in every run, by however many processes.
+        return runs(self.read(), lambda sentence: count_words(sentence) + 2, self.settings.max_words_per_shard)
+
     def prepare(self, overwrite: bool = False) -> None:
         """Make the directory, or check that it was begun with this text and these settings; the first process first.
 
@@ -207,7 +190,14 @@ class EmbeddingWriter:
             for left in self.path.glob(".shard-*") if not self.rank else ():
                 shutil.rmtree(left)
             if not overwrite:
-                self._compare(begun)
+                for name, now in self._described.items():
+                    # Where the checkpoint lay does not matter: what it holds is compared by its digest.
+                    if name != "checkpoint" and begun.get(name) != now:
+                        raise ValueError(
+                            f"output_dir {str(self.path)!r} was begun with {name} {begun.get(name)!r}, and now it is "
+                            f"{now!r}; resume with the same text, checkpoint and settings, name another directory, or "
+                            "pass --overwrite_output_dir to begin anew."
+                        )
                 return
             for file in (*self.path.glob("shard-*"), self.path / SETTINGS_FILE):
                 file.unlink()
@@ -219,16 +209,6 @@ class EmbeddingWriter:
         with files_written_aside(self.path / SETTINGS_FILE) as (aside,):
             write_json(aside, self._described)
 
-    def _compare(self, begun: dict[str, Any]) -> None:
-        for name, now in self._described.items():
-            # Where the checkpoint lay does not matter: what it holds is compared by its digest.
-            if name != "checkpoint" and begun.get(name) != now:
-                raise ValueError(
-                    f"output_dir {str(self.path)!r} was begun with {name} {begun.get(name)!r}, and now it is {now!r}; "
-                    "resume with the same text, checkpoint and settings, name another directory, or pass "
-                    "--overwrite_output_dir to begin anew."
-                )
-
     def missing(self) -> list[int]:
         """The numbers of the shards that are not there, whichever process is to write them."""
         return [number for number in range(self.num_shards) if not self._file(number).exists()]
@@ -237,42 +217,52 @@ class EmbeddingWriter:
         """The numbers of those that this process has to write."""
         return [number for number in self.missing() if number % self.num_ranks == self.rank]
 
-    def shards(self, numbers: Container[int]) -> Iterator[Shard]:
-        """The shards of these numbers, for `write`."""
-        return (
-            shard for shard in cut_shards(self.read(), self.settings.max_words_per_shard) if shard.number in numbers
-        )
-
-    def write(self, shard: Shard) -> tuple[Path, int]:
-        """Embed a shard and write it under its name; gives the file and how many words have vectors.
+    def write(self) -> Iterator[Written]:
+        """Embed the shards that are left and write each under its name.
 
         Raises: FloatingPointError where a number is too large for float16.
         """
-        target, entries, schema = self._file(shard.number), self._embed(shard), self._schema()
-        first, num_words = shard.first_sentence, 0
-        with files_written_aside(target) as (aside,):
-            with (
-                pa.ipc.new_stream(str(aside), schema)
-                if self.settings.format == "arrow"
-                else parquet.ParquetWriter(aside, schema, use_dictionary=False, write_statistics=["sentence_id"])
-            ) as file:
-                while group := list(itertools.islice(entries, _SENTENCES_AT_A_TIME)):
-                    file.write_batch(self._as_batch(group, first, schema))
-                    first += len(group)
-                    num_words += sum(len(words) for words, _, _ in group)
-            open_to_readers(aside.parent)
-        return target, num_words
+        left, first = set(self.left()), 0
+        for number, sentences in enumerate(self._shards()):
+            if number in left:
+                target, num_words = self._file(number), 0
+                with files_written_aside(target) as (aside,):
+                    batches = self._batches(first, sentences)
+                    batch = next(batches)
+                    with (
+                        pa.ipc.new_stream(str(aside), batch.schema)
+                        if self.settings.format == "arrow"
+                        else parquet.ParquetWriter(
+                            aside, batch.schema, use_dictionary=False, write_statistics=["sentence_id"]
+                        )
+                    ) as file:
+                        for part in itertools.chain([batch], batches):
+                            file.write_batch(part)
+                            num_words += len(part.column("words").flatten())
+                    open_to_readers(aside.parent)
+                yield Written(target, len(sentences), num_words)
+            first += len(sentences)
 
     def _file(self, number: int) -> Path:
-        return shard_path(self.path, number, self.settings.format)
+        return self.path / f"shard-{number:05d}.{self.settings.format}"
 
-    def _embed(self, shard: Shard) -> Iterator[_Embedded]:
+    def _batches(self, first: int, sentences: Sequence[Sentence]) -> Iterator[pa.RecordBatch]:
         # A stream for each shard: a word's last bits depend on the words that it is encoded with, and the bytes of a
         # shard must not depend on what this process has met before.
-        cut = [self._cut(sentence) for sentence in shard.sentences]
-        arrays = self.embedder.stream((words for words, _ in cut), self.settings.layers)
-        for (words, offsets), array in zip(cut, arrays, strict=True):
-            yield words, offsets, pool_words(array, self.settings.pooling)
+        placed = [self._cut(sentence) for sentence in sentences]
+        arrays = self.embedder.stream((words for words, _ in placed), self.settings.layers)
+        for start in range(0, len(placed), _SENTENCES_AT_A_TIME):
+            part = placed[start : start + _SENTENCES_AT_A_TIME]
+            vectors = [pool_words(array, self.settings.pooling) for array in itertools.islice(arrays, len(part))]
+            columns = {
+                "sentence_id": pa.array(range(first + start, first + start + len(part)), pa.int64()),
+                "words": pa.array([words for words, _ in part], pa.list_(pa.string())),
+                "starts": pa.array([[start for start, _ in offsets] for _, offsets in part], pa.list_(pa.int32())),
+                "ends": pa.array([[end for _, end in offsets] for _, offsets in part], pa.list_(pa.int32())),
+            }
+            for layer, name in enumerate(self.columns):
+                columns[name] = self._column([each[layer] if len(self.columns) > 1 else each for each in vectors])
+            yield pa.RecordBatch.from_pydict(columns)
 
     def _cut(self, sentence: Sentence) -> tuple[list[str], list[tuple[int, int]]]:
         if isinstance(sentence, str):
@@ -281,32 +271,11 @@ class EmbeddingWriter:
         ends = list(itertools.accumulate(len(word) + 1 for word in sentence))
         return sentence, [(end - 1 - len(word), end - 1) for word, end in zip(sentence, ends, strict=True)]
 
-    def _schema(self) -> pa.Schema:
-        vector = pa.list_(pa.from_numpy_dtype(self.settings.storage_dtype), self.embedder.vector_size)
-        columns = {
-            "sentence_id": pa.int64(),
-            "words": pa.list_(pa.string()),
-            "starts": pa.list_(pa.int32()),
-            "ends": pa.list_(pa.int32()),
-            **dict.fromkeys(self.columns, pa.list_(vector) if self.settings.pooling == "none" else vector),
-        }
-        return pa.schema(columns)
-
-    def _as_batch(self, entries: list[_Embedded], first_sentence: int, schema: pa.Schema) -> pa.RecordBatch:
-        columns: list[Any] = [
-            range(first_sentence, first_sentence + len(entries)),
-            [words for words, _, _ in entries],
-            [[start for start, _ in offsets] for _, offsets, _ in entries],
-            [[end for _, end in offsets] for _, offsets, _ in entries],
-        ]
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=False)]
-        for layer in range(len(self.columns)):
-            vectors = [each[layer] if self.settings.layers == "all" else each for _, _, each in entries]
-            with np.errstate(over="raise"):
-                numbers = np.concatenate([each.ravel() for each in vectors]).astype(self.settings.storage_dtype)
-            column = pa.FixedSizeListArray.from_arrays(pa.array(numbers), self.embedder.vector_size)
-            if self.settings.pooling == "none":
-                ends = np.cumsum([0, *map(len, vectors)], dtype=np.int32)
-                column = pa.ListArray.from_arrays(pa.array(ends), column)
-            arrays.append(column)
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    def _column(self, vectors: list[np.ndarray]) -> pa.Array:
+        with np.errstate(over="raise"):
+            numbers = np.concatenate([each.ravel() for each in vectors]).astype(self.settings.storage_dtype)
+        column = pa.FixedSizeListArray.from_arrays(pa.array(numbers), self.embedder.vector_size)
+        if self.settings.pooling != "none":
+            return column
+        ends = np.cumsum([0, *map(len, vectors)], dtype=np.int32)
+        return pa.ListArray.from_arrays(pa.array(ends), column)

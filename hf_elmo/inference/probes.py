@@ -21,6 +21,7 @@ MOST_FREQUENT_SENSE, BAG_OF_WORDS = "most frequent sense", "bag of words"
 MOST_FREQUENT_TAG = "most frequent tag"
 # Similarities that differ by less are equal: without context all uses of a spelling have one vector.
 _EQUAL = 1e-6
+NUM_FOLDS = 5
 EPOCHS, LEARNING_RATE, _WORDS_PER_STEP = 10, 1e-3, 512
 _WORDS_AT_A_TIME = 1 << 14
 
@@ -33,26 +34,25 @@ Scores = tuple[dict[str, Any], dict[str, Correct]]
 # Senses
 
 
-def assign_folds(found: WordUses, num_folds: int = 5) -> np.ndarray:
+def assign_folds(found: WordUses) -> np.ndarray:
     """The fold in which each use is tested, (N,), from 0.
 
     Stratified by sense, in the order of a hash of the sentences: the folds are the same for every model and in every
     order of the file. Uses of one sentence go together.
 
-    Raises: ValueError where there are more folds than distinct sentences.
+    Raises: ValueError where there are fewer distinct sentences than folds.
     """
     sentences: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
     for number, (use, sense) in enumerate(zip(found.uses, found.labels or (), strict=True)):
         sentences[sense, sentence_digest(use.words)].append(number)
-    if not 2 <= num_folds <= len(sentences):
+    if len(sentences) < NUM_FOLDS:
         raise ValueError(
-            f"--num_folds is {num_folds} for {len(sentences)} sentences with {found.word!r}; it must be 2 to "
-            f"{len(sentences)}."
+            f"input_file has {len(sentences)} sentences with {found.word!r}; wanted {NUM_FOLDS}, one for each fold."
         )
     # A sense goes on in the fold after the last one of the sense before: rare ones do not all begin with the first.
     folds = np.zeros(len(found.uses), dtype=int)
     for place, (_, uses) in enumerate(sorted(sentences.items())):
-        folds[uses] = place % num_folds
+        folds[uses] = place % NUM_FOLDS
     return folds
 
 

@@ -123,7 +123,6 @@ class TaskTrainingArguments(TrainingArguments):
     )
     num_train_epochs: float = flag("Passes over the training data.", default=10.0)
     per_device_train_batch_size: int = flag("Examples per device and training step.", default=32)
-    load_best_model_at_end: bool = flag("Keep the model of the best evaluation instead of the last one.", default=False)
     early_stopping_patience: int | None = flag(
         "With load_best_model_at_end: stop after so many evaluations in a row that are not better.", default=None
     )

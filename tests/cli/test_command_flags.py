@@ -12,7 +12,7 @@ from hf_elmo.cli.flags import FlagParser
 from hf_elmo.given.flags import flag
 
 # Flags that --help shows, summed over all commands.
-MOST_SLOTS = 326
+MOST_SLOTS = 300
 # One file, or some.
 SEVERAL_TYPES = set("input_file train_file validation_file word_column num_train_epochs".split())
 # What they are about depends on the command.

@@ -13,7 +13,6 @@ from hf_elmo.cli import convert, export
 from hf_elmo.cli.command_line import main
 from hf_elmo.cli.score import ScoringArguments, run_scoring
 from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
-from hf_elmo.conversion.sources import FORMATS
 from hf_elmo.text.vocabulary import WordVocabulary
 
 
@@ -50,8 +49,8 @@ def test_a_checkpoint_is_converted_and_the_printed_lines_load_it(tmp_path, sourc
 
 def test_words_and_flags_stand_in_any_order_and_the_tokenizer_is_as_told(tmp_path, source):
     output = str(tmp_path / "elmo")
-    flags = ["--pre_tokenizer", "unicode", "--do_lower_case", "--clean", "NFC", "invisible"]
-    convert.main(["--format", "bilm-tf", source, output, *flags])
+    flags = ["--do_lower_case", "--clean", "NFC", "invisible"]
+    convert.main(["--pre_tokenizer", "unicode", source, output, *flags])
     tokenizer = AutoTokenizer.from_pretrained(output)
     assert tokenizer.tokenize("I DON'T; cafe\u0301") == ["i", "don't", ";", "café"]
     (tmp_path / "elmo" / "old").write_text("mine")
@@ -90,7 +89,6 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, source, capsys):
     for command, arguments, named in (
         (convert, [source], ("OUTPUT",)),
         (convert, [source, new, "third"], ("third",)),
-        (convert, [source, new, "--format", "glove"], ("--format", "'glove'", *FORMATS)),
         (convert, [str(tmp_path / "none"), new], ("none", "does not exist")),
         (convert, [source, str(full)], ("full", "--overwrite_output_dir")),
         (convert, [str(tmp_path / "cut.hdf5"), new, *options], ("cut.hdf5", "truncated")),

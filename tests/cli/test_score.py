@@ -55,10 +55,10 @@ def test_from_a_text_to_tables_and_from_a_mistake_to_one_line(checkpoint, tmp_pa
     assert lines[-2].startswith("Scored 12 sentences of 21 words, each from a state of zeros: perplexity ")
     assert "scored as <UNK>: 1 of 21." in lines[-1]
     with pytest.raises(SystemExit) as ended:
-        main([*argv, "--position", "7"])
+        main([*argv, "--word", "dog"])
     assert ended.value.code == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: --position is 7, and no sentence has so many") and error.count("\n") == 1
+    assert error.startswith("error: --word is 'dog', which no sentence") and error.count("\n") == 1
 
 
 def rows_of(path):
@@ -88,8 +88,8 @@ def test_tsv_has_a_line_a_word_and_sums_to_the_perplexities(run, tmp_path, capsy
     assert "perplexity" in capsys.readouterr().out
 
 
-def test_json_lines_hold_what_the_scorer_gives(run, checkpoint, tmp_path, capsys):
-    totals = run(output_file=str(tmp_path / "scores.jsonl"), top_k=3, position=4)
+def test_json_lines_hold_what_the_scorer_gives(run, checkpoint, tmp_path):
+    totals = run(output_file=str(tmp_path / "scores.jsonl"), top_k=3, word="mat")
     scorer = ElmoScorer(str(checkpoint), device="cpu")
     expected = scorer.score_sentences([line for line in TEXT.splitlines() if line])
     assert totals == sum((scores.totals for scores in expected), ScoreTotals())
@@ -98,9 +98,9 @@ def test_json_lines_hold_what_the_scorer_gives(run, checkpoint, tmp_path, capsys
         for name in ("forward", "backward", "joint", "forward_end", "backward_end"):
             assert record[name] == pytest.approx(getattr(scores, name), abs=1e-6)
         assert record["perplexity"] == scores.totals.perplexity
-        found = [each._asdict() for each in scorer.substitutes(scores.words, 4, 3)] if len(scores.words) > 4 else None
-        assert record.get("substitutes", {}).get("4") == found
-    assert "without that position: 2." in capsys.readouterr().out
+        places = [at for at, word in enumerate(scores.words) if word == "mat"]
+        found = {str(at): [each._asdict() for each in scorer.substitutes(scores.words, at, 3)] for at in places}
+        assert record.get("substitutes", {}) == found
 
 
 def test_every_format_has_the_same_bits_and_the_same_offsets_in_the_raw_line(run, tmp_path):
@@ -210,14 +210,12 @@ def test_many_unknown_words_are_warned_of_and_tokenized_text_is_cut_at_white_spa
 
 MISTAKES = [
     ({"word": "cat", "carry_state": True}, ("--word", "--carry_state")),
-    ({"word": "cat", "position": 1}, ("--word", "--position")),
     ({"input_file": "absent.txt"}, "absent.txt"),
     ({"output_file": "scores.xml"}, ("'scores.xml'", ".tsv or .jsonl")),
     ({"html": "page.tsv"}, ("--html", "page.tsv")),
     ({"output_file": "page.html", "html": "page.html"}, "--output_file is 'page.html'"),
     ({"top_k": 0}, "--top_k is 0"),
     ({"word": "dog"}, "--word is 'dog'"),
-    ({"position": -1}, "--position is -1"),
     ({"device": "abacus"}, "device 'abacus'"),
     ({"model_name_or_path": "absent"}, "model_name_or_path 'absent'"),
 ]

@@ -63,7 +63,7 @@ def test_senses_and_parts_of_speech_color_the_uses(show, folder, tmp_path):
     assert '<h2 lang="">hard</h2>' in both and '<h2 lang="">line</h2>' in both and "cord (1)" in both
     tags = show(input_file=str(folder / "text.conllu"), words=["play"], overwrite_output_file=True)
     assert "VERB (1)" in tags and "NOUN (1)" in tags and "by part of speech" in tags
-    clusters = {"color_by": "cluster", "num_clusters": 2, "overwrite_output_file": True}
+    clusters = {"num_clusters": 2, "overwrite_output_file": True}
     page = show(input_file=str(folder / "senses.jsonl"), **clusters)
     assert "not soft" not in page and "cluster 2" in page
 
@@ -75,7 +75,6 @@ def test_what_cannot_be_drawn_is_refused_and_leaves_nothing(show, tmp_path):
         ({"words": ["play"], "html": "page.png"}, "--html"),
         ({"words": ["play"], "max_uses": 0}, "--max_uses"),
         ({"words": ["play"], "num_clusters": 7}, "--num_clusters"),
-        ({"words": ["play"], "color_by": "size"}, "--color_by"),
         ({"words": ["play"], "input_file": "nothing.txt"}, "nothing.txt"),
     ):
         assert_refused((ValueError, OSError), named, show, **options)

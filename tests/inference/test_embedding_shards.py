@@ -1,6 +1,7 @@
 """Corpora in shards: the vectors of `embed`, whoever wrote them and however often a run was killed on the way."""
 
 import dataclasses
+import itertools
 import json
 
 import datasets
@@ -17,7 +18,6 @@ from hf_elmo.inference.embedding_shards import (
     SETTINGS_FILE,
     EmbeddingSettings,
     EmbeddingWriter,
-    cut_shards,
     load_embeddings,
     read_settings,
     vectors_of,
@@ -31,11 +31,7 @@ def embed(embedder, folder, settings=SETTINGS, text=TEXT, rank=0, num_ranks=1, s
     """One run, stopped after so many shards; the names of the shards it wrote, and whether all are there now."""
     writer = EmbeddingWriter(embedder, str(folder), settings, lambda: iter(text), rank, num_ranks)
     writer.prepare(overwrite)
-    written = []
-    for shard in writer.shards(writer.left()):
-        if len(written) == stop_after:
-            break
-        written.append(writer.write(shard)[0].name)
+    written = [shard.file.name for shard in itertools.islice(writer.write(), stop_after)]
     return written, not writer.missing()
 
 
@@ -170,16 +166,6 @@ def test_a_directory_of_something_else_is_spared(embedder, tmp_path):
     assert_refused(ValueError, SETTINGS_FILE, embed, embedder, tmp_path, overwrite=True)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert_refused(FileNotFoundError, "absent", load_embeddings, tmp_path / "absent")
-
-
-@given(st.lists(st.sampled_from(["", "a", "a b c d", ["a", "b"]]), max_size=30), st.integers(1, 20))
-def test_shards_are_the_text_in_its_order_and_empty_lines_fill_them_too(sentences, max_words):
-    shards = list(cut_shards(iter(sentences), max_words))
-    assert [sentence for shard in shards for sentence in shard.sentences] == sentences
-    assert [shard.number for shard in shards] == list(range(len(shards)))
-    assert [sentences[shard.first_sentence] for shard in shards] == [shard.sentences[0] for shard in shards]
-    sizes = [[len(s.split() if isinstance(s, str) else s) + 2 for s in shard.sentences] for shard in shards]
-    assert all(sum(each) >= max_words for each in sizes[:-1]) and all(sum(each[:-1]) < max_words for each in sizes)
 
 
 def test_what_float16_cannot_hold_is_no_infinity(embedder, tmp_path, monkeypatch):

@@ -122,8 +122,7 @@ def write(embedder, tmp_path, monkeypatch):
         settings = EmbeddingSettings(**{"layers": "all", "max_words_per_shard": 200, **settings})
         writer = EmbeddingWriter(embedder, str(tmp_path / "v"), settings, lambda: iter(sentences))
         writer.prepare(overwrite=True)
-        for shard in writer.shards(writer.left()):
-            writer.write(shard)
+        list(writer.write())
         return tmp_path / "v"
 
     return write

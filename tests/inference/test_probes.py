@@ -51,10 +51,9 @@ def test_folds_are_stratified_and_alike_in_every_order(senses, random):
 
 
 def test_uses_of_one_sentence_are_tested_together():
-    found = uses_of("aaaaaaaa", [["play", str(number // 2)] for number in range(8)])
-    folds = assign_folds(found, 2)
+    found = uses_of("aaaaaaaaaaaa", [["play", str(number // 2)] for number in range(12)])
+    folds = assign_folds(found)
     assert folds[::2].tolist() == folds[1::2].tolist()
-    assert_refused(ValueError, ("--num_folds", "5"), assign_folds, found, 5)
 
 
 @given(st.integers(0, 50))
@@ -197,14 +196,14 @@ def test_figures_are_shown_and_written_and_stand_in_the_card(folder, capsys):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"num_folds": 40}, "--num_folds"),
-        ({"num_folds": 0}, "--num_folds"),
-        ({"max_uses": 0}, "--max_uses"),
         ({"input_file": ["none.jsonl"]}, "none.jsonl"),
+        ({"input_file": ["few.jsonl"]}, ("input_file", "2 sentences", "'hard'")),
     ],
 )
 def test_what_cannot_be_measured_is_refused(folder, options, named):
-    given = {"input_file": [str(folder / "hard.jsonl")], "output_dir": str(folder / "out"), **options}
+    (folder / "few.jsonl").write_text("\n".join((folder / "hard.jsonl").read_text().splitlines()[:2]))
+    files = [str(folder / name) for name in options["input_file"]]
+    given = {"input_file": files, "output_dir": str(folder / "out")}
     arguments = SensesArguments(model_name_or_path=str(folder / "elmo"), **given)
     assert_refused((ValueError, OSError), named, run_senses, arguments)
     assert not (folder / "out").exists()
