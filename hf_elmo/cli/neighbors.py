@@ -49,8 +49,6 @@ class NeighborArguments(ReadingArguments):
         if (self.input_file is None) == (self.vectors is None):
             found = "neither --input_file nor --vectors" if self.vectors is None else "--input_file and --vectors"
             raise ValueError(f"{found} given; give one of them.")
-        if self.vectors is not None and self.words:
-            raise ValueError(f"--words is {self.words!r}; in --vectors look by --sentence, and --word of it.")
         if not self.words and self.sentence is None:
             raise ValueError("--words is missing, and --sentence too; say what to look for by one of them.")
         if self.word is not None and self.sentence is None:
@@ -63,7 +61,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
 
 def show_neighbors(arguments: NeighborArguments) -> None:
     """Print the neighbors of each word; a word that the text lacks is named."""
-    from ..inference.neighbors import ShardIndex, TextIndex, UseIndex, describe_sentence, describe_words
+    from ..inference.neighbors import UseIndex, describe_sentence, describe_words
     from ..text.progress import track
 
     arguments.check()
@@ -76,12 +74,12 @@ def show_neighbors(arguments: NeighborArguments) -> None:
     corpus = None if arguments.input_file is None else open_text(arguments)
     embedder = arguments.embedder()
     if corpus is None:
-        index: UseIndex = ShardIndex(arguments.vectors or "", embedder, number)
+        index = UseIndex.of_shards(arguments.vectors or "", embedder, number)
     else:
         warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer, corpus)
         read = track(map(cut, map(str, corpus.lines())), "reading", "sentences")
-        index = text = TextIndex(embedder, read, "top" if number is None else number)
-        if arguments.words:
-            print(describe_words(text, arguments.words, **options), end="\n\n" if arguments.sentence else "\n")
+        index = UseIndex.of_text(embedder, read, "top" if number is None else number)
+    if arguments.words:
+        print(describe_words(index, arguments.words, **options), end="\n\n" if arguments.sentence else "\n")
     if arguments.sentence is not None:
         print(describe_sentence(index, cut(arguments.sentence), arguments.word, **options))

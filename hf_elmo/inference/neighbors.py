@@ -8,8 +8,9 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from pyarrow import compute
@@ -26,124 +27,67 @@ _SENTENCES_PER_BLOCK = 256
 Nearest = list[tuple[float, Use]]
 
 
-class Block(NamedTuple):
+@dataclass
+class Block:
     """Some sentences, their indices in the text, and the vectors of all their words, of length 1, (N, D)."""
 
     indices: Sequence[int]
     sentences: Sequence[tuple[str, ...]]
     vectors: np.ndarray
 
-    def use(self, ends: np.ndarray, row: int) -> Use:
-        """The use that a vector is of, by the index behind each sentence's last vector."""
-        number = int(np.searchsorted(ends, row, side="right"))
+    @cached_property
+    def words(self) -> np.ndarray:
+        """The words that the vectors are of, (N,)."""
+        return np.array([word for words in self.sentences for word in words], dtype=object)
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        return np.cumsum([len(words) for words in self.sentences])
+
+    def use(self, row: int) -> Use:
+        """The use that a vector is of."""
+        number = int(np.searchsorted(self._ends, row, side="right"))
         words = self.sentences[number]
-        return Use(self.indices[number], int(row - ends[number]) + len(words), words)
+        return Use(self.indices[number], int(row - self._ends[number]) + len(words), words)
 
 
 class UseIndex:
-    """What finds the uses of a text that are nearest to a word in a sentence; `TextIndex` and `ShardIndex` make it.
+    """All uses of all words of a text, to find those that are nearest to a word in a sentence: `of_text`, `of_shards`.
 
     Args:
         embedder: The checkpoint, for the vectors of other sentences.
         layers: The vectors to compare, as of `embed`: "top", "token", "average", "mix" or a layer's number.
+        blocks: Gives the whole text, whenever it is called.
     """
 
-    def __init__(self, embedder: ElmoEmbedder, layers: str | int):
+    def __init__(self, embedder: ElmoEmbedder, layers: str | int, blocks: Callable[[], Iterable[Block]]):
+        self.embedder, self.layers, self.blocks = embedder, layers, blocks
+
+    @classmethod
+    def of_text(cls, embedder: ElmoEmbedder, sentences: Iterable[Sentence], layers: str | int = "top") -> UseIndex:
+        """The uses of sentences, held in memory: 4 x D bytes per word.
+
+        Raises: ValueError for layers that the model lacks, or where the sentences hold no word.
+        """
         if layers == "all":
             raise ValueError("layers is 'all', which gives several vectors to a word; name one of the layers.")
-        self.embedder, self.layers = embedder, layers
+        read, kept = itertools.tee(_cut(embedder, sentence) for sentence in sentences)
+        arrays, words = [unit(array) for array in embedder.stream(read, layers)], list(kept)
+        if not any(words):
+            raise ValueError(f"sentences holds no words in {len(words)} sentences; give text to look into.")
+        block = Block(range(len(words)), words, np.concatenate(arrays))
+        return cls(embedder, layers, lambda: [block])
 
-    def blocks(self) -> Iterable[Block]:
-        """The whole text."""
-        raise NotImplementedError
+    @classmethod
+    def of_shards(
+        cls, directory: str | os.PathLike, embedder: ElmoEmbedder, layers: str | int | None = None
+    ) -> UseIndex:
+        """The uses of a corpus whose vectors `hf-elmo embed --output_dir` wrote; a search holds one block in memory.
 
-    def nearest_to(
-        self, sentence: Sentence, positions: Sequence[int], count: int = 1, same_word: bool = False
-    ) -> list[Nearest]:
-        """The uses most similar, by cosine, to the words at some positions of a sentence, as it uses them.
+        Without `layers` those that the directory has, or of all layers the top one.
 
-        A sentence is given once, however often it occurs in the text, and this one is not. With `same_word` only uses
-        of the same word, in upper or lower case, are looked at.
+        Raises: FileNotFoundError or ValueError naming the directory or the argument where they do not fit.
         """
-        words = self.tokenize(sentence)
-        vectors = unit(self.embedder.embed_sentence(words, self.layers))
-        return self.nearest([Use(-1, at, words) for at in positions], vectors[list(positions)], count, same_word)
-
-    def nearest(
-        self, uses: Sequence[Use], vectors: np.ndarray, count: int = 1, same_word: bool = False
-    ) -> list[Nearest]:
-        """As `nearest_to`, for uses and their vectors (Q, D) of length 1."""
-        best: list[Nearest] = [[] for _ in uses]
-        for block in self.blocks():
-            similarities = block.vectors @ vectors.T
-            ends = np.cumsum([len(words) for words in block.sentences])
-            if same_word:
-                folded = np.array([word.casefold() for words in block.sentences for word in words], dtype=object)
-            for query, use in enumerate(uses):
-                # What cannot be among the best is left out first.
-                least = best[query][-1][0] if len(best[query]) == count else -np.inf
-                is_candidate = similarities[:, query] > least
-                (rows,) = np.nonzero(is_candidate & (folded == use.word.casefold()) if same_word else is_candidate)
-                ranked = rows[np.argsort(-similarities[rows, query], kind="stable")]
-                found = ((float(similarities[row, query]), block.use(ends, row)) for row in ranked)
-                both = [*best[query], *itertools.islice(one_a_sentence(found, use), count)]
-                best[query] = list(one_a_sentence(sorted(both, key=lambda each: -each[0]), use))[:count]
-        return best
-
-    def tokenize(self, sentence: Sentence) -> tuple[str, ...]:
-        """The words of a sentence; a string is cut by the tokenizer."""
-        return tuple(self.embedder.tokenize(sentence) if isinstance(sentence, str) else sentence)
-
-    def normalized(self, word: str) -> str:
-        """A word as the tokenizer gives it, lower-cased for example; one that it would cut stays as it is."""
-        words = self.tokenize(word)
-        return words[0] if len(words) == 1 else word
-
-
-class TextIndex(UseIndex):
-    """All uses of all words of some sentences, held in memory: 4 x D bytes per word of the text.
-
-    Raises: ValueError for layers that the model lacks, or where the sentences hold no word.
-    """
-
-    def __init__(self, embedder: ElmoEmbedder, sentences: Iterable[Sentence], layers: str | int = "top"):
-        super().__init__(embedder, layers)
-        read, kept = itertools.tee(map(self.tokenize, sentences))
-        arrays = [unit(array) for array in embedder.stream(read, layers)]
-        self.sentences = list(kept)
-        self.counts = Counter(itertools.chain.from_iterable(self.sentences))
-        if not self.counts:
-            raise ValueError(f"sentences holds no words in {len(self.sentences)} sentences; give text to look into.")
-        self._block = Block(range(len(self.sentences)), self.sentences, np.concatenate(arrays))
-        self.uses = [Use(n, at, words) for n, words in enumerate(self.sentences) for at in range(len(words))]
-        self.static = StaticWords(embedder, self.counts)
-
-    def blocks(self) -> Iterable[Block]:
-        return [self._block]
-
-    def most_different_uses(self, word: str, count: int = 2) -> list[tuple[Use, np.ndarray]]:
-        """Uses of a word, with their vectors, that lie far from one another, each the farthest from those before."""
-        rows = [row for row, use in enumerate(self.uses) if use.word == word]
-        if not rows:
-            return []
-        vectors = self._block.vectors[rows]
-        # From the most typical use on: the one nearest to the mean of all.
-        chosen = [int((vectors @ unit(vectors.mean(axis=0))).argmax())]
-        while len(chosen) < min(count, len(rows)):
-            chosen.append(int((vectors @ vectors[chosen].T).max(axis=1).argmin()))
-        return [(self.uses[rows[number]], vectors[number]) for number in chosen]
-
-
-class ShardIndex(UseIndex):
-    """All uses of all words of a corpus whose vectors `hf-elmo embed --output_dir` wrote.
-
-    A search compares every vector, and holds nothing but a block of sentences and the best uses in memory. Without
-    `layers` it takes those that the directory has, or of all layers the top one.
-
-    Raises: FileNotFoundError or ValueError naming the directory or the argument where they do not fit.
-    """
-
-    def __init__(self, directory: str | os.PathLike, embedder: ElmoEmbedder, layers: str | int | None = None):
         settings, where = read_settings(directory), f"vectors {str(directory)!r}"
         if settings["pooling"] != "none":
             raise ValueError(
@@ -161,21 +105,80 @@ class ShardIndex(UseIndex):
                 f"layers is {layers!r}, and {where} has layers {settings['layers']!r} alone; leave it out, or embed "
                 "the text with --layers all."
             )
-        super().__init__(embedder, asked)
-        self._column = settings["columns"][int(asked) if has == "all" else 0]
-        self._rows = load_embeddings(directory).with_format("arrow")
+        column = settings["columns"][int(asked) if has == "all" else 0]
+        rows = load_embeddings(directory).with_format("arrow")
+        total = compute.sum(compute.list_value_length(rows.data.column("words"))).as_py()
 
-    def blocks(self) -> Iterable[Block]:
-        total = compute.sum(compute.list_value_length(self._rows.data.column("words"))).as_py()
-        blocks = (
-            Block(
-                table["sentence_id"].to_pylist(),
-                [tuple(words) for words in table["words"].to_pylist()],
-                unit(vectors_of(table[self._column])),
+        def blocks() -> Iterable[Block]:
+            found = (
+                Block(
+                    table["sentence_id"].to_pylist(),
+                    [tuple(words) for words in table["words"].to_pylist()],
+                    unit(vectors_of(table[column])),
+                )
+                for table in rows.iter(_SENTENCES_PER_BLOCK)
             )
-            for table in self._rows.iter(_SENTENCES_PER_BLOCK)
-        )
-        return track(blocks, "searching", "words", total, size=lambda block: len(block.vectors))
+            return track(found, "searching", "words", total, size=lambda block: len(block.vectors))
+
+        return cls(embedder, asked, blocks)
+
+    def nearest_to(
+        self, sentence: Sentence, positions: Sequence[int], count: int = 1, same_word: bool = False
+    ) -> list[Nearest]:
+        """The uses most similar, by cosine, to the words at some positions of a sentence, as it uses them.
+
+        A sentence is given once, however often it occurs in the text, and this one is not. With `same_word` only uses
+        of the same word, in upper or lower case, are looked at.
+        """
+        words = _cut(self.embedder, sentence)
+        vectors = unit(self.embedder.embed_sentence(words, self.layers))
+        return self.nearest([Use(-1, at, words) for at in positions], vectors[list(positions)], count, same_word)
+
+    def nearest(
+        self, uses: Sequence[Use], vectors: np.ndarray, count: int = 1, same_word: bool = False
+    ) -> list[Nearest]:
+        """As `nearest_to`, for uses and their vectors (Q, D) of length 1."""
+        best: list[Nearest] = [[] for _ in uses]
+        for block in self.blocks():
+            similarities = block.vectors @ vectors.T
+            if same_word:
+                folded = np.array([word.casefold() for word in block.words], dtype=object)
+            for query, use in enumerate(uses):
+                # What cannot be among the best is left out first.
+                least = best[query][-1][0] if len(best[query]) == count else -np.inf
+                is_candidate = similarities[:, query] > least
+                (rows,) = np.nonzero(is_candidate & (folded == use.word.casefold()) if same_word else is_candidate)
+                ranked = rows[np.argsort(-similarities[rows, query], kind="stable")]
+                found = ((float(similarities[row, query]), block.use(row)) for row in ranked)
+                both = [*best[query], *itertools.islice(one_a_sentence(found, use), count)]
+                best[query] = list(one_a_sentence(sorted(both, key=lambda each: -each[0]), use))[:count]
+        return best
+
+    def most_different_uses(self, word: str, count: int = 2) -> list[tuple[Use, np.ndarray]]:
+        """Uses of a word, with their vectors, that lie far from one another, each the farthest from those before."""
+        found = [
+            (block.use(row), block.vectors[row])
+            for block in self.blocks()
+            for row in np.flatnonzero(block.words == word)
+        ]
+        if not found:
+            return []
+        vectors = np.stack([vector for _, vector in found])
+        # From the most typical use on: the one nearest to the mean of all.
+        chosen = [int((vectors @ unit(vectors.mean(axis=0))).argmax())]
+        while len(chosen) < min(count, len(found)):
+            chosen.append(int((vectors @ vectors[chosen].T).max(axis=1).argmin()))
+        return [found[number] for number in chosen]
+
+
+def _cut(embedder: ElmoEmbedder, sentence: Sentence) -> tuple[str, ...]:
+    return tuple(embedder.tokenize(sentence) if isinstance(sentence, str) else sentence)
+
+
+def _normalized(embedder: ElmoEmbedder, word: str) -> str:
+    """A word as the tokenizer gives it, lower-cased for example; one that it would cut stays as it is."""
+    words = embedder.tokenize(word)
+    return words[0] if len(words) == 1 else word
 
 
 def one_a_sentence(uses: Iterable[tuple[float, Use]], query: Use) -> Iterator[tuple[float, Use]]:
@@ -188,17 +191,18 @@ def one_a_sentence(uses: Iterable[tuple[float, Use]], query: Use) -> Iterator[tu
             yield similarity, use
 
 
-def describe_words(index: TextIndex, words: Sequence[str], count: int = 1, same_word: bool = False) -> str:
+def describe_words(index: UseIndex, words: Sequence[str], count: int = 1, same_word: bool = False) -> str:
     """A table for the screen: for each word its static neighbors, then two of its uses with their nearest uses."""
-    lines = []
-    for word in map(index.normalized, words):
+    counts = Counter(word for block in index.blocks() for word in block.words)
+    static, lines = StaticWords(index.embedder, counts), []
+    for word in (_normalized(index.embedder, word) for word in words):
         uses = index.most_different_uses(word)
         if not uses:
-            spellings = other_spellings([word], index.counts)
+            spellings = other_spellings([word], counts)
             hint = f", but {', '.join(map(repr, spellings))}" if spellings else ""
-            lines.append(f"{word!r}: not among the {len(index.counts):,} words of the text{hint}")
+            lines.append(f"{word!r}: not among the {len(counts):,} words of the text{hint}")
             continue
-        similar = ", ".join(other for other, _ in index.static.nearest(word, 6))
+        similar = ", ".join(other for other, _ in static.nearest(word, 6))
         lines.append(f"{word!r}: nearest words by the static vector: {similar}")
         for use, vector in uses:
             lines.append(f"    use      {use.snippet()}")
@@ -214,8 +218,8 @@ def describe_sentence(
 
     Raises: ValueError where the sentence does not have the word.
     """
-    words = index.tokenize(sentence)
-    word = None if word is None else index.normalized(word)
+    words = _cut(index.embedder, sentence)
+    word = None if word is None else _normalized(index.embedder, word)
     positions = [at for at, other in enumerate(words) if word in (None, other)]
     if not positions:
         raise ValueError(f"word is {word!r}, which the sentence does not have: {', '.join(map(repr, words))}.")

@@ -15,7 +15,7 @@ from hf_elmo.cli.neighbors import NeighborArguments, show_neighbors
 from hf_elmo.inference import neighbors
 from hf_elmo.inference.embedder import ElmoEmbedder
 from hf_elmo.inference.embedding_shards import EmbeddingSettings, EmbeddingWriter
-from hf_elmo.inference.neighbors import ShardIndex, TextIndex, describe_sentence, describe_words
+from hf_elmo.inference.neighbors import UseIndex, describe_sentence, describe_words
 from hf_elmo.inference.word_uses import Use
 
 SENTENCES = ["the play was good", "they play chess", "a good play", "the cat sat on a mat near the door"]
@@ -25,7 +25,7 @@ QUERY = "they saw the Play again"
 
 @pytest.fixture(scope="module")
 def index(embedder):
-    return TextIndex(embedder, SENTENCES)
+    return UseIndex.of_text(embedder, SENTENCES)
 
 
 def nearest_to(index, sentence, position, count=1, same_word=False):
@@ -43,7 +43,6 @@ def test_nearest_use_is_brute_forces(embedder, index):
             layers = embedder.model(**batch, output_hidden_states=True).hidden_states
         vectors.extend(layers[-1][0, 1:-1])
         owners.extend((number, position) for position in range(len(sentence.split())))
-    assert [(use.sentence, use.position) for use in index.uses] == owners
     vectors = torch.stack(vectors)
     similarities = F.cosine_similarity(vectors[owners.index((1, 1))], vectors, dim=-1)
     # The first use of each other sentence.
@@ -61,13 +60,13 @@ def test_nearest_use_is_brute_forces(embedder, index):
 def test_the_layer_is_the_one_asked_for(embedder):
     # Layer 0 knows no context: the other uses of the word are as near as can be.
     for layers in (0, "token"):
-        nearest = nearest_to(TextIndex(embedder, [line.split() for line in SENTENCES], layers), "play", 0, 3)
+        nearest = nearest_to(UseIndex.of_text(embedder, [line.split() for line in SENTENCES], layers), "play", 0, 3)
         assert [use.word for _, use in nearest] == ["play"] * 3
         assert [similarity for similarity, _ in nearest] == pytest.approx([1.0] * 3, abs=1e-6)
 
 
 def test_uses_of_the_same_word_in_upper_and_lower_case(embedder):
-    index = TextIndex(embedder, [*SENTENCES, "Play it again"])
+    index = UseIndex.of_text(embedder, [*SENTENCES, "Play it again"])
     found = nearest_to(index, "they play chess", 1, 9, same_word=True)
     assert sorted((use.sentence, use.word) for _, use in found) == [(0, "play"), (2, "play"), (4, "Play")]
     assert nearest_to(index, "they play chess", 2, 9, same_word=True) == []
@@ -86,16 +85,17 @@ def test_tables_show_words_that_occur_and_name_those_that_do_not(embedder, index
     # Words are looked for as the tokenizer reads them.
     embedder.model.save_pretrained(tmp_path)
     ElmoCharTokenizer(do_lower_case=True).save_pretrained(tmp_path)
-    index = TextIndex(ElmoEmbedder(str(tmp_path), device="cpu"), SENTENCES)
+    index = UseIndex.of_text(ElmoEmbedder(str(tmp_path), device="cpu"), SENTENCES)
     assert "[play]" in describe_words(index, ["Play"])
     assert describe_sentence(index, "They PLAY chess", "Play").startswith("they [play] chess")
 
 
 def test_uses_that_are_shown_lie_far_from_one_another(embedder):
-    index = TextIndex(embedder, ["a play", "the play", "no play"])
+    sentences = ["a play", "the play", "no play"]
+    index = UseIndex.of_text(embedder, sentences)
     (first, vector), (second, other) = index.most_different_uses("play")
     (third,) = {0, 1, 2} - {first.sentence, second.sentence}
-    vectors = {use.sentence: torch.tensor(embedder.embed_sentence(use.words, "top")[1]) for use in index.uses}
+    vectors = {number: torch.tensor(embedder.embed_sentence(line, "top")[1]) for number, line in enumerate(sentences)}
     cosines = {number: F.cosine_similarity(vectors[first.sentence], each, dim=0) for number, each in vectors.items()}
     assert cosines[second.sentence] <= cosines[third] and float(vector @ other) < 1
     assert index.most_different_uses("chess") == [] and len(index.most_different_uses("a", 5)) == 1
@@ -103,7 +103,7 @@ def test_uses_that_are_shown_lie_far_from_one_another(embedder):
 
 def test_texts_without_words_and_several_layers_are_refused(embedder):
     for sentences, layers, named in ((["", " "], "top", "sentences"), (SENTENCES, "all", "layers is 'all'")):
-        assert_refused(ValueError, named, TextIndex, embedder, sentences, layers)
+        assert_refused(ValueError, named, UseIndex.of_text, embedder, sentences, layers)
 
 
 def test_snippet_marks_the_word_and_what_was_cut():
@@ -135,7 +135,7 @@ def test_shards_find_what_an_index_in_memory_finds(embedder, write, file_format)
     sentences += ["we saw the play again"] * 100 + ["We saw the Play again"]
     vectors = write(sentences, format=file_format)
     for layer in (-1, 0, 1):
-        index, shards = TextIndex(embedder, sentences, layer), ShardIndex(vectors, embedder, layer)
+        index, shards = UseIndex.of_text(embedder, sentences, layer), UseIndex.of_shards(vectors, embedder, layer)
         for same_word in (False, True):
             for position in range(5) if layer else (3,):
                 # Every use of a word has the same vector where no context is known.
@@ -153,16 +153,16 @@ def test_shards_find_what_an_index_in_memory_finds(embedder, write, file_format)
 def test_what_does_not_fit_is_refused(embedder, write, tmp_path):
     vectors = write(["a b"], layers="top")
     for layers in ("top", 2, -1, None):
-        assert ShardIndex(vectors, embedder, layers).layers == 2
+        assert UseIndex.of_shards(vectors, embedder, layers).layers == 2
     other = ElmoEmbedder(embedder.name, device="cpu")
     other.model.token_encoder.projection.bias.data[0] += 1
     refused = [((vectors, embedder, 1), ("layers is 1", "'top'")), ((vectors, embedder, 3), "layers is 3")]
     refused += [((vectors, other), "checkpoint"), ((str(tmp_path / "absent"), embedder), "absent")]
     for given, named in refused:
-        assert_refused((ValueError, FileNotFoundError), named, ShardIndex, *given)
-    assert ShardIndex(write(["a b"], layers="mix"), embedder).layers == "mix"
-    assert_refused(ValueError, "layers is 0", ShardIndex, vectors, embedder, 0)
-    assert_refused(ValueError, "mean", ShardIndex, write(["a b"], layers="top", pooling="mean"), embedder)
+        assert_refused((ValueError, FileNotFoundError), named, UseIndex.of_shards, *given)
+    assert UseIndex.of_shards(write(["a b"], layers="mix"), embedder).layers == "mix"
+    assert_refused(ValueError, "layers is 0", UseIndex.of_shards, vectors, embedder, 0)
+    assert_refused(ValueError, "mean", UseIndex.of_shards, write(["a b"], layers="top", pooling="mean"), embedder)
 
 
 # The command
@@ -194,7 +194,9 @@ def test_words_of_a_text_and_uses_nearest_to_a_word_of_a_sentence(run, write):
     assert lines[0] == "we [play] cards" and len(lines) == 3 and all("[play]" in line for line in lines)
     assert run(sentence="a play", word="play", layers="0", top_k=1).splitlines()[1].split()[0] == "1.00"
     given = {"sentence": "we play cards", "word": "play", "top_k": 2, "same_word": True}
-    assert run(None, vectors=str(write(SENTENCES)), **given) == found
+    vectors = str(write(SENTENCES))
+    assert run(None, vectors=vectors, **given) == found
+    assert run(None, vectors=vectors, words=["play", "zebra"]) == shown
 
 
 def test_mistakes_are_named(run):
@@ -206,7 +208,6 @@ def test_mistakes_are_named(run):
         ({"words": ["play"], "layers": "3"}, "layers is 3"),
         ({"words": ["play"], "input_file": "absent.txt"}, "absent.txt"),
         ({"vectors": "v", "sentence": "we"}, "--vectors"),
-        ({"vectors": "v", "words": ["play"], "input_file": None}, "--words"),
         ({"sentence": "we", "input_file": None}, "--input_file"),
     ):
         assert_refused((ValueError, OSError), named, run, **options)
