@@ -70,7 +70,7 @@ def run_conversion(arguments: ConversionArguments, cutting: CuttingArguments) ->
     name, converted = convert(
         arguments.source,
         arguments.output,
-        overwrite=arguments.overwrite_output_dir,
+        arguments.overwrite_output_dir,
         options_file=arguments.options_file,
         softmax_file=arguments.softmax_file,
         vocab_file=arguments.vocab_file,

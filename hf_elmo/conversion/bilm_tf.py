@@ -2,17 +2,23 @@
 
 Values are copied bit by bit and none is computed: the constant 1 that bilm-tf adds to the forget gate while it runs is
 `ElmoConfig.forget_bias` here. The way back is `bilm_tf_export`.
+
+Source: bilm-tf, bilm/training.py (`dump_weights` writes the hdf5) and bilm/model.py (reads it for inference).
+
+Letters in shapes: D character embedding, N filters of one width W, P projection, H cell, V words.
 """
 
 from __future__ import annotations
 
 import os
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from ..given.reasons import reason
 from ..hub.extras import require
@@ -21,31 +27,8 @@ from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.files import decoded_lines
 from ..text.vocabulary import SPECIAL_WORDS, WordVocabulary
-from .bilm_tf_keys import (
-    CHARACTERS_OPTION,
-    FORGET_BIAS,
-    INFERENCE_CHARACTERS,
-    OPTIONS,
-    REQUIRED,
-    SOFTMAX_KEYS,
-    TRAINING_CHARACTERS,
-    WORD_TABLE,
-    key_of_variable,
-    missing_projections,
-    weight_rules,
-)
-from .reading import (
-    Converted,
-    Weights,
-    add_word_softmax,
-    existing_file,
-    make_config,
-    make_model,
-    make_tokenizer,
-    read_hdf5,
-    read_object,
-    take_parameters,
-)
+from . import reading
+from .reading import Converted, Layout, Rule, Weights, existing_file, make_config
 from .tensor_bundle import INDEX_SUFFIX, data_file_of, find_index, read_bundle
 
 FILES = "an hdf5 of weights, or a training checkpoint of TensorFlow, with options.json"
@@ -67,6 +50,110 @@ _SHARED = (
     "until they are trained."
 )
 
+# The 261 characters of the byte scheme; inference adds the padding id 0, for which the hdf5 holds no row.
+TRAINING_CHARACTERS, INFERENCE_CHARACTERS = 261, 262
+CHARACTERS_OPTION = "char_cnn.n_characters"
+# Of models that read words.
+WORDS_OPTION = "n_tokens_vocab"
+
+# bilm-tf leaves it at the default of TensorFlow's LSTMCell, which adds it while it runs: files hold the learned bias.
+FORGET_BIAS = 1.0
+
+# Marks an option without a default.
+REQUIRED: Any = object()
+# Each option, levels joined by dots, the field of `ElmoConfig` of the same value, and the value where it is not given.
+OPTIONS = {
+    "lstm.use_skip_connections": ("use_skip_connections", REQUIRED),
+    "lstm.projection_dim": ("projection_size", REQUIRED),
+    "lstm.cell_clip": ("cell_clip", None),
+    "lstm.proj_clip": ("projection_clip", None),
+    "lstm.dim": ("cell_size", REQUIRED),
+    "lstm.n_layers": ("num_hidden_layers", 1),
+    "char_cnn.activation": ("filter_activation", REQUIRED),
+    "char_cnn.filters": ("filters", REQUIRED),
+    "char_cnn.n_highway": ("num_highway_layers", 0),
+    "char_cnn.embedding.dim": ("character_embedding_size", REQUIRED),
+    "char_cnn.max_characters_per_token": ("max_characters_per_word", REQUIRED),
+}
+
+WORD_TABLE = "token_encoder.word_table.weight"
+# The softmax of both directions: (V, P) and (V,), as `word_softmax` has them in ElmoForPreTraining.
+SOFTMAX_KEYS = {"softmax/W": "word_softmax.weight", "softmax/b": "word_softmax.bias"}
+
+
+def _swap_gates(rows: Tensor) -> Tensor:
+    """Rows of gates in the order i, j, f, o to i, f, j, o, and back; (4H, ...)."""
+    first, second, third, last = rows.chunk(4)
+    return torch.cat([first, third, second, last])
+
+
+_TRANSPOSED = Layout(lambda theirs: (theirs.T,), lambda ours: ours.T)
+# (261, D) to (262, D): the padding id 0 has a row of zeros here and none there.
+_WITHOUT_PADDING_ROW = Layout(lambda theirs: (F.pad(theirs, (0, 0, 1, 0)),), lambda ours: ours[1:])
+# (1, W, D, N) to (N, D, W).
+_CONVOLUTION = Layout(lambda theirs: (theirs[0].permute(2, 1, 0),), lambda ours: ours.permute(2, 1, 0)[None])
+# (P + P, 4H), inputs above recurrent, to (4H, P) and (4H, P).
+_GATE_WEIGHTS = Layout(
+    lambda theirs: _swap_gates(theirs.T).chunk(2, dim=1),
+    lambda inputs, recurrent: _swap_gates(torch.cat([inputs, recurrent], dim=1)).T,
+)
+_GATE_BIAS = Layout(lambda theirs: (_swap_gates(theirs),), _swap_gates)
+
+
+def weight_rules(config: ElmoConfig, is_stacked: bool) -> Iterator[Rule]:
+    """The rules of a model's keys; `is_stacked`: LSTM cells are below a MultiRNNCell."""
+    if config.token_inputs == "words":
+        # There in the order of the vocabulary, here in that of hashes.
+        yield Rule("embedding", (WORD_TABLE,))
+    else:
+        yield Rule("char_embed", ("token_encoder.character_embedding.weight",), _WITHOUT_PADDING_ROW)
+        for index in range(len(config.filters)):
+            yield Rule(f"CNN/W_cnn_{index}", (f"token_encoder.convolutions.{index}.weight",), _CONVOLUTION)
+            yield Rule(f"CNN/b_cnn_{index}", (f"token_encoder.convolutions.{index}.bias",))
+        for index in range(config.num_highway_layers):
+            for part in ("carry", "transform"):
+                ours = f"token_encoder.highways.{index}.{part}"
+                yield Rule(f"CNN_high_{index}/W_{part}", (f"{ours}.weight",), _TRANSPOSED)
+                yield Rule(f"CNN_high_{index}/b_{part}", (f"{ours}.bias",))
+    if config.project_tokens:
+        yield Rule("CNN_proj/W_proj", ("token_encoder.projection.weight",), _TRANSPOSED)
+        yield Rule("CNN_proj/b_proj", ("token_encoder.projection.bias",))
+    for number, direction in enumerate(("forward", "backward")):
+        for layer in range(config.num_hidden_layers):
+            stack = f"MultiRNNCell/Cell{layer}/" if is_stacked else ""
+            theirs, ours = f"RNN_{number}/RNN/{stack}LSTMCell", f"bilm.layers.{layer}.{direction}_lstm"
+            yield Rule(f"{theirs}/W_0", (f"{ours}.weight_ih", f"{ours}.weight_hh"), _GATE_WEIGHTS)
+            yield Rule(f"{theirs}/B", (f"{ours}.bias",), _GATE_BIAS)
+            if config.project_hidden:
+                yield Rule(f"{theirs}/W_P_0", (f"{ours}.weight_hr",), _TRANSPOSED)
+
+
+def missing_projections(config: ElmoConfig, keys: Iterable[str]) -> dict[str, bool]:
+    """The fields of a config for projections, which bilm-tf leaves out between equal sizes, and this package does not."""
+    names = {key.rpartition("/")[2] for key in keys}
+    num_filters = sum(count for _, count in config.filters)
+    sizes = (("project_tokens", num_filters, "W_proj"), ("project_hidden", config.cell_size, "W_P_0"))
+    return {field: key in names for field, size, key in sizes if size == config.projection_size}
+
+
+# As `dump_weights` renames the variables of a training checkpoint, in this order.
+_RENAMED = (
+    ("/rnn/multi_rnn_cell/cell_", "/RNN/MultiRNNCell/Cell"),
+    ("/rnn/lstm_cell/", "/RNN/lstm_cell/"),
+    ("/lstm_cell/projection/kernel", "/LSTMCell/W_P_0"),
+    ("/lstm_cell/kernel", "/LSTMCell/W_0"),
+    ("/lstm_cell/bias", "/LSTMCell/B"),
+)
+
+
+def key_of_variable(name: str) -> str | None:
+    """The key of a training checkpoint's variable in the hdf5; None for counters and an optimizer's variables."""
+    if not name.startswith("lm/") or name.endswith("/Adagrad"):
+        return None
+    for theirs, key in _RENAMED:
+        name = name.replace(theirs, key)
+    return name.removeprefix("lm/")
+
 
 class Words(NamedTuple):
     """The words of a vocabulary file, special ones first, and the line of each there, which is its row of weights."""
@@ -77,7 +164,7 @@ class Words(NamedTuple):
 
 
 def recognizes(source: Path) -> bool:
-    """Whether a file or directory holds weights of bilm-tf, by the names of files alone."""
+    """Whether a source holds weights of bilm-tf, by the names of files alone."""
     return bool(_hdf5_files(source)) or find_index(source) is not None or any(source.glob(f"*{INDEX_SUFFIX}"))
 
 
@@ -89,25 +176,24 @@ def read(
     vocab_file: str | os.PathLike | None = None,
     tokenizer_options: Mapping[str, Any] | None = None,
 ) -> Converted:
-    """Read a bilm-tf model with what is there of its word softmax.
-
-    The source is the hdf5 of weights, a training checkpoint's .index or .data, or the directory of either, where the
-    other files are looked for too if they are not named.
-    """
+    """Read a model, with its word softmax where that is there, from its hdf5, its .index or .data, or their directory."""
     index_file = find_index(source)
     weight_file = _find_weights(source) if index_file is None else index_file
     files = {"weight_file": weight_file, "options_file": Path(options_file or _find_options(weight_file))}
-    options, where = read_object("options_file", files["options_file"]), f"options_file {str(files['options_file'])!r}"
+    options, where = (
+        reading.read_object("options_file", files["options_file"]),
+        f"options_file {str(files['options_file'])!r}",
+    )
     softmax_path = None if softmax_file is None else Path(softmax_file)
     if index_file is None:
-        weights = read_hdf5("weight_file", weight_file)
+        weights = reading.read_hdf5("weight_file", weight_file)
         softmax_path = softmax_path or _find_softmax(source)
     else:
         weights = read_bundle(index_file, key_of_variable)
         files["data_file"] = data_file_of(index_file)
     softmax = weights
     if softmax_path is not None:
-        softmax = read_hdf5("softmax_file", softmax_path)
+        softmax = reading.read_hdf5("softmax_file", softmax_path)
         files["softmax_file"] = softmax_path
     has_softmax = softmax_path is not None or any(key in weights for key in SOFTMAX_KEYS)
     words = None
@@ -118,30 +204,28 @@ def read(
             words = read_vocabulary(vocab_path)
     elif vocab_file is not None:
         raise ValueError(f"vocab_file {str(vocab_file)!r} has no use without a word softmax: name softmax_file too.")
-    model: ElmoPreTrainedModel
-    model = bilm = _build_model(
-        weights, options, where, words if reads_words(options) else None, index_file is not None
-    )
-    notes = [] if index_file is None else [_ADAGRAD]
+    is_training = index_file is not None
+    bilm = _build_model(weights, options, where, words if reads_words(options) else None, is_training)
+    model: ElmoPreTrainedModel = bilm
+    notes = [_ADAGRAD] * is_training
     if has_softmax and words is not None:
         is_shared = options.get("share_embedding_softmax") is True and "softmax/W" not in softmax
         matrix, bias = "embedding" if is_shared else "softmax/W", "softmax/b"
         shapes = {matrix: (len(words.order), bilm.config.projection_size), bias: (len(words.order),)}
         softmax.check(shapes, f"{words.where} and {where}", softmax.keys())
-        model = add_word_softmax(bilm, words.vocabulary, *(softmax[key][words.order] for key in (matrix, bias)))
+        model = reading.add_word_softmax(bilm, words.vocabulary, *(softmax[key][words.order] for key in (matrix, bias)))
         notes += [_SHARED] * is_shared
     elif softmax_file is not None:
         raise ValueError(f"softmax_file {str(softmax_file)!r} wants its words: name vocab_file too.")
     elif has_softmax:
         notes.append(_NO_WORDS)
-    tokenizer = make_tokenizer(tokenizer_options, max_characters_per_word=model.config.max_characters_per_word)
+    tokenizer = reading.make_tokenizer(tokenizer_options, max_characters_per_word=model.config.max_characters_per_word)
     return Converted(model, tokenizer, files, options, tuple(notes), None if words is None else words.vocabulary)
 
 
 def _build_model(
     weights: Weights, options: Mapping[str, Any], where: str, words: Words | None, is_training: bool
 ) -> ElmoModel:
-    """The model of checked weights; words are those that it reads in place of characters."""
     if options.get("bidirectional") is False or any(key.startswith("rnn/") for key in weights):
         raise ValueError(f"{where if options.get('bidirectional') is False else weights.where} {_ONE_DIRECTION}")
     config = read_config(options, where, words, is_training)
@@ -149,29 +233,27 @@ def _build_model(
     # A single layer is below a MultiRNNCell too in what bilm-tf's inference and AllenNLP read.
     is_stacked = config.num_hidden_layers > 1 or any("/MultiRNNCell/" in key for key in weights)
     rules = weight_rules(config, is_stacked)
-    parameters = take_parameters(weights, rules, config, where, ignored=SOFTMAX_KEYS)
+    parameters = reading.take_parameters(weights, rules, config, where, ignored=SOFTMAX_KEYS)
     vectors = parameters.pop(WORD_TABLE, None)
-    model = make_model(config, parameters)
+    model = reading.make_model(config, parameters)
     if words is not None and vectors is not None:
         _fill_table(model, words, vectors[words.order])
     return model
 
 
 def reads_words(options: Mapping[str, Any]) -> bool:
-    """Whether options are of a model with a table of word vectors in place of characters."""
+    """Whether the model has a table of word vectors in place of characters."""
     return "char_cnn" not in options and "lstm" in options
 
 
 def read_config(options: Mapping[str, Any], where: str, words: Words | None, is_training: bool = False) -> ElmoConfig:
-    """The config of a model with all projections (see `missing_projections`); `words` are what it reads, if it does.
-
-    bilm-tf's trainer, whose options these are where `is_training`, takes a missing `use_skip_connections` for false.
-    """
+    """The config of a model with all projections (see `missing_projections`); `words` are what it reads, if it does."""
     if words is None and reads_words(options):
         raise ValueError(f"{where} has no char_cnn: the model reads words. Name its vocabulary by vocab_file.")
     fields: dict[str, Any] = {"vocab_size": INFERENCE_CHARACTERS, "forget_bias": FORGET_BIAS}
     for path, (name, default) in OPTIONS.items():
         if words is None or not path.startswith("char_cnn."):
+            # The trainer takes missing skip connections for none.
             is_optional = is_training and name == "use_skip_connections"
             fields[name] = _option(options, where, path, False if is_optional else default)
     if words is not None:
@@ -204,7 +286,6 @@ def _option(options: Mapping[str, Any], where: str, path: str, default: Any = RE
 
 
 def _fill_table(model: ElmoModel, words: Words, vectors: torch.Tensor) -> None:
-    """Fill the word table: there rows stand in the order of the vocabulary, here a word is found by its characters."""
     table, unknown = model.token_encoder.word_table, words.vocabulary.unk_id
     tokenizer = ElmoCharTokenizer(max_characters_per_word=model.config.max_characters_per_word)
     rows = torch.from_numpy(tokenizer.encode_words(words.vocabulary.words))
@@ -216,13 +297,7 @@ def _fill_table(model: ElmoModel, words: Words, vectors: torch.Tensor) -> None:
 
 
 def read_vocabulary(vocab_file: str | os.PathLike) -> Words:
-    """Read a vocabulary file, one word per line, decompressed where its name ends in .gz.
-
-    bilm-tf finds `<S>`, `</S>` and `<UNK>` wherever they stand (in the released models' file `</S>` is the first line);
-    here they come first.
-
-    Raises: ValueError naming the file and what is wrong; FileNotFoundError.
-    """
+    """Read a vocabulary file, one word per line; special words may stand anywhere there, and come first here."""
     where = f"vocab_file {str(vocab_file)!r}"
     text = "".join(line for _, line in decoded_lines(existing_file("vocab_file", vocab_file), "vocab_file"))
     # bilm-tf strips white space of any kind. Here only ASCII's: "x" with a no-break space would be a second "x".
@@ -240,7 +315,6 @@ def read_vocabulary(vocab_file: str | os.PathLike) -> Words:
 
 
 def _find_weights(source: Path) -> Path:
-    """The hdf5 of a biLM's weights: a source itself, or the one of a directory that holds a biLM's keys."""
     files = [source] if source.is_file() else _hdf5_files(source)
     # A single file is read whatever it holds: the error says what is wrong with it.
     found = [file for file in files if len(files) == 1 or _holds(file, *_BILM_GROUPS)]

@@ -16,7 +16,7 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoWordTable
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
-from .bilm_tf_keys import (
+from .bilm_tf import (
     CHARACTERS_OPTION,
     FORGET_BIAS,
     INFERENCE_CHARACTERS,

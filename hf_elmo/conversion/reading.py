@@ -30,23 +30,14 @@ MOST_COMPRESSION = 16
 
 @dataclass(frozen=True)
 class Converted:
-    """A checkpoint of another program, read.
+    """A checkpoint of another program, read."""
 
-    Args:
-        model: In evaluation mode.
-        tokenizer: Turns text into the model's inputs as the other program did.
-        files: The files that were read, by what they are: "weight_file" for example.
-        options: The other program's settings, for the model card.
-        notes: What a user of the model has to know, a sentence each: what was left out, what differs.
-        words: The words of the model's table or softmax in the order of the other program's vocabulary.
-    """
-
-    model: ElmoPreTrainedModel
+    model: ElmoPreTrainedModel  # in evaluation mode
     tokenizer: PreTrainedTokenizer
-    files: Mapping[str, Path]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    words: WordVocabulary | None = None
+    files: Mapping[str, Path]  # that were read, by what they are: "weight_file" for example
+    options: Mapping[str, Any] = field(default_factory=dict)  # the other program's, for the model card
+    notes: tuple[str, ...] = ()  # what was left out and what differs, a sentence each
+    words: WordVocabulary | None = None  # of the model's table or softmax
 
 
 class Weights(dict[str, Tensor]):
@@ -57,13 +48,9 @@ class Weights(dict[str, Tensor]):
         self.where = where
 
     def check(self, expected: Mapping[str, Sequence[int]], settings: str, ignored: Collection[str] = ()) -> None:
-        """Check that there are exactly the expected keys, in their shapes, finite and in float32.
+        """Check that there are exactly the expected keys, in their shapes, finite and in float32, and perhaps `ignored`.
 
-        Args:
-            expected: The shape of each key.
-            settings: The file that the shapes follow from, for errors.
-            ignored: Keys that may be there besides.
-        Raises: ValueError naming the first key that is wrong.
+        Raises: ValueError naming the first key that is wrong, and the file of the settings that ask for it.
         """
         shapes = {key: tuple(tensor.shape) for key, tensor in self.items() if key in expected or key not in ignored}
         for key in {**expected, **shapes}:
@@ -112,12 +99,8 @@ def take_parameters(
 ) -> dict[str, Tensor]:
     """Our parameters by their names, out of weights that are checked as `Weights.check` does.
 
-    Args:
-        weights, rules: The other program's, and what becomes of their keys.
-        config: Of the model, from which their shapes follow.
-        where: The file with the sizes, in errors.
-        others: Keys without a rule, and their shapes.
-        ignored: Keys that may be there besides.
+    `others` are the shapes of keys without a rule, `where` is the file with the sizes.
+
     Raises: ValueError also for sizes that no machine holds.
     """
     rules = list(rules)
@@ -144,10 +127,7 @@ def make_model(config: ElmoConfig, parameters: Mapping[str, Tensor]) -> ElmoMode
 
 
 def make_config(where: str, names: Mapping[str, str], fields: Mapping[str, Any]) -> ElmoConfig:
-    """The config of another program's settings; errors name them by `where` and by `names`, ours to theirs.
-
-    Raises: ValueError naming the setting, its value and the values allowed.
-    """
+    """The config of another program's settings; errors name them by `where` and by `names`, ours to theirs."""
     try:
         return ElmoConfig(**fields)
     except (ValueError, TypeError, StrictDataclassError) as error:
@@ -174,10 +154,7 @@ def add_word_softmax(model: ElmoModel, words: WordVocabulary, weight: Tensor, bi
 
 
 def existing_file(name: str, file: str | os.PathLike) -> Path:
-    """The path of an input file.
-
-    Raises: FileNotFoundError naming the argument `name`.
-    """
+    """The path of an input file; FileNotFoundError names the argument `name`."""
     path = Path(file)
     if not path.is_file():
         found = "is a directory" if path.is_dir() else "does not exist"
@@ -194,10 +171,7 @@ def read_object(name: str, file: str | os.PathLike) -> dict[str, Any]:
 
 
 def read_hdf5(name: str, file: str | os.PathLike) -> Weights:
-    """The arrays of an hdf5 file by their keys; links are not followed, whether into the file or out of it.
-
-    Raises: ValueError and FileNotFoundError naming the argument `name`; ImportError.
-    """
+    """The arrays of an hdf5 file by their keys; links are not followed, whether into the file or out of it."""
     h5py = require("h5py", "bilm-tf's weights", "conversion")
     path = existing_file(name, file)
     where, most = f"{name} {str(file)!r}", MOST_COMPRESSION * path.stat().st_size + MEBIBYTE
@@ -214,16 +188,16 @@ def read_hdf5(name: str, file: str | os.PathLike) -> Weights:
             opened.visititems(collect)
             if sum(array.nbytes for array in arrays.values()) > most:
                 raise ValueError("it asks for more memory than its size can fill")
-            return Weights(where, {key: _to_tensor(array[()]) for key, array in arrays.items()})
+            # In this machine's byte order.
+            values = {key: np.asarray(array[()]) for key, array in arrays.items()}
+            values = {key: array.astype(array.dtype.newbyteorder("="), copy=False) for key, array in values.items()}
+            return Weights(where, {key: torch.from_numpy(array) for key, array in values.items()})
     except Exception as error:  # what h5py raises depends on where the damage lies
         raise ValueError(f"{where} is not a readable hdf5 file ({reason(error)}); get it again.") from error
 
 
 def read_torch(name: str, file: str | os.PathLike) -> Weights:
-    """A state dict that `torch.save` wrote, by its keys; no code of the pickle runs.
-
-    Raises: ValueError and FileNotFoundError naming the argument `name`.
-    """
+    """A state dict that `torch.save` wrote, by its keys; no code of the pickle runs."""
     where = f"{name} {str(file)!r}"
     path = existing_file(name, file)
     try:
@@ -231,9 +205,3 @@ def read_torch(name: str, file: str | os.PathLike) -> Weights:
         return Weights(where, {str(key): torch.as_tensor(value).detach() for key, value in found.items()})
     except Exception as error:  # what torch raises depends on where the damage lies
         raise ValueError(f"{where} is not a readable state dict of torch ({reason(error)}); get it again.") from error
-
-
-def _to_tensor(value: Any) -> Tensor:
-    # Of whichever byte order the file has.
-    array = np.asarray(value)
-    return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))

@@ -32,14 +32,11 @@ _SMALL = 16 * MEBIBYTE
 FORMATS = {"allennlp": allennlp, "elmoformanylangs": elmoformanylangs, "bilm-tf": bilm_tf}
 
 
-def load_external(
-    source: str | os.PathLike, format: str | None = None, **options: Any
-) -> tuple[ElmoPreTrainedModel, PreTrainedTokenizer]:
+def load_external(source: str | os.PathLike, **options: Any) -> tuple[ElmoPreTrainedModel, PreTrainedTokenizer]:
     """Read an ELMo checkpoint of another program, without writing anything.
 
     Args:
         source: A directory, a zip or tar archive, or a file of one of `FORMATS`.
-        format: The name of the format; None tells it by the files.
         options: `options_file`, `softmax_file` and `vocab_file`, as far as the format knows them, for files that are
             not beside the weights; `tokenizer_options`, arguments of `ElmoCharTokenizer`; and `alignment_files`, see
             `alignment.align_layers`.
@@ -48,23 +45,17 @@ def load_external(
         is not known to its format; FileNotFoundError; ImportError where a package that the format needs is missing.
     """
     with _opened(source) as path:
-        converted = _read(path, _find_format(source, path, format), options)
+        converted = _read(path, _find_format(source, path), options)
     return converted.model, converted.tokenizer
 
 
 def convert(
-    source: str | os.PathLike,
-    output_dir: str | os.PathLike,
-    format: str | None = None,
-    overwrite: bool = False,
-    **options: Any,
+    source: str | os.PathLike, output_dir: str | os.PathLike, overwrite: bool = False, **options: Any
 ) -> tuple[str, Converted]:
     """Write a directory that AutoModel and AutoTokenizer load from a checkpoint of another program, with a model card.
 
-    Args:
-        source, format, options: As for `load_external`.
-        output_dir: The directory to write; on any error it is left as it was.
-        overwrite: Whether a full output_dir may be replaced.
+    On any error `output_dir` is left as it was; a full one is replaced where `overwrite` says so.
+
     Returns: The name of the format, and what was read.
     Raises: As `load_external`; FileExistsError.
     """
@@ -73,7 +64,7 @@ def convert(
     check_keeps_inputs(output_dir, inputs.items())
     check_output_directory(output_dir, overwrite)
     with _opened(source) as path:
-        name = _find_format(source, path, format)
+        name = _find_format(source, path)
         converted = _read(path, name, options)
         files = converted.files if path == Path(source) else {"source": Path(source), **converted.files}
         with written_aside(output_dir, overwrite) as directory:
@@ -88,11 +79,8 @@ def convert(
     return name, replace(converted, files=files)
 
 
-def _find_format(source: str | os.PathLike, path: Path, name: str | None) -> str:
-    """The name of the format of a source that was opened as a path."""
-    if name is not None and name not in FORMATS:
-        raise ValueError(f"format is {name!r}; it must be one of {', '.join(FORMATS)}.")
-    found = [each for each, format in FORMATS.items() if format.recognizes(path)] if name is None else [name]
+def _find_format(source: str | os.PathLike, path: Path) -> str:
+    found = [each for each, format in FORMATS.items() if format.recognizes(path)]
     if not found:
         known = "; ".join(f"{format.FILES} ({each})" for each, format in FORMATS.items())
         raise ValueError(f"source {str(source)!r} is of no known format; expected {known}.")

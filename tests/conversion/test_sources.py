@@ -41,7 +41,7 @@ def test_a_conversion_writes_a_directory_and_says_what_it_is_made_from(tmp_path,
     assert name == "bilm-tf"
     model, loading = AutoModel.from_pretrained(tmp_path / "my-elmo", output_loading_info=True)
     assert are_equal(model, converted.model) and not any(loading.values())
-    assert are_equal(model, load_external(source / "weights.hdf5", "bilm-tf")[0])
+    assert are_equal(model, load_external(source / "weights.hdf5")[0])
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "my-elmo")
     assert tokenizer.max_characters_per_word == 20 and tokenizer.tokenize("It's") == ["it", "'", "s"]
     card = (tmp_path / "my-elmo" / "README.md").read_text()
@@ -58,8 +58,6 @@ def test_what_cannot_be_read_is_refused_by_name_and_leaves_nothing(tmp_path, sou
     for error, named, given, options in (
         (FileNotFoundError, "'nowhere'", "nowhere", {}),
         (ValueError, ("empty", *FORMATS), tmp_path / "empty", {}),
-        (FileNotFoundError, "config.json", tmp_path / "empty", {"format": "allennlp"}),
-        (ValueError, ("'glove'", "bilm-tf"), source, {"format": "glove"}),
         (ValueError, ("softmax_fil", "softmax_file"), source, {"softmax_fil": "x"}),
         (FileNotFoundError, "softmax_file", source, {"softmax_file": "absent", "vocab_file": "absent"}),
         (ValueError, "vocab_file", source, {"vocab_file": "absent"}),
