@@ -35,9 +35,6 @@ _POS = {"NOUN": ("1",), "VERB": ("2",), "ADJ": ("3", "5"), "ADV": ("4",)}
 def score_pairs(scorer: ElmoScorer, pairs: pd.DataFrame) -> dict[str, Any]:
     """The percentage of BLiMP's pairs whose good sentence is more probable; ties count half (Warstadt et al. 2020).
 
-    Args:
-        scorer: A language model.
-        pairs: Columns UID, field, sentence_good and sentence_bad.
     Returns: By direction the mean over paradigms of all pairs and of those without unknown words, and each paradigm.
     """
     sentences = [text for pair in zip(pairs.sentence_good, pairs.sentence_bad, strict=True) for text in pair]
@@ -94,11 +91,8 @@ def embed_uses(
 def score_senses(embedder: ElmoEmbedder, semcor_file: str, test_file: str) -> dict[str, Any]:
     """F1 of the nearest mean of a sense's uses in SemCor, on the all-words sets (Peters et al. 2018, section 5.3).
 
-    The first sense of a word is its most frequent one in SemCor. A word that SemCor lacks counts as missed, where the
-    paper has WordNet's first sense.
-
-    Returns: By set, over all, and over the words that SemCor has: the number of uses, the percentage that SemCor lacks,
-        F1 of the first sense and of each layer.
+    A word's first sense is its most frequent one in SemCor; a word that SemCor lacks counts as missed, where the paper
+    has WordNet's first sense.
     """
     train = [(words, keys) for words, keys in read_semcor(semcor_file) if keys]
     counts: Counter[str] = Counter(key for _, keys in train for _, key in keys)
@@ -177,13 +171,7 @@ def surprisals_of_gpt3(path: str, stories: Mapping[int, Sequence[str]]) -> dict[
 
 
 def added_r2(rows: pd.DataFrame, name: str) -> dict[str, Any]:
-    """What surprisal adds to R2 of reading times over length and frequency, each story held out in turn.
-
-    Args:
-        rows: Of each word that was shown: story, zone, time, length, frequency and a column of surprisals.
-        name: That column.
-    Returns: The mean over stories, its standard error, and each story's.
-    """
+    """What a column of surprisals adds to R2 of reading times over length and frequency, each story held out once."""
     previous = rows.groupby("story")
     base = [rows.length, rows.frequency, previous.length.shift(1), previous.frequency.shift(1)]
     more = [rows[name], previous[name].shift(1), previous[name].shift(2)]

@@ -87,15 +87,10 @@ def run_command(
     description: str | None = None,
     epilog: str = "",
 ) -> None:
-    """Parse a command's flags and call `function` with what they make.
+    """Parse a command's flags, the fields of dataclasses (see `FlagParser`), and call `function` with one of each.
 
-    Args:
-        classes: The dataclasses whose fields are the flags, see `FlagParser`; the function gets one instance of each.
-        function: What the command does; what a user can put right it raises as one of `_USER_ERRORS`.
-        argv: The words after the command's name; None takes this process's.
-        prog: The command's name; None takes the script's.
-        description: What --help says first.
-        epilog: What --help says last.
+    What a user can put right `function` raises as one of `_USER_ERRORS`. None in place of words or name takes this
+    process's own.
     """
     with readable_errors():
         arguments = FlagParser(classes, prog, description, epilog).parse(sys.argv[1:] if argv is None else argv)

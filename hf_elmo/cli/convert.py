@@ -61,10 +61,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
 
 
 def run_conversion(arguments: ConversionArguments, cutting: CuttingArguments) -> None:
-    """Convert as the arguments say, and print what was read and written and how it is used.
-
-    Raises: ValueError, OSError or ImportError naming the argument or the file.
-    """
+    """Convert as the arguments say, and print what was read and written and how it is used."""
     from ..conversion.sources import convert
 
     name, converted = convert(

@@ -40,10 +40,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
 
 
 def run_export(arguments: ExportArguments) -> None:
-    """Export as the arguments say, and print what was written and how it is used.
-
-    Raises: ValueError, OSError or ImportError naming the argument or what lacks.
-    """
+    """Export as the arguments say, and print what was written and how it is used."""
     (_export_onnx if arguments.format == "onnx" else _export_bilm_tf)(arguments)
 
 

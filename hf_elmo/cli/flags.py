@@ -22,12 +22,6 @@ class FlagParser(HfArgumentParser):
 
     A field with `positional` is a word without a flag, and a list takes all such words. What transformers' own
     TrainingArguments declare works, but --help leaves it out. The first word may be a YAML file of flags.
-
-    Args:
-        classes: The dataclasses, or a single one.
-        prog: The command's name; None takes the script's.
-        description: What --help says first.
-        epilog: What --help says last.
     """
 
     def __init__(self, classes: Any, prog: str | None, description: str | None, epilog: str = ""):
@@ -139,10 +133,7 @@ def _metavar(action: argparse.Action) -> str:
 
 
 def _words_of_recipe(path: str) -> Iterator[str]:
-    """The flags that a YAML file has.
-
-    Raises: ValueError naming the file; OSError.
-    """
+    """The flags that a YAML file has; ValueError names the file."""
     try:
         recipe = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

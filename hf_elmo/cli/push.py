@@ -23,10 +23,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
 
 
 def run_push(arguments: PushArguments) -> str:
-    """Upload a checkpoint, say what was sent, and give the address.
-
-    Raises: As `push_checkpoint`.
-    """
+    """Upload a checkpoint, say what was sent, and give the address."""
     from ..hub.sharing import files_to_send, push_checkpoint
 
     checkpoint = arguments.model_name_or_path

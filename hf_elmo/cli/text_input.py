@@ -47,13 +47,9 @@ class ReadingArguments(CheckpointArguments):
 
 
 def open_text(arguments: Any, **options: Any) -> Corpus:
-    """The text of --input_file; its `lines` are neither stripped nor held in memory.
+    """The text of --input_file, which --output_file and --html must not be; its `lines` are neither stripped nor held.
 
-    Args:
-        arguments: With `input_file` and `text_column`, and perhaps `output_file` and `html`, which must not be read.
-        options: As of `corpus_from_files`.
-    Raises: FileNotFoundError for a pattern without a file; ValueError for an empty file or for one that would be
-        written, and (when its turn comes) for a line that is not UTF-8.
+    Raises: As `corpus_from_files`, whose options these are; a line that is not UTF-8 is refused when its turn comes.
     """
     from ..text.corpora import Corpus, corpus_from_files
 
@@ -97,11 +93,8 @@ def _lines_of_standard_input() -> Iterator[str]:
 
 
 def check_targets(arguments: Any, names: Sequence[str]) -> dict[str, Path]:
-    """The files to write by what names them; "-", standard output, is left out, and what was not asked for.
+    """The files to write by the arguments that name them, but for standard output; the one called "html" is a page.
 
-    Args:
-        arguments: With `input_file` and `overwrite_output_file`.
-        names: The arguments that name files to write; the one called "html" names a page.
     Raises: FileExistsError where a name is taken; ValueError where a page is not called .html, or a name given twice.
     """
     from ..hub.writing import check_output_file

@@ -30,9 +30,8 @@ def align_layers(model: ElmoPreTrainedModel, files: Sequence[str | os.PathLike])
     The matrices are saved with the model, whose config then says `align_layers`.
 
     Args:
-        model: Any ELMo model.
-        files: A file for each layer, the token encoder's first, "-" for a layer without one. A file holds one matrix
-            (2P, 2P), as text (a row of numbers a line), npy, or what `torch.save` wrote (pth).
+        files: One for each layer, the token encoder's first, "-" for a layer without one: a matrix (2P, 2P) as text (a
+            row of numbers a line), npy, or what `torch.save` wrote (pth).
     Raises: ValueError naming the file, the shape found and the shape expected; FileNotFoundError.
     """
     config = model.config

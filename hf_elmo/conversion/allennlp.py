@@ -77,10 +77,7 @@ def read(
     options_file: str | os.PathLike | None = None,
     tokenizer_options: Mapping[str, Any] | None = None,
 ) -> Converted:
-    """Read the ELMo of an archive's directory.
-
-    Archives of 0.x hold the options of the biLM. Those of 1.0 and later do not, and its clips are nowhere else.
-    """
+    """Read the ELMo of an archive's directory; those of 1.0 and later hold no options of the biLM."""
     experiment = read_object("file", source / _CONFIG)
     path = next((source / name for name in _WEIGHTS if (source / name).is_file()), source / _WEIGHTS[0])
     options_path = _find_options(source, experiment) if options_file is None else Path(options_file)

@@ -129,7 +129,7 @@ def weight_rules(config: ElmoConfig, is_stacked: bool) -> Iterator[Rule]:
 
 
 def missing_projections(config: ElmoConfig, keys: Iterable[str]) -> dict[str, bool]:
-    """The fields of a config for projections, which bilm-tf leaves out between equal sizes, and this package does not."""
+    """The fields for projections, which bilm-tf leaves out between equal sizes, and this package does not."""
     names = {key.rpartition("/")[2] for key in keys}
     num_filters = sum(count for _, count in config.filters)
     sizes = (("project_tokens", num_filters, "W_proj"), ("project_hidden", config.cell_size, "W_P_0"))
@@ -176,7 +176,7 @@ def read(
     vocab_file: str | os.PathLike | None = None,
     tokenizer_options: Mapping[str, Any] | None = None,
 ) -> Converted:
-    """Read a model, with its word softmax where that is there, from its hdf5, its .index or .data, or their directory."""
+    """Read a model, with its word softmax if that is there, from its hdf5, .index or .data, or their directory."""
     index_file = find_index(source)
     weight_file = _find_weights(source) if index_file is None else index_file
     files = {"weight_file": weight_file, "options_file": Path(options_file or _find_options(weight_file))}

@@ -33,14 +33,9 @@ OPTIONS_FILE, WEIGHT_FILE, SOFTMAX_FILE, VOCAB_FILE = "options.json", "weights.h
 def export_bilm_tf(
     model_name_or_path: str | os.PathLike, output_dir: str | os.PathLike, overwrite: bool = False
 ) -> list[str]:
-    """Write the biLM of a saved checkpoint, with its word softmax where bilm-tf has a place for it, as bilm-tf's files.
+    """As `save_bilm_tf`, for a saved checkpoint, a directory or a name on the Hub.
 
-    Args:
-        model_name_or_path: Any ELMo checkpoint, a directory or a name on the Hub.
-        output_dir, overwrite: The directory to write, left as it was on any error, and whether a full one is replaced.
-    Returns: What was left out and what to know of the files, a sentence each.
-    Raises: ValueError where it is no whole ELMo checkpoint, or as `save_bilm_tf`; FileExistsError; FileNotFoundError;
-        ImportError.
+    Raises: As there; ValueError where it is no whole ELMo checkpoint; FileNotFoundError.
     """
     name = os.fspath(model_name_or_path)
     check_output_directory(output_dir, overwrite)
@@ -71,13 +66,9 @@ def save_bilm_tf(
 ) -> list[str]:
     """Write a directory of bilm-tf's files: the biLM, and the word softmax of an ElmoForPreTraining.
 
-    A one-layer model is written without the MultiRNNCell level, as bilm-tf's training code does. Weights in half
-    precision are written as the same numbers in float32.
+    A one-layer model is written without the MultiRNNCell level, as bilm-tf's training code does; half precision as the
+    same numbers in float32. The vocabulary is that of the softmax, or of the table of a model that reads words.
 
-    Args:
-        model: Any ELMo model.
-        output_dir, overwrite: As of `export_bilm_tf`.
-        vocabulary: The words of the softmax, or of the table of a model that reads words.
     Returns: What was left out and what to know of the files, a sentence each.
     Raises: ValueError where the format cannot hold the biLM exactly; FileExistsError; ImportError.
     """

@@ -186,11 +186,7 @@ def _read_dictionary(path: Path, *required: str) -> dict[str, int]:
 
 
 def _characters(directory: Path, has_characters: bool, words: Mapping[str, int], longest: int) -> dict[str, int]:
-    """The characters of the tokenizer, by id from 1 on, and the row of their embedding that holds each.
-
-    Words of the table are found by their characters: one that char.dic lacks gets an id of its own, and the vector of
-    `<oov>`, by which the program reads it.
-    """
+    """The characters of the tokenizer, by id from 1 on, and the row of their embedding that holds each."""
     ids = dict.fromkeys(DICTIONARY_MARKS, 0)
     if has_characters:
         ids = _read_dictionary(directory / "char.dic", *DICTIONARY_MARKS)

@@ -48,10 +48,7 @@ class Weights(dict[str, Tensor]):
         self.where = where
 
     def check(self, expected: Mapping[str, Sequence[int]], settings: str, ignored: Collection[str] = ()) -> None:
-        """Check that there are exactly the expected keys, in their shapes, finite and in float32, and perhaps `ignored`.
-
-        Raises: ValueError naming the first key that is wrong, and the file of the settings that ask for it.
-        """
+        """Check for the expected keys and shapes, and finite float32; ValueError names the first key that is wrong."""
         shapes = {key: tuple(tensor.shape) for key, tensor in self.items() if key in expected or key not in ignored}
         for key in {**expected, **shapes}:
             found, wanted = shapes.get(key), expected.get(key)
@@ -97,12 +94,7 @@ def take_parameters(
     others: Mapping[str, Sequence[int]] | None = None,
     ignored: Collection[str] = (),
 ) -> dict[str, Tensor]:
-    """Our parameters by their names, out of weights that are checked as `Weights.check` does.
-
-    `others` are the shapes of keys without a rule, `where` is the file with the sizes.
-
-    Raises: ValueError also for sizes that no machine holds.
-    """
+    """Our parameters out of checked weights; `others` are the shapes of keys without a rule, `where` has the sizes."""
     rules = list(rules)
     try:
         # No memory is taken for them.

@@ -33,16 +33,15 @@ FORMATS = {"allennlp": allennlp, "elmoformanylangs": elmoformanylangs, "bilm-tf"
 
 
 def load_external(source: str | os.PathLike, **options: Any) -> tuple[ElmoPreTrainedModel, PreTrainedTokenizer]:
-    """Read an ELMo checkpoint of another program, without writing anything.
+    """Read an ELMo checkpoint of another program, a directory, archive or file, without writing anything.
 
     Args:
-        source: A directory, a zip or tar archive, or a file of one of `FORMATS`.
         options: `options_file`, `softmax_file` and `vocab_file`, as far as the format knows them, for files that are
             not beside the weights; `tokenizer_options`, arguments of `ElmoCharTokenizer`; and `alignment_files`, see
             `alignment.align_layers`.
     Returns: The model, in evaluation mode, and its tokenizer.
     Raises: ValueError where the source is of no known format, damaged, or no model that can be held here, or an option
-        is not known to its format; FileNotFoundError; ImportError where a package that the format needs is missing.
+        is not known to its format; FileNotFoundError; ImportError.
     """
     with _opened(source) as path:
         converted = _read(path, _find_format(source, path), options)
@@ -52,12 +51,9 @@ def load_external(source: str | os.PathLike, **options: Any) -> tuple[ElmoPreTra
 def convert(
     source: str | os.PathLike, output_dir: str | os.PathLike, overwrite: bool = False, **options: Any
 ) -> tuple[str, Converted]:
-    """Write a directory that AutoModel and AutoTokenizer load from a checkpoint of another program, with a model card.
-
-    On any error `output_dir` is left as it was; a full one is replaced where `overwrite` says so.
+    """As `load_external`, into a directory that AutoModel and AutoTokenizer load, with a card; all of it or nothing.
 
     Returns: The name of the format, and what was read.
-    Raises: As `load_external`; FileExistsError.
     """
     inputs = {name: value for name, value in options.items() if name.endswith("_file") and value is not None}
     inputs |= {"source": source, **_numbered(options.get("alignment_files"))}

@@ -27,11 +27,7 @@ _DTYPES: dict[Any, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 3: 
 
 
 def find_index(source: Path) -> Path | None:
-    """The index of the checkpoint that a directory or file is; None where it is none.
-
-    Of several in a directory it is the one that the file `checkpoint` names, by the last part of its path, which is one
-    on the machine where the model was trained.
-    """
+    """The index of the checkpoint that a directory or file is; of several the one that the file `checkpoint` names."""
     if source.is_file():
         stem, mark, _ = source.name.rpartition(".data-")
         index = source.with_name(f"{stem}{INDEX_SUFFIX}") if mark else source
@@ -51,11 +47,8 @@ def data_file_of(index_file: Path) -> Path:
 
 
 def read_bundle(index_file: Path, key_of: Callable[[str], str | None] = lambda name: name) -> Weights:
-    """The variables of a checkpoint, the checksum of each compared.
+    """The variables of a checkpoint by the keys that `key_of` gives them, if any; the checksum of each is compared.
 
-    Args:
-        index_file: `PREFIX.index`; beside it lies `PREFIX.data-00000-of-00001`.
-        key_of: The key that a variable gets; None leaves it out.
     Raises: ValueError where a file is damaged, or in several shards; FileNotFoundError; ImportError.
     """
     _crc32c()

@@ -11,14 +11,7 @@ _LONGEST_QUOTE = 80
 
 
 def read_file(path: str | os.PathLike, most: int, where: str) -> bytes:
-    """A whole file, where it is not larger than such a file can be.
-
-    Args:
-        path: The file.
-        most: Bytes that such a file can justify.
-        where: What errors call it: the argument that names it and its value.
-    Raises: ValueError before more than that is held in memory.
-    """
+    """A whole file of at most so many bytes; ValueError calls it `where` before more is held in memory."""
     with Path(path).open("rb") as stream:
         data = stream.read(most + 1)
     if len(data) > most:
@@ -27,13 +20,9 @@ def read_file(path: str | os.PathLike, most: int, where: str) -> bytes:
 
 
 def path_inside(directory: str | os.PathLike, name: str, where: str) -> Path:
-    """The path of what a stranger's file names in a directory: an archive's member, a shard of an index.
+    """The path of what a stranger's file names in a directory, in the form of any system.
 
-    Args:
-        directory: What the name must not lead out of.
-        name: As the file has it; a path of this system or of another.
-        where: What errors call the file.
-    Raises: ValueError where the name is absolute, climbs or is empty.
+    Raises: ValueError, which calls the file `where`, for a name that is absolute, climbs or is empty.
     """
     forms = (PurePosixPath(name), PureWindowsPath(name))
     leads_out = any(form.is_absolute() or form.drive or form.root or ".." in form.parts for form in forms)

@@ -12,25 +12,12 @@ MAX_JSON_BYTES = 64 * MEBIBYTE
 
 
 def read_json(path: str | os.PathLike, where: str, most: int = MAX_JSON_BYTES) -> Any:
-    """The value that a file of JSON holds.
-
-    Args:
-        path: The file.
-        where: What errors call it: the argument that names it and its value.
-        most: Bytes that such a file can justify.
-    Raises: ValueError as `parse_json`, and for a larger file; OSError.
-    """
+    """The value that a file of JSON of at most so many bytes holds; errors call it `where`, as `parse_json` does."""
     return parse_json(read_file(path, most, where), where)
 
 
 def parse_json(data: str | bytes, where: str) -> Any:
-    """The value that a text of JSON stands for.
-
-    Args:
-        data: The text; bytes are UTF-8, or what their first ones say.
-        where: What errors call the file.
-    Raises: ValueError naming the file, and the line where it is not JSON.
-    """
+    """The value of a text of JSON; ValueError calls the file `where` and names the line that is not JSON."""
     try:
         text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
         return json.loads(text.removeprefix("\ufeff"))

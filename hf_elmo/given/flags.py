@@ -9,14 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 
 def flag(text: str, positional: bool = False, **defaults: Any) -> Any:
-    """A field of a dataclass that is a flag of a command.
-
-    Args:
-        text: Its help.
-        positional: Whether it is no flag but a word of its own, in the order of the fields; with a default it may be
-            left out.
-        defaults: As of `dataclasses.field`.
-    """
+    """A field of a dataclass that is a flag of a command, or a word in the order of such fields if `positional`."""
     # argparse formats its help, and transformers' parser hands it all other entries.
     return field(metadata={"help": text.replace("%", "%%")} | ({"positional": True} if positional else {}), **defaults)
 
@@ -27,10 +20,7 @@ def part_of(arguments: Any, group: type) -> Any:
 
 
 def check_choices(arguments: Any) -> None:
-    """Check the fields that are annotated as `Literal[...]`; None where that is the default.
-
-    Raises: ValueError naming the flag, the value got and the choices.
-    """
+    """Check the fields that are annotated as `Literal[...]`; None where that is the default."""
     for name, hint in get_type_hints(type(arguments)).items():
         options = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
         value = getattr(arguments, name)
@@ -42,10 +32,7 @@ def check_choices(arguments: Any) -> None:
 
 
 def check_least(arguments: Any, names: Sequence[str], least: int) -> None:
-    """Check that each of these fields is at least so much, or None.
-
-    Raises: ValueError naming the flag, the value got and the value wanted.
-    """
+    """Check that each of these fields is at least so much, or None."""
     for name in names:
         value = getattr(arguments, name)
         if value is not None and value < least:
@@ -54,10 +41,7 @@ def check_least(arguments: Any, names: Sequence[str], least: int) -> None:
 
 
 def read_json_object(name: str, value: str | None, example: str) -> dict[str, Any]:
-    """A flag that is JSON, read; an empty object where it is None.
-
-    Raises: ValueError naming the flag when it is no JSON object.
-    """
+    """A flag that is JSON, read; an empty object where it is None. ValueError names the flag."""
     try:
         read = json.loads(value or "{}")
     except (ValueError, RecursionError) as error:

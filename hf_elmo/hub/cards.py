@@ -40,20 +40,15 @@ class TaskCard:
 
     Args:
         what: What the model is, before "on ELMo": "A token classifier".
-        task_name: What people call the task: "Token classification".
-        tags: Words to find the model by on the Hub, beside "elmo".
-        pipeline_tag: The Hub's name of the task; None where it has none.
-        usage: How the model is used, in Markdown with its code; `{name}` stands for the name of the checkpoint.
-        intended_use, limits: What it is for and what it cannot do, a sentence each.
-        scores: The names of the overall scores, the main one first: "f1" is `results["predict_f1"]` on the test data
-            and `results["eval_f1"]` on the validation data; over seeds, the same keys of `results["mean"]` and
-            `results["deviation"]`.
-        tables: Tables of scores and their titles, "entities" being `results["predict_entities"]`: a mapping of a row's
-            name to its figures, `{"PER": {"precision": 0.5, "number": 7}}` (fractions as float, counts as int), or a
-            list of lists of counts, a row and a column for each of `labels` and of `results["unseen_labels"]`.
-        labels, labels_title: The labels that the model knows, and the title of their section.
+        tags, pipeline_tag: The Hub's, beside "elmo"; None where it has no such task.
+        usage: How the model is used, in Markdown; `{name}` stands for the name of the checkpoint.
+        scores: The overall scores, the main one first: "f1" is `results["predict_f1"]` on the test data and
+            `results["eval_f1"]` on the validation data; over seeds of `results["mean"]` and `results["deviation"]`.
+        tables: Tables and their titles, "entities" being `results["predict_entities"]`: a mapping of a row's name to
+            figures, `{"PER": {"precision": 0.5, "number": 7}}` (fractions as float, counts as int), or lists of counts,
+            a row and a column for each of `labels` and of `results["unseen_labels"]`.
         counts: What is counted of each split, keys of `results["data"][split]`: "sentences", "words".
-        settings: Rows of the table of settings: what the model reads of each word, what its head is.
+        settings: Rows of the table of settings.
         notes: Sentences under the scores of a split, "test" or "validation", or under "all".
     """
 
@@ -89,13 +84,8 @@ def write_conversion_card(
 ) -> None:
     """Say in conversion.json and in a card what a checkpoint was converted from; config and tokenizer stand there.
 
-    Args:
-        directory, name: As for `render_card`.
-        source: The other program's format, "bilm-tf" for example.
-        files: The files that were read, by the arguments that name them; the card has their names, sizes and digests.
-        options: What the other program's options file says.
-        license: What is known of the license of the files, in a sentence.
-        notes: What whoever uses the checkpoint has to know of the conversion, a sentence each.
+    `source` is the other program's format. Of the files, by the arguments that name them, the card has names, sizes and
+    digests; of license and notes the sentences.
     """
     described = {argument: describe_file(file) for argument, file in files.items()}
     facts = {"format": source, "files": described, "options": options or {}, "license": license, "notes": [*notes]}
@@ -106,10 +96,9 @@ def write_conversion_card(
 def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
     """The card of a checkpoint, or of a folder of model_cards/, from the files in it.
 
-    Args:
-        directory: Holds config.json, and results.json or conversion.json; the tokenizer's settings, facts.yaml,
-            senses.json, tags.json and the pictures are in the card where they are there.
-        name: The name under which the card's code loads the checkpoint; None takes the directory's.
+    These are config.json, and results.json or conversion.json; facts.yaml, senses.json, tags.json and pictures, if any.
+    The card's code loads the checkpoint by `name`, or the directory's.
+
     Raises: FileNotFoundError; ValueError naming the file that cannot be read, or the figure that is not in it.
     """
     folder = Path(directory)
@@ -177,11 +166,7 @@ class _PlainLoader(yaml.BaseLoader):
 
 
 def _read_facts(path: Path, figures: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a human says of a checkpoint in facts.yaml, whose sentences quote figures of the JSON files beside it.
-
-    They quote one as `{{ results.perplexity.mean | number(".1f") }}`: the name of a file with underscores for hyphens,
-    the keys in it, and a format of Python's.
-    """
+    """What a human says in facts.yaml, where a sentence quotes `{{ results.perplexity.mean | number(".1f") }}`."""
     if not path.is_file():
         return None
     text = read_file(path, MEBIBYTE, str(path)).decode("utf-8")

@@ -7,14 +7,7 @@ from types import ModuleType
 
 
 def require(package: str, what: str, extra: str) -> ModuleType:
-    """A package that is an optional dependency.
-
-    Args:
-        package: Its name, as it is imported.
-        what: What is read or written by it, in the plural: the beginning of the message.
-        extra: The extra of hf_elmo that brings it.
-    Raises: ImportError saying how to get it.
-    """
+    """An optional package, by which `what` (plural) is read or written; ImportError names the extra that brings it."""
     try:
         return importlib.import_module(package)
     except ImportError as error:

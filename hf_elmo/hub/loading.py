@@ -46,10 +46,9 @@ def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
 
 
 def load_model(model_class: type[Model], name: str, dtype: torch.dtype = torch.float32) -> Model:
-    """Load a checkpoint that has all weights of `model_class`.
+    """Load a checkpoint, a directory or a name on the Hub, that has all weights of `model_class`.
 
-    Raises: FileNotFoundError where there is no checkpoint of this name, here or on the Hub; ValueError where it is not
-        ELMo's or not complete.
+    Raises: FileNotFoundError where there is none; ValueError where it is not ELMo's or not complete.
     """
     config = load_config(name)
     _check_size(model_class, name, config)
@@ -65,14 +64,9 @@ def load_model(model_class: type[Model], name: str, dtype: torch.dtype = torch.f
 def load_what_is_there(
     model_class: type[Model], name: str, config: ElmoConfig, dtype: torch.dtype | Literal["auto"] = torch.float32
 ) -> tuple[Model, list[str]]:
-    """A checkpoint's weights in a model that may have parts of its own, such as a task's head.
+    """A checkpoint's weights in a model that may have parts of its own, as a task's head; "auto" keeps their dtype.
 
-    Args:
-        model_class, config: The class to load and the config that it gets.
-        name: A directory, or a name on the Hub.
-        dtype: Precision of the weights; "auto" leaves the one they have.
-    Returns: The model, and the sorted names of the parameters that the checkpoint has no weights of this shape for:
-        those are drawn at random.
+    Returns: The model, and the sorted names of the parameters that had no weights of this shape, drawn at random.
     Raises: FileNotFoundError where there are no weights, ValueError where they are broken.
     """
     check_json_files(name)

@@ -45,13 +45,7 @@ def _picture(file: str | os.PathLike, inches: tuple[float, float]) -> Iterator[F
 
 
 def plot_run(results: Mapping[str, Any], file: str | os.PathLike) -> Figure:
-    """Draw a pre-training run as a PNG: perplexities above, learning rate and speed below.
-
-    Args:
-        results: What the run measured, as in results.json.
-        file: The picture.
-    Raises: ImportError where matplotlib is not installed; KeyError where the results lack what is drawn.
-    """
+    """Draw a pre-training run, as in results.json, as a PNG: perplexities above, learning rate and speed below."""
     history, evaluations = results["history"], results["evaluations"]
     with _picture(file, (8, 7)) as figure:
         from matplotlib.ticker import EngFormatter

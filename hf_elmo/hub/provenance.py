@@ -89,10 +89,7 @@ def redact(text: str, token: str | None = None) -> str:
 
 
 def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torch",)) -> str:
-    """Where figures come from, on one line without a full stop: the date, the machine, the versions and the commit.
-
-    `results` are what `describe_run` gave; `device` and `num_processes` beside it are heeded.
-    """
+    """Where the figures of `describe_run` (and `device`, `num_processes` beside them) come from, without a stop."""
     machine, versions = results["machine"], results["versions"]
     on_accelerator = machine["accelerator"] and results.get("device") != "cpu"
     threads = f"{machine['threads']} threads"
@@ -108,10 +105,7 @@ def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torc
 
 
 def peak_memory_bytes(device: torch.device) -> int | None:
-    """The most memory that this process has used so far, in bytes; None where the system does not say.
-
-    On CUDA it is what PyTorch had allocated there at most; elsewhere the peak of the resident memory.
-    """
+    """The most bytes that PyTorch had allocated on CUDA, or this process had; None where nobody says."""
     import torch
 
     if device.type == "cuda":

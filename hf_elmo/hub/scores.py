@@ -16,13 +16,7 @@ _UNITS = {SENSES: "uses", TAGS: "words"}
 
 
 def averaged(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Scores as a results file has them: for each list of figures its mean, its deviation and itself.
-
-    Args:
-        scores: By set of words, way of finding and measure, a figure for each repeat; of ways without chance only one.
-    Returns: The same with `mean`, `deviation` (of a sample: divided by one less than there are; None of one) and
-        `values` in place of each list.
-    """
+    """Scores with `mean`, `deviation` (of a sample; None of one) and `values` in place of each list of figures."""
     if isinstance(scores, Mapping):
         return {name: averaged(each) for name, each in scores.items()}
     deviation = statistics.stdev(scores) if len(scores) > 1 else None
@@ -47,10 +41,8 @@ def _cell(figures: Mapping[str, Any]) -> str:
 def paired_errors(right: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, dict[str, dict[str, float]]]:
     """The standard error of the difference between the accuracies of each two ways, over the items of a set of words.
 
-    It is that of a paired bootstrap, without its draws: of the mean of N differences drawn from themselves.
-
-    Args:
-        right: By set of words and way of finding, how often each item is found, in [0, 1], (N,).
+    It is that of a paired bootstrap, without its draws: of the mean of N differences drawn from themselves. `right` has
+    by set and way how often each item is found, in [0, 1], (N,).
     """
     return {
         name: {
@@ -64,8 +56,7 @@ def paired_errors(right: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, di
 def what_leads(results: Mapping[str, Any]) -> str:
     """Which layer leads over all words, and where a way without a model is above all layers, in some sentences.
 
-    A lead is one where it is larger than the deviation over repeats and than the standard error over the test's items.
-    `results` are as in senses.json or tags.json.
+    A lead is larger than the deviation over repeats and than the standard error over the test's items.
     """
     errors = results["standard_errors"]
     ranked = {

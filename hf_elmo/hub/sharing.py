@@ -27,9 +27,7 @@ _LOADED_NAME = re.compile(r'(?:from_pretrained\(|model=)"([^"]+)"')
 def files_to_send(directory: str | os.PathLike) -> list[Path]:
     """The files of a checkpoint: no folders (checkpoint-500, runs), nothing hidden, unfinished or pickled.
 
-    One without code, as model_cards/ has them, is sent with this package's.
-
-    Raises: FileNotFoundError when there is no such directory; ValueError naming what a checkpoint lacks.
+    One without code, as model_cards/ has them, is sent with this package's. ValueError names what a checkpoint lacks.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -61,16 +59,11 @@ def files_to_send(directory: str | os.PathLike) -> list[Path]:
 
 
 def push_checkpoint(directory: str | os.PathLike, hub_model_id: str, private: bool | None = None) -> str:
-    """Upload a finished checkpoint, in one commit, to a repository that is made where there is none.
+    """Upload a finished checkpoint, in one commit, to a repository that is made where there is none; gives its address.
 
     The token is that of HF_TOKEN, or the one that `hf auth login` stored. The directory stays as it is; in the card
     that is sent, the repository's name stands where a local one was.
 
-    Args:
-        directory: A directory that pre-training, fine-tuning or conversion wrote.
-        hub_model_id: Name of the repository, with or without a namespace.
-        private: Whether the repository is private; None leaves that to the Hub.
-    Returns: The address of the repository.
     Raises: As `files_to_send`; ValueError when the repository is public already and private was asked for;
         ConnectionError, on one line without the token, when the Hub refuses or fails.
     """

@@ -39,11 +39,7 @@ def check_output_directory(directory: str | os.PathLike, overwrite: bool = False
 def check_output_file(output_file: str | os.PathLike, overwrite: bool = False, name: str = "output_file") -> Path:
     """Check, before any work is done, that a file can be written; a link stands for the file it names.
 
-    Args:
-        output_file: The file to be.
-        overwrite: Whether one that is there may be replaced.
-        name: The argument that names it, for errors.
-    Raises: FileExistsError when the name is taken or lies below a file.
+    Raises: FileExistsError, which calls it `name`, when the name is taken or lies below a file.
     """
     target = Path(output_file).resolve()
     _check_not_below_file(name, target)
@@ -75,10 +71,7 @@ def check_keeps_inputs(directory: str | os.PathLike, files: Iterable[tuple[str, 
 
 @contextmanager
 def folder_aside(directory: str | os.PathLike) -> Iterator[Path]:
-    """Give a fresh hidden folder in `directory`; what is left of it when the block ends is removed.
-
-    A directory that is not there is made, and removed again if nothing else is in it by then.
-    """
+    """Give a fresh hidden folder in `directory`, which is made for it; neither is left behind without need."""
     target = Path(directory).resolve()
     is_new = not target.exists()
     target.mkdir(parents=True, exist_ok=True)

@@ -19,13 +19,9 @@ def in_batches(
     compute: Callable[[Sequence[Item]], Sequence[Result]],
     max_words_per_batch: int,
 ) -> Iterator[Result]:
-    """What `compute` makes of each item, in their order.
+    """What `compute` makes of each item, in their order, called with items of like lengths.
 
-    Args:
-        items: Read a thousand at a time.
-        length: How many words an item has.
-        compute: Called with items of like lengths; gives something for each.
-        max_words_per_batch: Words computed at once, padding included; one longer item is computed by itself.
+    Items are read a thousand at a time; `length` counts their words, of which as many are computed at once.
     """
     items = iter(items)
     while buffer := list(itertools.islice(items, _READ_AHEAD)):
@@ -36,12 +32,9 @@ def in_batches(
 
 
 def cut_batches(lengths: Sequence[int], max_words: int, read_at_once: int = sys.maxsize) -> Iterator[list[int]]:
-    """The indices of the items of each batch, the longest items first.
+    """The indices of the items of each batch, the longest items first, at most `max_words` with padding or one item.
 
-    Args:
-        lengths: Words of each item.
-        max_words: Words of a batch, padding included; a longer item is alone.
-        read_at_once: Words of an item that count, where longer ones are read in parts.
+    Of an item at most `read_at_once` words count, where longer ones are read in parts.
     """
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     while order:

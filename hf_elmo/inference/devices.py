@@ -1,13 +1,8 @@
-"""The device that a user names, or the best one that is there, and models on it."""
+"""The device that a user names, or the best one that is there."""
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import torch
-from transformers import PreTrainedModel
-
-Model = TypeVar("Model", bound=PreTrainedModel)
 
 
 def usable_device(name: str | None = None) -> torch.device:
@@ -25,10 +20,3 @@ def usable_device(name: str | None = None) -> torch.device:
             f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); leave it out, or name one that can."
         ) from error
     return torch.device(name)
-
-
-def ready_on(model: Model, device: torch.device) -> Model:
-    """The same model, on a device and in evaluation mode."""
-    # transformers wraps `to` so that a type checker takes its first argument for the model.
-    model.to(device)  # type: ignore[arg-type]
-    return model.eval()

@@ -30,12 +30,10 @@ class ElmoTransformer(InputModule):
     `SentenceTransformer(path, trust_remote_code=True)` reads it.
 
     Args:
-        model_name_or_path: The checkpoint, a directory or a name on the Hub; of one with a task's head, the base.
         layers: The vector of a word, as of `embed`: "mix", "top", "average", "token" or a layer's number.
         pool_special_tokens: Whether `<S>` and `</S>` are pooled with the words; they are where a text has no words.
         max_seq_length: Longer texts are truncated to so many words, special tokens included; None reads them whole.
         freeze_bilm: Whether only the weights of the mix are trained.
-    Raises: FileNotFoundError or ValueError naming the checkpoint and what it lacks, or the argument.
     """
 
     config_file_name = "sentence_elmo_config.json"

@@ -10,7 +10,7 @@ import torch
 
 from ..hub.loading import load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoModel
-from .devices import ready_on, usable_device
+from .devices import usable_device
 from .embedding import embed
 
 Sentence = str | Sequence[str]
@@ -20,7 +20,7 @@ class ElmoEmbedder:
     """Sentences in, NumPy arrays out, by any ELMo checkpoint.
 
     A sentence is a list of words, taken as they are, or a string, which the checkpoint's tokenizer cuts. Its vectors
-    depend on it alone. D is twice the projection; the markers `<S>` and `</S>` have no vectors in the arrays.
+    depend on it alone. D is twice the projection; the special tokens `<S>` and `</S>` have no vectors in the arrays.
 
     >>> from hf_elmo import ElmoEmbedder
     >>> embedder = ElmoEmbedder("output/elmo-tiny-pydoc")
@@ -58,7 +58,7 @@ class ElmoEmbedder:
             raise ValueError(f"dtype is {dtype!r}; it must be 'float32', 'bfloat16' or 'float16'.")
         self.name = str(model_name_or_path)
         self.device = usable_device(device)
-        self.model = ready_on(load_model(ElmoModel, self.name, getattr(torch, dtype)), self.device)
+        self.model = load_model(ElmoModel, self.name, getattr(torch, dtype)).to(self.device).eval()  # type: ignore[arg-type]
         self.tokenizer = load_tokenizer(self.name, self.model.config)
         self._limits: dict[str, Any] = dict(limits)
         # Raises what is wrong with the limits now.
@@ -73,16 +73,13 @@ class ElmoEmbedder:
 
     @property
     def num_layers(self) -> int:
-        """The L biLM layers and, below them, the token encoder's."""
         return self.model.config.num_hidden_layers + 1
 
     @property
     def vector_size(self) -> int:
-        """Size D of a word's vector in each layer."""
         return 2 * self.model.config.projection_size
 
     def tokenize(self, text: str) -> list[str]:
-        """The words that a string is cut into, as many as it has vectors."""
         return self.tokenizer.tokenize(text)
 
     def embed_sentence(self, sentence: Sentence, layers: str | int = "mix") -> np.ndarray:
@@ -93,14 +90,7 @@ class ElmoEmbedder:
     def embed_sentences(
         self, sentences: Iterable[Sentence], layers: str | int = "mix", carry_state: bool = False
     ) -> list[np.ndarray]:
-        """The vectors of many sentences, an array as of `embed_sentence` for each in their order.
-
-        Args:
-            sentences: Lists of words, or strings: here a string is a sentence, not a word.
-            layers: What to give of the layers; see the class.
-            carry_state: Whether the states go on from sentence to sentence, as in one text.
-        Raises: TypeError naming the first entry that is no sentence; ValueError for layers that the model lacks.
-        """
+        """An array as of `embed_sentence` for each sentence; `carry_state` reads them as one text."""
         return list(self.stream(sentences, layers, carry_state))
 
     def average_words(self, sentences: Iterable[Sentence], layers: str | int = "mix") -> np.ndarray:
@@ -114,10 +104,10 @@ class ElmoEmbedder:
         sentences: Iterable[Sentence],
         layers: str | int = "mix",
         carry_state: bool = False,
-        keep_markers: bool = False,
+        keep_special_tokens: bool = False,
     ) -> Iterator[np.ndarray]:
         """The arrays of `embed_sentences` one after another, with those of `<S>` and `</S>` where asked for."""
-        how: dict[str, Any] = {"layers": layers, "carry_state": carry_state, "keep_markers": keep_markers}
+        how: dict[str, Any] = {"layers": layers, "carry_state": carry_state, "keep_special_tokens": keep_special_tokens}
         return embed(self.model, self.tokenizer, sentences, **how, **self._limits)
 
 

@@ -32,7 +32,7 @@ def embed(
     sentences: Iterable[str | Sequence[str]],
     *,
     layers: str | int = "mix",
-    keep_markers: bool = False,
+    keep_special_tokens: bool = False,
     carry_state: bool = False,
     max_words_per_batch: int = 2048,
     max_words_per_chunk: int = 256,
@@ -40,9 +40,8 @@ def embed(
 ) -> Iterator[np.ndarray]:
     """Embed a stream of sentences; the arrays come in the order of the sentences.
 
-    A sentence's vectors are those of a call of the model on it alone (unless `carry_state`), whatever the limits below.
-    Memory depends on the limits and on the longest sentence: a buffer of sentences is read when the next array is asked
-    for, and those of like length are computed together. The limits count words, the two markers of each sentence too.
+    A sentence's vectors are those of a call of the model on it alone (unless `carry_state`), whatever the limits below,
+    on which memory depends. They count words, the two special tokens of each sentence too.
 
     Args:
         model: Any ELMo model; of one with a head, the base is used. It is left in the mode it is in.
@@ -51,7 +50,7 @@ def embed(
         layers: "mix" for the first scalar mix; "all" for the L + 1 layers; "top" for the last of them; "average" for
             their mean; "token" for layer 0, the token encoder's vector twice, without running the biLM; or a layer's
             number, also from -1 backwards. With mix_normalization "batch" each sentence is a batch of its own.
-        keep_markers: Whether to keep the vectors of `<S>` and `</S>`, first and last.
+        keep_special_tokens: Whether to keep the vectors of `<S>` and `</S>`, first and last.
         carry_state: Whether each sentence starts from the states that the one before it left, as on a lane of
             pre-training. Sentences are then read one after another, which is slower on many short ones.
         max_words_per_batch: Bound on what is computed at once, padding included; a longer sentence is computed alone.
@@ -75,8 +74,10 @@ def embed(
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"max_words_per_{name} is {value!r}; it must be an integer >= 1.")
     resolved = resolve_layers(layers, elmo.config.num_hidden_layers + 1)
-    embedder = _Embedder(elmo, tokenizer, resolved, keep_markers, carry_state, max_words_per_batch, max_words_per_chunk)
-    buffers = runs(map(embedder.marked_words, itertools.count(), sentences), len, max_words_per_buffer)
+    embedder = _Embedder(
+        elmo, tokenizer, resolved, keep_special_tokens, carry_state, max_words_per_batch, max_words_per_chunk
+    )
+    buffers = runs(map(embedder.with_special_tokens, itertools.count(), sentences), len, max_words_per_buffer)
     # While the caller works on an array, none of torch's modes is changed.
     return itertools.chain.from_iterable(map(embedder.embed_buffer, buffers))
 
@@ -106,15 +107,14 @@ class _Embedder:
     elmo: ElmoModel
     tokenizer: PreTrainedTokenizer
     layers: str | int
-    keep_markers: bool
+    keep_special_tokens: bool
     carry_state: bool
     max_words_per_batch: int
     max_words_per_chunk: int
     # Where `carry_state` says so: what the sentences before have left, for each direction.
     states: tuple[_State, _State] = (None, None)
 
-    def marked_words(self, number: int, sentence: str | Sequence[str]) -> list[str]:
-        """The words of a sentence between its markers."""
+    def with_special_tokens(self, number: int, sentence: str | Sequence[str]) -> list[str]:
         if isinstance(sentence, str):
             return [BOS_TOKEN, *self.tokenizer.tokenize(sentence), EOS_TOKEN]
         if not isinstance(sentence, Sequence) or not all(isinstance(word, str) for word in sentence):
@@ -122,7 +122,6 @@ class _Embedder:
         return [BOS_TOKEN, *sentence, EOS_TOKEN]
 
     def embed_buffer(self, sentences: list[list[str]]) -> list[np.ndarray]:
-        """The arrays of sentences that have their markers, in their order."""
         arrays: dict[int, np.ndarray] = {}
         with _evaluation_mode(self.elmo), torch.inference_mode():
             table, places = self._encode_distinct_words(sentences)
@@ -145,7 +144,6 @@ class _Embedder:
         return table, [torch.tensor([places[word] for word in sentence]) for sentence in sentences]
 
     def _embed_batch(self, table: Tensor, rows: list[Tensor]) -> list[np.ndarray]:
-        """The arrays of sentences: in falling length, or one after another where the state is carried."""
         lengths = [len(row) for row in rows]
         vectors = table[torch.cat(rows).to(table.device)]
         if self.layers == 0:
@@ -157,10 +155,10 @@ class _Embedder:
         else:
             layers, _ = self._run_bilm(vectors, lengths)
             combined = self._combine(layers, lengths)
-        markers = slice(None) if self.keep_markers else slice(1, -1)
+        kept = slice(None) if self.keep_special_tokens else slice(1, -1)
         # Copies: an array that the caller keeps would keep its whole batch.
         parts = np.split(combined.cpu().numpy(), np.cumsum(lengths)[:-1], axis=-2)
-        return [part[..., markers, :].copy() for part in parts]
+        return [part[..., kept, :].copy() for part in parts]
 
     def _run_bilm(
         self,
@@ -171,11 +169,8 @@ class _Embedder:
     ) -> tuple[Tensor, tuple[_State, _State]]:
         """The layers over rows in falling length, (L + 1, N, D) in float32 or wider, and the states after them.
 
-        Args:
-            vectors: Token vectors of the rows one after another, (N, P).
-            lengths: Words of each row.
-            states: What each direction starts from.
-            backwards: The N words in the order that the backward direction reads from its end; None for the usual one.
+        `vectors` (N, P) are the rows' one after another; `backwards` are their places in the order that the backward
+        direction reads from its end, where that is not the usual one.
         """
         config, bilm = self.elmo.config, self.elmo.bilm
         chunks = list(_cut_chunks(lengths, self.max_words_per_chunk))
@@ -212,7 +207,6 @@ class _Embedder:
         return layers, (after[0], after[1])
 
     def _combine(self, layers: Tensor, lengths: list[int]) -> Tensor:
-        """What was asked for of the layers (L + 1, N, D): themselves, or (N, D)."""
         if self.layers == "all":
             return layers
         if isinstance(self.layers, int):
@@ -227,10 +221,9 @@ class _Embedder:
 
 
 def _cut_chunks(lengths: Sequence[int], max_words: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cut rows of words, in falling length, into chunks from the first word to the last.
+    """Chunks of rows in falling length: the places among the N words of those that are read side by side, and a mask.
 
-    Each is the places among the batch's N words of those that are read side by side, (rows, words), and a mask of the
-    real ones; rows that have ended before it, which are the last ones, are left out.
+    Both are (rows, words); rows that have ended before, which are the last ones, are left out.
     """
     ends = torch.tensor(lengths)
     starts = ends.cumsum(0) - ends

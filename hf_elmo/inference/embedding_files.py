@@ -24,11 +24,7 @@ WORD_SUFFIXES = (".bin", ".txt", ".vec")
 
 
 def check_embedding_file(output_file: str | os.PathLike, suffixes: Sequence[str], overwrite: bool = False) -> Path:
-    """The path of a file that vectors can be written to, `ARRAY_SUFFIXES` or `WORD_SUFFIXES` being its formats.
-
-    Raises: ValueError for another suffix; FileExistsError when the name is taken; ImportError where the format wants
-        h5py and it is missing.
-    """
+    """The path of a file that vectors can be written to, `ARRAY_SUFFIXES` or `WORD_SUFFIXES` being its formats."""
     suffix = Path(output_file).suffix
     if suffix not in suffixes:
         raise ValueError(
@@ -43,17 +39,11 @@ def check_embedding_file(output_file: str | os.PathLike, suffixes: Sequence[str]
 def write_embeddings(
     target: Path, arrays: Iterable[np.ndarray], sentences: Iterable[str] = (), dtype: str = "float32"
 ) -> tuple[int, int]:
-    """Write vectors to a file, an array per sentence under its number, "0", "1" and so on.
+    """Write an array per sentence under its number, "0", "1" and so on; the file appears when it is complete.
 
-    HDF5 has the layout of bilm-tf's dump and of AllenNLP's `elmo` command: `h5py.File(name)["0"]`. The file appears
-    under its name when it is complete.
+    HDF5 has the layout of bilm-tf's dump and of AllenNLP's `elmo` command, `sentence_to_index` with it: a JSON object
+    from the sentences, which are looked at in the end, to the names of their arrays, of equal ones the last.
 
-    Args:
-        target: As `check_embedding_file` gives it.
-        arrays: One array per sentence, as `embed` gives them; taken one by one.
-        sentences: The text of each sentence, looked at when the arrays are written: `sentence_to_index` of HDF5, (1,),
-            is a JSON object from sentences to the names of their arrays, of equal ones the last, as AllenNLP has it.
-        dtype: Of the numbers in the file.
     Returns: How many sentences and how many words were written.
     Raises: FloatingPointError where a number is too large for float16.
     """
@@ -71,7 +61,6 @@ def write_embeddings(
 
 @contextmanager
 def _open_arrays(path: Path) -> Iterator[Callable[[str, Any], object]]:
-    """Give a function that takes a name and an array."""
     if path.suffix == ".npz":
         # np.savez would hold all arrays at once.
         with zipfile.ZipFile(path, "w") as archive:
@@ -88,11 +77,7 @@ def _open_arrays(path: Path) -> Iterator[Callable[[str, Any], object]]:
 
 
 def read_words(file: str | os.PathLike, name: str = "vocab_file") -> list[str]:
-    """The words of a file, one per line, each once.
-
-    Raises: FileNotFoundError; ValueError naming the file and the line that is not UTF-8 or holds white space inside,
-        which word2vec's files cannot have in a word, or where there are no words.
-    """
+    """The words of a file, one per line, each once; ValueError names a line with white space inside, or not UTF-8."""
     words: dict[str, None] = {}
     for number, line in decoded_lines(file, name):
         word = line.strip()
@@ -115,20 +100,17 @@ def write_word_vectors(
     `gensim.models.KeyedVectors.load_word2vec_format(name, binary=True)` loads `.bin`, and without `binary` the others.
     The words are read as the tokenizer has them, lower-cased for example.
     """
-    entry = _binary_entry if target.suffix == ".bin" else _text_entry
     with files_written_aside(target) as (aside,), open(aside, "wb") as file:
         file.write(f"{len(words)} {embedder.vector_size // 2}\n".encode())
         for start in range(0, len(words), max_words_per_batch):
             part = words[start : start + max_words_per_batch]
             rows = torch.from_numpy(embedder.tokenizer.encode_words(part)).to(embedder.device)
             vectors = embedder.model.token_encoder(rows).float().cpu().numpy()
-            file.writelines(map(entry, part, vectors))
+            for word, vector in zip(part, vectors, strict=True):
+                file.write(_entry(word, vector, target.suffix == ".bin"))
 
 
-def _binary_entry(word: str, vector: np.ndarray) -> bytes:
-    return f"{word} ".encode() + vector.astype("<f4").tobytes()
-
-
-def _text_entry(word: str, vector: np.ndarray) -> bytes:
+def _entry(word: str, vector: np.ndarray, is_binary: bool) -> bytes:
     # Nine digits are every number of float32.
-    return f"{word} {' '.join(map('{:.9g}'.format, vector.tolist()))}\n".encode()
+    digits = f"{' '.join(map('{:.9g}'.format, vector.tolist()))}\n".encode()
+    return f"{word} ".encode() + (vector.astype("<f4").tobytes() if is_binary else digits)

@@ -45,13 +45,7 @@ _TOKENIZER_FIELDS = (
 
 
 def read_settings(directory: str | os.PathLike) -> dict[str, Any]:
-    """What the vectors of a directory are: the fields of `EmbeddingSettings`, and besides
-
-    `checkpoint`, its name; `checkpoint_sha256`, of `digest_of_checkpoint`; `text_sha256`; `num_layers`, L + 1;
-    `vector_size`, D; `columns`, the names of the columns of vectors; `num_shards`.
-
-    Raises: FileNotFoundError or ValueError naming the file.
-    """
+    """What the vectors of a directory are, as `EmbeddingWriter` describes them."""
     file = Path(directory) / SETTINGS_FILE
     if not file.is_file():
         raise FileNotFoundError(f"{str(directory)!r} has no {SETTINGS_FILE}; name a directory of `hf-elmo embed`.")
@@ -127,18 +121,15 @@ class Written(NamedTuple):
 
 
 class EmbeddingWriter:
-    """Writes the vectors of a corpus into a directory, shard by shard.
+    """Writes the vectors of a corpus into a directory, shard by shard, of which one is held in memory.
 
-    A shard appears under its name when it is complete: a run that was killed resumes when it is started again. The
-    settings hold a digest of the text, and another one is refused. On one machine, with as many threads, a shard has
-    the same bytes whichever run or process writes it. The text and the vectors of one shard are held in memory.
+    A shard appears under its name when it is complete: a run that was killed resumes when it is started again. On one
+    machine, with as many threads, a shard has the same bytes whichever run or process writes it.
 
     Args:
         embedder: Its max_words_per_buffer is best as large as a shard, whose distinct words are then encoded once.
-        output_dir, settings: What is written, and where.
         read: Gives the lines and lists of words from their beginning; called twice.
         rank, num_ranks: Which of how many processes this is; each writes every `num_ranks`-th shard.
-    Raises: ValueError for layers that the model lacks; what reading raises.
     """
 
     def __init__(
@@ -218,10 +209,7 @@ class EmbeddingWriter:
         return [number for number in self.missing() if number % self.num_ranks == self.rank]
 
     def write(self) -> Iterator[Written]:
-        """Embed the shards that are left and write each under its name.
-
-        Raises: FloatingPointError where a number is too large for float16.
-        """
+        """Embed the shards that are left and write each; FloatingPointError where a number is too large for float16."""
         left, first = set(self.left()), 0
         for number, sentences in enumerate(self._shards()):
             if number in left:

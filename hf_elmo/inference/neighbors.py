@@ -54,10 +54,7 @@ class Block:
 class UseIndex:
     """All uses of all words of a text, to find those that are nearest to a word in a sentence: `of_text`, `of_shards`.
 
-    Args:
-        embedder: The checkpoint, for the vectors of other sentences.
-        layers: The vectors to compare, as of `embed`: "top", "token", "average", "mix" or a layer's number.
-        blocks: Gives the whole text, whenever it is called.
+    `blocks` gives the whole text, whenever it is called, with vectors of `layers`, as of `embed`.
     """
 
     def __init__(self, embedder: ElmoEmbedder, layers: str | int, blocks: Callable[[], Iterable[Block]]):
@@ -65,10 +62,7 @@ class UseIndex:
 
     @classmethod
     def of_text(cls, embedder: ElmoEmbedder, sentences: Iterable[Sentence], layers: str | int = "top") -> UseIndex:
-        """The uses of sentences, held in memory: 4 x D bytes per word.
-
-        Raises: ValueError for layers that the model lacks, or where the sentences hold no word.
-        """
+        """The uses of sentences, held in memory: 4 x D bytes per word. ValueError where they hold no word."""
         if layers == "all":
             raise ValueError("layers is 'all', which gives several vectors to a word; name one of the layers.")
         read, kept = itertools.tee(_cut(embedder, sentence) for sentence in sentences)
@@ -83,8 +77,6 @@ class UseIndex:
         cls, directory: str | os.PathLike, embedder: ElmoEmbedder, layers: str | int | None = None
     ) -> UseIndex:
         """The uses of a corpus whose vectors `hf-elmo embed --output_dir` wrote; a search holds one block in memory.
-
-        Without `layers` those that the directory has, or of all layers the top one.
 
         Raises: FileNotFoundError or ValueError naming the directory or the argument where they do not fit.
         """
@@ -214,10 +206,7 @@ def describe_words(index: UseIndex, words: Sequence[str], count: int = 1, same_w
 def describe_sentence(
     index: UseIndex, sentence: Sentence, word: str | None = None, count: int = 5, same_word: bool = False
 ) -> str:
-    """A table for the screen: the uses nearest to a word of a sentence, or to each of its words.
-
-    Raises: ValueError where the sentence does not have the word.
-    """
+    """A table for the screen: the uses nearest to a word of a sentence (else ValueError), or to each of its words."""
     words = _cut(index.embedder, sentence)
     word = None if word is None else _normalized(index.embedder, word)
     positions = [at for at, other in enumerate(words) if word in (None, other)]

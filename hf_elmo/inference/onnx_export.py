@@ -27,7 +27,6 @@ from ..model.modeling_elmo_tasks import (
     ElmoForTokenClassification,
 )
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from .devices import ready_on
 
 if TYPE_CHECKING:
     from torch.onnx import ONNXProgram
@@ -48,11 +47,7 @@ _COMPARED_ON = ((1, 1), (3, 12), (2, 40))
 
 
 class ExportedModel(NamedTuple):
-    """What was written: the file, the class, and the names of its inputs, (B, T, C) and (B, T), and of its outputs.
-
-    The largest difference from the model's own numbers is relative where those are larger than 1, and None where
-    onnxruntime is not installed.
-    """
+    """What was written: inputs are (B, T, C) and (B, T); the difference is None where onnxruntime is not installed."""
 
     path: Path
     model_class: str
@@ -86,12 +81,12 @@ def export_onnx(
 ) -> ExportedModel:
     """Write a checkpoint as `model.onnx`, with its config and its tokenizer beside it.
 
-    The recurrences become ONNX's Scan, which takes as many steps as a batch has words. Where onnxruntime is installed
-    the file is run on batches of other sizes than it was traced on, and compared with the model. Of a pre-trained
-    checkpoint the vectors are exported, not the softmaxes; with `output_hidden_states` those below the mix, too.
+    The recurrences become ONNX's Scan. Where onnxruntime is installed the file is run on batches of other sizes than it
+    was traced on, and compared with the model. Of a pre-trained checkpoint the vectors are exported, not the softmaxes;
+    with `output_hidden_states` those below the mix, too.
 
     Raises: FileNotFoundError, FileExistsError or ValueError naming the argument, also for a model that has no graph;
-        ImportError naming the packages that are missing; ArithmeticError where the exported model gives other numbers.
+        ImportError; ArithmeticError where the exported model gives other numbers.
     """
     try:
         import onnx  # noqa: F401
@@ -113,7 +108,7 @@ def export_onnx(
             f"of {', '.join(classes)}."
         )
     model_class = classes[name]
-    model = ready_on(load_model(model_class, model_name_or_path), torch.device("cpu"))
+    model = load_model(model_class, model_name_or_path).eval()
     if any(isinstance(module, ElmoWordTable) for module in model.modules()):
         raise ValueError(
             f"model_name_or_path {model_name_or_path!r} has a table of word vectors, whose search by hashes has no "
@@ -175,10 +170,7 @@ def _make_batch(
 
 
 def _compare(path: Path, outputs: _Outputs, tokenizer: ElmoCharTokenizer) -> float | None:
-    """The largest difference from the model's numbers; None where there is no onnxruntime.
-
-    Raises: ArithmeticError where it is more than TOLERANCE.
-    """
+    """The largest difference from the model's numbers, relative to those above 1; ArithmeticError above TOLERANCE."""
     try:
         import onnxruntime  # type: ignore[import-untyped]
     except ImportError:

@@ -15,10 +15,7 @@ _FIRST_HUE, _GOLDEN_ANGLE = 210, 137.508
 
 
 class Mark(NamedTuple):
-    """A span of a text, text[start:end], the label that stands before it, and what the pointer shows there.
-
-    Spans with the same label have the same color; one without a label is underlined.
-    """
+    """A span text[start:end], its label, which gives the color, and the pointer's tooltip; without a label a line."""
 
     start: int
     end: int
@@ -37,12 +34,8 @@ class Passage(NamedTuple):
 def fill_page(name: str, title: str, facts: Sequence[str], scripts: bool = False, **parts: str) -> str:
     """A whole page, which needs nothing beside it and no network.
 
-    Args:
-        name: The file of this folder with its own style and, behind that, all that follows the facts.
-        title: Its heading.
-        facts: What stands below the heading: the model, the date and so on.
-        scripts: Whether the page's own scripts may run.
-        parts: HTML for the other names in it.
+    `name` is the file of this folder with its own style and, behind that, all that follows the facts (the model, the
+    date and so on); `parts` are HTML for the other names in it; its own scripts run with `scripts` alone.
     """
     frame, own = (files(__package__).joinpath(file).read_text(encoding="utf-8") for file in ("page.html", name))
     style, content = own.split("</style>\n")

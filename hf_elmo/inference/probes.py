@@ -35,12 +35,10 @@ Scores = tuple[dict[str, Any], dict[str, Correct]]
 
 
 def assign_folds(found: WordUses) -> np.ndarray:
-    """The fold in which each use is tested, (N,), from 0.
+    """The fold in which each use is tested, (N,), from 0; ValueError for fewer sentences than folds.
 
     Stratified by sense, in the order of a hash of the sentences: the folds are the same for every model and in every
     order of the file. Uses of one sentence go together.
-
-    Raises: ValueError where there are fewer distinct sentences than folds.
     """
     sentences: defaultdict[tuple[str, bytes], list[int]] = defaultdict(list)
     for number, (use, sense) in enumerate(zip(found.uses, found.labels or (), strict=True)):
@@ -59,14 +57,9 @@ def assign_folds(found: WordUses) -> np.ndarray:
 def probe_senses(found: WordUses, layers: np.ndarray, folds: np.ndarray) -> Correct:
     """Whether the sense of each use is found from the uses of the other folds, by each method.
 
-    A layer gives a use the sense whose mean vector has the largest cosine with its own (Peters et al. 2018, sec. 5.3,
-    say nothing of the distance); of equal ones the most frequent sense. The bag of words does the same with the words
-    of the sentence, weighted by tf-idf, in place of a vector.
-
-    Args:
-        layers: Vectors of the uses, (L + 1, N, D).
-        folds: The fold of each use, (N,).
-    Raises: ImportError where scikit-learn is not installed.
+    A layer, of vectors (L + 1, N, D), gives a use the sense whose mean vector has the largest cosine with its own
+    (Peters et al. 2018, sec. 5.3, say nothing of the distance); of equal ones the most frequent sense. The bag of words
+    does the same with the words of the sentence, weighted by tf-idf, in place of a vector.
     """
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
@@ -91,14 +84,7 @@ def probe_senses(found: WordUses, layers: np.ndarray, folds: np.ndarray) -> Corr
 
 
 def nearest_sense(train: Any, senses: np.ndarray, known: Sequence[str], test: Any) -> np.ndarray:
-    """The sense of each row of `test`, (M,), whose mean row in `train` has the largest cosine with it.
-
-    Args:
-        train: Features of uses, (N, F), an array or sparse.
-        senses: Their senses, (N,).
-        known: The senses, by falling preference among equally near ones.
-        test: Features of other uses, of length 1, (M, F).
-    """
+    """The sense of each row of `test`, (M, F), whose mean row in `train`, (N, F), has the largest cosine with it."""
     belongs = (senses[:, None] == np.array(known)).astype(np.float64)
     means = (train.T @ belongs) / belongs.sum(axis=0)
     means /= np.maximum(np.linalg.norm(means, axis=0), 1e-12)
@@ -107,10 +93,7 @@ def nearest_sense(train: Any, senses: np.ndarray, known: Sequence[str], test: An
 
 
 def score_senses(words: Sequence[tuple[WordUses, np.ndarray, Correct]]) -> Scores:
-    """The scores of each word and of all together, of their uses, their folds and what is correct.
-
-    Returns: "accuracy" and "by sense", the mean of the accuracies of the senses, for each fold.
-    """
+    """ "accuracy" and "by sense", the mean of the accuracies of the senses, for each fold, of each word and of all."""
     parts = {
         found.word: (folds, np.array([f"{found.word} {sense}" for sense in found.labels or ()]), correct)
         for found, folds, correct in words
@@ -143,10 +126,7 @@ def _by_fold(folds: np.ndarray, senses: np.ndarray, correct: np.ndarray) -> dict
 
 
 class TaggedVectors(NamedTuple):
-    """The N words of some sentences one after another, their tags, and their vectors, (L + 1, N, D), in float16.
-
-    What float16 loses is far below what a classifier can use.
-    """
+    """The N words of some sentences one after another, their tags, and their vectors, (L + 1, N, D), in float16."""
 
     words: list[str]
     tags: list[str]
@@ -175,8 +155,7 @@ def probe_tags(
     """Whether softmax regression on a layer's vectors finds the tag of each word of the test data, (M,).
 
     The vectors are standardized by the training data, so that one learning rate does for all layers. The epoch that is
-    best on the validation data is taken.
-    The seed is for the order of the words.
+    best on the validation data is taken. The seed is for the order of the words.
     """
     generator = torch.Generator().manual_seed(seed)
     numbers = {tag: number for number, tag in enumerate(sorted(set(train.tags)))}
@@ -210,9 +189,9 @@ def probe_tags(
 
 
 def most_frequent_tags(train: TaggedVectors, test: TaggedVectors) -> np.ndarray:
-    """Whether the tag of each word of the test data is the one that it has most often in training, (M,).
+    """Whether the tag of each word of the test data is its most frequent one in training, (M,).
 
-    A word that is new there gets the tag that most words have that occur in training once.
+    A new word gets the tag that most words have that occur in training once.
     """
     counts = _tags_by_word(train)
     rare = Counter(tag for tags in counts.values() for tag in tags if tags.total() == 1)
@@ -222,10 +201,7 @@ def most_frequent_tags(train: TaggedVectors, test: TaggedVectors) -> np.ndarray:
 
 
 def score_tags(train: TaggedVectors, test: TaggedVectors, correct: Mapping[str, Sequence[np.ndarray]]) -> Scores:
-    """The accuracies over all words, over words that have several tags in training, and over new ones.
-
-    `correct` has by method what is correct with each seed.
-    """
+    """The accuracies, by method and seed, over all words, over those of several tags in training, and over new ones."""
     counts = _tags_by_word(train)
     num_tags = np.array([len(counts.get(word, ())) for word in test.words])
     sets = {"all words": num_tags >= 0, "several tags": num_tags > 1, "new words": num_tags == 0}

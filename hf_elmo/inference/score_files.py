@@ -45,14 +45,7 @@ Report = Callable[[ScoredLine], object]
 
 @contextmanager
 def open_scores(stream: TextIO, file_format: str, facts: Sequence[str] = ()) -> Iterator[Report]:
-    """A function that writes scored lines, one after another, to a stream opened with newline="".
-
-    Args:
-        stream: The file.
-        file_format: "tsv", a row per word without quotes around anything; "jsonl", an object per line; "html", a page
-            with a heat map.
-        facts: What the page says below its heading.
-    """
+    """A function that writes scored lines to a stream opened with newline="": as tsv, jsonl, or a heat map in html."""
     if file_format == "jsonl":
         yield lambda line: stream.write(json.dumps(_record(line), ensure_ascii=False) + "\n")
     elif file_format == "tsv":
@@ -116,7 +109,6 @@ def _rounded(values: np.ndarray) -> list[float]:
 
 
 def _paragraph(line: ScoredLine) -> str:
-    """The line as it was read, each word in its color and with its bits as a tooltip."""
     bits = {direction: getattr(line.scores, f"{direction}_surprisal") for direction in DIRECTIONS}
     parts, end = [], 0
     for position, (start, stop) in enumerate(line.placed.offsets):
@@ -156,7 +148,6 @@ def describe_scores(line: ScoredLine) -> str:
 
 
 def describe_perplexities(totals: ScoreTotals) -> str:
-    """The perplexities in one line."""
     return (
         f"perplexity {totals.perplexity:,.1f} (forward {totals.forward_perplexity:,.1f}, backward "
         f"{totals.backward_perplexity:,.1f}), pseudo-perplexity {totals.pseudo_perplexity:,.1f}"

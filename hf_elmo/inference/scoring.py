@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -22,18 +22,16 @@ from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary, log_uniform_probabilities
 from .batches import runs
-from .devices import ready_on, usable_device
+from .devices import usable_device
 from .embedder import Sentence
 from .embedding import embed
 
 DIRECTIONS = ("forward", "backward", "joint")
 
-_Figures = TypeVar("_Figures", float, np.ndarray)
-
 
 @dataclass(frozen=True)
 class ScoreTotals:
-    """Sums over sentences, and the perplexities they give; totals of several texts are added with `+`."""
+    """Sums over sentences, which can be added, and the perplexities that they give."""
 
     forward_sum: float = 0.0  # of log p over words and `</S>`, each given its left context
     backward_sum: float = 0.0  # over words and `<S>`, each given its right context
@@ -47,17 +45,15 @@ class ScoreTotals:
 
     @property
     def num_targets(self) -> int:
-        """Predictions of each direction: the words, and one special token per sentence."""
+        # Each direction also predicts one special token per sentence.
         return self.num_words + self.num_sentences
 
     @property
     def forward_perplexity(self) -> float:
-        """exp of the mean -log p from left to right, `</S>` included."""
         return _perplexity(self.forward_sum, self.num_targets)
 
     @property
     def backward_perplexity(self) -> float:
-        """exp of the mean -log p from right to left, `<S>` included."""
         return _perplexity(self.backward_sum, self.num_targets)
 
     @property
@@ -67,10 +63,7 @@ class ScoreTotals:
 
     @property
     def pseudo_perplexity(self) -> float:
-        """exp of the mean -log p of the words, each from both sides (Salazar et al. 2020, sec. 2); nan without words.
-
-        It is not the probability of the text. Compare it with pseudo-perplexities over the same vocabulary only.
-        """
+        """exp of the mean -log p of words, each from both sides (Salazar et al. 2020, sec. 2); nan without words."""
         return _perplexity(self.joint_sum, self.num_words)
 
 
@@ -83,7 +76,7 @@ def _perplexity(log_probability: float, count: int) -> float:
 
 @dataclass(frozen=True)
 class SentenceScores:
-    """The scores of a sentence of T words, in nats; a word that the softmax lacks has those of `<UNK>`."""
+    """The scores of a sentence of T words, in nats, or in bits as surprisals; unknown words have those of `<UNK>`."""
 
     words: list[str]  # without special tokens
     is_unknown: np.ndarray  # True for words that the softmax lacks, (T,)
@@ -95,22 +88,18 @@ class SentenceScores:
 
     @property
     def forward_surprisal(self) -> np.ndarray:
-        """-log2 p of each word from its left, in bits, (T,)."""
         return to_bits(self.forward)
 
     @property
     def backward_surprisal(self) -> np.ndarray:
-        """-log2 p of each word from its right, in bits, (T,)."""
         return to_bits(self.backward)
 
     @property
     def joint_surprisal(self) -> np.ndarray:
-        """-log2 p of each word from both sides, in bits, (T,)."""
         return to_bits(self.joint)
 
     @property
     def totals(self) -> ScoreTotals:
-        """The sums and perplexities of this sentence."""
         return ScoreTotals(
             forward_sum=float(self.forward.sum()) + self.forward_end,
             backward_sum=float(self.backward.sum()) + self.backward_end,
@@ -121,7 +110,7 @@ class SentenceScores:
         )
 
 
-def to_bits(log_probability: _Figures) -> _Figures:
+def to_bits(log_probability: Any) -> Any:
     """The surprisal -log2 p of a log probability in nats."""
     return -log_probability / math.log(2)
 
@@ -179,9 +168,9 @@ class ElmoScorer:
         **limits: int,
     ):
         if not isinstance(model, ElmoForPreTraining):
-            name, place = str(model), usable_device(device)
-            model, tokenizer, vocabulary = _load(name)
-            ready_on(model, place)
+            place = usable_device(device)
+            model, tokenizer, vocabulary = _load(str(model))
+            model.to(place).eval()  # type: ignore[arg-type]
         assert tokenizer is not None and vocabulary is not None, "a model comes with both"
         if model.config.word_vocab_size != len(vocabulary):
             raise ValueError(
@@ -199,24 +188,18 @@ class ElmoScorer:
         return f"ElmoScorer({self.name!r}, device='{self.device}'): a softmax over {len(self.vocabulary):,} words"
 
     def score_sentence(self, sentence: Sentence) -> SentenceScores:
-        """The scores of one sentence. Raises: TypeError for what is not a sentence."""
+        """The scores of one sentence, a string or a list of words."""
         (scores,) = self.stream([sentence])
         return scores
 
     def score_sentences(self, sentences: Iterable[Sentence], carry_state: bool = False) -> list[SentenceScores]:
-        """The scores of many sentences, in their order; here a string is a sentence, not a word.
-
-        Raises: TypeError naming the first entry that is not a sentence.
-        """
+        """The scores of many sentences, in their order; TypeError names the first entry that is not one."""
         return list(self.stream(sentences, carry_state))
 
     def surprisals(
         self, sentence: Sentence, direction: Literal["forward", "backward", "joint"] = "forward"
     ) -> np.ndarray:
-        """-log2 p of each word of a sentence, in bits, (words,), from its left context, its right one or both.
-
-        Raises: TypeError for what is not a sentence; ValueError for another direction.
-        """
+        """-log2 p of each word of a sentence, in bits, (words,), from its left context, its right one or both."""
         if direction not in DIRECTIONS:
             raise ValueError(f"direction is {direction!r}; it must be 'forward', 'backward' or 'joint'.")
         return getattr(self.score_sentence(sentence), f"{direction}_surprisal")
@@ -231,16 +214,9 @@ class ElmoScorer:
 
     @torch.inference_mode()
     def substitutes(self, sentence: Sentence, position: int | str, k: int = 10) -> list[Substitute]:
-        """The most probable words of the vocabulary at a position of a sentence, given both its sides.
+        """The `k` most probable words at a position of a sentence, given both its sides, without the special ones.
 
-        Neither direction sees the word that stands there. `<S>`, `</S>` and `<UNK>` are not among them, though the
-        normalization includes them.
-
-        Args:
-            sentence: A list of words, or a string.
-            position: Index of a word, from 0, or a word that occurs in the sentence once.
-            k: Number of substitutes, which come by falling joint probability.
-        Raises: TypeError for what is not a sentence; ValueError for a position that it does not have.
+        The position is an index from 0, or a word that occurs once (else ValueError); what stands there is not seen.
         """
         words = self.tokenizer.tokenize(sentence) if isinstance(sentence, str) else list(sentence)
         places = [at for at, word in enumerate(words) if position in (at, word)]
@@ -249,7 +225,7 @@ class ElmoScorer:
                 f"position is {position!r}, which the sentence has {len(places)} times; give a word that occurs once, "
                 f"or an index from 0 to {len(words) - 1}."
             )
-        (top,) = embed(self.model, self.tokenizer, [words], layers="top", keep_markers=True)
+        (top,) = embed(self.model, self.tokenizer, [words], layers="top", keep_special_tokens=True)
         contexts = [context[places] for context in _contexts(top)]
         forward, backward, joint = (scores[0] for scores in self._distributions(*contexts))
         first = len(SPECIAL_WORDS)
@@ -264,7 +240,7 @@ class ElmoScorer:
             raise TypeError("sentences is a string; wanted an iterable of them. For a single one, give a list of it.")
         cut = self.tokenizer.tokenize
         read, kept = itertools.tee(cut(sentence) if isinstance(sentence, str) else sentence for sentence in sentences)
-        how: dict[str, Any] = {"keep_markers": True, "carry_state": carry_state, **self._limits}
+        how: dict[str, Any] = {"keep_special_tokens": True, "carry_state": carry_state, **self._limits}
         tops = embed(self.model, self.tokenizer, read, layers="top", **how)
         # The vectors first: what is wrong with a sentence is found when it is embedded. Short sentences share a product
         # with the softmax.
@@ -272,7 +248,6 @@ class ElmoScorer:
         return itertools.chain.from_iterable(map(self._score_group, groups))
 
     def _distributions(self, forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """log p of every word of the softmax by the vectors of each direction (N, P), and by both, (N, V) each."""
         left, right = log_probabilities(self.model, forward, 0), log_probabilities(self.model, backward, 1)
         return left, right, join_directions(left, right, self._log_prior)
 
@@ -331,9 +306,7 @@ def log_probabilities(model: ElmoForPreTraining, hidden: Tensor, direction: int)
 def join_directions(forward: Tensor, backward: Tensor, log_prior: Tensor) -> Tensor:
     """log p(w | left, right) with p(w | left, right) ∝ p(w | left) p(w | right) / p(w), over all words, (..., V).
 
-    That is Bayes' rule where the left context is independent of the right one, given the word. Both directions contain
-    the frequency of the word; without the division it would count twice, and frequent words would crowd out those that
-    fit. `ElmoScorer` takes Zipf's law for it.
+    That is Bayes' rule where the contexts are independent, given the word; `ElmoScorer` takes Zipf's law for p(w).
     """
     return torch.log_softmax(forward + backward - log_prior.to(forward), dim=-1)
 
@@ -344,9 +317,6 @@ def zipf_frequencies(size: int) -> Tensor:
 
 
 def _contexts(top: np.ndarray) -> tuple[Tensor, Tensor]:
-    """What each direction predicts a sentence's words from and, in the last row, its special token, (T + 1, P).
-
-    The top layer (T + 2, 2P) has both special tokens.
-    """
+    """What each direction predicts a sentence's words and, last, its special token from, (T + 1, P), of (T + 2, 2P)."""
     forward, backward = torch.from_numpy(top).chunk(2, dim=-1)
     return forward[:-1], torch.cat([backward[2:], backward[1:2]])

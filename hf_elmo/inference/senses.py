@@ -22,9 +22,7 @@ def holds_senses(file: str, name: str = "file") -> bool:
 def read_senses(file: str, name: str = "file") -> list[LabeledSentence]:
     """The sentences of a file of uses, each with the sense of one word, and None for the others.
 
-    A record has `tokens`, the words of a sentence, `index`, the number of one of them from 0, and `sense`.
-
-    Raises: ValueError naming the file and the line of what is no such record.
+    A record has `tokens`, the words, `index`, the number of one of them from 0, and `sense`; ValueError names the line.
     """
     uses: list[LabeledSentence] = []
     for place, record in json_records(file, name):

@@ -97,8 +97,6 @@ def map_uses(
     """Lay a word's uses out with the `count` nearest ones of each, and its spellings with their nearest words.
 
     The labels of the uses, which are what `grouped_by` says, make the groups; "cluster" groups by the top layer.
-
-    Raises: ImportError or ValueError as `cluster`.
     """
     layers = embed_uses(embedder, found.uses)
     if grouped_by == CLUSTER or found.labels is None:
@@ -147,8 +145,6 @@ def cluster(vectors: np.ndarray, num_clusters: int | None = None) -> np.ndarray:
     """The index of each vector's cluster, by k-means, (N,); the same each time.
 
     Without a number there are 2 to 6, whichever has the best silhouette (Rousseeuw 1987), and one for few uses.
-
-    Raises: ImportError where scikit-learn is not installed; ValueError for more clusters than vectors.
     """
     try:
         from sklearn.cluster import KMeans
@@ -188,7 +184,6 @@ def project(vectors: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _number_groups(labels: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """The names of the groups by falling size, and the index of the group of each label."""
     names = [name for name, _ in sorted(Counter(labels).items(), key=lambda item: (-item[1], item[0]))]
     indices = {name: min(index, MAX_GROUPS - 1) for index, name in enumerate(names)}
     group_of = np.array([indices[label] for label in labels])

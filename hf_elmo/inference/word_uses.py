@@ -60,9 +60,7 @@ class WordUses:
 class UseGatherer:
     """Gathers the uses of some words, and counts all words, while a text goes by.
 
-    Args:
-        asked: The words, each as its forms: [["play", "plays"], ["bank"]]. None takes every word that has a label,
-            all of them as uses of one word.
+    The words are asked for as their forms, [["play", "plays"], ["bank"]]; None takes every word with a label as one.
     """
 
     def __init__(self, asked: Sequence[Sequence[str]] | None = None):
@@ -91,10 +89,7 @@ class UseGatherer:
             self._num_sentences += 1
 
     def found(self, max_uses: int) -> list[WordUses]:
-        """The uses of each word, at most `max_uses`; which ones, a hash of their sentences says.
-
-        Raises: ValueError naming a word without uses, and the text's number of words.
-        """
+        """At most `max_uses` uses of each word, chosen by their sentences' hash; ValueError names a word without."""
         return [self._uses_of(number, found, max_uses) for number, found in enumerate(self._found)]
 
     def _uses_of(self, number: int, found: list[tuple[Use, str | None]], max_uses: int) -> WordUses:

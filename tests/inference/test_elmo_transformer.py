@@ -46,7 +46,7 @@ def test_vectors_are_the_pooled_words(checkpoint, layers):
 
 def test_markers_are_pooled_where_asked_for(checkpoint):
     found = build(checkpoint, pool_special_tokens=True).encode(TEXTS)
-    wanted = ElmoEmbedder(checkpoint, device="cpu").stream(TEXTS, keep_markers=True)
+    wanted = ElmoEmbedder(checkpoint, device="cpu").stream(TEXTS, keep_special_tokens=True)
     np.testing.assert_allclose(found, [pool_words(array, "mean") for array in wanted], rtol=0, atol=REORDERED_FLOAT32)
 
 

@@ -79,16 +79,16 @@ def make_text(length, seed=0) -> list[str]:
 
 @pytest.mark.parametrize("normalization", ["none", "word", "batch"])
 @examples(20)
-@given(sentences=sentence_lists, limits=limits, layers=st.sampled_from(ANY_LAYERS), keep_markers=st.booleans())
+@given(sentences=sentence_lists, limits=limits, layers=st.sampled_from(ANY_LAYERS), keep_special_tokens=st.booleans())
 def test_vectors_are_those_of_a_call_of_the_model_in_the_order_of_the_sentences(
-    normalization, sentences, limits, layers, keep_markers
+    normalization, sentences, limits, layers, keep_special_tokens
 ):
     model = shared_model(mix_normalization=normalization, num_mixes=2)
-    arrays = list(embed(model, TOKENIZER, sentences, layers=layers, keep_markers=keep_markers, **limits))
+    arrays = list(embed(model, TOKENIZER, sentences, layers=layers, keep_special_tokens=keep_special_tokens, **limits))
     assert len(arrays) == len(sentences)
     for words, array in zip(sentences, arrays, strict=True):
         wanted = run_alone(model, words, layers)
-        assert_close(array, wanted if keep_markers else wanted[..., 1:-1, :])
+        assert_close(array, wanted if keep_special_tokens else wanted[..., 1:-1, :])
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
@@ -106,7 +106,7 @@ def test_long_texts_in_chunks_are_one_pass(dtype, max_words_per_chunk):
 @given(sentences=sentence_lists.filter(bool), limits=limits, layers=st.sampled_from(ANY_LAYERS))
 def test_a_carried_state_is_that_of_calls_of_the_model_one_after_another(sentences, limits, layers):
     model, state = shared_model(), None
-    arrays = embed(model, TOKENIZER, sentences, layers=layers, carry_state=True, keep_markers=True, **limits)
+    arrays = embed(model, TOKENIZER, sentences, layers=layers, carry_state=True, keep_special_tokens=True, **limits)
     for words, array in zip(sentences, arrays, strict=True):
         batch = TOKENIZER([words], is_split_into_words=True, return_tensors="pt")
         with torch.no_grad():
