@@ -4,26 +4,10 @@ import json
 import tarfile
 
 import torch
+from bilm_tf_files import make_options
 
 PREFIX = "text_field_embedder.token_embedder_elmo._elmo."
-OPTIONS = {
-    "lstm": {
-        "use_skip_connections": True,
-        "projection_dim": 6,
-        "cell_clip": 3,
-        "proj_clip": 3,
-        "dim": 10,
-        "n_layers": 2,
-    },
-    "char_cnn": {
-        "activation": "relu",
-        "filters": [[1, 3], [2, 5], [3, 6]],
-        "n_highway": 1,
-        "embedding": {"dim": 4},
-        "n_characters": 262,
-        "max_characters_per_token": 50,
-    },
-}
+OPTIONS = make_options()
 ELMO = {"type": "elmo_token_embedder", "options_file": "elmo/options.json", "weight_file": "elmo/weights.hdf5"}
 EXPERIMENT = {
     "dataset_reader": {"type": "sequence_tagging", "token_indexers": {"elmo": {"type": "elmo_characters"}}},

@@ -14,11 +14,6 @@ def dump_page(page: Path, fragment: str = "") -> str:
     return _run(page, fragment, "--dump-dom").decode("utf-8")
 
 
-def photograph(page: Path, picture: Path, fragment: str = "", size: tuple[int, int] = (1400, 1400)) -> None:
-    """Write a PNG of the page; skips the test where there is no browser."""
-    _run(page, fragment, f"--screenshot={picture}", f"--window-size={size[0]},{size[1]}", "--hide-scrollbars")
-
-
 def _run(page: Path, fragment: str, *flags: str) -> bytes:
     browser = next(filter(None, map(shutil.which, _NAMES)), None)
     if browser is None:

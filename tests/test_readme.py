@@ -3,7 +3,6 @@
 import ast
 import contextlib
 import io
-import itertools
 import json
 import re
 import shlex
@@ -29,7 +28,6 @@ from hf_elmo import (
     SemanticRoleLabelingHead,
     SequenceClassificationHead,
 )
-from hf_elmo.hub.tables import markdown_table
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 PAGES = {
@@ -232,43 +230,6 @@ def test_the_modern_recipe_is_better_by_what_is_said():
     assert paper["training_text"] == modern["training_text"]
     assert paper["vocabulary_size"] == modern["vocabulary_size"]
     assert modern["perplexity"]["mean"] < 0.85 * paper["perplexity"]["mean"]
-
-
-def test_what_was_tried_is_in_the_table():
-    tried = figures("recipes/tried.json")
-    page = (ROOT / "model_cards" / "recipes" / "README.md").read_text(encoding="utf-8")
-    for run in tried["runs"]:
-        row = f"| {run['optim']} | {run['learning_rate']:g} | {run['num_lanes']} | {run['dropout']:g} |"
-        assert any(line.startswith(row) and f"| {run['perplexity']:.1f} |" in line for line in page.splitlines()), run
-
-
-def speedrun_row(path):
-    """What a run's flags were and what it came to, as the table shows it."""
-    results = json.loads(path.read_text(encoding="utf-8"))
-    settings, words = results["settings"], shlex.split(results["command"])
-    flags = {flag: word for flag, word in itertools.pairwise(words) if flag.startswith("--")}
-    return [
-        f"[{path.stem}]({path.name})",
-        settings["optim"],
-        f"{settings['muon_learning_rate'] or settings['learning_rate']:g}",
-        f"{settings['num_lanes']}",
-        f"{json.loads(flags['--config_overrides'])['cell_size']}",
-        flags.get("--dropout", "0.1"),
-        "yes" if "--shuffle_buffer_size" in flags else "no",
-        f"{results['words_trained'] / 1e6:.2f} M",
-        f"{60 * results['hours']:.1f}",
-        f"{results['words_per_second']:,.0f}",
-        f"{results['perplexity']['mean']:.1f}",
-    ]
-
-
-@pytest.mark.parametrize(("mark", "is_long"), [("short", False), ("hour", True)])
-def test_the_speedruns_table_is_that_of_its_results_files(mark, is_long):
-    """Each run under the folder has its row, the best one last."""
-    rows = [speedrun_row(path) for path in (ROOT / "model_cards" / "speedrun").glob("*.json")]
-    rows = sorted((row for row in rows if (float(row[8]) > 30) == is_long), key=lambda row: -float(row[-1]))
-    header = ["run", "optimizer", "rate", "lanes", "cell", "dropout", "shuffled", "words", "minutes", "words/s"]
-    assert between("model_cards/speedrun/README.md", mark) == markdown_table([*header, "held-out perplexity"], rows)
 
 
 def test_the_hours_figures_are_those_of_its_results_file():

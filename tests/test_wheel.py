@@ -128,16 +128,7 @@ def test_an_installed_wheel_converts_and_embeds(built, tmp_path):
     install = ["-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
     subprocess.run([sys.executable, *install], check=True, timeout=120)
     environment = {**os.environ, "PYTHONPATH": ""}
-    shown = subprocess.run(
-        [str(python.with_name("hf-elmo")), "embed", "--help"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        timeout=60,
-    )
-    assert shown.returncode == 0 and "usage: hf-elmo embed" in shown.stdout, shown.stderr
-
+    assert python.with_name("hf-elmo").is_file()
     save_bilm_tf(ElmoModel(make_tiny_config()), tmp_path / "theirs")
     (tmp_path / "text.txt").write_text("the cat sat\n")
     done = subprocess.run(

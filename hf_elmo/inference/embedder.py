@@ -22,18 +22,7 @@ class ElmoEmbedder:
     A sentence is a list of words, taken as they are, or a string, which the checkpoint's tokenizer cuts. Its vectors
     depend on it alone. D is twice the projection; the special tokens `<S>` and `</S>` have no vectors in the arrays.
 
-    >>> from hf_elmo import ElmoEmbedder
-    >>> embedder = ElmoEmbedder("output/elmo-tiny-pydoc")
-    >>> embedder.embed_sentence(["Call", "it", "!"]).shape
-    (3, 128)
-    >>> embedder.tokenize("Call it!")
-    ['Call', 'it', '!']
-    >>> embedder.embed_sentence("Call it!", layers="all").shape
-    (3, 3, 128)
-    >>> [vectors.shape for vectors in embedder.embed_sentences(["Call it!", ["Return"]], layers="top")]
-    [(3, 128), (1, 128)]
-    >>> embedder.average_words(["Call it!", "Return"]).shape
-    (2, 128)
+    docs/notebooks.md has examples.
 
     Wherever `layers` is asked for: "mix" is the scalar mix of a task (in a checkpoint that has seen none, the layers'
     mean), "all" are the L + 1 layers, "top" is the last of them, "average" their mean, "token" layer 0, which knows no

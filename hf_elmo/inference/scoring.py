@@ -132,21 +132,7 @@ class ElmoScorer:
     state of zeros. With `carry_state` the state is carried from sentence to sentence, as in pre-training: the
     perplexities are those of the trainer's evaluation on one lane.
 
-    >>> from hf_elmo import ElmoScorer
-    >>> scorer = ElmoScorer("output/elmo-tiny-pydoc")
-    >>> scores = scorer.score_sentence("the return value of a call")
-    >>> scores.words
-    ['the', 'return', 'value', 'of', 'a', 'call']
-    >>> scores.forward.shape  # log probabilities from the left, in nats; so `backward`, and `joint` from both sides
-    (6,)
-    >>> scores.forward_surprisal.shape  # the same in bits
-    (6,)
-    >>> bool((scorer.surprisals("the return value of a call") == scores.forward_surprisal).all())
-    True
-    >>> scorer.perplexity(["the return value of a call", ["a", "call"]]) > 1
-    True
-    >>> len(scorer.substitutes("the return value of a call", "value", k=3))
-    3
+    docs/notebooks.md has examples.
 
     Args:
         model: A checkpoint with a word softmax, a directory or a name on the Hub; or the model itself, which is left in

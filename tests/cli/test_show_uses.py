@@ -82,11 +82,3 @@ def test_what_cannot_be_drawn_is_refused_and_leaves_nothing(show, tmp_path):
     (tmp_path / "page.html").write_bytes(b"mine")
     assert_refused(FileExistsError, "page.html", show, words=["play"])
     assert (tmp_path / "page.html").read_bytes() == b"mine"
-
-
-@pytest.mark.parametrize(("argv", "code"), [(["show"], 2), (["show", "--help"], 0), (["show", "usse"], 2)])
-def test_show_alone_lists_what_there_is_to_show(capsys, argv, code):
-    with pytest.raises(SystemExit) as ended:
-        command_line.main(argv)
-    printed = "".join(capsys.readouterr())
-    assert ended.value.code == code and "show uses" in printed and "embed" not in printed

@@ -73,14 +73,6 @@ def test_layers_are_aligned_before_they_are_mixed_and_nothing_else_is(tmp_path, 
     assert all(mix.alignment.grad is None and mix.weight.grad is not None for mix in loaded.mixes)
 
 
-def test_without_matrices_the_identity_is_drawn(tmp_path):
-    model = ElmoModel(make_tiny_config()).eval()
-    model.save_pretrained(tmp_path)
-    aligned = AutoModel.from_pretrained(tmp_path, align_layers=True)
-    batch = ElmoCharTokenizer()(["A b c ."], return_tensors="pt")
-    torch.testing.assert_close(aligned(**batch).last_hidden_state, model(**batch).last_hidden_state)
-
-
 def test_what_is_converted_can_be_aligned_by_the_command(tmp_path, matrices):
     write_checkpoint(tmp_path / "theirs", make_options())
     path = write(tmp_path / "es_best_mapping.pth", matrices[1])

@@ -3,7 +3,6 @@
 import gzip
 import json
 import shutil
-import sys
 
 import h5py
 import numpy as np
@@ -141,16 +140,10 @@ def test_wrong_weights_are_named_and_other_files_are_not_read(tmp_path, monkeypa
 BAD_OPTIONS = [
     ("lstm", []),
     ("lstm.dim", KeyError),
-    ("lstm.dim", 10.0),
-    ("lstm.dim", 0),
     ("lstm.use_skip_connections", KeyError),
-    ("lstm.proj_clip", "3"),
     ("lstm.proj_clip", float("nan")),
     ("char_cnn", KeyError),
     ("char_cnn.activation", "gelu"),
-    ("char_cnn.filters", [[1, 3], [2]]),
-    ("char_cnn.filters", [[1, 3], [60, 5]]),
-    ("char_cnn.n_highway", -1),
     ("char_cnn.embedding", 4),
     ("char_cnn.n_characters", 60),
     ("bidirectional", False),
@@ -182,12 +175,6 @@ def test_options_of_training_and_left_out_ones_describe_the_same_model(tmp_path)
     del options["lstm"]["cell_clip"], options["lstm"]["n_layers"], options["char_cnn"]["n_highway"]
     (tmp_path / "options.json").write_text(json.dumps(options))
     assert load_external(tmp_path)[0].config.to_dict() == config
-
-
-def test_a_missing_h5py_says_how_to_get_it(tmp_path, monkeypatch):
-    write_checkpoint(tmp_path / "theirs", make_options())
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    assert_refused(ImportError, "pip install 'hf_elmo[conversion]'", load_external, tmp_path / "theirs")
 
 
 def test_the_weights_of_a_directory_are_told_by_their_keys(tmp_path):

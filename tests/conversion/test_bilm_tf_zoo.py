@@ -56,14 +56,6 @@ def test_a_saved_conversion_has_bilm_tfs_vectors_and_goes_back_bit_by_bit(varian
     assert written.get("char_cnn") == theirs.get("char_cnn")
 
 
-def test_other_files_of_the_same_models_are_read_alike():
-    wanted = load_external(folder_of("layers1"))[0].state_dict()
-    multi = load_external(folder_of("layers1") / "weights_multi.hdf5")[0].state_dict()
-    assert all(torch.equal(multi[name], wanted[name]) for name in wanted)
-    named = {"options_file": folder_of("highway0") / "options_without_key.json"}
-    assert load_external(folder_of("highway0"), **named)[0].config.num_highway_layers == 0
-
-
 def test_a_model_of_one_direction_is_refused_with_the_reason():
     source = folder_of("forward_only")
     for options in (source / "training" / "options.json", folder_of("layers3") / "options.json"):

@@ -34,13 +34,6 @@ def test_every_variable_that_tensorflow_wrote_is_read_bit_by_bit(name):
         assert_same(read_bundle(find_index(folder / "training")), {key: expected[key] for key in expected.files})
 
 
-def test_a_checkpoint_written_by_hand_is_read(tmp_path):
-    index_file = write_bundle(tmp_path, ARRAYS)
-    assert_same(read_bundle(index_file), ARRAYS)
-    found = read_bundle(index_file, lambda name: name.upper() if "/" in name else None)
-    assert found.keys() == {"LM/B", "LM/W", "LM/W/ADAGRAD"}
-
-
 def test_the_checkpoint_of_a_directory_is_the_one_that_it_names(tmp_path):
     assert find_index(tmp_path) is None
     first = write_bundle(tmp_path, ARRAYS, name="model.ckpt-7")

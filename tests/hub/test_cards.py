@@ -6,7 +6,7 @@ import json
 
 import pytest
 import yaml
-from conftest import make_tiny_config
+from conftest import ROOT, make_tiny_config
 from huggingface_hub import ModelCard
 from refusals import assert_refused
 
@@ -14,44 +14,10 @@ from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.hub.cards import TaskCard, describe_cutting, render_card, write_card, write_conversion_card
 from hf_elmo.model.tokenization_elmo import PRE_TOKENIZERS
 
-FIELDS = {"num_hidden_layers": 2, "cell_size": 16, "projection_size": 8, "filters": [[1, 4], [2, 8]]}
-ORIGIN = {
-    "command": "hf-elmo pretrain --train_file text.txt",
-    "date": "2026-01-02",
-    "commit": "abc123",
-    "versions": {"torch": "2.13.0", "transformers": "5.23.0"},
-    "machine": {"accelerator": None, "processor": "a processor", "threads": 2},
-}
-RESULTS = {
-    **ORIGIN,
-    "perplexity": {
-        **{"forward": 51.25, "backward": 49.75, "mean": 50.5},
-        **{"num_targets": 1456, "bits_per_character": 1.23456},
-    },
-    "perplexity_cold": {"forward": 61.25, "backward": 59.75, "mean": 60.5, "bits_per_character": 1.34567},
-    "baselines": {
-        **{"unigram": 700.0, "bigram": 202.0, "bigram_forward": 201.0, "bigram_backward": 203.0},
-        "unknown_rate": 0.034,
-    },
-    "evaluations": [
-        {"step": 0, "forward": 999.0, "backward": 1001.0, "mean": 1000.0, "bits_per_character": 2.5},
-        {"step": 5250, "forward": 51.25, "backward": 49.75, "mean": 50.5, "bits_per_character": 1.23456},
-    ],
-    "training_text": {"words": 12345, "sentences": 678},
-    "vocabulary_size": 4321,
-    "parameters": 98765,
-    "words_trained": 24690,
-    "seconds": 12.3,
-    "words_per_second": 2007.3,
-    "hours": 0.51,
-    "kept_step": 5250,
-    "recipe": "paper",
-    "objective": "sampled",
-    "settings": {"optim": "adagrad", "learning_rate": 0.2, "loss_scale": 20.0, "reset_state": None},
-    "resumed_from_steps": [1750, 3500],
-    "num_processes": 4,
-    "history": [{"step": 5250, "words": 24690, "loss": 2.5, "sampled_loss": 2.47, "full_loss": 3.94}],
-}
+# A run whose own card is a golden value of test_model_cards.
+RUN = ROOT / "model_cards" / "elmo-small-nsmc"
+RESULTS, CONFIG = (json.loads((RUN / f"{name}.json").read_text(encoding="utf-8")) for name in ("results", "config"))
+ORIGIN = {name: RESULTS[name] for name in ("command", "date", "commit", "versions", "machine")}
 FACTS = {
     "name": "elmo-x",
     "description": 'Perplexity {{ results.perplexity.mean | number(".2f") }}, {{ results.words_trained | number }}.',
@@ -66,9 +32,9 @@ FACTS = {
 }
 
 
-def write_folder(folder, results=RESULTS, facts=None, fields=FIELDS):
+def write_folder(folder, results=RESULTS, facts=None):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(fields))
+    (folder / "config.json").write_text(json.dumps(CONFIG))
     (folder / "results.json").write_text(json.dumps(results))
     if facts is not None:
         (folder / "facts.yaml").write_text(yaml.safe_dump(facts))
@@ -82,30 +48,20 @@ def render(tmp_path, results=RESULTS, facts=None, **changes):
     return render_card(write_folder(tmp_path / "elmo-x", results, facts))
 
 
-def test_every_figure_is_in_the_card(tmp_path):
-    card = render(tmp_path)
-    for figure in ("51.2", "49.8", "50.5", "1.235", "61.2", "59.8", "60.5", "1.346", "700.0", "202.0", "1,000.0"):
-        assert f"| {figure} " in card, figure
-    for figure in ("12,345", "98,765", "24,690", "3.4%", "1,456", "abc123", "1,750, 3,500", "2.47", "3.94"):
-        assert figure in card, figure
-    assert "**0.25 of the bigram's perplexity**" in card and "4 processes" in card
-    assert "None" not in card and "\n\n\n" not in card and card.endswith("in `results.json`.\n")
-
-
 @pytest.mark.parametrize(
     ("changes", "there", "gone"),
     [
         ({"perplexity_cold": None}, "| state carried |", "each sentence alone, state"),
-        ({"baselines": None}, "1,456 in each direction", "bigram"),
-        ({"perplexity": {**RESULTS["perplexity"], "bits_per_character": None}}, "| 50.5 |\n", "one behind each"),
-        ({"objective": "full", "history": []}, "By the full softmax over", "sampled"),
+        ({"baselines": None}, " in each direction", "bigram"),
+        ({"perplexity": {**RESULTS["perplexity"], "bits_per_character": None}}, "| 93.1 |\n", "one behind each"),
+        ({"objective": "full", "history": []}, "By the full softmax over", "sampled loss"),
         ({"objective": "adaptive"}, "the adaptive softmax that was trained", "full softmax over"),
-        ({"kept_step": 0}, "step 0, the best on the held-out text; after the last, 5,250, perplexity", "last |"),
+        ({"kept_step": 0}, "step 0, the best on the held-out text; after the last, 4,189, perplexity", "last |"),
         ({"caveats": ["Of little text."]}, "> **Beware:** Of little text.\n", "None"),
         ({"settings": {"reset_state": "document"}}, "zeros, and back to them at each document.", "None"),
-        ({"resumed_from_steps": []}, "| recipe |", "stopped, and"),
+        ({"resumed_from_steps": [1750, 3500]}, "| stopped, and resumed at step | 1,750, 3,500 |", "None"),
     ],
-)  # fmt: skip
+)
 def test_what_was_not_measured_is_not_said(tmp_path, changes, there, gone):
     card = render(tmp_path, {**RESULTS, **changes})
     assert there in card and gone not in card and "\n\n\n" not in card
@@ -117,9 +73,10 @@ def test_the_hub_reads_the_head_of_the_card(tmp_path):
     assert (data.language, data.datasets, data.model_name) == (["en", "de"], ["me/letters"], "elmo-x")
     assert "elmo" in data.tags
     measured = {result.metric_name: (result.metric_type, result.metric_value) for result in data.eval_results}
-    assert measured["perplexity, forward, carried state"] == ("perplexity", 51.2)
-    assert measured["perplexity, mean, cold state"] == ("perplexity", 60.5)
-    assert measured["bits per character, cold state"] == ("bits_per_character", 1.346)
+    for key, state in (("perplexity", "carried"), ("perplexity_cold", "cold")):
+        assert measured[f"perplexity, mean, {state} state"] == ("perplexity", round(RESULTS[key]["mean"], 1))
+        bits = ("bits_per_character", round(RESULTS[key]["bits_per_character"], 3))
+        assert measured[f"bits per character, {state} state"] == bits
     assert len(measured) == 8 and data.eval_results[0].dataset_name == "held-out part of Letters"
     (tmp_path / "elmo-x" / "facts.yaml").unlink()
     card = render(tmp_path)
@@ -135,7 +92,7 @@ def test_facts_are_in_the_card(tmp_path):
     write_folder(tmp_path / "elmo-x")
     (tmp_path / "elmo-x" / "task-a.json").write_text('{"scores": [{}, {"words": 16}]}')
     card = render(tmp_path, facts=FACTS, training_data=data, contact="the author", citation="Roe, Letters, p. 7")
-    assert "Perplexity 50.50, 24,690." in card
+    assert f"Perplexity {RESULTS['perplexity']['mean']:.2f}, {RESULTS['words_trained']:,}." in card
     assert "- **Letters**. An archive, vol. 12. 16 words. License: CC BY 4.0. Doe, 12:3." in card
     assert card.endswith("## Citation and contact\n\nRoe, Letters, p. 7\n\nContact: the author\n")
     for text in ("- Word vectors.", "- Law.", "- Spelling in UTF-8 only.", "License of the weights: cc-by-4.0."):

@@ -112,11 +112,8 @@ def test_an_index_that_names_files_elsewhere_is_refused(copy, name):
     ("file", "content"),
     [
         ("config.json", "[" * 100_000),
-        ("config.json", "[1]"),
-        ("config.json", '{"model_type": "elmo", "id2label": 3}'),
         ("config.json", '{"model_type": "elmo", "cell_size": 1000000000000}'),
         ("config.json", '{"model_type": "elmo", "cell_size": 100000000}'),
-        ("tokenizer_config.json", '"a"'),
         ("tokenizer_config.json", '{"max_characters_per_word": 1000000}'),
         ("special_tokens_map.json", "{"),
         ("model.safetensors.index.json", '{"weight_map": [1]}'),

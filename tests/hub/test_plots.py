@@ -2,7 +2,6 @@
 
 import math
 import statistics
-import sys
 
 import numpy as np
 import pytest
@@ -79,12 +78,6 @@ def test_ticks_are_some_few_and_a_loss_beyond_all_numbers_stops_nothing(tmp_path
     labels = [label.get_text() for label in figure.axes[0].yaxis.get_ticklabels()]
     assert 2 <= len(set(labels)) <= 16 and not recwarn.list
     assert all(line.get_marker() != "None" for axes in figure.axes for line in axes.get_lines())
-
-
-def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.style", None)
-    with pytest.raises(ImportError, match=r"pip install 'hf_elmo\[plots\]'"):
-        plot_run(RESULTS, tmp_path / "run.png")
 
 
 def test_the_scores_of_layers_have_a_point_for_each_figure(tmp_path):

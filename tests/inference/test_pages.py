@@ -1,12 +1,7 @@
 """Pages of marked texts: what is marked in them, that text stays text, and how a browser draws them."""
 
-import colorsys
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
-import pytest
-from browser import photograph
 from examples import examples
 from html_reading import read_page
 from hypothesis import given
@@ -77,41 +72,3 @@ def test_labels_have_colors_and_are_counted():
     assert legend == ["ARG0 (2)", "ARG1 (2)", "R-ARG0 (2)", "V (2)"]
     root, _ = read_page(render_spans("t", [Passage("a b", [Mark(0, 1, "", "once")])]))
     assert [once.text for once in root.of_class("unlabeled")] == ["a"]
-
-
-@pytest.fixture
-def asked():
-    """The paths that a server of this machine was asked for, and its address in front of them."""
-    paths = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            paths.append(self.path)
-            self.send_error(404)
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        yield paths, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-def test_a_browser_draws_all_colors_and_asks_for_nothing(asked, tmp_path):
-    images = pytest.importorskip("PIL.Image", reason="the picture is read with Pillow")
-    paths, address = asked
-    page = render(HOSTILE.replace("ADDRESS", address))
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
-    photograph(tmp_path / "page.html", tmp_path / "page.png", size=(900, 3000))
-    assert paths == []
-    with images.open(tmp_path / "page.png") as picture:
-        pixels = picture.convert("RGB")
-    assert pixels.getpixel((0, 0)) == (255, 255, 255)
-    drawn = {color for _, color in pixels.getcolors(maxcolors=2**24)}
-    for hue in set(re.findall(r'class="mark[^"]*" style="--hue:(\d+)', page)):
-        # Saturation and lightness are those of --fill in spans.html.
-        wanted = [round(255 * part) for part in colorsys.hls_to_rgb(int(hue) / 360, 0.88, 0.72)]
-        assert any(max(abs(a - b) for a, b in zip(wanted, color, strict=True)) <= 1 for color in drawn), hue
