@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
-import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -124,10 +123,6 @@ def readable_errors() -> Iterator[None]:
         # Python itself flushes at its end, where nothing can answer an error any more.
         sys.stdout.flush()
     except BrokenPipeError:
-        poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)
-        if not any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0)):
-            raise
         # For that flush of Python's.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

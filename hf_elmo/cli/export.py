@@ -41,34 +41,17 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
 
 def run_export(arguments: ExportArguments) -> None:
     """Export as the arguments say, and print what was written and how it is used."""
-    (_export_onnx if arguments.format == "onnx" else _export_bilm_tf)(arguments)
+    if arguments.format == "onnx":
+        from ..inference.onnx_export import export_onnx
 
+        hidden = arguments.output_hidden_states
+        notes = export_onnx(arguments.model, arguments.output, hidden, arguments.overwrite_output_dir)
+    else:
+        from ..conversion.bilm_tf_export import export_bilm_tf
 
-def _export_bilm_tf(arguments: ExportArguments) -> None:
-    from ..conversion.bilm_tf_export import export_bilm_tf
-
-    if arguments.output_hidden_states:
-        raise ValueError("--output_hidden_states has no meaning with --format bilm-tf, whose files are weights.")
-    notes = export_bilm_tf(arguments.model, arguments.output, arguments.overwrite_output_dir)
+        if arguments.output_hidden_states:
+            raise ValueError("--output_hidden_states has no meaning with --format bilm-tf, whose files are weights.")
+        notes = export_bilm_tf(arguments.model, arguments.output, arguments.overwrite_output_dir)
     print(f"Wrote {', '.join(sorted(os.listdir(arguments.output)))} of {arguments.model} to {arguments.output}")
     for note in notes:
         print(f"- {note}")
-
-
-def _export_onnx(arguments: ExportArguments) -> None:
-    from ..inference.onnx_export import export_onnx
-
-    exported = export_onnx(
-        arguments.model, arguments.output, arguments.output_hidden_states, arguments.overwrite_output_dir
-    )
-    size = os.path.getsize(exported.path) / 2**20
-    print(f"Wrote {exported.model_class} of {arguments.model} to {exported.path}, {size:.1f} MiB.")
-    print(f"inputs:  {', '.join(exported.inputs)}, as AutoTokenizer.from_pretrained({arguments.output!r}) gives them")
-    print(f"outputs: {', '.join(exported.outputs)}")
-    if exported.largest_difference is None:
-        print("It was not run: onnxruntime is not installed (pip install onnxruntime).")
-    else:
-        print(
-            f"By onnxruntime its numbers are those of the model within {exported.largest_difference:.1e}, on batches "
-            "of other sizes than it was recorded on."
-        )

@@ -73,17 +73,16 @@ def read_bundle(index_file: Path, key_of: Callable[[str], str | None] = lambda n
 
 
 def _read_variable(message: bytes, data: Any, size: int) -> torch.Tensor:
-    """The values of a variable, of which the index has a message, out of the data, a file of so many bytes."""
     fields = dict(_fields(message))
     shape = tuple(int(dict(_fields(axis)).get(1, 0)) for number, axis in _fields(fields.get(2, b"")) if number == 2)
     # What is 0 is not written.
     offset, num_bytes, dtype = fields.get(4, 0), fields.get(5, 0), _DTYPES.get(fields.get(1))
-    if 7 in fields or fields.get(3):
-        raise ValueError("it is not in one piece")
-    if dtype is None or num_bytes != dtype.itemsize * math.prod(shape) or not num_bytes:
-        raise ValueError(f"{num_bytes} bytes of TensorFlow's type {fields.get(1)} have not the shape {shape}")
-    if offset + num_bytes > size:
-        raise ValueError(f"shape {shape} ends behind the {size:,} bytes of data, which are truncated")
+    is_whole = 7 not in fields and not fields.get(3) and 0 < num_bytes <= size - offset
+    if dtype is None or not is_whole or num_bytes != dtype.itemsize * math.prod(shape):
+        raise ValueError(
+            f"its {num_bytes} bytes of TensorFlow's type {fields.get(1)} have not the shape {shape}, are not in one "
+            f"piece, or lie behind the {size:,} bytes of data, which are truncated"
+        )
     data.seek(offset)
     content = data.read(num_bytes)
     if _checksum(content) != fields.get(6):

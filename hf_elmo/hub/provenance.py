@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -19,11 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
-
-try:
-    import resource
-except ImportError:  # on Windows
-    resource = None  # type: ignore[assignment]
 
 # Access tokens as the Hub makes them; those of OAuth are JSON web tokens behind a prefix.
 _TOKEN = re.compile(r"\b(?:(?:hf|api_org)_[A-Za-z0-9]{30,}|hf_(?:oauth|jwt)_[\w.\-]{20,})")
@@ -104,14 +100,12 @@ def describe_origin(results: Mapping[str, Any], packages: Sequence[str] = ("torc
     return ", ".join(parts)
 
 
-def peak_memory_bytes(device: torch.device) -> int | None:
-    """The most bytes that PyTorch had allocated on CUDA, or this process had; None where nobody says."""
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most bytes that PyTorch had allocated on CUDA, or this process had, at most so far."""
     import torch
 
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    if resource is None:
-        return None
     # Bytes on macOS, KiB everywhere else.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 

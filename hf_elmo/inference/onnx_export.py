@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -46,16 +46,6 @@ TOLERANCE = 1e-4
 _COMPARED_ON = ((1, 1), (3, 12), (2, 40))
 
 
-class ExportedModel(NamedTuple):
-    """What was written: inputs are (B, T, C) and (B, T); the difference is None where onnxruntime is not installed."""
-
-    path: Path
-    model_class: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    largest_difference: float | None
-
-
 class _Outputs(nn.Module):
     """A model whose outputs are a tuple of tensors; `has_layers` adds the layers below the mix."""
 
@@ -78,12 +68,14 @@ def export_onnx(
     output_dir: str | os.PathLike,
     output_hidden_states: bool = False,
     overwrite: bool = False,
-) -> ExportedModel:
+) -> list[str]:
     """Write a checkpoint as `model.onnx`, with its config and its tokenizer beside it.
 
     The recurrences become ONNX's Scan. Where onnxruntime is installed the file is run on batches of other sizes than it
     was traced on, and compared with the model. Of a pre-trained checkpoint the vectors are exported, not the softmaxes;
     with `output_hidden_states` those below the mix, too.
+
+    Returns: The inputs, (B, T, C) and (B, T), the outputs and how exact they are, a sentence each.
 
     Raises: FileNotFoundError, FileExistsError or ValueError naming the argument, also for a model that has no graph;
         ImportError; ArithmeticError where the exported model gives other numbers.
@@ -94,9 +86,7 @@ def export_onnx(
     except ImportError as error:
         raise ImportError("PyTorch exports with onnx and onnxscript; pip install 'hf_elmo[export]'.") from error
     if not CAN_RECORD_STEPS:
-        raise ImportError(
-            f"torch {torch.__version__} cannot export a recurrence over any number of words; install a newer one."
-        )
+        raise ImportError(f"torch {torch.__version__} cannot export a recurrence of any length; install a newer one.")
     target = check_output_directory(output_dir, overwrite)
     check_keeps_inputs(target, [("model_name_or_path", model_name_or_path)])
     config = load_config(model_name_or_path)
@@ -107,8 +97,7 @@ def export_onnx(
             f"model_name_or_path {model_name_or_path!r} is a checkpoint of {name}, which has no fixed graph; name one "
             f"of {', '.join(classes)}."
         )
-    model_class = classes[name]
-    model = load_model(model_class, model_name_or_path).eval()
+    model = load_model(classes[name], model_name_or_path).eval()
     if any(isinstance(module, ElmoWordTable) for module in model.modules()):
         raise ValueError(
             f"model_name_or_path {model_name_or_path!r} has a table of word vectors, whose search by hashes has no "
@@ -135,7 +124,13 @@ def export_onnx(
         model.config.save_pretrained(aside)
         tokenizer.save_pretrained(aside)
         difference = _compare(aside / ONNX_FILE, outputs, tokenizer)
-    return ExportedModel(target / ONNX_FILE, model_class.__name__, tuple(batch), names, difference)
+    return [
+        f"inputs: {', '.join(batch)}, as AutoTokenizer.from_pretrained({str(target)!r}) gives them",
+        f"outputs: {', '.join(names)}",
+        "It was not run: onnxruntime is not installed (pip install onnxruntime)."
+        if difference is None
+        else f"By onnxruntime its numbers are those of {name} within {difference:.1e}, on batches of other sizes.",
+    ]
 
 
 @contextmanager

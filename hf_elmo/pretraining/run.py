@@ -211,8 +211,7 @@ def _train(trainer: LaneTrainer, stats: CorpusStats, report: Callable[[str], Non
         + ("no bits per character: too many words are unknown" if bits is None else f"{bits:.3f} bits per character")
     )
     peak_memory = peak_memory_bytes(trainer.accelerator.device)
-    if peak_memory is not None:
-        report(f"memory: {peak_memory / 1e9:,.2f} GB at most, in the main process")
+    report(f"memory: {peak_memory / 1e9:,.2f} GB at most, in the main process")
     caveats = [caveat for caveat, _ in stats.caveats(perplexity.unknown_share)]
     for caveat in caveats:
         report(f"warning: {caveat}")

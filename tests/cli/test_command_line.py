@@ -25,10 +25,9 @@ def test_mistakes_and_interrupts_are_one_line(error, code, line, capsys, monkeyp
         raise error
 
 
-@pytest.mark.parametrize("error", [KeyError("bug"), BrokenPipeError("to a process")])
-def test_bugs_are_raised(error, capfd):
-    with pytest.raises(type(error)), readable_errors():
-        raise error
+def test_bugs_are_raised():
+    with pytest.raises(KeyError), readable_errors():
+        raise KeyError("bug")
 
 
 @contextlib.contextmanager
