@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..given.flags import check_least, flag
@@ -15,22 +16,14 @@ examples:
   hf-elmo neighbors --model_name_or_path output/my-elmo --input_file corpus.txt.gz --words play match
   hf-elmo neighbors --model_name_or_path output/my-elmo --input_file corpus.txt.gz \\
       --sentence "They play the match again ." --word play --top_k 5
-  hf-elmo neighbors --model_name_or_path output/my-elmo --vectors vectors --sentence "They play again ." --word play
+  hf-elmo neighbors --model_name_or_path output/my-elmo --input_file vectors --sentence "They play again ." --word play
 """
 
 
 @dataclass(kw_only=True)
 class NeighborArguments(ReadingArguments):
-    """What is looked for in the text."""
+    """What is looked for in the text, or in a directory that `hf-elmo embed --output_dir` wrote."""
 
-    input_file: str | None = flag(  # type: ignore[assignment]
-        "Text, one sentence per line, or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for "
-        "text from standard input. A quoted glob names several files.",
-        default=None,
-    )
-    vectors: str | None = flag(
-        "Directory of `hf-elmo embed --output_dir`, in place of the text, for a corpus of any size.", default=None
-    )
     words: list[str] | None = flag(
         "Words of the text: their nearest words, and some uses with the nearest.", default=None
     )
@@ -38,7 +31,7 @@ class NeighborArguments(ReadingArguments):
     word: str | None = flag("The word of --sentence to look for, as it is used there (default: each).", default=None)
     top_k: int | None = flag("Number of nearest uses (default: 1 with --words, 5 with --sentence).", default=None)
     layers: str | None = flag(
-        "Vectors to compare: top, token, average, mix or a layer's number (default: top, or those of --vectors).",
+        "Vectors to compare: top, token, average, mix or a layer's number (default: top, or those of the directory).",
         default=None,
     )
     same_word: bool = flag("Look at uses of the same word only, in upper or lower case.", default=False)
@@ -46,9 +39,6 @@ class NeighborArguments(ReadingArguments):
     def check(self) -> None:
         """Raises: ValueError naming the arguments that do not go together, or the value wanted."""
         check_least(self, ("top_k",), 1)
-        if (self.input_file is None) == (self.vectors is None):
-            found = "neither --input_file nor --vectors" if self.vectors is None else "--input_file and --vectors"
-            raise ValueError(f"{found} given; give one of them.")
         if not self.words and self.sentence is None:
             raise ValueError("--words is missing, and --sentence too; say what to look for by one of them.")
         if self.word is not None and self.sentence is None:
@@ -71,10 +61,10 @@ def show_neighbors(arguments: NeighborArguments) -> None:
     layers = arguments.layers
     number = int(layers) if layers is not None and layers.lstrip("-").isdigit() else layers
     cut = str.split if arguments.text_is_tokenized else str
-    corpus = None if arguments.input_file is None else open_text(arguments)
+    corpus = None if Path(arguments.input_file).is_dir() else open_text(arguments)
     embedder = arguments.embedder()
     if corpus is None:
-        index = UseIndex.of_shards(arguments.vectors or "", embedder, number)
+        index = UseIndex.of_shards(arguments.input_file, embedder, number)
     else:
         warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer, corpus)
         read = track(map(cut, map(str, corpus.lines())), "reading", "sentences")

@@ -53,13 +53,6 @@ class ElmoEmbedder:
         # Raises what is wrong with the limits now.
         self.stream([])
 
-    def __repr__(self) -> str:
-        dtype = str(self.model.dtype).removeprefix("torch.")
-        return (
-            f"ElmoEmbedder({self.name!r}, device='{self.device}', dtype={dtype!r}): {self.num_layers} layers of "
-            f"{self.vector_size} numbers per word"
-        )
-
     @property
     def num_layers(self) -> int:
         return self.model.config.num_hidden_layers + 1

@@ -170,9 +170,6 @@ class ElmoScorer:
         # Raises what is wrong with the limits now.
         self.stream([])
 
-    def __repr__(self) -> str:
-        return f"ElmoScorer({self.name!r}, device='{self.device}'): a softmax over {len(self.vocabulary):,} words"
-
     def score_sentence(self, sentence: Sentence) -> SentenceScores:
         """The scores of one sentence, a string or a list of words."""
         (scores,) = self.stream([sentence])
@@ -186,8 +183,6 @@ class ElmoScorer:
         self, sentence: Sentence, direction: Literal["forward", "backward", "joint"] = "forward"
     ) -> np.ndarray:
         """-log2 p of each word of a sentence, in bits, (words,), from its left context, its right one or both."""
-        if direction not in DIRECTIONS:
-            raise ValueError(f"direction is {direction!r}; it must be 'forward', 'backward' or 'joint'.")
         return getattr(self.score_sentence(sentence), f"{direction}_surprisal")
 
     def totals(self, sentences: Iterable[Sentence], carry_state: bool = False) -> ScoreTotals:

@@ -39,7 +39,6 @@ def test_of_a_tagger_the_base_is_taken_and_strings_are_cut_by_its_tokenizer(tmp_
     ElmoCharTokenizer(pre_tokenizer="punctuation").save_pretrained(tmp_path)
     embedder = ElmoEmbedder(str(tmp_path), device="cpu", dtype="bfloat16", max_words_per_buffer=50)
     assert not embedder.model.training and embedder.tokenize("Call it!") == ["Call", "it", "!"]
-    assert all(part in repr(embedder) for part in (repr(str(tmp_path)), "cpu", "bfloat16", "3 layers", "12"))
     stream = embedder.stream(iter(lambda: "Call it!", None))
     assert [next(stream).shape for _ in range(30)] == [(3, D)] * 30
 

@@ -116,7 +116,7 @@ def test_snippet_marks_the_word_and_what_was_cut():
 
 @pytest.fixture
 def write(embedder, tmp_path, monkeypatch):
-    monkeypatch.setattr(neighbors, "_SENTENCES_PER_BLOCK", 16)
+    monkeypatch.setattr(neighbors, "_SENTENCES_PER_BLOCK", 1)
 
     def write(sentences, **settings):
         settings = EmbeddingSettings(**{"layers": "all", "max_words_per_shard": 200, **settings})
@@ -176,7 +176,7 @@ def run(embedder, tmp_path, capsys):
 
     def run(input_file="text.txt", **options):
         capsys.readouterr()
-        file = None if input_file is None else str(tmp_path / input_file)
+        file = str(tmp_path / input_file)
         given = {"model_name_or_path": embedder.name, "input_file": file, "device": "cpu", **options}
         show_neighbors(NeighborArguments(**given))
         return capsys.readouterr().out
@@ -195,8 +195,7 @@ def test_words_of_a_text_and_uses_nearest_to_a_word_of_a_sentence(run, write):
     assert run(sentence="a play", word="play", layers="0", top_k=1).splitlines()[1].split()[0] == "1.00"
     given = {"sentence": "we play cards", "word": "play", "top_k": 2, "same_word": True}
     vectors = str(write(SENTENCES))
-    assert run(None, vectors=vectors, **given) == found
-    assert run(None, vectors=vectors, words=["play", "zebra"]) == shown
+    assert run(vectors, **given) == found and run(vectors, words=["play", "zebra"]) == shown
 
 
 def test_mistakes_are_named(run):
@@ -207,7 +206,6 @@ def test_mistakes_are_named(run):
         ({"words": ["play"], "top_k": 0}, "--top_k"),
         ({"words": ["play"], "layers": "3"}, "layers is 3"),
         ({"words": ["play"], "input_file": "absent.txt"}, "absent.txt"),
-        ({"vectors": "v", "sentence": "we"}, "--vectors"),
-        ({"sentence": "we", "input_file": None}, "--input_file"),
+        ({"sentence": "we", "input_file": ""}, "settings.json"),
     ):
         assert_refused((ValueError, OSError), named, run, **options)

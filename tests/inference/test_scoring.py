@@ -176,6 +176,7 @@ def test_totals_are_sums_over_sentences():
         assert_close(2.0**-bits, np.exp(getattr(scored[0], direction)))
     assert math.isnan(ScoreTotals().perplexity)
     assert ScoreTotals(forward_sum=-1e6, num_sentences=1).forward_perplexity == math.inf
+    assert ScoreTotals(forward_sum=-20.0, num_sentences=2).forward_perplexity == pytest.approx(math.exp(10))
 
 
 # Streams and memory
@@ -233,7 +234,6 @@ def test_a_scorer_of_a_checkpoint_is_that_of_its_model(checkpoint, carry_state):
         assert np.array_equal(as_array(found), as_array(other))
     assert scorer.perplexity(sentences, carry_state) == scorer.totals(sentences, carry_state).perplexity
     assert scorer.totals(sentences, carry_state).num_words == 8
-    assert all(part in repr(scorer) for part in (repr(checkpoint), "cpu", f"{len(VOCABULARY)} words"))
     assert scorer.substitutes("The cat sat", "cat", k=4) == scorer.substitutes(["the", "cat", "sat"], 1, k=4)
 
 
@@ -242,7 +242,6 @@ def test_what_cannot_be_scored_is_refused(checkpoint):
     for position in ("mat", "the", "zebra", 9, -1):
         named = f"is {position!r}"
         assert_refused(ValueError, named, scorer.substitutes, "the cat sat on the mat mat".split(), position)
-    assert_refused(ValueError, "direction is 'both'", scorer.surprisals, "the cat", "both")
     for method in (scorer.score_sentence, scorer.surprisals):
         assert_refused(TypeError, "sentences[0]", method, [["the", "cat"]])
     assert_refused(TypeError, "sentences is a string", scorer.perplexity, "the cat")
