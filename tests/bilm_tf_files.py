@@ -106,3 +106,8 @@ def changed(path, value):
 
 def listing(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def are_equal(model, other):
+    ours, theirs = model.state_dict(), other.state_dict()
+    return ours.keys() == theirs.keys() and all((ours[name] == theirs[name]).all() for name in ours)

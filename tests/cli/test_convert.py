@@ -88,11 +88,8 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, source, capsys):
     capsys.readouterr()
     for command, arguments, named in (
         (convert, [source], ("OUTPUT",)),
-        (convert, [source, new, "third"], ("third",)),
-        (convert, [str(tmp_path / "none"), new], ("none", "does not exist")),
         (convert, [source, str(full)], ("full", "--overwrite_output_dir")),
         (convert, [str(tmp_path / "cut.hdf5"), new, *options], ("cut.hdf5", "truncated")),
-        (export, [str(tmp_path / "none"), new, "--format", "bilm-tf"], ("none",)),
         (export, [str(tmp_path / "model"), str(full), "--format", "bilm-tf"], ("full", "--overwrite_output_dir")),
         (export, [str(tmp_path / "model"), new, "--format", "bilm-tf", "--output_hidden_states"], ("hidden_states",)),
     ):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from bilm_tf_files import (
+    are_equal,
     cell_name,
     changed,
     make_options,
@@ -24,11 +25,6 @@ from hf_elmo.conversion.sources import convert
 from hf_elmo.text.vocabulary import WordVocabulary
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "cat", "sat", "naïve", "語"]
-
-
-def are_equal(model, other):
-    ours, theirs = model.state_dict(), other.state_dict()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def write_hdf5(path, arrays):

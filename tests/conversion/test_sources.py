@@ -9,8 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import torch
-from bilm_tf_files import listing, make_options, write_checkpoint
+from bilm_tf_files import are_equal, listing, make_options, write_checkpoint
 from refusals import assert_refused
 from transformers import AutoModel, AutoTokenizer
 
@@ -25,11 +24,6 @@ def source(tmp_path):
     folder = tmp_path / "theirs"
     write_checkpoint(folder, make_options())
     return folder
-
-
-def are_equal(model, other):
-    ours, theirs = model.state_dict(), other.state_dict()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_a_conversion_writes_a_directory_and_says_what_it_is_made_from(tmp_path, source):

@@ -1,9 +1,14 @@
 """Figures of layers are averaged and tabled, and which layer leads is said with care."""
 
+import re
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hf_elmo.hub.scores import averaged, paired_errors, scores_table, what_leads
+from hf_elmo.hub.tables import markdown_table
 
 ACCURACIES = {"most frequent tag": [0.8], "layer 0": [0.81, 0.83], "layer 1": [0.9, 0.94], "layer 2": [0.91, 0.89]}
 # Of each two ways.
@@ -63,3 +68,10 @@ def test_the_standard_error_is_that_of_a_paired_bootstrap():
     assert error == pytest.approx(np.std(drawn), rel=0.05)
     # Far below that of each by itself: both find the same words.
     assert paired_errors({"w": {"a": first, "b": first}})["w"]["a"]["b"] == 0
+
+
+@given(st.lists(st.lists(st.text(st.characters(exclude_characters="\\")), min_size=3, max_size=3), max_size=4))
+def test_every_line_of_a_table_has_as_many_columns_as_the_head(rows):
+    lines = markdown_table(["a", "b", "c"], rows, names=2).split("\n")
+    assert len(lines) == len(rows) + 2 and lines[1] == "| --- | --- | ---: |"
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 4 for line in lines)

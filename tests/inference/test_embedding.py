@@ -172,42 +172,6 @@ def test_each_direction_reads_each_word_once_and_each_distinct_word_is_encoded_o
     assert sum(encoded) == len({*text, "<S>", "</S>"})
 
 
-@examples(20)
-@given(sentences=sentence_lists, limits=limits)
-def test_batches_keep_to_their_limit_padding_included(sentences, limits):
-    model, shapes = shared_model(), []
-    run_direction = model.bilm.run_direction
-
-    def spy(direction, vectors, mask, state):
-        shapes.append(tuple(vectors.shape[:2]))
-        return run_direction(direction, vectors, mask, state)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model.bilm, "run_direction", spy)
-        list(embed(model, TOKENIZER, sentences, **limits))
-    for rows, words in shapes:
-        assert words <= limits["max_words_per_chunk"]
-        assert rows == 1 or rows * words <= limits["max_words_per_batch"]
-
-
-@examples(20)
-@given(lengths=st.lists(st.integers(0, 9), min_size=1), limits=limits)
-def test_no_more_is_read_ahead_than_the_buffer_holds(lengths, limits):
-    num_read = 0
-
-    def sentences():
-        nonlocal num_read
-        for length in lengths:
-            num_read += 1
-            yield ["a"] * length
-
-    arrays = embed(shared_model(), TOKENIZER, sentences(), **limits)
-    assert num_read == 0
-    for num_yielded, _ in enumerate(arrays):
-        ahead = [length + 2 for length in lengths[num_yielded:num_read]]
-        assert sum(ahead[:-1]) < limits["max_words_per_buffer"]
-
-
 def test_wrong_arguments_are_named_at_once():
     for tokenizer, sentences, arguments, error, named in (
         (ElmoCharTokenizer(max_characters_per_word=9), ["a"], {}, ValueError, ("max_characters_per_word=9", "50")),

@@ -92,20 +92,6 @@ def test_runs_resume_without_loss_or_repetition(embedder, tmp_path_factory, stop
     assert contents(folder) == contents(folder.parent / "alone")
 
 
-@pytest.mark.parametrize("max_words", [1, 40, 150, 300])
-def test_shards_are_the_same_bytes_whoever_wrote_the_ones_before(embedder, tmp_path, max_words):
-    """What a shard holds depends on its text alone: not on the words that the process met earlier."""
-    settings = dataclasses.replace(SETTINGS, max_words_per_shard=max_words)
-    vocabulary = [f"{'un' * (n % 3)}word{n}" for n in range(97)]
-    text = [" ".join(vocabulary[(n * k) % 97] for k in range(1, 3 + n % 11)) for n in range(30)]
-    embed(embedder, tmp_path / "alone", settings, text)
-    for stop in (1, None):
-        embed(embedder, tmp_path / "resumed", settings, text, stop_after=stop)
-    for rank in range(2):
-        embed(embedder, tmp_path / "two", settings, text, rank=rank, num_ranks=2)
-    assert contents(tmp_path / "alone") == contents(tmp_path / "resumed") == contents(tmp_path / "two")
-
-
 def test_what_fails_in_a_shard_leaves_no_part_of_it(embedder, tmp_path, monkeypatch):
     stream = embedder.stream
 

@@ -91,14 +91,6 @@ def test_senses_go_by_the_nearest_mean_of_each_layer_among_those_of_the_lemma_an
     assert results["words of SemCor"]["layer 1"] == 100 and results["words of SemCor"]["uses"] == 3
 
 
-def test_a_word_of_several_parts_has_their_mean():
-    (vectors,) = benchmarks.embed_uses(Axes(), [(["the", "old_bank", "sinks"], [1, 2])], "test")
-    assert vectors.shape == (2, 2, 8)
-    both = np.zeros(8)
-    both[[3, 4]] = np.sqrt(0.5)
-    assert np.allclose(vectors[0, 0], both) and vectors[1, 0, 5] == 1 and vectors[1, 1, 4] == 1
-
-
 def test_surprisals_of_a_story_are_those_of_its_tokens_with_carried_states(checkpoint):
     scorer = ElmoScorer(checkpoint, device="cpu")
     words = "the cat's cats sit. The cat sits.".split()
