@@ -4,7 +4,7 @@ import torch
 
 
 def run_batches(model, tokenizer, batches, warmup=False):
-    """The layers (L + 1, T, 2P) and the mixes (T, 2P) of each sentence, without markers.
+    """The layers (L + 1, T, 2P) and the mixes (T, 2P) of each sentence, without special tokens.
 
     Row r of a batch carries on the state of row r before it. With `warmup` the first batch is run once for its state
     alone.

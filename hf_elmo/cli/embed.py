@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..given.flags import check_choices, check_least, flag, part_of
@@ -102,11 +102,6 @@ class EmbeddingArguments(ReadingArguments):
         if self.carry_state and (self.output_dir is not None or self.vocab_file is not None):
             raise ValueError("carry_state is True; the state is carried along a text that goes into an --output_file.")
 
-    @property
-    def layers_as_given(self) -> str | int:
-        """A layer's number as such."""
-        return int(self.layers) if self.layers.lstrip("-").isdigit() else self.layers
-
     def embedder(self, **options: Any) -> ElmoEmbedder:
         given = {"dtype": self.dtype, "max_words_per_batch": self.max_words_per_batch, **options}
         return super().embedder(**given)
@@ -172,7 +167,7 @@ def _embed_to_file(arguments: EmbeddingArguments) -> None:
             yield line.split() if arguments.text_is_tokenized and isinstance(line, str) else line
 
     started = time.perf_counter()
-    arrays = embedder.stream(read(), arguments.layers_as_given, arguments.carry_state)
+    arrays = embedder.stream(read(), arguments.layers, arguments.carry_state)
     numbers = write_embeddings(target, track(arrays, "embedding", "sentences"), texts, arguments.storage_dtype)
     print(_describe(*numbers, time.perf_counter() - started, arguments, embedder))
     print(
@@ -189,7 +184,7 @@ def _embed_to_directory(arguments: EmbeddingArguments, output_dir: str) -> None:
     from ..inference.embedding_shards import EmbeddingSettings, EmbeddingWriter
     from ..text.progress import track
 
-    settings = replace(part_of(arguments, EmbeddingSettings), layers=arguments.layers_as_given)
+    settings = part_of(arguments, EmbeddingSettings)
     on_cpu = arguments.device == "cpu" or not torch.accelerator.is_available()
     # Of one process alone accelerate would remember the device for whatever comes after.
     state = PartialState(cpu=on_cpu) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else None

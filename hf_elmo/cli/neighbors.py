@@ -58,17 +58,15 @@ def show_neighbors(arguments: NeighborArguments) -> None:
     options: dict[str, Any] = {"same_word": arguments.same_word}
     if arguments.top_k is not None:
         options["count"] = arguments.top_k
-    layers = arguments.layers
-    number = int(layers) if layers is not None and layers.lstrip("-").isdigit() else layers
     cut = str.split if arguments.text_is_tokenized else str
     corpus = None if Path(arguments.input_file).is_dir() else open_text(arguments)
     embedder = arguments.embedder()
     if corpus is None:
-        index = UseIndex.of_shards(arguments.input_file, embedder, number)
+        index = UseIndex.of_shards(arguments.input_file, embedder, arguments.layers)
     else:
         warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer, corpus)
         read = track(map(cut, map(str, corpus.lines())), "reading", "sentences")
-        index = UseIndex.of_text(embedder, read, "top" if number is None else number)
+        index = UseIndex.of_text(embedder, read, arguments.layers or "top")
     if arguments.words:
         print(describe_words(index, arguments.words, **options), end="\n\n" if arguments.sentence else "\n")
     if arguments.sentence is not None:

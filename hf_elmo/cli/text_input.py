@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -77,10 +76,7 @@ def warn_of_raw_text(arguments: Any, pre_tokenizer: str, corpus: Corpus) -> None
 
 
 def _lines_of_standard_input() -> Iterator[str]:
-    for number in itertools.count(1):
-        line = sys.stdin.buffer.readline()
-        if not line:
-            return
+    for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
             # A mark at the beginning that says in which order bytes come is no part of the first word.
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")

@@ -112,7 +112,7 @@ def read(
     words = _read_dictionary(source / _WORD_LIST, _UNKNOWN) if embedder.get("word_dim") else {}
     characters = _characters(source, bool(embedder.get("char_dim")), words, width - 2)
     tokenizer = make_tokenizer(tokenizer_options, max_characters_per_word=width, characters=list(characters))
-    # `<oov>` and the words that a row of characters holds whole; `<S>` and `</S>`, as words, are markers here.
+    # `<oov>` and the words that a row of characters holds whole; `<S>` and `</S>`, as words, are special tokens here.
     words = {
         word: row
         for word, row in words.items()

@@ -84,14 +84,16 @@ def embed(
 
 def resolve_layers(layers: str | int, num_layers: int) -> str | int:
     """A single layer as its number from 0; "mix", "all" and "average" as they are. Raises: ValueError for no layer."""
-    number = {"token": 0, "top": num_layers - 1}.get(str(layers), layers)
+    number: Any = {"token": 0, "top": num_layers - 1}.get(str(layers), layers)
+    if isinstance(number, str) and number.lstrip("-").isdigit():
+        number = int(number)
     if number in ("mix", "all", "average"):
         return number
     if not isinstance(number, int):
         raise ValueError(f"layers is {layers!r}; it must be one of {list(LAYERS)}, or a layer's number.")
     if not -num_layers <= number < num_layers:
         raise ValueError(
-            f"layers is {layers}; this model has the layers 0 (the token encoder) to {num_layers - 1} (the top)."
+            f"layers is {number}; this model has the layers 0 (the token encoder) to {num_layers - 1} (the top)."
         )
     return number % num_layers
 

@@ -103,7 +103,7 @@ def test_logits_are_those_that_bilm_tf_computed():
         with torch.no_grad():
             output = model(**tokenizer([words], is_split_into_words=True, return_tensors="pt"))
         assert np.abs(output.forward_logits[0, :-1].numpy() - forward).max() < FOREIGN_VECTORS
-        # The backward direction begins at the last marker.
+        # The backward direction begins at the last special token.
         assert np.abs(output.backward_logits[0, 1:].flip(0).numpy() - backward).max() < FOREIGN_VECTORS
 
 

@@ -77,7 +77,7 @@ def test_what_is_saved_is_loaded_and_scores_as_its_classifier(tmp_path):
 
 NO_WORDS = {"token_embedder": {"word_dim": 0, "activation": "tanh", "n_highway": 3}}
 NO_CHARACTERS = {"token_embedder": {"char_dim": 0, "name": "lstm"}, "encoder": {"cell_clip": 0, "proj_clip": None}}
-# `<S>` and `</S>` are markers here, as `<bos>` and `<eos>` are.
+# `<S>` and `</S>` are special tokens here, as `<bos>` and `<eos>` are.
 ODD_WORDS = [word for word in WORDS if word != "<S>"]
 ODD_WORDS += ["qqq", "abcdefghij", "", "New York", "THE", "ñandú", "<bow>", "\u3000", "x", "xyz"]
 # Words that char.dic cannot spell, and that are told apart all the same; one is longer than a row.

@@ -40,11 +40,11 @@ def test_vectors_are_the_pooled_words(checkpoint, layers):
         wanted = [pool_words(array, pooling) for array in arrays]
         for place in (0, 2, 3):
             np.testing.assert_allclose(found[place], wanted[place], rtol=0, atol=REORDERED_FLOAT32)
-        # Of a text without words the markers.
+        # Of a text without words the special tokens.
         assert np.isfinite(found[1]).all() and np.abs(found[1]).max() > 0
 
 
-def test_markers_are_pooled_where_asked_for(checkpoint):
+def test_special_tokens_are_pooled_where_asked_for(checkpoint):
     found = build(checkpoint, pool_special_tokens=True).encode(TEXTS)
     wanted = ElmoEmbedder(checkpoint, device="cpu").stream(TEXTS, keep_special_tokens=True)
     np.testing.assert_allclose(found, [pool_words(array, "mean") for array in wanted], rtol=0, atol=REORDERED_FLOAT32)

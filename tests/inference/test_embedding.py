@@ -44,7 +44,7 @@ shared_model = functools.cache(make_model)
 
 
 def run_alone(model, words, layers) -> np.ndarray:
-    """The vectors of one sentence by a plain call of the model, the markers' included."""
+    """The vectors of one sentence by a plain call of the model, special tokens included."""
     batch = TOKENIZER([words], is_split_into_words=True, return_tensors="pt")
     with torch.no_grad():
         return pick_layers(model(**batch, output_hidden_states=True), layers)

@@ -66,7 +66,7 @@ def score(sentences, model=None, carry_state=False, **options):
 
 
 def score_by_hand(model, words):
-    """The scores of one sentence from the logits of a plain call of the model, each (3, T), and the two markers'."""
+    """The scores of one sentence from the logits of a plain call of the model, (3, T), and of the special tokens."""
     batch = TOKENIZER([words], is_split_into_words=True, return_tensors="pt")
     with torch.no_grad():
         output = model(**batch)
