@@ -7,10 +7,10 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..given.flags import check_choices, check_least, flag, part_of
+from ..given.flags import check_choices, check_least, flag
 from .command_line import run_command
 from .text_input import STANDARD_INPUT, ReadingArguments, open_text, warn_of_raw_text
 
@@ -184,7 +184,7 @@ def _embed_to_directory(arguments: EmbeddingArguments, output_dir: str) -> None:
     from ..inference.embedding_shards import EmbeddingSettings, EmbeddingWriter
     from ..text.progress import track
 
-    settings = part_of(arguments, EmbeddingSettings)
+    settings = EmbeddingSettings(**{each.name: getattr(arguments, each.name) for each in fields(EmbeddingSettings)})
     on_cpu = arguments.device == "cpu" or not torch.accelerator.is_available()
     # Of one process alone accelerate would remember the device for whatever comes after.
     state = PartialState(cpu=on_cpu) if int(os.environ.get("WORLD_SIZE", 1)) > 1 else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import field, fields
+from dataclasses import field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 
@@ -12,11 +12,6 @@ def flag(text: str, positional: bool = False, **defaults: Any) -> Any:
     """A field of a dataclass that is a flag of a command, or a word in the order of such fields if `positional`."""
     # argparse formats its help, and transformers' parser hands it all other entries.
     return field(metadata={"help": text.replace("%", "%%")} | ({"positional": True} if positional else {}), **defaults)
-
-
-def part_of(arguments: Any, group: type) -> Any:
-    """One group of arguments out of several that were joined by inheritance."""
-    return group(**{field.name: getattr(arguments, field.name) for field in fields(group)})
 
 
 def check_choices(arguments: Any) -> None:

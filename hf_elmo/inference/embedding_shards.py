@@ -47,11 +47,9 @@ _TOKENIZER_FIELDS = (
 def read_settings(directory: str | os.PathLike) -> dict[str, Any]:
     """What the vectors of a directory are, as `EmbeddingWriter` describes them."""
     file = Path(directory) / SETTINGS_FILE
-    if not file.is_file():
-        raise FileNotFoundError(f"{str(directory)!r} has no {SETTINGS_FILE}; name a directory of `hf-elmo embed`.")
-    settings = read_json(file, repr(str(file)))
+    settings = read_json(file, repr(str(file))) if file.is_file() else None
     if not isinstance(settings, dict) or settings.get("kind") != _KIND:
-        raise ValueError(f"{str(file)!r} is not of vectors that `hf-elmo embed` wrote; name another directory.")
+        raise ValueError(f"{str(file)!r} is not of vectors that `hf-elmo embed` wrote; name a directory of these.")
     return settings
 
 
@@ -63,7 +61,7 @@ def load_embeddings(directory: str | os.PathLike) -> Dataset:
         for table in load_embeddings(directory).with_format("arrow").iter(batch_size=512):
             vectors = vectors_of(table[column])  # (words of the block, D)
 
-    Raises: FileNotFoundError or ValueError naming the directory where shards are missing or damaged.
+    Raises: ValueError naming the directory where shards are missing or damaged.
     """
     settings = read_settings(directory)
     suffix = settings["format"]

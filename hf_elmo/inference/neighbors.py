@@ -78,7 +78,7 @@ class UseIndex:
     ) -> UseIndex:
         """The uses of a corpus whose vectors `hf-elmo embed --output_dir` wrote; a search holds one block in memory.
 
-        Raises: FileNotFoundError or ValueError naming the directory or the argument where they do not fit.
+        Raises: ValueError naming the directory or the argument where they do not fit.
         """
         settings, where = read_settings(directory), f"vectors {str(directory)!r}"
         if settings["pooling"] != "none":

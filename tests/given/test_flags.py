@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 from refusals import assert_refused
 
-from hf_elmo.given.flags import check_choices, check_least, flag, part_of, read_json_object
+from hf_elmo.given.flags import check_choices, check_least, flag, read_json_object
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +40,6 @@ def test_least_values_are_named(size, least):
     check_least(Group(size=least), ("size",), least)
     check_least(Group(), ("size",), least)
     assert_refused(ValueError, ("--size", str(size), str(least)), check_least, Group(size=size), ("size",), least)
-
-
-def test_a_part_of_joined_arguments_is_the_group_with_its_values():
-    assert part_of(Joined(name="n", shape="square", size=3), Group) == Group(shape="square", size=3)
 
 
 def test_json_flags_are_objects():

@@ -67,7 +67,7 @@ def test_equal_results_make_equal_files_whatever_the_users_style(tmp_path):
     assert first.read_bytes().startswith(b"\x89PNG") and first.read_bytes() == again.read_bytes()
 
 
-@pytest.mark.parametrize("perplexities", [(21.5,), (21.5, 21.4), (80_000, 12), (30, 2e8, 1e24, 5)])
+@pytest.mark.parametrize("perplexities", [(21.5, 21.4), (30, 2e8, 1e24, 5)])
 def test_ticks_are_some_few_and_a_loss_beyond_all_numbers_stops_nothing(tmp_path, recwarn, perplexities):
     evaluations = [
         {"step": step, "words": step, "forward": figure, "backward": 1.01 * figure, "mean": figure}

@@ -151,7 +151,7 @@ def test_a_directory_of_something_else_is_spared(embedder, tmp_path):
     (tmp_path / SETTINGS_FILE).write_text(json.dumps({"name": "an editor"}))
     assert_refused(ValueError, SETTINGS_FILE, embed, embedder, tmp_path, overwrite=True)
     assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert_refused(FileNotFoundError, "absent", load_embeddings, tmp_path / "absent")
+    assert_refused(ValueError, "absent", load_embeddings, tmp_path / "absent")
 
 
 def test_what_float16_cannot_hold_is_no_infinity(embedder, tmp_path, monkeypatch):
