@@ -89,7 +89,7 @@ def save_bilm_tf(
     why_no_softmax = _why_no_softmax(model, vocabulary)
     parameters = {name: _as_float32(name, tensor) for name, tensor in model.base_model.state_dict().items()}
     if config.token_inputs == "words":
-        parameters[WORD_TABLE] = _vectors_in_order(parameters, config, vocabulary)
+        parameters[WORD_TABLE] = _vectors_in_order(parameters[WORD_TABLE], model, vocabulary)
     elif parameters["token_encoder.character_embedding.weight"][0].any():
         raise ValueError(
             "row 0 of token_encoder.character_embedding.weight, the padding id, is not zero; bilm-tf's files have no "
@@ -162,23 +162,21 @@ def _as_float32(name: str, tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", torch.float32)
 
 
-def _vectors_in_order(parameters: dict[str, Tensor], config: ElmoConfig, vocabulary: WordVocabulary | None) -> Tensor:
+def _vectors_in_order(vectors: Tensor, model: ElmoPreTrainedModel, vocabulary: WordVocabulary | None) -> Tensor:
     """The vectors of a vocabulary's words in its order, (V, P), out of a model's word table."""
     if vocabulary is None:
         raise ValueError(
             "vocabulary is None, but the model reads words, and bilm-tf's table has their order: a converted "
             f"checkpoint has them in {VOCABULARY_FILE}."
         )
-    with torch.device("meta"):
-        table = ElmoWordTable(len(parameters[WORD_TABLE]) - 1, config.projection_size)
-    prefix = WORD_TABLE.removesuffix("weight")
-    table.load_state_dict({name: parameters[f"{prefix}{name}"] for name in ("weight", "hashes")}, assign=True)
+    config, table = model.config, cast("ElmoModel", model.base_model).token_encoder.word_table
     tokenizer = ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word)
-    rows = table.indices(torch.from_numpy(tokenizer.encode_words(vocabulary.words)))
+    characters = torch.from_numpy(tokenizer.encode_words(vocabulary.words)).to(model.device)
+    rows = cast("ElmoWordTable", table).indices(characters).cpu()
     num_known = len(rows[rows > 0].unique())
     if num_known != config.word_table_size or int(rows[vocabulary.unk_id]) != 0:
         raise ValueError(
             f"vocabulary has {num_known} of the {config.word_table_size} words of the model's table, expected all of "
             "them; give the words that it was trained with."
         )
-    return parameters[WORD_TABLE][rows]
+    return vectors[rows]
