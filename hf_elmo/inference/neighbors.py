@@ -151,7 +151,7 @@ class UseIndex:
         found = [
             (block.use(row), block.vectors[row])
             for block in self.blocks()
-            for row in np.flatnonzero(block.words == word)
+            for row in np.flatnonzero(block.words == word).tolist()
         ]
         if not found:
             return []
