@@ -65,47 +65,23 @@ def examples(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
     torch.manual_seed(0)  # before the test's own seed: else its weights would be those of whatever ran before
     words = WordVocabulary([*SPECIAL_WORDS, *"a call returns the return value of .".split()])
-    plain, scored = {"projection_size": 64}, {"projection_size": 64, "word_vocab_size": len(words)}
-    for name, model, pre_tokenizer in (
-        ("elmo-tiny-pydoc", ElmoForPreTraining(make_tiny_config(**scored)), "punctuation"),
-        ("elmo-original", ElmoForPreTraining(make_tiny_config(**scored)), "whitespace"),
-        (
-            "my-tagger",
-            ElmoForTokenClassification(make_tiny_config(**plain, id2label={0: "O", 1: "B-PER", 2: "I-PER"})),
-            "punctuation",
-        ),
-        (
-            "my-reader",
-            ElmoForQuestionAnswering(make_tiny_config(head=QuestionAnsweringHead(hidden_size=4))),
-            "penn",
-        ),
-        (
-            "my-roles",
-            ElmoForSemanticRoleLabeling(
-                make_tiny_config(
-                    id2label=dict(enumerate(["O", "B-V", "I-V", "B-ARG0", "I-ARG0"])),
-                    head=SemanticRoleLabelingHead(hidden_size=4, num_layers=2, find_predicates=True),
-                )
-            ),
-            "penn",
-        ),
-        (
-            "my-entailment",
-            ElmoForSequenceClassification(
-                make_tiny_config(
-                    id2label=dict(enumerate(["contradiction", "entailment", "neutral"])),
-                    problem_type="single_label_classification",
-                    head=SequenceClassificationHead(encoder="pooled_pairs", hidden_size=4),
-                )
-            ),
-            "penn",
-        ),
-        (
-            "my-coreference",
-            ElmoForCoreferenceResolution(make_tiny_config(head=CoreferenceHead(lstm_size=3, hidden_size=4))),
-            "penn",
-        ),
+    scored = {"projection_size": 64, "word_vocab_size": len(words)}
+    tags, roles = ["O", "B-PER", "I-PER"], ["O", "B-V", "I-V", "B-ARG0", "I-ARG0"]
+    srl = SemanticRoleLabelingHead(hidden_size=4, num_layers=2, find_predicates=True)
+    pairs = SequenceClassificationHead(encoder="pooled_pairs", hidden_size=4)
+    for name, kind, pre_tokenizer, head, labels, fields in (
+        ("elmo-tiny-pydoc", ElmoForPreTraining, "punctuation", None, None, scored),
+        ("elmo-original", ElmoForPreTraining, "whitespace", None, None, scored),
+        ("my-tagger", ElmoForTokenClassification, "punctuation", None, tags, {"projection_size": 64}),
+        ("my-reader", ElmoForQuestionAnswering, "penn", QuestionAnsweringHead(hidden_size=4), None, {}),
+        ("my-roles", ElmoForSemanticRoleLabeling, "penn", srl, roles, {}),
+        ("my-entailment", ElmoForSequenceClassification, "penn", pairs, ["contradiction", "entailment", "neutral"], {}),
+        ("my-coreference", ElmoForCoreferenceResolution, "penn", CoreferenceHead(lstm_size=3, hidden_size=4), None, {}),
     ):
+        given = {"head": head, "id2label": labels and dict(enumerate(labels)), **fields}
+        if head is pairs:
+            given["problem_type"] = "single_label_classification"
+        model = kind(make_tiny_config(**{name: value for name, value in given.items() if value is not None}))
         model.save_pretrained(folder / "output" / name)
         ElmoCharTokenizer(pre_tokenizer=pre_tokenizer).save_pretrained(folder / "output" / name)
         words.save(folder / "output" / name)

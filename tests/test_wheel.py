@@ -2,7 +2,6 @@
 
 import ast
 import itertools
-import os
 import re
 import shutil
 import subprocess
@@ -12,13 +11,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from conftest import ROOT, make_tiny_config
+from conftest import ROOT
 
 import hf_elmo
-from hf_elmo import ElmoModel
-from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
 
 PACKAGE = ROOT / "hf_elmo"
 # Packages whose import has another name.
@@ -101,39 +97,3 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     assert {"hf_elmo/py.typed", "hf_elmo/cli/flags.py"} <= set(names)
     assert f"Version: {hf_elmo.__version__}\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata and licences
-
-
-INSTALLED = """
-import sys
-import hf_elmo
-assert hf_elmo.__file__.startswith(sys.prefix), hf_elmo.__file__
-from hf_elmo import *
-from hf_elmo.cli.command_line import main
-main(["convert", "theirs", "elmo"])
-main(["embed", "--model_name_or_path", "elmo", "--input_file", "text.txt", "--output_file", "vectors.hdf5",
-      "--layers", "all", "--device", "cpu"])
-"""
-
-
-@pytest.mark.slow
-def test_an_installed_wheel_converts_and_embeds(built, tmp_path):
-    h5py = pytest.importorskip("h5py", reason="bilm-tf weights are hdf5 files")
-    (wheel,) = built.glob("*.whl")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=120)
-    (site_packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
-    # The libraries are this environment's: its folders come after the new one's, and their own .pth files are not read.
-    folders = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
-    (site_packages / "libraries.pth").write_text("\n".join(folders) + "\n")
-    python = tmp_path / "venv" / "bin" / "python"
-    install = ["-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run([sys.executable, *install], check=True, timeout=120)
-    environment = {**os.environ, "PYTHONPATH": ""}
-    assert python.with_name("hf-elmo").is_file()
-    save_bilm_tf(ElmoModel(make_tiny_config()), tmp_path / "theirs")
-    (tmp_path / "text.txt").write_text("the cat sat\n")
-    done = subprocess.run(
-        [str(python), "-c", INSTALLED], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    with h5py.File(tmp_path / "vectors.hdf5") as file:
-        assert file["0"].shape == (3, 3, 12) and np.isfinite(file["0"][:]).all()

@@ -55,14 +55,3 @@ def test_a_command_that_nobody_reads_any_more_ends_quietly(is_buffered, embedder
         for number in range(10**6):
             print(number)
     assert stopped.value.code == 0 and number < 10**6 - 1 and capfd.readouterr() == ("", "")
-
-
-def test_train_takes_a_recipe(tmp_path, capsys):
-    recipe = tmp_path / "recipe.yaml"
-    flags = {"model_name_or_path": "none", "output_dir": tmp_path / "out", "train_file": "none.tsv"}
-    recipe.write_text("".join(f"{name}: {value}\n" for name, value in flags.items()))
-    for changes, named in (([], "none.tsv"), (["--train_file", "other.tsv"], "other.tsv")):
-        with pytest.raises(SystemExit) as ended:
-            main(["train", "text-classification", str(recipe), *changes])
-        assert ended.value.code == 2 and named in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
