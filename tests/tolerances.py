@@ -30,3 +30,5 @@ FUSED_FLOAT32 = 1e-5
 FUSED_BFLOAT16 = 2e-2
 # Scores of a task's model by onnxruntime: a CRF adds logarithms over all words.
 ONNX_SCORES = 1e-5
+# Sums of numbers of a model in float64, whose loss is in float32, against those on record; relative where above 1.
+GOLDEN = 1e-5

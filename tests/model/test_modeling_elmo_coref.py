@@ -67,8 +67,6 @@ def test_memory_has_no_vector_for_each_pair(count):
 
 
 SMALL = {"lstm_size": 3, "hidden_size": 4, "feature_size": 2, "max_span_width": 3}
-
-
 HEADS = {
     "plain": {},
     "of the document, few antecedents": {"read_across_sentences": True, "max_antecedents": 3, "spans_per_word": 1.0},
@@ -78,14 +76,8 @@ HEADS = {
         **{"character_filters": [[2, 3]], "character_embedding_size": 2},
     },
 }
-
-
 DOCUMENT = [["a", "bc", "a", "d"], ["bc"], ["e", "a", "b", "c", "d", "bc", "é"], ["a", "a"]]
-
-
 LABELS = torch.tensor([[0, 1, 0], [2, 3, 0], [1, 3, 1], [5, 7, 0], [9, 11, 1], [12, 14, 2], [3, 6, 3], [5, 10, 4]])
-
-
 each_head = pytest.mark.parametrize("name", HEADS)
 
 

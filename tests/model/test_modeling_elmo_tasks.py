@@ -40,7 +40,6 @@ from hf_elmo.model.modeling_elmo import pack_layers
 from hf_elmo.model.modeling_elmo_tasks import (
     SCHEMES,
     TEXT_ENCODERS,
-    ElmoDense,
     ElmoTaskGRU,
     ElmoTaskLSTM,
     ElmoVariationalDropout,
@@ -55,16 +54,6 @@ from hf_elmo.model.modeling_elmo_tasks import (
 )
 
 # Tag schemes
-
-
-EXAMPLES = {
-    "IOB1": ["I-x", "I-x", "B-x", "I-y", "O", "I-x"],
-    "IOB2": ["B-x", "I-x", "B-x", "B-y", "O", "B-x"],
-    "BIOES": ["B-x", "E-x", "S-x", "S-y", "O", "S-x"],
-}
-
-
-SPANS = [Span("x", 0, 2), Span("x", 2, 3), Span("y", 3, 4), Span("x", 5, 6)]
 
 
 @st.composite
@@ -140,8 +129,6 @@ def test_what_the_scheme_does_not_have_is_refused(call, arguments, named):
 
 
 LABELS = {scheme: labels_of(["x", "y"], scheme) for scheme in SCHEMES}
-
-
 masks = st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=1, max_size=3)
 
 
@@ -244,11 +231,7 @@ D, H = 3, 4
 
 
 LIBRARY = {ElmoTaskLSTM: nn.LSTM, ElmoTaskGRU: nn.GRU}
-
-
 masks_of_rnn = st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=1, max_size=4).map(torch.tensor)
-
-
 both_kinds = pytest.mark.parametrize("kind", LIBRARY, ids=lambda kind: kind.kind)
 
 
@@ -281,21 +264,6 @@ def test_the_fast_run_is_the_readable_one_with_its_gradients(kind, mask):
         for run in (encoder, encoder.run_reference)
     )
     assert_all_close(fast, readable, 10 * REORDERED_FLOAT64)
-
-
-@both_kinds
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_numbers_and_gradients_are_those_of_the_library(kind, dtype):
-    encoder = make_encoder(kind, dtype=dtype)
-    library = LIBRARY[kind](D, H, num_layers=2, batch_first=True, bidirectional=True).to(dtype)
-    library.load_state_dict(encoder.state_dict())
-    mask = torch.ones(3, 7, dtype=torch.bool)
-    vectors = torch.randn(3, 7, D, dtype=dtype)
-    assert_all_close(
-        outputs_and_gradients(lambda inputs: encoder(inputs, mask), encoder, vectors),
-        outputs_and_gradients(lambda inputs: library(inputs)[0], library, vectors),
-        10 * (REORDERED_FLOAT64 if dtype == torch.float64 else REORDERED_FLOAT32),
-    )
 
 
 @both_kinds
@@ -343,14 +311,6 @@ def test_the_loss_is_the_mean_over_words_with_a_label():
     # The loss is computed in float32 whatever the model's precision.
     assert output.loss.item() == pytest.approx(wanted.item(), rel=LOSS_FLOAT32)
     assert torch.equal(model(**batch, labels=labels.int()).loss, output.loss)
-
-
-def test_the_state_of_the_bilm_can_be_carried_into_the_head():
-    model, batch = make_model(ElmoForTokenClassification), encode([["a", "b"], ["c"]])
-    state = model.elmo(**batch).state
-    logits = model.classifier(model.elmo(**batch, state=state).last_hidden_state)
-    assert torch.equal(model(**batch, state=state).logits, logits)
-    assert torch.equal(model(**batch, return_dict=False)[0], model(**batch).logits)
 
 
 def test_a_row_without_words_passes_the_bilstm():
@@ -433,15 +393,6 @@ def test_the_largest_logits_are_the_best_sequence_and_most_are_its_probabilities
     assert logits.isfinite().all()
 
 
-def test_raised_labels_are_met():
-    """Else the property above would only ever see words whose likeliest label is the best sequence's."""
-    model, batch = shared_crf_model(), {"input_ids": random_rows(4, 30), "attention_mask": torch.ones(4, 30).long()}
-    mask = batch["attention_mask"].bool()
-    scores = scores_of(model, batch)
-    likeliest = model.crf.marginals(scores, mask).argmax(-1)
-    assert (likeliest != model.crf.decode(scores, mask)[0]).any()
-
-
 def test_a_word_that_looks_like_a_special_token_has_a_label():
     model = make_model(ElmoForTokenClassification, **crf_fields())
     batch = ElmoCharTokenizer()([["a", "<S>", "b"]], is_split_into_words=True, return_tensors="pt")
@@ -455,22 +406,6 @@ def test_labels_that_are_none_of_the_scheme_are_refused():
     ElmoForTokenClassification(make_tiny_config(**fields))
     fields = crf_fields(names=["NN", "VB"], scheme="IOB2")
     assert_refused(ValueError, ("'NN'", "IOB2"), ElmoForTokenClassification, make_tiny_config(**fields))
-
-
-def test_a_second_mix_is_read_at_the_output():
-    head = {"type": "token_classification", "mix_at_output": True, "lstm_layers": 1, "lstm_size": 5, "dropout": 0.0}
-    model, batch = make_model(ElmoForTokenClassification, head=head, num_labels=3, num_mixes=3), encode([["a", "b"]])
-    assert model.classifier.in_features == 2 * 5 + model.mix_size
-    before = model(**batch).logits
-    with torch.no_grad():
-        model.elmo.mixes[1].scale.zero_()
-    mix = model.elmo(**batch).elmo_representations
-    words = torch.cat([model.lstm(mix[0], batch["attention_mask"].bool()), mix[1]], dim=-1)
-    assert_close(model(**batch).logits, model.classifier(words), torch.float32)
-    assert not torch.equal(model(**batch).logits, before)
-    model.train()(**batch, labels=torch.tensor([[0, 1]])).loss.backward()
-    assert [mix.scale.grad is not None for mix in model.elmo.mixes] == [True, True, False]
-    assert not model.elmo.mixes[2].scale.requires_grad
 
 
 # Encoders of texts, and their definitions over the words of one text, (words, D)
@@ -544,8 +479,6 @@ def esim_plainly(encoder, pair, mixes):
 
 
 DEFINITIONS = {"pooled": pooled_plainly, "pooled_pairs": pooled_pairs_plainly, "bcn": bcn_plainly, "esim": esim_plainly}
-
-
 CASES = [("pooled", 0), ("pooled_pairs", 0), ("bcn", 0), ("bcn", M), ("esim", 0), ("esim", M)]
 
 
@@ -583,13 +516,6 @@ def test_a_batch_gives_what_each_sentence_gives_word_by_word(name, mix_size, mas
         torch.testing.assert_close(ours, theirs, rtol=REORDERED_FLOAT64, atol=REORDERED_FLOAT64)
 
 
-def test_a_maxout_layer_takes_the_largest_of_four_units():
-    layer, vectors = ElmoDense(3, 2, "maxout").double(), torch.randn(7, 3, dtype=torch.float64)
-    units = (vectors @ layer.weight.T + layer.bias).tolist()
-    wanted = [[max(row[:4]), max(row[4:])] for row in units]
-    torch.testing.assert_close(layer(vectors).tolist(), wanted, rtol=0, atol=REORDERED_FLOAT64)
-
-
 def test_variational_dropout_leaves_out_the_same_features_of_all_words_of_a_row():
     vectors = torch.rand(6, 4, 50) + 1
     dropped = ElmoVariationalDropout(0.5)(vectors)
@@ -604,8 +530,6 @@ def test_variational_dropout_leaves_out_the_same_features_of_all_words_of_a_row(
 
 
 SMALL = {"hidden_size": 3, "character_filters": ((2, 3),), "character_embedding_size": 2}
-
-
 HEADS = {
     "pooled": {},
     "pooled_pairs": {},
@@ -615,8 +539,6 @@ HEADS = {
     "esim, two mixes": {"encoder": "esim", "mix_at_output": True},
     "esim, no ELMo": {"encoder": "esim", "use_elmo": False},
 }
-
-
 each_head = pytest.mark.parametrize("name", HEADS)
 
 
@@ -649,21 +571,6 @@ def assert_close_of_texts(found, wanted, tolerance=REORDERED_FLOAT64):
     torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
 
 
-def test_the_pooled_heads_read_mean_and_maximum_of_the_words_without_their_special_tokens(classifiers):
-    texts = [["a", "bc", "é"], ["d"]]
-    model = classifiers["pooled"]
-    batch = encode_all(model, texts)
-    words = model.embed(**batch).last_hidden_state
-    pools = [torch.cat([row.mean(dim=0), row.amax(dim=0)]) for row in (words[0, 1:4], words[1, 1:2])]
-    assert_close_of_texts(model(**batch).logits, torch.stack([model.classifier(pool) for pool in pools]))
-    pairs = classifiers["pooled_pairs"]
-    batch = encode_all(pairs, texts[:1], [["c", "d"]])
-    words = pairs.embed(**batch).last_hidden_state[0]
-    first, second = (torch.cat([part.mean(dim=0), part.amax(dim=0)]) for part in (words[1:4], words[6:8]))
-    features = torch.cat([first, second, (first - second).abs(), first * second])
-    assert_close_of_texts(pairs(**batch).logits[0], pairs.classifier(pairs.output(features)))
-
-
 @pytest.mark.parametrize(
     ("labels", "num_labels", "kind", "loss"),
     [
@@ -688,22 +595,6 @@ def test_the_loss_is_that_of_the_kind_of_labels(labels, num_labels, kind, loss):
     assert output.loss.item() == pytest.approx(wanted.item(), rel=LOSS_FLOAT32)
     # Pipelines read it.
     assert model.config.problem_type == kind
-
-
-def test_a_fresh_head_starts_by_the_rules_of_its_source():
-    torch.manual_seed(0)
-    model = ElmoForSequenceClassification(make_tiny_config(head=SequenceClassificationHead(encoder="esim")))
-    size = model.config.head.hidden_size
-    for lstm in (model.text_encoder.lstm, model.text_encoder.composition):
-        recurrent = lstm.weight_hh_l0_reverse
-        assert_close_of_texts(recurrent.T @ recurrent, torch.eye(size), 100 * REORDERED_FLOAT32)
-        bias = (lstm.bias_ih_l0 + lstm.bias_hh_l0).view(4, size)
-        assert torch.equal(bias, torch.tensor([0.0, 1.0, 0.0, 0.0])[:, None].expand_as(bias))
-    dense = model.text_encoder.dense.weight
-    bound = (6 / sum(dense.shape)) ** 0.5
-    assert 0.99 * bound < dense.abs().max() <= bound and not model.text_encoder.dense.bias.any()
-    biattentive = ElmoForSequenceClassification(make_tiny_config(head=SequenceClassificationHead(encoder="bcn")))
-    assert not biattentive.text_encoder.lstm.bias_hh_l0.any()
 
 
 def test_pipelines_classify_texts_and_pairs():
@@ -755,14 +646,8 @@ HEADS_OF_ANSWERS = {
     "bidaf, two mixes": {"reader": "bidaf", "mix_at_output": True, "modeling_layers": 1, "highway_layers": 1},
     "bidaf, no ELMo": {"reader": "bidaf", "use_elmo": False},
 }
-
-
 each_reader = pytest.mark.parametrize("name", HEADS_OF_ANSWERS)
-
-
 QUESTIONS = [["a", "bc"], ["é", "a", "b", "c"], ["d"]]
-
-
 CONTEXTS = [["d", "e", "f", "aa", "b"], ["c"], ["a", "bb", "c"]]
 
 
@@ -900,20 +785,6 @@ def test_the_loss_is_transformers_mean_over_the_rows_with_an_answer(readers):
     assert model(**batch).loss is None
 
 
-def test_the_mixes_are_drawn_together_in_training_alone():
-    model = make_reader("self_attention, two mixes", mix_l2=0.5)
-    batch = encode_pairs(QUESTIONS, CONTEXTS)
-    places = torch.tensor([row[0] for row in context_places(batch)])
-    with torch.no_grad():
-        for mix in model.elmo.mixes:
-            mix.weight.copy_(torch.tensor([1.0, 2.0, 0.0]))
-    for module in model.modules():
-        if isinstance(module, (nn.Dropout, nn.Dropout1d)):
-            module.p = 0.0
-    losses = [model.train(mode)(**batch, start_positions=places, end_positions=places).loss for mode in (True, False)]
-    assert_close_of_texts(losses[0] - losses[1], torch.tensor(0.5 * 2 * 5.0), REORDERED_FLOAT32)
-
-
 def test_what_cannot_be_read_is_refused(readers):
     batch = encode_pairs(QUESTIONS, CONTEXTS)
     positions = torch.tensor([row[0] for row in context_places(batch)])
@@ -1032,19 +903,3 @@ def test_texts_without_words_are_read_and_layers_computed_before_give_the_same(n
     handle.remove()
     for one, other in zip(found, scores_of_rows(model, batch), strict=True):
         assert_close_of_texts(one, other)
-
-
-@pytest.mark.parametrize("name", ["bcn, two mixes", "esim, two mixes"])
-def test_the_second_mix_goes_to_the_output_of_the_first_recurrence(name, classifiers):
-    model, seen = classifiers[name], []
-    batch = encode_all(model, [["a", "b", "c"]])
-    handle = model.text_encoder.register_forward_hook(lambda _, inputs, __: seen.append(inputs[-1]))
-    with torch.no_grad():
-        before = model.elmo.mixes[1].weight.clone()
-        model.elmo.mixes[1].weight.copy_(torch.tensor([0.0, 5.0, -1.0]))
-        second = model.elmo(**batch).elmo_representations[1]
-        model(**batch)
-        model.elmo.mixes[1].weight.copy_(before)
-    handle.remove()
-    # The words of the first text, without its special tokens.
-    assert_close_of_texts(seen[0][0, :3] if "esim" in name else seen[0][0, 1:4], second[0, 1:4])

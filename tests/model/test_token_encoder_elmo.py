@@ -67,24 +67,6 @@ def make_encoder_with_table(token_inputs, **fields):
     return encoder, rows
 
 
-def test_words_alone_are_projected_without_characters():
-    encoder, rows = make_encoder_with_table("words", num_highway_layers=2)
-    names = {name for name, _ in encoder.named_parameters()}
-    assert names == {"word_table.weight", "projection.weight", "projection.bias"}
-    projection = encoder.projection
-    assert_close(encoder(rows), encoder.word_table(rows) @ projection.weight.T + projection.bias)
-
-
-def test_both_inputs_stand_side_by_side_and_the_highways_are_the_characters_own():
-    encoder, rows = make_encoder_with_table("both", num_highway_layers=2)
-    characters = ElmoTokenEncoder(make_tiny_config(num_highway_layers=2)).double()
-    # All of a character model's token encoder but the projection, which is wider here.
-    shared = {name: value for name, value in encoder.state_dict().items() if not name.startswith("word_table")}
-    weight = shared["projection.weight"]
-    characters.load_state_dict({**shared, "projection.weight": weight[:, 5:]})
-    assert_close(encoder(rows), encoder.word_table(rows) @ weight[:, :5].T + characters(rows))
-
-
 @pytest.mark.parametrize("token_inputs", TABLES)
 def test_gradients_reach_the_rows_of_the_table_that_were_looked_up(token_inputs):
     encoder, rows = make_encoder_with_table(token_inputs)
