@@ -2,7 +2,7 @@
 
 import asyncio
 import importlib.util
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -28,35 +28,21 @@ def assert_close(found, wanted, tolerance):
 
 def in_a_thread(function):
     """What a function gives when another thread calls it."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(function()))
-    thread.start()
-    thread.join()
-    return results[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
 
 
-def test_the_choice_holds_inside_the_block_only():
-    assert kernels.get_backend() == "auto"
-    with kernels.use_backend("reference"):
-        assert kernels.get_backend() == "reference"
-        with kernels.use_backend("plain"):
-            assert kernels.get_backend() == "plain"
-        assert kernels.get_backend() == "reference"
-    with pytest.raises(KeyError), kernels.use_backend("plain"):
+def choose(name):
+    with kernels.use_backend(name):
+        return kernels.get_backend()
+
+
+def test_the_choice_holds_inside_the_block_and_its_thread_only():
+    with pytest.raises(KeyError), kernels.use_backend("reference"):
+        assert choose("plain") == in_a_thread(lambda: choose("plain")) == "plain"
+        assert in_a_thread(kernels.get_backend) == "auto" and kernels.get_backend() == "reference"
         raise KeyError
     assert kernels.get_backend() == "auto"
-
-
-def test_threads_do_not_see_each_others_choice():
-    with kernels.use_backend("reference"):
-        assert in_a_thread(kernels.get_backend) == "auto"
-
-        def choose():
-            with kernels.use_backend("plain"):
-                return kernels.get_backend()
-
-        assert in_a_thread(choose) == "plain"
-        assert kernels.get_backend() == "reference"
 
 
 def test_tasks_do_not_see_each_others_choice():

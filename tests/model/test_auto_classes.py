@@ -14,7 +14,7 @@ import transformers
 from class_cases import CASES, build, make_inputs, tensors_of
 from safetensors.torch import load_file
 from tolerances import REORDERED_FLOAT32
-from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokenizer, pipeline
+from transformers import AutoConfig, AutoTokenizer, pipeline
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 import hf_elmo
@@ -118,13 +118,6 @@ def test_each_class_loads_the_others_checkpoints(saved, source, target, new):
     for name, parameter in model.named_parameters():
         if name.split(".")[0] in new:
             assert parameter.isfinite().all() and bool(parameter.any()) is ("bias" not in name)
-
-
-def test_labels_given_at_loading_size_the_classifier(saved):
-    labels = {0: "O", 1: "B", 2: "I", 3: "E"}
-    model = AutoModelForTokenClassification.from_pretrained(saved["base"], id2label=labels)
-    assert model.classifier.out_features == 4
-    assert model.config.label2id == {label: index for index, label in labels.items()}
 
 
 # Fresh interpreters

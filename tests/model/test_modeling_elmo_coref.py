@@ -225,19 +225,6 @@ def test_padding_changes_nothing(name, resolvers, sentences, extra):
     assert_same_output(model(**empty), wanted)
 
 
-def test_sentences_are_read_on_their_own_unless_the_head_reads_across_them(resolvers):
-    changed = [*DOCUMENT[:-1], ["b", "b"]]
-    for name, is_alike in (("plain", True), ("of the document, few antecedents", False)):
-        model = resolvers[name]
-        encoded = []
-        model.spans.register_forward_pre_hook(lambda _, inputs, to=encoded: to.append(inputs[0]))
-        for document in (DOCUMENT, changed):
-            model(**encode_document(document))
-        model.spans._forward_pre_hooks.clear()
-        assert torch.equal(encoded[0][:11], encoded[1][:11]) is is_alike
-        assert not torch.equal(encoded[0][11:], encoded[1][11:])
-
-
 def test_a_word_that_looks_like_a_special_token_is_counted(resolvers):
     output = resolvers["plain"](**encode_document([["a", "<S>", "b"]]), labels=torch.tensor([[0, 3, 0]]))
     assert output.loss.isfinite()
