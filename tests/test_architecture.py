@@ -147,7 +147,7 @@ def test_the_files_that_auto_map_names_import_all_that_they_need_themselves(name
     assert siblings[name] == needed
 
 
-def test_each_file_says_in_one_sentence_what_it_is_for():
+def test_each_file_says_in_one_sentence_what_it_is_for_and_none_grows_beyond_reading():
     for path in MODULES + SCRIPTS:
         docstring = ast.get_docstring(parse(path))
         assert docstring, f"{relative(path)} has no docstring."
@@ -156,12 +156,8 @@ def test_each_file_says_in_one_sentence_what_it_is_for():
             f"{relative(path)} starts with {first!r}; wanted one sentence on a line of its own."
         )
         assert path.stem not in CATCH_ALL_NAMES, f"{relative(path)}: name a file by what it is for."
-
-
-def test_no_file_grows_beyond_reading():
-    for path in set(MODULES) - set(PORTABLE):  # of a model that travels there is one file, as transformers has it
-        lines = len(path.read_text(encoding="utf-8").splitlines())
-        assert lines < MAX_LINES, f"{relative(path)} has {lines} lines; split it by concept before it has {MAX_LINES}."
+        lines = path.read_text(encoding="utf-8").count("\n")  # of a model that travels there is one file
+        assert lines < MAX_LINES or path in PORTABLE, f"{relative(path)} has {lines} lines; split it by concept."
 
 
 def test_test_files_have_names_of_their_own():

@@ -1,7 +1,5 @@
 """Products of halves: natively or in float32, whichever the processor is good at, with the same rounded weights."""
 
-import os
-
 import pytest
 import torch
 from conftest import make_tiny_config
@@ -15,7 +13,6 @@ from hf_elmo import ElmoModel, kernels
 from hf_elmo.kernels import half
 from hf_elmo.kernels.half import (
     native_unavailable_reason,
-    packing_unavailable_reason,
     pad_rows,
     product_dtype,
     round_rows,
@@ -80,25 +77,6 @@ def test_bfloat16_wants_instructions_of_its_own(monkeypatch, machine, supported,
     assert kernels.unavailable_reasons().get("bfloat16") == found
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_what_onednn_does_not_multiply_is_not_native(monkeypatch, dtype):
-    monkeypatch.setattr(half, "packing_unavailable_reason", lambda dtype: "not here")
-    assert native_unavailable_reason(dtype) == "not here"
-    assert product_dtype(dtype) == torch.float32
-
-
-def test_this_processor_is_told_what_its_flags_say():
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            flags = set(next(line for line in file if line.startswith("flags")).split())
-    except (OSError, StopIteration):
-        pytest.skip("no flags to read")
-    if packing_unavailable_reason(torch.bfloat16) or "ONEDNN_MAX_CPU_ISA" in os.environ:
-        pytest.skip("oneDNN was told to do without")
-    has_instructions = not flags.isdisjoint({"avx512_bf16", "amx_bf16"})
-    assert (native_unavailable_reason(torch.bfloat16) is None) is has_instructions
-
-
 def make_scan(dtype, rows):
     inputs = torch.randn(rows, 5, 40).to(dtype)
     mask = torch.arange(5) < torch.randint(1, 6, (rows, 1))
@@ -159,11 +137,6 @@ def test_a_rounded_number_is_little_more_and_stays(number):
     rounded = round_rows(number)
     assert number <= rounded <= number * 17 / 16
     assert round_rows(rounded) == rounded
-
-
-@given(start=st.integers(5, 20))
-def test_there_are_sixteen_numbers_between_two_powers_of_two(start):
-    assert len({round_rows(number) for number in range(2**start + 1, 2 ** (start + 1) + 1, 2 ** (start - 5))}) == 16
 
 
 @pytest.mark.parametrize("way", WAYS)
