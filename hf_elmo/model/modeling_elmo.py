@@ -1242,18 +1242,6 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         return self.word_softmax if isinstance(self.word_softmax, nn.Linear) else None
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
-        """Replace a full softmax of the forward direction; ValueError if it is adaptive or of other sizes."""
-        if self.get_output_embeddings() is None:
-            raise ValueError(
-                f"softmax_type is {self.config.softmax_type!r}, which has no single layer that could be replaced; "
-                "assign to word_softmax instead."
-            )
-        found, wanted = tuple(new_embeddings.weight.shape), (self.num_words, self.config.projection_size)
-        if found != wanted:
-            raise ValueError(
-                f"new_embeddings has weights of the shape {found}; wanted {wanted}. For other words pre-train on with "
-                "--model_name_or_path and --vocab_file."
-            )
         self.word_softmax = new_embeddings
 
     @can_return_tuple

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,54 +25,6 @@ from .modeling_elmo import (
     scan_words,
 )
 from .modeling_elmo_tasks import best_labels, forbidden_by, join, split_steps
-
-
-class HighwayLSTMWeights(NamedTuple):
-    """The weights of one layer."""
-
-    input: Tensor  # (5H, D)
-    recurrent: Tensor  # (5H, H)
-    bias: Tensor  # (5H,)
-    carry: Tensor  # (H, D), for what goes round the cell
-
-
-def scan_highway_lstm(
-    inputs: Tensor,
-    mask: Tensor,
-    weights: HighwayLSTMWeights,
-    kept: Tensor | None = None,
-    *,
-    reverse: bool = False,
-) -> Tensor:
-    """Run one layer over a padded batch by its definition (Zhang et al. 2016; He et al. 2017, sec. 2.1).
-
-    A step is c = sigmoid(f) c + sigmoid(i) tanh(g) and h = t sigmoid(o) tanh(c) + (1 - t) K x, with t a sigmoid too. As
-    in AllenNLP, recurrent dropout multiplies the h that comes back by the same `kept` in all steps (Gal and Ghahramani
-    2016).
-
-    Args:
-        inputs: Word vectors, (B, T, D).
-        mask: True for real words, (B, T). Others neither change the state nor give output.
-        weights: The layer's weights.
-        kept: Factors of each sentence's h, 0 or 1 / (1 - dropout), (B, H); None for ones.
-        reverse: Read from the last word to the first.
-    Returns: Outputs, (B, T, H), zero where masked.
-    """
-    input_gates = F.linear(inputs, weights.input, weights.bias)
-    carried = F.linear(inputs, weights.carry)
-
-    def step(before: tuple[Tensor, Tensor], read: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        (hidden, cell), (of_word, around) = before, read
-        gates = of_word + F.linear(hidden if kept is None else hidden * kept, weights.recurrent)
-        input_gate, forget_gate, output_gate, transform_gate, candidate = gates.chunk(5, dim=-1)
-        new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
-        cell_output = torch.sigmoid(output_gate) * torch.tanh(new_cell)
-        transform = torch.sigmoid(transform_gate)
-        new_hidden = transform * cell_output + (1 - transform) * around
-        return (new_hidden, new_cell), new_hidden
-
-    zeros = inputs.new_zeros(inputs.shape[0], weights.carry.shape[0])
-    return scan_words(step, (zeros, zeros), (input_gates, carried), mask, reverse=reverse)[0]
 
 
 class _HighwaySteps(torch.autograd.Function):
@@ -144,7 +96,12 @@ class _HighwaySteps(torch.autograd.Function):
 
 
 class ElmoHighwayLSTMLayer(nn.Module):
-    """One layer, reading in one direction, (..., D) to (..., H)."""
+    """One layer, reading in one direction (Zhang et al. 2016; He et al. 2017, sec. 2.1).
+
+    A step is c = sigmoid(f) c + sigmoid(i) tanh(g) and h = t sigmoid(o) tanh(c) + (1 - t) K x, with t a sigmoid too. As
+    in AllenNLP, recurrent dropout multiplies the h that comes back by the same factors `kept`, 0 or 1 / (1 - dropout),
+    in all steps of a sentence, (B, H) (Gal and Ghahramani 2016).
+    """
 
     def __init__(self, input_size: int, hidden_size: int, reverse: bool):
         super().__init__()
@@ -155,8 +112,31 @@ class ElmoHighwayLSTMLayer(nn.Module):
         self.hidden_size = hidden_size
         self.reverse = reverse
 
-    def weights(self) -> HighwayLSTMWeights:
-        return HighwayLSTMWeights(self.weight_ih, self.weight_hh, self.bias, self.weight_carry)
+    def scan(self, inputs: Tensor, mask: Tensor, kept: Tensor | None = None) -> Tensor:
+        """Run over a padded batch by the definition, (B, T, D) to (B, T, H), zero where masked."""
+
+        def step(before: tuple[Tensor, Tensor], read: tuple[Tensor, ...]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+            (hidden, cell), (of_word, around) = before, read
+            gates = of_word + F.linear(hidden if kept is None else hidden * kept, self.weight_hh)
+            input_gate, forget_gate, output_gate, transform_gate, candidate = gates.chunk(5, dim=-1)
+            new_cell = torch.sigmoid(forget_gate) * cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
+            cell_output = torch.sigmoid(output_gate) * torch.tanh(new_cell)
+            transform = torch.sigmoid(transform_gate)
+            new_hidden = transform * cell_output + (1 - transform) * around
+            return (new_hidden, new_cell), new_hidden
+
+        parts = F.linear(inputs, self.weight_ih, self.bias), F.linear(inputs, self.weight_carry)
+        zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
+        return scan_words(step, (zeros, zeros), parts, mask, reverse=self.reverse)[0]
+
+    def run_packed(self, words: Tensor, order: PackedOrder, kept: Tensor | None) -> Tensor:
+        """As `scan`, over the words of an order, (N, D) to (N, H)."""
+        # Backwards it reads mirrored sentences, from their last word.
+        words = words.index_select(0, order.mirrored) if self.reverse else words
+        kept = None if kept is None else kept[order.sentences]
+        gates, around = F.linear(words, self.weight_ih, self.bias), F.linear(words, self.weight_carry)
+        outputs = cast("Tensor", _HighwaySteps.apply(gates, around, self.weight_hh, kept, order))
+        return outputs.index_select(0, order.mirrored) if self.reverse else outputs
 
     @torch.no_grad()
     def init_weights(self) -> None:
@@ -191,38 +171,26 @@ class ElmoHighwayLSTM(nn.Module):
         if is_traced():
             return self.run_reference(vectors, mask)
         order = order_words(mask, min_words=1)
-
-        def run(words: Tensor, weights: HighwayLSTMWeights, kept: Tensor | None, reverse: bool) -> Tensor:
-            # Backwards it reads mirrored sentences, from their last word.
-            words = words.index_select(0, order.mirrored) if reverse else words
-            kept = None if kept is None else kept[order.sentences]
-            gates, around = F.linear(words, weights.input, weights.bias), F.linear(words, weights.carry)
-            outputs = cast("Tensor", _HighwaySteps.apply(gates, around, weights.recurrent, kept, order))
-            return outputs.index_select(0, order.mirrored) if reverse else outputs
-
         # Under autocast a product would come out in another dtype than what the steps write to.
         with torch.autocast(vectors.device.type, enabled=False):
-            outputs = self._run(order.pack(vectors), vectors.shape[0], run)
-        return order.unpack(outputs, mask)
+            words = order.pack(vectors)
+            for layer in cast("Iterable[ElmoHighwayLSTMLayer]", self.layers):
+                # The mix may come in another precision.
+                words = words.to(layer.bias.dtype)
+                words = layer.run_packed(words, order, self._draw_kept(words, len(vectors)))
+        return order.unpack(words, mask)
 
     def run_reference(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """As `forward`, by the definition of each step."""
-
-        def run(words: Tensor, weights: HighwayLSTMWeights, kept: Tensor | None, reverse: bool) -> Tensor:
-            return scan_highway_lstm(words, mask, weights, kept, reverse=reverse)
-
-        return self._run(vectors, vectors.shape[0], run)
-
-    def _run(self, outputs: Tensor, num_sentences: int, run: Callable[..., Tensor]) -> Tensor:
         for layer in cast("Iterable[ElmoHighwayLSTMLayer]", self.layers):
-            weights = layer.weights()
-            # The mix may come in another precision.
-            outputs = outputs.to(weights.bias.dtype)
-            kept = None
-            if self.training and self.recurrent_dropout:
-                kept = F.dropout(outputs.new_ones(num_sentences, self.hidden_size), self.recurrent_dropout)
-            outputs = run(outputs, weights, kept, layer.reverse)
-        return outputs
+            vectors = vectors.to(layer.bias.dtype)
+            vectors = layer.scan(vectors, mask, self._draw_kept(vectors, vectors.shape[0]))
+        return vectors
+
+    def _draw_kept(self, vectors: Tensor, num_sentences: int) -> Tensor | None:
+        if not (self.training and self.recurrent_dropout):
+            return None
+        return F.dropout(vectors.new_ones(num_sentences, self.hidden_size), self.recurrent_dropout)
 
 
 _SCHEME = "IOB2"  # of the arguments, in all corpora

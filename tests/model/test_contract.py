@@ -412,15 +412,10 @@ def test_the_input_embeddings_can_be_replaced_and_not_resized(name):
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.cls is ElmoForPreTraining])
 def test_the_output_embeddings_are_a_full_softmax_of_as_many_words(name):
     model = build(name)
-    if model.config.softmax_type == "adaptive":
-        assert model.get_output_embeddings() is None
-        assert_refused(ValueError, "softmax_type", model.set_output_embeddings, nn.Linear(P, 9))
-        return
+    assert (model.get_output_embeddings() is None) is (model.config.softmax_type == "adaptive")
     other = nn.Linear(P, 9)
     model.set_output_embeddings(other)
     assert model.get_output_embeddings() is model.word_softmax is other
-    assert_refused(ValueError, ("new_embeddings", "(8, 6)"), model.set_output_embeddings, nn.Linear(P, 8))
-    assert model.get_output_embeddings() is other
 
 
 # Training

@@ -14,7 +14,7 @@ from tolerances import REORDERED_FLOAT64
 
 from hf_elmo import ElmoCharTokenizer, ElmoCRF, ElmoForSemanticRoleLabeling, SemanticRoleLabelingHead
 from hf_elmo.model.modeling_elmo import order_words
-from hf_elmo.model.modeling_elmo_srl import ElmoHighwayLSTM, HighwayLSTMWeights, _HighwaySteps, scan_highway_lstm
+from hf_elmo.model.modeling_elmo_srl import ElmoHighwayLSTM, _HighwaySteps
 
 # Highway LSTMs
 
@@ -28,12 +28,6 @@ def make_stack(num_layers=3, dropout=0.0, dtype=torch.float64) -> ElmoHighwayLST
         for parameter in stack.parameters():
             parameter.uniform_(-0.7, 0.7)
     return stack.to(dtype)
-
-
-def make_weights() -> HighwayLSTMWeights:
-    return HighwayLSTMWeights(
-        *(torch.randn(*shape, dtype=torch.float64) for shape in ((5 * H, D), (5 * H, H), (5 * H,), (H, D)))
-    )
 
 
 masks = st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=1, max_size=4).map(torch.tensor)
@@ -73,33 +67,28 @@ def test_the_written_gradients_are_those_of_finite_differences(kept):
 
 
 def test_a_closed_transform_gate_lets_the_input_through_and_an_open_one_the_cell():
-    weights = make_weights()
+    layer = make_stack().layers[0]
     mask, inputs = torch.ones(1, 3, dtype=torch.bool), torch.randn(1, 3, D, dtype=torch.float64)
     gate = slice(3 * H, 4 * H)
-    for parameter in (weights.input, weights.recurrent):
-        parameter[gate] = 0
-    weights.bias[gate] = -1e9
-    assert_all_close([scan_highway_lstm(inputs, mask, weights)], [inputs @ weights.carry.t()], REORDERED_FLOAT64)
-    weights.bias[gate] = 1e9
     lstm = torch.nn.LSTM(D, H, batch_first=True, dtype=torch.float64)
     rows = torch.cat([torch.arange(2 * H), torch.arange(4 * H, 5 * H), torch.arange(2 * H, 3 * H)])
     with torch.no_grad():
-        lstm.weight_ih_l0.copy_(weights.input[rows])
-        lstm.weight_hh_l0.copy_(weights.recurrent[rows])
-        lstm.bias_ih_l0.copy_(weights.bias[rows])
+        layer.weight_ih[gate] = layer.weight_hh[gate] = 0
+        layer.bias[gate] = -1e9
+        assert_all_close([layer.scan(inputs, mask)], [inputs @ layer.weight_carry.t()], REORDERED_FLOAT64)
+        layer.bias[gate] = 1e9
+        lstm.weight_ih_l0.copy_(layer.weight_ih[rows])
+        lstm.weight_hh_l0.copy_(layer.weight_hh[rows])
+        lstm.bias_ih_l0.copy_(layer.bias[rows])
         lstm.bias_hh_l0.zero_()
-    assert_all_close([scan_highway_lstm(inputs, mask, weights)], [lstm(inputs)[0]], REORDERED_FLOAT64)
+    assert_all_close([layer.scan(inputs, mask)], [lstm(inputs)[0]], REORDERED_FLOAT64)
 
 
 def test_recurrent_dropout_is_one_for_all_words_and_leaves_what_goes_up():
-    weights = make_weights()
-    kept = torch.zeros(1, H, dtype=torch.float64)
-    inputs = torch.randn(1, 1, D, dtype=torch.float64)
+    layer, inputs = make_stack().layers[0], torch.randn(1, 1, D, dtype=torch.float64)
     one = torch.ones(1, 1, dtype=torch.bool)
     # The first word has nothing that comes back: its output is whole.
-    assert_all_close(
-        [scan_highway_lstm(inputs, one, weights, kept)], [scan_highway_lstm(inputs, one, weights)], REORDERED_FLOAT64
-    )
+    assert torch.equal(layer.scan(inputs, one, torch.zeros(1, H, dtype=torch.float64)), layer.scan(inputs, one))
     stack = make_stack(dropout=0.5).train()
     vectors, mask = torch.randn(8, 4, D, dtype=torch.float64), torch.ones(8, 4, dtype=torch.bool)
     assert not torch.equal(stack(vectors, mask), stack(vectors, mask))
