@@ -3,11 +3,13 @@
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 from scan_cases import assert_same, make_batch, results_and_gradients, sizes_and_settings, with_all_options
 from tolerances import REORDERED_FLOAT64
 
 from hf_elmo import kernels
-from hf_elmo.model.modeling_elmo import run_projected_lstm, scan_projected_lstm
+from hf_elmo.kernels.scan import Packing
+from hf_elmo.model.modeling_elmo import order_words, run_projected_lstm, scan_projected_lstm
 
 
 def build_or_skip():
@@ -60,3 +62,38 @@ def test_a_batch_without_a_word_hands_its_states_through(backend, num_sentences)
     with torch.no_grad():
         outputs, state = run_by(backend, *batch)
     assert_same([outputs, *state], wanted)
+
+
+@given(
+    batch_size=st.integers(1, 6),
+    length=st.integers(1, 6),
+    masked=st.booleans(),
+    reverse=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_words_are_met_step_by_step_and_found_again(batch_size, length, masked, reverse, seed):
+    torch.manual_seed(seed)
+    real = torch.rand(batch_size, length) < (0.6 if masked else 2)
+    packing = Packing.of(order_words(real), (batch_size, length), reverse)
+    assert sum(packing.sizes) == len(packing.indices) == int(real.sum())
+    assert packing.sizes == sorted(packing.sizes, reverse=True) and 0 not in packing.sizes
+
+    # Each word is its own name, so that it can be told where it went.
+    names = torch.arange(1.0, batch_size * length + 1).view(batch_size, length, 1)
+    packed = packing.pack(names)
+    assert torch.equal(packing.unpack(packed), names * real.unsqueeze(-1))
+
+    sentences = [row[keep].flip(0) if reverse else row[keep] for row, keep in zip(names, real, strict=True)]
+    first = torch.arange(-1.0, -batch_size - 1, -1).unsqueeze(1)
+    assert torch.equal(packing.restore(packing.sort(first)), first)
+    found = packing.values_before(packing.sort(first), packed)
+    wanted = {}
+    for row, words in enumerate(sentences):
+        for index, word in enumerate(words):
+            wanted[float(word)] = float(words[index - 1]) if index else float(first[row])
+    assert {float(word): float(before) for word, before in zip(packed, found, strict=True)} == wanted
+
+    last = packing.restore(packing.values_after(packing.sort(first), packed))
+    assert last.flatten().tolist() == [
+        float(words[-1]) if len(words) else float(first[row]) for row, words in enumerate(sentences)
+    ]

@@ -30,6 +30,16 @@ from model_cases import (
     shared_model,
 )
 from refusals import assert_refused
+from scan_cases import (
+    assert_same,
+    make_weights,
+    results_and_gradients,
+    sizes_and_settings,
+    with_all_options,
+)
+from scan_cases import (
+    make_batch as make_scan,
+)
 from tolerances import (
     FLOAT16,
     LOSS_FLOAT32,
@@ -54,9 +64,13 @@ from hf_elmo.model.modeling_elmo import (
     WORD_LIST_FILE,
     ElmoBiLM,
     ElmoScalarMix,
+    ElmoTokenEncoder,
     ElmoWordTable,
+    ProjectedLSTMWeights,
     hash_words,
     read_words,
+    run_projected_lstm,
+    scan_projected_lstm,
     write_words,
 )
 from hf_elmo.text.word_vectors import build_word_table
@@ -188,6 +202,10 @@ def test_the_bilm_can_be_thawed_and_frozen_at_run_time():
     assert not model.elmo.bilm.training
 
 
+def rows_of(*words: str) -> torch.Tensor:
+    return torch.from_numpy(ElmoCharTokenizer().encode_words(words))
+
+
 # What models are given
 
 
@@ -317,8 +335,14 @@ def test_one_direction_alone_is_its_half_of_both(with_state):
         assert torch.equal(cell, wanted_state.cell[:, :, direction])
 
 
-def mix_plainly(mix: ElmoScalarMix, layers, mask) -> torch.Tensor:
-    exponentials = [math.exp(weight) for weight in mix.weight.tolist()]
+def mix_plainly(mix: ElmoScalarMix, layers, mask, chosen) -> torch.Tensor:
+    others = [0.0] * (len(layers) - 1)
+    shares = {
+        "all": [math.exp(weight) for weight in mix.weight.tolist()],
+        "average": [1.0] * len(layers),
+        "token": [1.0, *others],
+        "top": [*others, 1.0],
+    }[chosen]
     real = torch.stack([layer[mask] for layer in layers])
     if mix.normalization == "batch":
         mean, variance = real.mean(dim=(1, 2), keepdim=True), real.var(dim=(1, 2), keepdim=True, correction=0)
@@ -327,20 +351,28 @@ def mix_plainly(mix: ElmoScalarMix, layers, mask) -> torch.Tensor:
         mean, variance = real.mean(dim=2, keepdim=True), real.var(dim=2, keepdim=True, correction=0)
         real = (real - mean) / (variance + 1e-12).sqrt()
     result = torch.zeros_like(layers[0])
+    assert mix.shares().tolist() == pytest.approx([share / sum(shares) for share in shares])
     result[mask] = mix.scale.item() * sum(
-        share / sum(exponentials) * layer for share, layer in zip(exponentials, real, strict=True)
+        share / sum(shares) * layer for share, layer in zip(shares, real, strict=True)
     )
     return result
 
 
 @pytest.mark.parametrize("normalization", ["none", "batch", "word"])
-@given(seed=st.integers(0, 10**6), layers=st.integers(1, 4))
-def test_the_mix_is_the_sum_that_its_equation_says(normalization, seed, layers):
+@given(
+    seed=st.integers(0, 10**6),
+    layers=st.integers(1, 4),
+    chosen=st.sampled_from(["all", "top", "token", "average"]),
+)
+def test_the_mix_is_the_sum_that_its_equation_says(normalization, seed, layers, chosen):
     torch.manual_seed(seed)
-    mix = randomize(ElmoScalarMix(make_tiny_config(num_hidden_layers=layers, mix_normalization=normalization)))
+    fields = {"num_hidden_layers": layers, "mix_normalization": normalization, "mixed_layers": chosen}
+    model = randomize(ElmoModel(make_tiny_config(**fields)))
+    mix = model.mixes[0]
+    assert mix.weight.requires_grad is (chosen == "all") and mix.scale.requires_grad
     vectors = [3 * torch.randn(2, 5, 12, dtype=torch.float64) + 1 for _ in range(layers + 1)]
     mask = torch.tensor([[1, 1, 1, 0, 0], [0, 1, 1, 1, 1]]).bool()
-    assert_close_of_layers(mix(vectors, mask).detach(), mix_plainly(mix, vectors, mask))
+    assert_close_of_layers(mix(vectors, mask).detach(), mix_plainly(mix, vectors, mask, chosen))
 
 
 @pytest.mark.parametrize("normalization", ["none", "batch", "word"])
@@ -366,6 +398,166 @@ def test_half_precision_holds_the_sums_over_a_large_batch(normalization):
     assert found.dtype == torch.float16
     # Relative to the largest value: without normalisation they are well above one.
     torch.testing.assert_close(found.float(), wanted, rtol=0, atol=FLOAT16 * float(wanted.abs().max()))
+
+
+# The projected LSTM's scan
+
+
+def reference_scan(inputs, mask, weights, state=None, *, cell_clip=None, projection_clip=None, reverse=False):
+    """Sentence by sentence, and only over the real words of each, with the equations as the paper has them."""
+    batch_size, length, projection_size = inputs.shape
+    cell_size = weights.projection.shape[1]
+    gates = [slice(index * cell_size, (index + 1) * cell_size) for index in range(4)]
+    outputs, hiddens, cells = [], [], []
+    for row in range(batch_size):
+        h = inputs.new_zeros(projection_size) if state is None else state[0][row]
+        c = inputs.new_zeros(cell_size) if state is None else state[1][row]
+        found = [inputs.new_zeros(projection_size)] * length
+        places = [place for place in range(length) if mask is None or mask[row, place]]
+        for place in reversed(places) if reverse else places:
+            x = inputs[row, place]
+            i, f, g, o = (weights.input[gate] @ x + weights.recurrent[gate] @ h + weights.bias[gate] for gate in gates)
+            c = c / (1 + torch.exp(-f)) + torch.tanh(g) / (1 + torch.exp(-i))
+            if cell_clip is not None:
+                c = torch.minimum(torch.maximum(c, torch.full_like(c, -cell_clip)), torch.full_like(c, cell_clip))
+            h = weights.projection @ (torch.tanh(c) / (1 + torch.exp(-o)))
+            if projection_clip is not None:
+                bound = torch.full_like(h, projection_clip)
+                h = torch.minimum(torch.maximum(h, -bound), bound)
+            found[place] = h
+        outputs.append(torch.stack(found))
+        hiddens.append(h)
+        cells.append(c)
+    return torch.stack(outputs), (torch.stack(hiddens), torch.stack(cells))
+
+
+@with_all_options
+@given(**sizes_and_settings(3, 6, 5, 7))
+def test_scan_is_the_plain_recurrence(sizes, masked, stateful, settings, seed):
+    torch.manual_seed(seed)
+    arguments = make_scan(*sizes, masked, stateful)
+    results, gradients = results_and_gradients(scan_projected_lstm, *arguments, **settings)
+    wanted_results, wanted_gradients = results_and_gradients(reference_scan, *arguments, **settings)
+    assert_same(results, wanted_results)
+    assert_same(gradients, wanted_gradients)
+
+
+@pytest.mark.parametrize("projection_clip", [None, 1e-3])
+def test_scan_without_a_projection_is_torchs_lstm_and_clips_no_hidden_state(projection_clip):
+    size = 5
+    lstm = nn.LSTM(size, size, batch_first=True).double()
+    nn.init.zeros_(lstm.bias_hh_l0)
+    inputs = torch.randn(3, 7, size, dtype=torch.float64, requires_grad=True)
+    leaves = [inputs, lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0]
+    weights = ProjectedLSTMWeights(*leaves[1:], None)
+    outputs, (hidden, cell) = run_projected_lstm(inputs, None, weights, projection_clip=projection_clip)
+    theirs, (last_hidden, last_cell) = lstm(inputs)
+    assert_same([outputs, hidden, cell], [theirs, last_hidden[0], last_cell[0]])
+    assert_same(*(torch.autograd.grad(result.cos().sum(), leaves) for result in (outputs, theirs)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_results_have_the_dtype_of_the_inputs(dtype):
+    inputs, mask = torch.randn(2, 3, 4).to(dtype), torch.tensor([[1, 1, 0], [1, 1, 1]]).bool()
+    outputs, state = scan_projected_lstm(inputs, mask, make_weights(4, 5, dtype=dtype))
+    assert {outputs.dtype, state[0].dtype, state[1].dtype} == {dtype}
+
+
+# The token encoder
+
+
+def encode_plainly(encoder: ElmoTokenEncoder, rows: torch.Tensor, activation) -> torch.Tensor:
+    """The token encoder's equations over every window of the whole rows."""
+    characters = encoder.character_embedding.weight[rows]
+    features = []
+    for convolution in encoder.convolutions:
+        windows = characters.unfold(1, convolution.kernel_size[0], 1)
+        scores = torch.einsum("npdw,fdw->npf", windows, convolution.weight) + convolution.bias
+        features.append(scores.max(dim=1).values)
+    vectors = activation(torch.cat(features, dim=-1))
+    for highway in encoder.highways:
+        gate = torch.sigmoid(vectors @ highway.carry.weight.T + highway.carry.bias)
+        transformed = (vectors @ highway.transform.weight.T + highway.transform.bias).clamp(min=0)
+        vectors = gate * transformed + (1 - gate) * vectors
+    return vectors @ encoder.projection.weight.T + encoder.projection.bias
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("filters", [[[1, 3], [2, 5], [7, 6]], [[50, 4]], [[3, 2], [48, 4]]])
+def test_padding_characters_that_are_cut_off_change_nothing(filters, activation):
+    encoder = randomize(ElmoTokenEncoder(make_tiny_config(filters=filters, filter_activation=activation)))
+    words = ["x" * length for length in range(52)] + ["<S>", "</S>", "né", "\U0001f600"]
+    every_row = rows_of(*words)
+    # Each word alone, whose row is cut as short as can be, then all of them with the longest.
+    for rows in [*every_row.split(1), every_row, every_row[:5]]:
+        found = encoder(rows)
+        wanted = encode_plainly(encoder, rows, getattr(torch, activation))
+        assert_close_of_layers(found, wanted)
+        parameters = list(encoder.parameters())
+        weights = torch.randn_like(found)
+        for gradient, wanted_gradient in zip(
+            torch.autograd.grad((found * weights).sum(), parameters),
+            torch.autograd.grad((wanted * weights).sum(), parameters),
+            strict=True,
+        ):
+            # autograd leaves the padding row of an embedding out of its gradient.
+            skipped = 1 if gradient.shape == encoder.character_embedding.weight.shape else 0
+            assert_close_of_layers(gradient[skipped:], wanted_gradient[skipped:])
+
+
+TABLES = {
+    token_inputs: {"token_inputs": token_inputs, "word_table_size": 3, "word_vector_size": 5}
+    for token_inputs in ("words", "both")
+}
+
+
+@pytest.mark.parametrize("fields", [{}, *TABLES.values()], ids=["characters", *TABLES])
+def test_no_words_give_no_vectors(fields):
+    encoder = ElmoTokenEncoder(make_tiny_config(**fields))
+    assert encoder(torch.zeros(0, 50, dtype=torch.long)).shape == (0, 6)
+
+
+def make_encoder_with_table(token_inputs, **fields):
+    """An encoder that knows three words, and the rows of these and of others."""
+    encoder = randomize(ElmoTokenEncoder(make_tiny_config(**TABLES[token_inputs], **fields)))
+    rows = rows_of("cat", "<S>", "né", "dog", "", "cat")
+    encoder.word_table.fill(rows[:3])
+    return encoder, rows
+
+
+@pytest.mark.parametrize("token_inputs", TABLES)
+def test_gradients_reach_the_rows_of_the_table_that_were_looked_up(token_inputs):
+    encoder, rows = make_encoder_with_table(token_inputs)
+    encoder(rows[[0, 3]]).square().sum().backward()
+    found = encoder.word_table.weight.grad.any(dim=1).nonzero().flatten().tolist()
+    assert found == sorted([0, int(encoder.word_table.indices(rows[:1]))])
+    assert all(parameter.grad.any() for parameter in encoder.parameters())
+
+
+@pytest.mark.parametrize("token_inputs", TABLES)
+def test_words_that_occur_twice_are_encoded_once(token_inputs, monkeypatch):
+    encoder, rows = make_encoder_with_table(token_inputs)
+    wanted, seen = encoder(rows), []
+    encoder.projection.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
+    assert_close_of_layers(encoder.encode_distinct(rows), wanted)
+    assert seen == [5]
+
+
+def test_gradients_of_repeated_words_are_the_same_every_time():
+    """To the last bit, on several threads too."""
+    encoder = randomize(ElmoTokenEncoder(make_tiny_config(projection_size=64)), torch.float32)
+    rows = rows_of(*map(chr, range(97, 117)))[torch.randint(20, (20_000,))]
+    weights = torch.randn(len(rows), 64)
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        gradients = [
+            torch.autograd.grad((encoder.encode_distinct(rows) * weights).sum(), encoder.projection.bias)[0]
+            for _ in range(10)
+        ]
+    finally:
+        torch.set_num_threads(num_threads)
+    assert all(torch.equal(gradient, gradients[0]) for gradient in gradients)
 
 
 # Pairs
@@ -436,10 +628,6 @@ def test_a_sentence_of_many_pairs_is_read_once_unless_its_copies_have_their_own_
 # One word has a row that is full, one a character of several bytes.
 WORDS = ["a", "b", "c", "<S>", "</S>", "né", "x" * 48]
 words = st.text(st.characters(blacklist_categories=["Cs"]), max_size=6)
-
-
-def rows_of(*words: str) -> torch.Tensor:
-    return torch.from_numpy(ElmoCharTokenizer().encode_words(words))
 
 
 def make_model_of_table(token_inputs, cls=ElmoModel, **fields):
@@ -703,28 +891,6 @@ def make_embeddings(settings=None, **fields) -> ElmoEmbeddings:
     if embeddings.features.word_table is not None:
         build_word_table(ElmoCharTokenizer(), KNOWN).fill(embeddings)
     return embeddings
-
-
-@pytest.mark.parametrize(
-    ("layers", "shares"),
-    [("top", (0, 0, 1)), ("token", (1, 0, 0)), ("average", (1 / 3, 1 / 3, 1 / 3)), ("all", None)],
-)
-def test_layers_are_taken_as_asked_for(layers, shares):
-    embeddings, batch = make_embeddings(mixed_layers=layers, num_mixes=2), encode([["a", "bc"], ["d"]])
-    mixes = embeddings.elmo.mixes
-    with torch.no_grad():
-        for mix in mixes:
-            mix.weight.normal_()
-            mix.scale.fill_(1.5)
-    output = embeddings(**batch)
-    hidden = embeddings.elmo(**batch, output_hidden_states=True).hidden_states
-    assert torch.equal(output.last_hidden_state, output.elmo_representations[0])
-    for index, mix in enumerate(mixes):
-        wanted = torch.softmax(mix.weight, 0) if shares is None else torch.tensor(shares, dtype=torch.float32)
-        assert embeddings.layer_shares()[index] == pytest.approx(wanted.tolist())
-        mixed = 1.5 * sum(share * layer for share, layer in zip(wanted, hidden, strict=True))
-        assert_close(output.elmo_representations[index], mixed, torch.float32)
-        assert mix.weight.requires_grad == (layers == "all") and mix.scale.requires_grad
 
 
 def test_capitals_are_lowered_for_the_table_alone():

@@ -98,11 +98,6 @@ def encode_document(sentences, **arguments) -> dict:
     return dict(batch)
 
 
-def speakers_of(batch: dict) -> torch.Tensor:
-    """Who says each row of words: nobody known, then two of them in turn."""
-    return torch.arange(len(batch["input_ids"])).unsqueeze(1).expand(batch["attention_mask"].shape) % 3
-
-
 def assert_close(found, wanted):
     torch.testing.assert_close(found, wanted, rtol=REORDERED_FLOAT64, atol=REORDERED_FLOAT64)
 
@@ -112,87 +107,6 @@ def assert_same_output(found, wanted):
         assert torch.equal(found[name], wanted[name]), name
     for name in ("mention_scores", "antecedent_scores"):
         assert_close(found[name], wanted[name])
-
-
-def by_definition(model, sentences, gold, speaker_of_sentence) -> tuple:
-    """Spans, scores of their pairs and the loss, each span and each pair by itself (Lee et al. 2017)."""
-    head = model.config.head
-    encoder = model.lstm
-    rows = [encode_document([sentence]) for sentence in sentences]
-    words = [row for batch in rows for row in model.embed(**batch).last_hidden_state[0, 1:-1]]
-    lengths = [sum(map(len, sentences))] if head.read_across_sentences else list(map(len, sentences))
-    encoded, done = [], 0
-    for length in lengths:
-        part = torch.stack(words[done : done + length])[None]
-        encoded += encoder(part, torch.ones(1, length, dtype=torch.bool))[0]
-        done += length
-    sentence_of = [number for number, sentence in enumerate(sentences) for _ in sentence]
-
-    def run(scorer, inputs):
-        hidden = torch.relu(scorer.first(inputs))
-        return scorer.output(torch.relu(scorer.second(hidden)))[0]
-
-    vectors, scores = {}, {}
-    for start in range(len(words)):
-        for end in range(start, min(start + head.max_span_width, len(words))):
-            if sentence_of[start] == sentence_of[end]:
-                places = range(start, end + 1)
-                shares = torch.stack([model.spans.attention(encoded[place])[0] for place in places]).softmax(0)
-                attended = sum(share * words[place] for share, place in zip(shares, places, strict=True))
-                width = model.spans.widths.weight[end - start]
-                vectors[start, end] = torch.cat([encoded[start], encoded[end], width, attended])
-                scores[start, end] = run(model.spans.scorer, vectors[start, end])
-    kept = []
-    for start, end in sorted(scores, key=lambda span: -scores[span].item()):
-        crosses = any(s < start <= e < end or start < s <= end < e for s, e in kept)
-        if len(kept) < max(1, int(head.spans_per_word * len(words))) and (head.allow_crossing or not crosses):
-            kept.append((start, end))
-    kept.sort()
-    cluster_of = {(start, stop - 1): cluster for start, stop, cluster in gold.tolist()}
-    loss, table = 0.0, []
-    for number, span in enumerate(kept):
-        row, right = [torch.tensor(0.0, dtype=torch.float64)], []
-        for other in range(number - 1, max(-1, number - 1 - head.max_antecedents), -1):
-            distance = number - other
-            bin_of_distance = sum(distance >= edge for edge in (1, 2, 3, 4, 5, 8, 16, 32, 64)) - 1
-            g, h = vectors[span], vectors[kept[other]]
-            parts = [g, h, g * h, model.antecedents.distances.weight[bin_of_distance]]
-            if head.use_speakers:
-                one, two = (speaker_of_sentence[sentence_of[start]] for start, _ in (span, kept[other]))
-                kind = 0 if 0 in (one, two) else 2 if one == two else 1
-                parts.append(model.antecedents.speakers.weight[kind])
-            pair = run(model.antecedents.scorer, torch.cat(parts))
-            row.append(scores[span] + scores[kept[other]] + pair)
-            if span in cluster_of and cluster_of[span] == cluster_of.get(kept[other]):
-                right.append(len(row) - 1)
-        row = torch.stack(row)
-        loss = loss - row.softmax(0)[right or [0]].sum().log()
-        table.append(row)
-    if head.mention_loss:
-        for span, score in scores.items():
-            probability = torch.sigmoid(score if span in cluster_of else -score)
-            loss = loss - head.mention_loss * probability.log()
-    return kept, table, loss
-
-
-@each_head
-def test_scores_loss_and_gradients_are_those_of_the_definition(name, resolvers):
-    model = resolvers[name]
-    batch = encode_document(DOCUMENT)
-    speakers = speakers_of(batch)
-    found = model(**batch, labels=LABELS, speaker_ids=speakers)
-    kept, table, loss = by_definition(model, DOCUMENT, LABELS, speakers[:, 0].tolist())
-    assert found.spans.tolist() == [[start, end + 1] for start, end in kept]
-    for row, wanted in zip(found.antecedent_scores, table, strict=True):
-        # The loss is in float32, as of every head; the scores are not.
-        assert_close(row[: len(wanted)], wanted)
-        assert (row[len(wanted) :] == -math.inf).all()
-    torch.testing.assert_close(found.loss.double(), loss, rtol=1e-6, atol=1e-6)
-    parameters = {key: value for key, value in model.named_parameters() if value.requires_grad}
-    gradients = [torch.autograd.grad(each, list(parameters.values()), allow_unused=True) for each in (found.loss, loss)]
-    for key, one, two in zip(parameters, *gradients, strict=True):
-        assert one is not None and two is not None, key
-        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-6, msg=lambda text, key=key: f"{key}: {text}")
 
 
 @each_head
