@@ -113,12 +113,9 @@ def run_projected_lstm(
     projection_clip: float | None,
     reverse: bool,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]] | None:
-    """Run one direction of a projected LSTM by the chosen backend; None if that is the reference.
+    """As `scan_projected_lstm`, by the chosen backend; None if that is the reference.
 
-    Args:
-        inputs: Word vectors, (B, T, P).
-        order: Of the words, a `hf_elmo.model.modeling_elmo.PackedOrder`; None while PyTorch traces.
-        weights, state, cell_clip, projection_clip, reverse: As of `scan_projected_lstm` there.
+    `order` is a `PackedOrder` of `hf_elmo.model.modeling_elmo`; None while PyTorch traces.
     """
     name = get_backend()
     if name == "reference":

@@ -57,19 +57,14 @@ def packing_unavailable_reason(dtype: torch.dtype) -> str | None:
 
 
 def round_rows(number: int) -> int:
-    """`number`, rounded up to one of sixteen values between two powers of two; up to 32, itself.
-
-    oneDNN generates and keeps code for each number of rows, and batches have another number of words nearly every time.
-    """
+    """`number`, rounded up to one of sixteen values between two powers of two; up to 32, itself."""
+    # oneDNN generates and keeps code for each number of rows, and batches have another one nearly every time.
     step = 1 << max(0, (number - 1).bit_length() - _KEPT_BITS)
     return -(-number // step) * step
 
 
 def pad_rows(rows: Tensor, dtype: torch.dtype, value: float = 0) -> Tensor:
-    """`rows` (N, I) padded with `value` to `round_rows(N)` if products of halves follow on the CPU.
-
-    `dtype` is that of the products' factors where autocast is off.
-    """
+    """`rows` (N, I) padded to `round_rows(N)` if products of halves, of `dtype` or by autocast, follow on the CPU."""
     if rows.device.type != "cpu":
         return rows
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else dtype

@@ -57,10 +57,7 @@ def unavailable_reason() -> str | None:
 
 
 def build_on_first_use() -> None:
-    """Build the library, and say so in a line of the log, unless it is there or was tried in this process.
-
-    A build that failed is not tried again until the sources, PyTorch or the compiler change.
-    """
+    """Build the library, and say so in the log, unless it was tried; again only with another compiler or source."""
     global was_tried
     if was_tried:
         return
@@ -87,10 +84,7 @@ def build(verbose: bool = False) -> None:
 
 
 def library_path() -> Path:
-    """Where the library is, or will be: in PyTorch's folder for extensions, by a hash of all that goes into it.
-
-    Raises: OSError without a folder or a home.
-    """
+    """Where the library is, or will be: in PyTorch's folder for extensions, by a hash of all that goes into it."""
     root = os.environ.get("TORCH_EXTENSIONS_DIR")
     if not root:
         try:

@@ -132,12 +132,10 @@ def run_steps_backward(
     sizes: list[int],
     clips: Clips,
 ) -> Gradients:
-    """Run the steps of `run_steps_keeping` backwards; a clip passes gradients on within its bounds, as `torch.clamp`.
+    """Run the steps of `run_steps_keeping` backwards, by the prepared *transposes* of the weights, (P, 4H) and (H, P).
 
-    Args:
-        recurrent, projection: The prepared *transposes* of the weights, (P, 4H) and (H, P).
-        cell: State before the first step, (B, H).
-        gradients: Of the outputs, (N, P), and of the state after each row's last step, (B, P) and (B, H); overwritten.
+    `gradients`, which are overwritten, are those of the outputs and of the state after each row's last step. A clip
+    passes them on within its bounds, as `torch.clamp`.
     """
     grad_outputs, grad_hidden, grad_cell = gradients
     grad_gates = torch.empty_like(traces.gates)

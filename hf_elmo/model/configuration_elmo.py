@@ -146,12 +146,11 @@ class HeadConfig:
 
     Args:
         dropout: Dropout on all that is read (Peters et al. 2018, sec. 3.3: 0.5).
-        use_elmo: Whether the mixes are part of it; False leaves what stands beside them, and the biLM is not run.
+        use_elmo: Whether the mixes are part of it; without them the biLM is not run.
         word_table_size: Words of a table of vectors of the task's own; None for no table.
         word_vector_size: Size of a vector of that table; None for no table.
         train_word_vectors: Whether those vectors are trained with the task, or stay as they were filled in.
-        lower_case_words: Whether the capitals A to Z of a word are lowered before it is looked up in that table: files
-            such as GloVe's 6B hold lower-cased words alone. The characters keep their case everywhere else.
+        lower_case_words: Whether A to Z are lowered for that table alone: GloVe's 6B has lower-cased words.
         character_embedding_size: Size of a character's embedding in a small CNN of the task's own.
         character_filters: (width, count) of the convolutions of that CNN, `[[3, 128]]` for example; none for no CNN.
 
@@ -253,12 +252,9 @@ class SequenceClassificationHead(HeadConfig):
         encoder: "pooled", mean and maximum of the words of a text; "pooled_pairs", those of each text of a pair, their
             difference and product; "bcn", the biattentive classifier of texts; or "esim", for pairs.
         hidden_size: Size of each direction of the encoder's biLSTMs, and of its dense layer.
-        hidden_dropout: Dropout on the output of that dense layer, which an LSTM reads; in "esim" the same for all
-            words of a sentence, and so is `dropout` there. The pooled encoders have no such layer.
-        mix_at_output: Whether a second mix is joined to the output of the lowest biLSTM (Peters et al. 2018,
-            sec. 3.3).
-        output_activation: "relu", or "maxout" over four units, of the dense layers on top; with maxout it is also the
-            last one's.
+        hidden_dropout: Dropout on that dense layer's output; in "esim", as `dropout`, alike for all words of a text.
+        mix_at_output: Whether a second mix is joined to the output of the lowest biLSTM (Peters et al. 2018, 3.3).
+        output_activation: Of the dense layers on top: "relu", or "maxout" over four units, which the last one has too.
         output_sizes: Sizes of the dense layers on top but for the last one, which has as many as there are labels.
         output_dropouts: Dropout before each of the dense layers on top, the last one included.
     """
@@ -310,15 +306,13 @@ class QuestionAnsweringHead(HeadConfig):
     What is left out is filled in as published for the reader.
 
     Args, beside those of `HeadConfig`:
-        reader: "self_attention", attention between question and context, then of the context to itself, by GRUs (Clark
-            and Gardner 2017; the reader of Peters et al. 2018, sec. A.4); or "bidaf", the bidirectional attention flow
-            of AllenNLP (Seo et al. 2016), by highway layers and LSTMs.
+        reader: "self_attention", by GRUs (Clark and Gardner 2017; that of Peters et al. 2018, A.4), or "bidaf", the
+            bidirectional attention flow of AllenNLP, by highway layers and LSTMs (Seo et al. 2016).
         hidden_size: Size of each direction of the reader's recurrences.
         hidden_dropout: Dropout between the reader's layers; in "self_attention" the same for all words of a text.
         highway_layers: Highway layers before the reader's first recurrence; "bidaf" alone has any.
         modeling_layers: Layers of the biLSTM behind the attention of "bidaf".
-        mix_at_output: Whether a second mix is joined to the output of the lowest recurrence (Peters et al. 2018,
-            sec. 3.3).
+        mix_at_output: Whether a second mix is joined to the lowest recurrence's output (Peters et al. 2018, 3.3).
         max_answer_words: Words of the longest answer that is given; None for no bound.
     """
 
@@ -392,13 +386,11 @@ class CoreferenceHead(HeadConfig):
         spans_per_word: So many spans for each word of the document are kept, those with the best scores as mentions.
         max_antecedents: Each kept span is compared with so many kept ones before it, the nearest.
         allow_crossing: Whether spans that cross each other can be kept together.
-        read_across_sentences: Whether the biLSTM reads the words of the document in one go; else each sentence on its
-            own. The biLM reads each sentence on its own in both cases.
+        read_across_sentences: Whether the biLSTM, unlike the biLM, reads the document in one go.
         use_speakers: Whether a scorer knows if the same speaker says both spans.
-        mention_loss: Weight of the loss that teaches the scores of mentions to be above zero for those of the data,
-            whether they have an antecedent or not, and below it for all other spans.
-        keep_singletons: Whether a span that no other one is linked to stays, as a cluster of its own, where its score
-            as a mention is above zero. It needs a mention_loss.
+        mention_loss: Weight of the loss by which scores of mentions are above zero, those of all other spans below it.
+        keep_singletons: Whether a span without links stays where its score as a mention is above zero; it needs a
+            mention_loss.
     """
 
     type: ClassVar[str] = "coreference"
@@ -473,48 +465,40 @@ class ElmoConfig(PreTrainedConfig):
 
     Args:
         vocab_size: Number of character ids, the padding id 0 included; 262 for bytes.
-        character_scheme: What the characters of a word are: "bytes", those of its UTF-8 (bilm-tf), or "dictionary",
-            code points that the tokenizer has a dictionary of (ELMoForManyLangs).
+        character_scheme: "bytes" of a word's UTF-8 (bilm-tf), or code points of a "dictionary" (ELMoForManyLangs).
         padding_character_id: The character that pads a word; derived for bytes.
         character_embedding_size: Size of a character embedding.
         max_characters_per_word: Character ids of a word, those of its begin, its end and its padding included.
         filters: (width, count) of each convolution over characters.
         filter_activation: "relu" or "tanh", applied after the maximum over the positions.
         num_highway_layers: Highway layers between the convolutions and the projection.
-        token_inputs: What a word's vector is made from: "characters"; "words", a table of word vectors in their place,
-            without convolutions and highway layers; or "both". The model reads character ids in each case.
+        token_inputs: What makes a word's vector: "characters"; "words", a table of vectors in their place, found by
+            character ids too; or "both".
         word_table_size: Words that the table knows, the special tokens included; None for no table.
         word_vector_size: Size of a vector of the table; None for no table.
         train_word_vectors: Whether the table is trained with the biLM, or keeps its vectors as they are.
-        project_tokens: Whether a linear map makes word vectors of the token encoder's features. Without one there have
-            to be `projection_size` features: filters, and word_vector_size for a table.
+        project_tokens: Whether a linear map makes word vectors of the token encoder's features: without one they, the
+            filters and word_vector_size, have to be `projection_size`.
         projection_size: Size P of a word vector and of the hidden state of one direction.
         cell_size: Size H of the LSTM cell of one direction.
-        project_hidden: Whether a linear map makes the hidden state of the cell's output. Without one cell_size has to
-            be projection_size, and projection_clip does nothing.
+        project_hidden: Whether a linear map makes the hidden state of the cell's output, of one size without it.
         num_hidden_layers: biLM layers L above the token encoder.
         hidden_size: 2 x projection_size; derived.
-        forget_bias: Constant added to the forget gate before its sigmoid, beside the learned bias, so that conversion
-            copies the learned bias of the released models bit by bit.
+        forget_bias: Constant added to the forget gate beside its learned bias, as in the released models.
         cell_clip: Bound on the absolute value of the cell state after each step; None for no clipping.
         projection_clip: Bound on the absolute value of the projected hidden state; None for no clipping.
         use_skip_connections: Whether layers from the second on add their input to their output.
         dropout: Dropout on each layer's input and on the biLM's output, while the biLM itself is being trained.
-        freeze_bilm: Whether ElmoModel and the task heads keep the token encoder and the biLM fixed (no gradients, no
-            dropout). ElmoForPreTraining always trains them.
-        num_mixes: Independent scalar mixes over the same biLM pass. A task's model that reads two (`mix_at_output` of
-            its head) makes it two.
-        mix_normalization: "none", "batch" (one mean and variance over all real words and dimensions of the batch, as
-            the old implementations did) or "word" (over the dimensions of each word).
+        freeze_bilm: Whether token encoder and biLM get no gradients and no dropout, but in ElmoForPreTraining.
+        num_mixes: Independent scalar mixes over the same biLM pass; two at least for a head with `mix_at_output`.
+        mix_normalization: "none"; "batch", one mean and variance of all real words of a batch, as of old; or "word".
         mixed_layers: Which layers a mix weighs: "all", by shares that the task learns; or, for comparison, "top",
             "token" (the token encoder's) or "average" (all of them alike). Their scale is learned in each case.
-        align_layers: Whether each layer goes through a fixed matrix before it is mixed, which aligns it with another
-            language's (Schuster et al. 2019).
+        align_layers: Whether a fixed matrix first aligns each layer with another language's (Schuster et al. 2019).
         mix_l2: Coefficient of the squared L2 norm of the mix weights, added to a task's loss in training.
         word_vocab_size: Words known to the pre-training softmax; None for a checkpoint without one.
         share_word_softmax: Whether both directions predict by one softmax, or each by its own.
-        softmax_type: "full", a row of weights per word, or "adaptive": rarer words in clusters of smaller rows (Grave
-            et al. 2017).
+        softmax_type: "full", a row of weights per word, or "adaptive", shorter for rarer words (Grave et al. 2017).
         adaptive_softmax_cutoffs: Rising word ids at which the clusters of an adaptive softmax begin.
         adaptive_softmax_div_value: Each cluster's rows are shorter than those before it by this factor.
         direction: Which of the two language models `ElmoForCausalLM` is, "forward" or "backward".
@@ -524,10 +508,7 @@ class ElmoConfig(PreTrainedConfig):
         bos_token_id: Character id that `<S>` is made of; derived for bytes.
         eos_token_id: Character id that `</S>` is made of; derived for bytes.
 
-    Raises:
-        ValueError: A name is close to one of these and none of them; all others are kept, as every config keeps them.
-        huggingface_hub.errors.StrictDataclassError: A value has the wrong type or lies outside its range, or fields
-            contradict one another.
+    Raises: As `HeadConfig`; ValueError where a name is near to one of these. Others are kept, as by every config.
     """
 
     model_type = "elmo"

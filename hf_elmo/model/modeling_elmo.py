@@ -73,11 +73,8 @@ def scan_words(
 
     Args:
         step: From the state before a word and the word's inputs, (B, ...) each, to the state after it and an output.
-        state: Tensors before the first step.
         inputs: Tensors of all words, (B, T, ...) each.
-        mask: True for real words, (B, T); others change no state and give zeros. None if all are real, or if `step`
-            handles the mask. States and outputs have two axes with it.
-        reverse: From the last word to the first.
+        mask: True for real words, (B, T); others change no state and give zeros. With it all has two axes in a step.
     Returns: The outputs, (B, T, ...), and the state after the last step.
     """
     if mask is not None:
@@ -136,10 +133,7 @@ class PackedOrder(NamedTuple):
 
 
 def order_words(mask: Tensor, min_words: int = 0) -> PackedOrder:
-    """The order of the real words of a mask (B, T), wherever they lie.
-
-    With `min_words` a sentence of fewer words has masked ones too.
-    """
+    """The order of the real words of a mask (B, T), and of masked ones where a sentence has less than `min_words`."""
     device, width = mask.device, mask.shape[1]
     mask = mask.cpu()  # so small that a GPU would only be waited for
     words_first = torch.argsort(mask.logical_not().to(torch.uint8), dim=1, stable=True)
@@ -188,7 +182,6 @@ def scan_projected_lstm(
     Args:
         inputs: Word vectors, (B, T, P).
         mask: True for real words, (B, T); None if all are.
-        weights: Of the direction.
         state: Carried (hidden (B, P), cell (B, H)); None starts from zeros.
         cell_clip, projection_clip: Bounds on |cell| and |hidden| after each step; None for none.
         reverse: Read from the last word to the first.
@@ -230,10 +223,7 @@ def run_projected_lstm(
     reverse: bool = False,
     order: PackedOrder | None = None,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """As `scan_projected_lstm`, by the fastest implementation (`hf_elmo.kernels.use_backend` chooses).
-
-    `order` is that of the mask's words, if it is known.
-    """
+    """As `scan_projected_lstm`, by the fastest implementation, with the order of the mask's words if it is known."""
     settings: dict[str, Any] = {"cell_clip": cell_clip, "projection_clip": projection_clip, "reverse": reverse}
     if kernels is not None:
         order = order_for_kernels(inputs, mask) if order is None else order
@@ -273,12 +263,8 @@ class ElmoWordTable(nn.Embedding):
 
     @torch.no_grad()
     def fill(self, char_ids: Tensor, vectors: Tensor | None = None, unknown: Tensor | None = None) -> None:
-        """Set which words the table knows, and their vectors.
+        """Set which words the table knows, by character ids (V, C), their vectors, (V, D), and that of others, (D,).
 
-        Args:
-            char_ids: Character ids of the words, (V, C), each word once.
-            vectors: Their vectors, (V, D); None leaves all vectors as they are.
-            unknown: The vector of all other words, (D,); None leaves it as it is.
         Raises: ValueError if there are not word_table_size words, or if two have one hash.
         """
         if len(char_ids) != len(self.hashes):
@@ -313,10 +299,9 @@ class ElmoWordTable(nn.Embedding):
 
 
 def hash_words(char_ids: Tensor) -> Tensor:
-    """A signed 64-bit number for each word, (N, C) to (N,), by multilinear hashing.
+    """A signed 64-bit number for each word, (N, C) to (N,): its character ids times odd numbers, summed modulo 2^64.
 
-    The sum of the character ids times odd numbers, modulo 2^64. Two words that differ in one character never have one
-    hash. Checkpoints hold these numbers: they may not change.
+    Two words that differ in one character never have one hash. Checkpoints hold these numbers: they may not change.
     """
     multipliers = torch.tensor(_MULTIPLIERS[: char_ids.shape[1]], device=char_ids.device)
     # A traced batch has no known number of parts.
@@ -583,11 +568,8 @@ class ElmoBiLM(nn.Module):
     ) -> tuple[list[tuple[Tensor, ...]], ElmoState]:
         """Run both directions through all layers, the backward one from the last word to the first.
 
-        Args:
-            forward_vectors, backward_vectors: Token vectors, (B, T, P); the same ones for ordinary sentences. In
-                pre-training the two directions read different windows.
-            mask: True for real words, (B, T); None if all are.
-            state: Carried states; None starts from zeros.
+        Their token vectors, (B, T, P), are the same ones for ordinary sentences, and different windows in pre-training.
+
         Returns: (forward, backward) outputs of each layer, (B, T, P), and the states after the batch.
         """
         states = (None, None) if state is None else (state.hidden, state.cell)
@@ -756,10 +738,8 @@ def check_word_labels(labels: Tensor, mask: Tensor) -> None:
 class PairSplitter:
     """The sentences of each row, one or several, as rows of their own: words keep their order, wherever they stand.
 
-    Args:
-        words: True for the words of a sentence of each row, (B, T), once for each sentence; no word is in two.
-    Attributes:
-        mask: True for the real words of the S sentences, (S, W): the first ones of all rows, then the second ones.
+    It is made by masks of the words of each sentence, (B, T), no word in two; `mask` is that of the S sentences,
+    (S, W): the first ones of all rows, then the second ones.
     """
 
     def __init__(self, *words: Tensor):
@@ -788,10 +768,7 @@ class PairSplitter:
         return _move_words(outputs, self._in_sentences, self._shape, self._in_batch)
 
     def find_distinct(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Which sentences of `input_ids`, (B, T, C), are alike, by 64-bit hashes of their words.
-
-        Returns: The index of one sentence of each kind, (U,), and the kind of each sentence, (S,).
-        """
+        """The index of one sentence of each kind, (U,), and the kind of each, (S,), by 64-bit hashes of their words."""
         hashes = hash_words(input_ids.flatten(0, 1)).view(*input_ids.shape[:2], 1)
         # In halves: who looks for rows that are alike compares 32 bits of a number.
         kinds, kind_of_each = distinct_rows(self.split(hashes).squeeze(-1).view(torch.int32))
@@ -1118,14 +1095,13 @@ WordSoftmax: TypeAlias = nn.Linear | nn.AdaptiveLogSoftmaxWithLoss
 
 @dataclass
 class ElmoForPreTrainingOutput(ModelOutput):
-    """Output of `ElmoForPreTraining`.
+    """Output of `ElmoForPreTraining`; hidden states and state are as in `ElmoModelOutput`.
 
     Args:
         loss: The mean of both directions' losses, in nats per word.
         forward_loss, backward_loss: Means of -log p(next word) and of -log p(previous word), in nats.
         forward_logits, backward_logits: Scores of the word after and of the word before each position, (B, T, V); log
             probabilities by an adaptive softmax.
-        hidden_states, state: As in `ElmoModelOutput`.
     """
 
     loss: Tensor | None = None
@@ -1179,11 +1155,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *args: Any, **kwargs: Any) -> Any:
-        """As transformers' own, with the words of the softmax.
-
-        Raises: ValueError if they are not as many as the softmax's rows, unless `ignore_mismatched_sizes` leaves them
-            out.
-        """
+        """As transformers' own, with the words of the softmax; ValueError if they are not as many as its rows."""
         loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if pretrained_model_name_or_path is not None:
@@ -1590,15 +1562,10 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     """Base of the tasks' models: a vector for each word, from ELMo and from what stands beside it.
 
     A subclass adds its layers, then calls `post_init` and `_apply_freezing`. Its forward reads the words by `embed` and
-    its loss goes through `add_penalty`.
-
-    Args:
-        config: Of the model, which copies it.
-        num_read_mixes: Mixes that the task reads; None for one, or for two with the head's `mix_at_output`.
+    its loss goes through `add_penalty`. It reads `num_read_mixes` mixes; None is two with the head's `mix_at_output`,
+    else one.
 
     Attributes:
-        head_class: The class of the head's config.
-        reads_pairs: Whether it takes pairs of sentences.
         input_size, mix_size: Sizes D of the vector of a word, and 2P of a mix.
     """
 
@@ -1660,10 +1627,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return ElmoEmbeddingsOutput(vectors, mixes, mask, hidden_states)
 
     def penalty(self) -> Tensor:
-        """mix_l2 times the squared norm of the mixes' weights before their softmax (Peters et al. 2018, sec. 3.3).
-
-        A loss that is summed over a batch wants a larger mix_l2 than one that is a mean.
-        """
+        """mix_l2 times the squared norm of the mixes' weights before their softmax (Peters et al. 2018, sec. 3.3)."""
         mixes = cast("Iterable[ElmoScalarMix]", self.elmo.mixes[: self.num_read_mixes])
         return self.config.mix_l2 * torch.stack([mix.squared_norm() for mix in mixes]).sum()
 
@@ -1706,13 +1670,8 @@ class ElmoEmbeddings(ElmoTaskModel):
 
     A frozen biLM (`freeze_bilm`, the default) stays in evaluation mode, without gradients, whatever the mode of the
     model around it. A word table has to be filled before its first use (`hf_elmo.text.word_vectors.build_word_table`).
-
-    The config's `num_mixes`, `mixed_layers`, `mix_normalization`, `mix_l2` and `freeze_bilm`, and its `head`, an
-    `EmbeddingsHead`, say what there is:
+    `output_size` is the size D of `last_hidden_state`. Fields of the config and its `head` say what there is:
     `ElmoEmbeddings.from_pretrained(name, num_mixes=2, head=EmbeddingsHead(dropout=0.3))`.
-
-    Attributes:
-        output_size: Size D of `last_hidden_state`.
     """
 
     # So that the code is saved with it; what AutoModel finds in its checkpoints is the ElmoModel.

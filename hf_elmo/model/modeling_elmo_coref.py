@@ -23,10 +23,10 @@ _SPANS_AT_A_TIME = 16
 
 
 def weigh_pairs(vectors: Tensor, weight: Tensor, width: int) -> Tensor:
-    """W (g_i * g_j) for vectors g_i (K, S) and the A before each, j = i - 1 down to i - A, with W (H, S), (K, A, H).
+    """W (g_i * g_j) for vectors g_i (K, S) and the A before each, the nearest first, with W (H, S), (K, A, H).
 
-    Zero if there is none. W (g_i * g_j) is (W * g_i) g_j: each g_i makes weights of its own, and one product of those
-    of some neighbours with all vectors before them has their pairs, without S numbers for each pair.
+    As (W * g_i) g_j: each g_i makes weights of its own, and one product of those of some neighbours with all vectors
+    before them has their pairs, without S numbers for each pair. Zero where there is none.
     """
     device = vectors.device.type
     if torch.is_autocast_enabled(device):
@@ -112,10 +112,9 @@ class Spans(NamedTuple):
 
 
 class ElmoSpanScorer(nn.Module):
-    """Two dense ReLU layers of size H with dropout, and a number on top.
+    """Two dense ReLU layers of size H with dropout, and a number on top; the first reads vectors side by side.
 
-    The first layer reads several vectors side by side, of `part_sizes`. The product of its weights with a vector that
-    many inputs share is computed once (`weights_of_parts`), and added up.
+    The product of its weights with a vector that many inputs share is computed once (`weights_of_parts`).
     """
 
     def __init__(self, part_sizes: Sequence[int], hidden_size: int, dropout: float):
@@ -155,11 +154,8 @@ class ElmoSpans(nn.Module):
         self.output_size = sum(parts)
 
     def forward(self, encoded: Tensor, words: Tensor, sentences: Tensor) -> tuple[Spans, Tensor, Tensor]:
-        """Score all spans of a document as mentions, and keep the best.
+        """Score all spans as mentions, by encodings, (N, E), vectors, (N, D), and rising sentences of the words, (N,).
 
-        Args:
-            encoded, words: Encodings, (N, E), and vectors of the words, (N, D).
-            sentences: The number of the sentence of each word, (N,), rising.
         Returns: Those that are kept; the scores of all, (N, W), of the span from word n over w + 1 words at [n, w]; and
             which of these spans there are, (N, W).
         """
@@ -259,9 +255,7 @@ class ElmoAntecedents(nn.Module):
 def choose_spans(
     scores: Tensor, exists: Tensor, spans_per_word: float, allow_crossing: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The spans of the best scores, at least one, that do not cross a better one unless they may.
-
-    `scores`, (N, W), and `exists` are those of `ElmoSpans.forward`.
+    """The spans of the best scores of `ElmoSpans`, at least one, that do not cross a better one unless they may.
 
     Returns: Their n and their w, (K,) each, in the order of the text.
     """
@@ -300,17 +294,15 @@ def _without_crossing(order: Sequence[int], max_width: int, count: int) -> list[
 
 @dataclass
 class ElmoCoreferenceOutput(ModelOutput):
-    """Output of `ElmoForCoreferenceResolution`, for a document.
+    """Output of `ElmoForCoreferenceResolution`, for a document; hidden states are as in `ElmoModelOutput`.
 
     Args:
-        loss: See `ElmoForCoreferenceResolution`.
         clusters: In evaluation mode, mentions as rows of first word, the word behind the last one, and the number of
             the cluster, (1, M, 3); `read_clusters` makes lists of them.
         spans: First words of the kept spans, and the words behind their last ones, (K, 2).
         mention_scores: Of these spans, (K,).
         antecedents: Of these spans, as numbers of spans, the nearest first, (K, A); -1 for none.
         antecedent_scores: Of no antecedent, always 0, and of each of them, (K, 1 + A).
-        hidden_states: As in `ElmoModelOutput`.
     """
 
     loss: Tensor | None = None

@@ -152,10 +152,7 @@ class ElmoHighwayLSTMLayer(nn.Module):
 
 
 class ElmoHighwayLSTM(nn.Module):
-    """Layers of highway LSTMs in turns of direction, the first one forward (He et al. 2017: 8 of them).
-
-    `recurrent_dropout` is on what comes back in a layer, the same for all words of a sentence.
-    """
+    """Layers of highway LSTMs in turns of direction, the first one forward (He et al. 2017: 8 of them)."""
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int, recurrent_dropout: float):
         super().__init__()
@@ -198,14 +195,13 @@ _SCHEME = "IOB2"  # of the arguments, in all corpora
 
 @dataclass
 class ElmoSemanticRolesOutput(ModelOutput):
-    """Output of `ElmoForSemanticRoleLabeling`.
+    """Output of `ElmoForSemanticRoleLabeling`; hidden states are as in `ElmoModelOutput`.
 
     Args:
         loss: Mean over the labelled words, in nats, plus that of the classifier of predicates.
         logits: Scores of each word's labels, (B, T, K), for `decode`; None without a predicate.
         predicate_logits: Log-odds that a word is a predicate, (B, T), -inf where masked and at the special tokens; None
             if the model finds none.
-        hidden_states: As in `ElmoModelOutput`.
     """
 
     loss: Tensor | None = None

@@ -150,10 +150,9 @@ class _GRUSteps(torch.autograd.Function):
 
 
 class ElmoTaskRNN(nn.RNNBase):
-    """A bidirectional recurrence over the real words only, wherever the padding lies.
+    """A bidirectional recurrence over the real words only, with the numbers and parameters of torch.nn.LSTM and GRU.
 
-    Its numbers and parameters are those of torch.nn.LSTM and torch.nn.GRU; it is neither, for torch.compile refuses to
-    look into them.
+    It is neither, for torch.compile refuses to look into them.
     """
 
     kind: ClassVar[str]
@@ -359,9 +358,8 @@ class ElmoBCN(nn.Module):
 class ElmoESIM(nn.Module):
     """The enhanced sequential inference model, for pairs (Chen et al. 2017, sec. 3).
 
-    One biLSTM reads both sentences, giving P and H; each word is aligned softly with the other sentence, p~ =
-    softmax(p H^T) H; [p; p~; p - p~; p * p~] goes through a dense ReLU layer into a second biLSTM, whose output is
-    pooled by mean and maximum for each sentence.
+    One biLSTM reads both sentences, giving P and H. With p~ = softmax(p H^T) H, [p; p~; p - p~; p * p~] goes through a
+    dense ReLU layer into a second biLSTM, whose output is pooled by mean and maximum for each sentence.
     """
 
     reads_pairs = True
@@ -525,12 +523,8 @@ class ElmoCRF(nn.Module):
     """Scores of labels side by side with those of each word (Lafferty et al. 2001; Peters et al. 2018, A.7).
 
     A sequence y of labels has the score sum_t e_t[y_t] + sum_t A[y_t, y_t+1] + start[y_1] + end[y_T], with e given by
-    the model below. The likelihood is normalized over all sequences; only `decode` leaves out those that the scheme
-    forbids. Masked words are as good as absent.
-
-    Args:
-        labels: The names of the K labels, in the order of their ids.
-        scheme: "IOB1", "IOB2" or "BIOES", whose rules `decode` keeps; None for no rules.
+    the model below. The likelihood is normalized over all sequences; only `decode` leaves out those that the scheme, if
+    any, forbids. Masked words are as good as absent.
     """
 
     def __init__(self, labels: Sequence[str], scheme: str | None = None):
@@ -642,13 +636,8 @@ def best_labels(
 ) -> Tensor:
     """The labels of each sentence with the largest sum of scores (Viterbi 1967), (B, T); -100 where masked.
 
-    Where rules allow no sequence, as for one word and labels that want two, the best breaks as few as can be.
-
-    Args:
-        emissions: Scores of each word's labels, (B, T, K).
-        mask: True for words that have a label, (B, T).
-        forbidden: As `forbidden_by` gives it; None for no rules.
-        scores: Of transitions, (K, K), and of the first and the last label, (K,); None for zeros.
+    Where the rules of `forbidden_by` allow no sequence, as for one word and labels that want two, the best breaks as
+    few as can be. `scores` are those of transitions, (K, K), and of the first and the last label, (K,); None for zeros.
     """
     words = _left_aligned(emissions, mask)
     if scores is None:
@@ -745,10 +734,9 @@ _ABOVE = 1e-3
 class ElmoForTokenClassification(ElmoTaskModel):
     """A biLSTM and a classifier over the words, with a CRF on top if wanted (Peters et al. 2018, A.7).
 
-    With a CRF, `logits` in evaluation mode are the logarithms of each label's probability given the whole sentence,
-    without gradients; where the best sequence that the scheme allows takes another label than a word's likeliest, that
-    is raised just above it, so that the largest logits are always the best sequence. In training mode they are the
-    CRF's emissions.
+    With a CRF, `logits` in evaluation mode are the logarithms of each label's probability given the whole sentence;
+    where the best sequence takes another label than a word's likeliest, that is raised just above it, so that the
+    largest logits are always the best sequence. In training mode they are the CRF's emissions.
     """
 
     _auto_class = "AutoModelForTokenClassification"  # type: ignore[assignment]
@@ -968,10 +956,10 @@ class ElmoSelfAttention(nn.Module):
 
 
 class SelfAttentionReader(nn.Module):
-    """One biGRU for both texts, attention both ways, a residual layer of self-attention, and a biGRU for each end.
+    """As Clark and Gardner 2017, sec. 2.2, whose dropout leaves out the same features of all words of a text.
 
-    As Clark and Gardner 2017, sec. 2.2, whose dropout leaves out the same features of all words before and behind the
-    recurrences; the biGRU of the answer's end reads what that of its start gives.
+    One biGRU for both texts, attention both ways, a residual layer of self-attention, and a biGRU for each end, of
+    which the last one's reads what the first one's gives.
     """
 
     def __init__(self, input_size: int, mix_size: int, head: QuestionAnsweringHead):
@@ -1083,12 +1071,9 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         Arguments are `ElmoModel`'s without a state, and:
 
         Args:
-            start_positions, end_positions: Indices in T of the answer's first and last word, (B,); -100 for no answer
-                here.
-            token_type_ids: 0 for the words of the questions, 1 for those of the contexts, (B, T).
+            start_positions, end_positions: Indices in T of the answer's first and last word, (B,); -100 for no answer.
         Returns: The mean of both ends' cross entropy over the rows that have an answer (0 without any); and
             `start_logits` and `end_logits`, (B, T), the lowest number of their dtype for all but the context's words.
-            `best_spans` reads them.
         """
         if token_type_ids is None:
             raise ValueError(
