@@ -624,11 +624,8 @@ class ElmoConfig(PreTrainedConfig):
 
     @classmethod
     def fast(cls, **overrides: Any) -> "ElmoConfig":
-        """Sizes that learn most in an hour of a desktop's processor; none was published. 10.1 M parameters.
-
-        Small's cells with Medium's projections, and 512 filters instead of 2,048: where training is short, the time
-        that many filters and their highway layer take is better spent on more words.
-        """
+        """Sizes that learn most in an hour of a desktop's processor; none was published. 10.1 M parameters."""
+        # Where training is short, the time of many filters and their highway layer is better spent on more words.
         return cls.small(**{"projection_size": 256, "filters": _PUBLISHED_FILTERS[:5], **overrides})
 
     @classmethod

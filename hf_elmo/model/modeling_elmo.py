@@ -704,15 +704,12 @@ def values_can_be_read(tensor: Tensor) -> bool:
 def check_input_ids(config: ElmoConfig, input_ids: Tensor) -> None:
     """Raise ValueError unless these are ids of the checkpoint's tokenizer."""
     width = config.max_characters_per_word
-    if input_ids.ndim != 3 or input_ids.shape[-1] != width or input_ids.is_floating_point():
+    is_right = input_ids.ndim == 3 and input_ids.shape[-1] == width and not input_ids.is_floating_point()
+    if not is_right or 0 in input_ids.shape:
         raise ValueError(
             f"input_ids is {input_ids.dtype} of the shape {tuple(input_ids.shape)}; wanted integers (sentences, words, "
-            f"{width}), the character ids of each word. Use ElmoCharTokenizer(max_characters_per_word={width})."
-        )
-    if 0 in input_ids.shape:
-        raise ValueError(
-            f"input_ids has the shape {tuple(input_ids.shape)}, which holds no word. Leave empty batches out, and keep "
-            "add_special_tokens=True so that an empty sentence still has its two special tokens."
+            f"{width}), the character ids of each word, of one sentence and word at least. Use ElmoCharTokenizer("
+            f"max_characters_per_word={width}), which gives an empty sentence its two special tokens."
         )
     if values_can_be_read(input_ids) and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < config.vocab_size:
         raise ValueError(
@@ -853,11 +850,10 @@ class ElmoPreTrainedModel(PreTrainedModel):
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Return the input embeddings, which cannot be resized (ValueError)."""
         embeddings = self._base.get_input_embeddings()
-        if new_num_tokens is not None and new_num_tokens != embeddings.num_embeddings:
+        if new_num_tokens not in (None, embeddings.num_embeddings):
             raise ValueError(
-                f"new_num_tokens is {new_num_tokens}, but there are {embeddings.num_embeddings} input embeddings and "
-                "no others can be added: every word is already written with the characters that there are. For other "
-                "words in the softmax or in a word table, pre-train on with --model_name_or_path and --vocab_file."
+                f"new_num_tokens is {new_num_tokens}, but characters, of which there are {embeddings.num_embeddings}, "
+                "write every word. For other words in a softmax or table, pre-train on with --vocab_file."
             )
         return embeddings
 
@@ -1147,10 +1143,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     @words.setter
     def words(self, words: Sequence[str] | None) -> None:
         if words is not None and len(words) != self.num_words:
-            raise ValueError(
-                f"words has {len(words)} entries, but this model has a softmax over {self.num_words} "
-                "words; give the list that it was trained with."
-            )
+            found = f"words has {len(words)} entries, but this model has a softmax over {self.num_words} words"
+            raise ValueError(f"{found}; give the list that it was trained with.")
         self._words = None if words is None else tuple(words)
 
     @classmethod
@@ -1171,19 +1165,11 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )
-        if path is None:
-            return
         try:
-            words = read_words(path)
+            self.words = None if path is None else read_words(path)
         except ValueError as error:
-            raise ValueError(f"{name} holds {WORD_LIST_FILE}, but it is {error}") from error
-        if len(words) == self.num_words:
-            self.words = words
-        elif not arguments.get("ignore_mismatched_sizes", False):
-            raise ValueError(
-                f"{name} has a softmax over {self.num_words} words, but its {WORD_LIST_FILE} has "
-                f"{len(words)}; put the file there that was saved with the model."
-            )
+            if not arguments.get("ignore_mismatched_sizes", False):
+                raise ValueError(f"{name} holds a {WORD_LIST_FILE} that is of no use: {error}") from error
 
     def save_pretrained(
         self, save_directory: str | os.PathLike, is_main_process: bool = True, *args: Any, **kwargs: Any

@@ -561,15 +561,11 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
     Args:
         pre_tokenizer: How raw text is cut into words.
             "whitespace": at white space alone, for text whose words another program has set apart.
-            "punctuation": runs of letters, digits and their combining marks; every other character stands alone, so
-            that "don't", "U.S." and "3.14" fall into three and more.
-            "unicode", for raw text: the word boundaries of Unicode (UAX 29). "don't", "3.14", "1,234" and "a_b" are a
-            word each; so are web and mail addresses, "U.S." with its dots, an emoji with all that is joined to it and
-            a flag. Every other mark is a word, a hyphen too. Han, hiragana and Thai, written without spaces, are cut
-            between characters; runs of katakana and of hangul stay whole.
-            "penn", for raw English text: the tokens of the Penn Treebank, in which most tagged and parsed English
-            stands ("do n't", "Alice 's", "can not", "well-known", "Mr.", "--"). Text that is tokenized so stays as it
-            is.
+            "punctuation": runs of letters, digits and their combining marks; every other character stands alone.
+            "unicode", for raw text: the word boundaries of Unicode (UAX 29), but addresses, "U.S." and what is seen as
+            one emoji are a word. Han, hiragana and Thai are cut between characters.
+            "penn", for raw English text: the tokens of the Penn Treebank ("do n't", "Alice 's", "well-known", "Mr.").
+            Text that is tokenized so stays as it is.
         max_characters_per_word: Character ids C of a word, padded; longer words are cut to C - 2 bytes.
         do_lower_case: Whether words are lower-cased before their characters are read.
         normalization: "NFC" to compose letters and their accents; None reads the text as it is.
