@@ -259,17 +259,12 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
             labels: Label ids, (B, T); -100 (special tokens, padding) is left out of the loss.
             predicate_mask: 1 for the predicate of each row, (B, T); None only asks where predicates are
                 (`find_predicates`).
-            all_predicates: 1 for all predicates of each row's sentence, (B, T), for the loss of finding them.
+            all_predicates: 1 for all predicates of each row's sentence, (B, T), for the loss of finding them, if it does.
         """
         if predicate_mask is None and (labels is not None or self.finder is None):
             raise ValueError(
                 "predicate_mask is None, but labels are those of a predicate's arguments; give 1 for the predicate and "
                 "0 for all other words. A model whose head has find_predicates=True can be asked for predicates alone."
-            )
-        if all_predicates is not None and self.finder is None:
-            raise ValueError(
-                "all_predicates is given, but this model finds no predicates; leave it out, or set "
-                "find_predicates=True in its head."
             )
         words = self.embed(input_ids, attention_mask, None, output_hidden_states, token_type_ids, packed_layers)
         is_word = self.without_special(input_ids, words.mask)

@@ -494,15 +494,10 @@ def read_spans(labels: Sequence[str], scheme: str) -> list[Span]:
 
 
 def write_spans(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
-    """The labels of a sentence of `length` words; ValueError if spans overlap, are empty or lie outside."""
+    """The labels of a sentence of `length` words, whose spans do not overlap."""
     labels = [OUTSIDE] * length
-    split_label(OUTSIDE, scheme)
     end, type_before = 0, None
     for span in sorted(spans, key=lambda span: span.start):
-        if not end <= span.start < span.stop <= length:
-            raise ValueError(
-                f"{span} has no words of its own in a sentence of {length} words; wanted spans that do not overlap."
-            )
         letters = ["I"] * (span.stop - span.start)
         if scheme != "IOB1" or (span.start == end and span.type == type_before):
             letters[0] = "B"
@@ -515,7 +510,6 @@ def write_spans(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
 
 def labels_of(types: Iterable[str], scheme: str) -> list[str]:
     """All labels of a scheme for spans of these types, O first."""
-    split_label(OUTSIDE, scheme)
     return [OUTSIDE, *(f"{letter}-{type_}" for type_ in types for letter in SCHEMES[scheme])]
 
 

@@ -505,42 +505,21 @@ def test_padding_characters_that_are_cut_off_change_nothing(filters, activation)
             assert_close_of_layers(gradient[skipped:], wanted_gradient[skipped:])
 
 
-TABLES = {
-    token_inputs: {"token_inputs": token_inputs, "word_table_size": 3, "word_vector_size": 5}
-    for token_inputs in ("words", "both")
-}
-
-
-@pytest.mark.parametrize("fields", [{}, *TABLES.values()], ids=["characters", *TABLES])
-def test_no_words_give_no_vectors(fields):
-    encoder = ElmoTokenEncoder(make_tiny_config(**fields))
-    assert encoder(torch.zeros(0, 50, dtype=torch.long)).shape == (0, 6)
-
-
-def make_encoder_with_table(token_inputs, **fields):
-    """An encoder that knows three words, and the rows of these and of others."""
-    encoder = randomize(ElmoTokenEncoder(make_tiny_config(**TABLES[token_inputs], **fields)))
+@pytest.mark.parametrize("token_inputs", ["words", "both"])
+def test_words_are_encoded_once_and_gradients_reach_the_rows_that_were_looked_up(token_inputs):
+    config = make_tiny_config(token_inputs=token_inputs, word_table_size=3, word_vector_size=5)
+    encoder, seen = randomize(ElmoTokenEncoder(config)), []
     rows = rows_of("cat", "<S>", "né", "dog", "", "cat")
     encoder.word_table.fill(rows[:3])
-    return encoder, rows
-
-
-@pytest.mark.parametrize("token_inputs", TABLES)
-def test_gradients_reach_the_rows_of_the_table_that_were_looked_up(token_inputs):
-    encoder, rows = make_encoder_with_table(token_inputs)
+    wanted = encoder(rows)
+    handle = encoder.projection.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
+    assert_close_of_layers(encoder.encode_distinct(rows), wanted)
+    handle.remove()
+    assert seen == [5] and encoder(rows[:0]).shape == (0, 6)
     encoder(rows[[0, 3]]).square().sum().backward()
     found = encoder.word_table.weight.grad.any(dim=1).nonzero().flatten().tolist()
     assert found == sorted([0, int(encoder.word_table.indices(rows[:1]))])
     assert all(parameter.grad.any() for parameter in encoder.parameters())
-
-
-@pytest.mark.parametrize("token_inputs", TABLES)
-def test_words_that_occur_twice_are_encoded_once(token_inputs, monkeypatch):
-    encoder, rows = make_encoder_with_table(token_inputs)
-    wanted, seen = encoder(rows), []
-    encoder.projection.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
-    assert_close_of_layers(encoder.encode_distinct(rows), wanted)
-    assert seen == [5]
 
 
 def test_gradients_of_repeated_words_are_the_same_every_time():

@@ -185,7 +185,6 @@ def test_what_makes_no_sense_is_refused_by_name():
     model, batch = make_labeller(), encode([["a"]])
     marks = batch.pop("predicate_mask")
     assert_refused(ValueError, "predicate_mask", model, **batch)
-    assert_refused(ValueError, "all_predicates", model, **batch, predicate_mask=marks, all_predicates=marks)
     assert_refused(ValueError, "token_type_ids", model, **batch, predicate_mask=marks, token_type_ids=marks)
     assert_refused(Exception, "num_layers", SemanticRoleLabelingHead, num_layers=0)
     config = make_tiny_config(head=SemanticRoleLabelingHead(**SMALL), id2label={0: "O", 1: "PER"})

@@ -111,11 +111,6 @@ def test_what_is_allowed_is_what_spans_can_give(scheme):
         (split_label, ("B-", "IOB2"), "'B-'"),
         (split_label, ("-x", "IOB2"), "'-x'"),
         (split_label, ("O", "IOB"), "'IOB'"),
-        (labels_of, (["x"], "IOB"), "'IOB'"),
-        (write_spans, ([Span("x", 0, 2), Span("y", 1, 3)], 3, "IOB2"), "start=1"),
-        (write_spans, ([Span("x", 2, 4)], 3, "IOB2"), "stop=4"),
-        (write_spans, ([Span("x", 1, 1)], 3, "IOB2"), "stop=1"),
-        (write_spans, ([], 1, "IOB"), "'IOB'"),
     ],
 )
 def test_what_the_scheme_does_not_have_is_refused(call, arguments, named):
