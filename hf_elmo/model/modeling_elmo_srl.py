@@ -259,7 +259,7 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
             labels: Label ids, (B, T); -100 (special tokens, padding) is left out of the loss.
             predicate_mask: 1 for the predicate of each row, (B, T); None only asks where predicates are
                 (`find_predicates`).
-            all_predicates: 1 for all predicates of each row's sentence, (B, T), for the loss of finding them, if it does.
+            all_predicates: 1 for all predicates of each row's sentence, (B, T), for the loss of finding them.
         """
         if predicate_mask is None and (labels is not None or self.finder is None):
             raise ValueError(

@@ -11,12 +11,7 @@ from tolerances import BFLOAT16, FLOAT16
 
 from hf_elmo import ElmoModel, kernels
 from hf_elmo.kernels import half
-from hf_elmo.kernels.half import (
-    native_unavailable_reason,
-    pad_rows,
-    product_dtype,
-    round_rows,
-)
+from hf_elmo.kernels.half import native_unavailable_reason, pad_rows, product_dtype, round_rows
 from hf_elmo.model.modeling_elmo import run_projected_lstm, scan_projected_lstm
 
 HALVES = [(torch.bfloat16, BFLOAT16), (torch.float16, FLOAT16)]

@@ -30,21 +30,9 @@ from model_cases import (
     shared_model,
 )
 from refusals import assert_refused
-from scan_cases import (
-    assert_same,
-    make_weights,
-    results_and_gradients,
-    sizes_and_settings,
-    with_all_options,
-)
-from scan_cases import (
-    make_batch as make_scan,
-)
-from tolerances import (
-    FLOAT16,
-    LOSS_FLOAT32,
-    REORDERED_FLOAT64,
-)
+from scan_cases import assert_same, make_weights, results_and_gradients, sizes_and_settings, with_all_options
+from scan_cases import make_batch as make_scan
+from tolerances import FLOAT16, LOSS_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 from transformers import Trainer, TrainingArguments
 

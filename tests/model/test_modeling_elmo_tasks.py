@@ -10,14 +10,7 @@ from conftest import make_tiny_config
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from model_cases import (
-    LAYERS,
-    assert_close,
-    encode,
-    make_model,
-    random_rows,
-    sentence_lists,
-)
+from model_cases import LAYERS, assert_close, encode, make_model, random_rows, sentence_lists
 from refusals import assert_refused
 from tolerances import BFLOAT16, LOSS_FLOAT32, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
