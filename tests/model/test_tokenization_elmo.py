@@ -79,8 +79,10 @@ any_sentence = st.lists(any_word, max_size=8)
 simple_sentence = st.lists(st.text("abcdé", max_size=6), max_size=12)
 
 
-@given(words=any_sentence, width=st.sampled_from([3, 5, 7, 50]))
-def test_every_string_has_the_compatible_row(words, width):
+@pytest.mark.parametrize("width", [3, 6, 50])
+@given(words=any_sentence)
+@example(words=["\ud800" * 60 + letter for letter in "ab"])
+def test_every_string_has_the_compatible_row(width, words):
     tokenizer = ElmoCharTokenizer("punctuation", max_characters_per_word=width)
     rows = [row_of(word, width) for word in (BOS, *words, EOS)]
     # The second time, every row comes out of the table.
