@@ -490,6 +490,8 @@ def test_variational_dropout_leaves_out_the_same_features_of_all_words_of_a_row(
     assert (kept[0] != kept[1]).any()
     torch.testing.assert_close(dropped[kept], 2 * vectors[kept])
     assert torch.equal(ElmoVariationalDropout(0.5).eval()(vectors), vectors)
+    # As Chen et al. (2017) have it on all that they read.
+    assert isinstance(shared("esim").dropout, ElmoVariationalDropout)
 
 
 # Texts, pairs, and answers in a context
