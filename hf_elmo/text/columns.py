@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, dropwhile, groupby, islice
 from typing import Literal
 
 from ..given.bounded_files import quoted
-from .files import TEXT_SUFFIXES, form_of, numbered_lines, suffix_of
+from .files import TEXT_SUFFIXES, form_of, numbered_lines, suffix_of, text_lines
 
 ColumnFormat = Literal["conll", "conllu", "conll2012"]
 # What suffixes say; "conll" are columns of any kind, whose contents say more.
@@ -114,13 +114,13 @@ def column_format_of(path: str | os.PathLike, name: str) -> ColumnFormat | None:
     if suffix in COLUMN_FORMATS or suffix in TEXT_SUFFIXES or form_of(path, name) != "unknown":
         return COLUMN_FORMATS.get(suffix)
     start = [
-        (number, line.decode("iso-8859-1").rstrip("\r\n"))
-        for number, line in islice(numbered_lines(path, name, 1 << 16), _FIRST_LINES)
+        line.decode("iso-8859-1").rstrip("\r\n")
+        for _, line in islice(numbered_lines(path, name, 1 << 16), _FIRST_LINES)
     ]
-    layout = _look_at(lambda: iter(start), "conll", False, "utf-8")
+    layout = _look_at(start, "conll", False, "utf-8")
     if layout.format != "conll":
         return layout.format
-    rows = [cells for sentence in _sentences_in(iter(start), layout) for _, cells in sentence]
+    rows = [cells for sentence in _sentences_in(start, layout) for _, cells in sentence]
     if not rows or layout.widths != {len(rows[0])} or len(rows[0]) == 1:
         return None
     marks_spans = any(
@@ -142,42 +142,49 @@ def read_layout(
     Raises: ValueError naming the line that is not UTF-8 where the file does not look like ISO-8859-1 either, as which
         CoNLL-2002 is given.
     """
-    encoding = _encoding_of(path, name)
-    return _look_at(lambda: _lines_of(path, name, encoding), column_format, has_header, encoding)
+    start = b"".join(line for _, line in islice(numbered_lines(path, name), _LOOKED_AT))
+    encoding = "iso-8859-1" if _looks_western(start) else "utf-8"
+    return _look_at([*islice(text_lines(path, name, encoding), _LOOKED_AT)], column_format, has_header, encoding)
 
 
-def column_sentences(path: str | os.PathLike, layout: ColumnLayout, name: str) -> Iterator[list[Row]]:
-    """The rows of each sentence of a file, a row for each word; its comments, documents and headers left out."""
-    return _sentences_in(_lines_of(path, name, layout.encoding), layout)
+def column_sentences(
+    path: str | os.PathLike, layout: ColumnLayout, name: str, columns: Sequence[int]
+) -> Iterator[list[Row]]:
+    """The cells of each sentence of a file in some columns, a row for each word; comments and headers are left out.
+
+    Raises: ValueError naming the file and the line that has no such columns, or nothing in one, or is no CoNLL-U.
+    """
+    width = 0
+    for sentence in _sentences_in(text_lines(path, name, layout.encoding), layout):
+        width = width or len(sentence[0][1])
+        for number, cells in sentence:
+            size = len(cells)
+            there = {column % size for column in columns if -size <= column < size and cells[column]}
+            # Sentences of CoNLL-2012 have a column for each predicate.
+            has_moved = layout.format == "conll" and size != width and min(columns) < 0
+            is_odd = layout.format == "conllu" and (size != len(CONLLU_COLUMNS) or not cells[0].isdecimal())
+            if len(there) < len(columns) or has_moved or is_odd:
+                raise ValueError(
+                    f"{name} {str(path)!r}, line {number} is {quoted(cells)}, and the first line has {width} columns; "
+                    f"wanted text in the columns {' and '.join(map(str, columns))} (from 0, or backwards from -1 where "
+                    f"all lines have as many), and of CoNLL-U {len(CONLLU_COLUMNS)} columns, the first a number. Repair "
+                    "the line (only words between tabs can hold spaces), or name other columns."
+                )
+        yield [(number, [cells[column] for column in columns]) for number, cells in sentence]
 
 
 def conll_sentences(
     path: str | os.PathLike, layout: ColumnLayout, word_column: int | None = None, name: str = "input_file"
 ) -> Iterator[list[str]]:
-    """The words of each sentence of a file; word_column is their place, from 0 or backwards from -1.
-
-    Raises: ValueError naming the file and the line that has no such column, or no word in it.
-    """
-    column = layout.word if word_column is None else word_column
-    for sentence in column_sentences(path, layout, name):
-        words = []
-        for number, cells in sentence:
-            where = f"{name} {str(path)!r}, line {number}"
-            if not -len(cells) <= column < len(cells):
-                raise ValueError(
-                    f"{where} has {len(cells)} columns ({quoted(cells)}), and none with the number {column}; repair "
-                    "the line, or name another --word_column."
-                )
-            words.append(layout.word_in(cells[column]))
-            if not words[-1]:
-                raise ValueError(f"{where} has an empty word in column {column}; fill it in or remove the line.")
-        yield words
+    """The words of each sentence of a file, those of `word_column` or of the format's own; raises ValueError, too."""
+    for sentence in column_sentences(path, layout, name, [layout.word if word_column is None else word_column]):
+        yield [layout.word_in(cell) for _, (cell,) in sentence]
 
 
-def _sentences_in(lines: Iterator[tuple[int, str]], layout: ColumnLayout) -> Iterator[list[Row]]:
+def _sentences_in(lines: Iterable[str], layout: ColumnLayout) -> Iterator[list[Row]]:
     has_ids = layout.format == "conllu" or layout.has_index
     sentence: list[Row] = []
-    for number, line in lines:
+    for number, line in enumerate(lines, start=1):
         # Of CoNLL-U and OntoNotes comments may stand anywhere.
         is_comment = (layout.format != "conll" or not sentence) and layout.is_comment(line)
         if _is_between_sentences(line) or (is_comment and layout.format == "conll2012"):
@@ -192,20 +199,15 @@ def _sentences_in(lines: Iterator[tuple[int, str]], layout: ColumnLayout) -> Ite
         yield sentence
 
 
-def _look_at(
-    read: Callable[[], Iterator[tuple[int, str]]], column_format: ColumnFormat, has_header: bool, encoding: str
-) -> ColumnLayout:
-    """The layout of what a function reads, each time from the start."""
-    header_line, header, first = 0, "", ""
-    for number, line in read():
-        if line.startswith(_BEGIN_2012) and column_format == "conll":
-            column_format = "conll2012"
-        if _is_between_sentences(line):
-            continue
-        header_line, header = (header_line, header) if header_line else (number, line)
-        if not line.startswith("#") and not (has_header and number == header_line):
-            first = line
-            break
+def _look_at(lines: Sequence[str], column_format: ColumnFormat, has_header: bool, encoding: str) -> ColumnLayout:
+    """The layout of a file that begins with these lines."""
+    if column_format == "conll" and any(line.startswith(_BEGIN_2012) for line in lines):
+        column_format = "conll2012"
+    filled = [number for number, line in enumerate(lines, start=1) if not _is_between_sentences(line)]
+    header_line = filled[0] if filled else 0
+    header = lines[header_line - 1] if filled else ""
+    words = filled[1:] if has_header else filled
+    first = next((lines[number - 1] for number in words if not lines[number - 1].startswith("#")), "")
     if column_format == "conll" and _is_conllu(first or header):
         column_format = "conllu"
     if column_format != "conll":
@@ -216,10 +218,10 @@ def _look_at(
         header_line = 0
     has_tabs = "\t" in (header if has_header else first or header)
     layout = ColumnLayout("conll", encoding, has_tabs, header_line=header_line)
-    lines = (line for number, line in islice(read(), _LOOKED_AT) if number != header_line)
+    behind = (line for number, line in enumerate(lines, start=1) if number != header_line)
     blocks = [
         [layout.cells(line) for line in dropwhile(_COMMENT.match, block)]
-        for is_between, block in groupby(lines, _is_between_sentences)
+        for is_between, block in groupby(behind, _is_between_sentences)
         if not is_between
     ]
     rows = list(chain.from_iterable(blocks))
@@ -257,40 +259,9 @@ def _is_conllu(line: str) -> bool:
     return len(cells) == len(CONLLU_COLUMNS) and bool(re.fullmatch(r"\d+(?:[-.]\d+)?", cells[0]))
 
 
-def _encoding_of(path: str | os.PathLike, name: str) -> str:
-    for number, raw in numbered_lines(path, name):
-        try:
-            raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if _looks_western(path, name):
-                return "iso-8859-1"
-            raise ValueError(
-                f"{name} {str(path)!r}, line {number} is not UTF-8 (byte 0x{raw[error.start]:02x}); convert the file, "
-                "for example with iconv -f EUC-KR -t UTF-8."
-            ) from error
-    return "utf-8"
-
-
-def _looks_western(path: str | os.PathLike, name: str) -> bool:
-    """Whether a file can be ISO-8859-1: no controls among its bytes, accents on few letters, and no line of UTF-8."""
-    accents = letters = 0
-    for _, raw in numbered_lines(path, name):
-        letters += sum(byte >= 0x41 for byte in raw)
-        if raw.isascii():
-            continue
-        accents += sum(byte >= 0xA0 for byte in raw)
-        if any(0x80 <= byte < 0xA0 for byte in raw) or "\ufffd" not in raw.decode("utf-8", "replace"):
-            return False
-    return 4 * accents < letters
-
-
-def _lines_of(path: str | os.PathLike, name: str, encoding: str) -> Iterator[tuple[int, str]]:
-    """The lines without their ends, and their numbers from 1."""
-    for number, raw in numbered_lines(path, name):
-        # str.splitlines would also cut at characters that tweets hold inside a word, such as U+2028 and U+0085.
-        line = raw.decode(encoding)
-        if number == 1 and not line.endswith("\n"):
-            # Carriage returns alone end the lines of files from old Macs; beside line feeds they may be anything.
-            yield from enumerate(line.split("\r"), start=1)
-        else:
-            yield number, line.removesuffix("\n").removesuffix("\r")
+def _looks_western(content: bytes) -> bool:
+    """Whether bytes can be ISO-8859-1: no controls among them, accents on few letters, and no line of UTF-8."""
+    odd = [line for line in content.splitlines() if not line.isascii()]
+    accents, letters = (len(re.findall(those, content)) for those in (rb"[\xa0-\xff]", rb"[A-\xff]"))
+    is_utf8 = any("\ufffd" not in line.decode("utf-8", "replace") for line in odd)
+    return bool(odd) and not is_utf8 and not re.search(rb"[\x80-\x9f]", content) and 4 * accents < letters

@@ -75,14 +75,14 @@ def numbered_lines(file: str | os.PathLike, name: str, most: int = -1) -> Iterat
         raise _named(error, file, name, f"cannot be unpacked beyond line {number}") from None
 
 
-def decoded_lines(file: str | os.PathLike, name: str) -> Iterator[tuple[int, str]]:
-    """As `numbered_lines`, in UTF-8.
+def decoded_lines(file: str | os.PathLike, name: str, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """As `numbered_lines`, in UTF-8 or another encoding.
 
     Raises: As there; ValueError naming the file, the line and the byte where it is not UTF-8.
     """
     for number, raw in numbered_lines(file, name):
         try:
-            line = raw.decode("utf-8")
+            line = raw.decode(encoding)
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{name} {str(file)!r} is not UTF-8: line {number} holds the byte 0x{raw[error.start]:02X} at place "
@@ -91,12 +91,12 @@ def decoded_lines(file: str | os.PathLike, name: str) -> Iterator[tuple[int, str
         yield number, line
 
 
-def text_lines(file: str | os.PathLike, name: str) -> Iterator[str]:
-    """The lines of a text file in UTF-8 without their ends, which may be those of any system.
+def text_lines(file: str | os.PathLike, name: str, encoding: str = "utf-8") -> Iterator[str]:
+    """The lines of a text file without their ends, which may be those of any system.
 
     Raises: As `decoded_lines`.
     """
-    for _, line in decoded_lines(file, name):
+    for _, line in decoded_lines(file, name, encoding):
         # Files from old Macs have carriage returns alone.
         if "\r" in line:
             line = line.replace("\r\n", "\n").replace("\r", "\n")

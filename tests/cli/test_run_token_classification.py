@@ -61,7 +61,7 @@ def test_bad_input_is_one_line(folder, capsys):
         main([*map(str, words), f"--train_file={folder / 'train.tsv'}", f"--output_dir={folder / 'out'}"])
     said, error = capsys.readouterr()
     assert (ended.value.code, said, error.count("\n")) == (2, "", 1)
-    assert error.startswith(f"error: train_file '{folder / 'train.tsv'}', line 2 is not UTF-8 (byte 0x80)")
+    assert error.startswith(f"error: train_file '{folder / 'train.tsv'}' is not UTF-8: line 2 holds the byte 0x80")
     assert not (folder / "out").exists()
 
 

@@ -85,38 +85,14 @@ def read_tagged_file(
         for argument, default in (("word_column", layout.word), ("label_column", layout.label))
     )
     read = TaggedSentences(source, [], [], [], layout.note(source, word_column))
-    width = 0
-    for rows in column_sentences(path, layout, name):
-        width = width or len(rows[0][1])
-        for number, cells in rows:
-            if layout.format == "conllu":
-                if len(cells) != len(CONLLU_COLUMNS) or not cells[0].isdecimal():
-                    raise ValueError(
-                        f"{source}, line {number} has {len(cells)} columns and the id {quoted(cells[0])}; CoNLL-U has "
-                        f"{len(CONLLU_COLUMNS)} between tabs, the first a number, a range such as 3-4 or one such as "
-                        "8.1. Repair the line, or name the file .conll if it holds plain columns."
-                    )
-                continue
-            is_there = all(-len(cells) <= column < len(cells) for column in (word_at, label_at))
-            # Sentences of CoNLL-2012 have a column for each predicate.
-            has_moved = layout.format == "conll" and len(cells) != width and min(word_at, label_at) < 0
-            if not is_there or word_at % len(cells) == label_at % len(cells) or has_moved:
-                raise ValueError(
-                    f"{source}, line {number} has {len(cells)} columns, and the first line {width}; wanted a word in "
-                    f"column {word_at} and its label in another column, {label_at} (counted from 0, negative ones from "
-                    "the end, where all lines have as many). Repair the line (only words between tabs can hold "
-                    "spaces), or set --word_column and --label_column."
-                )
-        words = [layout.word_in(cells[word_at]) for _, cells in rows]
-        labels = [cells[label_at].strip(" ") for _, cells in rows]
+    for rows in column_sentences(path, layout, name, [word_at, label_at]):
+        labels = [cells[1].strip(" ") for _, cells in rows]
+        numbers = [number for number, _ in rows]
         if layout.format == "conll2012" and all(label.startswith(("(", "*")) for label in labels):
-            labels = read_brackets(source, rows, label_at)
-        for (number, _), word, label in zip(rows, words, labels, strict=True):
-            if not word or not label:
-                raise ValueError(f"{source}, line {number} has an empty {'label' if word else 'word'}; fill it in.")
-        read.words.append(words)
+            labels = read_brackets(source, zip(numbers, labels, strict=True))
+        read.words.append([layout.word_in(cells[0]) for _, cells in rows])
         read.labels.append(labels)
-        read.lines.append([number for number, _ in rows])  # type: ignore[union-attr]
+        read.lines.append(numbers)  # type: ignore[union-attr]
     if not len(read):
         raise ValueError(f"{source} holds no words: it is empty, or has nothing but blank lines, comments and headers.")
     if layout.format == "conllu" and all(label == "_" for labels in read.labels for label in labels):
@@ -152,21 +128,16 @@ def tagged_from_dataset(
     class_names = inner.names if isinstance(inner, ClassLabel) else None
     words, labels = dataset[word_column][:], dataset[label_column][:]
     for row, (row_words, row_labels) in enumerate(zip(words, labels, strict=True)):
-        for column, values, kinds in ((word_column, row_words, str), (label_column, row_labels, (str, int))):
-            if not isinstance(values, list) or not all(isinstance(value, kinds) for value in values):
-                raise ValueError(
-                    f"{source}, row {row}: column {column!r} holds {quoted(values)}; wanted a list, a word or a label "
-                    "each. Choose another column, or cut the text into words first."
-                )
-        if len(row_words) != len(row_labels):
+        are_lists = isinstance(row_words, list) and isinstance(row_labels, list) and len(row_words) == len(row_labels)
+        if (
+            not are_lists
+            or not all(isinstance(word, str) for word in row_words)
+            or not all(isinstance(label, (str, int)) for label in row_labels)
+            or (class_names is not None and not all(0 <= label < len(class_names) for label in row_labels))
+        ):
             raise ValueError(
-                f"{source}, row {row} has {len(row_words)} words in column {word_column!r}, but {len(row_labels)} "
-                f"labels in column {label_column!r}."
-            )
-        if class_names is not None and not all(0 <= label < len(class_names) for label in row_labels):
-            raise ValueError(
-                f"{source}, row {row}: column {label_column!r} holds {sorted(set(row_labels))}; its ClassLabel names "
-                f"the numbers 0 to {len(class_names) - 1}. Splits without public labels cannot be used."
+                f"{source}, row {row}: the columns {word_column!r} and {label_column!r} hold {quoted(row_words)} and "
+                f"{quoted(row_labels)}; wanted a list of words and as many labels, of a ClassLabel numbers of its names."
             )
     if not any(words):
         raise ValueError(f"{source} holds no words; leave it out, or choose another dataset.")
@@ -177,14 +148,11 @@ def tagged_from_dataset(
 def _find_column(argument: str, column: int | str | None, header: Sequence[str], source: str) -> int:
     """The number of a column given by number or by its name in the header, in any case."""
     if _NUMBER.fullmatch(str(column)):
-        number = int(str(column))
-        # Without a header each line is checked by itself.
-        if not header or -len(header) <= number < len(header):
-            return number
+        return int(str(column))
     names = [name.strip(" #").lower() for name in header]
     if str(column).lower() in names:
         return names.index(str(column).lower())
     raise ValueError(
-        f"{argument} is {column!r}, but the columns of {source} are {quoted(list(header))}; give one of these names "
-        f"or a number from 0 to {len(header) - 1} (negative ones count from the end)."
+        f"{argument} is {column!r}, but the columns of {source} are {quoted(list(header))}; give one of these names, "
+        "or a number from 0 (negative ones count from the end)."
     )

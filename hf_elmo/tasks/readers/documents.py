@@ -66,7 +66,7 @@ class Documents(Examples):
         return " ".join(self.documents[index].words)
 
 
-def read_documents(path: str | os.PathLike, keep_singletons: bool = True, name: str = "file") -> Documents:
+def read_documents(path: str | os.PathLike, name: str = "file") -> Documents:
     """Read documents with clusters in the columns of CoNLL-2012.
 
     A part stands between `#begin document (NAME); part N` and `#end document`, a word on each line, a blank line
@@ -75,29 +75,73 @@ def read_documents(path: str | os.PathLike, keep_singletons: bool = True, name: 
 
     Args:
         path: The file, UTF-8, compressed or not.
-        keep_singletons: Whether clusters of one mention are kept; LitBank marks them, OntoNotes has none.
         name: The argument that named the file, for errors.
     Raises: FileNotFoundError; ValueError naming the argument, the file and the line of whatever cannot be read.
     """
     source = f"{name} {str(path)!r}"
     documents: list[Document] = []
-    reading: _Reading | None = None
+    rows: list[tuple[str, list[str]]] | None = None
     for number, line in enumerate(text_lines(path, name), start=1):
         place = f"{source}, line {number}"
-        if line.startswith("#begin") and reading is None:
-            reading = _Reading(place, line)
-        elif line.startswith(_END) and reading is not None:
-            documents.append(reading.finish(place, keep_singletons))
-            reading = None
-        elif line.startswith(("#begin", _END)):
-            raise ValueError(f"{place} is {quoted(line)}; wanted #begin document and {_END} in turns.")
-        elif reading is not None:
-            reading.add(place, line)
-        elif line.strip() and not line.startswith("#"):
-            raise ValueError(f"{place} stands before a line such as #begin document (name); part 0: {quoted(line)}.")
-    if reading is not None or not documents:
+        begun = _BEGIN.fullmatch(line)
+        if begun is not None and rows is None:
+            documents.append(Document(begun["name"], int(begun["part"] or 0), []))
+            rows = []
+        elif line.startswith(_END) and rows:
+            _fill(documents[-1], rows)
+            rows = None
+        elif line.startswith(("#begin", _END)) or (rows is None and line.strip() and not line.startswith("#")):
+            raise ValueError(
+                f"{place} is {quoted(line)}; wanted a line such as #begin document (name); part 0, words, and {_END}, "
+                "in turns."
+            )
+        elif rows is not None and (rows or line.strip()):
+            rows.append((place, line.split("\t") if "\t" in line else line.split()))
+    if rows is not None or not documents:
         raise ValueError(f"{source} holds no documents, or the last one does not end with {_END}; get it whole.")
     return Documents(source, documents)
+
+
+def _fill(document: Document, rows: Iterable[tuple[str, list[str]]]) -> None:
+    """Put the sentences, speakers and clusters of its lines into a document."""
+    speakers: list[str] = []
+    is_new = True
+    # Of each cluster where its mentions that are still open began: the word, and its place in the file.
+    opened: dict[str, list[tuple[int, str]]] = {}
+    mentions: dict[str, set[Mention]] = {}
+    for place, cells in rows:
+        if not any(map(str.strip, cells)):
+            is_new = True
+            continue
+        marks, word = cells[-1].strip(), len(speakers)
+        parts = [] if marks in _NOTHING else [_MENTION.fullmatch(mark) for mark in marks.split("|")]
+        if len(cells) < _FEWEST or not all(part and (part[1] or part[3]) for part in parts):
+            raise ValueError(
+                f"{place} has {len(cells)} columns and {quoted(marks)} in the last one; wanted document, part, number, "
+                "word and, in the last one, mentions such as (3, 3) or (3) with | between them, or -."
+            )
+        if is_new:
+            document.sentences.append([])
+        is_new = False
+        document.sentences[-1].append(CONLL2012_ESCAPES.get(cells[_WORD], cells[_WORD]))
+        speaker = cells[_SPEAKER] if len(cells) > _SPEAKER + 1 else ""
+        speakers.append("" if speaker in _NOTHING else speaker)
+        for opens, cluster, closes in (part.groups() for part in parts if part):
+            if opens:
+                opened.setdefault(cluster, []).append((word, place))
+            if closes:
+                if not opened.get(cluster):
+                    raise ValueError(f"{place} ends a mention of cluster {cluster} that none has begun.")
+                mentions.setdefault(cluster, set()).add(Mention(opened[cluster].pop()[0], word + 1))
+    for cluster, still_open in opened.items():
+        for _, place in still_open:
+            raise ValueError(f"{place} begins a mention of cluster {cluster} that never ends.")
+    joined: list[set[Mention]] = []
+    for its in mentions.values():
+        apart = [other for other in joined if not other & its]
+        joined = [*apart, its.union(*(other for other in joined if other & its))]
+    document.clusters = sorted(sorted(cluster) for cluster in joined)
+    document.speakers = speakers if any(speakers) else None
 
 
 def document_lines(document: Document, clusters: Iterable[Sequence[Mention]] | None = None) -> Iterator[str]:
@@ -126,65 +170,3 @@ def document_lines(document: Document, clusters: Iterable[Sequence[Mention]] | N
             place += 1
         yield ""
     yield _END
-
-
-class _Reading:
-    """A document of which some lines have been read."""
-
-    def __init__(self, place: str, line: str):
-        found = _BEGIN.fullmatch(line)
-        if found is None:
-            raise ValueError(f"{place} is {quoted(line)}; wanted #begin document (name); part 0.")
-        self.document = Document(found["name"], int(found["part"] or 0), [])
-        self._speakers: list[str] = []
-        self._is_in_sentence = False
-        # Of each cluster where its mentions that are still open began: the word, and its place in the file.
-        self._open: dict[str, list[tuple[int, str]]] = {}
-        self._mentions: dict[str, set[Mention]] = {}
-
-    def add(self, place: str, line: str) -> None:
-        if not line.strip():
-            self._is_in_sentence = False
-            return
-        cells = line.split("\t") if "\t" in line else line.split()
-        if len(cells) < _FEWEST:
-            raise ValueError(
-                f"{place} has {len(cells)} columns; wanted document, part, number, word and, in the last one, mentions."
-            )
-        if not self._is_in_sentence:
-            self.document.sentences.append([])
-        self._is_in_sentence = True
-        self.document.sentences[-1].append(CONLL2012_ESCAPES.get(cells[_WORD], cells[_WORD]))
-        speaker = cells[_SPEAKER] if len(cells) > _SPEAKER + 1 else ""
-        marks, word = cells[-1].strip(), len(self._speakers)
-        self._speakers.append("" if speaker in _NOTHING else speaker)
-        for mark in () if marks in _NOTHING else marks.split("|"):
-            found = _MENTION.fullmatch(mark)
-            if found is None or not (found[1] or found[3]):
-                raise ValueError(
-                    f"{place} has {quoted(marks)} in its last column; wanted mentions such as (3, 3) or (3) with | "
-                    "between them, or -."
-                )
-            opens, cluster, closes = found.groups()
-            if opens:
-                self._open.setdefault(cluster, []).append((word, place))
-            if closes:
-                if not self._open.get(cluster):
-                    raise ValueError(f"{place} ends a mention of cluster {cluster} that none has begun.")
-                start, _ = self._open[cluster].pop()
-                self._mentions.setdefault(cluster, set()).add(Mention(start, word + 1))
-
-    def finish(self, place: str, keep_singletons: bool) -> Document:
-        for cluster, opened in self._open.items():
-            for _, its_place in opened:
-                raise ValueError(f"{its_place} begins a mention of cluster {cluster} that never ends.")
-        if not self._speakers:
-            raise ValueError(f"{place} ends a document without words; leave it out.")
-        joined: list[set[Mention]] = []
-        for mentions in self._mentions.values():
-            apart = [other for other in joined if not other & mentions]
-            joined = [*apart, mentions.union(*(other for other in joined if other & mentions))]
-        clusters = sorted(sorted(cluster) for cluster in joined)
-        self.document.clusters = [cluster for cluster in clusters if keep_singletons or len(cluster) > 1]
-        self.document.speakers = self._speakers if any(self._speakers) else None
-        return self.document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...given.bounded_files import quoted
@@ -17,23 +17,16 @@ _BRACKETS = re.compile(r"(?:\((?P<role>[^\s()*]+))?\*(?P<end>\))?")
 # OntoNotes has named entities of one word without the star.
 _WHOLE = re.compile(r"\([^\s()*]+\)")
 _NO_PREDICATE = ("-", "_")
-# CoNLL-2012: word, lemma of a predicate, its sense, and where the brackets begin; mentions stand behind them.
 _BEGIN_2012 = "#begin document"
-_WORD_2012, _LEMMA_2012, _SENSE_2012, _FIRST_2012 = 3, 6, 7, 11
+# Of CoNLL-2012 the columns of the word and of the first brackets; mentions stand behind those.
+_WORD_2012, _FIRST_2012 = 3, 11
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """A word of a sentence that has arguments.
-
-    Args:
-        place: The number of the word, from 0.
-        name: What the file says of it: its lemma, or its sense.
-        tags: By IOB2, for each word of the sentence, its own `B-V` among them.
-    """
+    """The number of a word, from 0, that has arguments, and the tags of its sentence, by IOB2; its own is `B-V`."""
 
     place: int
-    name: str
     tags: list[str]
 
 
@@ -138,84 +131,58 @@ def write_brackets(tags: Sequence[str]) -> list[str]:
     return cells
 
 
-def read_brackets(source: str, rows: Sequence[Row], column: int) -> list[str]:
-    """The tags, by IOB2, that the brackets of a column of a sentence mean.
+def read_brackets(source: str, cells: Iterable[tuple[int, str]]) -> list[str]:
+    """The tags, by IOB2, that the brackets of a sentence's words mean, given with the numbers of their lines.
 
     Raises: ValueError naming the line of what is no bracket, or none that may stand there.
     """
     tags: list[str] = []
     role: str | None = None
-    for number, cells in rows:
-        cell = cells[column]
+    number = 0
+    for number, cell in cells:
         found = _BRACKETS.fullmatch(f"{cell[:-1]}*)" if _WHOLE.fullmatch(cell) else cell)
         if found is None or (found["role"] if role else found["end"] and not found["role"]):
             raise ValueError(
-                f"{source}, line {number} has {quoted(cell)} in column {column}"
-                + (f", inside of {quoted(role)}" if role else "")
-                + "; wanted brackets such as (ARG0*, * and *), one inside of none."
+                f"{source}, line {number} has {quoted(cell)} inside of {quoted(role)}; wanted brackets such as (ARG0*, "
+                "* and *), one inside of none."
             )
         role = role or found["role"]
         tags.append(OUTSIDE if role is None else f"{'B' if found['role'] else 'I'}-{role}")
         if found["end"]:
             role = None
     if role is not None:
-        raise ValueError(
-            f"{source}, line {rows[-1][0]}: the sentence ends inside of {quoted(role)} in column {column}."
-        )
+        raise ValueError(f"{source}, line {number}: the sentence ends inside of {quoted(role)}; close its bracket.")
     return tags
 
 
 def _read_sentence(source: str, rows: Sequence[Row], is_2012: bool) -> Proposition:
-    first, fields = rows[0]
-    width = len(fields)
+    first, width = rows[0][0], len(rows[0][1])
     for number, cells in rows:
         if len(cells) != width or (is_2012 and width <= _FIRST_2012):
-            least = f"; CoNLL-2012 has {_FIRST_2012 + 1} or more" if is_2012 else ""
             raise ValueError(
-                f"{source}, line {number} has {len(cells)} columns; wanted {width} as in line {first}{least}."
+                f"{source}, line {number} has {len(cells)} columns; wanted as many as in line {first}, of CoNLL-2012 "
+                f"more than {_FIRST_2012}."
             )
-    start = _FIRST_2012 if is_2012 else _first_of_brackets(source, rows)
-    stop = width - 1 if is_2012 else width
-    columns = [read_brackets(source, rows, column) for column in range(start, stop)]
+    start, stop = (_FIRST_2012, width - 1) if is_2012 else (width, width)
+    while not is_2012 and start and all(_BRACKETS.fullmatch(cells[start - 1]) for _, cells in rows):
+        start -= 1
+    tags = [read_brackets(source, ((number, cells[at]) for number, cells in rows)) for at in range(start, stop)]
     if is_2012:
         # Lemmas and senses are given to more words than those with arguments, which have a V.
-        names = [_verb_of(source, rows, tags) for tags in columns]
+        places = [each.index("B-V") for each in tags if "B-V" in each]
     else:
-        names = [(word, cells[start - 1]) for word, (_, cells) in enumerate(rows) if _is_predicate(cells[start - 1])]
+        places = [place for place, (_, cells) in enumerate(rows) if cells[start - 1] not in _NO_PREDICATE]
+    if len(places) != len(tags) or start < 2:
+        raise ValueError(
+            f"{source}, the sentence of line {first} has {len(places)} predicates and {len(tags)} columns of brackets; "
+            "wanted the word first, then any columns, the predicates (- for other words), and brackets for each "
+            "predicate, of CoNLL-2012 with (V*). Put words and arguments that lie in two files beside each other "
+            "(paste)."
+        )
     return Proposition(
         words=[cells[_WORD_2012 if is_2012 else 0] for _, cells in rows],
-        predicates=[Predicate(word, name, tags) for (word, name), tags in zip(names, columns, strict=True)],
+        predicates=[Predicate(place, each) for place, each in zip(places, tags, strict=True)],
         before=[cells[:start] for _, cells in rows],
         behind=[cells[stop:] for _, cells in rows],
         line=first,
     )
-
-
-def _is_predicate(cell: str) -> bool:
-    return cell not in _NO_PREDICATE
-
-
-def _first_of_brackets(source: str, rows: Sequence[Row]) -> int:
-    """The column of the first brackets: behind one that names as many predicates as there are columns of brackets."""
-    first, fields = rows[0]
-    found = len(fields)
-    while found and all(_BRACKETS.fullmatch(cells[found - 1]) for _, cells in rows):
-        found -= 1
-    num_predicates = sum(_is_predicate(cells[found - 1]) for _, cells in rows) if found > 1 else -1
-    if num_predicates != len(fields) - found:
-        what = f"{num_predicates} predicates" if found > 1 else "no words before the brackets"
-        raise ValueError(
-            f"{source}, the sentence of line {first} has {what} and {len(fields) - found} columns of brackets; wanted "
-            "the word first, then any columns, the predicates (- for other words), and brackets for each predicate. "
-            "Put words and arguments that lie in two files beside each other (paste)."
-        )
-    return found
-
-
-def _verb_of(source: str, rows: Sequence[Row], tags: Sequence[str]) -> tuple[int, str]:
-    """The word that is the predicate of a column of CoNLL-2012, and its name."""
-    if "B-V" not in tags:
-        raise ValueError(f"{source}, the sentence of line {rows[0][0]} has a column of brackets without (V*).")
-    word = tags.index("B-V")
-    cells = rows[word][1]
-    return word, ".".join(filter(_is_predicate, (cells[_LEMMA_2012], cells[_SENSE_2012])))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,8 +10,6 @@ from ...given.bounded_files import quoted
 from ...given.bounded_json import parse_json
 from ...text.files import check_characters, numbered_lines
 from .examples import Examples
-
-_KINDS = {str: "a string", int: "a whole number", list: "a list of objects, as SQuAD 1.1 has it"}
 
 
 class Answer(NamedTuple):
@@ -24,14 +21,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a context, with its right answers.
-
-    Args:
-        id: As the file calls it.
-        text: The question.
-        context: The number of its context among those of the file.
-        answers: Those that are right, at least one.
-    """
+    """A question about a context, given by its number among those of the file, with its right answers."""
 
     id: str
     text: str
@@ -78,52 +68,45 @@ def read_questions(path: str | os.PathLike, name: str = "file", keeps_unanswered
     Raises: FileNotFoundError; ValueError naming the argument, the file and the place in it of whatever is not as it
         should be, an answer that does not stand where it is said to stand among it.
     """
-    source = f"{name} {str(path)!r}"
+    place = source = f"{name} {str(path)!r}"
     content = parse_json(b"".join(line for _, line in numbered_lines(path, name)), source)
     contexts, titles = [], []
     questions: dict[str, Question] = {}
-    for article_place, article in _objects(content, "data", source):
-        title = article.get("title")
-        for paragraph_place, paragraph in _objects(article, "paragraphs", article_place):
-            contexts.append(_value(paragraph, "context", str, paragraph_place))
-            titles.append(title if isinstance(title, str) else "")
-            for place, entry in _objects(paragraph, "qas", paragraph_place):
-                if keeps_unanswered and "answers" not in entry:
-                    entry = {**entry, "answers": []}
-                id_ = str(entry["id"]) if isinstance(entry.get("id"), int) else _value(entry, "id", str, place)
-                if id_ in questions:
-                    raise ValueError(f"{place}: the id {quoted(id_)} stands twice in the file; each wants its own.")
-                answers = tuple(_read_answer(*each, contexts[-1]) for each in _objects(entry, "answers", place))
-                questions[id_] = Question(id_, _value(entry, "question", str, place), len(contexts) - 1, answers)
+    try:
+        for article_number, article in enumerate(content["data"]):
+            for paragraph_number, paragraph in enumerate(article["paragraphs"]):
+                place = inside = f"{source}, data[{article_number}], paragraphs[{paragraph_number}]"
+                contexts.append(_text(paragraph["context"], place))
+                titles.append(str(article.get("title") or ""))
+                for number, entry in enumerate(paragraph["qas"]):
+                    place = f"{inside}, qas[{number}]"
+                    id_, text = _text(str(entry["id"]), place), _text(entry["question"], place)
+                    if id_ in questions:
+                        raise ValueError(f"{place}: the id {quoted(id_)} stands twice in the file; each wants its own.")
+                    listed = entry.get("answers", []) if keeps_unanswered else entry["answers"]
+                    answers = tuple(_read_answer(each, contexts[-1], place) for each in listed)
+                    questions[id_] = Question(id_, text, len(contexts) - 1, answers)
+    except (AttributeError, KeyError, TypeError) as error:
+        # What is no object, or lacks a key, raises them above.
+        raise ValueError(f"{place}: at or behind it something is not as in SQuAD 1.1 ({error}); mend it.") from error
     kept = [question for question in questions.values() if question.answers or keeps_unanswered]
     if not kept:
         raise ValueError(f"{source} holds no questions with answers; give another file, or leave it out.")
     return Questions(source, tuple(contexts), tuple(titles), kept, len(questions) - len(kept))
 
 
-def _read_answer(place: str, answer: dict[str, Any], context: str) -> Answer:
-    text, start = _value(answer, "text", str, place), _value(answer, "answer_start", int, place)
-    there = context[max(0, start) : max(0, start) + len(text)]
-    if start < 0 or there != text or not text.strip():
+def _read_answer(answer: Any, context: str, place: str) -> Answer:
+    text, start = _text(answer["text"], place), answer["answer_start"]
+    if type(start) is not int or start < 0 or context[start : start + len(text)] != text or not text.strip():
         raise ValueError(
-            f"{place}: the answer {quoted(text)} is said to begin at character {quoted(start)} of the context, where "
-            f"{quoted(there)} stands; count characters from 0, or mend the text."
+            f"{place}: the answer {quoted(text)} does not begin at character {quoted(start)} of the context; count "
+            "characters from 0, or mend the text."
         )
     return Answer(text, start)
 
 
-def _objects(owner: Any, key: str, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a list, each with its place."""
-    values = _value(owner if isinstance(owner, dict) else {}, key, list, place)
-    for number, value in enumerate(values):
-        yield f"{place}, {key}[{number}]", value
-
-
-def _value(owner: dict[str, Any], key: str, kind: type, place: str) -> Any:
-    value = owner.get(key)
-    is_right = isinstance(value, kind) and not isinstance(value, bool)
-    if not is_right or (isinstance(value, list) and not all(isinstance(entry, dict) for entry in value)):
-        raise ValueError(f"{place}: {key} is {quoted(value)}; wanted {_KINDS[kind]}.")
-    if isinstance(value, str):
-        check_characters(value, place)
+def _text(value: Any, place: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{quoted(value)} in place of text")
+    check_characters(value, place)
     return value
