@@ -18,7 +18,7 @@ from ..hub.cards import TaskCard
 from ..inference.pages import Passage, marks_of_words
 from ..model.configuration_elmo import TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL
-from ..model.modeling_elmo_tasks import OUTSIDE, SCHEMES, ElmoForTokenClassification, can_follow, labels_of, write_spans
+from ..model.modeling_elmo_tasks import OUTSIDE, ElmoForTokenClassification, labels_of, write_spans
 from ..pipelines import put_in_brackets
 from .arguments import DatasetArguments, TaskArguments
 from .data import read_splits
@@ -408,26 +408,10 @@ def settle_scheme(
     return (None if wanted == corpus else SchemeExchange(corpus, wanted)), None
 
 
-def _broken(sentences: TaggedSentences, scheme: str) -> Iterator[str]:
-    """Where labels stand that the scheme does not allow there, and what they are."""
-    letters = _IN_OTHER_LETTERS.get(scheme, {})
-    known = scheme if scheme in SCHEMES else "BIOES"
-    allowed: dict[tuple[str | None, str | None], bool] = {}
+def _broken(sentences: TaggedSentences, scheme: CorpusScheme) -> Iterator[str]:
+    """Where labels stand that the scheme has others for, and what they are."""
+    exchange = SchemeExchange(scheme, "BIOES")
     for row, labels in enumerate(sentences.labels):
-        previous: str | None = None
-        for word, label in enumerate([*labels, None]):
-            if (previous, label) not in allowed:
-                allowed[previous, label] = _is_allowed(previous, label, known, letters)
-            if not allowed[previous, label]:
-                what = f"the label {label!r} stands behind {previous!r}" if label else f"{previous!r} stands last"
-                yield f"{sentences.place(row, min(word, len(labels) - 1))}: {what}"
-            previous = label
-
-
-def _is_allowed(previous: str | None, label: str | None, scheme: str, letters: dict[str, str]) -> bool:
-    pair = [each and letters.get(each[0], each[0]) + each[1:] for each in (previous, label)]
-    try:
-        return can_follow(pair[0], pair[1], scheme)
-    except ValueError:
-        # A label of another scheme, or without a type.
-        return False
+        for word, (label, right) in enumerate(zip(labels, exchange.to_corpus(labels), strict=True)):
+            if label != right:
+                yield f"{sentences.place(row, word)}: the label {label!r}, which is read as {right!r}"

@@ -162,13 +162,15 @@ def column_sentences(
             there = {column % size for column in columns if -size <= column < size and cells[column]}
             # Sentences of CoNLL-2012 have a column for each predicate.
             has_moved = layout.format == "conll" and size != width and min(columns) < 0
-            is_odd = layout.format == "conllu" and (size != len(CONLLU_COLUMNS) or not cells[0].isdecimal())
+            # Words alone are taken of less than CoNLL-U, too.
+            is_whole = size == len(CONLLU_COLUMNS) and cells[0].isdecimal()
+            is_odd = layout.format == "conllu" and len(columns) > 1 and not is_whole
             if len(there) < len(columns) or has_moved or is_odd:
                 raise ValueError(
                     f"{name} {str(path)!r}, line {number} is {quoted(cells)}, and the first line has {width} columns; "
                     f"wanted text in the columns {' and '.join(map(str, columns))} (from 0, or backwards from -1 where "
-                    f"all lines have as many), and of CoNLL-U {len(CONLLU_COLUMNS)} columns, the first a number. Repair "
-                    "the line (only words between tabs can hold spaces), or name other columns."
+                    f"all lines have as many), and of CoNLL-U {len(CONLLU_COLUMNS)} columns, the first a number. "
+                    "Repair the line (only words between tabs hold spaces), or set --word_column and --label_column."
                 )
         yield [(number, [cells[column] for column in columns]) for number, cells in sentence]
 

@@ -62,10 +62,10 @@ def test_predictions_that_break_the_rules_are_read_as_they_are_scored():
     "labels, scheme, wrong, read",
     [
         (["B-X", "I-X", "O", "I-X"], "IOB2", ["line 6: the label 'I-X'"], ["B-X", "I-X", "O", "B-X"]),
-        (["S-X", "O", "B-X", "O"], "BIOES", ["line 6: the label 'O'"], ["S-X", "O", "S-X", "O"]),
+        (["S-X", "O", "B-X", "O"], "BIOES", ["line 5: the label 'B-X'"], ["S-X", "O", "S-X", "O"]),
         # As in eng.train of CoNLL-2003.
         (["I-X", "O", "B-Y", "I-Y"], "IOB1", ["line 5: the label 'B-Y'"], ["I-X", "O", "I-Y", "I-Y"]),
-        (["L-X", "U-X", "B-X", "O"], "BILOU", ["line 3: ", "line 6: "], ["S-X", "S-X", "S-X", "O"]),
+        (["L-X", "U-X", "B-X", "O"], "BILOU", ["line 3: ", "line 5: "], ["S-X", "S-X", "S-X", "O"]),
     ],
 )
 def test_labels_that_break_the_rules_are_counted_and_read_as_conlleval_reads_them(labels, scheme, wrong, read):

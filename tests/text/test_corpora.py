@@ -344,7 +344,7 @@ def test_mistakes_are_named(tmp_path):
         ("absent*", {}, ("train_file", "absent")),
         ("empty.txt", {}, "empty file"),
         ("a.jsonl", {}, ("'text'", "body", "id", "--text_column")),
-        ("b.conll", {"takes_words": True}, ("b.conll", "line 2", "0xb0")),
+        ("b.conll", {"takes_words": True}, ("b.conll", "line 2", "0xB0")),
         ("c.conll", {"takes_words": True, "word_column": 1}, ("c.conll", "line 2", "word_column")),
         ("d.conllu", {"takes_words": True}, ("d.conllu", "line 2")),
     ):

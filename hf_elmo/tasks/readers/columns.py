@@ -137,7 +137,7 @@ def tagged_from_dataset(
         ):
             raise ValueError(
                 f"{source}, row {row}: the columns {word_column!r} and {label_column!r} hold {quoted(row_words)} and "
-                f"{quoted(row_labels)}; wanted a list of words and as many labels, of a ClassLabel numbers of its names."
+                f"{quoted(row_labels)}; wanted a list of words and as many labels, numbers of names of a ClassLabel."
             )
     if not any(words):
         raise ValueError(f"{source} holds no words; leave it out, or choose another dataset.")

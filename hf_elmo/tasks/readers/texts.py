@@ -137,7 +137,7 @@ def read_trees(path: str | os.PathLike, min_phrase_words: int | None = None, nam
     """Read trees in brackets whose nodes are labels, `(3 (2 good) (2 fun))` (Socher et al. 2013); see `read_texts`."""
     source = f"{name} {str(path)!r}"
     read = LabelledTexts(source, is_tokenized=True)
-    for line, nodes in _trees(enumerate(text_lines(path, name), start=1), source):
+    for line, nodes in _trees(text_lines(path, name), source):
         for index, (label, words) in enumerate(nodes, start=1):
             if index == len(nodes) or (min_phrase_words is not None and len(words) >= min_phrase_words):
                 read.texts.append(" ".join(words))
@@ -238,40 +238,34 @@ def _records(path: str | os.PathLike, name: str, asked: Asked) -> Iterator[tuple
             yield from ((f"{source}, row {number}", row) for number, row in enumerate(rows))
     else:
         titles: list[str] = []
-        for number, cells in _rows(path, name):
-            if not titles:
-                are_named = any(column is not None and not _NUMBER.fullmatch(str(column)) for column in asked.values())
-                if are_named or {*map(_as_name, cells)} & {*_TEXTS, *_LABELS}:
-                    titles = cells
-                    continue
-                titles = list(map(str, range(len(cells))))
-            if len(cells) != len(titles):
-                raise ValueError(
-                    f"{source}, line {number} has {len(cells)} columns, but the first line has {len(titles)}: "
-                    f"{quoted(cells)}. In .tsv and .txt columns stand between tabs, in .csv between commas."
-                )
-            yield f"{source}, line {number}", dict(zip(titles, cells, strict=True))
-
-
-def _rows(path: str | os.PathLike, name: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a table that are not blank, and the lines that they begin on."""
-    suffix, lines = suffix_of(path), text_lines(path, name)
-    first = next(lines, "")
-    lines = chain([first], lines)
-    if suffix != ".csv" and (suffix in TEXT_SUFFIXES or "\t" in first):
-        yield from ((number, line.split("\t")) for number, line in enumerate(lines, start=1) if line.strip())
-        return
-    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
-    number = 1
-    try:
-        for cells in reader:
-            if cells:
-                yield number, cells
-            number = reader.line_num + 1
-    except csv.Error as error:
-        raise ValueError(
-            f"{name} {str(path)!r}, line {number}: the row that begins there is no CSV ({error})."
-        ) from error
+        suffix, lines = suffix_of(path), text_lines(path, name)
+        first = next(lines, "")
+        # Between tabs a quotation mark is a mark of the text.
+        is_tabs = suffix != ".csv" and (suffix in TEXT_SUFFIXES or "\t" in first)
+        how: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if is_tabs else {"strict": True}
+        reader, number = csv.reader((f"{line}\n" for line in chain([first], lines)), **how), 1
+        try:
+            for cells in reader:
+                if any(map(str.strip, cells)):
+                    place = f"{source}, line {number}"
+                    if not titles:
+                        are_named = any(
+                            column is not None and not _NUMBER.fullmatch(str(column)) for column in asked.values()
+                        )
+                        has_titles = are_named or {*map(_as_name, cells)} & {*_TEXTS, *_LABELS}
+                        titles = cells if has_titles else list(map(str, range(len(cells))))
+                        if has_titles:
+                            number = reader.line_num + 1
+                            continue
+                    if len(cells) != len(titles):
+                        raise ValueError(
+                            f"{place} has {len(cells)} columns, but the first line has {len(titles)}: {quoted(cells)}. "
+                            "In .tsv and .txt columns stand between tabs, in .csv between commas."
+                        )
+                    yield place, dict(zip(titles, cells, strict=True))
+                number = reader.line_num + 1
+        except csv.Error as error:
+            raise ValueError(f"{source}, line {number}: the row that begins there cannot be read ({error}).") from error
 
 
 def _holds_trees(path: str | os.PathLike, name: str) -> bool:
@@ -283,38 +277,39 @@ def _holds_trees(path: str | os.PathLike, name: str) -> bool:
     return bool(_TREE.match(next(filter(str.strip, text_lines(path, name)), "")))
 
 
-def _trees(lines: Iterable[tuple[int, str]], source: str) -> Iterator[tuple[int, list[tuple[str, list[str]]]]]:
+def _trees(lines: Iterable[str], source: str) -> Iterator[tuple[int, list[tuple[str, list[str]]]]]:
     """Each tree with the line that it begins on: the label and the words of its nodes, the whole sentence last."""
     # The nodes that are open, from the outermost one: label, words so far.
     path: list[tuple[str, list[str]]] = []
     nodes: list[tuple[str, list[str]]] = []
     start = number = 0
-    for number, mark in chain.from_iterable(((n, m) for m in _MARK_OR_WORD.findall(line)) for n, line in lines):
-        place = f"{source}, line {number}"
+    for number, mark in chain.from_iterable(
+        ((number, mark) for mark in _MARK_OR_WORD.findall(line)) for number, line in enumerate(lines, start=1)
+    ):
+        label, words = path[-1] if path else ("", [])
+        # All is inside of a node, whose label comes first.
+        is_allowed = (bool(words) or mark != ")") if label else (mark == "(") if not path else (mark not in "()")
+        if not is_allowed or (mark == "(" and len(path) == _MOST_LEVELS):
+            break
         if mark == "(":
-            if path and not path[-1][0]:
-                raise ValueError(f"{place}: a node begins with a bracket, not with its label.")
-            if len(path) == _MOST_LEVELS:
-                raise ValueError(f"{place}: the tree of line {start} has nodes in more than {_MOST_LEVELS} others.")
             start = start if path else number
             path.append(("", []))
-        elif not path:
-            raise ValueError(f"{place}: {quoted(mark)} stands outside of all trees.")
         elif mark != ")":
-            label, words = path[-1]
             if label:
                 words.append(_ESCAPES.get(mark, mark).replace("\\/", "/").replace("\\*", "*"))
             else:
                 path[-1] = (mark, words)
         else:
-            label, words = path.pop()
-            if not words:
-                raise ValueError(f"{place}: a node has no {'words' if label else 'label'}.")
-            nodes.append((label, words))
+            nodes.append(path.pop())
             if path:
                 path[-1][1].extend(words)
             else:
                 yield start, nodes
                 nodes = []
-    if path:
-        raise ValueError(f"{source}: the tree of line {start} is open at the end, with {len(path)} brackets too few.")
+    else:
+        if not path:
+            return
+    raise ValueError(
+        f"{source}, line {number}: no tree is well-formed here, nor has more than {_MOST_LEVELS} levels; wanted "
+        "(LABEL words or nodes), all brackets closed."
+    )

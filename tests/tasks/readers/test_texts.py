@@ -183,10 +183,10 @@ def test_any_tree_gives_its_nodes(tmp_path_factory, trees):
 @pytest.mark.parametrize(
     ("name", "content", "options", "named"),
     [
-        ("a.trees", "(3 (2 a)\n", {}, ("line 1", "open")),
-        ("a.trees", "(3 a)\n(2 b))\n", {}, ("line 2", "')'")),
+        ("a.trees", "(3 (2 a)\n", {}, "line 1"),
+        ("a.trees", "(3 a)\n(2 b))\n", {}, "line 2"),
         ("a.trees", "(3 a)\n((2 b))\n", {}, "line 2"),
-        ("a.trees", "(3 a)\n()\n", {}, ("line 2", "label")),
+        ("a.trees", "(3 a)\n()\n", {}, "line 2"),
         ("a.trees", "\n", {}, "no trees"),
         ("a.trees", TREES, {"text_column": 0}, ("text_column", "trees")),
         ("a.tsv", "text\tlabel\na\t1\n", {"min_phrase_words": 4}, ("min_phrase_words", "4")),
