@@ -19,6 +19,8 @@ import hf_elmo
 PACKAGE = ROOT / "hf_elmo"
 # Packages whose import has another name.
 DISTRIBUTIONS = {"sklearn": "scikit_learn", "yaml": "pyyaml"}
+# It declares a transformers that is too old for hf_elmo: the extra of its name brings what else it needs.
+BESIDE_PIP = {"flair"}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def test_everything_imported_is_declared(project):
                 names = [node.module]
             for name in names:
                 imported.setdefault(name.partition(".")[0], path)
-    foreign = set(imported) - set(sys.stdlib_module_names) - {"hf_elmo"}
+    foreign = set(imported) - set(sys.stdlib_module_names) - {"hf_elmo"} - BESIDE_PIP
     distributions = {DISTRIBUTIONS.get(name, name): imported[name] for name in foreign}
     missing = {name: path for name, path in distributions.items() if name not in names_of(required + optional)}
     assert not missing, f"pyproject.toml does not declare {missing}"
@@ -50,7 +52,8 @@ def test_everything_imported_is_declared(project):
 
 def test_the_oldest_versions_of_the_matrix_are_the_floors(project):
     groups = {"": project["dependencies"], **project["optional-dependencies"]}
-    wanted = [requirement for name, group in groups.items() if name != "dev" for requirement in group]
+    # The extra flair has the bounds that flair itself declares.
+    wanted = [requirement for name, group in groups.items() if name not in ("dev", "flair") for requirement in group]
     floors = dict(re.match(r"([\w.-]+)>=([\d.]+)", each).groups() for each in wanted if not each.startswith("hf_elmo"))
     pins = (ROOT / ".ci" / "matrix" / "oldest.txt").read_text(encoding="utf-8")
     pinned = dict(re.findall(r"^([\w.-]+)==([\d.]+)$", pins, flags=re.MULTILINE))

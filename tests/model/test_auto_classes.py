@@ -160,7 +160,7 @@ print(json.dumps({
         for task in ("token-classification", "feature-extraction", "extractive-question-answering")
     },
     "missing": [name for name in hf_elmo.__all__ if not hasattr(hf_elmo, name)],
-    "heavy": sorted({"datasets", "h5py", "evaluate", "accelerate.test_utils"} & set(sys.modules)),
+    "heavy": sorted({"datasets", "h5py", "evaluate", "flair", "spacy", "accelerate.test_utils"} & set(sys.modules)),
 }))
 """
 
