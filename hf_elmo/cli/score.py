@@ -41,6 +41,10 @@ class ScoringArguments(ReadingArguments):
     )
     html: str | None = flag("Page to write: a heat map of the text by surprisal, .html.", default=None)
     carry_state: bool = flag("Carry the state from line to line, as in one long text.", default=False)
+    spell_unknown: bool = flag(
+        "Score words that the softmax lacks as <UNK> times their spelling, by the checkpoint's spelling.npz.",
+        default=False,
+    )
     word: str | None = flag("Word to find substitutes for, wherever it stands.", default=None)
     top_k: int = flag("Number of substitutes.", default=10)
     overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
@@ -73,7 +77,7 @@ def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
     from ..text.progress import track
 
     targets, corpus = arguments.check(), open_text(arguments)
-    scorer = ElmoScorer(arguments.model_name_or_path, arguments.device)
+    scorer = ElmoScorer(arguments.model_name_or_path, arguments.device, spell_unknown=arguments.spell_unknown)
     warn_of_raw_text(arguments, scorer.tokenizer.pre_tokenizer, corpus)
     placed = (
         (number, line, place_words(line, scorer.tokenizer, arguments.text_is_tokenized))
@@ -98,7 +102,7 @@ def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
     # Where the rows go to standard output, nothing else may.
     screen = sys.stderr if arguments.output_file == STANDARD_OUTPUT else sys.stdout
     seconds = time.perf_counter() - started
-    print(describe_totals(totals, seconds, scorer.device, arguments.carry_state), file=screen)
+    print(describe_totals(totals, seconds, scorer, arguments.carry_state), file=screen)
     if targets:
         print(f"Wrote {' and '.join(map(str, targets.values()))}.", file=screen)
     return totals

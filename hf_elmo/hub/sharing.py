@@ -18,7 +18,7 @@ from .provenance import redact
 
 # What a checkpoint is made of. What else lies in its directory (training state, trackers' files, pickles) stays there.
 _CODE_FILES = "*_elmo*.py"
-_SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.png", "*.yaml", _CODE_FILES, "LICENSE")
+_SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.npz", "*.png", "*.yaml", _CODE_FILES, "LICENSE")
 _MODEL_CODE = Path(configuration_elmo.__file__).parent
 # The name by which a card's code loads the checkpoint.
 _LOADED_NAME = re.compile(r'(?:from_pretrained\(|model=)"([^"]+)"')
@@ -37,7 +37,7 @@ def files_to_send(directory: str | os.PathLike) -> list[Path]:
     found = {path.name: path for pattern in _SENT_FILES for path in directory.glob(pattern) if path.name[0] != "."}
     config = read_json(found[CONFIG_FILE], str(found[CONFIG_FILE])) if CONFIG_FILE in found else {}
     expected = {CONFIG_FILE, TOKENIZER_FILE, CARD_FILE}
-    if "ElmoForPreTraining" in (config.get("architectures") or []):
+    if {"ElmoForPreTraining", "ElmoForCausalLM"} & set(config.get("architectures") or []):
         expected.add(WORD_LIST_FILE)
     index = found.get(WEIGHTS_INDEX_FILE)
     expected |= {WEIGHTS_FILE} if index is None else set(read_json(index, str(index))["weight_map"].values())

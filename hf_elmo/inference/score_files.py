@@ -14,7 +14,7 @@ import numpy as np
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..text.vocabulary import MANY_UNKNOWN
 from .pages import fill_page
-from .scoring import DIRECTIONS, ScoreTotals, SentenceScores, Substitute, to_bits
+from .scoring import DIRECTIONS, ElmoScorer, ScoreTotals, SentenceScores, Substitute, to_bits
 from .word_places import PlacedWords
 
 # Log probabilities are in nats, surprisals in bits.
@@ -154,16 +154,17 @@ def describe_perplexities(totals: ScoreTotals) -> str:
     )
 
 
-def describe_totals(totals: ScoreTotals, seconds: float, device: Any, carry_state: bool) -> str:
+def describe_totals(totals: ScoreTotals, seconds: float, scorer: ElmoScorer, carry_state: bool) -> str:
     """The last lines on the screen: numbers of sentences and words, perplexities, speed, and a warning, perhaps."""
     states = "the state carried from line to line" if carry_state else "each from a state of zeros"
+    how = "as <UNK>" if scorer.spelling is None else "as <UNK>, and by their spelling"
     lines = [
         f"Scored {totals.num_sentences:,} sentences of {totals.num_words:,} words, {states}: "
         f"{describe_perplexities(totals)}.",
-        f"Words unknown to the softmax (*) are scored as <UNK>: {totals.num_unknown:,} of {totals.num_words:,}. "
-        f"{totals.num_words / seconds:,.0f} words/s on {device}.",
+        f"Words unknown to the softmax (*) are scored {how}: {totals.num_unknown:,} of {totals.num_words:,}. "
+        f"{totals.num_words / seconds:,.0f} words/s on {scorer.device}.",
     ]
-    if totals.num_unknown > MANY_UNKNOWN * totals.num_words:
+    if scorer.spelling is None and totals.num_unknown > MANY_UNKNOWN * totals.num_words:
         lines.append(
             f"{totals.num_unknown / totals.num_words:.0%} of the words are unknown, and <UNK> is easy to predict: "
             "these perplexities mean little. Is the text in the model's language, and tokenized like its training text?"

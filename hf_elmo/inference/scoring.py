@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ..hub.loading import find_file, load_config, load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.spelling import SPELLING_FILE, SpellingModel
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary, log_uniform_probabilities
 from .batches import runs
 from .devices import usable_device
@@ -76,7 +77,7 @@ def _perplexity(log_probability: float, count: int) -> float:
 
 @dataclass(frozen=True)
 class SentenceScores:
-    """The scores of a sentence of T words, in nats, or in bits as surprisals; unknown words have those of `<UNK>`."""
+    """The scores of a sentence of T words, in nats, or in bits as surprisals; see `ElmoScorer` for unknown words."""
 
     words: list[str]  # without special tokens
     is_unknown: np.ndarray  # True for words that the softmax lacks, (T,)
@@ -128,7 +129,9 @@ class ElmoScorer:
     """Probabilities of words by the language models of a checkpoint: given the left context, the right one, or both.
 
     A sentence is a list of words, or a string, which the checkpoint's tokenizer cuts. Words that the softmax lacks are
-    read by their characters and scored as `<UNK>`; `SentenceScores.is_unknown` marks them. Each sentence is read from a
+    read by their characters and scored as `<UNK>`; `SentenceScores.is_unknown` marks them. With `spell_unknown` they
+    get their part of it: the probability of `<UNK>` times that of their spelling (`SpellingModel`), which sums to one
+    over all strings, so that figures of models with other vocabularies can be compared. Each sentence is read from a
     state of zeros. With `carry_state` the state is carried from sentence to sentence, as in pre-training: the
     perplexities are those of the trainer's evaluation on one lane.
 
@@ -139,6 +142,7 @@ class ElmoScorer:
             the mode it is in.
         device: "cpu", "cuda", "cuda:1" and so on; None takes a GPU where there is one.
         tokenizer, vocabulary: Of a model itself; the words of the softmax in its order.
+        spell_unknown: Whether words that the softmax lacks are spelled, by the checkpoint's spelling.npz.
         chunk_size: Predictions whose distributions over the V words are held at a time: 5 x chunk_size x V numbers.
         limits: As of `embed`.
     Raises: FileNotFoundError or ValueError naming what the checkpoint lacks, the device, or the argument.
@@ -150,6 +154,7 @@ class ElmoScorer:
         device: str | None = None,
         tokenizer: ElmoCharTokenizer | None = None,
         vocabulary: WordVocabulary | None = None,
+        spell_unknown: bool = False,
         chunk_size: int = 64,
         **limits: int,
     ):
@@ -165,6 +170,7 @@ class ElmoScorer:
             )
         self.name, self.device = str(model.name_or_path), model.device
         self.model, self.tokenizer, self.vocabulary = model, tokenizer, vocabulary
+        self.spelling = _load_spelling(self.name) if spell_unknown else None
         self._log_prior = zipf_frequencies(len(vocabulary)).log()
         self._chunk_size, self._limits = chunk_size, limits
         # Raises what is wrong with the limits now.
@@ -237,7 +243,8 @@ class ElmoScorer:
         """The scores of sentences, given as their top layers with special tokens (T + 2, 2P) and their words."""
         tops, sentences = zip(*group, strict=True)
         contexts = [torch.cat(parts) for parts in zip(*map(_contexts, tops), strict=True)]
-        ids = [self.vocabulary.encode(map(str, self.tokenizer.normalize_words(words))) for words in sentences]
+        read = [list(map(str, self.tokenizer.normalize_words(words))) for words in sentences]
+        ids = [self.vocabulary.encode(words) for words in read]
         targets = [
             torch.tensor([target for sentence in ids for target in (*sentence, last)], device=self.device)
             for last in (self.vocabulary.eos_id, self.vocabulary.bos_id)
@@ -249,15 +256,17 @@ class ElmoScorer:
             chosen = zip(self._distributions(forward, backward), (next_ids, previous_ids, next_ids), strict=True)
             columns.append(torch.stack([scores.gather(1, target[:, None])[:, 0] for scores, target in chosen]))
         found = torch.cat(columns, dim=1).cpu().double().numpy()
+        # The special token at each sentence's end is known.
+        is_unknown = np.array([number == self.vocabulary.unk_id for numbers in ids for number in (*numbers, -1)])
+        if self.spelling is not None:
+            words = [word for sentence in read for word in (*sentence, "")]
+            unknown = [word for word, is_one in zip(words, is_unknown, strict=True) if is_one]
+            found[:, is_unknown] += self.spelling.log_probabilities(unknown)
         ends = np.cumsum([len(words) + 1 for words in sentences])[:-1]
+        parts = zip(sentences, np.split(is_unknown, ends), np.split(found, ends, axis=1), strict=True)
         return [
-            SentenceScores(
-                list(words),
-                np.array(numbers, dtype=np.int64) == self.vocabulary.unk_id,
-                *part[:, :-1],
-                *part[:2, -1].tolist(),
-            )
-            for words, numbers, part in zip(sentences, ids, np.split(found, ends, axis=1), strict=True)
+            SentenceScores(list(words), unknown[:-1], *part[:, :-1], *part[:2, -1].tolist())
+            for words, unknown, part in parts
         ]
 
 
@@ -274,6 +283,16 @@ def _load(name: str) -> tuple[ElmoForPreTraining, ElmoCharTokenizer, WordVocabul
             f"model_name_or_path {name!r} holds no {VOCABULARY_FILE}; put the words of its softmax there."
         )
     return model, load_tokenizer(name, config), WordVocabulary.load(words)
+
+
+def _load_spelling(name: str) -> SpellingModel:
+    file = find_file(name, SPELLING_FILE)
+    if file is None:
+        raise FileNotFoundError(
+            f"spell_unknown: model_name_or_path {name!r} holds no {SPELLING_FILE}; put the one there that hf-elmo "
+            f"vocabulary writes beside the words of its softmax."
+        )
+    return SpellingModel.load(file)
 
 
 def log_probabilities(model: ElmoForPreTraining, hidden: Tensor, direction: int) -> Tensor:

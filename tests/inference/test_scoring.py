@@ -19,6 +19,7 @@ from hf_elmo.inference.scoring import ElmoScorer, ScoreTotals, join_directions, 
 from hf_elmo.pretraining.evaluation import measure_perplexity
 from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.text.corpora import corpus_from_files
+from hf_elmo.text.spelling import SPELLING_FILE, SpellingModel
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 TOKENIZER = ElmoCharTokenizer()
@@ -254,3 +255,27 @@ def test_what_cannot_be_scored_is_refused(checkpoint):
         ({"model": make_model(), "tokenizer": TOKENIZER, "vocabulary": few}, ("4 words", "16")),
     ):
         assert_refused((ValueError, OSError), named, ElmoScorer, **{"model": checkpoint, "device": "cpu", **change})
+
+
+def test_unknown_words_get_their_part_of_unk(tmp_path):
+    tokenizer = ElmoCharTokenizer(do_lower_case=True)
+    make_model().float().save_pretrained(tmp_path)
+    VOCABULARY.save(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    assert_refused(FileNotFoundError, ("spell_unknown", SPELLING_FILE), ElmoScorer, str(tmp_path), spell_unknown=True)
+    spelling = SpellingModel.fit(["zebra", "zebu", "okapi"], VOCABULARY.words[3:])
+    spelling.save(tmp_path)
+    sentences = [*SENTENCES, "the Zebra and the okapi ran"]
+    plain, spelled = (
+        ElmoScorer(str(tmp_path), "cpu", spell_unknown=spell, chunk_size=3).score_sentences(sentences)
+        for spell in (False, True)
+    )
+    for before, after in zip(plain, spelled, strict=True):
+        assert before.is_unknown.tolist() == after.is_unknown.tolist()
+        unknown = [word.lower() for word, is_one in zip(before.words, before.is_unknown, strict=True) if is_one]
+        expected = np.zeros(len(before.words))
+        expected[before.is_unknown] = spelling.log_probabilities(unknown)
+        for name in ("forward", "backward", "joint"):
+            np.testing.assert_allclose(getattr(after, name), getattr(before, name) + expected, rtol=1e-9, atol=1e-9)
+        assert (before.forward_end, before.backward_end) == (after.forward_end, after.backward_end)
+    assert plain[-1].is_unknown.tolist() == [False, True, False, False, True, False]
