@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..given.flags import check_least, flag
 from ..hub.arguments import OutputArguments
@@ -15,13 +14,13 @@ from ..hub.writing import check_keeps_inputs, check_output_directory, written_as
 from ..text.arguments import CorpusArguments
 from ..text.cutting import flags_of
 from ..text.progress import track
-from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FACTS_FILE, VOCABULARY_FILE
-from ..text.word_counts import (
+from ..text.vocabulary import (
     MAX_VOCAB_SIZE,
-    MAX_WORDS_IN_MEMORY,
-    VocabularyCounts,
-    WordCounter,
-    choose_vocabulary,
+    SPECIAL_WORDS,
+    UNK_TOKEN,
+    VOCABULARY_FACTS_FILE,
+    VOCABULARY_FILE,
+    WordVocabulary,
 )
 from .command_line import run_command
 
@@ -41,11 +40,6 @@ class VocabularyArguments(OutputArguments, CorpusArguments):
 
     max_vocab_size: int = flag("Most words kept, <S>, </S> and <UNK> among them.", default=MAX_VOCAB_SIZE)
     min_count: int = flag("Words seen less often are <UNK>.", default=2)
-    max_words_in_memory: int = flag(
-        "Distinct words that are counted in memory, some 200 bytes each; beyond them counts go to disk, to the same "
-        "result.",
-        default=MAX_WORDS_IN_MEMORY,
-    )
 
     def check(self) -> None:
         """Check what can be checked before any file is read.
@@ -54,7 +48,7 @@ class VocabularyArguments(OutputArguments, CorpusArguments):
         """
         CorpusArguments.check(self)
         check_least(self, ("max_vocab_size",), len(SPECIAL_WORDS) + 1)
-        check_least(self, ("min_count", "max_words_in_memory"), 1)
+        check_least(self, ("min_count",), 1)
         check_output_directory(self.output_dir, self.overwrite_output_dir)
 
 
@@ -62,7 +56,7 @@ def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
     run_command(VocabularyArguments, run_vocabulary_building, argv, prog, __doc__, _EXAMPLES)
 
 
-def run_vocabulary_building(arguments: VocabularyArguments) -> VocabularyCounts:
+def run_vocabulary_building(arguments: VocabularyArguments) -> WordVocabulary:
     """Count the words of a corpus, write the vocabulary, and print what it holds and what it lacks.
 
     Raises: ValueError, FileNotFoundError or FileExistsError for bad arguments or bad text.
@@ -70,6 +64,7 @@ def run_vocabulary_building(arguments: VocabularyArguments) -> VocabularyCounts:
     from ..hub.provenance import describe_run, write_json
     from ..model.tokenization_elmo import ElmoCharTokenizer
     from ..text.first_look import look_at
+    from ..text.word_counts import WordCounter
 
     arguments.check()
     run = describe_run()
@@ -80,60 +75,44 @@ def run_vocabulary_building(arguments: VocabularyArguments) -> VocabularyCounts:
         print(f"warning: {warning}", file=sys.stderr)
     started = time.perf_counter()
     with written_aside(arguments.output_dir, arguments.overwrite_output_dir) as directory:
-        counter = WordCounter(arguments.max_words_in_memory, directory.parent)
+        counter = WordCounter(directory.parent)
         for words in track(corpus.sentences(tokenizer.tokenize), "counting words", "sentences"):
             counter.add(words)
         if not counter.num_words:
             raise ValueError("the training text holds no words; check --train_file and --text_column.")
-        counts = choose_vocabulary(counter, arguments.max_vocab_size, arguments.min_count)
+        vocabulary = WordVocabulary.from_counts(counter, arguments.max_vocab_size, arguments.min_count)
+        num_distinct, counts = counter.count_known(vocabulary)
+        counts[UNK_TOKEN] = 0  # a word that is written so is unknown all the same
+        known = [counts.get(word, 0) for word in vocabulary.words]
+        sizes = [size for exponent in range(3, 7) for size in (10**exponent, 3 * 10**exponent)]
+        smaller = [size for size in sizes if size < len(vocabulary)]
+        total = counter.num_words
+        unknown = {size: (total - sum(known[:size])) / total for size in (*smaller, len(vocabulary))}
+        unknown_share = unknown.pop(len(vocabulary))
         seconds = time.perf_counter() - started
-        counts.vocabulary.save(directory)
-        facts = {**_facts(counts, arguments), "seconds": round(seconds, 1), **run}
+        vocabulary.save(directory)
+        facts = {
+            "vocabulary_size": len(vocabulary),
+            "unknown_share": unknown_share,
+            "unknown_share_at_size": unknown,
+            "training_text": {
+                "words": counter.num_words,
+                "sentences": counter.num_sentences,
+                "distinct_words": num_distinct,
+            },
+            **arguments.cutting,
+            "min_count": arguments.min_count,
+            "seconds": round(seconds, 1),
+            **run,
+        }
         write_json(directory / VOCABULARY_FACTS_FILE, facts)
-    print(_describe(counts, arguments, seconds))
-    return counts
-
-
-def _facts(counts: VocabularyCounts, arguments: VocabularyArguments) -> dict[str, Any]:
-    return {
-        "vocabulary_size": len(counts.vocabulary),
-        "unknown_share": counts.unknown_share,
-        "unknown_share_at_size": dict(_smaller_sizes(counts)),
-        "cut_share_at_width": {width: num_cut / counts.num_words for width, num_cut in counts.num_cut.items()},
-        "training_text": {
-            "words": counts.num_words,
-            "sentences": counts.num_sentences,
-            "distinct_words": counts.num_distinct,
-        },
-        **arguments.cutting,
-        "min_count": arguments.min_count,
-    }
-
-
-def _smaller_sizes(counts: VocabularyCounts) -> Iterator[tuple[int, float]]:
-    for exponent in range(3, 7):
-        for size in (10**exponent, 3 * 10**exponent):
-            if size < len(counts.vocabulary):
-                yield size, counts.unknown_share_at(size)
-
-
-def _describe(counts: VocabularyCounts, arguments: VocabularyArguments, seconds: float) -> str:
-    smaller = "; ".join(f"{size:,} words {share:.2%}" for size, share in _smaller_sizes(counts))
-    return (
-        f"Counted {counts.num_words:,} words in {counts.num_sentences:,} sentences, {counts.num_distinct:,} distinct: "
-        f"{counts.num_words / seconds:,.0f} words/s.\n"
-        f"Kept {len(counts.vocabulary):,} words, the three special ones included: {counts.unknown_share:.2%} of the "
-        f"running words will be <UNK>{f' (with {smaller})' if smaller else ''}.\n"
-        f"{_describe_cut(counts)}"
+    at_sizes = "; ".join(f"{size:,} words {share:.2%}" for size, share in unknown.items())
+    print(
+        f"Counted {counter.num_words:,} words in {counter.num_sentences:,} sentences, {num_distinct:,} distinct: "
+        f"{counter.num_words / seconds:,.0f} words/s.\n"
+        f"Kept {len(vocabulary):,} words, the three special ones included: {unknown_share:.2%} of the running words "
+        f"will be <UNK>{f' (with {at_sizes})' if at_sizes else ''}.\n"
         f"Wrote {arguments.output_dir}; go on with hf-elmo pretrain --vocab_file "
         f"{Path(arguments.output_dir) / VOCABULARY_FILE} {flags_of(arguments.cutting)}"
     )
-
-
-def _describe_cut(counts: VocabularyCounts) -> str:
-    """A line on words that are longer than a row, where that is one in ten thousand or more."""
-    (width, num_cut), *wider = counts.num_cut.items()
-    if num_cut < counts.num_words / 10_000:
-        return ""
-    shares = "".join(f", {its / counts.num_words:.2%} with {ids}" for ids, its in wider)
-    return f"{num_cut / counts.num_words:.2%} of the running words lose letters with {width} character ids{shares}.\n"
+    return vocabulary

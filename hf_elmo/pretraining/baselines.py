@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -17,35 +16,20 @@ CONCENTRATIONS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000)
 _SENTENCES_AT_A_TIME = 4096
 
 
-@dataclass
-class Baselines:
-    """Held-out perplexities of count models.
-
-    Args:
-        unigram: Of p(w) = (c(w) + 1) / (N + V); the same in both directions.
-        bigram_forward: Of p(w | v) = (c(v w) + k p(w)) / (c(v) + k), v being the word before.
-        bigram_backward: The same with v the word after.
-        bigram: Mean of the two.
-        unknown_rate: Fraction of held-out words that the vocabulary lacks.
-    """
-
-    unigram: float
-    bigram_forward: float
-    bigram_backward: float
-    bigram: float
-    unknown_rate: float
-
-
 def count_baselines(
     train_sentences: Iterable[Sequence[str]],
     held_out_sentences: Iterable[Sequence[str]],
     vocabulary: WordVocabulary,
-) -> Baselines:
+) -> dict[str, float]:
     """Count the training text and score the held-out text (MacKay and Peto 1995 for the interpolation).
 
     Only the bigrams that the held-out text asks for are counted: memory is bounded by the held-out text and the
     vocabulary, however long the training text.
 
+    Returns: Held-out perplexities: "unigram" of p(w) = (c(w) + 1) / (N + V), the same in both directions;
+        "bigram_forward" of p(w | v) = (c(v w) + k p(w)) / (c(v) + k), v being the word before, "bigram_backward" with v
+        the word after, and "bigram", their mean. "unknown_rate" is the fraction of held-out words that the vocabulary
+        lacks.
     Raises: ValueError when there is no held-out word to score.
     """
     size = len(vocabulary)
@@ -75,13 +59,13 @@ def count_baselines(
     backward = min(perplexity(first, second, k) for k in CONCENTRATIONS)
     held_out_words = np.bincount(second, times, minlength=size)
     num_words = held_out_words.sum() - held_out_words[vocabulary.eos_id]
-    return Baselines(
-        unigram=perplexity(second, first, 1e15),
-        bigram_forward=forward,
-        bigram_backward=backward,
-        bigram=(forward + backward) / 2,
-        unknown_rate=float(held_out_words[vocabulary.unk_id] / max(num_words, 1)),
-    )
+    return {
+        "unigram": perplexity(second, first, 1e15),
+        "bigram_forward": forward,
+        "bigram_backward": backward,
+        "bigram": (forward + backward) / 2,
+        "unknown_rate": float(held_out_words[vocabulary.unk_id] / max(num_words, 1)),
+    }
 
 
 def _read(sentences: Iterable[Sequence[str]], vocabulary: WordVocabulary) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -12,15 +12,14 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from accelerate import Accelerator
-from accelerate.utils import gather_object
+from accelerate import Accelerator, PartialState
+from accelerate.utils import broadcast_object_list, gather_object
 from huggingface_hub.utils import WeakFileLock
 
 from ..given.bounded_files import MEBIBYTE, quoted
@@ -31,6 +30,7 @@ from ..hub.writing import (
     check_output_directory,
     folder_aside,
     leftovers_of,
+    moved_into,
     open_to_readers,
     restore_replaced,
     written_aside,
@@ -47,21 +47,13 @@ _SECONDS_OF_A_TRY = 0.05
 _NAME = re.compile(r"checkpoint-(\d+)")
 # The history of the longest runs takes some megabytes.
 _MOST_STATE_BYTES = 1024 * MEBIBYTE
-_LONGEST_NAME = 60  # of what an altered file may have in a flag's place
-_MOST_SHOWN = 8  # settings that an error names
+_LONGEST_LIST = 500  # characters of an error that names settings; an altered file may have any number of them
 # Flags that may differ in a resumed run: they change no step that was taken, or what they name is compared itself.
 FREE_FLAGS = {
     *ModelArguments.__dataclass_fields__,
     *RunArguments.__dataclass_fields__,
     *("max_steps", "max_hours", "num_train_epochs", "eval_steps", "early_stopping_patience"),
     *("skip_baselines", "vocab_file", "train_file", "validation_file", "bf16"),
-}
-# What is compared beside the flags, as an error calls it.
-_NOT_FLAGS = {
-    "words": "--vocab_file, by a hash of the words,",
-    "text": "--train_file and --validation_file, by name and size of the text,",
-    "mixed_precision": "--bf16, as mixed precision,",
-    "num_processes": "the number of processes",
 }
 
 Result = TypeVar("Result")
@@ -82,38 +74,32 @@ def find_checkpoint(arguments: PretrainingArguments, report: Callable[[str], Non
     Raises: FileNotFoundError when there is none where one was named, or it is not whole; FileExistsError when the run
         would replace what is in output_dir and was not told to.
     """
-    found, resume = checkpoints_in(arguments.output_dir), arguments.resume_from_checkpoint
-    faults, checkpoint = [], None
+    found, resume, checkpoint = checkpoints_in(arguments.output_dir), arguments.resume_from_checkpoint, None
     if resume in ("last", "auto"):
         for _, path in sorted(found.items(), reverse=True):
             fault = find_fault(path)
             if fault is None:
                 return path
-            faults.append(f"{path.name}: {fault}")
             report(f"stepping over {path}, which is not whole: {fault}")
         if resume == "last":
             raise FileNotFoundError(
-                f"--resume_from_checkpoint is 'last', but output_dir {arguments.output_dir!r} holds no "
-                f"{'whole ' if found else ''}checkpoint-N; name another --output_dir, or pass 'auto' to start where "
-                "there is none."
+                f"--resume_from_checkpoint is 'last', but output_dir {arguments.output_dir!r} holds no whole "
+                "checkpoint-N; name another --output_dir, or pass 'auto' to start where there is none."
             )
     elif resume is not None:
         checkpoint = Path(resume)
-        if not (checkpoint / STATE_FILE).is_file():
-            raise FileNotFoundError(
-                f"--resume_from_checkpoint {resume!r} holds no {STATE_FILE}; name a checkpoint-N directory that a run "
-                "saved, 'last' or 'auto'. To train on from finished weights use --model_name_or_path."
-            )
         fault = find_fault(checkpoint)
         if fault is not None:
-            raise FileNotFoundError(f"--resume_from_checkpoint {resume!r} is not whole: {fault}; name another one.")
+            raise FileNotFoundError(
+                f"--resume_from_checkpoint {resume!r} is no whole checkpoint of a run: {fault}; name another "
+                "checkpoint-N, 'last' or 'auto'. To train on from finished weights use --model_name_or_path."
+            )
         if checkpoint.resolve().parent == Path(arguments.output_dir).resolve():
             return checkpoint
     if found and not arguments.overwrite_output_dir:
         raise FileExistsError(
-            f"output_dir {arguments.output_dir!r} holds checkpoints of a run; "
-            + (f"none is whole ({'; '.join(faults)})" if faults else "resume with --resume_from_checkpoint last")
-            + ", name another one, or pass --overwrite_output_dir to replace it."
+            f"output_dir {arguments.output_dir!r} holds checkpoints of a run; pass --resume_from_checkpoint last to "
+            "resume it, --overwrite_output_dir to replace it, or name another one."
         )
     check_output_directory(arguments.output_dir, arguments.overwrite_output_dir)
     return checkpoint
@@ -124,14 +110,10 @@ def find_fault(checkpoint: Path) -> str | None:
     try:
         expected = read_json(checkpoint / DIGESTS_FILE, DIGESTS_FILE)["sha256"]
         found = compute_digests(checkpoint)
-        for name in sorted({*expected, *found}):
-            if name not in found:
-                return f"{name[:_LONGEST_NAME]} is missing"
-            if expected.get(name) != found[name]:
-                return f"{name} is not what was written"
+        wrong = [name for name in sorted({*expected, *found}) if expected.get(name) != found.get(name)]
     except (AttributeError, KeyError, OSError, TypeError, ValueError):
-        return f"{DIGESTS_FILE} is missing or broken"
-    return None
+        wrong = [DIGESTS_FILE]
+    return f"{quoted(wrong[0])} is missing, or not what was written" if wrong else None
 
 
 def compute_digests(directory: Path) -> dict[str, str]:
@@ -154,9 +136,9 @@ def run_folder(output_dir: str | os.PathLike) -> Iterator[Path]:
     check_output_directory(output_dir, overwrite=True)
     with folder_aside(output_dir) as folder, WeakFileLock(folder / _LOCK_FILE):
         others = [path for path in leftovers_of(output_dir) if path.resolve() != folder.resolve()]
-        for lock in (other / _LOCK_FILE for other in others):
+        for lock in (other / _LOCK_FILE for other in others if (other / _LOCK_FILE).exists()):
             try:
-                with WeakFileLock(lock, timeout=_SECONDS_OF_A_TRY) if lock.exists() else nullcontext():
+                with WeakFileLock(lock, timeout=_SECONDS_OF_A_TRY):
                     pass
             except TimeoutError as error:
                 raise FileExistsError(
@@ -179,7 +161,6 @@ class RunCheckpoints:
         shared: What a run that resumes has to find in `trainer_state.json`, beside what `save` is given.
         save_total_limit: Most checkpoints kept, the last and the best one at least; 0 keeps all.
         overwrite: Whether a full output_dir is replaced when the first checkpoint stands.
-        resumed_from: The checkpoint that the run resumed from.
     """
 
     output_dir: Path
@@ -189,19 +170,12 @@ class RunCheckpoints:
     shared: dict[str, Any]
     save_total_limit: int = 0
     overwrite: bool = False
-    resumed_from: Path | None = None
 
     def find(self, step: int) -> Path | None:
-        """The whole checkpoint of a step, here or beside the one that was resumed from; None where there is none."""
-
-        def look() -> Path | None:
-            # Until the first checkpoint has replaced a full directory, that holds those of another run.
-            places = [] if self.overwrite else [self.output_dir]
-            places += [self.resumed_from.parent] if self.resumed_from else []
-            found = (place / f"checkpoint-{step}" for place in places)
-            return next((path for path in found if path.is_dir() and find_fault(path) is None), None)
-
-        return from_main_process(look, self.accelerator)
+        """The whole checkpoint of a step; None where there is none."""
+        # Until the first checkpoint has replaced a full directory, that holds those of another run.
+        path = self.output_dir / f"checkpoint-{step}"
+        return from_main_process(lambda: None if self.overwrite or find_fault(path) else path)
 
     def save(
         self, step: int, best_step: int | None, shared: dict[str, Any], optimizer: dict[str, Any], own: dict[str, Any]
@@ -218,9 +192,7 @@ class RunCheckpoints:
         aside = self.folder / f"checkpoint-{step}"
         is_main = self.accelerator.is_main_process
         with self._in_agreement(aside):
-            if is_main:
-                aside.mkdir(parents=True)
-        with self._in_agreement(aside):
+            aside.mkdir(parents=True, exist_ok=True)
             torch.save(own, aside / rank_file(self.accelerator.process_index))
             if is_main:
                 self.write_model(aside)
@@ -230,30 +202,24 @@ class RunCheckpoints:
             if is_main:
                 write_json(aside / DIGESTS_FILE, {"sha256": compute_digests(aside)})
                 open_to_readers(aside)
-                _to_disk(aside)
-                self._put_in_place(aside)
+                # A power cut after the rename finds them on the disk.
+                for path in (*aside.iterdir(), aside):
+                    _sync(path)
+                with self.opened() as directory:
+                    os.rename(aside, directory / aside.name)
+                _sync(self.output_dir)
                 self._remove_old({step, best_step})
         return self.output_dir / aside.name
 
-    def _put_in_place(self, aside: Path) -> None:
+    @contextmanager
+    def opened(self) -> Iterator[Path]:
+        """A fresh folder whose entries go to output_dir when the block ends well; the first ones may replace all."""
+        place: Callable[..., AbstractContextManager[Path]] = moved_into
         if self.overwrite:
-            # The first checkpoint takes the place of all that was there, in one rename.
-            with written_aside(self.output_dir, overwrite=True) as directory:
-                os.rename(aside, directory / aside.name)
-            self.overwrite = False
-            return
-        self.output_dir.mkdir(parents=True, exist_ok=True)
-        target, replaced = self.output_dir / aside.name, aside.with_suffix(".replaced")
-        if target.exists():
-            os.rename(target, replaced)
-        try:
-            os.rename(aside, target)
-        except OSError:
-            if replaced.exists():
-                os.rename(replaced, target)
-            raise
-        _sync_directory(self.output_dir)
-        shutil.rmtree(replaced, ignore_errors=True)
+            place = functools.partial(written_aside, overwrite=True)
+        with place(self.output_dir) as directory:
+            yield directory
+        self.overwrite = False
 
     def _remove_old(self, kept: set[int | None]) -> None:
         found = checkpoints_in(self.output_dir)
@@ -322,10 +288,10 @@ def describe_run_settings(
     # The fields that are ELMo's own are those that decide on the numbers.
     fields = json.loads(config.to_json_string(use_diff=False))
     settings = {
-        **{name: value for name, value in asdict(arguments).items() if name not in FREE_FLAGS},
+        **{f"--{name}": value for name, value in asdict(arguments).items() if name not in FREE_FLAGS},
         **{f"config.{name}": fields[name] for name in ElmoConfig.__annotations__ if name in fields},
-        "num_processes": accelerator.num_processes,
-        "mixed_precision": accelerator.mixed_precision,
+        "the number of processes": accelerator.num_processes,
+        "--bf16, as mixed precision,": accelerator.mixed_precision,
         **more,
     }
     return json.loads(json.dumps(settings))
@@ -338,67 +304,30 @@ def check_same_run(checkpoint: Path, then: dict[str, Any], now: dict[str, Any]) 
     """
     differing = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
     if differing:
-        called = {name: name if name.startswith("config.") else f"--{name}" for name in differing} | _NOT_FLAGS
-        listed = "; ".join(
-            f"{called[name][:_LONGEST_NAME]} was {quoted(then.get(name))} and is {quoted(now.get(name))}"
-            for name in differing[:_MOST_SHOWN]
-        )
-        if len(differing) > _MOST_SHOWN:
-            listed += f"; and {len(differing) - _MOST_SHOWN} more"
+        listed = "; ".join(f"{name} was {quoted(then.get(name))} and is {quoted(now.get(name))}" for name in differing)
         raise ValueError(
-            f"--resume_from_checkpoint {str(checkpoint)!r} belongs to another run: {listed}. Start with the arguments "
-            "of that run, or with another --output_dir; --model_name_or_path takes over its weights alone."
+            f"--resume_from_checkpoint {str(checkpoint)!r} belongs to another run: {listed[:_LONGEST_LIST]}. Start "
+            "with its arguments, or with another --output_dir; --model_name_or_path takes over its weights alone."
         )
 
 
-def random_state() -> dict[str, Any]:
-    """The state of torch's random number generators, which are all that training draws from."""
-    device = torch.get_device_module().get_rng_state() if torch.accelerator.is_available() else None
-    return {"cpu": torch.get_rng_state(), "device": device}
-
-
-def set_random_state(state: dict[str, Any]) -> None:
-    """Set them to a `random_state`."""
-    torch.set_rng_state(state["cpu"])
-    if state["device"] is not None and torch.accelerator.is_available():
-        torch.get_device_module().set_rng_state(state["device"])
-
-
-def from_main_process(compute: Callable[[], Result], accelerator: Accelerator) -> Result:
+def from_main_process(compute: Callable[[], Result]) -> Result:
     """What the main process alone computes, sent to all processes; what it raises is raised in all of them."""
-    if accelerator.num_processes == 1:
-        return compute()
     answer: list[Any] = [None, None]
-    if accelerator.is_main_process:
+    if PartialState().is_main_process:
         try:
             answer[0] = compute()
         except BaseException as error:
             # A signal too: the other processes would wait for ever.
             answer[1] = error
-    torch.distributed.broadcast_object_list(answer, src=0, group=_patient_processes())
-    result, failure = answer
+    result, failure = broadcast_object_list(answer)
     if failure is not None:
         raise failure
     return result
 
 
-@functools.cache
-def _patient_processes() -> torch.distributed.ProcessGroup:
-    """All processes, as they wait for the main one to read a text: for longer than a step's communication may take."""
-    return torch.distributed.new_group(backend="gloo", timeout=timedelta(days=1))
-
-
-def _to_disk(directory: Path) -> None:
-    """Wait until the files are on the disk, so that a power cut after the rename finds them."""
-    for path in directory.iterdir():
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-    _sync_directory(directory)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

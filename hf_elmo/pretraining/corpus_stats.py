@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from ..text.corpora import Corpus
 from ..text.cutting import check_cutting, cutting_of
 from ..text.first_look import files_in_both, look_at
 from ..text.progress import track
-from ..text.vocabulary import MANY_UNKNOWN, UNK_TOKEN, WordVocabulary
-from ..text.word_counts import WordCounter, choose_vocabulary
+from ..text.vocabulary import MANY_UNKNOWN, MAX_VOCAB_SIZE, UNK_TOKEN, WordVocabulary
+from ..text.word_counts import WordCounter
 from .arguments import PretrainingArguments
-from .baselines import Baselines, count_baselines
+from .baselines import count_baselines
 
 # Words seen less often are <UNK> in a vocabulary that is built in passing.
 MIN_COUNT = 2
@@ -31,7 +30,7 @@ class CorpusStats:
     Args:
         num_words, num_sentences, num_distinct: Running words, sentences and distinct words.
         unknown_share: Fraction of the running words that the softmax lacks.
-        baselines: Held-out perplexities of count models; None where they were left out.
+        baselines: As of `count_baselines`; None where they were left out.
         held_out_files_trained_on: Names of held-out files that are training text as well.
     """
 
@@ -39,7 +38,7 @@ class CorpusStats:
     num_sentences: int
     num_distinct: int
     unknown_share: float
-    baselines: Baselines | None = None
+    baselines: dict[str, float] | None = None
     held_out_files_trained_on: list[str] = field(default_factory=list)
 
     @property
@@ -47,16 +46,10 @@ class CorpusStats:
         """Entries of all lanes in one pass: the words and two markers per sentence."""
         return self.num_words + 2 * self.num_sentences
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> CorpusStats:
-        """What `dataclasses.asdict` gave, back from JSON."""
-        baselines = fields["baselines"]
-        return cls(**{**fields, "baselines": None if baselines is None else Baselines(**baselines)})
-
     def results(self) -> dict[str, Any]:
         """What results.json holds of the text."""
         return {
-            "baselines": None if self.baselines is None else asdict(self.baselines),
+            "baselines": self.baselines,
             "training_text": {
                 "words": self.num_words,
                 "sentences": self.num_sentences,
@@ -77,7 +70,7 @@ class CorpusStats:
                 "Name other files with --validation_file, or leave it out to have a fraction held out.",
             )
         if held_out_unknown is None and self.baselines is not None:
-            held_out_unknown = self.baselines.unknown_rate
+            held_out_unknown = self.baselines["unknown_rate"]
         fractions = {"training": self.unknown_share, "held-out": held_out_unknown or 0.0}
         many = [f"{part:.0%} of the {text} words" for text, part in fractions.items() if part > MANY_UNKNOWN]
         if many:
@@ -118,20 +111,16 @@ def read_corpus(
     can_choose = arguments.model_name_or_path is None
     for warning in look_at(train).warnings(train.name, cutting["pre_tokenizer"], can_choose):
         report(f"warning: {warning}")
-    with closing(WordCounter(directory=folder)) as counter:
-        for sentence in _read_apart(train, tokenizer.tokenize, held_out_file, "counting words"):
-            counter.add(sentence)
-        if not counter.num_words:
-            raise ValueError(
-                f"the training text holds no words{' but those held out' if held_out_file else ''}; check "
-                f"--train_file and --text_column. {_MORE_TEXTS}"
-            )
-        words = words or choose_vocabulary(counter, min_count=MIN_COUNT).vocabulary
-        num_distinct, counts = 0, {}
-        for word, count in counter.counts():
-            num_distinct += 1
-            if word in words:
-                counts[word] = count
+    counter = WordCounter(folder)
+    for sentence in _read_apart(train, tokenizer.tokenize, held_out_file, "counting words"):
+        counter.add(sentence)
+    if not counter.num_words:
+        raise ValueError(
+            f"the training text holds no words{' but those held out' if held_out_file else ''}; check --train_file and "
+            f"--text_column. {_MORE_TEXTS}"
+        )
+    words = words or WordVocabulary.from_counts(counter, MAX_VOCAB_SIZE, MIN_COUNT)
+    num_distinct, counts = counter.count_known(words)
     if held_out_file is not None and not held_out_file.stat().st_size:
         raise ValueError(
             f"--validation_split_percentage is {arguments.validation_split_percentage}, which holds out none of so "
@@ -149,8 +138,8 @@ def read_corpus(
         sentences = track(train.sentences(tokenizer.tokenize), "counting bigrams", "sentences", stats.num_sentences)
         stats.baselines = baselines = count_baselines(sentences, held_out.sentences(tokenizer.tokenize), words)
         report(
-            f"held-out perplexity of the baselines: unigram {baselines.unigram:,.1f}, "
-            f"bigram {baselines.bigram:,.1f} ({baselines.unknown_rate:.1%} of the words are unknown)"
+            f"held-out perplexity of the baselines: unigram {baselines['unigram']:,.1f}, "
+            f"bigram {baselines['bigram']:,.1f} ({baselines['unknown_rate']:.1%} of the words are unknown)"
         )
     return stats, words, counts
 

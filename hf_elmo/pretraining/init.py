@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -33,84 +33,22 @@ _TABLE_FIELDS = ("token_inputs", "word_vector_size", "train_word_vectors")
 
 
 @dataclass(frozen=True)
-class Source:
-    """A checkpoint to continue from.
-
-    Args:
-        name: A directory, or a name on the Hub.
-        model: With its word softmax, or the biLM alone where the checkpoint has none (converted without one, or
-            fine-tuned for a task).
-        vocabulary: The words of that softmax; None where the checkpoint holds no list of words.
-        tokenizer: Its tokenizer.
-    """
-
-    name: str
-    model: ElmoForPreTraining | ElmoModel
-    vocabulary: WordVocabulary | None
-    tokenizer: ElmoCharTokenizer
-
-    @property
-    def config(self) -> ElmoConfig:
-        """The config of the checkpoint."""
-        return self.model.config
-
-
-def load_source(model_name_or_path: str) -> Source:
-    """Load a checkpoint of any of our classes to continue from, in float32.
-
-    Raises: FileNotFoundError or ValueError naming model_name_or_path and what it lacks.
-    """
-    config = load_config(model_name_or_path)
-    # A fine-tuned checkpoint may still name the size of a softmax that was left behind.
-    architectures = config.architectures or [ElmoForPreTraining.__name__]
-    has_softmax = config.word_vocab_size is not None and ElmoForPreTraining.__name__ in architectures
-    model: ElmoForPreTraining | ElmoModel
-    if has_softmax:
-        model = load_model(ElmoForPreTraining, model_name_or_path)
-    else:
-        model = load_model(ElmoModel, model_name_or_path)
-    if not {ElmoForPreTraining.__name__, ElmoModel.__name__} & {*architectures}:
-        plain = ElmoConfig()
-        for name in (*_TASK_FIELDS, "id2label", "label2id"):
-            setattr(model.config, name, getattr(plain, name))
-    return Source(
-        model_name_or_path, model, _load_words(model_name_or_path, model), load_tokenizer(model_name_or_path, config)
-    )
-
-
-def _load_words(name: str, model: ElmoForPreTraining | ElmoModel) -> WordVocabulary | None:
-    words = model.words if isinstance(model, ElmoForPreTraining) else None
-    if words is not None:
-        try:
-            return WordVocabulary(words)
-        except ValueError as error:
-            raise ValueError(f"model_name_or_path {name!r} holds {VOCABULARY_FILE}, but {error}") from error
-    # Beside a biLM alone; a softmax has taken no words where their number is not its own.
-    file = find_file(name, VOCABULARY_FILE)
-    if file is None:
-        return None
-    vocabulary = WordVocabulary.load(file)
-    if isinstance(model, ElmoForPreTraining):
-        raise ValueError(
-            f"model_name_or_path {name!r} has a softmax over {model.num_words} words, but its {VOCABULARY_FILE} has "
-            f"{len(vocabulary)}; put the file there that was saved with the model."
-        )
-    return vocabulary
-
-
-@dataclass(frozen=True)
 class Start:
     """What a run starts from before its text is read.
 
     Args:
-        config: Sizes of the model, as yet without words.
+        config: Sizes of the model, of new weights as yet without words.
         tokenizer: Cuts the text and makes the rows of characters.
-        source: The checkpoint whose weights are taken over; None for new ones.
+        name: The checkpoint whose weights are taken over, a directory or a name on the Hub; None for new weights.
+        model: That checkpoint's, the biLM alone where it has no softmax (converted without one, or fine-tuned).
+        vocabulary: The words of its softmax; None where it holds no list of words.
     """
 
     config: ElmoConfig
     tokenizer: ElmoCharTokenizer
-    source: Source | None = None
+    name: str | None = None
+    model: ElmoForPreTraining | ElmoModel | None = None
+    vocabulary: WordVocabulary | None = None
 
     @classmethod
     def from_arguments(cls, arguments: PretrainingArguments) -> Start:
@@ -119,20 +57,34 @@ class Start:
         Raises: ValueError or FileNotFoundError naming the argument when it is not what it should be.
         """
         if arguments.model_name_or_path is not None:
-            source = load_source(arguments.model_name_or_path)
-            return cls(source.config, source.tokenizer, source)
+            return cls.from_checkpoint(arguments.model_name_or_path)
         _check_overrides(arguments.overrides)
         overrides = {name: value for name, value in arguments.overrides.items() if name not in _TABLE_FIELDS}
         config = getattr(ElmoConfig, arguments.preset or "small")(**{"dropout": DROPOUT, **overrides})
-        return cls(
-            config, ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word, **arguments.cutting)
-        )
+        width = config.max_characters_per_word
+        return cls(config, ElmoCharTokenizer(max_characters_per_word=width, **arguments.cutting))
 
-    def given_words(self, arguments: PretrainingArguments) -> WordVocabulary | None:
-        """The words of --vocab_file, or else the source's; None where both lack."""
-        if arguments.vocab_file is not None:
-            return WordVocabulary.load(arguments.vocab_file)
-        return None if self.source is None else self.source.vocabulary
+    @classmethod
+    def from_checkpoint(cls, name: str) -> Start:
+        """Load a checkpoint of any of our classes to continue from, in float32.
+
+        Raises: FileNotFoundError or ValueError naming model_name_or_path and what it lacks.
+        """
+        config, file = load_config(name), find_file(name, VOCABULARY_FILE)
+        # A fine-tuned checkpoint may still name the size of a softmax that was left behind.
+        architectures = config.architectures or [ElmoForPreTraining.__name__]
+        has_softmax = config.word_vocab_size is not None and ElmoForPreTraining.__name__ in architectures
+        model: Any = load_model(ElmoForPreTraining if has_softmax else ElmoModel, name)
+        if not {ElmoForPreTraining.__name__, ElmoModel.__name__} & {*architectures}:
+            for field in (*_TASK_FIELDS, "id2label", "label2id"):
+                setattr(model.config, field, getattr(ElmoConfig(), field))
+        vocabulary = None if file is None else WordVocabulary.load(file)
+        if has_softmax and vocabulary is not None and len(vocabulary) != model.num_words:
+            raise ValueError(
+                f"model_name_or_path {name!r} has a softmax over {model.num_words} words, but its {VOCABULARY_FILE} "
+                f"has {len(vocabulary)}; put the file there that was saved with the model."
+            )
+        return cls(model.config, load_tokenizer(name, config), name, model, vocabulary)
 
     def build_model(
         self,
@@ -152,8 +104,8 @@ class Start:
             report: Called with each line for the user.
         """
         softmax_type = "adaptive" if arguments.objective == "adaptive" else "full"
-        if self.source is not None:
-            model, description = carry_over(self.source, words, softmax_type, arguments.overrides)
+        if self.model is not None:
+            model, description = carry_over(self, words, softmax_type, arguments.overrides)
             report(description)
             return model
         cutoffs = self.config.adaptive_softmax_cutoffs or propose_cutoffs(len(words))
@@ -194,40 +146,36 @@ def set_token_inputs(
         vocabulary: The words of the softmax.
         word_vectors: A file of vectors (`read_word_vectors`); None for a table that is learned.
         report: Called with a line for the user.
-        token_inputs: "characters", "words" or "both"; None is "both" with a file, and else "characters".
-        word_vector_size: Size of a vector; None takes the file's, or without a file the projection's.
+        token_inputs: None is "both" with a file, and else "characters".
+        word_vector_size: None takes the file's size, or without a file the projection's.
         train_word_vectors: False keeps the vectors of a file as they are, those of other words and special tokens too.
     Returns: The table, for `WordTable.fill` once the model is built; None where the model reads characters alone.
     Raises: ValueError naming the argument when two contradict each other, and as `read_word_vectors`.
     """
     config.token_inputs = token_inputs or ("both" if word_vectors else "characters")
     config.train_word_vectors = train_word_vectors
-    table = None
     if config.token_inputs == "characters":
         if word_vectors is not None or word_vector_size is not None:
             raise ValueError(
                 "token_inputs is 'characters', which has no use for word_vectors and word_vector_size; leave them out."
             )
-    elif word_vectors is not None:
-        words = [word for word in vocabulary.words if word != UNK_TOKEN]
-        read = read_word_vectors(word_vectors, words, vector_size=word_vector_size, lower_case=tokenizer.do_lower_case)
-        table, word_vector_size = build_word_table(tokenizer, read.words, read.vectors), read.vectors.shape[1]
-        report(
-            f"word table: {len(read.words):,} of {len(words):,} words of the vocabulary have a vector of size "
-            f"{word_vector_size} in {word_vectors!r}"
-        )
-    elif not train_word_vectors:
+        return None
+    if word_vectors is None and not train_word_vectors:
         raise ValueError(
             "train_word_vectors is False but there is no file of word_vectors: the table would keep the random numbers "
             "that it starts with. Name a file, or let it be trained."
         )
+    words = [word for word in vocabulary.words if word != UNK_TOKEN]
+    if word_vectors is not None:
+        read = read_word_vectors(word_vectors, words, vector_size=word_vector_size, lower_case=tokenizer.do_lower_case)
+        table, size = build_word_table(tokenizer, read.words, read.vectors), read.vectors.shape[1]
+        known = f"{len(read.words):,} of {len(words):,} words of the vocabulary have a vector of size {size}"
+        report(f"word table: {known} in {word_vectors!r}")
     else:
-        table = build_word_table(tokenizer, [word for word in vocabulary.words if word != UNK_TOKEN])
-        word_vector_size = config.projection_size if word_vector_size is None else word_vector_size
-        report(
-            f"word table: {len(table.rows):,} words of the vocabulary, vectors of size {word_vector_size} to be learned"
-        )
-    config.word_table_size, config.word_vector_size = None if table is None else len(table.rows), word_vector_size
+        table = build_word_table(tokenizer, words)
+        size = config.projection_size if word_vector_size is None else word_vector_size
+        report(f"word table: {len(table.rows):,} words of the vocabulary, vectors of size {size} to be learned")
+    config.word_table_size, config.word_vector_size = len(table.rows), size
     config.validate()
     return table
 
@@ -251,36 +199,65 @@ def _start_from_frequencies(
 
 
 def carry_over(
-    source: Source,
+    start: Start,
     words: WordVocabulary,
     softmax_type: str = "full",
     overrides: Mapping[str, Any] | None = None,
 ) -> tuple[ElmoForPreTraining, str]:
-    """Make the model that continues from a source, over the source's own words or new ones.
+    """Make the model that continues from a checkpoint, over the checkpoint's own words or new ones.
 
-    Its token encoder and biLM are the source's, bit by bit; its scalar mixes are at their start. A full softmax keeps
-    the rows, weights and biases, of all words that it knows; words that are new to it start from its `<UNK>`. An
-    adaptive softmax is kept as a whole or not at all: a word's place says how long its row is, and other words have
-    other places.
+    Its token encoder and biLM are the checkpoint's, bit by bit; its scalar mixes are at their start. A full softmax
+    keeps the rows, weights and biases, of all words that it knows; words that are new to it start from its `<UNK>`. An
+    adaptive softmax is kept as a whole or not at all: a word's id says how long its row is.
 
     Args:
-        source: Where the weights come from.
+        start: Where the weights come from.
         words: Words of the new softmax.
         softmax_type: "full" or "adaptive", as the objective has it.
         overrides: Fields of the config to change; only those that leave the weights what they are.
     Returns: The model, and a line that says what became of the softmax.
-    Raises: ValueError naming the field, the source's value and the one wanted.
+    Raises: ValueError naming the field, the checkpoint's value and the one wanted.
     """
-    model = ElmoForPreTraining(_continued_config(source, words, softmax_type, overrides or {}))
-    base = source.model.base_model.state_dict()
+    old, theirs, overrides = start.config, start.model, overrides or {}
+    _check_overrides(overrides)
+    for name, value in overrides.items():
+        if name not in _FREE_FIELDS and value != getattr(old, name):
+            raise ValueError(
+                f"--config_overrides sets {name} to {value!r}, but the weights of --model_name_or_path {start.name!r} "
+                f"were trained with {getattr(old, name)!r}; leave it out, or train a new model without "
+                "--model_name_or_path."
+            )
+    has_words = start.vocabulary is not None and start.vocabulary.words == words.words
+    keeps = has_words and old.softmax_type == softmax_type == "adaptive"
+    cutoffs = old.adaptive_softmax_cutoffs if keeps else propose_cutoffs(len(words))
+    changes = {"adaptive_softmax_cutoffs": cutoffs, **overrides, "softmax_type": softmax_type}
+    if softmax_type == "full":
+        changes["adaptive_softmax_cutoffs"] = None
+    config = ElmoConfig.from_dict({**old.to_dict(), **changes, "word_vocab_size": len(words)})
+    model = ElmoForPreTraining(config)
+    base: Any = theirs.base_model.state_dict() if theirs is not None else {}
     model.base_model.load_state_dict(
         {**model.base_model.state_dict(), **{key: base[key] for key in base if not key.startswith("mixes.")}}
     )
-    return model, _carry_softmax(source, words, model)
+    if isinstance(theirs, ElmoForPreTraining) and start.vocabulary is not None:
+        pairs: list[tuple[Any, Any]] = list(zip(theirs.word_softmaxes, model.word_softmaxes, strict=True))
+        if old.softmax_type == softmax_type == "full":
+            for their_softmax, softmax in pairs:
+                _copy_rows(their_softmax, start.vocabulary, softmax, words)
+            num_kept = sum(word in start.vocabulary for word in words.words)
+            return model, (
+                f"softmax: {num_kept:,} of {len(words):,} words keep their rows from {start.name}, "
+                f"{len(words) - num_kept:,} are new, {len(start.vocabulary) - num_kept:,} are left out"
+            )
+        if has_words and all(getattr(old, name) == getattr(config, name) for name in _SOFTMAX_FIELDS):
+            for their_softmax, softmax in pairs:
+                softmax.load_state_dict(their_softmax.state_dict())
+            return model, f"softmax: all {len(words):,} words keep their rows from {start.name}"
+    return model, f"softmax: new, over {len(words):,} words; {start.name} has none whose rows fit them"
 
 
 def _check_overrides(overrides: Mapping[str, Any]) -> None:
-    known = sorted(field.name for field in fields(ElmoConfig))
+    known = [field.name for field in fields(ElmoConfig)]
     for name in overrides:
         if name not in known:
             (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
@@ -289,70 +266,17 @@ def _check_overrides(overrides: Mapping[str, Any]) -> None:
             )
 
 
-def _continued_config(
-    source: Source, words: WordVocabulary, softmax_type: str, overrides: Mapping[str, Any]
-) -> ElmoConfig:
-    old = source.config
-    _check_overrides(overrides)
-    for name, value in overrides.items():
-        if name not in _FREE_FIELDS and value != getattr(old, name):
-            raise ValueError(
-                f"--config_overrides sets {name} to {value!r}, but the weights of --model_name_or_path {source.name!r} "
-                f"were trained with {getattr(old, name)!r}; leave it out, or train a new model without "
-                "--model_name_or_path."
-            )
-    keeps = _has_words(source, words) and old.softmax_type == "adaptive"
-    cutoffs = old.adaptive_softmax_cutoffs if keeps else propose_cutoffs(len(words))
-    changes = {"adaptive_softmax_cutoffs": cutoffs, **overrides, "softmax_type": softmax_type}
-    if softmax_type == "full":
-        changes["adaptive_softmax_cutoffs"] = None
-    changes["word_vocab_size"] = len(words)
-    return ElmoConfig.from_dict({**old.to_dict(), **changes})
-
-
-def _has_words(source: Source, words: WordVocabulary) -> bool:
-    return source.vocabulary is not None and source.vocabulary.words == words.words
-
-
-def _carry_softmax(source: Source, words: WordVocabulary, model: ElmoForPreTraining) -> str:
-    """Copy what the new softmax can have of the source's, and say what."""
-    new = f"softmax: new, over {len(words):,} words"
-    if not isinstance(source.model, ElmoForPreTraining):
-        return f"{new}; {source.name} has none"
-    if source.vocabulary is None:
-        return f"{new}; {source.name} holds no {VOCABULARY_FILE} that names the rows of its own"
-    old, config = source.config, model.config
-    pairs: Iterable[tuple[Any, Any]] = zip(source.model.word_softmaxes, model.word_softmaxes, strict=True)
-    if old.softmax_type == config.softmax_type == "full":
-        for theirs, ours in pairs:
-            _copy_rows(theirs, source.vocabulary, ours, words)
-        num_kept = sum(word in source.vocabulary for word in words.words)
-        return (
-            f"softmax: {num_kept:,} of {len(words):,} words keep their rows from {source.name}, "
-            f"{len(words) - num_kept:,} are new, {len(source.vocabulary) - num_kept:,} are left out"
-        )
-    if _has_words(source, words) and all(getattr(old, name) == getattr(config, name) for name in _SOFTMAX_FIELDS):
-        for theirs, ours in pairs:
-            ours.load_state_dict(theirs.state_dict())
-        return f"softmax: all {len(words):,} words keep their rows from {source.name}"
-    return (
-        f"{new}; the rows of {source.name} ({old.softmax_type}, {old.word_vocab_size:,} words) fit no other clusters, "
-        "and are left out"
-    )
-
-
 @torch.no_grad()
 def _copy_rows(theirs: nn.Linear, their_words: WordVocabulary, ours: nn.Linear, our_words: WordVocabulary) -> None:
     """Copy the rows of the words that both know and start those of the others.
 
-    To the source a word that it lacks was `<UNK>`. Such words start from that row, each with an equal share of its
-    probability, so that what the source says of the words it knows stays as it was, but for less than p(`<UNK>`). Rows
-    drawn anew, with biases of zero or of the mean, lagged behind after 20 steps and after 200 (from film reviews to
-    Wikipedia; also from a source whose text held no `<UNK>`). Biases of zero beside log frequencies are the worst: the
-    new words take all probability.
+    To the checkpoint a word that it lacks was `<UNK>`. Such words start from that row, each with an equal share of its
+    probability, so that what the checkpoint says of the words it knows stays as it was, but for less than p(`<UNK>`).
+    Rows drawn anew, with biases of zero or of the mean, lagged behind after 20 steps and after 200 (from film reviews
+    to Wikipedia; also from a checkpoint whose text held no `<UNK>`). Biases of zero beside log frequencies are the
+    worst: the new words take all probability.
     """
-    unknown = WordVocabulary.unk_id
-    sources = torch.tensor([their_words.ids.get(word, unknown) for word in our_words.words])
+    sources = torch.tensor(their_words.encode(our_words.words))
     is_new = torch.tensor([word not in their_words for word in our_words.words])
     torch.index_select(theirs.weight, 0, sources, out=ours.weight)
     ours.bias.copy_(theirs.bias[sources])

@@ -6,7 +6,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, islice
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from ..text.vocabulary import WordVocabulary
 
 NO_TARGET = -100
 
-# A stream is a list of the numbers of its entries. A marker that opens a sentence is certain and gets no loss: it has
-# a number of its own, unlike the same marker at the end of the other direction's sentences.
+# A stream holds the numbers of its entries. The special token that opens a sentence is certain and gets no loss: it has
+# a number of its own, unlike the same one at the end of the other direction's sentences.
 _NOTHING, _OPENING_BOS, _OPENING_EOS, _BOS, _EOS = range(5)
 
 
@@ -130,31 +130,36 @@ class LaneFiller:
             yield self._cut()
 
     def state_dict(self) -> dict[str, Any]:
-        """Passes ended, entries taken in this pass, and the words left in each lane, for JSON or torch.save."""
-        return {
-            "num_passes": self.num_passes,
-            "num_taken": self.num_taken,
-            "lanes": [lane.state_dict() for lane in self._lanes],
-        }
+        """Passes ended, entries taken in this pass, and what is left in each lane, for JSON or torch.save."""
+        words = self._numbers.words
+        lanes = [
+            {
+                "streams": [[words[n] if n > _EOS else n for n in stream] for stream in (lane.forward, lane.backward)],
+                "waiting": [list(sentence) for sentence in lane.waiting],
+                "starts": lane.starts,
+            }
+            for lane in self._lanes
+        ]
+        return {"num_passes": self.num_passes, "num_taken": self.num_taken, "lanes": lanes}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where another filler of as many lanes and the same resets stood."""
-        self.num_passes, self.num_taken = state["num_passes"], state["num_taken"]
-        self._lanes = [self._restored_lane(**lane) for lane in state["lanes"]]
-
-    def _restored_lane(self, sentences: list[list[str]], position: int, starts: bool) -> _Lane:
-        lane = _Lane(waiting=deque(sentences), starts=starts)
-        if position:
-            self._number_next_sentence(lane)
-            lane.cut(position)
-        return lane
+        self.num_passes, self.num_taken, self._lanes = state["num_passes"], state["num_taken"], []
+        for lane in state["lanes"]:
+            forward, backward = (
+                array("q", (self._numbers[entry] if isinstance(entry, str) else entry for entry in stream))
+                for stream in lane["streams"]
+            )
+            self._lanes.append(_Lane(forward, backward, deque(lane["waiting"]), lane["starts"]))
 
     def _fill(self, lane: _Lane, remaining: Iterator[Sequence]) -> bool:
         """Give a lane words for a window, or to the end of its document; False when there are not enough."""
         by_document = self.reset_state == "document"
         while len(lane.forward) < self.unroll_steps:
             if lane.waiting:
-                self._number_next_sentence(lane)
+                numbers = array("q", map(self._numbers.__getitem__, lane.waiting.popleft()))
+                lane.forward += array("q", (_OPENING_BOS, *numbers, _EOS))
+                lane.backward += array("q", (_OPENING_EOS, *numbers[::-1], _BOS))
             elif by_document and lane.forward:
                 return True
             elif (entry := next(remaining, None)) is not None:
@@ -164,35 +169,29 @@ class LaneFiller:
                 return False
         return True
 
-    def _number_next_sentence(self, lane: _Lane) -> None:
-        words = lane.waiting.popleft()
-        lane.append(words, array("q", (_OPENING_BOS, *map(self._numbers.__getitem__, words), _EOS)))
-
     def _cut(self) -> LaneWindow:
-        reset_state = torch.tensor([lane.starts for lane in self._lanes])
-        parts = chain.from_iterable(lane.cut(self.unroll_steps) for lane in self._lanes)
-        streams = np.frombuffer(b"".join(parts), dtype=np.int64).reshape(-1, 2, self.unroll_steps + 1)
-        targets = self._numbers.targets(streams[..., 1:])
+        num_lanes, steps = len(self._lanes), self.unroll_steps
+        # Each stream of a window with the entry after it, the last target.
+        streams = np.full((2, num_lanes, steps + 1), _NOTHING)
+        for index, lane in enumerate(self._lanes):
+            for entries, stream in zip(streams[:, index], (lane.forward, lane.backward), strict=True):
+                entries[: len(stream)] = stream[: steps + 1]
+                del stream[:steps]
         rows, places = self._numbers.rows(streams[..., :-1])
         window = LaneWindow(
-            rows=torch.from_numpy(rows),
-            forward_words=_as_tensor(places[:, 0]),
-            backward_words=_as_tensor(places[:, 1]),
-            forward_targets=_as_tensor(targets[:, 0]),
-            backward_targets=_as_tensor(targets[:, 1]),
-            reset_state=reset_state,
+            torch.from_numpy(rows),
+            *map(torch.from_numpy, places),
+            *map(torch.from_numpy, self._numbers.targets(streams[..., 1:])),
+            reset_state=torch.tensor([lane.starts for lane in self._lanes]),
         )
         for lane in self._lanes:
             lane.starts = self.reset_state == "document" and not lane
         if self._numbers.is_full:
-            self._renumber()
+            # Forget all words but those that are left in the lanes.
+            state = self.state_dict()
+            self._numbers = _WordNumbers(self.tokenizer, self.vocabulary)
+            self.load_state_dict(state)
         return window
-
-    def _renumber(self) -> None:
-        """Forget all words but those that are left in the lanes."""
-        state = self.state_dict()
-        self._numbers = _WordNumbers(self.tokenizer, self.vocabulary)
-        self.load_state_dict(state)
 
 
 def fill_lanes(
@@ -236,45 +235,18 @@ def reset_lanes(state: ElmoState | None, resets: Tensor) -> ElmoState | None:
 
 @dataclass
 class _Lane:
-    """What is left of a lane: sentences that wait for their numbers, and the streams of those that have them."""
+    """What is left of a lane: the numbers of its two streams, and sentences that wait for theirs.
 
-    waiting: deque[Sequence[str]] = field(default_factory=deque)
-    sentences: deque[Sequence[str]] = field(default_factory=deque)
-    # Entries of the first of these that have been cut off, and whether LSTM states are zeros before the next window.
-    position: int = 0
-    starts: bool = False
-    # Numbers of the entries.
+    `starts` says whether LSTM states are zeros before its next window.
+    """
+
     forward: array[int] = field(default_factory=lambda: array("q"))
     backward: array[int] = field(default_factory=lambda: array("q"))
+    waiting: deque[Sequence[str]] = field(default_factory=deque)
+    starts: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.forward or self.waiting)
-
-    def append(self, words: Sequence[str], forward: array[int]) -> None:
-        self.sentences.append(words)
-        self.forward += forward
-        backward = forward[::-1]
-        backward[0], backward[-1] = _OPENING_EOS, _BOS
-        self.backward += backward
-
-    def cut(self, length: int) -> tuple[array[int], array[int]]:
-        """Cut off `length` entries of both streams; what is given back has the entry after them, too."""
-        taken = self.forward[: length + 1], self.backward[: length + 1]
-        if len(self.forward) <= length:
-            filling = array("q", [_NOTHING]) * (length + 1 - len(self.forward))
-            taken = taken[0] + filling, taken[1] + filling
-        del self.forward[:length], self.backward[:length]
-        self.position += length
-        while self.sentences and self.position >= (entries := len(self.sentences[0]) + 2):
-            self.sentences.popleft()
-            self.position -= entries
-        if not self.sentences:
-            self.position = 0
-        return taken
-
-    def state_dict(self) -> dict[str, Any]:
-        sentences = [list(words) for words in (*self.sentences, *self.waiting)]
-        return {"sentences": sentences, "position": self.position, "starts": self.starts}
 
 
 class _WordNumbers(dict[str, int]):
@@ -287,17 +259,16 @@ class _WordNumbers(dict[str, int]):
 
     def __init__(self, tokenizer: ElmoCharTokenizer, vocabulary: WordVocabulary):
         super().__init__({BOS_TOKEN: _BOS, EOS_TOKEN: _EOS})
-        self._new_words = ["", BOS_TOKEN, EOS_TOKEN, BOS_TOKEN, EOS_TOKEN]
+        self.words = ["", BOS_TOKEN, EOS_TOKEN, BOS_TOKEN, EOS_TOKEN]
         self._targets = array("q", [NO_TARGET, NO_TARGET, NO_TARGET, vocabulary.bos_id, vocabulary.eos_id])
         self._ids = vocabulary.ids
         self._encode_words = tokenizer.encode_words
-        self._num_letters = 0
+        self._num_letters = self._num_encoded = 0
         self._rows = np.empty((0, tokenizer.max_characters_per_word), dtype=np.int16)
-        self._first_places = np.empty(0, dtype=np.int64)
 
     def __missing__(self, word: str) -> int:
-        number = self[word] = len(self._targets)
-        self._new_words.append(word)
+        number = self[word] = len(self.words)
+        self.words.append(word)
         self._num_letters += len(word)
         self._targets.append(self._ids.get(word, WordVocabulary.unk_id))
         return number
@@ -316,28 +287,18 @@ class _WordNumbers(dict[str, int]):
 
         Where there is nothing the place is 0.
         """
-        self._encode_new_words()
-        shape, numbers = numbers.shape, numbers.flatten()
-        numbers[numbers == _NOTHING] = numbers[(numbers != _NOTHING).argmax()]
-        numbers[numbers == _OPENING_BOS] = _BOS
-        numbers[numbers == _OPENING_EOS] = _EOS
-        # From the last to the first: of several assignments to one place the last one stays.
-        everywhere = np.arange(len(numbers))
-        self._first_places[numbers[::-1]] = everywhere[::-1]
-        first_places = self._first_places.take(numbers)
-        is_first = first_places == everywhere
-        places = (is_first.cumsum() - 1).take(first_places)
-        return self._rows.take(numbers[is_first], axis=0).astype(np.int64), places.reshape(shape)
-
-    def _encode_new_words(self) -> None:
-        if self._new_words:
-            start, stop = len(self._targets) - len(self._new_words), len(self._targets)
-            if stop > len(self._rows):
-                self._rows.resize((2 * stop, self._rows.shape[1]), refcheck=False)
-                self._first_places.resize(2 * stop, refcheck=False)
-            self._rows[start:stop] = self._encode_words(self._new_words)
-            self._new_words.clear()
-
-
-def _as_tensor(numbers: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(numbers))
+        start, stop = self._num_encoded, len(self.words)
+        if stop > len(self._rows):
+            self._rows.resize((2 * stop, self._rows.shape[1]), refcheck=False)
+        if stop > start:
+            self._rows[start:stop] = self._encode_words(self.words[start:])
+            self._num_encoded = stop
+        # Lane by lane, the forward stream before the backward one.
+        entries = numbers.swapaxes(0, 1).flatten()
+        entries[entries == _NOTHING] = entries[(entries != _NOTHING).argmax()]
+        entries[entries == _OPENING_BOS] = _BOS
+        entries[entries == _OPENING_EOS] = _EOS
+        _, first, inverse = np.unique(entries, return_index=True, return_inverse=True)
+        order = first.argsort()
+        places = order.argsort()[inverse].reshape(numbers.shape[1], 2, -1).swapaxes(0, 1)
+        return self._rows[entries[first[order]]].astype(np.int64), np.ascontiguousarray(places)

@@ -1,9 +1,8 @@
 """Cross entropies of words given the biLM's vectors, by a full, a sampled and an adaptive softmax.
 
-First those that define the losses, then the ones that training runs: block by block of targets, with gradients by
-matrix products alone. A block of logits stays in the processor's cache while it becomes probabilities, which are all
-that a gradient needs. Under autocast the products run in its dtype; logits, probabilities and sums are float32 at
-least, whatever the factors.
+They go block by block of targets, with gradients by matrix products alone. A block of logits stays in the processor's
+cache while it becomes probabilities, which are all that a gradient needs. Under autocast the products run in its dtype;
+logits, probabilities and sums are float32 at least, whatever the factors.
 
 Letters in shapes: N targets, P projection, V words of the softmax, S negatives.
 """
@@ -31,17 +30,6 @@ FULL_BLOCK_LOGITS = 2**23
 MOST_BLOCK_LOGITS = 2**28
 
 
-def full_cross_entropy(softmax: nn.Linear, hidden: Tensor, targets: Tensor) -> Tensor:
-    """-log p of each target in nats, (N,), all N x V logits held at a time.
-
-    Args:
-        softmax: Weight (V, P) and bias (V,).
-        hidden: Vectors that predict the targets, (N, P).
-        targets: Word ids, (N,).
-    """
-    return F.cross_entropy(at_least_float32(softmax(hidden)), targets, reduction="none")
-
-
 def sampled_cross_entropy(
     hidden: Tensor,
     targets: Tensor,
@@ -54,7 +42,7 @@ def sampled_cross_entropy(
     The log of a word's expected count is taken off its logit, the target's too, so that the sum over the negatives
     stands for the sum over all words. The loss has its optimum where the full softmax's has, yet lies below it, by up
     to minus the log of the target's expected count (about a nat on average for 8192 of 800,000 words). A negative that
-    is the target itself is left out.
+    is the target itself is left out. The gradients have none of their own.
 
     Args:
         hidden: Vectors that predict the targets, (N, P).
@@ -66,20 +54,14 @@ def sampled_cross_entropy(
     weights, biases = target_rows
     target_logits = (at_least_float32(hidden) * weights).sum(1) + biases
     target_logits = target_logits - sample.log_expected_counts(targets, target_logits.dtype)
-    logits = at_least_float32(F.linear(hidden, *sample_rows))
-    logits = logits - sample.log_expected_counts(sample.ids, logits.dtype)
-    places, is_hit = find_hits(sample, targets)
-    # Finite: where every term of a sum is left out, infinity would put nan into the backward pass.
-    lowest = torch.finfo(logits.dtype).min
-    logits = logits.scatter(1, places, logits.gather(1, places).masked_fill(is_hit, lowest))
-    return torch.logaddexp(target_logits, logits.logsumexp(1)) - target_logits
-
-
-def find_hits(sample: NegativeSample, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The place among the negatives where each target would stand, (N, 1), and whether it does, (N, 1)."""
-    # The ids are distinct and rising: each target has one place at most.
+    sample_weights, sample_biases = sample_rows
+    sample_biases = at_least_float32(sample_biases)
+    sample_biases = sample_biases - sample.log_expected_counts(sample.ids, sample_biases.dtype)
+    # The negatives are distinct and rising: each target has one place at most among them.
     places = torch.searchsorted(sample.ids, targets).clamp(max=len(sample.ids) - 1).unsqueeze(1)
-    return places, sample.ids[places] == targets.unsqueeze(1)
+    is_hit = sample.ids[places] == targets.unsqueeze(1)
+    log_sums = _LogSumOfNegatives.apply(hidden, sample_weights, sample_biases, places, is_hit, _product_dtype(hidden))
+    return torch.logaddexp(target_logits, log_sums) - target_logits
 
 
 def adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tensor, targets: Tensor) -> Tensor:
@@ -118,30 +100,6 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def fused_sampled_cross_entropy(
-    hidden: Tensor,
-    targets: Tensor,
-    target_rows: tuple[Tensor, Tensor],
-    sample: NegativeSample,
-    sample_rows: tuple[Tensor, Tensor],
-) -> Tensor:
-    """As `sampled_cross_entropy`, (N,); its gradients have none of their own."""
-    weights, biases = target_rows
-    target_logits = (at_least_float32(hidden) * weights).sum(1) + biases
-    target_logits = target_logits - sample.log_expected_counts(targets, target_logits.dtype)
-    sample_weights, sample_biases = sample_rows
-    sample_biases = at_least_float32(sample_biases)
-    log_sums = _LogSumOfNegatives.apply(
-        hidden,
-        sample_weights,
-        sample_biases - sample.log_expected_counts(sample.ids, sample_biases.dtype),
-        *find_hits(sample, targets),
-        _product_dtype(hidden),
-        torch.is_grad_enabled(),
-    )
-    return torch.logaddexp(target_logits, log_sums) - target_logits
-
-
 def summed_cross_entropy(weight: Tensor, bias: Tensor | None, hidden: Tensor, targets: Tensor) -> Tensor:
     """Sum of -log p over all targets by a softmax, in nats; a block of the N x V logits is held at a time.
 
@@ -158,13 +116,13 @@ def summed_cross_entropy(weight: Tensor, bias: Tensor | None, hidden: Tensor, ta
 
 
 @torch.no_grad()
-def full_cross_entropy_in_blocks(
-    softmax: nn.Linear, hidden: Tensor, targets: Tensor, chunk_size: int, block_size: int
-) -> Tensor:
-    """As `full_cross_entropy`, (N,), without gradients.
+def full_cross_entropy(softmax: nn.Linear, hidden: Tensor, targets: Tensor, chunk_size: int, block_size: int) -> Tensor:
+    """-log p of each target in nats, (N,), by a full softmax, without gradients.
 
     Args:
-        softmax, hidden, targets: As there.
+        softmax: Weight (V, P) and bias (V,).
+        hidden: Vectors that predict the targets, (N, P).
+        targets: Word ids, (N,).
         chunk_size, block_size: Targets and words whose logits are held at a time.
     """
     dtype = _product_dtype(hidden)
@@ -212,7 +170,6 @@ class _LogSumOfNegatives(torch.autograd.Function):
         places: Tensor,
         is_hit: Tensor,
         dtype: torch.dtype,
-        keeps_probabilities: bool,
     ) -> Tensor:
         ctx.dtypes = hidden.dtype, weights.dtype
         num_targets, num_negatives = len(hidden), len(weights)
@@ -221,11 +178,8 @@ class _LogSumOfNegatives(torch.autograd.Function):
         rows = _rows_of_blocks(hidden, num_negatives, SAMPLED_BLOCK_LOGITS)
         room = biases.new_empty(2, min(rows, num_targets), num_negatives)
         is_narrow = hidden.dtype != room.dtype
-        if is_narrow:
-            # All in one product: in halves those of few rows are slow. Their logits make room for probabilities.
-            kept = torch.mm(hidden, weights.t())
-        else:
-            kept = hidden.new_empty(num_targets if keeps_probabilities else 0, num_negatives)
+        # In halves all in one product, as those of few rows are slow; the logits make room for probabilities.
+        kept = torch.mm(hidden, weights.t()) if is_narrow else hidden.new_empty(num_targets, num_negatives)
         # Finite: where every term of a sum is left out, infinity would put nan into the backward pass.
         lowest = torch.finfo(room.dtype).min
         for block in _blocks(num_targets, rows):
@@ -235,7 +189,7 @@ class _LogSumOfNegatives(torch.autograd.Function):
                 logits.copy_(kept[block]).add_(biases)
             else:
                 _score(hidden[block], weights, biases, logits)
-                probabilities = kept[block] if keeps_probabilities else probabilities
+                probabilities = kept[block]
             logits.scatter_(1, places[block], logits.gather(1, places[block]).masked_fill(hits, lowest))
             log_sums[block] = _normalize(logits, probabilities)
             if is_narrow:
@@ -243,8 +197,7 @@ class _LogSumOfNegatives(torch.autograd.Function):
         if is_narrow:
             # Of rows behind the targets, which take no part.
             kept[num_targets:] = 0
-        if keeps_probabilities:
-            ctx.save_for_backward(hidden, weights, kept)
+        ctx.save_for_backward(hidden, weights, kept)
         return log_sums
 
     @staticmethod
@@ -263,7 +216,7 @@ class _LogSumOfNegatives(torch.autograd.Function):
             grad_hidden[:num_targets].to(hidden_dtype),
             grad_weights.to(weights_dtype),
             grad_biases.to(grad.dtype),
-            *4 * [None],
+            *3 * [None],
         )
 
 

@@ -54,33 +54,25 @@ class MuonWithAdamW(torch.optim.Optimizer):
         # Each map with its momentum and its group, by the shape of its momentum laid down.
         maps: dict[torch.Size, list[tuple[Tensor, Tensor, dict[str, Any]]]] = {}
         for group in self.param_groups:
-            if "num_maps" not in group:
-                continue
-            for matrix in group["params"]:
+            for matrix in group["params"] if "num_maps" in group else ():
                 if matrix.grad is None:
                     continue
-                ahead = self._look_ahead(matrix, matrix.grad, group["momentum"])
+                state = self.state[matrix]
+                if not state:
+                    state["momentum_buffer"] = torch.zeros_like(matrix)
+                momentum = state["momentum_buffer"]
+                momentum.lerp_(matrix.grad, 1 - group["momentum"])
+                ahead = matrix.grad.lerp(momentum, group["momentum"])
                 for part, direction in zip(*(each.chunk(group["num_maps"]) for each in (matrix, ahead)), strict=True):
                     direction = direction if len(direction) <= direction.shape[1] else direction.T
                     maps.setdefault(direction.shape, []).append((part, direction, group))
         for alike in maps.values():
-            self._step_alike(alike)
-
-    def _look_ahead(self, matrix: Tensor, gradient: Tensor, momentum: float) -> Tensor:
-        """The momentum that a matrix will have after one more gradient like this."""
-        state = self.state[matrix]
-        if not state:
-            state["momentum_buffer"] = torch.zeros_like(matrix)
-        state["momentum_buffer"].lerp_(gradient, 1 - momentum)
-        return gradient.lerp(state["momentum_buffer"], momentum)
-
-    def _step_alike(self, maps: list[tuple[Tensor, Tensor, dict[str, Any]]]) -> None:
-        dtype = product_dtype(torch.bfloat16, maps[0][0].device.type)
-        directions = orthogonalize(torch.stack([direction for _, direction, _ in maps]).to(dtype))
-        for (part, _, group), direction in zip(maps, directions, strict=True):
-            step_length = _STEP_LENGTH * math.sqrt(max(part.shape))
-            part.mul_(1 - group["lr"] * group["weight_decay"])
-            part.add_(direction if direction.shape == part.shape else direction.T, alpha=-group["lr"] * step_length)
+            dtype = product_dtype(torch.bfloat16, alike[0][0].device.type)
+            directions = orthogonalize(torch.stack([direction for _, direction, _ in alike]).to(dtype))
+            for (part, _, group), direction in zip(alike, directions, strict=True):
+                step_length = _STEP_LENGTH * math.sqrt(max(part.shape))
+                part.mul_(1 - group["lr"] * group["weight_decay"])
+                part.add_(direction if direction.shape == part.shape else direction.T, alpha=-group["lr"] * step_length)
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

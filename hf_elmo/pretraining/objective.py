@@ -17,8 +17,8 @@ from ..model.modeling_elmo import ElmoForPreTraining, ElmoState
 from .lanes import NO_TARGET, LaneWindow
 from .losses import (
     adaptive_cross_entropy,
-    full_cross_entropy_in_blocks,
-    fused_sampled_cross_entropy,
+    full_cross_entropy,
+    sampled_cross_entropy,
     summed_adaptive_cross_entropy,
     summed_cross_entropy,
 )
@@ -120,20 +120,16 @@ class LaneObjective(nn.Module):
 
     def _sum_sampled(self, directions: tuple[Direction, Direction], negatives: Negatives) -> tuple[Tensor, Tensor]:
         samples = [sample.to(direction.targets.device) for direction, sample in zip(directions, negatives, strict=True)]
-        forward_ids, backward_ids = (
-            [direction.targets, sample.ids] for direction, sample in zip(directions, samples, strict=True)
-        )
-        forward, backward = (direction.softmax for direction in directions)
+        (forward, _, forward_targets), (backward, _, backward_targets) = directions
+        ids = [forward_targets, samples[0].ids, backward_targets, samples[1].ids]
         if forward is backward:
             # One look-up, so that backward makes one gradient of the weights' size and not four.
-            rows = self._look_up(forward, forward_ids + backward_ids)
+            rows = self._look_up(forward, ids)
         else:
-            rows = self._look_up(forward, forward_ids) + self._look_up(backward, backward_ids)
+            rows = self._look_up(forward, ids[:2]) + self._look_up(backward, ids[2:])
         forward_sum, backward_sum = (
-            fused_sampled_cross_entropy(direction.hidden, direction.targets, target_rows, sample, sample_rows).sum()
-            for direction, sample, target_rows, sample_rows in zip(
-                directions, samples, rows[::2], rows[1::2], strict=True
-            )
+            sampled_cross_entropy(hidden, targets, rows[place], sample, rows[place + 1]).sum()
+            for (_, hidden, targets), sample, place in zip(directions, samples, (0, 2), strict=True)
         )
         return forward_sum, backward_sum
 
@@ -150,7 +146,7 @@ def _sum_full(direction: Direction) -> Tensor:
     softmax, hidden, targets = direction
     if torch.is_grad_enabled():
         return summed_cross_entropy(softmax.weight, softmax.bias, hidden, targets)
-    return full_cross_entropy_in_blocks(softmax, hidden, targets, _TARGETS, _WORDS).sum()
+    return full_cross_entropy(softmax, hidden, targets, _TARGETS, _WORDS).sum()
 
 
 def _sum_adaptive(direction: Direction) -> Tensor:

@@ -7,19 +7,20 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
-from accelerate.utils import set_seed
+from accelerate.utils import InitProcessGroupKwargs, set_seed
 
 from ..hub.cards import write_card
 from ..hub.file_names import CONFIG_FILE, PLOT_FILE, RESULTS_FILE
 from ..hub.plots import plot_run
-from ..hub.provenance import command_to_resume, describe_run, peak_memory_bytes, write_json
-from ..hub.writing import check_keeps_inputs, moved_into, written_aside
+from ..hub.provenance import describe_run, peak_memory_bytes, write_json
+from ..hub.writing import check_keeps_inputs
 from ..model import write_code
 from ..text.corpora import Corpus, corpus_from_files, corpus_from_held_out
 from ..text.cutting import cutting_of
@@ -28,7 +29,6 @@ from .arguments import OptimizationArguments, PretrainingArguments
 from .checkpoint import (
     RunCheckpoints,
     check_same_run,
-    checkpoints_in,
     describe_run_settings,
     find_checkpoint,
     from_main_process,
@@ -40,7 +40,7 @@ from .corpus_stats import CorpusStats, read_corpus, write_held_out
 from .init import Start
 from .optim import build_schedule
 from .sampling import check_sorted
-from .train import LaneTrainer, RunClock, Stopped
+from .train import LaneTrainer, RunClock
 
 # How accelerate is told to spread one model over several processes.
 _SHARDINGS = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM")
@@ -66,13 +66,7 @@ def run_pretraining(
             says so; a second signal ends the process at once.
     """
     with ExitStack() as files:
-        try:
-            return _run(arguments, accelerator, report, files)
-        except Stopped as stopped:
-            if int(os.environ.get("RANK", 0)) == 0:
-                step = stopped.step
-                report(f"stopped at step {step:,}; resume from checkpoint-{step}: {command_to_resume()}")
-            raise SystemExit(128 + stopped.signal_number) from None
+        return _run(arguments, accelerator, report, files)
 
 
 def _run(
@@ -89,8 +83,8 @@ def _run(
     build_schedule(arguments, num_steps=100)
     accelerator = accelerator or build_accelerator(arguments)
     report = report if accelerator.is_main_process else lambda line: None
-    folder = from_main_process(lambda: files.enter_context(run_folder(arguments.output_dir)), accelerator)
-    checkpoint = from_main_process(lambda: find_checkpoint(arguments, report), accelerator)
+    folder = from_main_process(lambda: files.enter_context(run_folder(arguments.output_dir)))
+    checkpoint = from_main_process(lambda: find_checkpoint(arguments, report))
 
     # The text and its words.
     start = Start.from_arguments(arguments)
@@ -103,15 +97,15 @@ def _run(
 
     def read_text() -> tuple[CorpusStats, WordVocabulary, dict[str, int] | None]:
         if checkpoint is None:
-            words = start.given_words(arguments)
+            words = start.vocabulary if arguments.vocab_file is None else WordVocabulary.load(arguments.vocab_file)
             return read_corpus(arguments, train, held_out, held_out_file, folder, start.tokenizer, words, report)
         if held_out_file is not None:
             write_held_out(train, held_out_file)
         with naming_checkpoint(checkpoint):
-            stats = CorpusStats.from_dict(read_shared_state(checkpoint)["corpus"])
+            stats = CorpusStats(**read_shared_state(checkpoint)["corpus"])
         return stats, WordVocabulary.load(checkpoint), None
 
-    stats, words, counts = from_main_process(read_text, accelerator)
+    stats, words, counts = from_main_process(read_text)
     report(
         f"training text: {stats.num_words:,} words in {stats.num_sentences:,} sentences, {stats.num_distinct:,} "
         f"distinct; softmax over {len(words):,} words"
@@ -121,6 +115,13 @@ def _run(
 
     # The model.
     arguments = arguments.settled(len(words), stats.num_entries, accelerator.num_processes)
+    lanes, unroll_steps = arguments.per_device_train_batch_size, arguments.unroll_steps
+    if stats.num_entries < lanes * unroll_steps * accelerator.num_processes:
+        raise ValueError(
+            f"--per_device_train_batch_size {lanes} lanes of --unroll_steps {unroll_steps} words in "
+            f"{accelerator.num_processes} processes hold more than the {stats.num_entries:,} words of the training "
+            "text, special tokens included. Give more text, fewer lanes or fewer processes."
+        )
     if counts is not None and arguments.objective != "full":
         check_sorted(words, counts)
     set_seed(arguments.seed)
@@ -135,9 +136,13 @@ def _run(
         accelerator,
         # A checkpoint that is trained on brings its own.
         **cutting_of(start.tokenizer),
-        words=hashlib.sha256("\n".join(words.words).encode("utf-8", "surrogatepass")).hexdigest()[:16],
-        # By name and size: they may lie elsewhere now.
-        text=[[os.path.basename(file), os.path.getsize(file)] for file in (*train.files, *held_out.files)],
+        **{
+            "--vocab_file, by a hash,": hashlib.sha256(repr(words.words).encode()).hexdigest()[:16],
+            # They may lie elsewhere now.
+            "--train_file and --validation_file, by name and size,": [
+                [os.path.basename(file), os.path.getsize(file)] for file in (*train.files, *held_out.files)
+            ],
+        },
     )
     if checkpoint is not None:
         with naming_checkpoint(checkpoint):
@@ -157,7 +162,6 @@ def _run(
         {"settings": settings, "corpus": asdict(stats)},
         arguments.save_total_limit,
         overwrite=arguments.overwrite_output_dir and checkpoint is None,
-        resumed_from=checkpoint,
     )
     # Each process draws its own dropout.
     set_seed(arguments.seed + accelerator.process_index)
@@ -190,8 +194,18 @@ def _run(
         **run,
     }
     if accelerator.is_main_process:
-        _write_finished(arguments.output_dir, checkpoints, results, report)
-        report(f"checkpoint: {arguments.output_dir}, {_describe_kept(results)}")
+        with checkpoints.opened() as directory:
+            write_model(directory)
+            write_json(directory / RESULTS_FILE, results)
+            try:
+                plot_run(results, directory / PLOT_FILE)
+            except ImportError as error:
+                report(f"no plot of the run: {error}")
+            write_card(directory, checkpoints.output_dir.name)
+        report(
+            f"checkpoint: {arguments.output_dir}, step {results['kept_step']:,} of {trainer.step:,}: held-out "
+            f"perplexity {results['perplexity']['mean']:,.1f}; the best was step {results['best_step']:,}"
+        )
     accelerator.wait_for_everyone()
     accelerator.end_training()
     return results
@@ -263,6 +277,8 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
         project_dir=str(Path(arguments.output_dir).parent / "runs"),
         # Without a GPU and without this, accelerate starts as many lone processes as torchrun has ranks.
         cpu=not torch.accelerator.is_available(),
+        # The others wait while the main process reads the text.
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(days=1))],
     )
 
 
@@ -284,33 +300,3 @@ def _check_inputs(arguments: PretrainingArguments, *corpora: Corpus) -> None:
     if arguments.model_name_or_path is not None and os.path.isdir(arguments.model_name_or_path):
         inputs.append(("--model_name_or_path", Path(arguments.model_name_or_path) / CONFIG_FILE))
     check_keeps_inputs(arguments.output_dir, inputs)
-
-
-def _write_finished(
-    output_dir: str, checkpoints: RunCheckpoints, results: dict[str, Any], report: Callable[[str], None]
-) -> None:
-    """Write what makes a directory a checkpoint: weights, config, code, tokenizer, words, figures, plot, card."""
-    if checkpoints_in(output_dir) and not checkpoints.overwrite:
-        finished = moved_into(output_dir)
-    else:
-        finished = written_aside(output_dir, checkpoints.overwrite)
-    with finished as directory:
-        checkpoints.write_model(directory)
-        write_json(directory / RESULTS_FILE, results)
-        try:
-            plot_run(results, directory / PLOT_FILE)
-        except ImportError as error:
-            report(f"no plot of the run: {error}")
-        write_card(directory, Path(output_dir).resolve().name)
-
-
-def _describe_kept(results: dict[str, Any]) -> str:
-    """Whose weights the finished checkpoint has, and how good they are."""
-    kept, last = results["kept_step"], results["evaluations"][-1]
-    best = next(entry for entry in results["evaluations"] if entry["step"] == results["best_step"])
-    line = f"step {kept:,} of {last['step']:,}: held-out perplexity {results['perplexity']['mean']:,.1f}"
-    if kept != last["step"]:
-        return f"{line}, the best ({last['mean']:,.1f} at the end)"
-    if kept != best["step"]:
-        return f"{line}, the last; the best was {best['mean']:,.1f} at step {best['step']:,}, of which nothing is kept"
-    return line

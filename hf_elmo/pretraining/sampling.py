@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,7 +66,7 @@ class LogUniformSampler:
             )
         self.vocab_size = vocab_size
         self.num_samples = num_samples
-        self._generator = torch.Generator().manual_seed(seed)
+        self.generator = torch.Generator().manual_seed(seed)
 
     def draw(self) -> NegativeSample:
         """Draw until there are `num_samples` distinct words; on the CPU."""
@@ -77,21 +76,13 @@ class LogUniformSampler:
         places = places[: self.num_samples]
         return NegativeSample(tries[places].sort().values, int(places[-1]) + 1, self.vocab_size)
 
-    def state_dict(self) -> dict[str, Any]:
-        """What it takes to continue with the same draws."""
-        return {"generator": self._generator.get_state()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the sampler of a `state_dict` stood."""
-        self._generator.set_state(state["generator"])
-
     def draw_pair(self) -> tuple[NegativeSample, NegativeSample]:
         """A draw for each direction."""
         return self.draw(), self.draw()
 
     def _draw_tries(self, number: int) -> Tensor:
         """Words with repeats, (number,), by the inverse of the distribution function."""
-        uniform = torch.rand(number, dtype=torch.float64, generator=self._generator)
+        uniform = torch.rand(number, dtype=torch.float64, generator=self.generator)
         # exp may round up to V + 1 where the uniform number is next to 1.
         return (uniform * math.log1p(self.vocab_size)).exp().long().sub(1).clamp(max=self.vocab_size - 1)
 
@@ -106,9 +97,9 @@ def _first_places(tries: Tensor, vocab_size: int) -> Tensor:
 def check_sorted(vocabulary: WordVocabulary, counts: Mapping[str, int]) -> None:
     """Check that words stand by falling frequency, as the log-uniform sampler and the adaptive softmax take them to.
 
-    The sampler costs log(id + 1) nats per word, but for a constant, to describe the text; the mean of that over the
-    counted words says how well an order fits. An order passes when it is nearer to the best one, by falling count, than
-    to the mean of all orders: ties and chance swaps among rare words hardly move it.
+    The sampler costs log(id + 1) nats per word, but for a constant, to describe the text. An order passes when the mean
+    of that over the counted words is nearer to the best order's than to the mean of all orders: ties and chance swaps
+    among rare words hardly move it.
 
     Args:
         vocabulary: Words in the order of their ids.
@@ -117,15 +108,13 @@ def check_sorted(vocabulary: WordVocabulary, counts: Mapping[str, int]) -> None:
     """
     words = vocabulary.words[len(SPECIAL_WORDS) :]
     seen = torch.tensor([counts.get(word, 0) for word in words], dtype=torch.float64)
-    total = float(seen.sum())
-    if not total:
+    if not seen.any():
         raise ValueError(
             "no word of the vocabulary occurs in the training text; check --vocab_file, and --do_lower_case and "
             "--pre_tokenizer with it."
         )
     nats = torch.arange(len(SPECIAL_WORDS), len(vocabulary), dtype=torch.float64).log1p()
-    found = float((seen * nats).sum()) / total
-    best = float((seen.sort(descending=True).values * nats).sum()) / total
+    found, best = (float(each @ nats / seen.sum()) for each in (seen, seen.sort(descending=True).values))
     if found - best > max(_HARMLESS_NATS, (float(nats.mean()) - best) / 2):
         place = int((seen[1:] > seen[:-1]).nonzero()[0])
         raise ValueError(

@@ -26,6 +26,7 @@ from safetensors.torch import load_model
 from tqdm import tqdm
 
 from ..hub.file_names import WEIGHTS_FILE
+from ..hub.provenance import command_to_resume
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
@@ -35,11 +36,9 @@ from .checkpoint import (
     OPTIMIZER_FILE,
     RunCheckpoints,
     naming_checkpoint,
-    random_state,
     rank_file,
     read_shared_state,
     read_tensors,
-    set_random_state,
 )
 from .evaluation import Perplexity, measure_perplexity
 from .lanes import LaneFiller, LaneWindow, reset_lanes
@@ -52,6 +51,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SCHEDULE_STEPS = 1_000_000
 # Entries of the history of such a run.
 _NUM_LOGS = 100
+_DEVICE = torch.get_device_module() if torch.accelerator.is_available() else None
 # What a checkpoint holds of a trainer, equal in all processes.
 _SHARED = ("step", "num_words", "train_seconds", "history", "evaluations", "resumed_from_steps")
 
@@ -133,14 +133,18 @@ class LaneTrainer:
         """Run all steps that are left and return the evaluation of the weights that are kept, those of `kept_step`.
 
         Raises:
-            Stopped: A signal came, and a checkpoint was written after the step at hand.
-            ValueError: A process's share of the text does not fill its lanes once.
+            SystemExit: A signal came; a checkpoint was written after the step at hand, and a line says so.
+            ValueError: A process's part of the text is empty.
             FloatingPointError: The loss or the gradients stopped being numbers; the step and the place in the text are
                 named, and no checkpoint is written any more.
             OSError: A checkpoint could not be written.
         """
         arguments, save_steps = self.arguments, self.arguments.save_steps if self.checkpoints else 0
-        self._check_text()
+        if next(self.train_corpus.sentences(self.tokenizer.tokenize), None) is None:
+            raise ValueError(
+                f"process {self.accelerator.process_index} of {self.accelerator.num_processes} has no part of the "
+                "training text, which has too few records; start fewer processes."
+            )
         if not self.evaluations:
             self._evaluate_and_report()
         windows = self._windows()
@@ -160,11 +164,14 @@ class LaneTrainer:
                 if self.is_done or self._is_due(arguments.eval_steps, arguments.num_evaluations, progress):
                     bar.clear()
                     is_best = self._evaluate_and_report()
-                is_stopped = stop_signal is not None and not self.is_done
+                is_stopped = stop_signal and not self.is_done
                 if (save_steps and (is_best or self.step % save_steps == 0)) or (is_stopped and self.checkpoints):
                     self.save()
-                if stop_signal is not None and not self.is_done:
-                    raise Stopped(stop_signal, self.step)
+                if is_stopped:
+                    self.report(
+                        f"stopped at step {self.step:,}; resume from checkpoint-{self.step}: {command_to_resume()}"
+                    )
+                    raise SystemExit(128 + stop_signal)
         if self.evaluations[-1]["step"] != self.step:
             self._evaluate_and_report()
         self._keep_best()
@@ -176,7 +183,7 @@ class LaneTrainer:
         """Whether the last step was taken."""
         return self._is_last or 0 <= self.arguments.max_steps <= self.step
 
-    def _take_step(self, windows: list[LaneWindow]) -> tuple[int | None, float]:
+    def _take_step(self, windows: list[LaneWindow]) -> tuple[int, float]:
         """One optimizer step over some windows: the signal that any process got by then, and this one's mean loss."""
         arguments, accelerator = self.arguments, self.accelerator
         count, stop_signal = self._agree(sum(window.num_targets for window in windows))
@@ -208,21 +215,19 @@ class LaneTrainer:
         self.step += 1
         return stop_signal, total / max(words, 1)
 
-    def _agree(self, count: int) -> tuple[int, int | None]:
-        """The sum of a count over all processes and the signal that one of them got; by the main process's clock, how
-        far the run is and whether this step is its last."""
-        clock, is_main = self.clock, self.accelerator.is_main_process
-        asked = [self.signals.number == number for number in SIGNALS]
-        numbers = [count, *asked, *((clock.fraction(), clock.is_used_up()) if is_main else (0.0, 0.0))]
+    def _agree(self, count: int) -> tuple[int, int]:
+        """The sum of a count over all processes and the signal that one of them got, 0 for none; by the main process's
+        clock, how far the run is and whether this step is its last."""
+        each = [[count, self.signals.number, self.clock.fraction(), self.clock.is_used_up()]]
         if self.accelerator.num_processes > 1:
-            tensor = torch.tensor(numbers, device=self.accelerator.device, dtype=torch.float64)
-            numbers = self.accelerator.reduce(tensor, reduction="sum").tolist()
-        count, *asked, fraction, is_used_up = numbers
+            mine = torch.tensor(each, device=self.accelerator.device, dtype=torch.float64)
+            each = self.accelerator.gather(mine).tolist()
+        counts, numbers, (fraction, *_), (is_used_up, *_) = zip(*each, strict=True)
         by_steps = self.step / self.arguments.max_steps if self.arguments.max_steps > 0 else 0.0
         # What is reserved for the end may grow, but no schedule turns back.
         self.progress = max(self.progress or 0.0, by_steps, fraction)
         self._is_last = bool(is_used_up)
-        return int(count), next((number for number, times in zip(SIGNALS, asked, strict=True) if times), None)
+        return int(sum(counts)), int(max(numbers))
 
     def _learning_rate(self) -> float:
         place = self.step if self.arguments.max_hours is None else (self.progress or 0.0) * _SCHEDULE_STEPS
@@ -283,10 +288,10 @@ class LaneTrainer:
         self, window: LaneWindow, state: ElmoState | None, sampler: LogUniformSampler
     ) -> tuple[float, float]:
         """The sampled and the full loss of a window without dropout; the draws of training are as they were."""
-        drawn, window = sampler.state_dict(), window.to(self.accelerator.device)
+        drawn, window = sampler.generator.get_state(), window.to(self.accelerator.device)
         self.objective.eval()
         losses = [self.bare_objective(window, state, negatives) for negatives in (sampler.draw_pair(), None)]
-        sampler.load_state_dict(drawn)
+        sampler.generator.set_state(drawn)
         sampled, full = (float(loss.forward_sum + loss.backward_sum) / max(2 * loss.num_targets, 1) for loss in losses)
         return round(sampled, 5), round(full, 5)
 
@@ -362,9 +367,11 @@ class LaneTrainer:
             own={
                 "lanes": self.filler.state_dict(),
                 "state": None if self.state is None else [self.state.hidden.cpu(), self.state.cell.cpu()],
-                "sampler": None if self.sampler is None else self.sampler.state_dict(),
+                "sampler": None if self.sampler is None else self.sampler.generator.get_state(),
                 "logged": self._logged,
-                "random": random_state(),
+                # Those of torch are all that training draws from.
+                "random": torch.get_rng_state(),
+                "device_random": _DEVICE.get_rng_state() if _DEVICE else None,
             },
         )
         self.clock.checkpoint_seconds = time.perf_counter() - started
@@ -389,9 +396,11 @@ class LaneTrainer:
             if own["state"] is not None:
                 self.state = ElmoState(*(tensor.to(self.accelerator.device) for tensor in own["state"]))
             if self.sampler is not None:
-                self.sampler.load_state_dict(own["sampler"])
+                self.sampler.generator.set_state(own["sampler"])
             self._logged = own["logged"]
-            set_random_state(own["random"])
+            torch.set_rng_state(own["random"])
+            if _DEVICE and own["device_random"] is not None:
+                _DEVICE.set_rng_state(own["device_random"])
 
     def _windows(self) -> Iterator[LaneWindow]:
         """Windows without end: the corpus again from its start each time it runs out, its lanes continued."""
@@ -399,21 +408,6 @@ class LaneTrainer:
             corpus = self.train_corpus.for_pass(self.filler.num_passes)
             read = corpus.documents if self.arguments.reset_state == "document" else corpus.sentences
             yield from self.filler.windows(read(self.tokenizer.tokenize))
-
-    def _check_text(self) -> None:
-        """Before the first step: whether each process has text for one window of its lanes."""
-        num_lanes, unroll_steps = self.arguments.per_device_train_batch_size, self.arguments.unroll_steps
-        # Each sentence with the two markers.
-        lengths = (len(sentence) + 2 for sentence in self.train_corpus.sentences(self.tokenizer.tokenize))
-        entries = next((sum_ for sum_ in itertools.accumulate(lengths) if sum_ >= num_lanes * unroll_steps), None)
-        lacking = [rank for rank, found in enumerate(gather_object([entries])) if found is None]
-        if lacking:
-            raise ValueError(
-                f"--per_device_train_batch_size {num_lanes} lanes of --unroll_steps {unroll_steps} words hold "
-                f"{num_lanes * unroll_steps:,} words, but the training text of process {lacking[0]} of "
-                f"{self.accelerator.num_processes} has fewer, markers included. Give more text, fewer lanes or fewer "
-                "processes."
-            )
 
     def _progress_bar(self) -> tqdm:
         # What is no terminal gets a line every half minute.
@@ -476,31 +470,21 @@ class RunClock:
         return self.fraction(ahead=1.5 * self.step_seconds) >= 1.0
 
 
-class Stopped(BaseException):
-    """A signal has ended the run after a step, of which there is a checkpoint if there are any."""
-
-    def __init__(self, signal_number: int, step: int):
-        super().__init__(signal_number, step)
-        self.signal_number = signal_number
-        self.step = step
-
-
 class StopSignals:
     """Notes the first SIGINT or SIGTERM in `number` while it is entered; a later one ends the process at once.
 
     Outside of the main thread, where Python delivers no signals, none is noted.
     """
 
-    def __init__(self) -> None:
-        self.number: int | None = None
-        self._noted_at = 0.0
-        self._before: dict[int, Any] = {}
+    number = 0
 
     def __enter__(self) -> StopSignals:
-        if threading.current_thread() is threading.main_thread():
-            # What is ignored, as Ctrl-C by a shell's background jobs, stays so.
-            heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-            self._before = {number: signal.signal(number, self._note) for number in heard}
+        is_heard = threading.current_thread() is threading.main_thread()
+        before = {number: signal.getsignal(number) for number in SIGNALS if is_heard}
+        # What is ignored, as Ctrl-C by a shell's background jobs, stays so.
+        self._before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+        for number in self._before:
+            signal.signal(number, self._note)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -508,7 +492,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.number is None:
+        if not self.number:
             self.number, self._noted_at = number, time.monotonic()
             if int(os.environ.get("RANK", 0)) == 0:
                 # Not by print: the signal may have come in the midst of another.

@@ -14,9 +14,8 @@ from transformers.trainer_utils import IntervalStrategy
 
 from ..given.flags import check_least
 from ..given.reasons import UNREADABLE, reason
-from ..text.corpora import is_saved_dataset, load_saved_dataset
+from ..text.corpora import is_in_fraction, is_saved_dataset, load_saved_dataset
 from ..text.files import check_records
-from ..text.hash_split import is_in_fraction
 from .arguments import STEPS, DatasetArguments, FileArguments, TaskTrainingArguments
 from .readers.examples import AnyExamples
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,13 +21,24 @@ from ..given.bounded_files import quoted
 from ..given.reasons import UNREADABLE, reason
 from .columns import ColumnLayout, column_format_of, conll_sentences, read_layout
 from .files import check_characters, check_records, form_of, json_records, open_table, text_lines
-from .hash_split import is_in_fraction
 
 # A line, to be cut into words, or words that are taken as they are.
 Sentence = str | list[str]
 _ROWS_AT_A_TIME = 1000
 # Records that are looked at to see which columns there are.
 _FIRST_RECORDS = 1000
+
+
+def is_in_fraction(text: str, fraction: float, purpose: str) -> bool:
+    """Whether a text belongs to a fraction of many, chosen by a hash of each: the same in any order, pass and process.
+
+    Args:
+        text: The text; equal texts belong together.
+        fraction: From 0 to 1; a smaller one lies within a larger one.
+        purpose: Key of the hash, so that fractions for different purposes do not depend on each other.
+    """
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=purpose.encode()).digest()
+    return int.from_bytes(digest, "big") < fraction * 2**64
 
 
 def count_words(sentence: Sentence) -> int:
@@ -42,7 +54,6 @@ class Corpus:
         records: The stream; each record has a column "text": lines of text, None, or a list of words.
         name: What errors call this corpus, the argument that named it for example.
         files: The files behind it, where it comes from files.
-        has_documents: Whether each record is a document; a line of a text file is not.
         held_out_fraction: Fraction of the texts that every pass leaves out, see `holding_out`.
         notes: What a user should know of how the files are read, a line each.
     """
@@ -50,7 +61,6 @@ class Corpus:
     records: IterableDataset
     name: str
     files: tuple[str, ...] = ()
-    has_documents: bool = True
     held_out_fraction: float = 0.0
     notes: tuple[str, ...] = ()
 
@@ -77,14 +87,7 @@ class Corpus:
                     yield words
 
     def documents(self, tokenize: Callable[[str], list[str]]) -> Iterator[list[list[str]]]:
-        """One pass over the corpus: the sentences of each document that has any.
-
-        Raises: ValueError for text files that were opened line by line.
-        """
-        if not self.has_documents:
-            raise ValueError(
-                f"{self.name} was opened line by line, which leaves no documents; open it with by_document=True."
-            )
+        """One pass over the corpus: the sentences of each record that has any; text has to be opened by_document."""
         for text in self._texts():
             sentences = [words for line in text.split("\n") if (words := tokenize(line))]
             if sentences:
@@ -115,8 +118,7 @@ class Corpus:
     def shuffled(self, seed: int, buffer_size: int) -> Corpus:
         """The records in another order in each pass: each is drawn from a buffer that the next ones fill up.
 
-        Files and shards, too, change their order. It follows from the seed and the number of the pass alone, so that a
-        resumed run has the same one, and all processes draw alike before they take their parts.
+        Files and shards, too, change their order, which follows from the seed and the number of the pass alone.
         """
         return replace(self, records=self.records.shuffle(seed=seed, buffer_size=buffer_size))
 
@@ -177,9 +179,8 @@ def corpus_from_files(
     records = IterableDataset.from_generator(_read_files, gen_kwargs=read)
     if next(iter(records), None) is None:
         raise ValueError(f"{name} {', '.join(patterns)!r} holds no records; give files with text in them.")
-    has_documents = by_document or all(form_of(file, name) != "unknown" for file in files)
     notes = [layout.note(f"{name} {file!r}", word_column) for file, layout in layouts.items()]
-    return Corpus(records, name, tuple(files), has_documents, notes=tuple(filter(None, notes)))
+    return Corpus(records, name, tuple(files), notes=tuple(filter(None, notes)))
 
 
 def _read_files(

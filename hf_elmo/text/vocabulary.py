@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,7 +16,12 @@ from torch import Tensor
 from ..given.bounded_files import quoted
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN, UNK_TOKEN, WORD_LIST_FILE, read_words, write_words
 
+if TYPE_CHECKING:
+    from .word_counts import WordCounter
+
 SPECIAL_WORDS = (BOS_TOKEN, EOS_TOKEN, UNK_TOKEN)
+# A bound that suits text of any size.
+MAX_VOCAB_SIZE = 800_000
 VOCABULARY_FILE = WORD_LIST_FILE
 # With a larger fraction of unknown words than this, perplexity says how well `<UNK>` is predicted and little else.
 MANY_UNKNOWN = 0.2
@@ -56,9 +62,25 @@ class WordVocabulary:
         return [get(word, unknown) for word in words]
 
     @classmethod
-    def from_counts(cls, counts: Counter[str], max_size: int | None = None, min_count: int = 1) -> WordVocabulary:
-        """Keep the most frequent words, as `most_frequent`."""
-        return cls([*SPECIAL_WORDS, *(word for word, _ in most_frequent(counts.items(), max_size, min_count))])
+    def from_counts(
+        cls, counts: Counter[str] | WordCounter, max_size: int | None = None, min_count: int = 1
+    ) -> WordVocabulary:
+        """The special words and the most frequent others, those of equal counts in code point order.
+
+        Args:
+            counts: How often each word was seen.
+            max_size: Most ids of the vocabulary, the three special ones included; None for no limit.
+            min_count: Words seen less often are left out.
+        Raises: ValueError when no word is seen often enough.
+        """
+        often = ((-count, word) for word, count in counts.items() if count >= min_count and word not in SPECIAL_WORDS)
+        # No more of them than are kept is held in memory.
+        kept = sorted(often) if max_size is None else heapq.nsmallest(max_size - len(SPECIAL_WORDS), often)
+        if not kept:
+            raise ValueError(
+                f"counts holds no word seen at least {min_count} times; lower min_count or give more text."
+            )
+        return cls([*SPECIAL_WORDS, *(word for _, word in kept)])
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> WordVocabulary:
@@ -80,34 +102,6 @@ class WordVocabulary:
     def save(self, directory: str | os.PathLike) -> Path:
         """Write the vocabulary into a checkpoint directory and return the file's path."""
         return write_words(directory, self.words)
-
-
-def most_frequent(
-    counts: Iterable[tuple[str, int]], max_size: int | None = None, min_count: int = 1
-) -> list[tuple[str, int]]:
-    """The words that a vocabulary keeps, the special ones left out, by falling frequency and then in code point order.
-
-    No more of them than are kept is held in memory.
-
-    Args:
-        counts: Each word once, with how often it was seen.
-        max_size: Most ids of the vocabulary, the three special ones included; None for no limit.
-        min_count: Words seen less often are left out.
-    Raises: ValueError when no word is seen often enough.
-    """
-    often = (item for item in counts if item[1] >= min_count and item[0] not in SPECIAL_WORDS)
-    if max_size is None:
-        kept = sorted(often, key=_rank)
-    else:
-        kept = heapq.nsmallest(max_size - len(SPECIAL_WORDS), often, key=_rank)
-    if not kept:
-        raise ValueError(f"counts holds no word seen at least {min_count} times; lower min_count or give more text.")
-    return kept
-
-
-def _rank(item: tuple[str, int]) -> tuple[int, str]:
-    word, count = item
-    return -count, word
 
 
 def log_uniform_probabilities(ids: Tensor, vocab_size: int, dtype: torch.dtype) -> Tensor:

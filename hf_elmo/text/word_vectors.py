@@ -64,7 +64,10 @@ def read_word_vectors(
             word = word.lower()
         if word in found or (wanted is not None and word not in wanted):
             continue
-        numbers.frombytes(_as_numbers(where, fields).tobytes())
+        vector = _as_numbers(fields)
+        if vector is None:
+            raise ValueError(f"{where} holds {quoted(fields)} where finite numbers are wanted; mend the line.")
+        numbers.frombytes(vector.tobytes())
         found[word] = None
         if len(found) == limit:
             break
@@ -92,49 +95,34 @@ def _read_entries(file: str | os.PathLike, size: int | None) -> Iterator[tuple[s
                 raise ValueError(f"{where}: the vectors have the size {found}, but word_vector_size is {size}.")
             size = found
             continue
-        if size is None:
-            size = len(line.split()) - 1
+        size = len(line.split()) - 1 if size is None else size
         word, *fields = line.rsplit(None, size)
-        word = word.lstrip()
         # Words may hold spaces, but one that ends in a number is a vector that is too long.
-        if size < 1 or len(fields) < size or (b" " in word and _is_number(word.split()[-1])):
+        if size < 1 or len(fields) < size or (len(word.split()) > 1 and _as_numbers(word.split()[-1:]) is not None):
             raise ValueError(
                 f"{where} has {len(line.split())} fields; wanted a word and {max(size, 1)} numbers, as the lines "
                 "before it or word_vector_size have them."
             )
         try:
-            text = word.decode("utf-8")
+            yield where, word.lstrip().decode("utf-8"), fields
         except UnicodeDecodeError as error:
-            raise ValueError(f"{where} is not UTF-8 (byte 0x{word[error.start]:02X}). Convert it first.") from error
-        yield where, text, fields
+            raise ValueError(f"{where} is not UTF-8 ({error}). Convert it first.") from error
         num_entries += 1
-    if not num_entries:
-        raise ValueError(f"word_vectors {str(file)!r} is empty; give a file with a word and its numbers per line.")
-    if promised not in (None, num_entries):
+    if promised not in (None, num_entries) or not num_entries:
         raise ValueError(
-            f"word_vectors {str(file)!r} holds {num_entries} vectors, but its first line says {promised}; the file is "
-            "damaged or was cut off. Get it again."
+            f"word_vectors {str(file)!r} holds {num_entries} vectors{f' of {promised}' if promised else ''}; it is "
+            "empty, damaged or was cut off. Get it again."
         )
 
 
-def _as_numbers(where: str, fields: list[bytes]) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        try:
-            numbers = np.array(fields, dtype=np.float32)
-        except ValueError:
-            numbers = np.array([float(field) if _is_number(field) else np.nan for field in fields], dtype=np.float32)
-    if not np.isfinite(numbers).all():
-        wrong = fields[int(np.isfinite(numbers).argmin())].decode("utf-8", "replace")
-        raise ValueError(f"{where} holds {quoted(wrong)} where a finite number is wanted; mend or remove the line.")
-    return numbers
-
-
-def _is_number(field: bytes) -> bool:
+def _as_numbers(fields: list[bytes]) -> np.ndarray | None:
+    """The numbers of some fields, (D,), float32; None where they are not all finite numbers."""
     try:
-        float(field)
+        with np.errstate(over="ignore"):
+            numbers = np.array(fields, dtype=np.float32)
     except ValueError:
-        return False
-    return True
+        return None
+    return numbers if np.isfinite(numbers).all() else None
 
 
 @dataclass
@@ -157,17 +145,14 @@ class WordTable:
         Raises: ValueError when the model has no table or one of another size.
         """
         table = model.features.word_table if isinstance(model, ElmoTaskModel) else None
-        if table is None:
-            table = cast(ElmoModel, model.base_model).token_encoder.word_table
+        table = table or cast(ElmoModel, model.base_model).token_encoder.word_table
         if table is None:
             raise ValueError(
                 f"the config's token_inputs is {model.config.token_inputs!r}, which has no word table to fill; set it "
                 "to 'words' or 'both' before the model is built, or the word_table_size of a task's head."
             )
-        vectors, unknown = (
-            None if numbers is None else torch.from_numpy(numbers) for numbers in (self.vectors, self.unknown)
-        )
-        table.fill(torch.from_numpy(self.rows), vectors, unknown)
+        parts = (None if part is None else torch.from_numpy(part) for part in (self.vectors, self.unknown))
+        table.fill(torch.from_numpy(self.rows), *parts)
 
 
 def build_word_table(

@@ -54,7 +54,7 @@ def test_one_that_cannot_take_its_place_leaves_the_earlier_one_there(tmp_path, m
     target = save(tmp_path, "old")
 
     def fail(source, place):
-        if place == target and source.suffix != ".replaced":
+        if place == target and source.parent.suffix != ".replaced":
             raise OSError("the disk is gone")
         rename(source, place)
 

@@ -44,7 +44,7 @@ def test_the_streams_of_the_design():
 # The reference, the lane filler of a saved state, and resets
 
 
-def twin(sentences, num_lanes, unroll_steps):
+def reference(sentences, num_lanes, unroll_steps):
     """What `fill_lanes` gives, word by word and list by list."""
     remaining = iter(sentences)
     lanes = [([], [], [], []) for _ in range(num_lanes)]
@@ -81,10 +81,10 @@ odd_sentences = st.lists(st.lists(odd_words, max_size=9), max_size=12)
 @given(
     odd_sentences, st.integers(1, 4), st.integers(1, 7), st.sampled_from([1, 4, 100_000]), st.sampled_from([9, 10**7])
 )
-def test_windows_are_those_of_the_readable_twin(sentences, num_lanes, unroll_steps, max_words, max_letters):
+def test_windows_are_those_of_the_reference(sentences, num_lanes, unroll_steps, max_words, max_letters):
     with patch.multiple(lanes._WordNumbers, max_words=max_words, max_letters=max_letters):
         found = list(map(as_lists, fill_lanes(sentences, TOKENIZER, VOCABULARY, num_lanes, unroll_steps)))
-    assert found == list(map(as_lists, twin(sentences, num_lanes, unroll_steps)))
+    assert found == list(map(as_lists, reference(sentences, num_lanes, unroll_steps)))
 
 
 def passes(filler, streams):
@@ -92,14 +92,6 @@ def passes(filler, streams):
     for stream in streams:
         yield from filler.windows(stream)
     yield from filler.last_windows()
-
-
-@given(odd_sentences, odd_sentences, st.integers(1, 4), st.integers(1, 7))
-def test_a_pass_goes_on_where_the_one_before_ended(first, second, num_lanes, unroll_steps):
-    filler = LaneFiller(TOKENIZER, VOCABULARY, num_lanes, unroll_steps)
-    found = list(map(as_lists, passes(filler, [first, second])))
-    assert found == list(map(as_lists, fill_lanes(first + second, TOKENIZER, VOCABULARY, num_lanes, unroll_steps)))
-    assert filler.num_passes == 2
 
 
 @given(
@@ -111,13 +103,17 @@ def test_a_pass_goes_on_where_the_one_before_ended(first, second, num_lanes, unr
 )
 def test_a_saved_state_goes_on_with_the_same_windows(data, reset_state, num_lanes, unroll_steps, max_words):
     entries = odd_sentences if reset_state != "document" else st.lists(odd_sentences, max_size=6)
-    streams = [data.draw(entries)] * 2
+    streams = [data.draw(entries), data.draw(entries)]
 
     def new_filler():
         return LaneFiller(TOKENIZER, VOCABULARY, num_lanes, unroll_steps, reset_state)
 
     with patch.object(lanes._WordNumbers, "max_words", max_words):
         whole = list(map(as_lists, passes(new_filler(), streams)))
+        if reset_state == "never":
+            # A pass continues where the one before ended.
+            joined = fill_lanes(streams[0] + streams[1], TOKENIZER, VOCABULARY, num_lanes, unroll_steps)
+            assert whole == list(map(as_lists, joined))
         num_before = data.draw(st.integers(0, len(whole)))
         filler = new_filler()
         before = list(map(as_lists, islice(passes(filler, streams), num_before)))
@@ -171,15 +167,6 @@ def without_filling(entries):
     entries = list(entries)
     with_target = [place for place, (_, target) in enumerate(entries) if target != NO_TARGET]
     return entries[: with_target[-1] + 2] if with_target else []
-
-
-def test_lanes_that_hold_a_document_do_not_wait_for_others():
-    filler = LaneFiller(TOKENIZER, VOCABULARY, 2, 4, reset_state="document")
-    first, second = passes(filler, [[[list("a")], [list("bcdef")]]])
-    assert first.reset_state.tolist() == [True, True]
-    assert first.forward_targets[0].tolist() == [3, 1, NO_TARGET, NO_TARGET]
-    assert second.reset_state.tolist() == [True, False]
-    assert second.forward_targets.tolist() == [[NO_TARGET] * 4, [2, 1, NO_TARGET, NO_TARGET]]
 
 
 def test_a_state_of_another_corpus():

@@ -10,10 +10,9 @@ from tolerances import LOSS_FLOAT32, REORDERED_FLOAT64
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
 from hf_elmo.pretraining import objective as objective_module
 from hf_elmo.pretraining.lanes import fill_lanes
-from hf_elmo.pretraining.losses import sampled_cross_entropy
 from hf_elmo.pretraining.objective import LaneObjective, propose_cutoffs
 from hf_elmo.pretraining.optim import clip_gradient_norm
-from hf_elmo.pretraining.sampling import LogUniformSampler
+from hf_elmo.pretraining.sampling import LogUniformSampler, NegativeSample
 from hf_elmo.text.vocabulary import WordVocabulary
 
 VOCABULARY = WordVocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c"])
@@ -58,11 +57,6 @@ def make_window(lanes=("abcabc", "cab"), unroll_steps=8):
     return next(fill_lanes(map(list, lanes), TOKENIZER, VOCABULARY, len(lanes), unroll_steps))
 
 
-@pytest.fixture
-def model():
-    return make_model()
-
-
 @pytest.mark.parametrize("softmax", SOFTMAXES)
 def test_one_sentence_in_a_lane_is_the_sentence_itself(softmax):
     words = list("abcax")
@@ -82,10 +76,10 @@ def test_one_sentence_in_a_lane_is_the_sentence_itself(softmax):
 
 
 @pytest.mark.parametrize("unroll_steps", [1, 3, 4, 7])
-def test_windows_with_carried_state_are_one_long_window(model, unroll_steps):
+def test_windows_with_carried_state_are_one_long_window(unroll_steps):
     sentences = [list("abc"), list("x"), list("ccba"), list("ab")]
     (whole,) = fill_lanes(sentences, TOKENIZER, VOCABULARY, 1, sum(len(words) + 2 for words in sentences))
-    objective = LaneObjective(model)
+    objective = LaneObjective(make_model())
     expected = objective(whole)
     forward_sum = backward_sum = 0.0
     state = None
@@ -133,30 +127,30 @@ def make_large_objective(**fields):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_each_direction_is_scored_among_its_own_negatives(shared, monkeypatch):
+def test_with_all_words_as_negatives_each_direction_has_the_loss_and_gradients_of_the_full_softmax(shared):
     objective, window = make_large_objective(share_word_softmax=shared)
-    negatives = LogUniformSampler(400, 150).draw_pair()
-    found = objective.train()(window, negatives=negatives)
-    # The same vectors once more, for the reference.
-    directions = []
-    monkeypatch.setattr(
-        objective_module, "_sum_full", lambda direction: directions.append(direction) or torch.zeros(())
-    )
-    objective(window)
-    totals = (found.forward_sum, found.backward_sum)
-    for (softmax, hidden, targets), sample, total in zip(directions, negatives, totals, strict=True):
-        rows = [(softmax.weight[ids], softmax.bias[ids]) for ids in (targets, sample.ids)]
-        expected = sampled_cross_entropy(hidden, targets, rows[0], sample, rows[1]).sum()
-        torch.testing.assert_close(total, expected, atol=REORDERED_FLOAT64, rtol=0)
+    everything = NegativeSample(torch.arange(400), num_tries=10**9, vocab_size=400)
+    gradients, sums = [], []
+    for negatives in (None, (everything, everything)):
+        objective.zero_grad()
+        loss = objective.train()(window, negatives=negatives)
+        loss.mean.backward()
+        sums.append(torch.stack([loss.forward_sum, loss.backward_sum]).detach())
+        gradients.append([parameter.grad for parameter in objective.parameters() if parameter.grad is not None])
+    torch.testing.assert_close(sums[1], sums[0], atol=REORDERED_FLOAT64, rtol=1e-9)
+    torch.testing.assert_close(gradients[1], gradients[0], atol=REORDERED_FLOAT64, rtol=1e-9)
+    # Of its own negatives.
+    few = NegativeSample(torch.arange(3), num_tries=3, vocab_size=400)
+    loss = objective(window, negatives=(few, everything))
+    assert loss.backward_sum.item() == pytest.approx(sums[0][1].item())
+    assert loss.forward_sum < sums[0][0] / 2
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_sparse_gradients_train_as_dense_ones_do(shared):
-    dense, window = make_large_objective(share_word_softmax=shared)
-    sampler = LogUniformSampler(400, 150)
+def test_sparse_gradients_take_the_same_steps_with_adagrad_and_the_norm():
+    dense, window = make_large_objective()
+    sparse = LaneObjective(copy.deepcopy(dense.model), sparse_gradients=True)
+    sampler = LogUniformSampler(400, 30)
     negatives = [sampler.draw_pair() for _ in range(3)]
-    sparse = copy.deepcopy(dense)
-    sparse.sparse_gradients = True
     for objective in (dense, sparse):
         parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         optimizer = torch.optim.Adagrad(parameters, lr=0.2, initial_accumulator_value=1.0)
@@ -164,8 +158,7 @@ def test_sparse_gradients_train_as_dense_ones_do(shared):
             loss = objective.train()(window, negatives=drawn)
             (20 * loss.mean).backward()
             assert objective.model.word_softmax.weight.grad.is_sparse == objective.sparse_gradients
-            norm = clip_gradient_norm(parameters, 1.0)
-            assert norm > 1
+            assert clip_gradient_norm(parameters, 1.0) > 1
             optimizer.step()
             optimizer.zero_grad()
     for found, expected in zip(sparse.parameters(), dense.parameters(), strict=True):
@@ -175,12 +168,8 @@ def test_sparse_gradients_train_as_dense_ones_do(shared):
 def test_proposed_cutoffs_are_valid_for_any_vocabulary():
     for vocab_size in (3, 4, 6, 10, 1000, 793_471):
         cutoffs = propose_cutoffs(vocab_size)
-        make_tiny_config(
-            word_vocab_size=vocab_size,
-            softmax_type="adaptive",
-            adaptive_softmax_cutoffs=cutoffs,
-            adaptive_softmax_div_value=2,
-        )
+        fields = {"adaptive_softmax_cutoffs": cutoffs, "adaptive_softmax_div_value": 2}
+        make_tiny_config(word_vocab_size=vocab_size, softmax_type="adaptive", **fields)
         assert vocab_size < 1000 or cutoffs == [round(0.075 * vocab_size), round(0.2 * vocab_size)]
 
 

@@ -10,7 +10,7 @@ from resuming_cases import UNDRAWN
 from safetensors.torch import load_file
 from tolerances import REORDERED_FLOAT32
 
-from hf_elmo.text.hash_split import is_in_fraction
+from hf_elmo.text.corpora import is_in_fraction
 
 TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.0}'
 WORDS = "the a cat dog sat ran on to from mat park it was not very big small and back there".split()

@@ -94,7 +94,7 @@ def signal_at(monkeypatch, step, number):
     clip = LaneTrainer._clip_gradients
 
     def clip_and_signal(trainer):
-        if trainer.step == step and trainer.signals.number is None:
+        if trainer.step == step and not trainer.signals.number:
             signal.raise_signal(number)
         return clip(trainer)
 
@@ -137,7 +137,7 @@ def test_the_finished_checkpoint_is_the_best_one_also_after_an_interruption(corp
     best = min(evaluations, key=evaluations.get)
     assert best < 40 and results["kept_step"] == results["best_step"] == best
     assert results["perplexity"]["mean"] == evaluations[best]
-    assert f"step {best} of 40: held-out perplexity {evaluations[best]:,.1f}, the best" in lines[-1]
+    assert f"step {best} of 40: held-out perplexity {evaluations[best]:,.1f}; the best was step {best}" in lines[-1]
     kept = weights(corpus / "whole" / f"checkpoint-{best}")
     assert all(torch.equal(kept[name], value) for name, value in weights(corpus / "whole").items())
     with monkeypatch.context() as patch, pytest.raises(Interruption):
@@ -153,7 +153,8 @@ def test_the_last_weights_are_kept_where_no_others_are(corpus):
     results = run_pretraining(arguments, report=lines.append)
     assert results["kept_step"] == 40 != results["best_step"]
     assert results["perplexity"]["mean"] == results["evaluations"][-1]["mean"]
-    assert f"at step {results['best_step']}" in lines[-1]
+    assert f"the best was step {results['best_step']}" in lines[-1]
+    assert list((corpus / "out").glob("checkpoint-*")) == []
 
 
 def test_patience_ends_a_run_and_a_resumed_one_at_the_same_step(corpus, monkeypatch):
@@ -169,18 +170,11 @@ def test_patience_ends_a_run_and_a_resumed_one_at_the_same_step(corpus, monkeypa
     assert_same_run(corpus, "whole", "parts")
 
 
-def test_a_short_run_has_checkpoints_logs_and_evaluations(corpus):
-    names = ("save_steps", "eval_steps")
-    results = train(corpus, "out", max_steps=10, **dict.fromkeys(names))
-    assert len(results["history"]) == 10 and len(results["evaluations"]) == 3
-    assert len(list((corpus / "out").glob("checkpoint-*"))) == 2
-
-
 def test_where_no_checkpoint_is_whole_a_new_run_asks_before_it_replaces_them(corpus):
     train(corpus, "out", max_steps=8)
     for path in (corpus / "out").glob("checkpoint-*/optimizer.pt"):
         path.unlink()
-    with pytest.raises(FileExistsError, match=r"optimizer\.pt is missing.*--overwrite_output_dir"):
+    with pytest.raises(FileExistsError, match=r"--overwrite_output_dir"):
         train(corpus, "out", max_steps=8, resume_from_checkpoint="auto")
     train(corpus, "out", max_steps=8, resume_from_checkpoint="auto", overwrite_output_dir=True)
 
@@ -210,11 +204,6 @@ def test_the_last_and_the_best_checkpoint_are_kept(corpus):
     AutoTokenizer.from_pretrained(corpus / "out" / f"checkpoint-{newest}")
     modes = {path.stat().st_mode & 0o444 for path in (corpus / "out" / f"checkpoint-{newest}").iterdir()}
     assert modes == {(corpus / "heldout.txt").stat().st_mode & 0o444}
-
-
-def test_without_checkpoints_there_is_the_finished_one_alone(corpus):
-    train(corpus, "out", save_steps=0, max_steps=8)
-    assert list((corpus / "out").glob("checkpoint-*")) == []
 
 
 def test_a_checkpoint_of_another_run_is_refused(corpus):
@@ -247,7 +236,7 @@ def test_every_flag_is_compared_or_named_as_free():
 def test_where_there_is_nothing_to_resume_from(corpus):
     with pytest.raises(FileNotFoundError, match="checkpoint-N"):
         train(corpus, "out", resume_from_checkpoint="last")
-    with pytest.raises(FileNotFoundError, match=r"trainer_state\.json"):
+    with pytest.raises(FileNotFoundError, match=r"digests\.json"):
         train(corpus, "out", resume_from_checkpoint=str(corpus))
     train(corpus, "out", resume_from_checkpoint="auto", max_steps=8)
     with pytest.raises(FileExistsError, match="--resume_from_checkpoint last"):

@@ -119,9 +119,9 @@ def test_states_are_reset_when_asked(make_trainer, tmp_path, reset_state):
 def test_the_sampled_and_the_full_loss_of_a_window_are_measured_without_a_trace(make_trainer):
     trainer = make_trainer(objective="sampled")
     window = next(trainer._windows())
-    drawn, random = trainer.sampler.state_dict()["generator"], torch.get_rng_state()
+    drawn, random = trainer.sampler.generator.get_state(), torch.get_rng_state()
     sampled, full = trainer._measure_gap(window, None, trainer.sampler)
-    assert torch.equal(trainer.sampler.state_dict()["generator"], drawn)
+    assert torch.equal(trainer.sampler.generator.get_state(), drawn)
     assert torch.equal(torch.get_rng_state(), random)
     with torch.no_grad():
         objective = trainer.bare_objective.eval()

@@ -109,7 +109,6 @@ def test_documents_of_text_end_at_empty_lines_and_ends_of_files(tmp_path):
     documents = [[["a", "b"], ["c"]], [["d"]], [["e"], ["f"]], [["g"]], [["h"]], [["i"]], [["j"], ["k"]]]
     assert read_documents(corpus) == documents
     assert read(corpus) == [sentence for document in documents for sentence in document]
-    assert_refused(ValueError, "by_document", read_documents, open_files(tmp_path / "*").holding_out(0.5))
 
 
 @pytest.mark.parametrize(
