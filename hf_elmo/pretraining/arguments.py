@@ -193,9 +193,8 @@ class PretrainingArguments(RunArguments, TextArguments, ModelArguments, Optimiza
         """
         if self.recipe not in RECIPES:
             raise ValueError(f"--recipe is {self.recipe!r}; it must be one of {', '.join(RECIPES)}.")
-        return replace(
-            self, **{name: value for name, value in RECIPES[self.recipe].items() if getattr(self, name) is None}
-        )
+        defaults = RECIPES[self.recipe].items()
+        return replace(self, **{name: value for name, value in defaults if getattr(self, name) is None})
 
     def check(self) -> None:
         """Check what can be checked before any file is read; the recipe has to be in.
@@ -227,14 +226,13 @@ class PretrainingArguments(RunArguments, TextArguments, ModelArguments, Optimiza
                     )
 
     def settled(self, num_words: int, num_entries: int, num_processes: int) -> PretrainingArguments:
-        """The same with what the text decides where neither a flag nor the recipe does.
-
-        Those are the objective, the lanes, the steps of the run (-1 where the clock alone ends it), and the steps
-        between evaluations (None where the clock decides) and checkpoints.
+        """The same with what the text decides where neither a flag nor the recipe does: the objective, the lanes, the
+        steps of the run (-1 where the clock alone ends it), and those between evaluations (None where the clock
+        decides) and checkpoints.
 
         Args:
             num_words: Words of the softmax.
-            num_entries: Entries of all lanes in one pass: the words and two markers per sentence.
+            num_entries: Entries of all lanes in one pass: the words and two special tokens per sentence.
             num_processes: Processes, each with lanes of its own.
         """
         is_large = num_words >= _WORDS_PER_NEGATIVE * self.num_negative_samples

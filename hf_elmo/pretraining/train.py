@@ -88,7 +88,11 @@ class LaneTrainer:
         checkpoints: RunCheckpoints | None = None,
         clock: RunClock | None = None,
     ):
-        _own_memory(model)
+        with torch.no_grad():
+            for tensor in itertools.chain(model.parameters(), model.buffers()):
+                # Memory of its own, aligned as torch does it: weights of a loaded file lie where the file has them, and
+                # a product may round otherwise there, so that a resumed run would not meet the same numbers.
+                tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
         accelerator.gradient_accumulation_steps = arguments.gradient_accumulation_steps
         rank, num_ranks = accelerator.process_index, accelerator.num_processes
         self.arguments = arguments
@@ -234,10 +238,8 @@ class LaneTrainer:
         return self.arguments.learning_rate * self.schedule(place)
 
     def _clip_gradients(self) -> float:
-        parameters, max_norm = self.bare_objective.parameters(), self.arguments.max_grad_norm
-        if self.bare_objective.sparse_gradients:
-            return float(clip_gradient_norm(parameters, max_norm))
-        return float(self.accelerator.clip_grad_norm_(parameters, max_norm))
+        clip = clip_gradient_norm if self.bare_objective.sparse_gradients else self.accelerator.clip_grad_norm_
+        return float(clip(self.bare_objective.parameters(), self.arguments.max_grad_norm))
 
     def _check_finite(self, value: float, name: str) -> float:
         if not math.isfinite(value):
@@ -250,12 +252,9 @@ class LaneTrainer:
         return value
 
     def _is_due(self, steps: int | None, times: int, progress: float | None) -> bool:
-        """Whether something is due that comes each so many steps or, by the clock, so many times in a run.
+        """Whether something is due that comes each so many steps or, where those are None, so many times in a run.
 
-        Args:
-            steps: Steps between; None leaves it to the clock.
-            times: How often then.
-            progress: Of the run, before this step; None before the first one of a leg.
+        `progress` is that before this step; None before the first one of a leg.
         """
         if steps is not None:
             return self.step % steps == 0
@@ -263,7 +262,7 @@ class LaneTrainer:
 
     @property
     def words_per_second(self) -> float:
-        """Words and closing markers trained on, over the seconds of the steps."""
+        """Words and closing special tokens trained on, over the seconds of the steps."""
         return self.num_words / self.train_seconds
 
     def _log(self, window: LaneWindow, state: ElmoState | None) -> None:
@@ -279,21 +278,20 @@ class LaneTrainer:
         }
         if self.sampler is not None:
             # The sampled loss is no perplexity: beside it, what the full softmax says of the same window.
-            entry["sampled_loss"], entry["full_loss"] = self._measure_gap(window, state, self.sampler)
+            entry["sampled_loss"], entry["full_loss"] = self._measure_gap(window, state)
         self.history.append(entry)
         self._track("train", entry)
 
     @torch.no_grad()
-    def _measure_gap(
-        self, window: LaneWindow, state: ElmoState | None, sampler: LogUniformSampler
-    ) -> tuple[float, float]:
+    def _measure_gap(self, window: LaneWindow, state: ElmoState | None) -> tuple[float, float]:
         """The sampled and the full loss of a window without dropout; the draws of training are as they were."""
-        drawn, window = sampler.generator.get_state(), window.to(self.accelerator.device)
+        assert self.sampler is not None
+        drawn, window = self.sampler.generator.get_state(), window.to(self.accelerator.device)
         self.objective.eval()
-        losses = [self.bare_objective(window, state, negatives) for negatives in (sampler.draw_pair(), None)]
-        sampler.generator.set_state(drawn)
-        sampled, full = (float(loss.forward_sum + loss.backward_sum) / max(2 * loss.num_targets, 1) for loss in losses)
-        return round(sampled, 5), round(full, 5)
+        losses = [self.bare_objective(window, state, negatives) for negatives in (self.sampler.draw_pair(), None)]
+        self.sampler.generator.set_state(drawn)
+        sums = [float(loss.forward_sum + loss.backward_sum) / max(2 * loss.num_targets, 1) for loss in losses]
+        return round(sums[0], 5), round(sums[1], 5)
 
     def evaluate(self, zero_state: bool = False) -> Perplexity:
         """Perplexity on the held-out text, each word scored once; see `measure_perplexity`."""
@@ -329,27 +327,22 @@ class LaneTrainer:
         self.accelerator.log(values, step=self.step)
 
     @property
-    def _trained_evaluations(self) -> list[dict[str, float]]:
-        # The initial evaluation never counts as the best one.
-        return [entry for entry in self.evaluations if entry["step"]]
-
-    @property
     def best_step(self) -> int | None:
-        """The step of the best evaluation so far; None before the first step."""
-        trained = self._trained_evaluations
+        """The step of the best evaluation so far, the initial one excepted; None before the first step."""
+        trained = [entry for entry in self.evaluations if entry["step"]]
         return int(min(trained, key=lambda entry: entry["mean"])["step"]) if trained else None
 
     @property
     def _is_out_of_patience(self) -> bool:
         # From the evaluations alone, so that a resumed run stops where it would have.
-        patience = self.arguments.early_stopping_patience
-        later = [entry for entry in self._trained_evaluations if entry["step"] > (self.best_step or 0)]
+        patience, best_step = self.arguments.early_stopping_patience, self.best_step
+        later = [entry for entry in self.evaluations if best_step is not None and entry["step"] > best_step]
         return patience is not None and len(later) >= patience
 
     def _keep_best(self) -> None:
         """Take the weights of the best evaluation where there is a checkpoint of them, all processes alike."""
         self.kept_step, best = self.step, self.best_step
-        if best not in (None, self.step) and self.checkpoints is not None:
+        if self.checkpoints is not None and best is not None and best != self.step:
             checkpoint = self.checkpoints.find(best)
             if checkpoint is not None:
                 load_model(self.bare_objective.model, checkpoint / WEIGHTS_FILE)
@@ -420,14 +413,6 @@ class LaneTrainer:
             mininterval=0.1 if sys.stderr.isatty() else 30,
             disable=not self.accelerator.is_main_process,
         )
-
-
-@torch.no_grad()
-def _own_memory(model: torch.nn.Module) -> None:
-    """Give each weight memory of its own, aligned as torch does it: those of a loaded file lie where the file has them,
-    and a product may round otherwise there, so that a resumed run would not meet the same numbers."""
-    for tensor in itertools.chain(model.parameters(), model.buffers()):
-        tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
 
 
 @dataclass

@@ -29,7 +29,7 @@ class WordCounter:
     """
 
     def __init__(self, directory: str | os.PathLike | None = None, max_words_in_memory: int = MAX_WORDS_IN_MEMORY):
-        self.directory = directory
+        self.directory = None if directory is None else os.fspath(directory)
         self.max_words_in_memory = max_words_in_memory
         self.num_words = 0
         self.num_sentences = 0

@@ -47,12 +47,6 @@ def test_matrices_are_those_between_the_layers():
     assert maps_of(model) == expected
 
 
-def test_a_model_without_projections_has_no_matrices_of_theirs():
-    model = make_model(projection_size=14, cell_size=14, project_tokens=False, project_hidden=False)
-    names = maps_of(model)
-    assert len(names) == 2 * 2 * 2 + 2 and not any("weight_hr" in name or "projection" in name for name in names)
-
-
 def test_each_trained_parameter_is_in_one_group_and_biases_and_embeddings_do_not_decay():
     model = make_model(**TABLE)
     groups = group_parameters(model, 0.1)

@@ -3,7 +3,6 @@
 import functools
 import json
 import signal
-from dataclasses import fields
 from itertools import count
 
 import pytest
@@ -15,7 +14,7 @@ from transformers import AutoModel, AutoTokenizer
 from volumes import make_volume
 
 from hf_elmo.pretraining.arguments import PretrainingArguments
-from hf_elmo.pretraining.checkpoint import FREE_FLAGS, run_folder
+from hf_elmo.pretraining.checkpoint import run_folder
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.pretraining.train import LaneTrainer
 
@@ -170,15 +169,6 @@ def test_patience_ends_a_run_and_a_resumed_one_at_the_same_step(corpus, monkeypa
     assert_same_run(corpus, "whole", "parts")
 
 
-def test_where_no_checkpoint_is_whole_a_new_run_asks_before_it_replaces_them(corpus):
-    train(corpus, "out", max_steps=8)
-    for path in (corpus / "out").glob("checkpoint-*/optimizer.pt"):
-        path.unlink()
-    with pytest.raises(FileExistsError, match=r"--overwrite_output_dir"):
-        train(corpus, "out", max_steps=8, resume_from_checkpoint="auto")
-    train(corpus, "out", max_steps=8, resume_from_checkpoint="auto", overwrite_output_dir=True)
-
-
 def test_a_finished_run_can_be_finished_again_and_prolonged(corpus, run_whole):
     train(corpus, "out", lr_scheduler_type="constant", max_steps=14)
     before = weights(corpus / "out")
@@ -226,13 +216,6 @@ def test_a_checkpoint_of_another_run_is_refused(corpus):
     assert_refused(ValueError, named, train, corpus, "cut", max_steps=16, **options)
 
 
-def test_every_flag_is_compared_or_named_as_free():
-    """What a resumed run may change is listed: a new flag is compared until somebody says that it is free."""
-    names = {field.name for field in fields(PretrainingArguments)}
-    assert names > FREE_FLAGS
-    assert {"validation_split", "dataset_name", "seed", "recipe", "clean", "optim"} <= names - FREE_FLAGS
-
-
 def test_where_there_is_nothing_to_resume_from(corpus):
     with pytest.raises(FileNotFoundError, match="checkpoint-N"):
         train(corpus, "out", resume_from_checkpoint="last")
@@ -241,6 +224,12 @@ def test_where_there_is_nothing_to_resume_from(corpus):
     train(corpus, "out", resume_from_checkpoint="auto", max_steps=8)
     with pytest.raises(FileExistsError, match="--resume_from_checkpoint last"):
         train(corpus, "out")
+    # Where none is whole a new run asks before it replaces them.
+    for path in (corpus / "out").glob("checkpoint-*/optimizer.pt"):
+        path.unlink()
+    with pytest.raises(FileExistsError, match="--overwrite_output_dir"):
+        train(corpus, "out", max_steps=8, resume_from_checkpoint="auto")
+    train(corpus, "out", max_steps=8, resume_from_checkpoint="auto", overwrite_output_dir=True)
 
 
 def test_a_new_run_takes_the_place_of_an_old_one_when_its_first_checkpoint_stands(corpus, monkeypatch):
@@ -327,16 +316,10 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(corpus, monkey
     assert [path.name for path in (corpus / "out").iterdir()] == ["checkpoint-7"]
 
 
-@pytest.fixture
-def two_threads():
+def test_on_two_threads_with_sizes_that_both_work_on(corpus):
+    """Sums whose order follows which thread comes first would show here."""
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(threads)
-
-
-def test_on_two_threads_with_sizes_that_both_work_on(corpus, two_threads):
-    """Sums whose order follows which thread comes first would show here."""
     changes = {
         "config_overrides": '{"projection_size": 128, "cell_size": 64, "filters": [[1, 16], [2, 32]], "dropout": 0.1}',
         "per_device_train_batch_size": 32,
@@ -351,4 +334,5 @@ def test_on_two_threads_with_sizes_that_both_work_on(corpus, two_threads):
     train(corpus, "parts", max_steps=4, resume_from_checkpoint="last", **changes)
     # The finished weights are the best ones, and shorter runs are evaluated at other steps.
     first, second = (weights(corpus / name / "checkpoint-4") for name in ("whole", "parts"))
+    torch.set_num_threads(threads)
     assert [name for name in first if not torch.equal(first[name], second[name])] == []

@@ -55,19 +55,21 @@ def test_checkpoint_is_whole(arguments, tmp_path, drawn_plots):
 
 BAD_ARGUMENTS = [
     ({"train_file": None}, ("--train_file", "--dataset_name")),
-    ({"dataset_name": "x"}, ("--train_file", "--dataset_name")),
     ({"preset": "huge"}, "--preset"),
-    ({"config_overrides": "[3]"}, "--config_overrides"),
-    ({"config_overrides": '{"cell_sise": 3}'}, ("'cell_sise'", "'cell_size'")),
     ({"config_overrides": '{"num_layers": 3}'}, ("'num_layers'", "'num_hidden_layers'")),
-    ({"pre_tokenizer": "bpe"}, "pre_tokenizer is 'bpe'"),
     ({"objective": "sampled"}, ("4096", "num_negative_samples")),
+    (
+        {"per_device_train_batch_size": 60, "unroll_steps": 20},
+        ("--per_device_train_batch_size 60", "--unroll_steps 20"),
+    ),
+    ({"report_to": "no_such_tracker"}, ("--report_to", "no_such_tracker")),
 ]
 
 
 def test_bad_arguments_are_named_and_leave_nothing(arguments, tmp_path):
     for changes, named in BAD_ARGUMENTS:
-        assert_refused(ValueError, named, run_pretraining, arguments(**changes), report=lambda line: None)
+        given = arguments(**changes)
+        assert_refused((ValueError, ImportError), named, run_pretraining, given, report=lambda line: None)
         assert not (tmp_path / "out").exists(), changes
         assert list(tmp_path.glob(".*")) == [], changes
 
@@ -120,48 +122,21 @@ def test_a_vocabulary_out_of_order_is_refused_by_the_sampled_softmax(arguments, 
         run_pretraining(arguments(vocab_file=str(file), objective="sampled", num_negative_samples=4))
 
 
-def test_lanes_that_are_longer_than_the_text_are_refused_before_the_first_step(arguments, tmp_path):
-    message = r"--per_device_train_batch_size .*--unroll_steps"
-    with pytest.raises(ValueError, match=message):
-        run_pretraining(arguments(per_device_train_batch_size=60, unroll_steps=20), report=lambda line: None)
-    assert not (tmp_path / "out").exists()
-
-
-def test_shuffling_changes_the_order_and_not_the_text(arguments, tmp_path):
-    kept, shuffled = (
-        run_pretraining(arguments(output_dir=str(tmp_path / str(size)), shuffle_buffer_size=size), report=print)
-        for size in (0, 30)
-    )
-    assert kept["training_text"] == shuffled["training_text"]
-    assert kept["history"][-1]["loss"] != shuffled["history"][-1]["loss"]
-
-
 def test_no_evaluation_reads_the_training_text(arguments, text, monkeypatch):
     text.write_text("".join(f"the cat sat on {number} mats .\n" for number in range(60)))
-    reads = Counter()
-    texts = Corpus._texts
+    reads, texts = Counter(), Corpus._texts
 
     def counted(corpus, *args):
         reads[corpus.name] += 1
         return texts(corpus, *args)
 
     monkeypatch.setattr(Corpus, "_texts", counted)
-    found = []
-    for eval_steps in (1, 6):
-        reads.clear()
-        results = run_pretraining(
-            arguments(
-                validation_file=None,
-                validation_split_percentage=10.0,
-                eval_steps=eval_steps,
-                overwrite_output_dir=True,
-            ),
-            report=lambda line: None,
-        )
-        assert len(results["evaluations"]) == 1 + 6 // eval_steps
-        found.append(dict(reads))
-    assert found[0]["--train_file"] == found[1]["--train_file"]
-    assert found[0]["--validation_split_percentage"] == found[1]["--validation_split_percentage"] + 5
+    results = run_pretraining(
+        arguments(validation_file=None, validation_split_percentage=10.0, eval_steps=1), report=lambda line: None
+    )
+    assert len(results["evaluations"]) == 7
+    # Of the training text for the words, the bigrams, a look at its part, and the steps.
+    assert reads == {"--train_file": 4, "--validation_split_percentage": 1 + 7 + 1}
 
 
 @pytest.mark.parametrize("variable", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
@@ -182,12 +157,6 @@ def test_a_tracker_gets_what_results_json_has(arguments, tmp_path):
     assert found == pytest.approx({entry["step"]: entry["loss"] for entry in results["history"]}, rel=1e-5)
     found = {event.step: event.value for event in events.Scalars("eval/mean")}
     assert found == pytest.approx({entry["step"]: entry["mean"] for entry in results["evaluations"]}, rel=1e-5)
-
-
-def test_a_tracker_that_is_not_there_is_told_before_training(arguments, tmp_path):
-    with pytest.raises(ImportError, match=r"--report_to.*no_such_tracker"):
-        run_pretraining(arguments(report_to="no_such_tracker"))
-    assert not (tmp_path / "out").exists()
 
 
 def test_bfloat16_gives_nearly_the_same_losses(arguments, tmp_path):

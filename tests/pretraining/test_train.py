@@ -1,5 +1,7 @@
 """The loop learns, counts right, evaluates each word once, hears signals and ends by the clock."""
 
+import copy
+import itertools
 import signal
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +13,12 @@ import torch
 from accelerate import Accelerator
 from conftest import make_tiny_config
 from run_cases import make_arguments, write_lines
+from tolerances import REORDERED_FLOAT32
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoState
 from hf_elmo.pretraining import train as module
 from hf_elmo.pretraining.arguments import PretrainingArguments
-from hf_elmo.pretraining.lanes import reset_lanes
+from hf_elmo.pretraining.lanes import LaneFiller, reset_lanes
 from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.pretraining.train import SIGNALS, LaneTrainer, RunClock, StopSignals
@@ -54,19 +57,46 @@ def make_trainer(tmp_path):
     return make
 
 
-def test_it_learns_a_text_by_heart(make_trainer):
-    trainer = make_trainer(max_steps=160)
+@pytest.mark.parametrize("objective", ["full", "sampled"])
+def test_it_learns_a_text_by_heart(make_trainer, objective):
+    trainer = make_trainer(max_steps=80, objective=objective)
     trainer.held_out_corpus = trainer.train_corpus
     perplexity = trainer.train()
-    assert trainer.evaluations[0]["mean"] > 10
-    assert perplexity.mean < 2
+    assert trainer.evaluations[0]["mean"] > 10 and perplexity.mean < (3 if objective == "full" else 8)
     assert perplexity.num_targets == 20 * sum(len(line.split()) + 1 for line in PATTERN)
-    assert [entry["step"] for entry in trainer.history] == [*range(8, 161, 8)]
+    assert [entry["step"] for entry in trainer.history] == [*range(4, 81, 4)]
     assert trainer.history[-1]["words"] == trainer.num_words
+    if objective == "sampled":
+        # A few negatives make an easier task than all words do.
+        assert sum(entry["sampled_loss"] - entry["full_loss"] for entry in trainer.history) < 0
+
+
+def test_a_step_follows_the_mean_loss_of_all_its_words(make_trainer, monkeypatch):
+    trainer = make_trainer(max_steps=1, gradient_accumulation_steps=2, weight_decay=0.0)
+    model, windows = copy.deepcopy(trainer.bare_objective.model), list(itertools.islice(trainer._windows(), 2))
+    trainer.filler.load_state_dict(LaneFiller(trainer.tokenizer, trainer.vocabulary, 4, 5).state_dict())
+    found = {}
+
+    def keep_gradients(trainer):
+        for name, parameter in trainer.bare_objective.model.named_parameters():
+            found[name] = None if parameter.grad is None else parameter.grad.clone()
+        return 0.0
+
+    monkeypatch.setattr(LaneTrainer, "_clip_gradients", keep_gradients)
+    trainer.train()
+    objective, total, count, state = LaneObjective(model).train(), 0.0, 0, None
+    for window in windows:
+        loss = objective(window, state)
+        state, count = loss.state.detach(), count + 2 * loss.num_targets
+        total = total + loss.forward_sum + loss.backward_sum
+    (total / count).backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=REORDERED_FLOAT32)
 
 
 def test_some_lanes_start_from_zeros_by_chance(make_trainer, monkeypatch):
-    trainer = make_trainer(max_steps=100, reset_probability=0.25)
+    trainer = make_trainer(max_steps=50, reset_probability=0.25)
     forward, starts = LaneObjective.forward, []
 
     def watched(objective, window, state=None, negatives=None):
@@ -76,19 +106,8 @@ def test_some_lanes_start_from_zeros_by_chance(make_trainer, monkeypatch):
 
     monkeypatch.setattr(LaneObjective, "forward", watched)
     trainer.train()
-    assert len(starts) == 4 * 99
+    assert len(starts) == 4 * 49
     assert 0.15 < sum(starts) / len(starts) < 0.35
-
-
-def test_sampling_learns_and_shows_what_the_full_softmax_says(make_trainer):
-    trainer = make_trainer(max_steps=120, objective="sampled")
-    trainer.held_out_corpus = trainer.train_corpus
-    perplexity = trainer.train()
-    assert perplexity.mean < 0.7 * trainer.evaluations[0]["mean"]
-    for entry in trainer.history:
-        assert {"loss", "sampled_loss", "full_loss"} <= set(entry)
-    # A few negatives make an easier task than all words do.
-    assert sum(entry["sampled_loss"] - entry["full_loss"] for entry in trainer.history) < 0
 
 
 def test_the_state_of_lanes_that_start_anew_is_zeros():
@@ -120,7 +139,7 @@ def test_the_sampled_and_the_full_loss_of_a_window_are_measured_without_a_trace(
     trainer = make_trainer(objective="sampled")
     window = next(trainer._windows())
     drawn, random = trainer.sampler.generator.get_state(), torch.get_rng_state()
-    sampled, full = trainer._measure_gap(window, None, trainer.sampler)
+    sampled, full = trainer._measure_gap(window, None)
     assert torch.equal(trainer.sampler.generator.get_state(), drawn)
     assert torch.equal(torch.get_rng_state(), random)
     with torch.no_grad():
@@ -160,9 +179,6 @@ def test_handlers_come_back_and_ignored_signals_stay_ignored():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before[0])
-
-
-def test_outside_of_the_main_thread_nothing_is_heard():
     with ThreadPoolExecutor(1) as pool:
         # Python would refuse a handler there.
         pool.submit(StopSignals().__enter__).result()
@@ -228,8 +244,7 @@ def test_a_run_ends_in_time_with_its_schedule(tmp_path, clock):
     assert (tmp_path / "out" / "model.safetensors").exists() and results["num_legs"] == 1
 
 
-@pytest.mark.parametrize("changes", [{}, {"early_stopping_patience": 9}], ids=["one halfway", "ten"])
-def test_evaluations_and_logs_come_so_many_times_whatever_the_speed(tmp_path, clock, monkeypatch, changes):
+def test_evaluations_and_logs_come_so_many_times_whatever_the_speed(tmp_path, clock, monkeypatch):
     write_lines(tmp_path)
     step = LaneTrainer._take_step
 
@@ -238,10 +253,10 @@ def test_evaluations_and_logs_come_so_many_times_whatever_the_speed(tmp_path, cl
         return step(trainer, windows)
 
     monkeypatch.setattr(LaneTrainer, "_take_step", slow_at_first)
-    given = make_timed(tmp_path, "out", max_hours=120 / 3600, save_steps=0, **changes)
+    given = make_timed(tmp_path, "out", max_hours=120 / 3600, save_steps=0, early_stopping_patience=9)
     results = run_pretraining(given, report=lambda line: None)
     assert 110 < clock.now - 1000 <= 120
-    assert len(results["evaluations"]) == (11 if changes else 3) and 50 < len(results["history"]) <= 100
+    assert len(results["evaluations"]) == 11 and 50 < len(results["history"]) <= 100
 
 
 def test_steps_that_are_bounded_end_earlier_and_the_schedule_with_them(tmp_path, clock):
@@ -249,11 +264,8 @@ def test_steps_that_are_bounded_end_earlier_and_the_schedule_with_them(tmp_path,
     results = run_pretraining(make_timed(tmp_path, "out", max_steps=12, eval_steps=6), report=lambda line: None)
     assert results["settings"]["max_steps"] == results["evaluations"][-1]["step"] == 12
     assert clock.now - 1000 < 15 and results["history"][-1]["learning_rate"] < 1e-3
-
-
-def test_time_can_be_over_before_the_first_step(tmp_path, clock):
-    write_lines(tmp_path)
-    results = run_pretraining(make_timed(tmp_path, "out", max_hours=1 / 3600), report=lambda line: None)
+    # Time can be over before the first step.
+    results = run_pretraining(make_timed(tmp_path, "short", max_hours=1 / 3600), report=lambda line: None)
     assert results["settings"]["max_steps"] == 1 and len(results["evaluations"]) == 2
 
 
