@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
@@ -24,28 +25,27 @@ def track(
     """The items of an iterable, while stderr shows how many have gone by.
 
     Args:
+        iterable: What is passed on, one by one.
         description: What is being done, "counting words" for example.
-        unit: What is counted, in the plural.
-        total: How many units there are; None where it is not known.
+        unit: What is counted, in the plural: what an item is called, or what `size` counts.
+        total: How many there are; None where it is not known.
         shown: False passes the items on in silence, as the other processes of a run do.
         size: How many units an item is, its words for example.
     """
-    is_terminal = sys.stderr.isatty()
-    bar = tqdm(
-        desc=description,
-        unit=f" {unit}",
-        total=total,
-        dynamic_ncols=True,
-        leave=not is_terminal,
-        unit_scale=True,
-        mininterval=0.1 if is_terminal else SECONDS_BETWEEN_LINES,
-        delay=0 if is_terminal else SECONDS_BETWEEN_LINES,
-        disable=not shown,
-    )
-    with bar:
+    if not shown:
+        yield from iterable
+        return
+    started = printed = time.monotonic()
+    number, is_terminal = 0, sys.stderr.isatty()
+    options = {"total": total, "dynamic_ncols": True, "leave": False, "unit_scale": True, "disable": not is_terminal}
+    with tqdm(desc=description, unit=f" {unit}", **options) as bar:
         for item in iterable:
             yield item
+            number += size(item)
             bar.update(size(item))
+            if not is_terminal and (now := time.monotonic()) - printed >= SECONDS_BETWEEN_LINES:
+                printed = now
+                print(progress_line(description, unit, number, total, now - started), file=sys.stderr, flush=True)
 
 
 def progress_line(description: str, unit: str, number: int, total: int | None, seconds: float) -> str:
