@@ -40,7 +40,7 @@ def count_baselines(
     words, found = np.zeros(size, dtype=np.int64), np.zeros(len(asked), dtype=np.int64)
     for ids, starts in _read(train_sentences, vocabulary):
         words += np.bincount(ids, minlength=size)
-        # The marker that a direction starts from never stands as a target in it, and is as frequent as the other one.
+        # What a direction starts from never stands as a target in it, and is as frequent as the other special token.
         words[vocabulary.bos_id] -= len(starts)
         pairs = _pairs(ids, starts, size)
         places = np.searchsorted(asked, pairs).clip(max=len(asked) - 1)
@@ -69,7 +69,7 @@ def count_baselines(
 
 
 def _read(sentences: Iterable[Sequence[str]], vocabulary: WordVocabulary) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Many sentences at a time: the ids of their words, markers at both ends, and where each sentence starts."""
+    """Many sentences at a time: the ids of their words, special tokens at both ends, and where each sentence starts."""
     remaining = iter(sentences)
     while taken := list(islice(remaining, _SENTENCES_AT_A_TIME)):
         get, unknown = vocabulary.ids.get, vocabulary.unk_id

@@ -43,7 +43,7 @@ class CorpusStats:
 
     @property
     def num_entries(self) -> int:
-        """Entries of all lanes in one pass: the words and two markers per sentence."""
+        """Entries of all lanes in one pass: the words and two special tokens per sentence."""
         return self.num_words + 2 * self.num_sentences
 
     def results(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Perplexity:
         bits_per_character: Mean of both directions' -log2 p of the text over its characters: those of its words, and
             the space or the end of line behind each. Words that the softmax lacks count as `<UNK>`, which costs less
             than spelling them, so that it compares over one vocabulary only; None with too many of them.
-        num_targets: Words and closing markers scored in each direction.
+        num_targets: Words and closing special tokens scored in each direction.
         unknown_share: Fraction of the words that the softmax lacks.
     """
 

@@ -36,7 +36,7 @@ class LaneWindow:
         rows: Character ids of the distinct words, (N, C), in the order in which the lanes name them.
         forward_words, backward_words: Places in `rows`, (B, T); 0 behind the end of a stream.
         forward_targets, backward_targets: Word ids of the next entry of the own lane, (B, T). -100 where the next entry
-            is certain, which is the marker that opens a sentence, and behind the end of a stream that ran out.
+            is certain, as is what opens a sentence, and behind the end of a stream that ran out.
         reset_state: True for lanes whose LSTM states are zeros before this window, whatever was before it, (B,).
     """
 

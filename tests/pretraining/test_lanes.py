@@ -163,7 +163,7 @@ def test_each_document_is_read_alone_from_zeros_with_reset_state_document(docume
 
 
 def without_filling(entries):
-    """Up to the last closing marker, which follows the last entry with a target."""
+    """Up to the last closing special token, which follows the last entry with a target."""
     entries = list(entries)
     with_target = [place for place, (_, target) in enumerate(entries) if target != NO_TARGET]
     return entries[: with_target[-1] + 2] if with_target else []

@@ -119,7 +119,7 @@ def test_the_main_process_alone_reads_ahead_and_nobody_trains_on_held_out_text(t
     trained = {" ".join(words) for what, words in notes if what == "trained"}
     assert trained == set(texts) - held_out
     results = json.loads((tmp_path / "out" / "results.json").read_text())
-    # Three words and the closing marker of each.
+    # Three words and the closing special token of each.
     assert results["perplexity"]["num_targets"] == results["perplexity_cold"]["num_targets"] == 4 * len(held_out)
     assert results["training_text"]["sentences"] == len(texts) - len(held_out)
     assert list(tmp_path.glob(".*")) == []
@@ -148,7 +148,7 @@ def assert_alike(one, other):
 
 
 def test_two_processes_of_32_lanes_are_one_of_64_with_carried_states(write_text):
-    # With its markers a sentence fills a window, so that both deal the same sentences to a step.
+    # With its special tokens a sentence fills a window, so that both deal the same sentences to a step.
     folder = write_text([UNROLL_STEPS - 2] * (64 * NUM_STEPS + 7))
     one = train(folder, 1, 64, 1, "never")
     start = train(folder, 1, 64, 1, "never", output_dir=folder / "1-64-1-start", max_steps=1)
