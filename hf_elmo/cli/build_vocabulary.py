@@ -26,7 +26,7 @@ from .command_line import run_command
 
 _EXAMPLES = f"""
 It writes {VOCABULARY_FILE}, for --vocab_file of hf-elmo pretrain, and {VOCABULARY_FACTS_FILE}, which says how its
-words were cut.
+words were cut; and spelling.npz, the spelling of words that it lacks (hf-elmo score --spell_unknown).
 
 examples:
   hf-elmo vocabulary --train_file 'corpus/*.txt.gz' --output_dir vocabulary
@@ -64,6 +64,7 @@ def run_vocabulary_building(arguments: VocabularyArguments) -> WordVocabulary:
     from ..hub.provenance import describe_run, write_json
     from ..model.tokenization_elmo import ElmoCharTokenizer
     from ..text.first_look import look_at
+    from ..text.spelling import SpellingModel
     from ..text.word_counts import WordCounter
 
     arguments.check()
@@ -91,6 +92,9 @@ def run_vocabulary_building(arguments: VocabularyArguments) -> WordVocabulary:
         unknown_share = unknown.pop(len(vocabulary))
         seconds = time.perf_counter() - started
         vocabulary.save(directory)
+        spelling = SpellingModel.of_counts(counter, vocabulary)
+        if spelling is not None:
+            spelling.save(directory)
         facts = {
             "vocabulary_size": len(vocabulary),
             "unknown_share": unknown_share,

@@ -24,6 +24,7 @@ from ..hub.writing import check_keeps_inputs
 from ..model import write_code
 from ..text.corpora import Corpus, corpus_from_files, corpus_from_held_out
 from ..text.cutting import cutting_of
+from ..text.spelling import SPELLING_FILE, SpellingModel
 from ..text.vocabulary import WordVocabulary
 from .arguments import OptimizationArguments, PretrainingArguments
 from .checkpoint import (
@@ -37,6 +38,7 @@ from .checkpoint import (
     run_folder,
 )
 from .corpus_stats import CorpusStats, read_corpus, write_held_out
+from .evaluation import spell_unknown
 from .init import Start
 from .optim import build_schedule
 from .sampling import check_sorted
@@ -149,10 +151,14 @@ def _run(
             then = dict(read_shared_state(checkpoint)["settings"])
         check_same_run(checkpoint, then, settings)
 
+    spelling = _load_spelling(arguments)
+
     def write_model(directory: Path) -> None:
         model.save_pretrained(directory)
         start.tokenizer.save_pretrained(directory)
         write_code(directory)
+        if spelling is not None:
+            spelling.save(directory)
 
     checkpoints = RunCheckpoints(
         Path(arguments.output_dir).resolve(),
@@ -185,7 +191,7 @@ def _run(
         simple = {name: value for name, value in asdict(arguments).items() if isinstance(value, (int, float, str))}
         accelerator.init_trackers(Path(arguments.output_dir).name, config=simple)
     results = {
-        **_train(trainer, stats, report),
+        **_train(trainer, stats, spelling, held_out, report),
         "recipe": arguments.recipe,
         "objective": arguments.objective,
         **stats.results(),
@@ -211,7 +217,22 @@ def _run(
     return results
 
 
-def _train(trainer: LaneTrainer, stats: CorpusStats, report: Callable[[str], None]) -> dict[str, Any]:
+def _load_spelling(arguments: PretrainingArguments) -> SpellingModel | None:
+    """The spelling of unknown words that `hf-elmo vocabulary` wrote beside --vocab_file."""
+    if arguments.vocab_file is None:
+        return None
+    path = Path(arguments.vocab_file)
+    file = (path if path.is_dir() else path.parent) / SPELLING_FILE
+    return SpellingModel.load(file) if file.exists() else None
+
+
+def _train(
+    trainer: LaneTrainer,
+    stats: CorpusStats,
+    spelling: SpellingModel | None,
+    held_out: Corpus,
+    report: Callable[[str], None],
+) -> dict[str, Any]:
     """Run the loop, and what results.json holds of it."""
     perplexity = trainer.train()
     if not trainer.is_done:
@@ -224,6 +245,11 @@ def _train(trainer: LaneTrainer, stats: CorpusStats, report: Callable[[str], Non
         "alone; "
         + ("no bits per character: too many words are unknown" if bits is None else f"{bits:.3f} bits per character")
     )
+    spelled = {}
+    if spelling is not None:
+        found = spell_unknown(perplexity, spelling, held_out, trainer.tokenizer, trainer.vocabulary)
+        report(f"with unknown words spelled {found.mean:,.1f}, {found.bits_per_character:.3f} bits per character")
+        spelled["perplexity_spelled"] = asdict(found)
     peak_memory = peak_memory_bytes(trainer.accelerator.device)
     report(f"memory: {peak_memory / 1e9:,.2f} GB at most, in the main process")
     caveats = [caveat for caveat, _ in stats.caveats(perplexity.unknown_share)]
@@ -236,6 +262,7 @@ def _train(trainer: LaneTrainer, stats: CorpusStats, report: Callable[[str], Non
         "caveats": caveats,
         "perplexity": asdict(perplexity),
         "perplexity_cold": asdict(zero_state),
+        **spelled,
         "kept_step": trainer.kept_step,
         "best_step": trainer.best_step,
         "evaluations": trainer.evaluations,

@@ -10,12 +10,15 @@ import numpy as np
 
 from ..given.bounded_files import MEBIBYTE
 from ..given.reasons import UNREADABLE, reason
+from .vocabulary import WordVocabulary
+from .word_counts import WordCounter
 
 SPELLING_FILE = "spelling.npz"
 # Symbols are bytes and these two; seven of 9 bits are a number of 63 bits.
 _BEGIN, _END, _BITS = 256, 257, 9
 _NUM_NEXT = 257  # bytes and the end
 MOST_ORDER = 7
+_MOST_WORDS = 1_000_000
 # Some hundred times what a large one takes.
 _MOST_BYTES = 1024 * MEBIBYTE
 
@@ -51,6 +54,12 @@ class SpellingModel:
         model = cls(*_summed(keys, np.ones(len(keys), np.int64)), order)
         model.in_vocabulary = float(np.exp(model.log_probabilities(list(vocabulary))).sum())
         return model
+
+    @classmethod
+    def of_counts(cls, counter: WordCounter, vocabulary: WordVocabulary) -> SpellingModel | None:
+        """Learn from the words of a text, or from a part of them that fits into memory; None if all are known."""
+        words = [word for word, _ in counter.items() if word not in vocabulary]
+        return cls.fit(words[:: 1 + len(words) // _MOST_WORDS], vocabulary.words[3:]) if words else None
 
     def log_probabilities(self, words: Sequence[str]) -> np.ndarray:
         """log p(spelling | not in the vocabulary) of words, in nats, (len(words),)."""

@@ -14,6 +14,7 @@ from conftest import shared_data
 from refusals import assert_refused
 
 from hf_elmo.cli.build_vocabulary import VocabularyArguments, run_vocabulary_building
+from hf_elmo.text.spelling import SpellingModel
 from hf_elmo.text.vocabulary import WordVocabulary
 
 TEXT = "the cat sat on the mat .\nthe dog , the <UNK>\n\nThe end .\n"
@@ -55,6 +56,8 @@ def test_the_script_writes_a_vocabulary_and_says_what_it_holds(text, tmp_path):
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "text.txt"]
     assert WordVocabulary.load(tmp_path / "out").words == ["<S>", "</S>", "<UNK>", "the", "."]
+    spelling = SpellingModel.load(tmp_path / "out" / "spelling.npz")
+    assert spelling.log_probabilities(["cat"]) > spelling.log_probabilities(["tac"])
     facts = json.loads((tmp_path / "out" / "vocabulary.json").read_text())
     assert facts["training_text"] == {"words": 15, "sentences": 3, "distinct_words": 10}
     assert (facts["vocabulary_size"], facts["unknown_share"], facts["do_lower_case"]) == (5, 8 / 15, True)

@@ -8,6 +8,7 @@ from run_cases import LINES, make_arguments, write_lines
 
 from hf_elmo import ElmoCharTokenizer
 from hf_elmo.pretraining.run import run_pretraining
+from hf_elmo.text.spelling import SPELLING_FILE, SpellingModel
 
 
 @pytest.fixture
@@ -42,6 +43,19 @@ def test_many_unknown_words_are_told_before_and_after_and_marked_in_results_and_
     warnings = [line for line in printed if line.startswith("warning:")]
     assert "%" in warnings[0] and "--max_vocab_size" in warnings[0]
     assert any("no bits per character" in line for line in printed)
+
+
+def test_the_spelling_beside_a_vocabulary_goes_into_the_checkpoint_and_its_card(run, tmp_path):
+    folder = tmp_path / "vocabulary"
+    folder.mkdir()
+    words = ["<S>", "</S>", "<UNK>", "the", "sat"]
+    (folder / "word_vocabulary.txt").write_text("".join(f"{word}\n" for word in words))
+    SpellingModel.fit(["cat", "mat"], words[3:]).save(folder)
+    results, printed = run(vocab_file=str(folder / "word_vocabulary.txt"))
+    assert results["perplexity_spelled"]["mean"] > results["perplexity"]["mean"]
+    assert any("unknown words spelled" in line for line in printed)
+    assert "unknown words spelled" in (tmp_path / "out" / "README.md").read_text()
+    assert (tmp_path / "out" / SPELLING_FILE).read_bytes() == (folder / SPELLING_FILE).read_bytes()
 
 
 def test_training_text_that_is_held_out_too_is_named(run, tmp_path):
