@@ -1,5 +1,6 @@
 """The lines of docs/coming_from.md, on small files as the other programs write them."""
 
+import importlib.util
 import re
 
 import numpy as np
@@ -63,3 +64,10 @@ def test_elmoformanylangs_users_get_its_average(run):
     (vectors,) = found["vectors"]
     layers = found["embedder"].embed_sentence(["나무", "boat"], layers="all")
     np.testing.assert_allclose(vectors, layers.mean(0), atol=1e-6)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("flair") is None, reason="flair is not installed")
+def test_flairs_users_get_its_average(run):
+    layers = run("AllenNLP: vectors")["layers"]
+    sentence = run("flair")["sentence"]
+    np.testing.assert_allclose(np.stack([token.embedding for token in sentence]), layers.mean(0), atol=1e-6)

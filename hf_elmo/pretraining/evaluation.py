@@ -133,7 +133,7 @@ def spell_unknown(
     """The same where each unknown word of the text has its part of the probability of `<UNK>`, by its spelling."""
     unknown, num_characters = [], 0
     for words in corpus.sentences(tokenizer.tokenize):
-        unknown += [word for word in tokenizer.normalize_words(words) if word not in vocabulary]
+        unknown += [word for word in map(str, tokenizer.normalize_words(words)) if word not in vocabulary]
         num_characters += sum(map(len, words)) + len(words)
     nats = -float(spelling.log_probabilities(unknown).sum()) / perplexity.num_targets
     forward, backward = (each * math.exp(nats) for each in (perplexity.forward, perplexity.backward))
