@@ -1,5 +1,6 @@
 """The lines of docs/coming_from.md, on small files as the other programs write them."""
 
+import functools
 import importlib.util
 import re
 
@@ -31,6 +32,7 @@ def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
 
+        @functools.cache
         def run(heading: str) -> dict:
             namespace: dict = {}
             exec(BLOCKS[heading], namespace)
