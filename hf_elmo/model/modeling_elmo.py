@@ -1122,8 +1122,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         super().__init__(config)
         if config.word_vocab_size is None:
             raise ValueError(
-                "word_vocab_size is None: this checkpoint has no word softmax. Set it to the size of the word "
-                "vocabulary to pre-train, or load the checkpoint with AutoModel."
+                "word_vocab_size is None: this checkpoint has no word softmax. hf-elmo pretrain --model_name_or_path "
+                "trains one for it; AutoModel loads it without."
             )
         self.elmo = ElmoModel(config, is_pretraining=True)
         self.num_words = config.word_vocab_size
