@@ -6,6 +6,7 @@ probabilities are natural logarithms (nats); surprisal is in bits.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
@@ -16,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..hub.loading import find_file, load_config, load_model, load_tokenizer
 from ..model.modeling_elmo import ElmoForPreTraining
@@ -27,6 +29,8 @@ from .devices import usable_device
 from .embedder import Sentence
 from .embedding import embed
 
+# Words whose scores are worked on at a time.
+_BLOCK = 2048
 DIRECTIONS = ("forward", "backward", "joint")
 
 
@@ -143,7 +147,7 @@ class ElmoScorer:
         device: "cpu", "cuda", "cuda:1" and so on; None takes a GPU where there is one.
         tokenizer, vocabulary: Of a model itself; the words of the softmax in its order.
         spell_unknown: Whether words that the softmax lacks are spelled, by the checkpoint's spelling.npz.
-        chunk_size: Predictions whose distributions over the V words are held at a time: 5 x chunk_size x V numbers.
+        chunk_size: Predictions that are scored at a time, by blocks of words.
         limits: As of `embed`.
     Raises: FileNotFoundError or ValueError naming what the checkpoint lacks, the device, or the argument.
     """
@@ -155,7 +159,7 @@ class ElmoScorer:
         tokenizer: ElmoCharTokenizer | None = None,
         vocabulary: WordVocabulary | None = None,
         spell_unknown: bool = False,
-        chunk_size: int = 64,
+        chunk_size: int = 128,
         **limits: int,
     ):
         if not isinstance(model, ElmoForPreTraining):
@@ -234,6 +238,33 @@ class ElmoScorer:
         groups = runs(zip(tops, kept, strict=False), lambda pair: len(pair[1]) + 1, self._chunk_size)
         return itertools.chain.from_iterable(map(self._score_group, groups))
 
+    def _score_targets(self, forward: Tensor, backward: Tensor, next_ids: Tensor, previous_ids: Tensor) -> Tensor:
+        """log p of N targets from the left, the right and both sides, (3, N), by blocks of words that fit into a cache.
+
+        The last target of a sentence differs by direction; its joint score means nothing.
+        """
+        softmaxes, ids = self.model.word_softmaxes, (next_ids, previous_ids, next_ids)
+        if not all(isinstance(softmax, nn.Linear) for softmax in softmaxes):
+            rows = zip(self._distributions(forward, backward), ids, strict=True)
+            return torch.stack([scores.gather(1, each[:, None])[:, 0] for scores, each in rows])
+        prior = self._log_prior.to(self.device)
+        found, sums = [], []
+        for start in range(0, len(prior), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            left, right = map(functools.partial(_logits, self.model, block), softmaxes, (forward, backward))
+            parts = (left, right, left + right - prior[block].to(left))
+            sums.append(torch.stack([part.logsumexp(dim=-1) for part in parts]))
+            # Of words in other blocks nothing.
+            places = [each - start for each in ids]
+            picked = [
+                part.gather(1, place.clamp(0, part.shape[1] - 1)[:, None])[:, 0].where(
+                    (place >= 0) & (place < part.shape[1]), 0.0
+                )
+                for part, place in zip(parts, places, strict=True)
+            ]
+            found.append(torch.stack(picked))
+        return torch.stack(found).sum(dim=0) - torch.stack(sums).logsumexp(dim=0)
+
     def _distributions(self, forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         left, right = log_probabilities(self.model, forward, 0), log_probabilities(self.model, backward, 1)
         return left, right, join_directions(left, right, self._log_prior)
@@ -249,12 +280,8 @@ class ElmoScorer:
             torch.tensor([target for sentence in ids for target in (*sentence, last)], device=self.device)
             for last in (self.vocabulary.eos_id, self.vocabulary.bos_id)
         ]
-        columns = []
         chunks = (tensor.split(self._chunk_size) for tensor in (*contexts, *targets))
-        for forward, backward, next_ids, previous_ids in zip(*chunks, strict=True):
-            # The joint score of the last target, which differs by direction, is not used.
-            chosen = zip(self._distributions(forward, backward), (next_ids, previous_ids, next_ids), strict=True)
-            columns.append(torch.stack([scores.gather(1, target[:, None])[:, 0] for scores, target in chosen]))
+        columns = [self._score_targets(*chunk) for chunk in zip(*chunks, strict=True)]
         found = torch.cat(columns, dim=1).cpu().double().numpy()
         # The special token at each sentence's end is known.
         is_unknown = np.array([number == self.vocabulary.unk_id for numbers in ids for number in (*numbers, -1)])
@@ -293,6 +320,13 @@ def _load_spelling(name: str) -> SpellingModel:
             f"vocabulary writes beside the words of its softmax."
         )
     return SpellingModel.load(file)
+
+
+def _logits(model: ElmoForPreTraining, block: slice, softmax: nn.Linear, hidden: Tensor) -> Tensor:
+    """The scores of some words by vectors (N, P), in float32 or wider."""
+    bias = None if softmax.bias is None else softmax.bias[block]
+    scores = F.linear(hidden.to(model.device, model.dtype), softmax.weight[block], bias)
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
 def log_probabilities(model: ElmoForPreTraining, hidden: Tensor, direction: int) -> Tensor:

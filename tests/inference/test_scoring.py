@@ -15,6 +15,7 @@ from refusals import assert_refused
 from tolerances import LOSS_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
+from hf_elmo.inference import scoring
 from hf_elmo.inference.scoring import ElmoScorer, ScoreTotals, join_directions, log_probabilities, zipf_frequencies
 from hf_elmo.pretraining.evaluation import measure_perplexity
 from hf_elmo.pretraining.objective import LaneObjective
@@ -183,16 +184,23 @@ def test_totals_are_sums_over_sentences():
 # Streams and memory
 
 
-@pytest.mark.parametrize("chunk_size", [1, 4, 64])
-def test_no_more_distributions_than_asked_for_are_held(chunk_size):
-    model, rows = make_model(), []
-    hook = model.word_softmax.register_forward_hook(lambda module, inputs, output: rows.append(len(output)))
-    try:
-        score(SENTENCES, chunk_size=chunk_size)
-    finally:
-        hook.remove()
-    assert max(rows) <= chunk_size
-    assert sum(rows) == 2 * 31
+@pytest.mark.parametrize(("chunk_size", "block"), [(1, 2048), (4, 5), (64, 1), (64, 16)])
+def test_no_more_scores_than_asked_for_are_held(chunk_size, block, monkeypatch):
+    expected, shapes, logits = score(SENTENCES), [], scoring._logits
+
+    def record(*arguments):
+        scores = logits(*arguments)
+        shapes.append(scores.shape)
+        return scores
+
+    monkeypatch.setattr(scoring, "_logits", record)
+    monkeypatch.setattr(scoring, "_BLOCK", block)
+    found = score(SENTENCES, chunk_size=chunk_size)
+    assert max(rows for rows, _ in shapes) <= chunk_size and max(words for _, words in shapes) <= block
+    assert sum(rows * words for rows, words in shapes) == 2 * 31 * len(VOCABULARY)
+    for one, other in zip(found, expected, strict=True):
+        for name in ("forward", "backward", "joint"):
+            np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=REORDERED_FLOAT64)
 
 
 # Substitutes
