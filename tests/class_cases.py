@@ -151,7 +151,7 @@ def features_of(name: str) -> list[dict[str, Any]]:
 def _feature(cls: type, number: int, texts) -> dict[str, Any]:
     if cls is ElmoForCausalLM:
         ids = [WORDS.index(word) if word in WORDS else 2 for word in ("<S>", *texts[0])]
-        return {"input_ids": ids, "attention_mask": [1] * len(ids), "labels": ids}
+        return {"input_ids": ids, "attention_mask": [1] * len(ids), "labels": [-100, *ids[1:]]}
     encoded = ElmoCharTokenizer()(*texts, is_split_into_words=True, return_special_tokens_mask=True)
     feature = dict(encoded)
     is_word = [not special for special in feature.pop("special_tokens_mask")]

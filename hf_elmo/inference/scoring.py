@@ -6,7 +6,6 @@ probabilities are natural logarithms (nats); surprisal is in bits.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import operator
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..hub.loading import find_file, load_config, load_model, load_tokenizer
-from ..model.modeling_elmo import ElmoForPreTraining
+from ..model.modeling_elmo import ElmoForPreTraining, distinct_rows
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.spelling import SPELLING_FILE, SpellingModel
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary, log_uniform_probabilities
@@ -30,7 +29,7 @@ from .embedder import Sentence
 from .embedding import embed
 
 # Words whose scores are worked on at a time.
-_BLOCK = 2048
+_BLOCK = 1024
 DIRECTIONS = ("forward", "backward", "joint")
 
 
@@ -159,7 +158,7 @@ class ElmoScorer:
         tokenizer: ElmoCharTokenizer | None = None,
         vocabulary: WordVocabulary | None = None,
         spell_unknown: bool = False,
-        chunk_size: int = 128,
+        chunk_size: int = 256,
         **limits: int,
     ):
         if not isinstance(model, ElmoForPreTraining):
@@ -248,10 +247,15 @@ class ElmoScorer:
             rows = zip(self._distributions(forward, backward), ids, strict=True)
             return torch.stack([scores.gather(1, each[:, None])[:, 0] for scores, each in rows])
         prior = self._log_prior.to(self.device)
+        # Sentences that begin or end alike, as those of minimal pairs, share what is read so far.
+        contexts = [distinct_rows(hidden.to(self.device)) for hidden in (forward, backward)]
         found, sums = [], []
         for start in range(0, len(prior), _BLOCK):
             block = slice(start, start + _BLOCK)
-            left, right = map(functools.partial(_logits, self.model, block), softmaxes, (forward, backward))
+            left, right = (
+                _logits(self.model, block, softmax, rows).index_select(0, indices)
+                for softmax, (rows, indices) in zip(softmaxes, contexts, strict=True)
+            )
             parts = (left, right, left + right - prior[block].to(left))
             sums.append(torch.stack([part.logsumexp(dim=-1) for part in parts]))
             # Of words in other blocks nothing.

@@ -197,7 +197,8 @@ def test_no_more_scores_than_asked_for_are_held(chunk_size, block, monkeypatch):
     monkeypatch.setattr(scoring, "_BLOCK", block)
     found = score(SENTENCES, chunk_size=chunk_size)
     assert max(rows for rows, _ in shapes) <= chunk_size and max(words for _, words in shapes) <= block
-    assert sum(rows * words for rows, words in shapes) == 2 * 31 * len(VOCABULARY)
+    # What is read so far is scored once where sentences begin or end alike.
+    assert sum(rows * words for rows, words in shapes) <= 2 * 31 * len(VOCABULARY)
     for one, other in zip(found, expected, strict=True):
         for name in ("forward", "backward", "joint"):
             np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=REORDERED_FLOAT64)
