@@ -158,7 +158,7 @@ class ElmoScorer:
         tokenizer: ElmoCharTokenizer | None = None,
         vocabulary: WordVocabulary | None = None,
         spell_unknown: bool = False,
-        chunk_size: int = 256,
+        chunk_size: int = 1024,
         **limits: int,
     ):
         if not isinstance(model, ElmoForPreTraining):
