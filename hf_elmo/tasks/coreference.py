@@ -283,7 +283,7 @@ class EncodedDocument:
 
     Args:
         sentences: Of each sentence `input_ids` (T, C), `attention_mask` (T) and, where speakers are read,
-            `speaker_ids` (T); T counts the sentence markers.
+            `speaker_ids` (T); T counts the special tokens.
         starts: How many words stand before each sentence, and in the whole document.
         mentions: Rows of first word, the word behind the last one, and cluster, (M, 3).
     """

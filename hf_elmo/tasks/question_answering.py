@@ -50,8 +50,8 @@ class QuestionAnsweringArguments(TaskArguments):
     """The model: what it starts from, and which words it reads."""
 
     max_length: int | None = flag(
-        "Read contexts in windows: so many words of a question and a piece of its context, markers included. None "
-        "reads each context whole, as the paper did.",
+        "Read contexts in windows: so many words of a question and a piece of its context, special tokens included. "
+        "None reads each context whole, as the paper did.",
         default=None,
     )
     stride: int | None = flag("Words that two windows share (default: half of max_length).", default=None)
@@ -372,7 +372,7 @@ class AnswerRows:
     Args:
         questions: The split.
         tokenizer: Cuts questions and contexts.
-        max_length: Rows of a window, markers and question included; None for whole contexts.
+        max_length: Rows of a window, special tokens and question included; None for whole contexts.
         stride: Words that two windows share.
         only_answerable: Whether rows without the answer, or with no part of it, are left out: to train on.
         first_number: The number of the first row.
@@ -400,13 +400,13 @@ class AnswerRows:
         self._tokenizer = tokenizer
         self._windows: dict[str, Any] = {}
         if max_length is not None:
-            # The question and its markers, those of the context, and a word of that.
+            # The question and its special tokens, those of the context, and a word of that.
             longest = max(len(tokenizer.tokenize(question.text)) for question in questions.questions) + 5
             stride = max_length // 2 if stride is None else stride
             if max_length < longest + stride:
                 raise ValueError(
-                    f"max_length is {max_length} and stride {stride}, but the longest question and its markers take "
-                    f"{longest - 1} words of a window; take a larger max_length, or a smaller stride."
+                    f"max_length is {max_length} and stride {stride}, but the longest question and its special tokens "
+                    f"take {longest - 1} words of a window; take a larger max_length, or a smaller stride."
                 )
             self._windows = {"truncation": "only_second", "max_length": max_length, "stride": stride}
         ids = Value("int16" if tokenizer.vocab_size < _SMALL_IDS else "int32")

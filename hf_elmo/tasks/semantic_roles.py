@@ -265,7 +265,7 @@ class PropositionRows(Dataset):
     """A row for each predicate; the characters of a sentence are held once for all of its predicates.
 
     A row has `input_ids` (T, C), `attention_mask` (T,), `predicate_mask` (T,) and `labels` (T,), which are -100 at the
-    sentence markers.
+    special tokens.
 
     Args:
         propositions: The sentences.

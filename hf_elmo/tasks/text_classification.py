@@ -44,7 +44,7 @@ class ClassifierArguments(TaskArguments):
     """The model: what it starts from, and which words it reads."""
 
     max_length: int | None = flag(
-        "Cut what is longer than so many words, markers included; of a pair the longer text first.", default=None
+        "Cut what is longer than so many words, special tokens included; of a pair the longer text first.", default=None
     )
     pre_tokenizer: PreTokenizer | None = flag(PRE_TOKENIZER, default=None)
 
@@ -327,7 +327,7 @@ def encode(
 ) -> Dataset:
     """Turn labelled texts into rows of `input_ids` (T, C), `attention_mask` (T) and `labels`, a number.
 
-    T counts the sentence markers. Pairs have `token_type_ids` (T) too.
+    T counts the special tokens. Pairs have `token_type_ids` (T) too.
     """
 
     def encode_batch(batch: dict[str, list]) -> dict[str, list]:

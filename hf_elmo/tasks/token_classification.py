@@ -272,7 +272,7 @@ def find_tag_scheme(splits: dict[str, TaggedSentences], data_args: TaggedDataArg
 def encode(sentences: TaggedSentences, tokenizer: PreTrainedTokenizer, label2id: dict[str, int]) -> Dataset:
     """Turn tagged sentences into rows of `input_ids` (T, C), `attention_mask` (T) and `labels` (T).
 
-    T counts the sentence markers, whose label is -100.
+    T counts the special tokens, whose label is -100.
     """
 
     def encode_batch(batch: dict[str, list]) -> dict[str, list]:

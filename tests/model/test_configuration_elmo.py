@@ -325,7 +325,7 @@ def test_a_key_that_nobody_knows_is_kept(tmp_path):
     assert ElmoConfig(something_else=1).something_else == 1
 
 
-def test_the_ids_of_the_sentence_markers_are_those_of_the_tokenizer():
+def test_the_ids_of_the_special_tokens_are_those_of_the_tokenizer():
     config, tokenizer = ElmoConfig(), ElmoCharTokenizer()
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
         assert getattr(config, name) == getattr(tokenizer, name)

@@ -623,7 +623,7 @@ def test_a_compiled_model_carries_its_state():
 def test_an_exported_model_takes_batches_of_any_size(name):
     case, model = MODELS[name][0], make_model(name)
     batch = make_inputs(case)
-    # Two markers and a word; other sizes that are small make torch.export expect no others.
+    # Two special tokens and a word; other sizes that are small make torch.export expect no others.
     sizes = {0: torch.export.Dim("sentences"), 1: torch.export.Dim("words", min=3)}
     with torch.no_grad():
         exported = torch.export.export(model, (), batch, dynamic_shapes=dict.fromkeys(batch, sizes)).module()

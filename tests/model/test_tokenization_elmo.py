@@ -60,8 +60,8 @@ def row_of(word: str, width: int = 50) -> list[int]:
     return [character + 1 for character in characters + [260] * (width - len(characters))]
 
 
-def rows_of(words, markers: bool = True) -> list[list[int]]:
-    return [row_of(word) for word in ([BOS, *words, EOS] if markers else words)]
+def rows_of(words, special: bool = True) -> list[list[int]]:
+    return [row_of(word) for word in ([BOS, *words, EOS] if special else words)]
 
 
 # Every kind of string: all code points, lone surrogates, control characters, combining marks, four-byte code points,
@@ -95,7 +95,7 @@ def test_every_string_has_the_compatible_row(width, words):
     assert tokenizer.convert_tokens_to_ids(words) == rows[1:-1]
 
 
-def test_lower_casing_leaves_the_markers_alone():
+def test_lower_casing_leaves_the_special_tokens_alone():
     tokenizer = ElmoCharTokenizer(do_lower_case=True)
     assert tokenizer("The CAT <S> </S>")["input_ids"] == rows_of(["the", "cat", BOS, EOS])
     assert tokenizer("The CAT").tokens() == [BOS, "The", "CAT", EOS]
@@ -620,7 +620,7 @@ texts_of_truncation = st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join)
 
 
 def make_bert(truncation_side="right"):
-    """A fast tokenizer with BERT's markers and a token for each of WORDS."""
+    """A fast tokenizer with BERT's special tokens and a token for each of WORDS."""
     vocabulary = {token: index for index, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

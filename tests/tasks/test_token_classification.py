@@ -107,7 +107,7 @@ def tagged(*sentences, source="train_file 'train.conll'"):
 
 
 class TestEncoding:
-    def test_markers_have_no_label(self, tokenizer):
+    def test_special_tokens_have_no_label(self, tokenizer):
         sentences = tagged("Anna/B-PER Smith/I-PER", "!/O")
         dataset = encode(sentences, tokenizer, {"O": 0, "B-PER": 1, "I-PER": 2})
         assert set(dataset.column_names) == {"input_ids", "attention_mask", "labels"}
@@ -122,7 +122,7 @@ class TestEncoding:
         assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
         assert not batch["input_ids"][1, 3:].any()
 
-    def test_words_that_look_like_markers_keep_their_labels(self, tokenizer):
+    def test_words_that_look_like_special_tokens_keep_their_labels(self, tokenizer):
         dataset = encode(TaggedSentences("x", [["<S>", "", "a b"]], [["X", "O", "O"]]), tokenizer, {"O": 0, "X": 1})
         assert dataset["labels"][:] == [[-100, 1, 0, 0, -100]]
 
