@@ -16,6 +16,7 @@ from class_cases import (
     LABELLED,
     LEARNERS,
     ROW_BY_ROW,
+    WORDS,
     build,
     collate,
     config_of,
@@ -527,6 +528,8 @@ def test_a_trainer_that_resumes_ends_where_one_that_ran_through_does(name, tmp_p
     def train(seed, **how):
         torch.manual_seed(seed)
         model = CASES[name].cls(config_of(name, freeze_bilm=False))
+        if isinstance(model, ElmoForCausalLM):
+            model.words = WORDS
         arguments = TrainingArguments(
             tmp_path,
             max_steps=5,
