@@ -1,0 +1,1 @@
+"""A checkpoint as a static web page that computes in the reader's browser."""

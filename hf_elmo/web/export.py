@@ -1,0 +1,271 @@
+"""Export a checkpoint as a folder that any static host serves: a page, the model, and what runs it in a browser.
+
+Letters in shapes: T words of a sentence, P projection, L biLM layers, V words of the softmax.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..hub.loading import find_file, load_config
+from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
+from ..inference.embedder import ElmoEmbedder
+from ..inference.onnx_export import ONNX_FILE, export_onnx
+from ..inference.scoring import ElmoScorer
+from ..model.configuration_elmo import WORD_LIST_FILE, ElmoConfig, read_words
+from ..model.modeling_elmo import ElmoForPreTraining
+from .packing import quantize, quantize_graph, write_packed
+from .rules import tokenizer_rules
+
+STATIC = Path(__file__).with_name("static")
+# Of onnxruntime-web: the build that computes on the CPU alone. It has one thread where a host sends no special headers.
+RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+RUNTIME_PACKAGE = "onnxruntime-web@1.30.0"
+# Words of the table of token vectors, the most frequent ones with a letter.
+NUM_STATIC_WORDS = 15_000
+
+# Of the lectures. The first word that is marked by * is chosen when the sentences are opened.
+EXAMPLES: dict[str, dict[str, list[str]]] = {
+    "en": {
+        "play: theatre and sport": [
+            "The actors will *play two acts on the stage tonight .",
+            "He wrote a new play for the theatre .",
+            "The audience loved the play and its actors .",
+            "She saw the play at the theatre in London .",
+            "The boys play ball in the park .",
+            "Our team will play the last game on Saturday .",
+            "The children went out to play in the garden .",
+            "They play cards every evening .",
+        ],
+        "bank: river and money": [
+            "They sat down on the *bank of the river .",
+            "The boat lay close to the bank under the trees .",
+            "We walked along the bank of the stream .",
+            "He fished from the grassy bank of the river .",
+            "She put all her money in the bank .",
+            "The bank lent him a thousand pounds .",
+            "He was a clerk in a bank in the city .",
+            "The bank failed and they lost their fortune .",
+        ],
+        "garden path": ["The old *man the boat .", "The horse raced past the barn fell .", "He has gone to the bed to sleep ."],
+    },
+    "ko": {
+        "눈: eye and snow": [
+            "*눈 아파서 못 보겠다 .",
+            "배우 눈 정말 예쁘다 .",
+            "눈 감고 들어도 좋은 음악",
+            "울어서 눈 퉁퉁 부었다 .",
+            "눈 오는 날 다시 보고 싶은 영화",
+            "하얀 눈 내리는 겨울 장면이 아름답다 .",
+            "눈 덮인 산이 정말 멋지다 .",
+            "첫 눈 오면 생각나는 영화",
+        ],
+        "배: ship and belly": [
+            "*배 타고 바다로 떠나는 장면이 좋다 .",
+            "배 가라앉는 장면에서 울었다 .",
+            "너무 웃어서 배 아프다 .",
+            "배 고플 때 보면 안 되는 영화",
+        ],
+    },
+}
+
+
+class _Errors(NamedTuple):
+    """How far the numbers of the rounded weights are from those of the checkpoint, over the words of the examples."""
+
+    vectors: list[float]  # the mean of |difference| / |vector|, by layer, (L + 1)
+    surprisal: float | None  # the mean difference, in bits
+    surprisal_most: float | None  # the largest one
+
+
+def export_web(model: str, output_dir: str, runtime_dir: str | None = None, overwrite: bool = False) -> list[str]:
+    """Write the folder; the layers are those of the biLM, and the softmax is in it where it is full and its words known.
+
+    Returns: What was written and how exact it is, a sentence each.
+    Raises: FileNotFoundError, FileExistsError or ValueError naming the argument; ImportError without onnxruntime.
+    """
+    try:
+        import onnx
+        import onnxruntime  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise ImportError("The page is made and checked with ONNX; pip install 'hf_elmo[export]'.") from error
+    target = check_output_directory(output_dir, overwrite)
+    check_keeps_inputs(target, [("model", model), *([("runtime_dir", runtime_dir)] if runtime_dir else [])])
+    config = load_config(model)
+    embedder = ElmoEmbedder(model, device="cpu")
+    words, scorer = _words(model, config), _scorer(model, config)
+    sentences = _examples(words)
+    with _runtime(runtime_dir) as runtime, written_aside(target, overwrite) as aside:
+        shutil.copytree(STATIC, aside, dirs_exist_ok=True)
+        (aside / "runtime").mkdir()
+        for name in RUNTIME_FILES:
+            shutil.copyfile(runtime / name, aside / "runtime" / name)
+        data = aside / "model"
+        data.mkdir()
+        with tempfile.TemporaryDirectory() as folder:
+            export_onnx(model, Path(folder) / "onnx", output_hidden_states=True)
+            graph = onnx.load(Path(folder) / "onnx" / ONNX_FILE)
+        del graph.graph.output[0]  # the mix, which the page makes itself
+        quantize_graph(graph)
+        content = graph.SerializeToString()
+        write_packed(data / "graph.bin", content)
+        options = onnxruntime.SessionOptions()
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        softmaxes = _write_softmaxes(data, scorer) if scorer is not None else []
+        (data / "words.txt").write_text("\n".join(words), encoding="utf-8")
+        table = [word for word in words if any(map(str.isalpha, word)) and word not in ("<S>", "</S>", "<UNK>")]
+        table = table[:NUM_STATIC_WORDS]
+        vectors = [array[0, : config.projection_size] for array in embedder.stream([[each] for each in table], "token")]
+        write_packed(data / "static.bin", quantize(np.array(vectors).reshape(len(table), config.projection_size))[0])
+        rules = tokenizer_rules(embedder.tokenizer)
+        (data / "tokenizer.json").write_text(json.dumps(rules, ensure_ascii=False), encoding="utf-8")
+        errors = _measure(session, embedder, scorer, softmaxes, sentences)
+        shares, gamma = _mix(embedder)
+        name = os.path.basename(os.path.normpath(model))
+        facts = {
+            "name": name,
+            "layers": config.num_hidden_layers + 1,
+            "projection": config.projection_size,
+            "softmaxes": len(softmaxes),
+            "num_words": len(words),
+            "table": table,
+            "shares": shares,
+            "gamma": gamma,
+            "examples": sentences,
+            "errors": errors._asdict(),
+        }
+        (data / "facts.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+        (aside / "README.md").write_text(
+            f"---\ntitle: {name} in the page\nemoji: 🔎\ncolorFrom: blue\ncolorTo: yellow\nsdk: static\npinned: false\n---\n\n"
+            f"{name} in the reader's browser, as `hf-elmo export --format web` wrote it. Serve the folder with any static\n"
+            "host, `python -m http.server` for example. Nothing is sent anywhere.\n",
+            encoding="utf-8",
+        )
+        size = sum(path.stat().st_size for path in data.iterdir()) / 1e6
+    said = ", ".join(f"{each:.2%}" for each in errors.vectors)
+    notes = [
+        f"model/ has {size:.1f} MB, its weights in eight bits; runtime/ is onnxruntime-web's.",
+        f"Its vectors are those of the model within {said} of their length (layers from 0 on, mean of the examples).",
+    ]
+    if errors.surprisal is None:
+        notes.append("It shows no surprise: the checkpoint has no full word softmax with a list of its words.")
+    else:
+        notes.append(f"Its surprisals differ by {errors.surprisal:.3f} bits on average, at most {errors.surprisal_most:.2f}.")
+    return [*notes, f"See it: python -m http.server --directory {output_dir}"]
+
+
+@contextmanager
+def _runtime(directory: str | None) -> Iterator[Path]:
+    """The folder that has the files of onnxruntime-web: the one given, unpacked, or the package that npm fetches."""
+    with tempfile.TemporaryDirectory() as folder:
+        if directory is None:
+            npm = shutil.which("npm")
+            if npm is None:
+                raise ValueError(
+                    f"--runtime_dir is not given and there is no npm: unpack the npm package {RUNTIME_PACKAGE} and "
+                    "name its folder."
+                )
+            done = subprocess.run([npm, "pack", RUNTIME_PACKAGE, "--silent"], cwd=folder, capture_output=True, text=True)
+            packed = next(Path(folder).glob("*.tgz"), None)
+            if done.returncode or packed is None:
+                said = (done.stderr.strip().splitlines() or ["npm said nothing"])[-1]
+                raise ValueError(f"npm pack {RUNTIME_PACKAGE} failed ({said}); name an unpacked one by --runtime_dir.")
+            with tarfile.open(packed) as archive:
+                for name in RUNTIME_FILES:
+                    source = archive.extractfile(f"package/dist/{name}")
+                    assert source is not None, name
+                    (Path(folder) / name).write_bytes(source.read())
+            directory = folder
+        found = Path(directory) / "dist" if (Path(directory) / "dist").is_dir() else Path(directory)
+        lacking = [name for name in RUNTIME_FILES if not (found / name).is_file()]
+        if lacking:
+            raise FileNotFoundError(f"--runtime_dir {directory!r} lacks {lacking[0]}; unpack {RUNTIME_PACKAGE} there.")
+        yield found
+
+
+def _words(model: str, config: ElmoConfig) -> list[str]:
+    path = find_file(model, WORD_LIST_FILE)
+    return [] if path is None else read_words(path)
+
+
+def _scorer(model: str, config: ElmoConfig) -> ElmoScorer | None:
+    """What scores words by the checkpoint; None without a full softmax whose words are known."""
+    named = (config.architectures or [""])[0] == ElmoForPreTraining.__name__
+    if not named or config.softmax_type != "full" or find_file(model, WORD_LIST_FILE) is None:
+        return None
+    return ElmoScorer(model, device="cpu")
+
+
+def _examples(words: list[str]) -> dict[str, list[str]]:
+    """The examples of the language that the words are of; English where it is neither."""
+    korean = sum(any("가" <= letter <= "힣" for letter in word) for word in words)
+    return EXAMPLES["ko" if 2 * korean > len(words) else "en"]
+
+
+def _write_softmaxes(data: Path, scorer: ElmoScorer) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Write the softmaxes, one or one of each direction: rows (V, P) in int8, their scales, and the biases.
+
+    Returns: Weights (V, P) and biases (V,) as the page has them.
+    """
+    forward, backward = scorer.model.word_softmaxes
+    rounded, written = [], []
+    for softmax in [forward] if forward is backward else [forward, backward]:
+        weight, bias = (each.detach().float().numpy() for each in (softmax.weight, softmax.bias))
+        codes, scales = quantize(weight)
+        written += [scales, bias, codes]
+        rounded.append((codes * scales, bias))
+    write_packed(data / "softmax.bin", *written)
+    return rounded
+
+
+def _mix(embedder: ElmoEmbedder) -> tuple[list[float], float]:
+    mix = embedder.model.mixes[0]
+    return mix.shares().tolist(), float(mix.scale.detach())
+
+
+def _measure(
+    session: Any,
+    embedder: ElmoEmbedder,
+    scorer: ElmoScorer | None,
+    softmaxes: list[tuple[np.ndarray, np.ndarray]],
+    examples: dict[str, list[str]],
+) -> _Errors:
+    """Run the rounded graph on the examples, and compare with the checkpoint."""
+    errors: list[np.ndarray] = []
+    differences: list[np.ndarray] = []
+    for text in [text.replace("*", "") for texts in examples.values() for text in texts]:
+        words = embedder.tokenizer.tokenize(text)
+        batch = embedder.tokenizer([words], is_split_into_words=True, return_tensors="np")
+        found = session.run(None, {each.name: batch[each.name] for each in session.get_inputs()})
+        layers = np.concatenate(found)
+        (own,) = embedder.stream([words], "all")
+        errors.append(np.linalg.norm(layers[:, 1:-1] - own, axis=-1) / np.linalg.norm(own, axis=-1))
+        if scorer is not None:
+            scores = scorer.score_sentence(words)
+            ids = scorer.vocabulary.encode(map(str, scorer.tokenizer.normalize_words(words)))
+            left, right = np.split(layers[-1], 2, axis=-1)
+            for own_scores, contexts, (weight, bias) in (
+                (scores.forward, left[:-2], softmaxes[0]),
+                (scores.backward, right[2:], softmaxes[-1]),
+            ):
+                logits = contexts @ weight.T + bias
+                logits -= logits.max(axis=1, keepdims=True)
+                log_p = logits[np.arange(len(ids)), ids] - np.log(np.exp(logits).sum(axis=1))
+                differences.append(np.abs(log_p - own_scores) / np.log(2))
+    vectors = np.concatenate(errors, axis=1).mean(axis=1).tolist()
+    if not differences:
+        return _Errors(vectors, None, None)
+    every = np.concatenate(differences)
+    return _Errors(vectors, float(every.mean()), float(every.max()))
