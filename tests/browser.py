@@ -78,6 +78,13 @@ class Page:
     def open(self, address: str) -> None:
         self._call("Page.navigate", self._session, url=address)
 
+    @contextmanager
+    def changed_by(self, script: str) -> Iterator[None]:
+        """Run a script before those of each page that is opened in the block."""
+        number = self._call("Page.addScriptToEvaluateOnNewDocument", self._session, source=script)["identifier"]
+        yield
+        self._call("Page.removeScriptToEvaluateOnNewDocument", self._session, identifier=number)
+
     def run(self, script: str):
         """What JavaScript comes to, waited for where it is a promise."""
         given = {"expression": script, "awaitPromise": True, "returnByValue": True}
@@ -87,8 +94,11 @@ class Page:
 
     def wait_for(self, condition: str, seconds: float = 60) -> None:
         """Until JavaScript is true; what the page's status says where it never is."""
-        wait = f"(async () => {{ for (const end = Date.now() + {1000 * seconds}; Date.now() < end;) {{ try {{ if ({condition}) return true; }} catch {{}} await new Promise((go) => setTimeout(go, 50)); }} return document.body.innerText.slice(0, 800); }})()"
-        said = self.run(wait)
+        said = self.run(
+            f"(async () => {{ for (const end = Date.now() + {1000 * seconds}; Date.now() < end;) {{"
+            f" try {{ if ({condition}) return true; }} catch {{}}"
+            " await new Promise((go) => setTimeout(go, 50)); } return document.body.innerText.slice(0, 800); })()"
+        )
         assert said is True, (said, self.errors)
 
     def set_size(self, width: int, height: int, dark: bool = False, scale: float = 1) -> None:

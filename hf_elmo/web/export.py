@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -23,8 +23,9 @@ from ..hub.writing import check_keeps_inputs, check_output_directory, written_as
 from ..inference.embedder import ElmoEmbedder
 from ..inference.onnx_export import ONNX_FILE, export_onnx
 from ..inference.scoring import ElmoScorer
+from ..inference.word_uses import static_vectors
 from ..model.configuration_elmo import WORD_LIST_FILE, ElmoConfig, read_words
-from ..model.modeling_elmo import ElmoForPreTraining
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoScalarMix
 from .packing import quantize, quantize_graph, write_packed
 from .rules import tokenizer_rules
 
@@ -32,8 +33,10 @@ STATIC = Path(__file__).with_name("static")
 # Of onnxruntime-web: the build that computes on the CPU alone. It has one thread where a host sends no special headers.
 RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 RUNTIME_PACKAGE = "onnxruntime-web@1.30.0"
+# Six bits for each weight of the softmax, half of all weights: the page has to load.
+_SOFTMAX_MOST = 31
 # Words of the table of token vectors, the most frequent ones with a letter.
-NUM_STATIC_WORDS = 15_000
+NUM_STATIC_WORDS = 10_000
 
 # Of the lectures. The first word that is marked by * is chosen when the sentences are opened.
 EXAMPLES: dict[str, dict[str, list[str]]] = {
@@ -58,7 +61,11 @@ EXAMPLES: dict[str, dict[str, list[str]]] = {
             "He was a clerk in a bank in the city .",
             "The bank failed and they lost their fortune .",
         ],
-        "garden path": ["The old *man the boat .", "The horse raced past the barn fell .", "He has gone to the bed to sleep ."],
+        "garden path": [
+            "The old *man the boat .",
+            "The horse raced past the barn fell .",
+            "He has gone to the bed to sleep .",
+        ],
     },
     "ko": {
         "눈: eye and snow": [
@@ -90,7 +97,7 @@ class _Errors(NamedTuple):
 
 
 def export_web(model: str, output_dir: str, runtime_dir: str | None = None, overwrite: bool = False) -> list[str]:
-    """Write the folder; the layers are those of the biLM, and the softmax is in it where it is full and its words known.
+    """Write the folder: with the layers of the biLM, and its softmax where that is full and its words are known.
 
     Returns: What was written and how exact it is, a sentence each.
     Raises: FileNotFoundError, FileExistsError or ValueError naming the argument; ImportError without onnxruntime.
@@ -127,8 +134,8 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
         (data / "words.txt").write_text("\n".join(words), encoding="utf-8")
         table = [word for word in words if any(map(str.isalpha, word)) and word not in ("<S>", "</S>", "<UNK>")]
         table = table[:NUM_STATIC_WORDS]
-        vectors = [array[0, : config.projection_size] for array in embedder.stream([[each] for each in table], "token")]
-        write_packed(data / "static.bin", quantize(np.array(vectors).reshape(len(table), config.projection_size))[0])
+        codes, _ = quantize(static_vectors(embedder, table), _SOFTMAX_MOST)
+        write_packed(data / "static.bin", codes)
         rules = tokenizer_rules(embedder.tokenizer)
         (data / "tokenizer.json").write_text(json.dumps(rules, ensure_ascii=False), encoding="utf-8")
         errors = _measure(session, embedder, scorer, softmaxes, sentences)
@@ -148,21 +155,22 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
         }
         (data / "facts.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
         (aside / "README.md").write_text(
-            f"---\ntitle: {name} in the page\nemoji: 🔎\ncolorFrom: blue\ncolorTo: yellow\nsdk: static\npinned: false\n---\n\n"
-            f"{name} in the reader's browser, as `hf-elmo export --format web` wrote it. Serve the folder with any static\n"
-            "host, `python -m http.server` for example. Nothing is sent anywhere.\n",
+            f"---\ntitle: {name} in the page\nemoji: 🔎\ncolorFrom: blue\ncolorTo: yellow\nsdk: static\n"
+            f"pinned: false\n---\n\n{name} in the reader's browser, as `hf-elmo export --format web` wrote it. Serve the folder with\n"
+            "any static host, `python -m http.server` for example. Nothing is sent anywhere.\n",
             encoding="utf-8",
         )
         size = sum(path.stat().st_size for path in data.iterdir()) / 1e6
     said = ", ".join(f"{each:.2%}" for each in errors.vectors)
     notes = [
-        f"model/ has {size:.1f} MB, its weights in eight bits; runtime/ is onnxruntime-web's.",
+        f"model/ has {size:.1f} MB, its weights in eight bits, the softmax's in six; runtime/ is onnxruntime-web's.",
         f"Its vectors are those of the model within {said} of their length (layers from 0 on, mean of the examples).",
     ]
     if errors.surprisal is None:
         notes.append("It shows no surprise: the checkpoint has no full word softmax with a list of its words.")
     else:
-        notes.append(f"Its surprisals differ by {errors.surprisal:.3f} bits on average, at most {errors.surprisal_most:.2f}.")
+        mean, most = errors.surprisal, errors.surprisal_most
+        notes.append(f"Its surprisals differ by {mean:.3f} bits on average, at most {most:.2f}.")
     return [*notes, f"See it: python -m http.server --directory {output_dir}"]
 
 
@@ -177,7 +185,8 @@ def _runtime(directory: str | None) -> Iterator[Path]:
                     f"--runtime_dir is not given and there is no npm: unpack the npm package {RUNTIME_PACKAGE} and "
                     "name its folder."
                 )
-            done = subprocess.run([npm, "pack", RUNTIME_PACKAGE, "--silent"], cwd=folder, capture_output=True, text=True)
+            command = [npm, "pack", RUNTIME_PACKAGE, "--silent"]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
             packed = next(Path(folder).glob("*.tgz"), None)
             if done.returncode or packed is None:
                 said = (done.stderr.strip().splitlines() or ["npm said nothing"])[-1]
@@ -223,7 +232,7 @@ def _write_softmaxes(data: Path, scorer: ElmoScorer) -> list[tuple[np.ndarray, n
     rounded, written = [], []
     for softmax in [forward] if forward is backward else [forward, backward]:
         weight, bias = (each.detach().float().numpy() for each in (softmax.weight, softmax.bias))
-        codes, scales = quantize(weight)
+        codes, scales = quantize(weight, _SOFTMAX_MOST)
         written += [scales, bias, codes]
         rounded.append((codes * scales, bias))
     write_packed(data / "softmax.bin", *written)
@@ -231,7 +240,7 @@ def _write_softmaxes(data: Path, scorer: ElmoScorer) -> list[tuple[np.ndarray, n
 
 
 def _mix(embedder: ElmoEmbedder) -> tuple[list[float], float]:
-    mix = embedder.model.mixes[0]
+    mix = cast("ElmoScalarMix", embedder.model.mixes[0])
     return mix.shares().tolist(), float(mix.scale.detach())
 
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _LEAST_WEIGHTS = 4096
 
 
-def quantize(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (N, P) as int8 and the scale of each, (N, 1) float32: a weight is their product."""
-    scales = np.maximum(np.abs(weights).max(axis=1, keepdims=True), 1e-12).astype(np.float32) / 127
+def quantize(weights: np.ndarray, most: int = 127) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (N, P) as int8 from -most to most, and the scale of each, (N, 1) float32: a weight is their product."""
+    scales = np.maximum(np.abs(weights).max(axis=1, keepdims=True), 1e-12).astype(np.float32) / most
     return np.rint(weights / scales).astype(np.int8), scales
 
 

@@ -25,14 +25,16 @@ from ..model.tokenization_elmo import (
 )
 
 _FIRST_KIND = 0xE000
-# What `\X` is (UAX 29), of `regex`: there a linker joins a consonant to whatever stands before it.
+# What `\X` is (UAX 29), of `regex`: there a linker joins a consonant to whatever it follows.
 _HANGUL = r"\p{GCB=L}*(?:\p{GCB=V}+|\p{GCB=LV}\p{GCB=V}*|\p{GCB=LVT})\p{GCB=T}*|\p{GCB=L}+|\p{GCB=T}+"
 _PICTURE = r"\p{ExtPict}(?:\p{GCB=Extend}*\p{GCB=ZWJ}\p{ExtPict})*"
 _SHOWN = r"[^\p{GCB=Control}\p{GCB=CR}\p{GCB=LF}\p{GCB=Prepend}]"
 _MARKS = r"[\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}]*"
-_LINKED = rf"(?:{_MARKS}\p{{InCB=Linker}}[\p{{InCB=Extend}}\p{{InCB=Linker}}]*\p{{InCB=Consonant}})*{_MARKS}"
+_IS_LINKED = r"(?<=\p{InCB=Linker}[\p{InCB=Extend}\p{InCB=Linker}]*)"
+_LINKED = rf"(?:{_MARKS}{_IS_LINKED}\p{{InCB=Consonant}})*{_MARKS}"
 _CLUSTER = (
-    rf"(?:\r\n|(?=[\p{{GCB=Extend}}\p{{GCB=ZWJ}}]){_LINKED}|\p{{GCB=Prepend}}*(?:{_HANGUL}|\p{{GCB=RI}}\p{{GCB=RI}}|{_PICTURE}|{_SHOWN}){_LINKED}"
+    rf"(?:\r\n|(?=[\p{{GCB=Extend}}\p{{GCB=ZWJ}}]){_LINKED}"
+    rf"|\p{{GCB=Prepend}}*(?:{_HANGUL}|\p{{GCB=RI}}\p{{GCB=RI}}|{_PICTURE}|{_SHOWN}){_LINKED}"
     rf"|\p{{GCB=Prepend}}+{_LINKED}|[\s\S])"
 )
 # A class in brackets, one without, an escaped character, a group's opening, a repeat, and all else.
@@ -82,6 +84,8 @@ class _Translation:
 
 def _borders(source: str) -> np.ndarray:
     """Where a class begins and ends, in turn, among all code points."""
+    if len(source) == 1 and source != ".":
+        return np.array([ord(source), ord(source) + 1])
     spans = [match.span() for match in regex.finditer(f"(?:{source})+", _all_code_points(), regex.V1)]
     return np.array(spans, dtype=np.int64).ravel()
 
@@ -92,7 +96,7 @@ def _all_code_points() -> str:
 
 
 def tokenizer_rules(tokenizer: ElmoCharTokenizer) -> dict[str, Any]:
-    """All that tokenizer.js asks of a tokenizer, for JSON: the pattern, the kinds by code point, the schemes's ids."""
+    """All that tokenizer.js asks of a tokenizer, for JSON: the pattern, the kinds by code point, the scheme's ids."""
     translation = _Translation(_PATTERNS[tokenizer.pre_tokenizer].pattern)
     borders = [_borders(source) for source in translation.classes]
     starts = np.unique(np.concatenate([[0], *borders]))
@@ -101,7 +105,7 @@ def tokenizer_rules(tokenizer: ElmoCharTokenizer) -> dict[str, Any]:
     kinds, kind_of = np.unique(members, axis=1, return_inverse=True)
     texts = ["[" + "".join(chr(_FIRST_KIND + kind) for kind in np.flatnonzero(row)) + "]" for row in kinds]
     scheme = tokenizer._scheme
-    is_dictionary = isinstance(scheme, DictionaryCharacters)
+    characters = scheme.characters if isinstance(scheme, DictionaryCharacters) else None
     return {
         "pattern": regex.sub(r"<(\d+)>", lambda number: texts[int(number[1])], translation.text),
         "starts": np.diff(starts, prepend=0).tolist(),
@@ -116,6 +120,6 @@ def tokenizer_rules(tokenizer: ElmoCharTokenizer) -> dict[str, Any]:
         "end": scheme.end_word,
         "padding": scheme.padding,
         "special": {BOS_TOKEN: scheme.special[BOS_TOKEN], EOS_TOKEN: scheme.special[EOS_TOKEN]},
-        "characters": list(scheme.characters) if is_dictionary else None,
-        "unknown": scheme.characters.index(DICTIONARY_MARKS[-1]) + 1 if is_dictionary else None,
+        "characters": characters,
+        "unknown": characters.index(DICTIONARY_MARKS[-1]) + 1 if characters else None,
     }

@@ -36,12 +36,19 @@ async function askLatest(name, given, show) {
   if (next) await askLatest(name, ...next);
 }
 
+// In steps: a screen reader says each.
+function tellProgress(megabytes) {
+  const text = `Loading the model: ${5 * Math.floor(megabytes / 5)} MB …`;
+  if (!state.facts && $("status").textContent !== text) $("status").textContent = text;
+}
+
 async function start() {
   if (typeof WebAssembly !== "object") return fail("this browser has no WebAssembly, with which the model is computed.");
   if (typeof DecompressionStream !== "function") return fail("this browser is too old to unpack the model; a newer one can.");
   worker = new Worker("worker.js", { type: "module" });
   worker.onerror = (event) => fail(event.message || "the worker could not be started; serve the folder by http, not as a file.");
-  worker.onmessage = ({ data: { id, result, error } }) => {
+  worker.onmessage = ({ data: { id, result, error, megabytes } }) => {
+    if (megabytes) return tellProgress(megabytes);
     const { resolve, reject } = waiting.get(id);
     waiting.delete(id);
     if (error) reject(new Error(error));
@@ -51,8 +58,10 @@ async function start() {
   const { facts } = state, percent = (value) => `${(100 * value).toFixed(1)} %`;
   $("name").textContent = facts.name;
   document.title = `ELMo in the page: ${facts.name}`;
-  $("facts").textContent = `The weights are rounded to eight bits and less. On the examples, vectors differ from the checkpoint's by ${facts.errors.vectors.map(percent).join(", ")} of their length (layers 0 to ${facts.layers - 1})` +
-    (facts.softmaxes ? `, surprisals by ${facts.errors.surprisal.toFixed(2)} bits on average and ${facts.errors.surprisal_most.toFixed(2)} at most.` : "; it has no softmax, so that nothing surprises it.");
+  const { vectors, surprisal, surprisal_most: most } = facts.errors;
+  $("facts").textContent = "The weights are rounded to eight bits, those of the softmax to six. On the examples, vectors differ " +
+    `from the checkpoint's by ${vectors.map(percent).join(", ")} of their length (layers 0 to ${facts.layers - 1})` +
+    (facts.softmaxes ? `, surprisals by ${surprisal.toFixed(2)} bits on average and ${most.toFixed(2)} at most.` : ". It has no softmax: nothing surprises it.");
   $("tab-surprise").hidden = !facts.softmaxes;
   for (const [name, texts] of Object.entries(facts.examples)) {
     const button = $("examples").appendChild(element("button", { type: "button", "aria-pressed": "false" }, name));
@@ -75,11 +84,14 @@ async function readText(wanted) {
   const texts = $("text").value.split("\n").filter((text) => text.trim()).slice(0, 40), begun = performance.now();
   if (!texts.length) return;
   await askLatest("read", { texts }, (sentences) => {
+    const before = state.sentences;
     state.sentences = sentences;
-    const [s, word] = wanted ?? [state.place?.[0] ?? 0, state.sentences[state.place?.[0]]?.[state.place?.[1]]];
-    const first = Math.max(0, sentences.findIndex((each) => each.length));
-    const found = (sentences[s] ?? []).indexOf(word);
-    state.place = found >= 0 ? [s, found] : sentences[state.place?.[0]]?.[state.place?.[1]] !== undefined && !wanted ? state.place : [first, 0];
+    if (!sentences.some((each) => each.length)) return;
+    // The word that was chosen, where it is still there; else the one at its place, or the first of all.
+    const [s, w] = state.place ?? [0, 0], word = wanted ? wanted[1] : before[s]?.[w], line = wanted ? wanted[0] : s;
+    const found = (sentences[line] ?? []).indexOf(word);
+    if (found >= 0) state.place = [line, !wanted && sentences[s][w] === word ? w : found];
+    else if (wanted || sentences[s]?.[w] === undefined) state.place = [Math.max(0, sentences.findIndex((each) => each.length)), 0];
     const count = sentences.reduce((sum, each) => sum + each.length, 0), seconds = ((performance.now() - begun) / 1000).toFixed(2);
     $("status").textContent = `Read ${count} words in ${sentences.length} sentences, in ${seconds} s.`;
     $("status").className = "faint";
@@ -175,12 +187,13 @@ function show() {
   for (const name of ["context", "mix", "surprise"]) $(name).hidden = name !== state.view;
   if (state.view === "context") askLatest("explore", { place, onlyWord }, showLayers);
   if (state.view === "mix") askLatest("mixed", { place, onlyWord, shares: state.shares, gamma: state.gamma }, showMix);
-  if (state.view === "surprise") askLatest("surprises", { sentences: state.sentences.length }, showSurprise);
+  if (state.view === "surprise") showSurprise().catch((error) => fail(error.message));
 }
 
 const context = ([s, w], around = 4) => {
   const words = state.sentences[s], line = element("span"), from = Math.max(0, w - around), to = Math.min(words.length, w + around + 1);
-  line.append((from ? "… " : "") + words.slice(from, w).join(" ") + " ", element("b", {}, words[w]), ` ${words.slice(w + 1, to).join(" ")}${to < words.length ? " …" : ""}`);
+  line.append(`${from ? "… " : ""}${words.slice(from, w).join(" ")} `, element("b", {}, words[w]));
+  line.append(` ${words.slice(w + 1, to).join(" ")}${to < words.length ? " …" : ""}`);
   return line;
 };
 
@@ -194,7 +207,10 @@ function nearestList(nearest) {
   return list;
 }
 
-const draw = (look, title, fixed) => drawPoints({ ...look, title, fixed, chosen: state.place, wordOf: ([s, w]) => state.sentences[s][w], lineOf: ([s]) => state.sentences[s].join(" "), colorOf, choose });
+const draw = (look, title, fixed) => drawPoints({
+  ...look, title, fixed, chosen: state.place, colorOf, choose,
+  wordOf: ([s, w]) => state.sentences[s][w], lineOf: ([s]) => state.sentences[s].join(" "),
+});
 
 function showLayers({ layers, staticNearest }) {
   $("layers").replaceChildren(...layers.map((look, j) => {
@@ -256,39 +272,61 @@ function showMix(look) {
   $("mixed").replaceChildren(
     element("h2", {}, `ELMo = ${gamma.toFixed(2)} · (${sum})`),
     element("p", { class: "faint" }, `length of the vector: ${look.length.toFixed(2)}. γ changes lengths and distances, not the angles: the neighbors stay.`),
-    draw(look, "The mix", gamma > 1 ? scale * gamma : scale), element("h3", {}, "nearest uses on this page, by cosine"),
+    draw(look, "The mix", scale * Math.max(1, gamma)), element("h3", {}, "nearest uses on this page, by cosine"),
     gamma ? nearestList(look.nearest) : element("p", {}, "With γ = 0 all vectors are zero."),
   );
 }
 
 // Surprise
 const MOST_BITS = 16;
-function showSurprise(scores) {
-  $("heat").replaceChildren(...scores.map((words, s) => {
-    const table = element("table"), names = element("tr", {}, element("th"));
-    table.append(element("caption", { class: "faint", hidden: "" }, state.sentences[s].join(" ")), names);
-    words.forEach(({ word, isUnknown }, w) => {
-      const button = wordButton(s, w, word);
-      if (isUnknown) button.classList.add("unknown"), (button.title = "not among the words of the softmax: scored as <UNK>");
-      names.append(element("td", {}, button));
-    });
-    for (const direction of ["forward", "backward"]) {
-      const row = element("tr", {}, element("th", { scope: "row" }, `${direction === "forward" ? "→" : "←"} ${direction}`));
-      for (const each of words) row.append(element("td", { class: "bits", style: `--part: ${(0.85 * Math.min(1, each[direction] / MOST_BITS)).toFixed(3)}` }, each[direction].toFixed(1)));
-      table.append(row);
+let turn = 0;
+
+// The sentence of the chosen word first, then the others as they come.
+async function showSurprise() {
+  const own = ++turn, { place, sentences } = state, [chosen, w] = place;
+  if ($("heat").children.length !== sentences.length) $("heat").replaceChildren(...sentences.map(() => element("div")));
+  for (const s of [chosen, ...sentences.keys()]) {
+    const scores = await ask("surprise", { sentence: s });
+    if (own !== turn || sentences !== state.sentences) return;
+    const focused = $("heat").children[s].contains(document.activeElement);
+    $("heat").children[s].replaceWith(heatTable(s, scores));
+    markWords();
+    if (s === chosen) showExpected(scores[w]);
+    if (focused) $("heat").querySelector("[aria-pressed=true]")?.focus();
+  }
+}
+
+function heatTable(s, words) {
+  const names = element("tr", {}, element("th")), table = element("table", {}, names);
+  words.forEach(({ word, isUnknown }, w) => {
+    const button = wordButton(s, w, word);
+    if (isUnknown) {
+      button.classList.add("unknown");
+      button.title = "not among the words of the softmax: scored as <UNK>";
     }
-    return table;
-  }));
-  markWords();
-  const [s, w] = state.place, { word, expected, forward, backward, both } = scores[s][w];
-  const column = (title, bits, list) => {
-    const panel = element("div", {}, element("h2", {}, title), element("p", { class: "faint" }, `“${word}”: ${bits.toFixed(1)} bits, p = ${(2 ** -bits).toPrecision(2)}. Expected:`));
-    for (const [other, p] of list) {
-      panel.append(element("div", { class: "bar" }, element("span", { class: "word" }, other), element("i", { style: `width: ${(100 * p).toFixed(1)}%` }), element("span", { class: "number" }, `${(100 * p).toFixed(1)} %`)));
+    names.append(element("td", {}, button));
+  });
+  for (const [direction, arrow] of [["forward", "→"], ["backward", "←"]]) {
+    const row = table.appendChild(element("tr", {}, element("th", { scope: "row" }, `${arrow} ${direction}`)));
+    for (const each of words) {
+      const part = 0.85 * Math.min(1, each[direction] / MOST_BITS);
+      row.append(element("td", { class: "bits", style: `--part: ${part.toFixed(3)}` }, each[direction].toFixed(1)));
+    }
+  }
+  return table;
+}
+
+function showExpected({ word, expected, ...bits }) {
+  const titles = { forward: "→ from what stands before", backward: "← from what stands behind", both: "↔ from both sides" };
+  $("expected").replaceChildren(...Object.entries(titles).map(([name, title]) => {
+    const own = `“${word}”: ${bits[name].toFixed(1)} bits, p = ${(2 ** -bits[name]).toPrecision(2)}. Expected:`;
+    const panel = element("div", {}, element("h2", {}, title), element("p", { class: "faint" }, own));
+    for (const [other, p] of expected[name]) {
+      const percent = (100 * p).toFixed(1), bar = element("span", {}, element("i", { style: `width: ${percent}%` }));
+      panel.append(element("div", { class: "bar" }, element("span", { class: "word" }, other), bar, element("span", { class: "number" }, `${percent} %`)));
     }
     return panel;
-  };
-  $("expected").replaceChildren(column("→ from what stands before", forward, expected.forward), column("← from what stands behind", backward, expected.backward), column("↔ from both sides", both, expected.both));
+  }));
 }
 
 start().catch((error) => fail(error.message));

@@ -29,26 +29,35 @@ export function drawPoints({ places, points, words = [], title, fixed, chosen, w
   const at = ([x, y]) => [WIDTH / 2 + (x - middle[0]) * scale, HEIGHT / 2 - (y - middle[1]) * scale];
   const isChosen = ([s, w]) => s === chosen[0] && w === chosen[1];
   const word = wordOf(chosen).toLowerCase();
-  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${title}: ${places.length} words as points; what is nearest is listed below.` });
-  const labels = [], taken = [];
+  const name = `${title}: ${places.length} words as points; what is nearest is listed below.`;
+  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": name });
+  const labels = [], taken = [], meet = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
   // A label stands at whichever side of its point is free; one that finds no place is left out.
+  const said = new Set();
   const label = ([x, y], text, faint, must) => {
+    // Words in one place, as in layer 0, share a label.
+    const key = `${text} ${Math.round(x / 4)} ${Math.round(y / 4)}`;
+    if (said.has(key)) return;
+    said.add(key);
     const width = 7.2 * [...text].reduce((sum, each) => sum + (each > "\u1100" ? 1.7 : 1), 0);
-    for (const [dx, dy] of [[8, 4], [-8 - width, 4], [-width / 2, -9], [-width / 2, 19]]) {
+    for (const [dx, dy] of [[11, 4], [-11 - width, 4], [-width / 2, -12], [-width / 2, 21]]) {
       const box = [x + dx, y + dy - 11, x + dx + width, y + dy + 3];
-      const free = box[0] > 2 && box[2] < WIDTH - 2 && box[1] > 0 && box[3] < HEIGHT && !taken.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3]);
-      if (!free && !must) continue;
+      const inside = box[0] > 2 && box[2] < WIDTH - 2 && box[1] > 0 && box[3] < HEIGHT;
+      if (!inside || (!must && taken.some((other) => meet(box, other)))) continue;
       taken.push(box);
       labels.push(svg("text", { x: x + dx, y: y + dy, ...(faint ? { class: "faint" } : {}) }, text));
       return;
     }
   };
-  const order = places.map((_, index) => index).sort((a, b) => Number(isChosen(places[b])) - Number(isChosen(places[a])) || Number(wordOf(places[b]).toLowerCase() === word) - Number(wordOf(places[a]).toLowerCase() === word));
+  // The chosen use first, then the other uses of its word.
+  const rank = (index) => 2 * isChosen(places[index]) + (wordOf(places[index]).toLowerCase() === word);
+  const order = places.map((_, index) => index).sort((a, b) => rank(b) - rank(a));
   const manyUses = places.every((place) => wordOf(place).toLowerCase() === word);
-  for (const index of order) taken.push([at(points[index])[0] - 5, at(points[index])[1] - 5, at(points[index])[0] + 5, at(points[index])[1] + 5]);
+  for (const [x, y] of all.map(at)) taken.push([x - 6, y - 6, x + 6, y + 6]);
   for (const index of order) {
     const place = places[index], [x, y] = at(points[index]), own = wordOf(place).toLowerCase() === word;
-    const circle = svg("circle", { cx: x, cy: y, r: own ? 7 : 4, class: `${own ? "" : "small"} ${isChosen(place) ? "chosen" : ""}`, style: `--color: ${colorOf(place[0])}` });
+    const kind = `${own ? "" : "small"} ${isChosen(place) ? "chosen" : ""}`;
+    const circle = svg("circle", { cx: x, cy: y, r: own ? 7 : 4, class: kind, style: `--color: ${colorOf(place[0])}` });
     circle.append(svg("title", {}, `${wordOf(place)}: ${lineOf(place)}`));
     circle.addEventListener("click", () => choose(place));
     picture.prepend(circle);
@@ -66,6 +75,6 @@ export function drawPoints({ places, points, words = [], title, fixed, chosen, w
 
 // A use by the words beside it, short enough to stand in the picture.
 function hint(words, at) {
-  const line = `${words[at - 1] ?? ""} ${words[at]} ${words[at + 1] ?? ""}`.trim();
-  return line.length > 24 ? `${line.slice(0, 23)}…` : line;
+  const line = words.slice(Math.max(0, at - 1), at + 3).join(" ");
+  return line.length > 26 ? `${line.slice(0, 25)}…` : line;
 }

@@ -14,7 +14,18 @@ const get = async (name) => {
   if (!response.ok) throw new Error(`model/${name} is not there (${response.status})`);
   return response;
 };
-const unpack = async (name) => new Response((await get(name)).body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+// What has come of the files is told to the page.
+let bytes = 0;
+const counted = () => new TransformStream({
+  transform(chunk, stream) {
+    postMessage({ megabytes: (bytes += chunk.length) / 1e6 });
+    stream.enqueue(chunk);
+  },
+});
+const unpack = async (name) => {
+  const packed = (await get(name)).body.pipeThrough(counted());
+  return new Response(packed.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+};
 
 async function load() {
   ort.env.wasm.numThreads = 1;
@@ -125,13 +136,13 @@ function mixed({ place, shares, gamma, onlyWord }) {
   return look(place, all.map((each) => mix(layersOf(each), shares, gamma)), all, drawn);
 }
 
-// The scores of a text's words are kept: choosing another word asks for them again.
-async function surprises() {
+// The scores of a sentence are kept: choosing another word asks for them again.
+async function surprise({ sentence }) {
   await loadSoftmaxes();
-  return sentences.map((each) => (each.scores ??= surprise(each)));
+  return sentences[sentence] && (sentences[sentence].scores ??= score(sentences[sentence]));
 }
 
-function surprise({ words: own, layers }) {
+function score({ words: own, layers }) {
   const top = layers.at(-1), size = facts.projection, bits = -1 / Math.LN2;
   const forward = softmaxes[0].logProbabilities(own.map((_, w) => top[w].subarray(0, size)));
   const backward = softmaxes.at(-1).logProbabilities(own.map((_, w) => top[w + 2].subarray(size)));
@@ -152,7 +163,7 @@ const vectors = async ({ texts }) => {
   return sentences.map(({ layers }) => layers.map((layer) => layer.slice(1, -1).map((vector) => Array.from(vector))));
 };
 
-const answers = { load, read: ({ texts }) => readTexts(texts), explore, mixed, surprises, vectors };
+const answers = { load, read: ({ texts }) => readTexts(texts), explore, mixed, surprise, vectors };
 let last = Promise.resolve();
 onmessage = ({ data: { id, name, given } }) => {
   last = last.then(async () => {
