@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from ..inference.onnx_export import ONNX_FILE, export_onnx
 from ..inference.scoring import ElmoScorer
 from ..inference.word_uses import static_vectors
 from ..model.configuration_elmo import WORD_LIST_FILE, ElmoConfig, read_words
-from ..model.modeling_elmo import ElmoForPreTraining, ElmoScalarMix
+from ..model.modeling_elmo import ElmoForPreTraining
 from .packing import quantize, quantize_graph, write_packed
 from .rules import tokenizer_rules
 
@@ -156,8 +156,8 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
         (data / "facts.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
         (aside / "README.md").write_text(
             f"---\ntitle: {name} in the page\nemoji: 🔎\ncolorFrom: blue\ncolorTo: yellow\nsdk: static\n"
-            f"pinned: false\n---\n\n{name} in the reader's browser, as `hf-elmo export --format web` wrote it. Serve the folder with\n"
-            "any static host, `python -m http.server` for example. Nothing is sent anywhere.\n",
+            f"pinned: false\n---\n\n{name} in the reader's browser, by `hf-elmo export --format web`.\n"
+            "Serve the folder with any static host, `python -m http.server` for example. Nothing is sent anywhere.\n",
             encoding="utf-8",
         )
         size = sum(path.stat().st_size for path in data.iterdir()) / 1e6
@@ -240,7 +240,7 @@ def _write_softmaxes(data: Path, scorer: ElmoScorer) -> list[tuple[np.ndarray, n
 
 
 def _mix(embedder: ElmoEmbedder) -> tuple[list[float], float]:
-    mix = cast("ElmoScalarMix", embedder.model.mixes[0])
+    mix: Any = embedder.model.mixes[0]
     return mix.shares().tolist(), float(mix.scale.detach())
 
 
