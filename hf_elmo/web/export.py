@@ -134,8 +134,8 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
         (data / "words.txt").write_text("\n".join(words), encoding="utf-8")
         table = [word for word in words if any(map(str.isalpha, word)) and word not in ("<S>", "</S>", "<UNK>")]
         table = table[:NUM_STATIC_WORDS]
-        codes, _ = quantize(static_vectors(embedder, table), _SOFTMAX_MOST)
-        write_packed(data / "static.bin", codes)
+        codes = [quantize(static_vectors(embedder, table), _SOFTMAX_MOST)[0]] if table else []
+        write_packed(data / "static.bin", *codes)
         rules = tokenizer_rules(embedder.tokenizer)
         (data / "tokenizer.json").write_text(json.dumps(rules, ensure_ascii=False), encoding="utf-8")
         errors = _measure(session, embedder, scorer, softmaxes, sentences)
@@ -229,6 +229,7 @@ def _write_softmaxes(data: Path, scorer: ElmoScorer) -> list[tuple[np.ndarray, n
     Returns: Weights (V, P) and biases (V,) as the page has them.
     """
     forward, backward = scorer.model.word_softmaxes
+    softmax: Any
     rounded, written = [], []
     for softmax in [forward] if forward is backward else [forward, backward]:
         weight, bias = (each.detach().float().numpy() for each in (softmax.weight, softmax.bias))
