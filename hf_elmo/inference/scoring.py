@@ -242,8 +242,9 @@ class ElmoScorer:
 
         The last target of a sentence differs by direction; its joint score means nothing.
         """
-        softmaxes, ids = self.model.word_softmaxes, (next_ids, previous_ids, next_ids)
-        if not all(isinstance(softmax, nn.Linear) for softmax in softmaxes):
+        ids = (next_ids, previous_ids, next_ids)
+        softmaxes = [softmax for softmax in self.model.word_softmaxes if isinstance(softmax, nn.Linear)]
+        if len(softmaxes) < 2:
             rows = zip(self._distributions(forward, backward), ids, strict=True)
             return torch.stack([scores.gather(1, each[:, None])[:, 0] for scores, each in rows])
         prior = self._log_prior.to(self.device)
