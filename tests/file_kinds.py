@@ -215,7 +215,8 @@ def read_tokenizer(path):
 
 def write_recipe(folder):
     recipe = ROOT / "model_cards" / "elmo-small-novels"
-    for file in (CONFIG_FILE, RESULTS_FILE, TOKENIZER_FILE, FACTS_FILE, "senses.json", "first-run.json"):
+    others = ("senses.json", "first-run.json", "spelling.json")
+    for file in (CONFIG_FILE, RESULTS_FILE, TOKENIZER_FILE, FACTS_FILE, *others):
         shutil.copy(recipe / file, folder / file)
 
 

@@ -21,7 +21,7 @@ LAYERS = {
     "model": 1,
     **dict.fromkeys(("hub", "text"), 2),
     **dict.fromkeys(("pipelines", "conversion", "inference", "pretraining"), 3),
-    **dict.fromkeys(("flair", "spacy", "tasks"), 4),
+    **dict.fromkeys(("flair", "spacy", "tasks", "web"), 4),
     "cli": 5,
     # The public face: nothing of ours imports it.
     **dict.fromkeys(("__init__", "__main__"), 6),
