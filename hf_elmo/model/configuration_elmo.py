@@ -514,7 +514,7 @@ class ElmoConfig(PreTrainedConfig):
     model_type = "elmo"
     _auto_class = "AutoConfig"
     # Trainer gathers every output it is not told to leave alone; these are not predictions.
-    keys_to_ignore_at_inference = ["hidden_states", "elmo_representations", "state", "cache_params"]
+    keys_to_ignore_at_inference = ["hidden_states", "elmo_representations", "state", "cache"]
 
     vocab_size: int = in_range(NUM_CHARACTERS, 2)
     character_scheme: Literal["bytes", "dictionary"] = "bytes"

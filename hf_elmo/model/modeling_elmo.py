@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
+from transformers.generation import utils as generation_utils
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import ModelOutput, cached_file
 from transformers.utils.generic import can_return_tuple
@@ -477,7 +478,9 @@ class ElmoState(ModelOutput):
     # Both are always given; ModelOutput requires defaults.
     hidden: Tensor = None  # type: ignore[assignment]
     cell: Tensor = None  # type: ignore[assignment]
-    is_compileable = False  # asked of every cache by generation
+    # What generation asks of every cache.
+    is_compileable = False
+    is_linear = (True,)
 
     def detach(self) -> ElmoState:
         """The same numbers without their graph (truncated back-propagation through time)."""
@@ -1086,6 +1089,9 @@ def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 # What `from_pretrained` is told about where files come from, apart from the checkpoint's name.
 _WHERE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 
+# Under which of them generation keeps what a model returns.
+_CACHE_NAMES = tuple(generation_utils.ALL_CACHE_NAMES)
+
 WordSoftmax: TypeAlias = nn.Linear | nn.AdaptiveLogSoftmaxWithLoss
 
 
@@ -1274,13 +1280,13 @@ class ElmoCausalLMOutput(ModelOutput):
     Args:
         loss: Mean of -log p(next word), in nats.
         logits: Scores of the word behind each, (B, T, V); log probabilities by an adaptive softmax.
-        cache_params: The LSTM state after the last word, with (B, L, P) hidden and (B, L, H) cell states.
+        cache: The LSTM state after the last word, with (B, L, P) hidden and (B, L, H) cell states.
         hidden_states: With `output_hidden_states`, the token vectors and the outputs of each layer, (B, T, P).
     """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
-    cache_params: ElmoState | None = None
+    cache: ElmoState | None = None
     hidden_states: tuple[Tensor, ...] | None = None
 
 
@@ -1360,7 +1366,7 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
-        cache_params: ElmoState | None = None,
+        cache: ElmoState | None = None,
         output_hidden_states: bool | None = None,
         *,
         character_ids: Tensor | None = None,
@@ -1374,7 +1380,7 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
             input_ids: Ids of words, (B, T).
             attention_mask: 1 for real words, (B, T); None takes all.
             labels: Ids of the words at each position, (B, T), -100 for none; the shift is made here.
-            cache_params: Of an earlier output on as many rows, whose text goes on here; None begins a text.
+            cache: Of an earlier output on as many rows, whose text goes on here; None begins a text.
             output_hidden_states: Whether to return the layers; None takes the config's setting.
             character_ids: Of all words, (B, T, C), where they are known better than by `input_ids`.
             use_cache: Whether to return the state; None does.
@@ -1397,8 +1403,8 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
             mask = mask if is_traced() or not bool(mask.all()) else None
         vectors = self.elmo._encode_words(character_ids, mask)
         state = None
-        if cache_params is not None:
-            state = cache_params.hidden.to(vectors.dtype), cache_params.cell.to(vectors.dtype)
+        if cache is not None:
+            state = cache.hidden.to(vectors.dtype), cache.cell.to(vectors.dtype)
         # The backward direction runs from the last position to the first, and what it gets is reversed already.
         turn = (lambda tensor: tensor.flip(1)) if self.direction else (lambda tensor: tensor)
         read_mask = None if mask is None else turn(mask)
@@ -1413,7 +1419,7 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         return ElmoCausalLMOutput(
             loss=loss,
             logits=logits,
-            cache_params=None if use_cache is False else ElmoState(hidden=hidden, cell=cell),
+            cache=None if use_cache is False else ElmoState(hidden=hidden, cell=cell),
             hidden_states=layers if output_hidden_states else None,
         )
 
@@ -1421,14 +1427,16 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         self,
         input_ids: Tensor,
         past_key_values: ElmoState | None = None,
-        cache_params: ElmoState | None = None,
+        cache: ElmoState | None = None,
         attention_mask: Tensor | None = None,
         character_ids: Tensor | None = None,
+        is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
         """The inputs of the next step: all words before the first one, then the last word and the state."""
-        if past_key_values is not None:
-            input_ids, character_ids, cache_params = input_ids[:, -1:], None, past_key_values
+        state = cache if past_key_values is None else past_key_values
+        if state is not None and not is_first_iteration:
+            input_ids, character_ids = input_ids[:, -1:], None
         elif character_ids is not None and character_ids.shape[1] < input_ids.shape[1]:
             new_ids = self._characters_of(input_ids[:, character_ids.shape[1] :])
             character_ids = torch.cat([character_ids, new_ids], dim=1)
@@ -1436,7 +1444,7 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         return {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
-            "cache_params": cache_params,
+            "cache": state,
             "character_ids": character_ids,
             **{name: kwargs[name] for name in names if name in kwargs},
         }
@@ -1445,9 +1453,11 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         self, outputs: ModelOutput, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
         model_kwargs = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)
-        # Under this name the beams of all versions of transformers reorder it.
-        if "cache_params" in outputs:
-            model_kwargs["past_key_values"] = model_kwargs.pop("cache_params")
+        if "cache" in outputs:
+            # Before transformers 5.24 beams reorder what has this name.
+            name = "cache" if "cache" in _CACHE_NAMES else "past_key_values"
+            model_kwargs.pop("cache", None)
+            model_kwargs[name] = outputs["cache"]
         return model_kwargs
 
     @staticmethod
@@ -1459,7 +1469,7 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         return False
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """As transformers' own, word by word from the state; `cache_params` goes on with an earlier text."""
+        """As transformers' own, word by word from the state; `cache` goes on with an earlier text."""
         with self._words_as_vocabulary():
             return cast(Any, super()).generate(*args, **kwargs)
 

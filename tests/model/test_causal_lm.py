@@ -90,18 +90,18 @@ def test_padding_on_either_side_changes_no_word(direction, words_file, batch, si
     for row, (words, is_real) in enumerate(zip(batch, padded["attention_mask"].bool(), strict=True)):
         alone = model(**tokenizer(words, is_split_into_words=True, return_tensors="pt"))
         assert_close(output.logits[row, is_real], alone.logits[0], torch.float64)
-        assert_close(output.cache_params.hidden[row], alone.cache_params.hidden[0], torch.float64)
+        assert_close(output.cache.hidden[row], alone.cache.hidden[0], torch.float64)
 
 
 @each_direction
 def test_a_state_goes_on_with_a_text(direction):
     model, ids = make_causal(direction), ids_of("<S>", "a", "bb", "c", "d", "e")
     whole, first = model(ids), model(ids[:, :2])
-    assert first.cache_params.hidden.shape == (1, LAYERS, P) and first.cache_params.cell.shape == (1, LAYERS, H)
-    rest = model(ids[:, 2:], cache_params=first.cache_params)
+    assert first.cache.hidden.shape == (1, LAYERS, P) and first.cache.cell.shape == (1, LAYERS, H)
+    rest = model(ids[:, 2:], cache=first.cache)
     assert_close(torch.cat([first.logits, rest.logits], dim=1), whole.logits, torch.float64)
-    assert_close(rest.cache_params.cell, whole.cache_params.cell, torch.float64)
-    assert model(ids, use_cache=False).cache_params is None
+    assert_close(rest.cache.cell, whole.cache.cell, torch.float64)
+    assert model(ids, use_cache=False).cache is None
     assert_close(model(ids, logits_to_keep=2).logits, whole.logits[:, -2:], torch.float64)
 
 
@@ -206,9 +206,9 @@ def test_generation_reads_unknown_words_of_a_prompt_by_their_characters(make_tok
 
 def test_generation_goes_on_with_a_state():
     model, ids = make_causal(), ids_of("<S>", "a", "bb", "c")
-    state = model(ids[:, :3]).cache_params
+    state = model(ids[:, :3]).cache
     expected = model.generate(ids, max_new_tokens=4)[:, 4:]
-    assert torch.equal(model.generate(ids[:, 3:], cache_params=state, max_new_tokens=4)[:, 1:], expected)
+    assert torch.equal(model.generate(ids[:, 3:], cache=state, max_new_tokens=4)[:, 1:], expected)
 
 
 @each_direction
