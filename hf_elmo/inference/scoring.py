@@ -28,8 +28,9 @@ from .devices import usable_device
 from .embedder import Sentence
 from .embedding import embed
 
-# Words whose scores are worked on at a time.
+# Words whose scores are worked on at a time; and whole distributions, where a softmax gives no less.
 _BLOCK = 1024
+_DISTRIBUTIONS = 64
 DIRECTIONS = ("forward", "backward", "joint")
 
 
@@ -244,9 +245,9 @@ class ElmoScorer:
         """
         ids = (next_ids, previous_ids, next_ids)
         softmaxes = [softmax for softmax in self.model.word_softmaxes if isinstance(softmax, nn.Linear)]
-        if len(softmaxes) < 2:
+        if not softmaxes:
             rows = zip(self._distributions(forward, backward), ids, strict=True)
-            return torch.stack([scores.gather(1, each[:, None])[:, 0] for scores, each in rows])
+            return torch.stack([_at(places, scores) for scores, places in rows])
         prior = self._log_prior.to(self.device)
         # Sentences that begin or end alike, as those of minimal pairs, share what is read so far.
         contexts = [distinct_rows(hidden.to(self.device)) for hidden in (forward, backward)]
@@ -259,15 +260,7 @@ class ElmoScorer:
             )
             parts = (left, right, left + right - prior[block].to(left))
             sums.append(torch.stack([part.logsumexp(dim=-1) for part in parts]))
-            # Of words in other blocks nothing.
-            places = [each - start for each in ids]
-            picked = [
-                part.gather(1, place.clamp(0, part.shape[1] - 1)[:, None])[:, 0].where(
-                    (place >= 0) & (place < part.shape[1]), 0.0
-                )
-                for part, place in zip(parts, places, strict=True)
-            ]
-            found.append(torch.stack(picked))
+            found.append(torch.stack([_at(each - start, part) for each, part in zip(ids, parts, strict=True)]))
         return torch.stack(found).sum(dim=0) - torch.stack(sums).logsumexp(dim=0)
 
     def _distributions(self, forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -285,7 +278,10 @@ class ElmoScorer:
             torch.tensor([target for sentence in ids for target in (*sentence, last)], device=self.device)
             for last in (self.vocabulary.eos_id, self.vocabulary.bos_id)
         ]
-        chunks = (tensor.split(self._chunk_size) for tensor in (*contexts, *targets))
+        # An adaptive softmax gives whole distributions.
+        is_full = isinstance(self.model.word_softmax, nn.Linear)
+        rows = self._chunk_size if is_full else min(self._chunk_size, _DISTRIBUTIONS)
+        chunks = (tensor.split(rows) for tensor in (*contexts, *targets))
         columns = [self._score_targets(*chunk) for chunk in zip(*chunks, strict=True)]
         found = torch.cat(columns, dim=1).cpu().double().numpy()
         # The special token at each sentence's end is known.
@@ -325,6 +321,12 @@ def _load_spelling(name: str) -> SpellingModel:
             f"vocabulary writes beside the words of its softmax."
         )
     return SpellingModel.load(file)
+
+
+def _at(places: Tensor, scores: Tensor) -> Tensor:
+    """The score of each row, (N, W), at a place of its own, (N,); 0 where the place is not among the W."""
+    is_there = (places >= 0) & (places < scores.shape[1])
+    return scores.gather(1, places.where(is_there, 0)[:, None])[:, 0].where(is_there, 0.0)
 
 
 def _logits(model: ElmoForPreTraining, block: slice, softmax: nn.Linear, hidden: Tensor) -> Tensor:

@@ -204,6 +204,21 @@ def test_no_more_scores_than_asked_for_are_held(chunk_size, block, monkeypatch):
             np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=REORDERED_FLOAT64)
 
 
+def test_of_an_adaptive_softmax_few_distributions_are_held(monkeypatch):
+    rows, distributions = [], ElmoScorer._distributions
+
+    def record(self, forward, backward):
+        rows.append(len(forward))
+        return distributions(self, forward, backward)
+
+    monkeypatch.setattr(ElmoScorer, "_distributions", record)
+    monkeypatch.setattr(scoring, "_DISTRIBUTIONS", 5)
+    expected, found = (score(SENTENCES, make_model("adaptive"), chunk_size=size) for size in (3, 100))
+    assert max(rows) == 5 and sum(rows) == 2 * 31
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.joint, other.joint, atol=REORDERED_FLOAT64)
+
+
 # Substitutes
 
 
