@@ -40,7 +40,7 @@ class SpellingModel:
         if not 1 <= order <= MOST_ORDER:
             raise ValueError(f"order is {order}; it must be from 1 to {MOST_ORDER}.")
         self.keys, self.counts, self.order, self.in_vocabulary = keys, counts, order, in_vocabulary
-        self._levels = [_Level.of(keys & _mask(length), counts) for length in range(1, order + 1)]
+        self._levels = [_Level(*_summed(keys & _mask(length), counts)) for length in range(1, order + 1)]
 
     @classmethod
     def fit(cls, words: Iterable[str], vocabulary: Iterable[str], order: int = 5) -> SpellingModel:
@@ -58,8 +58,14 @@ class SpellingModel:
     @classmethod
     def of_counts(cls, counter: WordCounter, vocabulary: WordVocabulary) -> SpellingModel | None:
         """Learn from the words of a text, or from a part of them that fits into memory; None if all are known."""
-        words = [word for word, _ in counter.items() if word not in vocabulary]
-        return cls.fit(words[:: 1 + len(words) // _MOST_WORDS], vocabulary.words[3:]) if words else None
+        words, step = list[str](), 1
+        for number, word in enumerate(word for word, _ in counter.items() if word not in vocabulary):
+            if number % step == 0:
+                words.append(word)
+            if len(words) > _MOST_WORDS:
+                # Every second one from here on, and of those that were taken.
+                words, step = words[::2], 2 * step
+        return cls.fit(words, vocabulary.words[3:]) if words else None
 
     def log_probabilities(self, words: Sequence[str]) -> np.ndarray:
         """log p(spelling | not in the vocabulary) of words, in nats, (len(words),)."""
@@ -107,10 +113,6 @@ class _Level:
         self.contexts, indices = np.unique(keys >> _BITS, return_inverse=True)
         self.totals = np.bincount(indices, weights=counts)
         self.kinds = np.bincount(indices)
-
-    @classmethod
-    def of(cls, keys: np.ndarray, counts: np.ndarray) -> _Level:
-        return cls(*_summed(keys, counts))
 
     def interpolate(self, keys: np.ndarray, shorter: np.ndarray) -> np.ndarray:
         """p(symbol | context), with what shorter contexts say of it."""

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo.text.spelling import _BEGIN, _BITS, _END, SPELLING_FILE, SpellingModel
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
+from hf_elmo.text.word_counts import WordCounter
 
 words = st.lists(st.text("abé日", max_size=6), min_size=1, max_size=8)
 
@@ -55,6 +57,17 @@ def test_words_of_the_vocabulary_take_no_part(seen, vocabulary):
     taken = np.exp(bare.log_probabilities(vocabulary)).sum()
     expected = np.exp(bare.log_probabilities(["abab"])) / (1 - taken)
     np.testing.assert_allclose(np.exp(model.log_probabilities(["abab"])), expected)
+
+
+def test_of_very_many_words_a_part_is_learned_from(monkeypatch):
+    counter = WordCounter()
+    counter.add([f"w{number}" for number in range(20)])
+    monkeypatch.setattr("hf_elmo.text.spelling._MOST_WORDS", 5)
+    vocabulary = WordVocabulary([*SPECIAL_WORDS, "w0"])
+    found = SpellingModel.of_counts(counter, vocabulary).log_probabilities(["w6"])
+    # Each halving keeps every second one: in the end every fourth of the 19 that are unknown.
+    assert found == SpellingModel.fit(["w1", "w5", "w9", "w13", "w17"], ["w0"]).log_probabilities(["w6"])
+    assert SpellingModel.of_counts(counter, WordVocabulary([*SPECIAL_WORDS, *dict(counter.items())])) is None
 
 
 def test_it_is_saved_and_loaded(tmp_path):
