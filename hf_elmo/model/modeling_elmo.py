@@ -1089,8 +1089,8 @@ def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 # What `from_pretrained` is told about where files come from, apart from the checkpoint's name.
 _WHERE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 
-# Under which of them generation keeps what a model returns.
-_CACHE_NAMES = tuple(generation_utils.ALL_CACHE_NAMES)
+# Under which name generation keeps a state, and beams reorder it: before transformers 5.24 under another one.
+_CACHE_NAME = "cache" if "cache" in generation_utils.ALL_CACHE_NAMES else "past_key_values"
 
 WordSoftmax: TypeAlias = nn.Linear | nn.AdaptiveLogSoftmaxWithLoss
 
@@ -1353,6 +1353,10 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         softmax = self.word_softmaxes[self.direction]
         return softmax if isinstance(softmax, nn.Linear) else None
 
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        is_backward = self.direction and self.word_softmax_backward is not None
+        setattr(self, "word_softmax_backward" if is_backward else "word_softmax", new_embeddings)
+
     def _apply_freezing(self) -> None:
         super()._apply_freezing()
         for layer in cast("Iterable[ElmoBiLMLayer]", self.elmo.bilm.layers):
@@ -1454,10 +1458,8 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
     ) -> dict[str, Any]:
         model_kwargs = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)
         if "cache" in outputs:
-            # Before transformers 5.24 beams reorder what has this name.
-            name = "cache" if "cache" in _CACHE_NAMES else "past_key_values"
             model_kwargs.pop("cache", None)
-            model_kwargs[name] = outputs["cache"]
+            model_kwargs[_CACHE_NAME] = outputs["cache"]
         return model_kwargs
 
     @staticmethod

@@ -956,8 +956,6 @@ class ElmoWordTokenizer(ElmoCharTokenizer):
         super().__init__(
             words_file=words_file,
             direction=direction,
-            add_bos_token=add_bos_token,
-            add_eos_token=add_eos_token,
             return_character_ids=return_character_ids,
             **{**kwargs, **special},
         )

@@ -260,3 +260,14 @@ def test_beams_pick_the_rows_of_a_state():
     state = ElmoState(hidden=torch.arange(6.0).view(3, 1, 2), cell=torch.arange(3.0).view(3, 1, 1))
     picked = make_causal()._reorder_cache(state, torch.tensor([2, 2, 0]))
     assert picked.hidden[:, 0, 0].tolist() == [4, 4, 0] and picked.cell.flatten().tolist() == [2, 2, 0]
+
+
+@each_direction
+@pytest.mark.parametrize("share", [True, False])
+def test_the_output_embeddings_are_those_of_its_direction_and_can_be_replaced(direction, share):
+    model = make_causal(direction, share_word_softmax=share)
+    assert model.get_output_embeddings() is model.word_softmaxes[model.direction]
+    other, new = model.word_softmaxes[1 - model.direction], torch.nn.Linear(P, len(WORDS)).double()
+    model.set_output_embeddings(new)
+    assert model.get_output_embeddings() is new
+    assert (model.word_softmaxes[1 - model.direction] is other) is not share
