@@ -16,6 +16,7 @@ from .inference.embedding import embed, resolve_layers
 from .model.configuration_elmo import ElmoConfig
 from .model.modeling_elmo import ElmoModel
 from .model.tokenization_elmo import ElmoCharTokenizer
+from .text.cutting import cutting_of
 
 if not hasattr(transformers, "LayoutLMv2FeatureExtractor"):
     # flair 0.15 imports the name, which transformers 5 lacks, to ask whether a reader of pictures is one: none is.
@@ -31,12 +32,6 @@ except ImportError as error:
         "ElmoEmbeddings need flair >= 0.15; run: pip install 'hf_elmo[flair]', then: pip install --no-deps flair "
         f"transformer-smaller-training-vocab ({error})"
     ) from error
-
-# What a tokenizer is made with.
-_TOKENIZER_SETTINGS = (
-    *("pre_tokenizer", "max_characters_per_word", "do_lower_case", "normalization"),
-    *("drop_invisible", "ascii_marks", "characters"),
-)
 
 
 @register_embeddings
@@ -96,7 +91,8 @@ class ElmoEmbeddings(TokenEmbeddings):
 
     def to_params(self) -> dict[str, Any]:
         """What flair saves beside the weights: the config, the tokenizer's settings, the layers and the name."""
-        settings = {name: getattr(self.tokenizer, name) for name in _TOKENIZER_SETTINGS}
+        characters = {name: getattr(self.tokenizer, name) for name in ("max_characters_per_word", "characters")}
+        settings = {**cutting_of(self.tokenizer), **characters}
         return {"config": self.model.config.to_dict(), "tokenizer": settings, "layers": self.layers, "name": self.name}
 
     @classmethod

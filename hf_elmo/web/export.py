@@ -111,7 +111,9 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
     check_keeps_inputs(target, [("model", model), *([("runtime_dir", runtime_dir)] if runtime_dir else [])])
     config = load_config(model)
     embedder = ElmoEmbedder(model, device="cpu")
-    words, scorer = _words(model, config), _scorer(model, config)
+    list_of_words = find_file(model, WORD_LIST_FILE)
+    words = [] if list_of_words is None else read_words(list_of_words)
+    scorer = ElmoScorer(model, device="cpu") if words and _has_full_softmax(config) else None
     sentences = _examples(words)
     with _runtime(runtime_dir) as runtime, written_aside(target, overwrite) as aside:
         shutil.copytree(STATIC, aside, dirs_exist_ok=True)
@@ -204,17 +206,9 @@ def _runtime(directory: str | None) -> Iterator[Path]:
         yield found
 
 
-def _words(model: str, config: ElmoConfig) -> list[str]:
-    path = find_file(model, WORD_LIST_FILE)
-    return [] if path is None else read_words(path)
-
-
-def _scorer(model: str, config: ElmoConfig) -> ElmoScorer | None:
-    """What scores words by the checkpoint; None without a full softmax whose words are known."""
+def _has_full_softmax(config: ElmoConfig) -> bool:
     named = (config.architectures or [""])[0] == ElmoForPreTraining.__name__
-    if not named or config.softmax_type != "full" or find_file(model, WORD_LIST_FILE) is None:
-        return None
-    return ElmoScorer(model, device="cpu")
+    return named and config.softmax_type == "full"
 
 
 def _examples(words: list[str]) -> dict[str, list[str]]:
