@@ -234,6 +234,14 @@ def test_the_hours_figures_are_those_of_its_results_file():
     )
 
 
+def test_what_surprisal_adds_to_reading_times_is_that_of_its_results_file():
+    results, page = figures("elmo-small-novels/reading.json"), PAGES["docs/reading_times.md"]
+    rows = [line.split("|")[2].strip() for line in page.splitlines() if line.startswith("|") and "±" in line]
+    found = [results[name] for name in ("forward", "backward", "gpt3")]
+    assert rows == [f"{each['added_r2']:.4f} ± {each['standard_error']:.4f}" for each in found]
+    assert f"on {found[0]['words']:,} words" in page
+
+
 def test_the_training_figures_are_those_of_their_results_files():
     paragraph = row_of("docs/pretraining.md", "The loop reaches ")
     report = (ROOT / "model_cards" / "benchmark" / "training.md").read_text(encoding="utf-8")
