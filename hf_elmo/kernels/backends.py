@@ -24,7 +24,6 @@ BACKENDS = ("auto", "reference", "plain", "compiled")
 _WORTH_A_BUILD = 2**19
 
 logger = logging.getLogger(__name__)
-_said: set[str] = set()
 
 # For one thread or asyncio task; None where it has not chosen.
 _chosen: ContextVar[str | None] = ContextVar("hf_elmo_backend", default=None)
@@ -120,30 +119,26 @@ def run_projected_lstm(
     name = get_backend()
     if name == "reference":
         return None
-    input_weight, recurrent, bias, projection = weights
-    device = inputs.device.type
-    if projection is None:
+    device, is_projected, reason = inputs.device.type, weights[3] is not None, None
+    if not is_projected:
         reason = "cells without a projection run by the reference scan, which is slower"
-    elif not supports(inputs, input_weight, recurrent, bias, projection, *(state or ())):
+    elif not supports(inputs, *weights, *(state or ())):
         reason = "the kernels run outside of traces, on ordinary tensors on cpu and cuda, but no tensor subclasses"
     elif name == "compiled" and device != "cpu":
         reason = f"it runs on the CPU; these inputs are on {device}"
-    else:
-        reason = None
-    if reason is not None and name != "auto":
+    if reason is None:
+        backend = compiled if takes_compiled(inputs, *weights) else plain
+        return scan(inputs, order, weights, state, plain.Clips(cell_clip, projection_clip), reverse, backend)
+    if name != "auto":
         raise RuntimeError(
             f'the backend {name!r} was asked for by name, but {reason}. Use use_backend("auto") or '
             'use_backend("reference").'
         )
-    if reason is not None:
-        if projection is None or device not in ("cpu", "cuda", "meta"):
-            _say_once(reason)
-        return None
-    backend = compiled if takes_compiled(inputs, *weights) else plain
-    return scan(inputs, order, weights, state, cell_clip, projection_clip, reverse, backend)
+    if not torch.compiler.is_compiling() and (not is_projected or device not in ("cpu", "cuda", "meta")):
+        _say_once(reason)
+    return None
 
 
+@functools.cache
 def _say_once(line: str) -> None:
-    if not torch.compiler.is_compiling() and line not in _said:
-        _said.add(line)
-        logger.warning("hf_elmo: %s", line)
+    logger.warning("hf_elmo: %s", line)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .half import HALVES, product_dtype
-from .plain import Clips, Gradients, Steps, Traces
+from .plain import Clips, Steps, Traces
 from .weights import Weight
 
 # Rows up to which a product reads the weight once, in place and unpacked, as a single sentence's do. Measured: the
@@ -41,19 +41,10 @@ def multiply_inputs(words: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor
     return kernels.multiply_words(words, weight, dtype)
 
 
-def run_steps(steps: Steps) -> Tensor:
+def run_steps(steps: Steps, keeps: bool) -> list[Tensor]:
     """As `plain.run_steps`."""
-    return _run(steps, keeps=False)[0]
-
-
-def run_steps_keeping(steps: Steps) -> Traces:
-    """As `plain.run_steps_keeping`."""
-    return Traces(steps.gates, *_run(steps, keeps=True))
-
-
-def _run(steps: Steps, keeps: bool) -> list[Tensor]:
     gates, bias, recurrent, projection, hidden, cell, sizes, clips = steps
-    weights, rows = _both_layouts(recurrent, projection), small_batch(recurrent.weight)
+    weights, rows = [*recurrent, *projection], small_batch(recurrent.rows)
     return torch.ops.hf_elmo_kernels.run_steps(gates, bias, weights, hidden, cell, sizes, *clips, rows, keeps)
 
 
@@ -62,17 +53,11 @@ def run_steps_backward(
     recurrent: Weight,
     projection: Weight,
     cell: Tensor,
-    gradients: tuple[Tensor, Tensor, Tensor],
+    gradients: list[Tensor],
     sizes: list[int],
     clips: Clips,
-) -> Gradients:
+) -> Tensor:
     """As `plain.run_steps_backward`."""
-    weights = _both_layouts(recurrent, projection)
     kept = traces[:-1]  # the outputs after their clip are not needed
-    grad_gates = torch.ops.hf_elmo_kernels.run_steps_backward(kept, weights, cell, list(gradients), sizes, *clips)
-    return Gradients(grad_gates, *gradients)
-
-
-def _both_layouts(*weights: Weight) -> list[Tensor]:
-    """Each weight in place, and in the layout for general products."""
-    return [tensor for weight in weights for tensor in (weight.weight, weight.prepared)]
+    weights = [*recurrent, *projection]
+    return torch.ops.hf_elmo_kernels.run_steps_backward(kept, weights, cell, gradients, sizes, *clips)

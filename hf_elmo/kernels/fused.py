@@ -7,11 +7,11 @@ of a weight.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from . import library
 from .weights import fits_cache
@@ -55,49 +55,34 @@ def by_cells(weight: Tensor) -> Tensor:
     return weight.view(4, -1, _PANEL, weight.shape[1]).transpose(0, 1).reshape(weight.shape)
 
 
-class FusedLSTMFunction(torch.autograd.Function):
-    """As `scan.ProjectedLSTMFunction`, with one call for each pass."""
+def run(
+    settings: ScanSettings, words: Tensor, weights: list[Tensor], hidden: Tensor, cell: Tensor
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """The outputs, each row's last cell, and what `run_backward` takes besides."""
+    input_weight, recurrent, bias, projection = weights
+    both = torch.cat([input_weight, recurrent], dim=1)
+    panels = [make_panels(weight, settings.matmul_dtype) for weight in (by_cells(both), projection)]
+    bias = bias.to(torch.float32).contiguous()
+    traces = torch.ops.hf_elmo_kernels.run_fused(
+        words, panels, bias, hidden, cell, settings.packing.sizes, *settings.clips
+    )
+    return traces[-1], cell, [both, projection, *traces]
 
-    @staticmethod
-    def forward(ctx: Any, settings: ScanSettings, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        packing, dtype = settings.packing, settings.matmul_dtype
-        inputs, input_weight, recurrent, bias, projection, hidden, cell = tensors
-        words = packing.pack(inputs).to(dtype)
-        weights = torch.cat([input_weight, recurrent], dim=1)
-        panels = [make_panels(by_cells(weights), dtype), make_panels(projection, dtype)]
-        first_hidden, last_cell = (packing.sort(part).to(torch.float32) for part in (hidden, cell))
-        traces = torch.ops.hf_elmo_kernels.run_fused(
-            words, panels, bias.to(torch.float32).contiguous(), first_hidden, last_cell, packing.sizes, *settings.clips
-        )
-        ctx.settings = settings
-        ctx.dtypes = [tensor.dtype for tensor in tensors]
-        ctx.save_for_backward(words, weights, projection, first_hidden, *traces)
-        outputs = traces[-1]
-        return (
-            packing.unpack(outputs),
-            packing.restore(packing.values_after(first_hidden, outputs)),
-            packing.restore(last_cell),
-        )
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_outputs: Tensor, grad_hidden: Tensor, grad_cell: Tensor) -> tuple[Tensor | None, ...]:
-        settings = ctx.settings
-        packing = settings.packing
-        words, weights, projection, first_hidden, *traces = ctx.saved_tensors
-        panels = [make_panels(weight.t(), settings.matmul_dtype) for weight in (projection, weights)]
-        gradients = [packing.pack(grad_outputs), packing.sort(grad_hidden), packing.sort(grad_cell)]
-        gradients = [gradient.to(torch.float32) for gradient in gradients]
-        of_words, of_weights, of_bias, of_projection = torch.ops.hf_elmo_kernels.run_fused_backward(
-            words, traces, panels, first_hidden, gradients, packing.sizes, *settings.clips
-        )
-        of_input, of_recurrent = (part.t().contiguous() for part in of_weights.chunk(2))
-        results = (
-            packing.unpack(of_words),
-            of_input,
-            of_recurrent,
-            of_bias.sum(dim=0),
-            of_projection,
-            *(packing.restore(state) for state in gradients[1:]),
-        )
-        return None, *(grad.to(kind) for grad, kind in zip(results, ctx.dtypes, strict=True))
+def run_backward(
+    settings: ScanSettings, gradients: list[Tensor], words: Tensor, hidden: Tensor, *kept: Tensor
+) -> list[Callable[[], Tensor]]:
+    """The gradients of the words and of each weight; those of the state take the place of `gradients[1:]`."""
+    both, projection, *traces = kept
+    panels = [make_panels(weight.t(), settings.matmul_dtype) for weight in (projection, both)]
+    of_words, of_weights, of_bias, of_projection = torch.ops.hf_elmo_kernels.run_fused_backward(
+        words, traces, panels, hidden, gradients, settings.packing.sizes, *settings.clips
+    )
+    of_input, of_recurrent = of_weights.chunk(2)
+    return [
+        lambda: of_words,
+        lambda: of_input.t().contiguous(),
+        lambda: of_recurrent.t().contiguous(),
+        lambda: of_bias.sum(dim=0),
+        lambda: of_projection,
+    ]

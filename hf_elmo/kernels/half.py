@@ -6,7 +6,6 @@ our own products run in float32 there. Results keep the dtype that was asked for
 
 from __future__ import annotations
 
-import os
 import platform
 
 import torch
@@ -15,8 +14,6 @@ from torch.nn import functional as F
 
 HALVES = (torch.bfloat16, torch.float16)
 
-# What ONEDNN_MAX_CPU_ISA may say; older names than these have no instructions for bf16.
-_WITH_BFLOAT16 = ("AVX512_CORE_BF16", "AVX512_CORE_FP16", "AVX512_CORE_AMX", "AVX10_", "DEFAULT")
 # Numbers of rows between a power of two and the next: five bits of a number are kept, and the rest rounded up.
 _KEPT_BITS = 5
 
@@ -31,27 +28,19 @@ def product_dtype(dtype: torch.dtype, device_type: str = "cpu") -> torch.dtype:
 def native_unavailable_reason(dtype: torch.dtype) -> str | None:
     """Why the CPU has no instructions for products of bf16 or fp16; None where it has."""
     reason = packing_unavailable_reason(dtype)
-    if reason is not None or dtype == torch.float16 or platform.machine().lower() not in ("x86_64", "amd64"):
+    if reason is not None or dtype != torch.bfloat16 or platform.machine().lower() not in ("x86_64", "amd64"):
         return reason
     # oneDNN claims bf16 wherever there is AVX-512, and without these instructions emulates it.
-    checks = [getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")]
-    if not any(check is not None and check() for check in checks):
-        return "this processor has neither AVX512_BF16 nor AMX"
-    allowed = os.environ.get("ONEDNN_MAX_CPU_ISA", "DEFAULT").upper()
-    if not allowed.startswith(_WITH_BFLOAT16):
-        return f"ONEDNN_MAX_CPU_ISA is {allowed}, which has no instructions for bf16"
-    return None
+    has_instructions = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return None if has_instructions else "this processor has neither AVX512_BF16 nor AMX"
 
 
 def packing_unavailable_reason(dtype: torch.dtype) -> str | None:
     """Why oneDNN cannot pack weights of float32, bf16 or fp16 here; None where it can."""
     if not torch.backends.mkldnn.is_available() or not torch.backends.mkldnn.enabled:
         return "this PyTorch runs without oneDNN (torch.backends.mkldnn)"
-    operators = torch.ops.mkldnn
-    if not hasattr(operators, "_reorder_linear_weight") or not hasattr(operators, "_linear_pointwise"):
-        return f"PyTorch {torch.__version__} has no mkldnn::_reorder_linear_weight or no mkldnn::_linear_pointwise"
     name = {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(dtype)
-    if name is not None and not getattr(operators, f"_is_mkldnn_{name}_supported")():
+    if name is not None and not getattr(torch.ops.mkldnn, f"_is_mkldnn_{name}_supported")():
         return f"oneDNN does not multiply {name} on this processor"
     return None
 

@@ -36,11 +36,11 @@ def is_ready() -> bool:
     global _loaded, _failure
     if _loaded is None:
         try:
-            is_built = library_path().is_file()
-            _failure = _load() if is_built else None
-            _loaded = is_built and _failure is None
-        except OSError as error:
-            _loaded, _failure = False, _folder_reason(error)
+            _loaded = library_path().is_file()
+            if _loaded:
+                torch.ops.load_library(str(library_path()))
+        except (OSError, RuntimeError) as error:
+            _loaded, _failure = False, _unusable(error)
     return _loaded
 
 
@@ -51,27 +51,21 @@ def unavailable_reason() -> str | None:
     return (
         _failure
         or _no_build_reason()
-        or _earlier_failure()
         or f"not built yet: hf_elmo.kernels.build(), or the first use of a model, does it in about {_TYPICAL_SECONDS} s"
     )
 
 
 def build_on_first_use() -> None:
-    """Build the library, and say so in the log, unless it was tried; again only with another compiler or source."""
+    """As `build`, once in a process, and where that fails a line in the log."""
     global was_tried
     if was_tried:
         return
     # Set first: other threads go on without the library, and none waits for another.
     was_tried = True
-    reason = _failure if is_ready() or _failure else _ensure_built(verbose=False, is_asked_for=False)
-    if reason is None:
-        logger.info("hf_elmo runs its compiled kernels")
-    else:
-        logger.warning(
-            "hf_elmo runs without its compiled kernels, at about half their speed: %s. (HF_ELMO_KERNELS=plain leaves "
-            "this line out.)",
-            reason,
-        )
+    try:
+        build()
+    except RuntimeError as error:
+        logger.warning("hf_elmo runs at about half its speed (HF_ELMO_KERNELS=plain leaves this line out): %s", error)
 
 
 def build(verbose: bool = False) -> None:
@@ -79,21 +73,29 @@ def build(verbose: bool = False) -> None:
 
     Raises: RuntimeError if it cannot be built or loaded, with the reason and the next step.
     """
-    if not is_ready() and (reason := _ensure_built(verbose, is_asked_for=True)) is not None:
-        raise RuntimeError(f'use_backend("auto") runs without the backend "compiled", which fails here: {reason}')
+    global _loaded, _failure
+    if is_ready():
+        return
+    try:
+        _failure = _no_build_reason() or _build_alone(verbose)
+    except (OSError, RuntimeError) as error:
+        _failure = _unusable(error)
+    _loaded = _failure is None
+    if _failure is not None:
+        raise RuntimeError(f'use_backend("auto") runs without the backend "compiled", which fails here: {_failure}')
 
 
 def library_path() -> Path:
-    """Where the library is, or will be: in PyTorch's folder for extensions, by a hash of all that goes into it."""
+    """Where the library is, or will be: in PyTorch's folder for extensions, by a hash of all that goes into it.
+
+    Raises: RuntimeError where the user has no home.
+    """
     root = os.environ.get("TORCH_EXTENSIONS_DIR")
-    if not root:
-        try:
-            root = os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "torch_extensions")
-        except RuntimeError as error:
-            raise FileNotFoundError(str(error)) from error
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(root) if root else Path(cache, "torch_extensions").expanduser()
     sources = [path.read_text(encoding="utf-8") for path in sorted(_SOURCES.iterdir()) if path.is_file()]
     parts = (*sources, torch.__version__, *_flags())
-    return Path(root, "hf_elmo", f"kernels-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.so")
+    return folder / "hf_elmo" / f"kernels-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.so"
 
 
 def _flags() -> list[str]:
@@ -116,100 +118,62 @@ def _no_build_reason() -> str | None:
     if sys.platform != "linux":
         return f"it is built on Linux only, and this is {sys.platform}"
     if _compiler() is None:
-        chosen = os.environ.get("CXX")
-        problem = f"CXX is {chosen!r}, which is no program" if chosen else "no C++ compiler found"
-        return f"{problem}; install g++, or set CXX to a C++ compiler"
+        return f"no C++ compiler found (CXX is {os.environ.get('CXX', '')!r}); install g++, or set CXX to a compiler"
     return None
 
 
-def _folder_reason(error: OSError) -> str:
-    return f"the folder for it cannot be read or written ({error}); set TORCH_EXTENSIONS_DIR to another one"
+def _unusable(error: Exception) -> str:
+    return (
+        f"its file cannot be read, written or loaded ({error.__cause__ or error}); hf_elmo.kernels.build() builds it "
+        "anew, and TORCH_EXTENSIONS_DIR names another folder for it"
+    )
 
 
-def _ensure_built(verbose: bool, is_asked_for: bool) -> str | None:
-    """Build and load the library; the reason where that failed, which is kept."""
-    global _loaded, _failure
-    try:
-        _failure = _no_build_reason() or _build_alone(verbose, is_asked_for)
-    except OSError as error:
-        _failure = _folder_reason(error)
-    _loaded = _failure is None
-    return _failure
-
-
-def _build_alone(verbose: bool, is_asked_for: bool) -> str | None:
-    """Build and load the library while no other process does; what failed before is tried again if asked for."""
+def _build_alone(verbose: bool) -> str | None:
+    """Build and load the library while no other process does; the reason where the compiler failed."""
     import fcntl  # which only some systems have
 
     target = library_path()
     target.parent.mkdir(parents=True, exist_ok=True)
+    logger.warning(
+        "hf_elmo builds its compiled kernels for this processor, or waits for a process that does, once, in about %d s "
+        "(HF_ELMO_KERNELS=plain runs without them)",
+        _TYPICAL_SECONDS,
+    )
     # The lock goes with the process that holds it, however that ends.
     with open(target.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            logger.warning("hf_elmo waits for another process that builds its compiled kernels")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        reason = _load() if target.is_file() else _earlier_failure() or "not there"
-        if reason is None or (not is_asked_for and reason != "not there"):
-            return reason
-        logger.warning(
-            "hf_elmo builds its compiled kernels for this processor, once, in about %d s (HF_ELMO_KERNELS=plain runs "
-            "without them)",
-            _TYPICAL_SECONDS,
-        )
-        reason, record = _compile(target, verbose), target.with_suffix(".failed")
-        if reason is not None:
-            record.write_text(f"{_compiler()}\n{reason}", encoding="utf-8")
-            return reason
-        record.unlink(missing_ok=True)
-        return _load()
-
-
-def _earlier_failure() -> str | None:
-    """Why an earlier process failed to build the same source by the same compiler."""
-    record = library_path().with_suffix(".failed")
-    compiler, _, reason = record.read_text(encoding="utf-8").partition("\n") if record.is_file() else ("", "", "")
-    return f"{reason}, and tries again" if compiler == str(_compiler()) else None
+            torch.ops.load_library(str(target))
+        except OSError:
+            return _compile(target, verbose)
+    return None
 
 
 def _compile(target: Path, verbose: bool) -> str | None:
-    """Build the library; the reason where that failed."""
     torch_folder = Path(torch.__file__).parent
     # In a folder of its own, and then renamed: no other process ever loads half of a library.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         built, object_file = Path(folder, target.name), Path(folder, "ops.o")
-        compiler = _compiler() or ["c++"]
-        include, libraries = f"-isystem{torch_folder / 'include'}", f"-L{torch_folder / 'lib'}"
         # Linked without -fopenmp: the OpenMP library has to be PyTorch's own, and a second one would bring a second
         # pool of threads.
-        commands = [
-            [*compiler, *_flags(), include, "-c", _SOURCES / "ops.cpp", "-o", object_file],
-            [*compiler, "-shared", object_file, "-o", built, libraries, "-lc10", "-ltorch_cpu"],
-        ]
-        for command in commands:
-            reason = _call(list(map(str, command)), verbose)
-            if reason is not None:
-                return reason
+        for words in (
+            [*_flags(), f"-isystem{torch_folder / 'include'}", "-c", _SOURCES / "ops.cpp", "-o", object_file],
+            ["-shared", object_file, "-o", built, f"-L{torch_folder / 'lib'}", "-lc10", "-ltorch_cpu"],
+        ):
+            command = [*(_compiler() or []), *map(str, words)]
+            done = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            )
+            if verbose:
+                print(shlex.join(command), done.stdout, sep="\n")
+            if done.returncode:
+                lines = done.stdout.strip().splitlines() or [f"exit code {done.returncode}"]
+                first = next((line for line in lines if "error" in line), lines[-1])
+                return (
+                    f"{command[0]} failed ({first.strip()[:200]}); hf_elmo.kernels.build(verbose=True) shows its "
+                    "whole output"
+                )
         os.replace(built, target)
-    return None
-
-
-def _call(command: list[str], verbose: bool) -> str | None:
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    if verbose:
-        print(shlex.join(command), done.stdout, sep="\n")
-    if done.returncode == 0:
-        return None
-    lines = done.stdout.strip().splitlines()
-    first = next((line for line in lines if "error" in line), lines[-1] if lines else f"exit code {done.returncode}")
-    return f"{command[0]} failed ({first.strip()[:200]}); hf_elmo.kernels.build(verbose=True) shows its whole output"
-
-
-def _load() -> str | None:
-    """Load the library into this process; the reason where that failed."""
-    try:
-        torch.ops.load_library(str(library_path()))
-    except OSError as error:
-        return f"{library_path()} cannot be loaded ({error}); hf_elmo.kernels.build() builds it anew"
+    torch.ops.load_library(str(target))
     return None

@@ -5,7 +5,6 @@ Gates are i, f, g, o. Letters in shapes: B rows, N words in the order of steps, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,39 +17,11 @@ _sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 _tanh_backward = torch.ops.aten.tanh_backward.grad_input
 
 
-class Traces(NamedTuple):
-    """What the forward steps leave for the backward ones, in the order of steps."""
-
-    gates: Tensor  # (N, 4H), after their sigmoids and tanh
-    unclipped_cells: Tensor  # (N, H); the same tensor as cells where there is no clip
-    cells: Tensor  # (N, H)
-    tanh_cells: Tensor  # (N, H), tanh of the cells
-    unclipped_outputs: Tensor  # (N, P); the same tensor as outputs where there is no clip
-    outputs: Tensor  # (N, P)
-
-
-class Gradients(NamedTuple):
-    gates: Tensor  # (N, 4H), before their sigmoids and tanh
-    outputs: Tensor  # (N, P), before their clip
-    hidden: Tensor  # (B, P), of the state before the first step
-    cell: Tensor  # (B, H)
-
-
 class Clips(NamedTuple):
     """Bounds on the absolute values of a step's results; None for none."""
 
     cell: float | None
     projection: float | None
-
-
-def cast_weight(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """A weight's numbers in `dtype`."""
-    return weight.detach().to(dtype)
-
-
-def multiply_inputs(words: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """The inputs' part of the gates of all steps, (N, 4H) in `dtype`, from words (N, P) and a weight (4H, P)."""
-    return F.linear(words, weight).to(dtype)
 
 
 class Steps(NamedTuple):
@@ -66,46 +37,51 @@ class Steps(NamedTuple):
     clips: Clips
 
 
-def run_steps(steps: Steps) -> Tensor:
-    """Run all steps to their outputs, (N, P), keeping nothing; `steps.cell` becomes each row's last cell."""
-    gates, cell, sizes = steps.gates, steps.cell, steps.sizes
-    outputs = gates.new_empty(gates.shape[0], steps.hidden.shape[1])
-    tanh_cell = torch.empty_like(cell)
-    cells = [cell[:size] for size in sizes]
-    by_step = outputs.split(sizes)
-    _run(steps, cells, cells, cells, [tanh_cell[:size] for size in sizes], by_step, by_step)
-    return outputs
+class Traces(NamedTuple):
+    """What the forward steps leave for the backward ones, in the order of steps."""
+
+    gates: Tensor  # (N, 4H), after their sigmoids and tanh
+    unclipped_cells: Tensor  # (N, H); the same tensor as cells where there is no clip
+    cells: Tensor  # (N, H)
+    tanh_cells: Tensor  # (N, H), tanh of the cells
+    unclipped_outputs: Tensor  # (N, P); the same tensor as outputs where there is no clip
+    outputs: Tensor  # (N, P)
 
 
-def run_steps_keeping(steps: Steps) -> Traces:
-    """As `run_steps`, keeping what `run_steps_backward` needs; `steps.cell` stays as it is."""
-    gates, cell, sizes, clips = steps.gates, steps.cell, steps.sizes, steps.clips
-    cells, tanh_cells = gates.new_empty(2, gates.shape[0], cell.shape[1])
-    unclipped = cells if clips.cell is None else torch.empty_like(cells)
-    outputs = gates.new_empty(gates.shape[0], steps.hidden.shape[1])
-    unclipped_outputs = outputs if clips.projection is None else torch.empty_like(outputs)
-    kept = (unclipped, cells, tanh_cells, unclipped_outputs, outputs)
-    _run(steps, _cells_before(cell, cells, sizes), *(tensor.split(sizes) for tensor in kept))
-    return Traces(gates, *kept)
+def cast_weight(weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """A weight's numbers in `dtype`."""
+    return weight.detach().to(dtype)
 
 
-def _cells_before(first: Tensor, cells: Tensor, sizes: list[int]) -> list[Tensor]:
-    """The cells that each step finds."""
-    before = [first, *cells.split(sizes)]
-    return [cells[:size] for cells, size in zip(before, sizes, strict=False)]
+def multiply_inputs(words: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """The inputs' part of the gates of all steps, (N, 4H) in `dtype`, from words (N, P) and a weight (4H, P)."""
+    return F.linear(words, weight).to(dtype)
 
 
-def _run(steps: Steps, *buffers: Sequence[Tensor]) -> None:
-    """Run all steps, each with the cells that it finds and the buffers of `Traces` behind the gates."""
+def run_steps(steps: Steps, keeps: bool) -> list[Tensor]:
+    """Run all steps; what `Traces` has behind the gates, and without `keeps` the outputs, (N, P), alone.
+
+    `steps.gates` becomes that of `Traces`, and without `keeps` `steps.cell` each row's last cell.
+    """
     gates, bias, recurrent, projection, hidden, cell, sizes, clips = steps
+    cell_size = cell.shape[1]
+    outputs = gates.new_empty(len(gates), hidden.shape[1])
+    if keeps:
+        cells, tanh_cells = gates.new_empty(2, len(gates), cell_size)
+        unclipped = cells if clips.cell is None else torch.empty_like(cells)
+        kept = [unclipped, cells, tanh_cells, outputs if clips.projection is None else torch.empty_like(outputs)]
+        buffers = [_cells_before(cell, cells, sizes), *(tensor.split(sizes) for tensor in kept)]
+    else:
+        kept, states = [], [cell[:size] for size in sizes]
+        tanh_cells = torch.empty_like(cell)
+        buffers = [states, states, states, [tanh_cells[:size] for size in sizes], outputs.split(sizes)]
     # One sentence makes steps so short that cutting views in them would show: one call cuts those of all steps.
     gates += bias
-    cell_size = cell.shape[1]
     sigmoids = gates[:, : 2 * cell_size].split(sizes)
     four = [part.split(sizes) for part in gates.split(cell_size, dim=1)]
     scratch = gates.new_empty(max(sizes, default=0), cell_size)
     for size, total, both, i, f, g, o, before, unclipped, after, tanh_cell, raw, output in zip(
-        sizes, gates.split(sizes), sigmoids, *four, *buffers, strict=True
+        sizes, gates.split(sizes), sigmoids, *four, *buffers, outputs.split(sizes), strict=True
     ):
         recurrent.accumulate(hidden if len(hidden) == size else hidden[:size], total)
         both.sigmoid_()
@@ -121,6 +97,13 @@ def _run(steps: Steps, *buffers: Sequence[Tensor]) -> None:
         if clips.projection is not None:
             torch.clamp(raw, -clips.projection, clips.projection, out=output)
         hidden = output
+    return [*kept, outputs]
+
+
+def _cells_before(first: Tensor, cells: Tensor, sizes: list[int]) -> list[Tensor]:
+    """The cells that each step finds."""
+    before = [first, *cells.split(sizes)]
+    return [cells[:size] for cells, size in zip(before, sizes, strict=False)]
 
 
 def run_steps_backward(
@@ -128,14 +111,18 @@ def run_steps_backward(
     recurrent: Weight,
     projection: Weight,
     cell: Tensor,
-    gradients: tuple[Tensor, Tensor, Tensor],
+    gradients: list[Tensor],
     sizes: list[int],
     clips: Clips,
-) -> Gradients:
-    """Run the steps of `run_steps_keeping` backwards, by the prepared *transposes* of the weights, (P, 4H) and (H, P).
+) -> Tensor:
+    """Run the steps backwards, by the prepared *transposes* of the weights, (P, 4H) and (H, P).
 
-    `gradients`, which are overwritten, are those of the outputs and of the state after each row's last step. A clip
-    passes them on within its bounds, as `torch.clamp`.
+    A clip passes gradients on within its bounds, as `torch.clamp`.
+
+    Args:
+        gradients: Of the outputs, and of the hidden state and the cell after each row's last step; overwritten by those
+            of the outputs before their clip, and of the state before the first step.
+    Returns: The gradient of the gates before their sigmoids and tanh, (N, 4H).
     """
     grad_outputs, grad_hidden, grad_cell = gradients
     grad_gates = torch.empty_like(traces.gates)
@@ -143,23 +130,17 @@ def run_steps_backward(
     grad_cell_output, product = traces.cells.new_empty(2, max(sizes, default=0), cell_size)
     if clips.projection is not None:
         within_outputs = (traces.unclipped_outputs.abs() <= clips.projection).split(sizes)
-    steps = list(
-        zip(
-            sizes,
-            *(part.split(sizes) for part in traces.gates.split(cell_size, dim=1)),
-            *(part.split(sizes) for part in grad_gates.split(cell_size, dim=1)),
-            grad_gates.split(sizes),
-            _cells_before(cell, traces.cells, sizes),
-            traces.unclipped_cells.split(sizes),
-            traces.tanh_cells.split(sizes),
-            grad_outputs.split(sizes),
-            strict=True,
-        )
+    parts = (
+        *(part.split(sizes) for part in traces.gates.split(cell_size, dim=1)),
+        *(part.split(sizes) for part in grad_gates.split(cell_size, dim=1)),
+        _cells_before(cell, traces.cells, sizes),
+        *(t.split(sizes) for t in (grad_gates, traces.unclipped_cells, traces.tanh_cells, grad_outputs)),
     )
     for step in reversed(range(len(sizes))):
-        size, i, f, g, o, grad_i, grad_f, grad_g, grad_o, grad_total, before, unclipped, tanh_cell, grad_output = steps[
-            step
-        ]
+        i, f, g, o, grad_i, grad_f, grad_g, grad_o, before, grad_total, unclipped, tanh_cell, grad_output = (
+            part[step] for part in parts
+        )
+        size = sizes[step]
         grad_gated, scratch, grad_state = grad_cell_output[:size], product[:size], grad_cell[:size]
         grad_output.add_(grad_hidden[:size])
         if clips.projection is not None:
@@ -175,4 +156,4 @@ def run_steps_backward(
         _tanh_backward(torch.mul(grad_state, i, out=scratch), g, grad_input=grad_g)
         grad_state.mul_(f)
         recurrent.multiply(grad_total, grad_hidden[:size])
-    return Gradients(grad_gates, grad_outputs, grad_hidden, grad_cell)
+    return grad_gates

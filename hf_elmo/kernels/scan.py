@@ -5,6 +5,7 @@ Letters in shapes: B sentences, T words, N real words in the order of steps, P p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from . import compiled, fused
 from .half import HALVES, product_dtype
 from .plain import Clips, Steps, Traces
-from .weights import Weight, fits_cache, in_place, prepare
+from .weights import fits_cache, prepare
 
 
 class Packing(NamedTuple):
@@ -68,6 +69,7 @@ class ScanSettings(NamedTuple):
     matmul_dtype: torch.dtype  # of the factors of matrix products
     dtype: torch.dtype  # of everything between them
     backend: ModuleType  # plain or compiled
+    is_fused: bool = False
 
 
 def scan(
@@ -75,8 +77,7 @@ def scan(
     order: Any,
     weights: tuple[Tensor, Tensor, Tensor, Tensor],
     state: tuple[Tensor, Tensor] | None,
-    cell_clip: float | None,
-    projection_clip: float | None,
+    clips: Clips,
     reverse: bool,
     backend: ModuleType,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -84,128 +85,126 @@ def scan(
 
     In half precision, and under autocast, the factors of products are halves and everything between is float32.
     """
-    device = inputs.device
+    device, (rows, length, size), cell_size = inputs.device, inputs.shape, weights[3].shape[1]
     result_dtype = matmul_dtype = cell_dtype = inputs.dtype
     if torch.is_autocast_enabled(device.type):
         result_dtype = matmul_dtype = torch.get_autocast_dtype(device.type)
         cell_dtype = torch.promote_types(matmul_dtype, torch.float32)
     settings = ScanSettings(
-        Packing.of(order, (inputs.shape[0], inputs.shape[1]), reverse),
-        Clips(cell_clip, projection_clip),
+        Packing.of(order, (rows, length), reverse),
+        clips,
         product_dtype(matmul_dtype, device.type),
         torch.promote_types(matmul_dtype, torch.float32),
         backend,
     )
-    input_weight, recurrent, bias, projection = weights
-    cell_size = projection.shape[1]
     if state is None:
-        state = inputs.new_zeros(len(inputs), inputs.shape[2]), inputs.new_zeros(len(inputs), cell_size)
-    gates, size, rows = 4 * cell_size, inputs.shape[2], len(inputs)
+        state = inputs.new_zeros(rows, size), inputs.new_zeros(rows, cell_size)
+    gates = 4 * cell_size
     shapes = [(gates, size), (gates, size), (gates,), (size, cell_size), (rows, size), (rows, cell_size)]
     # The C++ reads memory by these sizes.
     if [tuple(tensor.shape) for tensor in (*weights, *state)] != shapes:
         raise ValueError(
             f"weights and state of an LSTM over inputs of shape {tuple(inputs.shape)} want the shapes {shapes}."
         )
-    tensors = (inputs, input_weight, recurrent, bias.contiguous(), projection, *state)
-    needs_gradients = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    tensors = (inputs, *weights, *state)
     with torch.autocast(device.type, enabled=False):
-        if needs_gradients:
-            is_fused = backend is compiled and fused.pays(settings, recurrent)
-            function = fused.FusedLSTMFunction if is_fused else ProjectedLSTMFunction
-            outputs, hidden, cell = function.apply(settings, *tensors)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            is_fused = backend is compiled and fused.pays(settings, weights[1])
+            outputs, hidden, cell = ScanFunction.apply(settings._replace(is_fused=is_fused), *tensors)
         else:
             outputs, hidden, cell = _infer(settings, *tensors)
     return outputs.to(result_dtype), (hidden.to(result_dtype), cell.to(cell_dtype))
 
 
+# What runs a scan: the words, (N, P), the weights, and the state in the order of its rows, (B, P) and (B, H).
+Packed = tuple[Tensor, list[Tensor], Tensor, Tensor]
+
+
+def _pack(settings: ScanSettings, inputs: Tensor, *others: Tensor) -> Packed:
+    *weights, hidden, cell = others
+    hidden, cell = (settings.packing.sort(part).to(settings.dtype) for part in (hidden, cell))
+    return settings.packing.pack(inputs).to(settings.matmul_dtype), weights, hidden, cell
+
+
 def _infer(settings: ScanSettings, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     packing = settings.packing
-    _, steps = _make_steps(settings, *tensors)
-    first_hidden, cell = steps.hidden, steps.cell
-    outputs = settings.backend.run_steps(steps)  # the last cells go where the first ones were
-    return packing.unpack(outputs), packing.restore(packing.values_after(first_hidden, outputs)), packing.restore(cell)
+    steps = _make_steps(settings, *_pack(settings, *tensors))
+    (outputs,) = settings.backend.run_steps(steps, keeps=False)  # the last cells go where the first ones were
+    hidden = packing.restore(packing.values_after(steps.hidden, outputs))
+    return packing.unpack(outputs), hidden, packing.restore(steps.cell)
 
 
-def _make_steps(
-    settings: ScanSettings,
-    inputs: Tensor,
-    input_weight: Tensor,
-    recurrent: Tensor,
-    bias: Tensor,
-    projection: Tensor,
-    hidden: Tensor,
-    cell: Tensor,
-) -> tuple[Tensor, Steps]:
-    """The packed words, (N, P), and what the steps over them are made of."""
+def _make_steps(settings: ScanSettings, words: Tensor, weights: list[Tensor], hidden: Tensor, cell: Tensor) -> Steps:
     packing, backend, dtype = settings.packing, settings.backend, settings.matmul_dtype
-    hidden, cell = packing.sort(hidden).to(settings.dtype), packing.sort(cell).to(settings.dtype)
-    words = packing.pack(inputs).to(dtype)
+    input_weight, recurrent, bias, projection = weights
     gates = backend.multiply_inputs(words, backend.cast_weight(input_weight, dtype), settings.dtype)
-    weights = _prepare_for_steps(settings, recurrent, projection)
-    return words, Steps(gates, bias.to(settings.dtype), *weights, hidden, cell, packing.sizes, settings.clips)
-
-
-def _prepare_for_steps(settings: ScanSettings, recurrent: Tensor, projection: Tensor) -> tuple[Weight, Weight]:
-    """Both weights for the forward steps."""
-    rows, dtype = max(settings.packing.sizes, default=0), recurrent.dtype
-    is_small_batch = settings.backend is compiled and rows <= compiled.small_batch(recurrent)
-    is_contiguous = recurrent.is_contiguous() and projection.is_contiguous() and projection.dtype == dtype
+    rows, own = max(packing.sizes, default=0), recurrent.dtype
+    is_small_batch = backend is compiled and rows <= compiled.small_batch(recurrent)
+    is_contiguous = recurrent.is_contiguous() and projection.is_contiguous() and projection.dtype == own
     # Halves are widened as they are read; what stays in the processor's caches gains nothing by autocast's rounding.
-    stays_in_cache = dtype == torch.float32 == settings.dtype and fits_cache(recurrent)
-    if is_small_batch and is_contiguous and (dtype == settings.matmul_dtype or dtype in HALVES or stays_in_cache):
-        return in_place(recurrent), in_place(projection)
-    cast = [settings.backend.cast_weight(weight, settings.matmul_dtype) for weight in (recurrent, projection)]
-    first, second = (prepare(weight, rows, packs_float32=settings.backend is not compiled) for weight in cast)
-    return first, second
+    stays_in_cache = own == torch.float32 == settings.dtype and fits_cache(recurrent)
+    if is_small_batch and is_contiguous and (own == dtype or own in HALVES or stays_in_cache):
+        first, second = (prepare(weight, rows=1) for weight in (recurrent, projection))
+    else:
+        cast = (backend.cast_weight(weight, dtype) for weight in (recurrent, projection))
+        first, second = (prepare(weight, rows, packs_float32=backend is not compiled) for weight in cast)
+    bias = bias.to(settings.dtype).contiguous()
+    return Steps(gates, bias, first, second, hidden, cell, packing.sizes, settings.clips)
 
 
-class ProjectedLSTMFunction(torch.autograd.Function):
-    """The scan with one product per weight for the gradients of all its steps."""
+class ScanFunction(torch.autograd.Function):
+    """A scan that trains, by single steps or by `fused.py`; the gradients that nobody wants are not computed."""
 
     @staticmethod
     def forward(ctx: Any, settings: ScanSettings, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         packing = settings.packing
-        words, steps = _make_steps(settings, *tensors)
-        traces = settings.backend.run_steps_keeping(steps)
+        words, weights, hidden, cell = _pack(settings, *tensors)
+        run = fused.run if settings.is_fused else _run_keeping
+        outputs, cell, kept = run(settings, words, weights, hidden, cell)
         ctx.settings = settings
         ctx.dtypes = [tensor.dtype for tensor in tensors]
-        _, input_weight, recurrent, _, projection, *_ = tensors
-        ctx.save_for_backward(words, input_weight, recurrent, projection, steps.hidden, steps.cell, *traces)
-        return (
-            packing.unpack(traces.outputs),
-            packing.restore(packing.values_after(steps.hidden, traces.outputs)),
-            packing.restore(packing.values_after(steps.cell, traces.cells)),
-        )
+        ctx.save_for_backward(words, hidden, *kept)
+        return packing.unpack(outputs), packing.restore(packing.values_after(hidden, outputs)), packing.restore(cell)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_outputs: Tensor, grad_hidden: Tensor, grad_cell: Tensor) -> tuple[Tensor | None, ...]:
-        settings = ctx.settings
-        packing, dtype = settings.packing, settings.matmul_dtype
-        words, input_weight, recurrent, projection, first_hidden, first_cell, *kept = ctx.saved_tensors
-        traces = Traces(*kept)
-        rows = max(packing.sizes, default=0)
-        of_state = [packing.pack(grad_outputs), packing.sort(grad_hidden), packing.sort(grad_cell)]
-        gradients = settings.backend.run_steps_backward(
-            traces,
-            prepare(recurrent.t().to(dtype), rows),
-            prepare(projection.t().to(dtype), rows),
-            first_cell,
-            tuple(gradient.to(settings.dtype) for gradient in of_state),
-            packing.sizes,
-            settings.clips,
-        )
-        of_gates, of_outputs = gradients.gates.to(dtype), gradients.outputs.to(dtype)
-        output_gates = traces.gates[:, -traces.cells.shape[1] :]
-        computed = (
-            lambda: packing.unpack(of_gates @ input_weight.to(dtype)),
-            lambda: of_gates.t() @ words,
-            lambda: of_gates.t() @ packing.values_before(first_hidden, traces.outputs).to(dtype),
-            lambda: gradients.gates.sum(dim=0),
-            lambda: of_outputs.t() @ (output_gates * traces.tanh_cells).to(dtype),
-            lambda: packing.restore(gradients.hidden),
-            lambda: packing.restore(gradients.cell),
-        )
+    def backward(ctx: Any, *of_results: Tensor) -> tuple[Tensor | None, ...]:
+        settings, packing = ctx.settings, ctx.settings.packing
+        packed = [packing.pack(of_results[0]), *map(packing.sort, of_results[1:])]
+        gradients = [gradient.to(settings.dtype) for gradient in packed]
+        run = fused.run_backward if settings.is_fused else _run_backward
+        of_words, *of_weights = run(settings, gradients, *ctx.saved_tensors)
+        of_state = [lambda: packing.restore(gradients[1]), lambda: packing.restore(gradients[2])]
+        computed = [lambda: packing.unpack(of_words()), *of_weights, *of_state]
         each = zip(computed, ctx.dtypes, ctx.needs_input_grad[1:], strict=True)
         return None, *(compute().to(kind) if is_needed else None for compute, kind, is_needed in each)
+
+
+def _run_keeping(
+    settings: ScanSettings, words: Tensor, weights: list[Tensor], hidden: Tensor, cell: Tensor
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """The outputs, each row's last cell, and what `_run_backward` takes besides."""
+    steps = _make_steps(settings, words, weights, hidden, cell)
+    traces = Traces(steps.gates, *settings.backend.run_steps(steps, keeps=True))
+    return traces.outputs, settings.packing.values_after(cell, traces.cells), [cell, *weights, *traces]
+
+
+def _run_backward(
+    settings: ScanSettings, gradients: list[Tensor], words: Tensor, hidden: Tensor, cell: Tensor, *kept: Tensor
+) -> list[Callable[[], Tensor]]:
+    """The gradients of the words and of each weight, the latter by one product for all steps."""
+    packing, dtype = settings.packing, settings.matmul_dtype
+    (input_weight, recurrent, _, projection), traces = kept[:4], Traces(*kept[4:])
+    transposes = [prepare(weight.t().to(dtype), max(packing.sizes, default=0)) for weight in (recurrent, projection)]
+    of_all_gates = settings.backend.run_steps_backward(
+        traces, *transposes, cell, gradients, packing.sizes, settings.clips
+    )
+    of_gates, of_outputs = of_all_gates.to(dtype), gradients[0].to(dtype)
+    output_gates = traces.gates[:, -traces.cells.shape[1] :]
+    return [
+        lambda: of_gates @ input_weight.to(dtype),
+        lambda: of_gates.t() @ words,
+        lambda: of_gates.t() @ packing.values_before(hidden, traces.outputs).to(dtype),
+        lambda: of_all_gates.sum(dim=0),
+        lambda: of_outputs.t() @ (output_gates * traces.tanh_cells).to(dtype),
+    ]

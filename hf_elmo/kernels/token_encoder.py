@@ -170,37 +170,23 @@ class _WordCache:
     def __init__(self, max_words: int):
         self.max_words = max_words
         self.lock = threading.Lock()
-        self.indices: dict[bytes, int] = {}
-        self.vectors = torch.empty(0, 0)
+        self.vectors: dict[bytes, Tensor] = {}
         self.state: list[Any] = []
 
     def look_up(self, char_ids: Tensor, encode: Callable[[Tensor], Tensor], state: list[Any]) -> Tensor | None:
         """The vectors of words (N, C), new ones by `encode`; None where more are new than may be kept."""
         keys = [row.tobytes() for row in char_ids.to("cpu", torch.int32).numpy()]
         with self.lock:
-            new = {key: row for row, key in enumerate(keys) if key not in self.indices}
-            if state != self.state or len(self.indices) + len(new) > self.max_words:
+            new = {key: row for row, key in enumerate(keys) if key not in self.vectors}
+            if state != self.state or len(self.vectors) + len(new) > self.max_words:
                 new = {key: row for row, key in enumerate(keys)}
                 if len(new) > self.max_words:
                     return None
-                self.indices, self.vectors, self.state = {}, torch.empty(0, 0), state
+                self.vectors, self.state = {}, state
             if new:
-                self._add(list(new), encode(char_ids[torch.tensor(list(new.values()), device=char_ids.device)]))
-            indices = torch.tensor([self.indices[key] for key in keys])
-            return self.vectors[indices.to(self.vectors.device)]
-
-    def _add(self, keys: list[bytes], vectors: Tensor) -> None:
-        used, total = len(self.indices), len(self.indices) + len(keys)
-        if total > len(self.vectors):
-            # A tensor of inference mode could not be written to outside of it.
-            with torch.inference_mode(False):
-                size = min(self.max_words, max(1024, 2 * total)), vectors.shape[1]
-                larger = torch.empty(size, dtype=vectors.dtype, device=vectors.device)
-            if used:
-                larger[:used] = self.vectors[:used]
-            self.vectors = larger
-        self.vectors[used:total] = vectors
-        self.indices.update(zip(keys, range(used, total), strict=True))
+                vectors = encode(char_ids[torch.tensor(list(new.values()), device=char_ids.device)])
+                self.vectors.update(zip(new, vectors, strict=True))
+            return torch.stack([self.vectors[key] for key in keys])
 
 
 def _state_of(encoder: nn.Module) -> list[Any]:

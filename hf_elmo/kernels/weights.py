@@ -6,6 +6,8 @@ Letters in shapes: M rows of a product, I inputs, O outputs.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -19,66 +21,48 @@ _TYPICAL_ROWS = 32
 _MANY_ROWS = 96
 
 
-class DenseWeight:
-    """A weight (O, I) for general products, and its transpose (I, O), a view or a copy."""
-
-    def __init__(self, weight: Tensor, prepared: Tensor):
-        self.weight, self.prepared = weight, prepared
+class Weight(NamedTuple):
+    rows: Tensor  # (O, I)
+    prepared: Tensor  # its transpose (I, O), a view or a copy; or oneDNN's own layout
 
     def multiply(self, x: Tensor, out: Tensor) -> None:
         """Write x W^T, (M, O), into `out`."""
-        if x.dtype == self.prepared.dtype == out.dtype:
+        if self._is_direct(x, out):
             torch.mm(x, self.prepared, out=out)
         else:
-            out.copy_(x.to(self.prepared.dtype) @ self.prepared)
+            out.copy_(self._product(x))
 
     def accumulate(self, x: Tensor, total: Tensor) -> None:
         """Add x W^T to `total`, (M, O)."""
-        if x.dtype == self.prepared.dtype == total.dtype:
+        if self._is_direct(x, total):
             total.addmm_(x, self.prepared)
         else:
-            total.add_(x.to(self.prepared.dtype) @ self.prepared)
+            total.add_(self._product(x))
 
+    def _is_direct(self, x: Tensor, out: Tensor) -> bool:
+        return x.dtype == self.rows.dtype == out.dtype and not self.prepared.is_mkldnn
 
-class PackedWeight:
-    """As `DenseWeight`, with a copy in oneDNN's blocked layout, by PyTorch's private operators."""
-
-    def __init__(self, weight: Tensor):
-        self.weight = weight
-        self.prepared = torch.ops.mkldnn._reorder_linear_weight(weight, _TYPICAL_ROWS)
-
-    def multiply(self, x: Tensor, out: Tensor) -> None:
-        out.copy_(self._multiply(x))
-
-    def accumulate(self, x: Tensor, total: Tensor) -> None:
-        total.add_(self._multiply(x))
-
-    def _multiply(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x.to(self.weight.dtype), self.prepared, None, "none", [], "")
-
-
-Weight = DenseWeight | PackedWeight
+    def _product(self, x: Tensor) -> Tensor:
+        x = x.to(self.rows.dtype)
+        if self.prepared.is_mkldnn:
+            return torch.ops.mkldnn._linear_pointwise(x, self.prepared, None, "none", [], "")
+        return x @ self.prepared
 
 
 def prepare(weight: Tensor, rows: int, packs_float32: bool = False) -> Weight:
     """The best layout of `weight` (O, I) for many products of up to `rows` rows with factors of its dtype."""
-    dtype = weight.dtype
+    weight, dtype = weight.detach(), weight.dtype
     # A single row waits for the weight to be read, whatever its layout.
     if weight.device.type == "cpu" and rows > 1:
         if dtype == torch.float32 and fits_cache(weight):
             # Along the outputs, as a general product of few rows runs.
-            return DenseWeight(weight, weight.t().contiguous())
+            return Weight(weight, weight.t().contiguous())
         # Measured on AMX with 32 sentences: without packing the biLM in bf16 takes 1.2 times as long at both sizes, and
         # `plain` in float32 as long at the original one. A view takes longer to pack than it saves.
         packs = dtype in HALVES or (packs_float32 and dtype == torch.float32 and rows <= _MANY_ROWS)
         if packs and weight.is_contiguous() and packing_unavailable_reason(dtype) is None:
-            return PackedWeight(weight)
-    return in_place(weight)
-
-
-def in_place(weight: Tensor) -> Weight:
-    weight = weight.detach()
-    return DenseWeight(weight, weight.t())
+            return Weight(weight, torch.ops.mkldnn._reorder_linear_weight(weight, _TYPICAL_ROWS))
+    return Weight(weight, weight.t())
 
 
 def fits_cache(weight: Tensor) -> bool:

@@ -2,24 +2,27 @@
 
 import pytest
 import torch
-from scan_cases import make_weights
-from test_scan import build_or_skip
+from scan_cases import make_weights, relative_error, results_and_gradients
+from test_scan import build_or_skip, by_backend, on_threads
 from tolerances import FUSED_BFLOAT16, FUSED_FLOAT32
 from torch.nn import functional as F
 
 from hf_elmo import kernels
 from hf_elmo.kernels import fused
-from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
+from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights, scan_projected_lstm
 
-# Rows, words, projection and cell: whole and broken tiles, groups of panels and rows of the weights' gradients.
-SIZES = [(32, 3, 32, 32), (33, 1, 32, 64), (50, 6, 64, 96), (100, 4, 96, 160)]
+CLIPS = {"cell_clip": 0.5, "projection_clip": 0.3}
+ROWS_OF_FLOATS = fused._ROWS_OF_FLOATS
 
 
 @pytest.fixture(autouse=True)
-def _built(monkeypatch):
-    """Few rows of float32 run fused too, though it does not pay."""
+def runs(monkeypatch):
+    """The passes that ran fused, which few rows of float32 do, too, though it does not pay."""
     build_or_skip()
     monkeypatch.setattr(fused, "_ROWS_OF_FLOATS", 1)
+    calls, run = [], fused.run
+    monkeypatch.setattr(fused, "run", lambda *arguments: calls.append(arguments) or run(*arguments))
+    return calls
 
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16], ids=str)
@@ -27,49 +30,27 @@ def dtype(request):
     """Of the products' factors."""
     if request.param == torch.bfloat16 and not torch.ops.hf_elmo_kernels.has_amx_bf16():
         pytest.skip("this processor has no AMX")
-    return request.param
+    with torch.autocast("cpu", torch.bfloat16, enabled=request.param == torch.bfloat16):
+        yield request.param
 
 
-def make_leaves(batch_size, length, projection_size, cell_size, masked):
+def make_batch(batch_size, length, projection_size, cell_size, masked=False):
     """Inputs, weights and state in float32, and a mask with holes, an odd row's end and a row without words."""
-    leaves = [
-        torch.randn(batch_size, length, projection_size),
-        *make_weights(projection_size, cell_size, scale=projection_size**-0.5, dtype=torch.float32),
-        torch.rand(batch_size, projection_size) * 0.2,
-        torch.rand(batch_size, cell_size) * 0.3,
-    ]
     mask = None
     if masked:
         mask = torch.rand(batch_size, length) < 0.7
         mask[0], mask[:32, 0] = False, True
-    return leaves, mask
+    weights = make_weights(projection_size, cell_size, scale=projection_size**-0.5, dtype=torch.float32)
+    state = torch.rand(batch_size, projection_size) * 0.2, torch.rand(batch_size, cell_size) * 0.3
+    return torch.randn(batch_size, length, projection_size), mask, weights, state
 
 
-def results_and_gradients(scan, leaves, mask, clips, reverse):
-    leaves = [leaf.clone().requires_grad_() for leaf in leaves]
-    outputs, state = scan(
-        leaves[0], mask, ProjectedLSTMWeights(*leaves[1:5]), tuple(leaves[5:]), reverse=reverse, **clips
-    )
-    results = [outputs, *state]
-    generator = torch.Generator().manual_seed(1)
-    total = sum((result * torch.randn(result.shape, generator=generator)).sum() for result in results)
-    return results, torch.autograd.grad(total, leaves)
+def run_compiled(batch, **settings):
+    results, gradients = results_and_gradients(by_backend("compiled"), *batch, **settings)
+    return [*results, *gradients]
 
 
-def run_fused(*arguments):
-    with kernels.use_backend("compiled"):
-        found = results_and_gradients(run_projected_lstm, *arguments)
-    assert "Fused" in str(_function_of(found[0][0]))
-    return found
-
-
-def _function_of(outputs):
-    """What autograd has for the scan that gave `outputs`, perhaps behind a cast."""
-    function = outputs.grad_fn
-    return function.next_functions[0][0] if "ToCopy" in function.name() else function
-
-
-def scan_with_rounded_factors(inputs, mask, weights, state, *, cell_clip, projection_clip, reverse):
+def scan_with_rounded_factors(inputs, mask, weights, state, *, cell_clip=None, projection_clip=None, reverse=False):
     """The reference scan in float64 with factors of products rounded to bf16, as if rounding had the slope 1."""
 
     def product(x, weight):
@@ -94,99 +75,74 @@ def _rounded(x):
     return x + (x.to(torch.bfloat16).to(x.dtype) - x).detach()
 
 
-def relative_error(found, wanted):
-    return float((found.double() - wanted).norm() / wanted.norm())
-
-
 @pytest.mark.parametrize(
-    ("masked", "reverse", "clips"),
-    [
-        (False, True, {"cell_clip": 0.5, "projection_clip": 0.3}),
-        (True, False, {"cell_clip": None, "projection_clip": None}),
-    ],
-    ids=["full", "masked"],
+    ("masked", "settings"), [(False, {**CLIPS, "reverse": True}), (True, {})], ids=["full", "masked"]
 )
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_fused_passes_are_those_of_the_reference_scan(dtype, sizes, clips, reverse, masked):
-    leaves, mask = make_leaves(*sizes, masked)
-    exact = [leaf.double() for leaf in leaves]
-    if dtype == torch.float32:
-        found = run_fused(leaves, mask, clips, reverse)
-        wanted = results_and_gradients(scan_projected_lstm, exact, mask, clips, reverse)
-        tolerance = FUSED_FLOAT32
-    else:
-        with torch.autocast("cpu", torch.bfloat16):
-            found = run_fused(leaves, mask, clips, reverse)
-        wanted = results_and_gradients(scan_with_rounded_factors, exact, mask, clips, reverse)
-        tolerance = FUSED_BFLOAT16
-    for one, other in zip([*found[0], *found[1]], [*wanted[0], *wanted[1]], strict=True):
+# Rows, words, projection and cell: whole and broken tiles, groups of panels and rows of the weights' gradients.
+@pytest.mark.parametrize("sizes", [(32, 3, 32, 32), (33, 1, 32, 64), (50, 6, 64, 96), (100, 4, 96, 160)], ids=str)
+def test_fused_passes_are_those_of_the_reference_scan(dtype, sizes, settings, masked, runs):
+    inputs, mask, weights, state = batch = make_batch(*sizes, masked)
+    found = run_compiled(batch, **settings)
+    assert runs
+    weights, state = ProjectedLSTMWeights(*(w.double() for w in weights)), tuple(part.double() for part in state)
+    scan = scan_projected_lstm if dtype == torch.float32 else scan_with_rounded_factors
+    with torch.autocast("cpu", enabled=False):
+        wanted, gradients = results_and_gradients(scan, inputs.double(), mask, weights, state, **settings)
+    tolerance = FUSED_FLOAT32 if dtype == torch.float32 else FUSED_BFLOAT16
+    for one, other in zip(found, [*wanted, *gradients], strict=True):
         assert relative_error(one.detach(), other.detach()) < tolerance
 
 
-def test_any_number_of_cores_gives_the_same_bits(dtype):
-    leaves, mask = make_leaves(70, 5, 64, 96, masked=True)
-    clips, found = {"cell_clip": 3.0, "projection_clip": 3.0}, []
-    threads = torch.get_num_threads()
-    try:
-        for count in (1, 2, 3, 2):
-            torch.set_num_threads(count)
-            with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-                results, gradients = run_fused(leaves, mask, clips, False)
-            found.append([*results, *gradients])
-            # What a pass leaves in memory is nothing to the next.
-            kernels.free_buffers()
-    finally:
-        torch.set_num_threads(threads)
-    for others in found[1:]:
-        for one, other in zip(found[0], others, strict=True):
-            assert torch.equal(one, other)
+def test_any_number_of_cores_gives_the_same_bits(dtype, runs):
+    batch, found = make_batch(70, 5, 64, 96, masked=True), []
+    for count in (1, 2, 3, 2):
+        found.append(on_threads(count, lambda: run_compiled(batch, **CLIPS)))
+        # What a pass leaves in memory is nothing to the next.
+        kernels.free_buffers()
+    assert len(runs) == 4
+    assert all(torch.equal(*pair) for others in found[1:] for pair in zip(found[0], others, strict=True))
 
 
 def test_what_is_not_a_number_stays_in_its_row(dtype):
-    leaves, _ = make_leaves(40, 4, 32, 64, masked=False)
-    leaves[0][3, 1] = float("nan")
-    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-        (outputs, *_), gradients = run_fused(leaves, None, {"cell_clip": 3.0, "projection_clip": 3.0}, False)
+    inputs, *rest = make_batch(40, 4, 32, 64)
+    inputs[3, 1] = float("nan")
+    outputs, _, _, of_inputs, *_ = run_compiled((inputs, *rest), **CLIPS)
     is_nan = outputs.isnan().any(dim=-1)
     assert is_nan[3, 1:].all() and int(is_nan.sum()) == 3
-    of_inputs = gradients[0].isnan().any(dim=-1).any(dim=-1)
-    assert of_inputs[3] and int(of_inputs.sum()) == 1
+    rows = of_inputs.isnan().any(dim=-1).any(dim=-1)
+    assert rows[3] and int(rows.sum()) == 1
 
 
-@pytest.mark.parametrize("sizes", [(40, 3, 31, 64), (40, 3, 32, 50)], ids=str)
-def test_sizes_that_fill_no_tiles_take_single_steps(sizes):
-    leaves, _ = make_leaves(*sizes, masked=False)
-    with kernels.use_backend("compiled"):
-        outputs, _ = run_projected_lstm(leaves[0].requires_grad_(), None, ProjectedLSTMWeights(*leaves[1:5]))
-    assert "Projected" in str(_function_of(outputs))
-
-
-def test_few_rows_and_large_weights_take_single_steps(monkeypatch):
-    monkeypatch.undo()
-    threads = torch.get_num_threads()
-    for rows, cells in ((64 * threads - 1, 64), (64 * threads, 32 * 1100)):
-        leaves, _ = make_leaves(rows, 1, 32, cells, masked=False)
-        with kernels.use_backend("compiled"):
-            outputs, _ = run_projected_lstm(leaves[0].requires_grad_(), None, ProjectedLSTMWeights(*leaves[1:5]))
-        assert "Projected" in str(_function_of(outputs))
+@pytest.mark.parametrize(
+    ("rows_of_floats", "sizes"),
+    [
+        (1, (40, 3, 31, 64)),
+        (1, (40, 3, 32, 50)),
+        (ROWS_OF_FLOATS, (ROWS_OF_FLOATS * torch.get_num_threads() - 1, 1, 32, 64)),
+        (1, (ROWS_OF_FLOATS * torch.get_num_threads(), 1, 32, 32 * 1100)),
+    ],
+    ids=["no panels", "no tiles", "few rows", "large weights"],
+)
+def test_what_fills_no_tiles_or_does_not_pay_takes_single_steps(rows_of_floats, sizes, runs, monkeypatch):
+    monkeypatch.setattr(fused, "_ROWS_OF_FLOATS", rows_of_floats)
+    run_compiled(make_batch(*sizes))
+    assert not runs
 
 
 def test_memory_for_the_next_step_is_that_of_a_size_and_the_newest_stays():
-    def held_after(rows, length):
-        leaves, _ = make_leaves(rows, length, 32, 128, masked=False)
-        run_fused(leaves, None, {"cell_clip": 3.0, "projection_clip": 3.0}, False)
+    def held_after(length):
+        run_compiled(make_batch(64, length, 32, 512), **CLIPS)
         return torch.ops.hf_elmo_kernels.trim_buffers(2**40)
 
     kernels.free_buffers()
-    one_step = held_after(64, 30)
-    assert one_step and held_after(64, 30) == one_step
+    one_step = held_after(30)
+    assert one_step and held_after(30) == one_step
     # Batches of fine-tuning have other numbers of words each time.
-    many_steps = [held_after(64, length) for length in range(24, 30)][-1]
-    assert many_steps <= 2 * one_step
+    assert max(held_after(length) for length in range(24, 30)) <= 3 * one_step
     kernels.free_buffers()
-    one_step = held_after(64, 10)
-    both = held_after(64, 30)
+    one_step = held_after(10)
+    both = held_after(30)
     assert torch.ops.hf_elmo_kernels.trim_buffers(both - one_step) == both - one_step
-    assert held_after(64, 30) == both - one_step
+    assert held_after(30) == both - one_step
     kernels.free_buffers()
     assert torch.ops.hf_elmo_kernels.trim_buffers(2**40) == 0

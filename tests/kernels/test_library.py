@@ -76,9 +76,8 @@ def test_processes_that_start_together_build_once_and_all_have_it(compiler, tmp_
     answers = use(tmp_path, 2, CXX=compiler)
     assert [printed for printed, _ in answers] == [["True", "True"]] * 2
     assert calls(tmp_path) == 2  # it compiles, and it links
-    lines = sorted(line for _, logged in answers for line in logged)
-    assert len(lines) == 2 and "builds its compiled kernels" in lines[0] and "HF_ELMO_KERNELS=plain" in lines[0]
-    assert "waits for another process" in lines[1]
+    (line,) = {line for _, logged in answers for line in logged}
+    assert "builds its compiled kernels" in line and "HF_ELMO_KERNELS=plain" in line
     # From then on nobody builds, and nobody says anything.
     assert use(tmp_path, CXX=compiler) == [(["True", "True"], [])]
     assert calls(tmp_path) == 2
@@ -101,19 +100,6 @@ print(library.is_ready())
 def test_looking_tracing_and_toys_build_nothing(compiler, tmp_path):
     assert use(tmp_path, script=NO_USE, CXX=compiler) == [(["False"], [])]
     assert calls(tmp_path) == 0
-
-
-def test_a_build_that_failed_is_not_tried_again_and_says_why(compiler, tmp_path):
-    compiler.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\necho "ops.cpp:1: error: no vectors"\nexit 1\n')
-    [(printed, (start, reason))] = use(tmp_path, CXX=compiler)
-    assert printed == ["False", "True"] and "builds its compiled kernels" in start
-    assert "error: no vectors" in reason and "hf_elmo.kernels.build(" in reason
-    [(_, (again,))] = use(tmp_path, CXX=compiler)
-    assert calls(tmp_path) == 1 and "error: no vectors" in again
-    # Another compiler is another try.
-    shutil.copy(compiler, tmp_path / "other")
-    use(tmp_path, CXX=tmp_path / "other")
-    assert calls(tmp_path) == 2
 
 
 MAPPED = """
@@ -150,10 +136,10 @@ def nothing_loaded(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("environment", "wanted"),
     [
-        ({"CXX": "", "PATH": "/nowhere"}, r"no C\+\+ compiler found; install g\+\+, or set CXX"),
-        ({"CXX": "/nowhere/g++"}, r"CXX is '/nowhere/g\+\+', which is no program"),
+        ({"CXX": "", "PATH": "/nowhere"}, r"no C\+\+ compiler found .*; install g\+\+, or set CXX"),
+        ({"CXX": "/nowhere/g++"}, r"CXX is '/nowhere/g\+\+'"),
         ({"CXX": "false"}, r"false failed \(exit code 1\); hf_elmo.kernels.build\(verbose=True\) shows"),
-        ({"CXX": "true", "TORCH_EXTENSIONS_DIR": "/proc/nowhere"}, "cannot be read or written .*TORCH_EXTENSIONS_DIR"),
+        ({"CXX": "true", "TORCH_EXTENSIONS_DIR": "/proc/nowhere"}, "cannot be read, .*TORCH_EXTENSIONS_DIR"),
     ],
     ids=["no-compiler", "no-program", "failure", "no-folder"],
 )
@@ -171,25 +157,23 @@ def test_who_asks_by_name_is_told_why_it_cannot_be_built_and_auto_goes_on(
     assert not list(tmp_path.rglob("*.so")) and not library.is_ready()
     log_records.clear()
     library.build_on_first_use()
-    (line,) = (record.getMessage() for record in log_records)
-    assert "runs without its compiled kernels" in line and re.search(wanted, line)
+    line = log_records[-1].getMessage()
+    assert "at about half its speed" in line and re.search(wanted, line)
 
 
 @pytest.mark.usefixtures("nothing_loaded")
-def test_a_library_that_cannot_be_loaded_is_reported():
-    library.library_path().parent.mkdir(parents=True)
-    library.library_path().write_bytes(b"no library")
-    reason = r"\.so cannot be loaded \(.*\); hf_elmo\.kernels\.build\(\) builds it anew"
-    assert re.search(reason, kernels.unavailable_reasons()["compiled"])
-
-
-@pytest.mark.usefixtures("nothing_loaded")
-def test_who_has_no_home_has_no_library_and_no_error(monkeypatch):
-    for name in ("TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+@pytest.mark.parametrize("problem", ["no library", "no home"])
+def test_a_library_that_cannot_be_loaded_is_reported(problem, monkeypatch):
+    if problem == "no home":
+        for name in ("TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(Path, "expanduser", lambda path: (_ for _ in ()).throw(RuntimeError("no home")))
+    else:
+        library.library_path().parent.mkdir(parents=True)
+        library.library_path().write_bytes(b"no library")
     assert not library.is_ready()
-    assert re.search("no home.*TORCH_EXTENSIONS_DIR", kernels.unavailable_reasons()["compiled"])
+    reason = kernels.unavailable_reasons()["compiled"]
+    assert {"no library": ".so: ", "no home": "no home"}[problem] in reason and "TORCH_EXTENSIONS_DIR" in reason
 
 
 @pytest.mark.parametrize("file", ["ops.cpp", "vectors.h"])

@@ -57,7 +57,7 @@ def test_it_grows_and_never_holds_more_than_it_may(encoder, calls):
     vocabulary = [str(number) for number in range(4000)]
     for start in (0, 900, 1500, 2400, 1500):
         assert_right(encoder, rows_of(*vocabulary[start : start + 1000]))
-        assert len(token_encoder._CACHES[encoder].indices) <= 2500
+        assert len(token_encoder._CACHES[encoder].vectors) <= 2500
     calls.clear()
     # More words than it may hold at once are computed without it.
     assert_right(encoder, rows_of(*vocabulary, *vocabulary))

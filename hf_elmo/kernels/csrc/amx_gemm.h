@@ -17,7 +17,8 @@
 namespace {
 
 // Rows of a tile, columns of a panel, and the most of both in one product.
-constexpr int64_t kTile = 16, kTiles = 2, kPanels = 4;
+constexpr int64_t kTile = 16, kTiles = 2;
+constexpr int kPanels = 4;
 // Numbers of K after which the vectors' sums are put down, so that a group of panels stays in the first cache, and that
 // many roundings in a row are the most.
 constexpr int64_t kDepth = 64;
@@ -25,7 +26,7 @@ constexpr int64_t kDepth = 64;
 // R rows with P panels, over `depth` numbers of K, into or onto rows of `out`. What lies as far behind the panels as
 // they are long, which comes next, is fetched from memory meanwhile.
 template <int R, int P>
-C10_ALWAYS_INLINE void multiply_rows_by_panels(
+void multiply_rows_by_panels(
     const float* a, int64_t step, const float* panels, int64_t panel_size, int64_t depth, bool adds, float* out,
     int64_t pitch) {
   constexpr int64_t length = Vec<float>::size();
@@ -59,28 +60,6 @@ C10_ALWAYS_INLINE void multiply_rows_by_panels(
   }
 }
 
-// Up to 6 rows with P panels: with four of them the sums and factors take 29 of 32 registers, with one of 16 numbers in
-// two vectors 15 of 16.
-template <int P>
-C10_ALWAYS_INLINE void multiply_few_rows_by_panels(
-    int64_t rows, const float* a, int64_t step, const float* panels, int64_t panel_size, int64_t depth, bool adds,
-    float* out, int64_t pitch) {
-  switch (rows) {
-    case 1:
-      return multiply_rows_by_panels<1, P>(a, step, panels, panel_size, depth, adds, out, pitch);
-    case 2:
-      return multiply_rows_by_panels<2, P>(a, step, panels, panel_size, depth, adds, out, pitch);
-    case 3:
-      return multiply_rows_by_panels<3, P>(a, step, panels, panel_size, depth, adds, out, pitch);
-    case 4:
-      return multiply_rows_by_panels<4, P>(a, step, panels, panel_size, depth, adds, out, pitch);
-    case 5:
-      return multiply_rows_by_panels<5, P>(a, step, panels, panel_size, depth, adds, out, pitch);
-    default:
-      return multiply_rows_by_panels<6, P>(a, step, panels, panel_size, depth, adds, out, pitch);
-  }
-}
-
 // The products of rows, `step` numbers apart, with some panels, `panel_size` numbers apart, into the first columns of
 // rows of `out` that lie `pitch` apart, or onto what lies there.
 void multiply_panels(
@@ -95,16 +74,16 @@ void multiply_panels(
       const float* const from = a + first * step + k;
       float* const to = out + first * pitch;
       for (int64_t panel = 0; panel < num_panels;) {
+        // Up to 6 rows with four panels: the sums and factors take 29 of 32 registers; with one of 16 numbers in two
+        // vectors 15 of 16.
+        constexpr int most = is_wide ? kPanels : 1;
         const float* const columns = panels + panel * panel_size + k * kTile;
-        float* const place = to + panel * kTile;
-        if (is_wide && num_panels - panel >= kPanels) {
-          multiply_few_rows_by_panels<kPanels>(
-              count, from, step, columns, panel_size, depth, adds || k > 0, place, pitch);
-          panel += kPanels;
-        } else {
-          multiply_few_rows_by_panels<1>(count, from, step, columns, panel_size, depth, adds || k > 0, place, pitch);
-          panel += 1;
-        }
+        const bool is_group = num_panels - panel >= most;
+        with_constant<6>(count, [&](auto rows) C10_ALWAYS_INLINE_ATTRIBUTE {
+          const auto run = is_group ? multiply_rows_by_panels<rows.value, most> : multiply_rows_by_panels<rows.value, 1>;
+          run(from, step, columns, panel_size, depth, adds || k > 0, to + panel * kTile, pitch);
+        });
+        panel += is_group ? most : 1;
       }
     }
   }
@@ -147,54 +126,30 @@ class Tiles {
   }
 };
 
-// As for float32, with sums of float32, for whole tiles of rows; `size` is a multiple of 32.
+// As for float32, with sums of float32, for one or two whole tiles of rows and an even number of panels; `size` is a
+// multiple of 32.
 HF_ELMO_WITH_AMX __attribute__((noinline)) void multiply_panels(
     const at::BFloat16* a, int64_t step, int64_t rows, const at::BFloat16* panels, int64_t panel_size,
     int64_t num_panels, int64_t size, float* out, int64_t pitch) {
   // GCC does not know that tiles are loaded from memory: what was written before is to be there.
   asm volatile("" ::: "memory");
   constexpr int64_t depth = 32;
-  const int64_t tiles = at::divup(rows, kTile), row_bytes = 2 * step, out_bytes = 4 * pitch;
-  if (tiles == 2 && num_panels % 2 == 0) {
-    // Two tiles of rows with two panels: each of the four that are loaded is multiplied twice.
-    for (int64_t panel = 0; panel < num_panels; panel += 2) {
-      const at::BFloat16 *const first = panels + panel * panel_size, *const second = first + panel_size;
-      const at::BFloat16* const lower = a + kTile * step;
-      _tile_zero(0);
-      _tile_zero(1);
-      _tile_zero(2);
-      _tile_zero(3);
-      for (int64_t k = 0; k < size; k += depth) {
-        _tile_loadd(4, a + k, row_bytes);
-        _tile_loadd(6, first + k * kTile, 64);
-        _tile_loadd(5, lower + k, row_bytes);
-        _tile_loadd(7, second + k * kTile, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(3, 5, 7);
-      }
-      float* const to = out + panel * kTile;
-      _tile_stored(0, to, out_bytes);
-      _tile_stored(1, to + kTile, out_bytes);
-      _tile_stored(2, to + kTile * pitch, out_bytes);
-      _tile_stored(3, to + kTile * pitch + kTile, out_bytes);
-    }
-    return;
-  }
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const at::BFloat16* const from = a + tile * kTile * step;
-    float* const to = out + tile * kTile * pitch;
-    int64_t panel = 0;
-    for (; panel + kPanels <= num_panels; panel += kPanels) {
-      const at::BFloat16* const columns = panels + panel * panel_size;
-      _tile_zero(0);
-      _tile_zero(1);
-      _tile_zero(2);
-      _tile_zero(3);
+  const int64_t row_bytes = 2 * step, out_bytes = 4 * pitch;
+  // The second tile's first row; a single one takes both places.
+  const int64_t lower = rows > kTile ? kTile : 0;
+  for (int64_t panel = 0; panel < num_panels;) {
+    const at::BFloat16* const columns = panels + panel * panel_size;
+    float* const to = out + panel * kTile;
+    const bool is_group = lower == 0 && panel + kPanels <= num_panels;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (is_group) {
+      // One tile of rows with four panels.
       for (int64_t k = 0; k < size; k += depth) {
         const at::BFloat16* const first = columns + k * kTile;
-        _tile_loadd(4, from + k, row_bytes);
+        _tile_loadd(4, a + k, row_bytes);
         _tile_loadd(5, first, 64);
         _tile_loadd(6, first + panel_size, 64);
         _tile_dpbf16ps(0, 4, 5);
@@ -204,21 +159,26 @@ HF_ELMO_WITH_AMX __attribute__((noinline)) void multiply_panels(
         _tile_dpbf16ps(2, 4, 7);
         _tile_dpbf16ps(3, 4, 5);
       }
-      _tile_stored(0, to + panel * kTile, out_bytes);
-      _tile_stored(1, to + (panel + 1) * kTile, out_bytes);
-      _tile_stored(2, to + (panel + 2) * kTile, out_bytes);
-      _tile_stored(3, to + (panel + 3) * kTile, out_bytes);
-    }
-    for (; panel < num_panels; ++panel) {
-      const at::BFloat16* const columns = panels + panel * panel_size;
-      _tile_zero(0);
+      _tile_stored(2, to + 2 * kTile, out_bytes);
+      _tile_stored(3, to + 3 * kTile, out_bytes);
+    } else {
+      // Two tiles of rows with two panels: each of the four that are loaded is multiplied twice.
       for (int64_t k = 0; k < size; k += depth) {
-        _tile_loadd(4, from + k, row_bytes);
-        _tile_loadd(5, columns + k * kTile, 64);
-        _tile_dpbf16ps(0, 4, 5);
+        _tile_loadd(4, a + k, row_bytes);
+        _tile_loadd(6, columns + k * kTile, 64);
+        _tile_loadd(5, a + lower * step + k, row_bytes);
+        _tile_loadd(7, columns + panel_size + k * kTile, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
       }
-      _tile_stored(0, to + panel * kTile, out_bytes);
+      _tile_stored(2, to + lower * pitch, out_bytes);
+      _tile_stored(3, to + lower * pitch + kTile, out_bytes);
     }
+    _tile_stored(0, to, out_bytes);
+    _tile_stored(1, to + kTile, out_bytes);
+    panel += is_group ? kPanels : 2;
   }
 }
 #endif

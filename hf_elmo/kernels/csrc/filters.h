@@ -41,7 +41,12 @@ struct Words {
   }
 };
 
-Words read_words(const Tensor& char_ids, int64_t padding, int64_t vocabulary, int64_t widest) {
+Words read_words(const Tensor& char_ids, int64_t padding, int64_t vocabulary, at::TensorList weights) {
+  int64_t widest = 0;
+  for (const Tensor& weight : weights) {
+    TORCH_CHECK(weight.is_contiguous(), "filters want contiguous weights");
+    widest = std::max(widest, weight.size(2));
+  }
   TORCH_CHECK(
       widest <= char_ids.size(1), "words of ", char_ids.size(1), " characters are too short for filters of width ", widest);
   Words words{char_ids.size(0), char_ids.size(1), {}, std::vector<int32_t>(char_ids.numel()), {}};
@@ -254,15 +259,6 @@ void deal_out(int64_t count, const F& run) {
   });
 }
 
-int64_t widest_of(at::TensorList weights) {
-  int64_t widest = 0;
-  for (const Tensor& weight : weights) {
-    TORCH_CHECK(weight.is_contiguous(), "filters want contiguous weights");
-    widest = std::max(widest, weight.size(2));
-  }
-  return widest;
-}
-
 // Maxima of filters of all widths, (N, F), their bias added, and the window that wins each, (N, F), where `keeps`.
 //
 // char_ids: (N, C), C at most 256. embedding: (V, D). weights: for each width (filters, D, width).
@@ -274,7 +270,7 @@ std::tuple<Tensor, Tensor> filter_maxima(
     at::TensorList biases,
     bool keeps) {
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const Words words = read_words(char_ids, padding, embedding.size(0), widest_of(weights));
+  const Words words = read_words(char_ids, padding, embedding.size(0), weights);
   int64_t num_filters = 0;
   for (const Tensor& bias : biases) {
     num_filters += bias.size(0);
@@ -302,7 +298,7 @@ std::vector<Tensor> filter_maxima_backward(
     at::TensorList weights,
     at::TensorList biases) {
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const Words words = read_words(char_ids, padding, embedding.size(0), widest_of(weights));
+  const Words words = read_words(char_ids, padding, embedding.size(0), weights);
   std::vector<Tensor> gradients = {at::zeros_like(embedding)};
   for (const at::TensorList& tensors : {weights, biases}) {
     for (const Tensor& tensor : tensors) {

@@ -24,14 +24,12 @@ namespace {
 constexpr int64_t kKept = 5;
 constexpr int64_t kScratch = kTiles * kTile * kPanels * kTile;
 
-#ifdef HF_ELMO_AMX
+// What a thread needs while it multiplies.
 template <typename M>
 struct Session {};
+#ifdef HF_ELMO_AMX
 template <>
 struct Session<at::BFloat16> : Tiles {};
-#else
-template <typename M>
-struct Session {};
 #endif
 
 // A vector as a factor of products: stored as 16 numbers of a row, and with that of the row after it, where `row` is
@@ -211,9 +209,8 @@ struct CellsBack {
   int64_t cell_size, pitch, gates_step, depth;
   float bound;
 
-  // The gradients of a row's gates as factors, and what it cell_output; sums of the former go to `totals`.
-  C10_ALWAYS_INLINE void run_row(
-      int64_t row, int64_t j, Factors<M>* const (&factors)[5], Vec<float> (&totals)[4]) const {
+  // The gradients of a row's gates and its output of the cell as factors; sums of the former go to `totals`.
+  C10_ALWAYS_INLINE void run_row(int64_t row, int64_t j, Factors<M> (&factors)[kKept], Vec<float> (&totals)[4]) const {
     const float* const kept = traces + row * kKept * kTile + j;
     const Vec<float> i = Vec<float>::loadu(kept), f = Vec<float>::loadu(kept + kTile);
     const Vec<float> g = Vec<float>::loadu(kept + 2 * kTile), o = Vec<float>::loadu(kept + 3 * kTile);
@@ -229,10 +226,10 @@ struct CellsBack {
         grad * tanh_cell * o * (one - o)};
     for (int gate = 0; gate < 4; ++gate) {
       totals[gate] = totals[gate] + gradients[gate];
-      *factors[gate] = Factors<M>(gradients[gate]);
-      factors[gate]->store(gates + row * gates_step + gate * cell_size + j);
+      factors[gate] = Factors<M>(gradients[gate]);
+      factors[gate].store(gates + row * gates_step + gate * cell_size + j);
     }
-    *factors[4] = Factors<M>(o * tanh_cell);
+    factors[4] = Factors<M>(o * tanh_cell);
   }
 
   // `place` is that of the first row in the panels, and even.
@@ -244,18 +241,15 @@ struct CellsBack {
       }
       const Factors<M> zero(Vec<float>(0));
       for (int64_t row = 0; row < num_rows; row += 2) {
-        Factors<M> a0 = zero, a1 = zero, a2 = zero, a3 = zero, a4 = zero;
-        Factors<M> b0 = zero, b1 = zero, b2 = zero, b3 = zero, b4 = zero;
-        run_row(row, j, {&a0, &a1, &a2, &a3, &a4}, totals);
+        Factors<M> upper[kKept] = {zero, zero, zero, zero, zero}, lower[kKept] = {zero, zero, zero, zero, zero};
+        run_row(row, j, upper, totals);
         // An odd last row has zeros beside it.
         if (row + 1 < num_rows) {
-          run_row(row + 1, j, {&b0, &b1, &b2, &b3, &b4}, totals);
+          run_row(row + 1, j, lower, totals);
         }
-        a0.store_pair(panel, place + row, j, b0);
-        a1.store_pair(panel + cell_size * depth, place + row, j, b1);
-        a2.store_pair(panel + 2 * cell_size * depth, place + row, j, b2);
-        a3.store_pair(panel + 3 * cell_size * depth, place + row, j, b3);
-        a4.store_pair(panel + 4 * cell_size * depth, place + row, j, b4);
+        for (int part = 0; part < kKept; ++part) {
+          upper[part].store_pair(panel + part * cell_size * depth, place + row, j, lower[part]);
+        }
       }
       for (int gate = 0; gate < 4; ++gate) {
         totals[gate].store(bias + gate * cell_size + j);
@@ -404,7 +398,7 @@ std::vector<Tensor> run_fused(
     const Tensor& cell, at::IntArrayRef sizes, std::optional<double> cell_clip, std::optional<double> projection_clip) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const int64_t num_words = words.size(0);
-  const Tensor traces = buffer_pool().allocate({num_words, kKept * cell.size(1)}, cell.options());
+  const Tensor traces = allocate({num_words, kKept * cell.size(1)}, cell.options());
   const Tensor outputs = at::empty({num_words, hidden.size(1)}, cell.options());
   const Tensor unclipped_outputs = projection_clip ? at::empty_like(outputs) : outputs;
   const FusedForward arguments{
@@ -434,7 +428,7 @@ std::vector<Tensor> run_fused_backward(
   const Tensor grad_words = at::empty({words.size(0), output_size}, hidden.options());
   const Tensor bias = at::zeros({at::divup(sizes[0], kTile), 4 * cell_size}, hidden.options());
   const Tensor of_outputs = at::zeros({depth, output_size}, words.options());
-  const Tensor gate_panels = buffer_pool().allocate({5 * cell_size, depth}, words.options());
+  const Tensor gate_panels = allocate({5 * cell_size, depth}, words.options());
   Tensor grad_weights, grad_projection;
   const FusedBackward arguments{
       traces[0], traces[1], panels[0], panels[1], gradients[0], gradients[1], gradients[2], sizes, places,

@@ -81,51 +81,6 @@ struct Cells {
   }
 };
 
-// All gates of some cells of a few rows, and these cells: they wait for no other core.
-template <typename T, typename M, typename F>
-C10_ALWAYS_INLINE void update_few_rows(
-    int64_t num_rows,
-    const F& cells_of,
-    const M* recurrent,
-    const T* hidden,
-    int64_t output_size,
-    T* cell_output,
-    int64_t begin,
-    int64_t end) {
-  const int64_t cell_size = cells_of(0).size;
-  T totals[kSmallBatch * 4 * kUnits];
-  for (int64_t gate = 0; gate < 4; ++gate) {
-    const M* const rows = recurrent + (gate * cell_size + begin) * output_size;
-    multiply_rows(rows, end - begin, hidden, num_rows, output_size, totals + gate * kUnits, 4 * kUnits);
-  }
-  for (int64_t row = 0; row < num_rows; ++row) {
-    const T* const product = totals + row * 4 * kUnits;
-    cells_of(row).update(begin, end, product, kUnits, cell_output + row * cell_size);
-  }
-}
-
-// Some outputs of a few rows.
-template <typename T, typename M>
-C10_ALWAYS_INLINE void project_few_rows(
-    int64_t num_rows,
-    const M* projection,
-    const T* cell_output,
-    int64_t cell_size,
-    int64_t output_size,
-    T bound,
-    T* raw,
-    T* outputs,
-    int64_t begin,
-    int64_t end) {
-  multiply_rows(
-      projection + begin * cell_size, end - begin, cell_output, num_rows, cell_size, raw + begin, output_size);
-  for (int64_t row = 0; row < num_rows; ++row) {
-    for (int64_t j = row * output_size + begin; j < row * output_size + end; ++j) {
-      outputs[j] = std::clamp(raw[j], -bound, bound);
-    }
-  }
-}
-
 struct Forward {
   Tensor gates, bias;  // (N, 4H), (4H)
   Weight recurrent, projection;
@@ -153,15 +108,28 @@ void run_few_steps(const Forward& a, size_t step, int64_t start, int64_t before,
     for (size_t index = step; index < a.sizes.size(); ++index) {
       const int64_t size = a.sizes[index];
       const T* const state = own == 0 ? hidden : outputs + last * output_size;
-      const auto cells_here = [&](int64_t row) { return cells_of(row, own, last); };
       worker.over_groups(cell_size, kUnits, [&](int64_t begin, int64_t end) {
-        update_few_rows(size, cells_here, recurrent, state, output_size, cell_output, begin, end);
+        // All gates of some cells of all rows, and these cells: they wait for no other core.
+        T totals[kSmallBatch * 4 * kUnits];
+        for (int64_t gate = 0; gate < 4; ++gate) {
+          const M* const rows = recurrent + (gate * cell_size + begin) * output_size;
+          multiply_rows(rows, end - begin, state, size, output_size, totals + gate * kUnits, 4 * kUnits);
+        }
+        for (int64_t row = 0; row < size; ++row) {
+          const T* const product = totals + row * 4 * kUnits;
+          cells_of(row, own, last).update(begin, end, product, kUnits, cell_output + row * cell_size);
+        }
       });
       worker.wait();
       worker.over_groups(output_size, kOutputs, [&](int64_t begin, int64_t end) {
-        project_few_rows(
-            size, projection, cell_output, cell_size, output_size, bound, raw + own * output_size,
-            outputs + own * output_size, begin, end);
+        const M* const rows = projection + begin * cell_size;
+        const int64_t first = own * output_size + begin;
+        multiply_rows(rows, end - begin, cell_output, size, cell_size, raw + first, output_size);
+        for (int64_t row = 0; row < size; ++row) {
+          for (int64_t j = first + row * output_size; j < first + row * output_size + end - begin; ++j) {
+            outputs[j] = std::clamp(raw[j], -bound, bound);
+          }
+        }
       });
       worker.wait();
       last = own;

@@ -59,13 +59,7 @@ struct Part {
 // in rows of `out` that lie `pitch` apart. Where the weight has fewer rows, the last one again.
 template <int R, int X, typename T, typename M>
 C10_ALWAYS_INLINE void multiply_block(
-    const M* weight,
-    int64_t num_rows,
-    const T* x,
-    const Part& part,
-    T* out,
-    int64_t pitch,
-    Ahead ahead = {}) {
+    const M* weight, int64_t num_rows, const T* x, const Part& part, T* out, int64_t pitch, Ahead ahead = {}) {
   const int64_t size = part.size;
   Vec<T> sums[X][R / 4][4];
   const M* rows[R];
@@ -106,20 +100,6 @@ C10_ALWAYS_INLINE void multiply_block(
       }
     }
     constexpr int64_t length = Vec<T>::size(), parts = Vec<M>::size() / length;
-    if constexpr (parts == 1) {
-      Vec<T> numbers[X];
-      for (int input = 0; input < X; ++input) {
-        numbers[input] = Vec<T>::loadu(x + input * size + k, count);
-      }
-      for (int row = 0; row < R; ++row) {
-        const Vec<T> wide = load<T>(rows[row] + k, count);
-        for (int input = 0; input < X; ++input) {
-          Vec<T>& sum = sums[input][row / 4][row % 4];
-          sum = at::vec::fmadd(wide, numbers[input], sum);
-        }
-      }
-      return;
-    }
     for (int row = 0; row < R; ++row) {
       const at::vec::VectorizedN<T, parts> wide =
           at::vec::convert<T, parts, M, 1>(at::vec::VectorizedN<M, 1>(Vec<M>::loadu(rows[row] + k, count)));
@@ -150,32 +130,6 @@ constexpr int64_t most_inputs() {
   return sizeof(Vec<T>) == 64 ? 6 : 2;
 }
 
-template <typename T, typename M>
-C10_ALWAYS_INLINE void multiply_inputs(
-    int64_t num_inputs,
-    const M* weight,
-    int64_t num_rows,
-    const T* x,
-    const Part& part,
-    T* out,
-    int64_t pitch,
-    Ahead ahead) {
-  switch (num_inputs) {
-    case 1:
-      return multiply_block<4, 1>(weight, num_rows, x, part, out, pitch, ahead);
-    case 2:
-      return multiply_block<4, 2>(weight, num_rows, x, part, out, pitch, ahead);
-    case 3:
-      return multiply_block<4, 3>(weight, num_rows, x, part, out, pitch, ahead);
-    case 4:
-      return multiply_block<4, 4>(weight, num_rows, x, part, out, pitch, ahead);
-    case 5:
-      return multiply_block<4, 5>(weight, num_rows, x, part, out, pitch, ahead);
-    default:
-      return multiply_block<4, 6>(weight, num_rows, x, part, out, pitch, ahead);
-  }
-}
-
 // The products of rows of inputs, (num_inputs, size), with rows of a weight, (num_rows, size), into the first columns of
 // rows of `out` that lie `pitch` apart; by the thread that calls.
 template <typename T, typename M>
@@ -199,15 +153,10 @@ void multiply_rows(
       int64_t input = 0;
       for (int64_t block = 0; block < blocks; ++block) {
         const int64_t count = num_inputs / blocks + (block < num_inputs % blocks);
-        multiply_inputs(
-            count,
-            weight + row * size,
-            num_rows - row,
-            x + input * size,
-            part,
-            out + input * pitch + row,
-            pitch,
-            ahead);
+        with_constant<6>(count, [&](auto inputs) C10_ALWAYS_INLINE_ATTRIBUTE {
+          multiply_block<4, inputs.value>(
+              weight + row * size, num_rows - row, x + input * size, part, out + input * pitch + row, pitch, ahead);
+        });
         ahead.from += fetched;
         input += count;
       }
@@ -258,8 +207,7 @@ Tensor multiply_small_batch(const Tensor& x, const Tensor& weight) {
   const Tensor rows = x.contiguous();
   TORCH_CHECK(weight.is_contiguous(), "multiply_small_batch wants a contiguous weight");
   Tensor out;
-  over_weight_types(
-      rows, weight, [&]<typename T, typename M>(T, M) { out = multiply_few<T, M>(rows, weight); });
+  over_weight_types(rows, weight, [&]<typename T, typename M>(T, M) { out = multiply_few<T, M>(rows, weight); });
   return out;
 }
 

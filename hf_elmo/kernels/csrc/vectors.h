@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <type_traits>
 
 namespace {
 
@@ -31,6 +32,17 @@ C10_ALWAYS_INLINE void over_vectors(int64_t begin, int64_t end, const F& run) {
   if (j < end) {
     run(j, end - j);
   }
+}
+
+// Calls run with a number from 1 to N as a constant.
+template <int N, typename F>
+C10_ALWAYS_INLINE void with_constant(int64_t number, const F& run) {
+  if constexpr (N > 1) {
+    if (number < N) {
+      return with_constant<N - 1>(number, run);
+    }
+  }
+  run(std::integral_constant<int, N>());
 }
 
 template <typename T, typename M>
