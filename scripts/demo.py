@@ -21,7 +21,7 @@ QUERY, QUERY_WORD = "the return value is used by the caller", "return"
 CONFIG = '{"projection_size": 64, "cell_size": 256, "dropout": 0.3, "filters": [[1,16],[2,16],[3,32],[4,64],[5,64]]}'
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"“(]?[A-Z])")
-# Grammar, tables, underlines and sessions of the interpreter; indentation says nothing, notes have it like code.
+# Grammar, tables, underlines and sessions of the interpreter.
 _NOT_PROSE = re.compile(r"::=|^\s*[*=\-~^+|]{3,}|^\s*>>>|^\s*\|", re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z]+['\u2019]?[a-z]*[,.;:]?$")
 
@@ -79,10 +79,6 @@ def main() -> None:
     command += ["--input_file", str(train_file), "--words", *AMBIGUOUS_WORDS]
     subprocess.run([*command, "--sentence", QUERY, "--word", QUERY_WORD], check=True)
     print(f"\nthe checkpoint is {checkpoint}; use it with\n")
-    print("    import hf_elmo; from transformers import pipeline")
-    print(f'    embed = pipeline("feature-extraction", model="{checkpoint}")')
-    print('    vectors = embed("The return value of the call")[0]  # one vector per word, special tokens included')
-    print("\nor, for arrays of the words alone, with\n")
     print("    from hf_elmo import ElmoEmbedder")
     print(f'    vectors = ElmoEmbedder("{checkpoint}").embed_sentence("The return value of the call")')
 

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import LeaveOneGroupOut, cross_val_score
 from tqdm.auto import tqdm
 
 from hf_elmo import ElmoEmbedder, ElmoScorer
 from hf_elmo.hub.provenance import describe_run, write_json
-from hf_elmo.inference.scoring import SentenceScores
 from hf_elmo.inference.word_places import place_words
 from hf_elmo.inference.word_uses import unit
 from hf_elmo.text import sentence_ends
@@ -39,7 +40,9 @@ def score_pairs(scorer: ElmoScorer, pairs: pd.DataFrame) -> dict[str, Any]:
     """
     sentences = [text for pair in zip(pairs.sentence_good, pairs.sentence_bad, strict=True) for text in pair]
     scores = list(tqdm(scorer.stream(sentences), "scoring", len(sentences), unit=" sentences", mininterval=5))
-    figures = np.array([_of_sentence(one) for one in scores]).reshape(len(pairs), 2, len(DIRECTIONS))
+    sums = [(one.totals.forward_sum, one.totals.backward_sum, one.totals.joint_sum) for one in scores]
+    figures = np.array([(forward, backward, forward + backward, joint) for forward, backward, joint in sums])
+    figures = figures.reshape(len(pairs), 2, len(DIRECTIONS))
     correct = pd.DataFrame((np.sign(figures[:, 0] - figures[:, 1]) + 1) / 2, pairs.index, DIRECTIONS)
     unknown = np.array([one.is_unknown.any() for one in scores]).reshape(-1, 2).any(1)
     by_paradigm = 100 * correct.groupby(pairs.UID).mean()
@@ -54,11 +57,6 @@ def score_pairs(scorer: ElmoScorer, pairs: pd.DataFrame) -> dict[str, Any]:
         "by_field": by_field.to_dict("index"),
         "by_paradigm": by_paradigm.to_dict("index"),
     }
-
-
-def _of_sentence(scores: SentenceScores) -> tuple[float, ...]:
-    totals = scores.totals
-    return totals.forward_sum, totals.backward_sum, totals.forward_sum + totals.backward_sum, totals.joint_sum
 
 
 def read_semcor(path: str) -> list[tuple[list[str], list[tuple[int, str]]]]:
@@ -79,9 +77,8 @@ def embed_uses(
     cut = [[word.replace("_", " ").split() for word in words] for words, _ in sentences]
     arrays = embedder.stream([[part for parts in words for part in parts] for words in cut], layers="all")
     found = []
-    for (_, indices), words, layers in zip(
-        sentences, cut, tqdm(arrays, name, len(cut), unit=" sentences", mininterval=5), strict=True
-    ):
+    arrays = tqdm(arrays, name, len(cut), unit=" sentences", mininterval=5)
+    for (_, indices), words, layers in zip(sentences, cut, arrays, strict=True):
         ends = np.cumsum([len(parts) for parts in words])
         vectors = [layers[:, ends[index] - len(words[index]) : ends[index]].mean(1) for index in indices]
         found.append(unit(np.array(vectors).reshape(len(vectors), *layers.shape[::2])))
@@ -134,15 +131,10 @@ def read_stories(path: str) -> dict[int, list[str]]:
     return {int(item): list(story.sort_values("zone").word) for item, story in rows.groupby("item")}
 
 
-def cut_sentences(words: Sequence[str]) -> list[list[str]]:
-    """The words of a story by sentences."""
-    text = " ".join(words)
-    return [text[start:end].split() for start, end in sentence_ends.cut_sentences(text)]
-
-
 def surprisals_of_story(scorer: ElmoScorer, words: Sequence[str]) -> dict[str, np.ndarray]:
     """Bits of each word that was shown, the sum of those of the tokens that it is cut into; states are carried."""
-    sentences = [" ".join(sentence) for sentence in cut_sentences(words)]
+    story = " ".join(words)
+    sentences = [story[start:end] for start, end in sentence_ends.cut_sentences(story)]
     sums = {name: np.zeros(len(words)) for name in ("forward", "backward")}
     start = 0
     for text, scores in zip(sentences, scorer.stream(sentences, carry_state=True), strict=True):
@@ -156,17 +148,15 @@ def surprisals_of_story(scorer: ElmoScorer, words: Sequence[str]) -> dict[str, n
 def surprisals_of_gpt3(path: str, stories: Mapping[int, Sequence[str]]) -> dict[int, np.ndarray]:
     """Bits of each word from the file's log probabilities of pieces of words."""
     rows = pd.read_csv(path, keep_default_na=False)
+    # A space stands before the piece that begins a word.
+    rows["begin"] = rows.offset + rows.token.str.len() - rows.token.str.lstrip().str.len()
+    rows["bits"] = -pd.to_numeric(rows.logprob, errors="coerce").fillna(0.0) / np.log(2)
     found = {}
     for story, words in stories.items():
         pieces = rows[rows.story == story - 1]
         starts = np.cumsum([0, *(len(word) + 1 for word in words)])[:-1]
-        # A space stands before the piece that begins a word.
-        begins = [
-            offset + len(token) - len(token.lstrip()) for offset, token in zip(pieces.offset, pieces.token, strict=True)
-        ]
-        places = np.searchsorted(starts, begins, side="right") - 1
-        found[story] = np.zeros(len(words))
-        np.add.at(found[story], places, -pd.to_numeric(pieces.logprob, errors="coerce").fillna(0.0) / np.log(2))
+        places = np.searchsorted(starts, pieces.begin, side="right") - 1
+        found[story] = np.bincount(places, pieces.bits, len(words))
     return found
 
 
@@ -176,19 +166,16 @@ def added_r2(rows: pd.DataFrame, name: str) -> dict[str, Any]:
     base = [rows.length, rows.frequency, previous.length.shift(1), previous.frequency.shift(1)]
     more = [rows[name], previous[name].shift(1), previous[name].shift(2)]
     table = pd.concat([rows.story, rows.time, *base, *more], axis=1).dropna().to_numpy(float)
-    stories, times, features = table[:, 0], table[:, 1], np.column_stack([np.ones(len(table)), table[:, 2:]])
-    added = []
-    for story in np.unique(stories):
-        test = stories == story
-        errors = []
-        for columns in (features[:, : 1 + len(base)], features):
-            weights, *_ = np.linalg.lstsq(columns[~test], times[~test], rcond=None)
-            errors.append(((times[test] - columns[test] @ weights) ** 2).mean())
-        added.append((errors[0] - errors[1]) / times[test].var())
+    stories, times, features = table[:, 0], table[:, 1], table[:, 2:]
+    without, with_them = (
+        cross_val_score(LinearRegression(), columns, times, groups=stories, cv=LeaveOneGroupOut(), scoring="r2")
+        for columns in (features[:, : len(base)], features)
+    )
+    added = with_them - without
     return {
-        "added_r2": float(np.mean(added)),
-        "standard_error": float(np.std(added, ddof=1) / np.sqrt(len(added))),
-        "stories": [float(value) for value in added],
+        "added_r2": float(added.mean()),
+        "standard_error": float(added.std(ddof=1) / np.sqrt(len(added))),
+        "stories": added.tolist(),
         "words": len(table),
     }
 
@@ -210,9 +197,8 @@ def score_reading(scorer: ElmoScorer, stories_file: str, times_file: str, gpt3_f
         columns["frequency"].append(-np.log([1 + ranks.get(word, len(ranks)) for word in bare]))
         for name, values in surprisals_of_story(scorer, words).items():
             columns[name].append(values)
-    others = surprisals_of_gpt3(gpt3_file, stories) if gpt3_file else {}
-    if others:
-        columns["gpt3"] = list(others.values())
+    if gpt3_file:
+        columns["gpt3"] = list(surprisals_of_gpt3(gpt3_file, stories).values())
     rows = pd.DataFrame({name: np.concatenate(values) for name, values in columns.items()})
     return {name: added_r2(rows, name) for name in ("forward", "backward", "gpt3") if name in rows}
 

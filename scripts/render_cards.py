@@ -22,21 +22,16 @@ def main() -> None:
     parser.add_argument("--plots", action="store_true", help="draw the pictures anew too")
     arguments = parser.parse_args()
     for directory in arguments.directories or sorted(path.parent for path in MODEL_CARDS.glob(f"*/{FACTS_FILE}")):
-        if arguments.plots:
-            draw(directory)
+        results = json.loads((directory / RESULTS_FILE).read_text(encoding="utf-8"))
+        if arguments.plots and results.get("layer_shares"):
+            plot_layer_shares(results, directory / LAYER_SHARES_FILE)
+        if arguments.plots and "perplexity" in results:
+            plot_run(results, directory / PLOT_FILE)
+        for file in directory.glob("*.json") if arguments.plots else ():
+            if file.name in ("senses.json", "tags.json"):
+                plot_layer_scores(json.loads(file.read_text(encoding="utf-8")), file.with_suffix(".png"))
         write_card(directory)
         print(directory / CARD_FILE)
-
-
-def draw(directory: Path) -> None:
-    """Draw the pictures of what a checkpoint's files hold."""
-    results = json.loads((directory / RESULTS_FILE).read_text(encoding="utf-8"))
-    if results.get("layer_shares"):
-        plot_layer_shares(results, directory / LAYER_SHARES_FILE)
-    if "perplexity" in results:
-        plot_run(results, directory / PLOT_FILE)
-    for file in filter(Path.is_file, (directory / "senses.json", directory / "tags.json")):
-        plot_layer_scores(json.loads(file.read_text(encoding="utf-8")), file.with_suffix(".png"))
 
 
 if __name__ == "__main__":

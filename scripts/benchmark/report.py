@@ -6,7 +6,6 @@ import argparse
 import json
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,18 @@ _FLOOR, _LOOP_MODEL = "floor", "forward + backward"
 # What counts as slower when two checkouts are compared.
 SLOWER = 0.9
 
+_OF_TIMES = (
+    "Medians of interleaved calls; words are real words and special tokens. The floor is what the matrix products take "
+    "at the rate of one large float32 product in the same rounds, where no step of a direction and layer is faster "
+    "than one reading of its recurrent weights; of whole models it has the token encoder's products over distinct "
+    "words, of a training step three times the forward pass. The share of the pre-training loop is that of its forward "
+    "and backward passes."
+)
+_OF_RATIOS = (
+    "In each round a fresh process of either checkout; a ratio is the median of the rounds' ratios of median times, "
+    "with the least and the greatest one behind it, and more than 1 where this commit is the faster one."
+)
+
 
 def main(
     script: str,
@@ -36,22 +47,20 @@ def main(
     timing.settle(arguments)
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    if arguments.worker is not None:
-        timing.check_package()
+    if arguments.worker:
         logging.disable_progress_bar()
-        warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
-        if arguments.device == "cuda":
-            # cuDNN's LSTM would cut float32 to ten bits of mantissa, which is not what the rows say.
-            torch.backends.cudnn.allow_tf32 = False
         print(json.dumps(measure(arguments)))
         return
     # Before minutes in which somebody may commit.
-    results = {**describe_run(), "device": arguments.device, "text": _name_text(arguments.text_file)}
+    text = "CPython's own help texts" if arguments.text_file is None else Path(arguments.text_file).name
+    results = {**describe_run(), "device": arguments.device, "text": text, "rounds": arguments.rounds}
     cells = timing.measure_checkouts(script, argv, arguments)
-    results |= {"rounds": arguments.rounds, "timings": timing.summarize(cells[timing.THIS])}
+    results["timings"] = timing.summarize(cells[timing.THIS])
     if timing.OTHER in cells:
         name = "compared" if name == "benchmark" else f"{name}-compared"
-        results["other_commit"] = _commit(arguments.other_checkout)
+        command = ["git", "-C", arguments.other_checkout, "describe", "--always", "--dirty", "--abbrev=12"]
+        commit = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        results["other_commit"] = commit or Path(arguments.other_checkout).name
         results["other_timings"] = timing.summarize(cells[timing.OTHER])
         results["ratios"] = timing.compare(cells[timing.THIS], cells[timing.OTHER])
     directory = Path(arguments.output_dir)
@@ -64,32 +73,35 @@ def main(
 
 def render_report(results: Mapping[str, Any]) -> str:
     """The table of a run, as it is in the JSON file, and where it comes from; of two checkouts the ratios."""
-    table = render_ratios(results) if "ratios" in results else render_timings(results)
-    return f"{table}\n\n```bash\n{results['command']}\n```\n\n{_describe(results)}\n"
+    is_compared = "ratios" in results
+    table = render_ratios(results) if is_compared else render_timings(results)
+    origin = f"{describe_origin(results)}. Random weights; text from {results['text']}; {results['rounds']} rounds."
+    return f"{table}\n\n```bash\n{results['command']}\n```\n\n{origin} {_OF_RATIOS if is_compared else _OF_TIMES}\n"
 
 
 def render_timings(results: Mapping[str, Any]) -> str:
     """Median milliseconds, words per second and the share of the floor of every function."""
-    cells = {
-        ((case["case"], name), _column(case)): _render_timing(name, case["functions"])
-        for case in results["timings"]
-        for name in case["functions"]
-    }
+    cells = {}
+    for case in results["timings"]:
+        functions = case["functions"]
+        least = functions.get(_FLOOR) or functions.get(_LOOP_MODEL)
+        for name, timed in functions.items():
+            text = f"{1000 * timed['median']:,.1f} ms, {timed['words_per_second']:,.0f}/s"
+            share = f", {least['median'] / timed['median']:.2f}" if least and timed is not least else ""
+            cells[(case["case"], name), _column(case)] = text + share
     return _pivot(["median time, words per second, share of the floor", "by"], cells)
 
 
 def render_ratios(results: Mapping[str, Any]) -> str:
     """How many times as fast as the other commit this one is, and what is slower by more than a tenth."""
-    cells = {
-        ((row["case"], row["function"]), _column(row)): f"{row['ratio']:.2f} ({row['least']:.2f}-{row['most']:.2f})"
-        for row in results["ratios"]
-        if row["function"] != _FLOOR
-    }
-    slower = [
-        f"{row['case']}, {row['function']}, {row['size']}, {row['batch_size']}: {row['ratio']:.2f}"
-        for row in results["ratios"]
-        if row["function"] != _FLOOR and row["ratio"] < SLOWER
-    ]
+    cells, slower = {}, []
+    for row in results["ratios"]:
+        if row["function"] != _FLOOR:
+            text = f"{row['ratio']:.2f} ({row['least']:.2f}-{row['most']:.2f})"
+            cells[(row["case"], row["function"]), _column(row)] = text
+            if row["ratio"] < SLOWER:
+                place = f"{row['case']}, {row['function']}, {row['size']}, {row['batch_size']}"
+                slower.append(f"{place}: {row['ratio']:.2f}")
     table = _pivot([f"times as fast as {results['other_commit']}", "by"], cells)
     return f"{table}\n\nSlower by more than a tenth: {'; '.join(slower) or 'nothing'}."
 
@@ -97,63 +109,22 @@ def render_ratios(results: Mapping[str, Any]) -> str:
 def render_words_per_second(results: Mapping[str, Any]) -> str:
     """The README's table: words per second from character ids to vectors."""
     cells = {
-        ((name,), _column(case)): f"{case['functions'][name]['words_per_second']:,.0f}"
+        ((name,), f"{_column(case)} at a time"): f"{case['functions'][name]['words_per_second']:,.0f}"
         for name in ("AllenNLP", "plain", "compiled", "bf16")
         for case in results["timings"]
         if case["case"] == "words to vectors" and name in case["functions"]
     }
-    return _pivot(["words per second"], cells, lambda column: f"{column[0]}, {column[1]} at a time")
+    return _pivot(["words per second"], cells)
 
 
-def _render_timing(name: str, functions: Mapping[str, Mapping[str, float]]) -> str:
-    timed = functions[name]
-    text = f"{1000 * timed['median']:,.1f} ms, {timed['words_per_second']:,.0f}/s"
-    if name not in (_FLOOR, _LOOP_MODEL) and (least := functions.get(_FLOOR) or functions.get(_LOOP_MODEL)):
-        text += f", {least['median'] / timed['median']:.2f}"
-    return text
+def _column(entry: Mapping[str, Any]) -> str:
+    return f"{entry['size']}, {entry['batch_size']}"
 
 
-def _describe(results: Mapping[str, Any]) -> str:
-    """The machine, the versions, the text and how the figures were taken."""
-    if "ratios" in results:
-        how = (
-            f"{results['rounds']} rounds, in each of them a fresh process of either checkout; a ratio is the median of "
-            "the rounds' ratios of median times, with the least and the greatest one behind it, and more than 1 where "
-            "this commit is the faster one."
-        )
-    else:
-        how = (
-            "Medians of interleaved calls; words are real words and special tokens. The floor is what the matrix "
-            "products take at the rate of one large float32 product in the same rounds, where no step of a direction "
-            "and layer is faster than one reading of its recurrent weights; of whole models it has the token "
-            "encoder's products over distinct words, of a training step three times the forward pass. The share of "
-            "the pre-training loop is that of its forward and backward passes."
-        )
-    return f"{describe_origin(results)}. Random weights; text from {results['text']}. {how}"
-
-
-def _name_text(text_file: str | None) -> str:
-    return "CPython's own help texts" if text_file is None else Path(text_file).name
-
-
-def _commit(checkout: str) -> str:
-    command = ["git", "-C", checkout, "describe", "--always", "--dirty", "--abbrev=12"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return done.stdout.strip() or Path(checkout).name
-
-
-def _column(entry: Mapping[str, Any]) -> tuple[str, int]:
-    return entry["size"], entry["batch_size"]
-
-
-def _pivot(
-    head: Sequence[str],
-    cells: Mapping[tuple[tuple[str, ...], Any], str],
-    title: Callable[[Any], str] = lambda column: f"{column[0]}, {column[1]}",
-) -> str:
+def _pivot(head: Sequence[str], cells: Mapping[tuple[tuple[str, ...], str], str]) -> str:
     """A table with a row for each first key and a column for each second one, both in the order of appearance."""
     columns = list(dict.fromkeys(column for _, column in cells))
     rows = [
         [*row, *(cells.get((row, column), "-") for column in columns)] for row in dict.fromkeys(row for row, _ in cells)
     ]
-    return markdown_table([*head, *map(title, columns)], rows, names=len(head))
+    return markdown_table([*head, *columns], rows, names=len(head))

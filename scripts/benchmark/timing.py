@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmark import models
+
 LEAST_ROUNDS, MOST_ROUNDS = 5, 100
 ROOT = Path(__file__).resolve().parents[2]
 THIS, OTHER = "this", "other"
@@ -53,6 +55,7 @@ def time_interleaved(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags that both benchmarks have."""
+    parser.add_argument("--sizes", nargs="+", choices=models.SIZES, default=["small", "original"], help="of the models")
     parser.add_argument("--other_checkout", help="folder of another commit; its package takes turns with this one's")
     parser.add_argument("--rounds", type=int, help="processes of each checkout (default: 1, and 5 to compare two)")
     parser.add_argument("--seconds_per_case", type=float, help="in each process (default: 20, and 4 to compare two)")
@@ -60,19 +63,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allennlp", help="folder with allennlp/modules/elmo.py, the unzipped wheel")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="default: %(default)s")
     parser.add_argument("--threads", type=int, help="of PyTorch (default: as many as it takes)")
-    parser.add_argument("--seed", type=int, default=0, help="of weights and sentences (default: 0)")
     parser.add_argument("--output_dir", default="output/benchmark", help="for the files (default: %(default)s)")
-    # The measurement itself, in a process of its own; "ours" leaves the peers out.
-    parser.add_argument("--worker", choices=["all", "ours"], help=argparse.SUPPRESS)
+    # The measurement itself, in a process of its own.
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
 
 
 def settle(arguments: argparse.Namespace) -> None:
-    """Fill in the defaults that depend on whether two checkouts are compared."""
+    """Check what names a folder, and fill in the defaults that depend on whether two checkouts are compared."""
+    for flag, file in (("other_checkout", "hf_elmo/__init__.py"), ("allennlp", "allennlp/modules/elmo.py")):
+        folder = getattr(arguments, flag)
+        if folder is not None and not Path(folder, file).is_file():
+            raise SystemExit(f"--{flag} {folder!r} holds no {file}; name the folder of the checkout or unzipped wheel.")
     compares = arguments.other_checkout is not None
-    if compares and not Path(arguments.other_checkout, "hf_elmo", "__init__.py").is_file():
-        raise SystemExit(
-            f"--other_checkout {arguments.other_checkout!r} holds no hf_elmo; name the root of a checkout."
-        )
+    arguments.allennlp = None if compares else arguments.allennlp
     arguments.rounds = arguments.rounds or (5 if compares else 1)
     arguments.seconds_per_case = arguments.seconds_per_case or (4.0 if compares else 20.0)
 
@@ -84,51 +87,38 @@ def measure_checkouts(script: str, argv: Sequence[str], arguments: argparse.Name
     script is run again with `--worker` and either package in front of PYTHONPATH. Returns the cells of each round, by
     checkout.
     """
-    checkouts, peers = {THIS: ROOT}, "all"
+    checkouts = {THIS: ROOT}
     if arguments.other_checkout is not None:
-        checkouts[OTHER], peers = Path(arguments.other_checkout).resolve(), "ours"
+        checkouts[OTHER] = Path(arguments.other_checkout).resolve()
     cells: dict[str, list[list[Cell]]] = {name: [] for name in checkouts}
     for number in range(arguments.rounds):
         for name in list(checkouts)[:: -1 if number % 2 else 1]:
             print(f"round {number + 1} of {arguments.rounds}, {name} checkout", file=sys.stderr, flush=True)
-            done = subprocess.run(
-                [sys.executable, script, *argv, "--worker", peers],
-                env={**os.environ, "PYTHONPATH": str(checkouts[name])},
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+            environment = {**os.environ, "PYTHONPATH": str(checkouts[name])}
+            command = [sys.executable, script, *argv, "--worker"]
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
             if done.returncode:
                 raise SystemExit(done.returncode)
             cells[name].append(json.loads(done.stdout.splitlines()[-1]))
     return cells
 
 
-def check_package() -> None:
-    """Stop a worker that imports another package than that of its checkout."""
-    import hf_elmo
-
-    found, expected = Path(hf_elmo.__file__).resolve().parents[1], Path(os.environ["PYTHONPATH"]).resolve()
-    if found != expected:
-        raise SystemExit(f"the package of {found} was imported instead of that of {expected}")
-
-
 def summarize(rounds: Sequence[Sequence[Cell]]) -> list[Cell]:
     """All rounds together: of each function the median, fastest and slowest call, and words per second."""
     cells = []
     for same in zip(*rounds, strict=True):
-        cell = dict(same[0])
-        cell["functions"] = {}
-        for name in cell.pop("seconds"):
+        functions = {}
+        for name in same[0]["seconds"]:
             seconds = [value for each in same for value in each["seconds"][name]]
             median = statistics.median(seconds)
-            cell["functions"][name] = {
+            functions[name] = {
                 "median": median,
                 "fastest": min(seconds),
                 "slowest": max(seconds),
                 "calls": len(seconds),
-                "words_per_second": cell["words"] / median,
+                "words_per_second": same[0]["words"] / median,
             }
-        cells.append(cell)
+        cells.append({key: value for key, value in same[0].items() if key != "seconds"} | {"functions": functions})
     return cells
 
 
@@ -137,8 +127,6 @@ def compare(these: Sequence[Sequence[Cell]], others: Sequence[Sequence[Cell]]) -
     rows = []
     for same, other in zip(zip(*these, strict=True), zip(*others, strict=True), strict=True):
         for name in same[0]["seconds"]:
-            if name not in other[0]["seconds"]:
-                continue
             ratios = [
                 statistics.median(theirs["seconds"][name]) / statistics.median(ours["seconds"][name])
                 for ours, theirs in zip(same, other, strict=True)

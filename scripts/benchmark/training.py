@@ -1,4 +1,4 @@
-"""Training: a step of the biLM by our backends and by peers, and the pre-training loop beside its forward and backward.
+"""Training: a step of the biLM by our backends and by AllenNLP's, and the pre-training loop beside its own passes.
 
 python scripts/benchmark/training.py --text_file corpus.txt --threads 2
 python scripts/benchmark/training.py --text_file corpus.txt --threads 2 --other_checkout ../before
@@ -10,13 +10,13 @@ in turn, and the files are training-compared.json and .md. --allennlp is as in i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,23 +30,20 @@ from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
 from benchmark import models, report, timing
-from benchmark.peers import AllenNLPModel, TorchBiLM
+from benchmark.peers import AllenNLPModel
 from hf_elmo import ElmoModel
 
 BILM_STEP, LOOP = "training step of the biLM", "pre-training loop"
-AUTOCAST, ALLENNLP, NN_LSTM = "bf16 autocast", "AllenNLP", "nn.LSTM, unclipped"
 STEP, FORWARD_BACKWARD = "step", "forward + backward"
 # Lanes and words of the biLM's step, special tokens included; there is no padding.
 LANES, WORDS = 32, 20
+# Most words of the loop's softmax, and how many of them a step draws.
+VOCABULARY, NEGATIVES = 40_000, 4096
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", choices=models.SIZES, default=["small", "original"], help="of the biLM")
     parser.add_argument("--loop_sizes", nargs="*", choices=models.SIZES, default=["small"], help="of the loop's models")
-    parser.add_argument("--objectives", nargs="+", default=["sampled"], help="of the loop: full, sampled, adaptive")
-    parser.add_argument("--num_negative_samples", type=int, default=4096, help="of the sampled softmax")
-    parser.add_argument("--max_vocab_size", type=int, default=40_000, help="most words of the softmax")
     parser.add_argument("--num_lanes", type=int, default=128, help="lanes of the loop, of windows of 20 words")
     parser.add_argument("--steps", type=int, default=12, help="steps of the loop in each process")
     timing.add_arguments(parser)
@@ -55,85 +52,45 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def measure(arguments: argparse.Namespace) -> list[timing.Cell]:
     """Check and time everything in this process, with the package that it imports."""
-    sentences = models.read_sentences(arguments.text_file, arguments.seed)
-    backends, cells = models.find_backends(), []
+    sentences, cells = models.read_sentences(arguments.text_file), []
     for size in arguments.sizes:
-        model = models.build_model(size, arguments.seed, arguments.device)
-        cells.append({"size": size, "batch_size": LANES, **time_bilm_step(model, sentences, backends, arguments)})
+        model = models.build_model(size, arguments.device)
+        cells.append({"size": size, "batch_size": LANES, **time_bilm_step(model, sentences, arguments)})
         print(f"timed {BILM_STEP}, {size}", file=sys.stderr, flush=True)
     for size in arguments.loop_sizes:
-        for objective in arguments.objectives:
-            for bf16 in (False, True):
-                cells.append(time_loop(size, objective, bf16, sentences, arguments))
-                print(f"timed {cells[-1]['case']}, {size}", file=sys.stderr, flush=True)
+        for bf16 in (False, True):
+            cells.append(time_loop(size, bf16, sentences, arguments))
+            print(f"timed {cells[-1]['case']}, {size}", file=sys.stderr, flush=True)
     return cells
 
 
-def time_bilm_step(
-    model: ElmoModel, sentences: list[list[str]], backends: Mapping[str, str], arguments: argparse.Namespace
-) -> timing.Cell:
+def time_bilm_step(model: ElmoModel, sentences: list[list[str]], arguments: argparse.Namespace) -> timing.Cell:
     """Forward and backward over full lanes, to the token vectors and all weights of the biLM."""
     long = [words[: WORDS - 2] for words in sentences if len(words) >= WORDS - 2]
-    batch = (long * (LANES // max(len(long), 1) + 1))[:LANES]
-    if not batch:
-        raise SystemExit(f"--text_file has no sentence of {WORDS - 2} words or more; name other text.")
-    inputs = models.encode(batch, arguments.device)
+    inputs = models.encode(models.pick_batch(long, LANES), arguments.device)
+    vectors, mask = models.encode_words(model, inputs).requires_grad_(), inputs["attention_mask"].bool()
     model.freeze_bilm(False)
-    model.train()
-    positional, keywords = models.bilm_arguments(model, inputs)
-    # The directions read one tensor, of which there is one gradient.
-    leaves = {id(tensor): tensor.detach().requires_grad_() for tensor in models.tensors_in([positional, keywords])}
-    positional = [leaves.get(id(value), value) for value in positional]
-    keywords = {name: leaves.get(id(value), value) for name, value in keywords.items()}
-    step = partial(_step, partial(model.bilm, *positional, **keywords), [*leaves.values(), *model.bilm.parameters()])
-    functions = {name: models.with_backend(own, step) for name, own in backends.items()}
-    expected, deviations = models.flatten(functions[models.REFERENCE]()), {}
-    for name in functions:
-        if name != models.REFERENCE:
-            deviations[name] = models.check(name, models.flatten(functions[name]()), expected)
-    functions[AUTOCAST] = partial(_under_autocast, arguments.device, step)
-    deviations[AUTOCAST] = models.check(
-        AUTOCAST, models.flatten(functions[AUTOCAST]()), expected, models.BFLOAT16_BOUND
-    )
-    if arguments.worker == "all":
-        functions |= _peers(model, inputs, arguments)
+    step = partial(_step, partial(model.bilm, vectors, vectors, mask), [vectors, *model.bilm.parameters()])
+    functions = {name: models.with_backend(name, step) for name in models.find_backends()}
+    functions[models.AUTOCAST] = partial(models.under_autocast, arguments.device, step)
+    gradients = {name: models.flatten(function()) for name, function in functions.items()}
+    expected = gradients.pop(models.REFERENCE)
+    deviations = {name: models.check(name, found, expected) for name, found in gradients.items()}
+    if arguments.allennlp:
+        peer = AllenNLPModel(arguments.allennlp, model)
+        run, weights = partial(peer.run_bilm, vectors, mask), [w for w in peer.lstm.parameters() if w.requires_grad]
+        with torch.no_grad():
+            models.check(models.ALLENNLP, run(), torch.cat(model.bilm(vectors, vectors, mask)[0][-1], dim=-1))
+        functions[models.ALLENNLP] = partial(_step, run, [vectors, *weights])
     functions |= models.probes(model.config, arguments.device)
     seconds = timing.time_interleaved(functions, arguments.seconds_per_case, models.synchronizer(arguments.device))
-    mask = inputs["attention_mask"].bool()
     # The backward pass has two products for each one of the forward pass.
-    floor = 3 * models.floor_seconds(seconds, model.config, models.rows_per_step(mask))
-    return {
-        "case": BILM_STEP,
-        "words": int(mask.sum()),
-        "seconds": {**seconds, models.FLOOR: [floor]},
-        "deviations": deviations,
-    }
+    seconds[models.FLOOR] = [3 * models.floor_seconds(seconds, model.config, models.rows_per_step(mask))]
+    return {"case": BILM_STEP, "words": int(mask.sum()), "seconds": seconds, "deviations": deviations}
 
 
 def _step(forward: Callable[[], Any], weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return torch.autograd.grad(sum(tensor.float().sum() for tensor in models.tensors_in(forward())), weights)
-
-
-def _under_autocast(device: str, step: Callable[[], Any]) -> Any:
-    with torch.autocast(device, torch.bfloat16):
-        return step()
-
-
-def _peers(model: ElmoModel, inputs: dict[str, Tensor], arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
-    """Steps of the peers, whose outputs have been compared; the gradients are those of their top layer's sum."""
-    layers = [layer.detach() for layer in model(**inputs, output_hidden_states=True).hidden_states]
-    vectors = layers[0][..., : model.config.projection_size].contiguous().requires_grad_()
-    mask, functions = inputs["attention_mask"].bool(), {}
-    torch_bilm = TorchBiLM(model)
-    runs = {NN_LSTM: (torch_bilm, partial(torch_bilm, vectors))}
-    if arguments.allennlp:
-        allennlp = AllenNLPModel(arguments.allennlp, model)
-        runs[ALLENNLP] = allennlp.lstm, partial(allennlp.run_bilm, vectors, mask)
-    for name, (module, run) in runs.items():
-        models.check(name, run().detach(), layers[-1])
-        weights = [vectors, *(weight for weight in module.parameters() if weight.requires_grad)]
-        functions[name] = partial(_step, run, weights)
-    return functions
 
 
 class TimedAccelerator(Accelerator):
@@ -178,22 +135,21 @@ class TimedAccelerator(Accelerator):
         return time.perf_counter()
 
 
-def time_loop(
-    size: str, objective: str, bf16: bool, sentences: list[list[str]], arguments: argparse.Namespace
-) -> timing.Cell:
+def time_loop(size: str, bf16: bool, sentences: list[list[str]], arguments: argparse.Namespace) -> timing.Cell:
     """The real loop, `run_pretraining`: its steps, and their forward and backward passes alone."""
     from hf_elmo.pretraining.arguments import PretrainingArguments
     from hf_elmo.pretraining.run import run_pretraining
     from hf_elmo.text.vocabulary import WordVocabulary
 
-    with tempfile.TemporaryDirectory() as directory, _quiet():
+    # Standard output is for the result of the worker.
+    with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(sys.stderr):
         train_file, held_out_file = Path(directory, "train.txt"), Path(directory, "heldout.txt")
         lines = [" ".join(words) for words in sentences]
         train_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        counts = Counter(word for words in sentences for word in words)
-        vocabulary = WordVocabulary.from_counts(counts, arguments.max_vocab_size).save(directory)
         # Scored before and after the steps.
         held_out_file.write_text("\n".join(lines[:2]) + "\n", encoding="utf-8")
+        counts = Counter(word for words in sentences for word in words)
+        vocabulary = WordVocabulary.from_counts(counts, VOCABULARY).save(directory)
         # The precision of a process is set once, unless it is forgotten.
         AcceleratorState._reset_state(reset_partial_state=True)
         accelerator = TimedAccelerator(cpu=arguments.device == "cpu", mixed_precision="bf16" if bf16 else None)
@@ -204,8 +160,8 @@ def time_loop(
                 validation_file=[str(held_out_file)],
                 preset="small" if size == "tiny" else size,
                 config_overrides=json.dumps(models.TINY if size == "tiny" else {}),
-                objective=objective,
-                num_negative_samples=arguments.num_negative_samples,
+                objective="sampled",
+                num_negative_samples=NEGATIVES,
                 vocab_file=str(vocabulary),
                 per_device_train_batch_size=arguments.num_lanes,
                 max_steps=arguments.steps,
@@ -213,28 +169,18 @@ def time_loop(
                 save_steps=arguments.steps,
                 bf16=bf16,
                 skip_baselines=True,
-                seed=arguments.seed,
+                seed=0,
             ),
             accelerator,
             report=lambda line: None,
         )
     return {
-        "case": f"{LOOP}, {objective} softmax{', bf16' if bf16 else ''}",
+        "case": f"{LOOP}, sampled softmax{', bf16' if bf16 else ''}",
         "size": size,
         "batch_size": arguments.num_lanes,
         "words": results["words_trained"] / arguments.steps,
         "seconds": {STEP: accelerator.step_seconds, FORWARD_BACKWARD: accelerator.model_seconds},
     }
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Leave standard output to the result of the worker."""
-    stdout, sys.stdout = sys.stdout, sys.stderr
-    try:
-        yield
-    finally:
-        sys.stdout = stdout
 
 
 if __name__ == "__main__":
