@@ -7,7 +7,7 @@ import torch
 from conftest import make_tiny_config
 from hypothesis import given
 from hypothesis import strategies as st
-from test_scan import build_or_skip
+from test_scan import build_or_skip, on_threads
 from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
@@ -91,12 +91,7 @@ def test_gradients_are_those_of_the_convolutions(filters, size, words, threads):
     parameters = parameters_of_filters(encoder.requires_grad_(True))
     weights = torch.randn(len(rows), sum(count for _, count in filters), dtype=torch.float64)
     wanted = torch.autograd.grad(convolve(encoder, rows), parameters, weights)
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        found = torch.autograd.grad(encoder(rows), parameters, weights)
-    finally:
-        torch.set_num_threads(num_threads)
+    found = on_threads(threads, lambda: torch.autograd.grad(encoder(rows), parameters, weights))
     for gradient, wanted_gradient in zip(found, wanted, strict=True):
         torch.testing.assert_close(gradient, wanted_gradient, rtol=0, atol=100 * REORDERED_FLOAT64)
 
@@ -124,15 +119,13 @@ def test_numbers_that_are_no_characters_are_refused(rows, number):
 def test_gradients_are_the_same_whatever_the_number_of_threads(rows):
     """To the last bit: a run that is resumed elsewhere ends with the same weights."""
     encoder = make_encoder(filters=[[1, 70], [3, 150]]).requires_grad_(True)
-    weights, found = torch.randn(len(rows), 220), []
-    num_threads = torch.get_num_threads()
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            maxima = encoder(rows)
-            found.append([maxima, *torch.autograd.grad(maxima, parameters_of_filters(encoder), weights)])
-    finally:
-        torch.set_num_threads(num_threads)
+    weights = torch.randn(len(rows), 220)
+
+    def run():
+        maxima = encoder(rows)
+        return [maxima, *torch.autograd.grad(maxima, parameters_of_filters(encoder), weights)]
+
+    found = [on_threads(threads, run) for threads in (1, 2, 3)]
     assert all(torch.equal(*pair) for others in found[1:] for pair in zip(found[0], others, strict=True))
 
 
@@ -189,7 +182,7 @@ def test_halves_run_by_the_filters_in_float32_however_their_products_run_elsewhe
     assert len(ran) == 3
 
 
-@pytest.mark.parametrize("number", [1, 5, 48, 49, 130])
+@pytest.mark.parametrize("number", [1, 48, 49])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_few_words_give_the_references_vectors_by_products_of_their_own(number, dtype, monkeypatch):
     encoder = ElmoModel(make_tiny_config(filters=[[1, 300], [3, 213]], num_highway_layers=2)).eval().token_encoder
