@@ -206,17 +206,10 @@ def score_reading(scorer: ElmoScorer, stories_file: str, times_file: str, gpt3_f
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     benchmarks = parser.add_subparsers(dest="benchmark", required=True)
-    for name, files in {
-        "blimp": ("pairs_file",),
-        "senses": ("semcor_file", "test_file"),
-        "reading": ("stories_file", "times_file"),
-    }.items():
+    for name, files in {"blimp": ["pairs"], "senses": ["semcor", "test"], "reading": ["stories", "times"]}.items():
         one = benchmarks.add_parser(name)
-        for flag in ("model_name_or_path", *files, "output_file"):
+        for flag in ("model_name_or_path", *(f"{file}_file" for file in files), "output_file"):
             one.add_argument(f"--{flag}", required=True)
-        one.add_argument("--device")
-        if name == "blimp":
-            one.add_argument("--pairs_per_paradigm", type=int, help="take the first ones alone")
         if name == "reading":
             one.add_argument("--gpt3_file", help="log probabilities of another model, to be set beside")
     arguments = parser.parse_args(words)
@@ -224,16 +217,13 @@ def main(words: Sequence[str] | None = None) -> None:
     origin = describe_run()
     results: dict[str, Any] = {**origin, "benchmark": arguments.benchmark}
     if arguments.benchmark == "blimp":
-        pairs = pd.read_json(arguments.pairs_file, lines=True)
-        if arguments.pairs_per_paradigm:
-            pairs = pairs.groupby("UID").head(arguments.pairs_per_paradigm)
-        scorer = ElmoScorer(arguments.model_name_or_path, device=arguments.device, max_words_per_batch=8192)
-        results |= score_pairs(scorer, pairs)
+        scorer = ElmoScorer(arguments.model_name_or_path, max_words_per_batch=8192)
+        results |= score_pairs(scorer, pd.read_json(arguments.pairs_file, lines=True))
     elif arguments.benchmark == "senses":
-        embedder = ElmoEmbedder(arguments.model_name_or_path, device=arguments.device)
+        embedder = ElmoEmbedder(arguments.model_name_or_path)
         results |= score_senses(embedder, arguments.semcor_file, arguments.test_file)
     else:
-        scorer = ElmoScorer(arguments.model_name_or_path, device=arguments.device)
+        scorer = ElmoScorer(arguments.model_name_or_path)
         results |= score_reading(scorer, arguments.stories_file, arguments.times_file, arguments.gpt3_file)
     write_json(Path(arguments.output_file), results)
     skipped = {"by_paradigm", *origin}

@@ -61,23 +61,18 @@ def header_of(content):
 
 def pickle_of(content):
     """The pickle in what torch saves, and the file with another one."""
-    return member_of(content, "data.pkl")
-
-
-def member_of(content, ending):
-    """A file of a zip archive, and the archive with another one in its place."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    name = next(name for name in members if name.endswith(ending))
+    name = next(name for name in members if name.endswith("data.pkl"))
 
-    def with_member(data):
+    def with_pickle(data):
         written = io.BytesIO()
         with zipfile.ZipFile(written, "w") as archive:
             for member, value in {**members, name: data}.items():
                 archive.writestr(member, value)
         return written.getvalue()
 
-    return members[name], with_member
+    return members[name], with_pickle
 
 
 def unpacked(content):
@@ -148,28 +143,22 @@ def write_bundle_of_bilm_tf(folder):
 
 
 def write_simple_elmo(folder):
-    write_checkpoint(folder / "inner", make_options())
-    (folder / "inner" / "weights.hdf5").rename(folder / "inner" / "model.hdf5")
-    (folder / "inner" / "vocab.txt").write_text("the\ncat\n")
-    zip_directory(folder / "inner", folder / "160.zip")
+    write_checkpoint(folder, make_options())
+    (folder / "weights.hdf5").rename(folder / "model.hdf5")
+    (folder / "vocab.txt").write_text("the\ncat\n")
 
 
 def write_many_langs(folder):
     write_elmoformanylangs(folder, softmax=True)
 
 
-def write_many_langs_zip(folder):
-    write_elmoformanylangs(folder / "inner", softmax=True)
-    zip_directory(folder / "inner", folder / "model.zip")
-
-
 def write_allennlp(folder):
     write_archive(folder, ElmoModel(make_tiny_config()))
 
 
-def write_allennlp_archive(folder):
-    write_allennlp(folder / "inner")
-    pack(folder / "inner", folder / "model.tar.gz")
+def packed(write, pack, name):
+    """What writes an archive of a folder."""
+    return lambda folder: (write(folder / "inner"), pack(folder / "inner", folder / name))
 
 
 def read_external(path):
@@ -323,15 +312,15 @@ KINDS = [
     Kind("vocab.txt", write_bilm_tf, read_external, "folder", examples=20),
     Kind("model.index", write_bundle_of_bilm_tf, read_external, "folder", index_of),
     Kind("model.data-00000-of-00001", write_bundle_of_bilm_tf, read_external, "folder"),
-    Kind("160.zip", write_simple_elmo, read_external),
+    Kind("160.zip", packed(write_simple_elmo, zip_directory, "160.zip"), read_external),
     Kind("encoder.pkl", write_many_langs, read_external, inside=pickle_of, examples=13),
     Kind("sizes.json", write_many_langs, read_external, examples=13),
     Kind("word.dic", write_many_langs, read_external, "folder", examples=13),
     Kind("char.dic", write_many_langs, read_external, "folder"),
-    Kind("model.zip", write_many_langs_zip, read_external, examples=20),
+    Kind("model.zip", packed(write_many_langs, zip_directory, "model.zip"), read_external, examples=20),
     Kind("weights.th", write_allennlp, read_external, "folder", examples=13),
     Kind("config.json", write_allennlp, read_external, examples=13, name="experiment.json"),
-    Kind("model.tar.gz", write_allennlp_archive, read_external, inside=unpacked, examples=20),
+    Kind("model.tar.gz", packed(write_allennlp, pack, "model.tar.gz"), read_external, inside=unpacked, examples=20),
     Kind("matrix.pth", write_matrices, read_matrix, inside=pickle_of, examples=13),
     Kind("matrix.npy", write_matrices, read_matrix),
     Kind("matrix.txt", write_matrices, read_matrix),

@@ -4,7 +4,6 @@ import ast
 import functools
 import graphlib
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -158,8 +157,3 @@ def test_each_file_says_in_one_sentence_what_it_is_for_and_none_grows_beyond_rea
         assert path.stem not in CATCH_ALL_NAMES, f"{relative(path)}: name a file by what it is for."
         lines = path.read_text(encoding="utf-8").count("\n")  # of a model that travels there is one file
         assert lines < MAX_LINES or path in PORTABLE, f"{relative(path)} has {lines} lines; split it by concept."
-
-
-def test_test_files_have_names_of_their_own():
-    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
-    assert [name for name, count in names.items() if count > 1] == []

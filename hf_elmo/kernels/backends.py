@@ -33,14 +33,9 @@ _chosen: ContextVar[str | None] = ContextVar("hf_elmo_backend", default=None)
 def use_backend(name: str) -> Iterator[None]:
     """Choose the implementation inside a `with` block, for the thread or asyncio task that runs it.
 
-    - "auto", the default: on a CPU "compiled", built at the first use of a model that this pays for, else "plain";
-      "reference" for what neither takes (traces, torch.func, tensor subclasses, cells without a projection).
-    - "reference": `hf_elmo.model.modeling_elmo.scan_projected_lstm`; has gradients of gradients.
-    - "plain": PyTorch's own operators over the real words alone, with a backward written by hand.
-    - "compiled": the same steps in C++ (CPU), built if they are not there.
-
-    Only "auto" falls back, and says so once by logging. HF_ELMO_KERNELS names the backend of a process outside of
-    blocks.
+    "auto", the default, is on a CPU "compiled", built at the first use of a model that this pays for, else "plain";
+    "reference" for what neither takes (traces, torch.func, tensor subclasses, cells without a projection). It alone
+    falls back, and says so once by logging. HF_ELMO_KERNELS names the backend of a process outside of blocks.
 
     Raises: ValueError for an unknown name; RuntimeError if the backend cannot run here, with the reason.
     """

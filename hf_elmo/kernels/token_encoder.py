@@ -5,9 +5,10 @@ Letters in shapes: N words, C characters per word, I inputs, O outputs, F filter
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -29,26 +30,24 @@ def encode_words(encoder: Any, char_ids: Tensor) -> Tensor | None:
         return None
     # Before the first vector of a model, so that its filters and its scans run by one backend.
     is_compiled = takes_compiled(char_ids, *encoder.parameters())
-
-    def encode(char_ids: Tensor) -> Tensor:
-        return _encode(encoder, char_ids, is_compiled)
-
+    encode = functools.partial(_encode, encoder, is_compiled)
     cache, vectors = _CACHES.get(encoder), None
     if cache is not None and not _needs_gradients(*encoder.parameters()):
         vectors = cache.look_up(char_ids, encode, _state_of(encoder))
     return encode(char_ids) if vectors is None else vectors
 
 
-def _encode(encoder: Any, char_ids: Tensor, is_compiled: bool) -> Tensor:
+def _encode(encoder: Any, is_compiled: bool, char_ids: Tensor) -> Tensor:
     """As `ElmoTokenEncoder.encode`, whose modules run themselves if nothing here is faster."""
     # Padding costs a word's first windows only, and nobody reads the vectors of words that are nothing else.
     padded, parts = pad_rows(char_ids, encoder.dtype, encoder.padding), []
     if encoder.word_table is not None:
         parts.append(encoder.word_table(padded))
     if encoder.character_embedding is not None:
-        by_tables = is_compiled and _is_as_built(encoder, encoder.character_embedding, *encoder.convolutions)
-        maxima = _filter_by_tables(encoder, padded) if by_tables else None
-        vectors = encoder.activation(encoder.filter_characters(padded) if maxima is None else maxima)
+        is_as_built = _is_as_built(encoder, encoder.character_embedding, *encoder.convolutions)
+        by_tables = is_compiled and is_as_built and padded.shape[1] <= _MOST_CHARACTERS
+        maxima = _filter_by_tables(encoder, padded) if by_tables else encoder.filter_characters(padded)
+        vectors = encoder.activation(maxima)
         for highway in encoder.highways:
             vectors = _run_highway(encoder, highway, vectors, is_compiled)
         parts.append(vectors)
@@ -97,8 +96,8 @@ def _needs_gradients(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
-def _filter_by_tables(encoder: Any, char_ids: Tensor) -> Tensor | None:
-    """As `ElmoTokenEncoder.filter_characters`, (N, F), by `csrc/filters.h`; None if that does not take the words.
+def _filter_by_tables(encoder: Any, char_ids: Tensor) -> Tensor:
+    """As `ElmoTokenEncoder.filter_characters`, (N, F), by `csrc/filters.h`.
 
     The sums are in float32 at least. Of equal windows the first gets the gradient. IndexError for unknown characters.
     """
@@ -106,14 +105,12 @@ def _filter_by_tables(encoder: Any, char_ids: Tensor) -> Tensor | None:
     tensors = [embedding.weight, *(c.weight for c in convolutions), *(c.bias for c in convolutions)]
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else embedding.weight.dtype
     wide = torch.promote_types(embedding.weight.dtype, torch.float32)
-    if char_ids.shape[1] > _MOST_CHARACTERS:
-        return None
     char_ids = char_ids.long().contiguous()
     vectors, *filters = (tensor.to(wide).contiguous() for tensor in tensors)
     if _needs_gradients(*tensors):
         maxima = _FilterMaxima.apply(char_ids, encoder.padding, embedding.padding_idx, vectors, *filters)
     else:
-        maxima, _ = torch.ops.hf_elmo_kernels.filter_maxima(char_ids, encoder.padding, vectors, *_split(filters), False)
+        maxima, _ = torch.ops.hf_elmo_kernels.filter_maxima(char_ids, encoder.padding, vectors, filters, False)
     return cast("Tensor", maxima).to(dtype)
 
 
@@ -123,7 +120,7 @@ class _FilterMaxima(torch.autograd.Function):
         ctx: Any, char_ids: Tensor, padding: int, padding_idx: int | None, embedding: Tensor, *filters: Tensor
     ) -> Tensor:
         run = torch.ops.hf_elmo_kernels.filter_maxima
-        maxima, winners = run(char_ids, padding, embedding, *_split(filters), True)
+        maxima, winners = run(char_ids, padding, embedding, filters, True)
         ctx.padding, ctx.padding_idx = padding, padding_idx
         ctx.save_for_backward(winners, char_ids, embedding, *filters)
         return maxima
@@ -133,16 +130,11 @@ class _FilterMaxima(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         winners, char_ids, embedding, *filters = ctx.saved_tensors
         gradients = torch.ops.hf_elmo_kernels.filter_maxima_backward(
-            gradient.contiguous(), winners, char_ids, ctx.padding, embedding, *_split(filters)
+            gradient.contiguous(), winners, char_ids, ctx.padding, embedding, filters
         )
         if ctx.padding_idx is not None:
             gradients[0][ctx.padding_idx] = 0
         return None, None, None, *gradients
-
-
-def _split(filters: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-    """The weights and the biases of filters."""
-    return filters[: len(filters) // 2], filters[len(filters) // 2 :]
 
 
 def cache_words(encoder: nn.Module, max_words: int | None) -> None:

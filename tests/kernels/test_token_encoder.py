@@ -1,4 +1,4 @@
-"""Filters by tables and products of few words: the token encoder's own numbers, whatever was done to it."""
+"""Filters by tables, products of few words and kept words: the token encoder's own numbers, whatever was done to it."""
 
 from unittest import mock
 
@@ -11,7 +11,7 @@ from test_scan import build_or_skip, on_threads
 from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
-from hf_elmo import ElmoModel, kernels
+from hf_elmo import ElmoForTokenClassification, ElmoModel, kernels
 from hf_elmo.kernels import half, token_encoder
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 
@@ -24,9 +24,13 @@ def _built():
     build_or_skip()
 
 
+def rows_of(*words):
+    return torch.from_numpy(ElmoCharTokenizer().encode_words(words))
+
+
 @pytest.fixture
 def rows():
-    return torch.from_numpy(ElmoCharTokenizer().encode_words(WORDS))
+    return rows_of(*WORDS)
 
 
 @pytest.fixture
@@ -74,7 +78,7 @@ def parameters_of_filters(encoder):
 def test_maxima_are_those_of_the_convolutions(filters, size, words, dtype):
     torch.manual_seed(0)
     encoder = make_encoder(filters=[list(pair) for pair in filters], character_embedding_size=size).to(dtype)
-    rows = torch.from_numpy(ElmoCharTokenizer().encode_words(words))
+    rows = rows_of(*words)
     with torch.no_grad():
         found = encoder(rows)
         wanted = convolve(encoder, rows)
@@ -87,7 +91,7 @@ def test_gradients_are_those_of_the_convolutions(filters, size, words, threads):
     torch.manual_seed(0)
     encoder = make_encoder(filters=[list(pair) for pair in filters], character_embedding_size=size).double()
     # A row of zeros holds the character whose vector gets no gradient.
-    rows = torch.from_numpy(ElmoCharTokenizer().encode_words([*words, None]))
+    rows = rows_of(*words, None)
     parameters = parameters_of_filters(encoder.requires_grad_(True))
     weights = torch.randn(len(rows), sum(count for _, count in filters), dtype=torch.float64)
     wanted = torch.autograd.grad(convolve(encoder, rows), parameters, weights)
@@ -103,7 +107,7 @@ def test_of_equal_windows_the_first_gets_the_gradient(backend):
         # All characters alike: all windows are.
         encoder.character_embedding.weight.fill_(0.5)
     with kernels.use_backend(backend):
-        encoder(torch.from_numpy(ElmoCharTokenizer().encode_words(["abc"]))).sum().backward()
+        encoder(rows_of("abc")).sum().backward()
     hit = encoder.character_embedding.weight.grad.any(dim=1).nonzero().flatten().tolist()
     assert hit == sorted(id + 1 for id in (258, ord("a")))
 
@@ -191,7 +195,7 @@ def test_few_words_give_the_references_vectors_by_products_of_their_own(number, 
     spy = mock.Mock(multiply_small_batch=lambda *pair: products.append(pair) or original(*pair))
     spy.filter_maxima = torch.ops.hf_elmo_kernels.filter_maxima
     monkeypatch.setattr(torch.ops, "hf_elmo_kernels", spy)
-    rows = torch.from_numpy(ElmoCharTokenizer().encode_words([str(index) for index in range(number)]))
+    rows = rows_of(*map(str, range(number)))
     with torch.no_grad():
         found = encoder(rows)
         handle = encoder.highways[0].carry.register_forward_hook(lambda module, inputs, outputs: outputs + 1)
@@ -207,3 +211,106 @@ def test_few_words_give_the_references_vectors_by_products_of_their_own(number, 
     assert len(products) == (8 if number <= 48 else 0)
     torch.testing.assert_close(encoder(rows), wanted, rtol=0, atol=tolerance)
     assert len(products) == (8 if number <= 48 else 0)
+
+
+# Words that are kept
+
+
+@pytest.fixture
+def encoder():
+    return ElmoModel(make_tiny_config()).eval().token_encoder
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How many words each call of the encoder computed."""
+    counts, encode = [], token_encoder._encode
+
+    def count(encoder, is_compiled, char_ids):
+        counts.append(len(char_ids))
+        return encode(encoder, is_compiled, char_ids)
+
+    monkeypatch.setattr(token_encoder, "_encode", count)
+    return counts
+
+
+@torch.no_grad()
+def assert_right(encoder, *words):
+    rows = rows_of(*words)
+    torch.testing.assert_close(
+        encoder.encode_distinct(rows), encoder.encode(rows), rtol=REORDERED_FLOAT32, atol=REORDERED_FLOAT32
+    )
+
+
+def test_a_word_is_computed_once(encoder, calls):
+    kernels.cache_words(encoder, 100)
+    for words in ("ab<a", "ba", "cbc"):
+        assert_right(encoder, *words)
+    assert calls == [3, 1]
+    kernels.cache_words(encoder, None)
+    assert_right(encoder, *"cbc")
+    assert calls == [3, 1, 2]
+    with pytest.raises(ValueError, match="max_words is 0"):
+        kernels.cache_words(encoder, 0)
+
+
+def test_it_never_holds_more_than_it_may(encoder, calls):
+    kernels.cache_words(encoder, 250)
+    vocabulary = [str(number) for number in range(400)]
+    for start in (0, 90, 150, 240, 150):
+        assert_right(encoder, *vocabulary[start : start + 100])
+        assert len(token_encoder._CACHES[encoder].vectors) <= 250
+    assert calls == [100, 90, 60, 100, 90]
+    # More words than it may hold at once are computed without it.
+    assert_right(encoder, *vocabulary, *vocabulary)
+    assert calls[5:] == [400]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda encoder: encoder.projection.bias.add_(1),
+        lambda encoder: setattr(encoder.projection.bias, "data", encoder.projection.bias + 1),
+        lambda encoder: encoder.double().float(),
+        lambda encoder: encoder.load_state_dict({k: v + 0.5 for k, v in encoder.state_dict().items()}),
+    ],
+)
+def test_changed_weights_give_new_vectors(encoder, change):
+    kernels.cache_words(encoder, 100)
+    assert_right(encoder, "a", "bc", "def")
+    with torch.no_grad():
+        change(encoder)
+    assert_right(encoder, "a", "bc", "def")
+
+
+@torch.no_grad()
+def test_precision_is_not_mixed(encoder):
+    kernels.cache_words(encoder, 100)
+    rows = rows_of("a", "bc", "def")
+    exact = encoder.encode_distinct(rows)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded = encoder.encode_distinct(rows)
+    assert rounded.dtype == torch.bfloat16
+    torch.testing.assert_close(rounded.float(), exact, rtol=BFLOAT16, atol=BFLOAT16)
+    assert torch.equal(encoder.encode_distinct(rows), exact)
+    assert encoder.double().encode_distinct(rows).dtype == torch.float64
+
+
+def test_training_goes_around_it(encoder, calls):
+    kernels.cache_words(encoder, 100)
+    encoder.requires_grad_(True)
+    for _ in range(2):
+        encoder.encode_distinct(rows_of("a", "b")).sum().backward()
+    assert calls == [2, 2] and encoder.projection.bias.grad is not None
+
+
+def test_what_inference_mode_kept_can_be_trained_upon():
+    """A frozen biLM under a task that learns: the mixes' gradients must not meet tensors of inference mode."""
+    model = ElmoForTokenClassification(make_tiny_config(num_labels=3))
+    kernels.cache_words(model.base_model.token_encoder, 100)
+    with torch.inference_mode():
+        model(rows_of("a", "b", "c").unsqueeze(0))
+    model.train()
+    for words in ("abc", "ade"):
+        model(rows_of(*words).unsqueeze(0), labels=torch.tensor([[0, 1, 2]])).loss.backward()
+    assert model.classifier.weight.grad.any()

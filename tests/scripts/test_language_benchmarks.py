@@ -127,10 +127,10 @@ def test_added_r2_is_what_surprisal_of_this_word_and_the_two_before_explains(lag
 def test_a_command_writes_its_results_and_says_them(checkpoint, tmp_path, capsys):
     pairs = make_pairs(("a", "the cat sits", "the cat sit"), ("a", "cats sit", "cats sits"))
     pairs.to_json(tmp_path / "pairs.jsonl", orient="records", lines=True)
-    words = ["--model_name_or_path", checkpoint, "--pairs_file", str(tmp_path / "pairs.jsonl"), "--device", "cpu"]
-    benchmarks.main(["blimp", *words, "--output_file", str(tmp_path / "out.json"), "--pairs_per_paradigm", "1"])
+    words = ["--model_name_or_path", checkpoint, "--pairs_file", str(tmp_path / "pairs.jsonl")]
+    benchmarks.main(["blimp", *words, "--output_file", str(tmp_path / "out.json")])
     results = json.loads((tmp_path / "out.json").read_text())
-    assert results["benchmark"] == "blimp" and results["pairs"] == 1 and "command" in results
+    assert results["benchmark"] == "blimp" and results["pairs"] == 2 and "command" in results
     assert "accuracy: " in capsys.readouterr().out
 
 

@@ -261,15 +261,12 @@ void deal_out(int64_t count, const F& run) {
 
 // Maxima of filters of all widths, (N, F), their bias added, and the window that wins each, (N, F), where `keeps`.
 //
-// char_ids: (N, C), C at most 256. embedding: (V, D). weights: for each width (filters, D, width).
+// char_ids: (N, C), C at most 256. embedding: (V, D). filters: for each width the weight (filters, D, width), and behind
+// all of them each bias.
 std::tuple<Tensor, Tensor> filter_maxima(
-    const Tensor& char_ids,
-    int64_t padding,
-    const Tensor& embedding,
-    at::TensorList weights,
-    at::TensorList biases,
-    bool keeps) {
+    const Tensor& char_ids, int64_t padding, const Tensor& embedding, at::TensorList filters, bool keeps) {
   const at::AutoDispatchBelowADInplaceOrView guard;
+  const at::TensorList weights = filters.slice(0, filters.size() / 2), biases = filters.slice(filters.size() / 2);
   const Words words = read_words(char_ids, padding, embedding.size(0), weights);
   int64_t num_filters = 0;
   for (const Tensor& bias : biases) {
@@ -288,22 +285,16 @@ std::tuple<Tensor, Tensor> filter_maxima(
   return {maxima, winners};
 }
 
-// The gradients of the embedding, of each weight and of each bias, from that of `filter_maxima`, (N, F).
+// The gradients of the embedding, and of each of the filters, from that of `filter_maxima`, (N, F).
 std::vector<Tensor> filter_maxima_backward(
-    const Tensor& gradient,
-    const Tensor& winners,
-    const Tensor& char_ids,
-    int64_t padding,
-    const Tensor& embedding,
-    at::TensorList weights,
-    at::TensorList biases) {
+    const Tensor& gradient, const Tensor& winners, const Tensor& char_ids, int64_t padding, const Tensor& embedding,
+    at::TensorList filters) {
   const at::AutoDispatchBelowADInplaceOrView guard;
+  const at::TensorList weights = filters.slice(0, filters.size() / 2);
   const Words words = read_words(char_ids, padding, embedding.size(0), weights);
   std::vector<Tensor> gradients = {at::zeros_like(embedding)};
-  for (const at::TensorList& tensors : {weights, biases}) {
-    for (const Tensor& tensor : tensors) {
-      gradients.push_back(at::zeros_like(tensor));
-    }
+  for (const Tensor& tensor : filters) {
+    gradients.push_back(at::zeros_like(tensor));
   }
   AT_DISPATCH_FLOATING_TYPES(embedding.scalar_type(), "filter_maxima_backward", [&] {
     const std::vector<Place> places = places_of<scalar_t>(weights);

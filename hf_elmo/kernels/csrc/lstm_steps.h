@@ -193,76 +193,6 @@ void run_forward(const Forward& a) {
   }
 }
 
-struct Backward {
-  Tensor gates, unclipped, cells, tanh_cells, unclipped_outputs;  // what the forward steps kept
-  Weight recurrent, projection;  // the transposes, (P, 4H) and (H, P)
-  Tensor cell;  // before the first step, (B, H)
-  Tensor grad_outputs, grad_hidden, grad_cell;  // (N, P), (B, P), (B, H)
-  at::IntArrayRef sizes;
-  std::optional<double> cell_clip, projection_clip;
-  Tensor grad_gates;  // (N, 4H)
-};
-
-template <typename T, typename M>
-void run_backward(const Backward& a) {
-  const int64_t num_rows = a.sizes[0], cell_size = a.cells.size(1), output_size = a.grad_outputs.size(1);
-  const T cell_bound = bound_of<T>(a.cell_clip), output_bound = bound_of<T>(a.projection_clip);
-  const auto factors = a.gates.options().dtype(c10::CppTypeToScalarType<M>());
-  const Tensor cells_space = at::empty({num_rows, cell_size}, factors);
-  const Tensor outputs_space = at::empty({num_rows, output_size}, factors);
-  // A step's gradients as they go into the products: themselves, where the types are the same.
-  constexpr bool is_same = std::is_same_v<T, M>;
-  const Tensor outputs_factors = at::empty({is_same ? 0 : num_rows, output_size}, factors);
-  const Tensor gates_factors = at::empty({is_same ? 0 : num_rows, 4 * cell_size}, factors);
-  int64_t start = a.gates.size(0);
-  for (int64_t step = static_cast<int64_t>(a.sizes.size()) - 1; step >= 0; --step) {
-    const int64_t size = a.sizes[step];
-    start -= size;
-    const Tensor of_outputs = is_same ? a.grad_outputs.narrow(0, start, size) : outputs_factors.narrow(0, 0, size);
-    const Tensor of_gates = is_same ? a.grad_gates.narrow(0, start, size) : gates_factors.narrow(0, 0, size);
-    over_blocks(size, output_size, [&](int64_t row, int64_t begin, int64_t end) {
-      T* const grad_output = row_of<T>(a.grad_outputs, start + row);
-      over_vectors<T>(begin, end, [&](int64_t j, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
-        const Vec<T> later = Vec<T>::loadu(row_of<T>(a.grad_hidden, row) + j, count);
-        const Vec<T> output = Vec<T>::loadu(row_of<T>(a.unclipped_outputs, start + row) + j, count);
-        const Vec<T> grad = clip_backward(Vec<T>::loadu(grad_output + j, count) + later, output, output_bound);
-        grad.store(grad_output + j, count);
-        store(row_of<M>(of_outputs, row) + j, grad, count);
-      });
-    });
-    const Tensor of_cell_output = a.projection.multiply(of_outputs, cells_space);
-    over_blocks(size, cell_size, [&](int64_t row, int64_t begin, int64_t end) {
-      const T *const gates = row_of<T>(a.gates, start + row), *const tanh_cells = row_of<T>(a.tanh_cells, start + row);
-      const T* const before =
-          step == 0 ? row_of<T>(a.cell, row) : row_of<T>(a.cells, start - a.sizes[step - 1] + row);
-      const T* const unclipped = row_of<T>(a.unclipped, start + row);
-      T *const grad_gates = row_of<T>(a.grad_gates, start + row), *const grad_cell = row_of<T>(a.grad_cell, row);
-      const M* const grad_cell_output = row_of<M>(of_cell_output, row);
-      M* const to_product = row_of<M>(of_gates, row);
-      const Vec<T> one(1);
-      over_vectors<T>(begin, end, [&](int64_t j, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
-        const auto read = [&](const T* from) C10_ALWAYS_INLINE_ATTRIBUTE { return Vec<T>::loadu(from + j, count); };
-        const Vec<T> i = read(gates), f = read(gates + cell_size), g = read(gates + 2 * cell_size);
-        const Vec<T> o = read(gates + 3 * cell_size), tanh_cell = read(tanh_cells);
-        const Vec<T> grad = load<T>(grad_cell_output + j, count);
-        const Vec<T> of_clipped = at::vec::fmadd(grad * o, one - tanh_cell * tanh_cell, read(grad_cell));
-        const Vec<T> of_cell = clip_backward(of_clipped, read(unclipped), cell_bound);
-        const Vec<T> gradients[4] = {
-            of_cell * g * i * (one - i),
-            of_cell * read(before) * f * (one - f),
-            of_cell * i * (one - g * g),
-            grad * tanh_cell * o * (one - o)};
-        for (int64_t gate = 0; gate < 4; ++gate) {
-          gradients[gate].store(grad_gates + gate * cell_size + j, count);
-          store(to_product + gate * cell_size + j, gradients[gate], count);
-        }
-        (of_cell * f).store(grad_cell + j, count);
-      });
-    });
-    a.grad_hidden.narrow(0, 0, size).copy_(a.recurrent.multiply(of_gates, outputs_space));
-  }
-}
-
 std::vector<Tensor> run_steps(
     const Tensor& gates,
     const Tensor& bias,
@@ -288,12 +218,15 @@ std::vector<Tensor> run_steps(
       gates, bias, recurrent, projection, hidden, cell, sizes, std::min(small_batch, kSmallBatch), cell_clip,
       projection_clip, unclipped_outputs, outputs, unclipped, cells, tanh_cells};
   if (!sizes.empty()) {
-    over_weight_types(gates, recurrent.prepared, [&](auto t, auto m) { run_forward<decltype(t), decltype(m)>(arguments); });
+    over_weight_types(
+        gates, recurrent.prepared, [&]<typename T, typename M>(T, M) { run_forward<T, M>(arguments); });
   }
   return keeps ? std::vector<Tensor>{unclipped, cells, tanh_cells, unclipped_outputs, outputs}
                : std::vector<Tensor>{outputs};
 }
 
+// Traces: gates, unclipped cells, cells, their tanh and unclipped outputs. Weights: the transposes, (P, 4H) and (H, P).
+// Gradients of outputs, hidden state and cell, which are overwritten; returned are those of the gates.
 Tensor run_steps_backward(
     const std::vector<Tensor>& traces,
     const std::vector<Tensor>& weights,
@@ -303,16 +236,70 @@ Tensor run_steps_backward(
     std::optional<double> cell_clip,
     std::optional<double> projection_clip) {
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const Tensor grad_gates = at::empty_like(traces[0]);
-  const Backward arguments{
-      traces[0], traces[1], traces[2], traces[3], traces[4], {weights[0], weights[1]}, {weights[2], weights[3]}, cell,
-      gradients[0], gradients[1], gradients[2], sizes, cell_clip, projection_clip, grad_gates};
-  if (!sizes.empty()) {
-    over_weight_types(traces[0], arguments.recurrent.prepared, [&](auto t, auto m) {
-      run_backward<decltype(t), decltype(m)>(arguments);
-    });
+  const Tensor of_all_gates = at::empty_like(traces[0]);
+  if (sizes.empty()) {
+    return of_all_gates;
   }
-  return grad_gates;
+  const Weight recurrent{weights[0], weights[1]}, projection{weights[2], weights[3]};
+  over_weight_types(traces[0], recurrent.prepared, [&]<typename T, typename M>(T, M) {
+    const int64_t num_rows = sizes[0], cell_size = cell.size(1), output_size = gradients[1].size(1);
+    const T cell_bound = bound_of<T>(cell_clip), output_bound = bound_of<T>(projection_clip);
+    const auto factors = traces[0].options().dtype(c10::CppTypeToScalarType<M>());
+    const Tensor cells_space = at::empty({num_rows, cell_size}, factors);
+    const Tensor outputs_space = at::empty({num_rows, output_size}, factors);
+    // A step's gradients as they go into the products: themselves, where the types are the same.
+    constexpr bool is_same = std::is_same_v<T, M>;
+    const Tensor outputs_factors = at::empty({is_same ? 0 : num_rows, output_size}, factors);
+    const Tensor gates_factors = at::empty({is_same ? 0 : num_rows, 4 * cell_size}, factors);
+    int64_t start = traces[0].size(0);
+    for (int64_t step = static_cast<int64_t>(sizes.size()) - 1; step >= 0; --step) {
+      const int64_t size = sizes[step];
+      start -= size;
+      const Tensor of_outputs = is_same ? gradients[0].narrow(0, start, size) : outputs_factors.narrow(0, 0, size);
+      const Tensor of_gates = is_same ? of_all_gates.narrow(0, start, size) : gates_factors.narrow(0, 0, size);
+      over_blocks(size, output_size, [&](int64_t row, int64_t begin, int64_t end) {
+        T* const grad_output = row_of<T>(gradients[0], start + row);
+        over_vectors<T>(begin, end, [&](int64_t j, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
+          const Vec<T> later = Vec<T>::loadu(row_of<T>(gradients[1], row) + j, count);
+          const Vec<T> output = Vec<T>::loadu(row_of<T>(traces[4], start + row) + j, count);
+          const Vec<T> grad = clip_backward(Vec<T>::loadu(grad_output + j, count) + later, output, output_bound);
+          grad.store(grad_output + j, count);
+          store(row_of<M>(of_outputs, row) + j, grad, count);
+        });
+      });
+      const Tensor of_cell_output = projection.multiply(of_outputs, cells_space);
+      over_blocks(size, cell_size, [&](int64_t row, int64_t begin, int64_t end) {
+        const T *const gates = row_of<T>(traces[0], start + row), *const tanh_cells = row_of<T>(traces[3], start + row);
+        const T* const before =
+            step == 0 ? row_of<T>(cell, row) : row_of<T>(traces[2], start - sizes[step - 1] + row);
+        const T* const unclipped = row_of<T>(traces[1], start + row);
+        T *const grad_gates = row_of<T>(of_all_gates, start + row), *const grad_cell = row_of<T>(gradients[2], row);
+        const M* const grad_cell_output = row_of<M>(of_cell_output, row);
+        M* const to_product = row_of<M>(of_gates, row);
+        const Vec<T> one(1);
+        over_vectors<T>(begin, end, [&](int64_t j, int64_t count) C10_ALWAYS_INLINE_ATTRIBUTE {
+          const auto read = [&](const T* from) C10_ALWAYS_INLINE_ATTRIBUTE { return Vec<T>::loadu(from + j, count); };
+          const Vec<T> i = read(gates), f = read(gates + cell_size), g = read(gates + 2 * cell_size);
+          const Vec<T> o = read(gates + 3 * cell_size), tanh_cell = read(tanh_cells);
+          const Vec<T> grad = load<T>(grad_cell_output + j, count);
+          const Vec<T> of_clipped = at::vec::fmadd(grad * o, one - tanh_cell * tanh_cell, read(grad_cell));
+          const Vec<T> of_cell = clip_backward(of_clipped, read(unclipped), cell_bound);
+          const Vec<T> of_gate[4] = {
+              of_cell * g * i * (one - i),
+              of_cell * read(before) * f * (one - f),
+              of_cell * i * (one - g * g),
+              grad * tanh_cell * o * (one - o)};
+          for (int64_t gate = 0; gate < 4; ++gate) {
+            of_gate[gate].store(grad_gates + gate * cell_size + j, count);
+            store(to_product + gate * cell_size + j, of_gate[gate], count);
+          }
+          (of_cell * f).store(grad_cell + j, count);
+        });
+      });
+      gradients[1].narrow(0, 0, size).copy_(recurrent.multiply(of_gates, outputs_space));
+    }
+  });
+  return of_all_gates;
 }
 
 } // namespace
