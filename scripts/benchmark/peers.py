@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,12 +27,10 @@ class AllenNLPModel:
         """
         from hf_elmo.conversion.bilm_tf_export import OPTIONS_FILE, WEIGHT_FILE, save_bilm_tf
 
-        if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-            sys.meta_path.insert(0, _Finder(Path(folder)))
         with tempfile.TemporaryDirectory() as directory:
             save_bilm_tf(model, directory)
             files = Path(directory, OPTIONS_FILE), Path(directory, WEIGHT_FILE)
-            self._elmo: nn.Module = import_module("allennlp.modules.elmo").Elmo(
+            self._elmo: nn.Module = _import_elmo(Path(folder)).Elmo(
                 *map(str, files), num_output_representations=1, requires_grad=True, keep_sentence_boundaries=True
             )
         self._elmo.eval().to(model.device)
@@ -54,20 +48,20 @@ class AllenNLPModel:
         return self.lstm(vectors, mask)[-1]
 
 
-# What runs as AllenNLP wrote it; every other module of theirs is a stand-in.
-_SOURCES = frozenset(
-    f"allennlp.{name}"
-    for name in (
-        "data.token_indexers.elmo_indexer",
-        "modules.elmo",
-        "modules.elmo_lstm",
-        "modules.encoder_base",
-        "modules.highway",
-        "modules.lstm_cell_with_projection",
-        "modules.scalar_mix",
-        "nn.util",
-    )
+# Packages whose own files are not run, and what ELMo's files import besides and never use.
+_PACKAGES = ("", ".data", ".data.token_indexers", ".modules", ".nn")
+_STAND_INS = (
+    *(f".common{name}" for name in ("", ".checks", ".file_utils", ".util")),
+    *(f".data.{name}" for name in ("batch", "fields", "instance", "tokenizers", "vocabulary")),
+    *(".data.token_indexers.token_indexer", ".data.tokenizers.token_class", ".nn.initializers"),
 )
+# The names among the stand-ins' that ELMo's files do use.
+_USED_NAMES = {
+    "ConfigurationError": ValueError,
+    "cached_path": lambda path: path,
+    # Starting values; they are replaced when the weights are read.
+    "block_orthogonal": lambda *_: None,
+}
 
 
 class _Nothing:
@@ -78,42 +72,20 @@ class _Nothing:
         return lambda registered: registered
 
 
-# The names among the stand-ins' that ELMo's files do use.
-_USED_NAMES = {
-    "ConfigurationError": ValueError,
-    "cached_path": lambda path: path,
-    # Starting values; they are replaced when the weights are read.
-    "block_orthogonal": lambda *_: None,
-}
-
-
 class _StandIn(ModuleType):
     """A module of AllenNLP that has every name one asks for."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        full_name = f"{self.__name__}.{name}"
-        return import_module(full_name) if full_name in _SOURCES else _USED_NAMES.get(name, _Nothing)
+        return _USED_NAMES.get(name, _Nothing)
 
 
-class _Finder(MetaPathFinder, Loader):
-    """Finds `allennlp` and all below it: the sources in the folder, stand-ins for the rest."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname.partition(".")[0] != "allennlp":
-            return None
-        if fullname in _SOURCES:
-            return spec_from_file_location(fullname, self.folder.joinpath(*fullname.split(".")).with_suffix(".py"))
-        return ModuleSpec(fullname, self, is_package=True)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _StandIn(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing is to be run in a stand-in."""
+def _import_elmo(folder: Path) -> ModuleType:
+    """AllenNLP's module of ELMo as it was written, in packages that import nothing else of theirs."""
+    for kind, names in ((ModuleType, _PACKAGES), (_StandIn, _STAND_INS)):
+        for name in names:
+            module = kind(f"allennlp{name}")
+            module.__path__ = [str(folder.joinpath(*module.__name__.split(".")))]
+            sys.modules[module.__name__] = module
+    return import_module("allennlp.modules.elmo")
