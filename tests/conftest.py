@@ -156,11 +156,6 @@ def tokenizer():
     return ElmoCharTokenizer()
 
 
-@pytest.fixture
-def tiny_config():
-    return make_tiny_config()
-
-
 def make_tiny_config(**overrides):
     """A config of odd sizes, so that no two axes can be mixed up unnoticed."""
     from hf_elmo import ElmoConfig

@@ -16,7 +16,6 @@ import itertools
 import json
 import os
 import random
-import resource
 import runpy
 import selectors
 import shutil
@@ -111,7 +110,6 @@ def start(
     stderr: IO,
     env: dict[str, str] | None = None,
     cwd: str | Path | None = None,
-    largest_file: int | None = None,
     modules: tuple[str, ...] = RUNS,
 ) -> FreshProcess:
     """Start `python WORDS` in a process of its own.
@@ -121,14 +119,12 @@ def start(
         stdout, stderr: Open files that take its output.
         env: All of its environment; None for this process's.
         cwd: Where it runs; None for here.
-        largest_file: Most bytes of a file that it may write; None for no limit.
         modules: What it finds imported.
     """
     request = {
         "words": list(map(str, words)),
         "env": dict(os.environ if env is None else env),
         "cwd": str(cwd or os.getcwd()),
-        "largest_file": largest_file,
     }
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
@@ -143,11 +139,10 @@ def run(words: list[Any], timeout: float = 300, **settings: Any) -> subprocess.C
 
 
 def run_together(
-    each: list[list[Any]], environments: list[dict[str, str]], timeout: float = 300, **settings: Any
+    each: list[list[Any]], environments: list[dict[str, str]], timeout: float = 300, env: Any = None, **settings: Any
 ) -> list[subprocess.CompletedProcess]:
     """Run several at a time, each with variables of its own."""
-    base = settings.pop("env", None)
-    base = dict(os.environ) if base is None else base
+    base = dict(os.environ) if env is None else env
     with contextlib.ExitStack() as stack:
         outputs = [[stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)] for _ in each]
         processes = [
@@ -287,8 +282,6 @@ def _keep(request: dict[str, Any], stdout: int, stderr: int, status: int) -> Non
 
 def _become(request: dict[str, Any], stdout: int, stderr: int) -> None:
     """Be the process that is asked for, to its end."""
-    if request["largest_file"] is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest_file"],) * 2)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)

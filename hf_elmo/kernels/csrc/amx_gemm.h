@@ -61,10 +61,10 @@ void multiply_rows_by_panels(
 }
 
 // The products of rows, `step` numbers apart, with some panels, `panel_size` numbers apart, into the first columns of
-// rows of `out` that lie `pitch` apart, or onto what lies there.
+// rows of `out` that lie `pitch` apart.
 void multiply_panels(
     const float* a, int64_t step, int64_t rows, const float* panels, int64_t panel_size, int64_t num_panels,
-    int64_t size, float* out, int64_t pitch, bool adds = false) {
+    int64_t size, float* out, int64_t pitch) {
   constexpr bool is_wide = sizeof(Vec<float>) == 64;
   const int64_t blocks = at::divup(rows, 6);
   for (int64_t k = 0; k < size; k += kDepth) {
@@ -81,7 +81,7 @@ void multiply_panels(
         const bool is_group = num_panels - panel >= most;
         with_constant<6>(count, [&](auto rows) C10_ALWAYS_INLINE_ATTRIBUTE {
           const auto run = is_group ? multiply_rows_by_panels<rows.value, most> : multiply_rows_by_panels<rows.value, 1>;
-          run(from, step, columns, panel_size, depth, adds || k > 0, to + panel * kTile, pitch);
+          run(from, step, columns, panel_size, depth, k > 0, to + panel * kTile, pitch);
         });
         panel += is_group ? most : 1;
       }

@@ -184,30 +184,28 @@ void over_weight_types(const Tensor& x, const Tensor& weight, const F& run) {
   }
 }
 
-// x (N, I) to x W^T (N, O) for a weight (O, I), both contiguous and of the types T and M.
-template <typename T, typename M>
-Tensor multiply_few(const Tensor& x, const Tensor& weight) {
-  const int64_t num_inputs = x.size(0), size = x.size(1), num_rows = weight.size(0);
-  const Tensor out = at::empty({num_inputs, num_rows}, x.options());
+// x (N, I) to x W^T (N, O), by reading a contiguous weight (O, I) once for all rows.
+Tensor multiply_small_batch(const Tensor& x, const Tensor& weight) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  TORCH_CHECK(weight.is_contiguous(), "multiply_small_batch wants a contiguous weight");
+  const Tensor rows = x.contiguous();
+  const int64_t num_inputs = rows.size(0), size = rows.size(1), num_rows = weight.size(0);
+  const Tensor out = at::empty({num_inputs, num_rows}, rows.options());
   if (out.numel() == 0) {
     // A batch may be nothing but padding, and the work is shared out by how much there is.
     return out;
   }
-  const M* const from = weight.data_ptr<M>();
-  T* const to = out.data_ptr<T>();
-  over_groups(num_rows, kColumns, size * num_inputs, [&](int64_t begin, int64_t end) {
-    multiply_rows(from + begin * size, end - begin, x.data_ptr<T>(), num_inputs, size, to + begin, num_rows);
+  over_weight_types(rows, weight, [&]<typename T, typename M>(T, M) {
+    const M* const from = weight.data_ptr<M>();
+    const int64_t grain = at::divup(kShare, kColumns * size * num_inputs);
+    at::parallel_for(0, at::divup(num_rows, kColumns), grain, [&](int64_t first, int64_t last) {
+      for (int64_t row = first * kColumns; row < std::min(last * kColumns, num_rows); row += kColumns) {
+        const int64_t count = std::min(kColumns, num_rows - row);
+        T* const to = out.data_ptr<T>() + row;
+        multiply_rows(from + row * size, count, rows.data_ptr<T>(), num_inputs, size, to, num_rows);
+      }
+    });
   });
-  return out;
-}
-
-// x (N, I) to x W^T (N, O), by reading a contiguous weight (O, I) once for all rows.
-Tensor multiply_small_batch(const Tensor& x, const Tensor& weight) {
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  const Tensor rows = x.contiguous();
-  TORCH_CHECK(weight.is_contiguous(), "multiply_small_batch wants a contiguous weight");
-  Tensor out;
-  over_weight_types(rows, weight, [&]<typename T, typename M>(T, M) { out = multiply_few<T, M>(rows, weight); });
   return out;
 }
 

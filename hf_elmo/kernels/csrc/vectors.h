@@ -129,17 +129,6 @@ void over_blocks(int64_t rows, int64_t columns, const F& run) {
   });
 }
 
-// Calls run(begin, end) for groups of columns, each column that many multiplications of work.
-template <typename F>
-void over_groups(int64_t columns, int64_t group, int64_t multiplications, const F& run) {
-  const int64_t grain = at::divup(kShare, group * multiplications);
-  at::parallel_for(0, at::divup(columns, group), grain, [&](int64_t first, int64_t last) {
-    for (int64_t begin = first * group; begin < std::min(last * group, columns); begin += group) {
-      run(begin, std::min(begin + group, columns));
-    }
-  });
-}
-
 template <typename T>
 T* row_of(const Tensor& tensor, int64_t row) {
   return tensor.data_ptr<T>() + row * tensor.size(1);
