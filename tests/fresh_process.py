@@ -10,14 +10,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
-import functools
 import importlib
 import itertools
 import json
 import os
 import random
 import runpy
-import selectors
+import select
 import shutil
 import signal
 import socket
@@ -126,11 +125,10 @@ def start(
         "env": dict(os.environ if env is None else env),
         "cwd": str(cwd or os.getcwd()),
     }
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        files = [stdout.fileno(), stderr.fileno(), theirs.fileno()]
-        socket.send_fds(_template(modules), [json.dumps(request).encode()], files)
-    return FreshProcess(ours)
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.connect(os.path.join(os.environ[_FOLDER], str(_TEMPLATES.index(modules))))
+    socket.send_fds(line, [json.dumps(request).encode()], [stdout.fileno(), stderr.fileno()])
+    return FreshProcess(line)
 
 
 def run(words: list[Any], timeout: float = 300, **settings: Any) -> subprocess.CompletedProcess:
@@ -213,15 +211,6 @@ def open_templates() -> None:
         os.close(descriptor)
 
 
-@functools.cache
-def _template(modules: tuple[str, ...]) -> socket.socket:
-    """The line to the template with these modules."""
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    line.connect(os.path.join(os.environ[_FOLDER], str(_TEMPLATES.index(modules))))
-    atexit.register(line.close)
-    return line
-
-
 def _serve(life: int, listening: list[socket.socket]) -> None:
     """Be the next template, for all who call it; the further ones are forked from it when they are called."""
     for module in _TEMPLATES[-len(listening)]:
@@ -229,54 +218,36 @@ def _serve(life: int, listening: list[socket.socket]) -> None:
     # What the libraries would take apart at the end of a process goes with its memory.
     for unmade in list(weakref.finalize._registry):
         unmade.atexit = False
-    waiting = selectors.DefaultSelector()
-    for file in (life, *listening):
-        waiting.register(file, selectors.EVENT_READ)
     while True:
-        for file in [key.fileobj for key, _ in waiting.select()]:
-            if file == life:
-                return
-            if file is listening[0]:
-                waiting.register(file.accept()[0], selectors.EVENT_READ)
-            elif file in listening:
-                if os.fork() == 0:
-                    waiting.close()
-                    _serve(life, listening[1:])
-                    os._exit(0)
-                for line in listening[1:]:
-                    waiting.unregister(line)
-                    line.close()
-                del listening[1:]
-                break  # the others may be closed now
-            elif not _start_one(file):
-                waiting.unregister(file)
-                file.close()
-
-
-def _start_one(line: socket.socket) -> bool:
-    """Whether there was a request on the line; it is on its way then."""
-    content, files, _, _ = socket.recv_fds(line, _LONGEST_REQUEST, 3)
-    if content and os.fork() == 0:
-        line.close()
-        _keep(json.loads(content), *files)
-    for file in files:
-        os.close(file)
-    return bool(content)
-
-
-def _keep(request: dict[str, Any], stdout: int, stderr: int, status: int) -> None:
-    """Start the process, and tell its number and its end."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    with socket.socket(fileno=status) as line:
-        pid = os.fork()
-        if pid == 0:
+        ready, _, _ = select.select([life, *listening], [], [])
+        if life in ready:
+            return
+        if listening[0] in ready:
+            line, _ = listening[0].accept()
+            if os.fork() == 0:
+                _keep(line)
             line.close()
-            _become(request, stdout, stderr)
-        os.close(stdout)
-        os.close(stderr)
-        with contextlib.suppress(OSError):
-            line.send(json.dumps(pid).encode())
-            line.send(json.dumps(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+        else:
+            if os.fork() == 0:
+                return _serve(life, listening[1:])
+            for line in listening[1:]:
+                line.close()
+            del listening[1:]
+
+
+def _keep(line: socket.socket) -> None:
+    """Start the process that is asked for, and tell its number and its end."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    content, (stdout, stderr), _, _ = socket.recv_fds(line, _LONGEST_REQUEST, 2)
+    pid = os.fork()
+    if pid == 0:
+        line.close()
+        _become(json.loads(content), stdout, stderr)
+    os.close(stdout)
+    os.close(stderr)
+    with contextlib.suppress(OSError):
+        line.send(json.dumps(pid).encode())
+        line.send(json.dumps(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
     os._exit(0)
 
 
