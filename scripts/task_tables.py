@@ -81,7 +81,7 @@ TABLES = {
         "entailment, from 8,858 pairs",
         "train text-classification --learning_rate 0.002 "
         "--train_file {data}/snli/dev.tsv.gz --validation_fraction 0.1 --test_file {data}/snli/test.tsv.gz",
-        f"{_WORDS} lower_case_words=true hidden_size=100 dropout=0.4 hidden_dropout=0.3 output_dropouts=[0.3,0.3]",
+        f"{_WORDS} lower_case_words=true hidden_size=100 dropout=0.4 hidden_dropout=0.3 output_dropout=0.3",
         (10, 20),
         {"accuracy": ("accuracy", "88.0 → 88.7")},
         rows=tuple(ROWS),

@@ -229,34 +229,21 @@ class TokenClassificationHead(HeadConfig):
             raise ValueError("mix_at_output is True, but lstm_layers is 0; a second mix stands behind a biLSTM.")
 
 
-# What AllenNLP's configurations for SST-5 and SNLI with ELMo have where a field is left out: hidden_dropout,
-# output_activation, output_sizes in units of hidden_size, output_dropouts. The pooled encoders are our own baselines,
-# from no paper.
-_PUBLISHED: dict[str, tuple[float, Literal["relu", "maxout"], tuple[int, ...], tuple[float, ...]]] = {
-    "pooled": (0.0, "relu", (), (0.5,)),
-    "pooled_pairs": (0.0, "relu", (1,), (0.5, 0.5)),
-    "bcn": (0.25, "maxout", (4, 2), (0.1, 0.2, 0.3)),
-    "esim": (0.5, "relu", (1,), (0.5, 0.5)),
-}
-
-
 @strict
 @dataclass
 class SequenceClassificationHead(HeadConfig):
     """The head of `ElmoForSequenceClassification`: an encoder of texts or pairs of them, and dense layers on top.
 
-    What is left out is filled in as published for the encoder (McCann et al. 2017 and Chen et al. 2017, as AllenNLP
-    trained them with ELMo).
+    The layers on top are as published for the encoder, and so is each dropout that is None (McCann et al. 2017 and Chen
+    et al. 2017, as AllenNLP trained them with ELMo).
 
     Args, beside those of `HeadConfig`:
         encoder: "pooled", mean and maximum of the words of a text; "pooled_pairs", those of each text of a pair, their
             difference and product; "bcn", the biattentive classifier of texts; or "esim", for pairs.
         hidden_size: Size of each direction of the encoder's biLSTMs, and of its dense layer.
         hidden_dropout: Dropout on that dense layer's output; in "esim", as `dropout`, alike for all words of a text.
+        output_dropout: Dropout before each of the dense layers on top.
         mix_at_output: Whether a second mix is joined to the output of the lowest biLSTM (Peters et al. 2018, 3.3).
-        output_activation: Of the dense layers on top: "relu", or "maxout" over four units, which the last one has too.
-        output_sizes: Sizes of the dense layers on top but for the last one, which has as many as there are labels.
-        output_dropouts: Dropout before each of the dense layers on top, the last one included.
     """
 
     type: ClassVar[str] = "sequence_classification"
@@ -264,34 +251,10 @@ class SequenceClassificationHead(HeadConfig):
     encoder: Literal["pooled", "pooled_pairs", "bcn", "esim"] = "pooled"
     hidden_size: int = in_range(300)
     hidden_dropout: float | int | None = in_range(None, 0, 1)
+    output_dropout: float | int | None = in_range(None, 0, 1)
     mix_at_output: bool = False
-    output_activation: Literal["relu", "maxout"] | None = None
-    output_sizes: list[int] | tuple[int, ...] | None = None
-    output_dropouts: list[float | int] | tuple[float | int, ...] | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        hidden_dropout, activation, factors, dropouts = _PUBLISHED[self.encoder]
-        if self.hidden_dropout is None:
-            self.hidden_dropout = hidden_dropout
-        if self.output_activation is None:
-            self.output_activation = activation
-        if self.output_sizes is None:
-            self.output_sizes = [self.hidden_size * factor for factor in factors]
-        if self.output_dropouts is None:
-            self.output_dropouts = [
-                dropouts[min(index, len(dropouts) - 1)] for index in range(len(self.output_sizes) + 1)
-            ]
-        self.output_sizes, self.output_dropouts = list(self.output_sizes), list(self.output_dropouts)
-
-    def validate_output(self) -> None:
-        sizes, dropouts = cast("list[int]", self.output_sizes), cast("list[float]", self.output_dropouts)
-        if not all(1 <= size < MAX_SIZE for size in sizes):
-            raise ValueError(f"output_sizes is {sizes}; each must be >= 1.")
-        if len(dropouts) != len(sizes) + 1 or not all(0 <= dropout < 1 for dropout in dropouts):
-            raise ValueError(
-                f"output_dropouts is {dropouts}; expected {len(sizes) + 1} numbers in [0, 1), one a layer."
-            )
+    def validate_mix(self) -> None:
         if self.mix_at_output and self.encoder not in ("bcn", "esim"):
             raise ValueError(
                 f"mix_at_output is True, but the encoder {self.encoder!r} has no biLSTM; bcn and esim have."
@@ -303,15 +266,11 @@ class SequenceClassificationHead(HeadConfig):
 class QuestionAnsweringHead(HeadConfig):
     """The head of `ElmoForQuestionAnswering`: a reader of a question and its context.
 
-    What is left out is filled in as published for the reader.
-
     Args, beside those of `HeadConfig`:
         reader: "self_attention", by GRUs (Clark and Gardner 2017; that of Peters et al. 2018, A.4), or "bidaf", the
             bidirectional attention flow of AllenNLP, by highway layers and LSTMs (Seo et al. 2016).
-        hidden_size: Size of each direction of the reader's recurrences.
+        hidden_size: Size of each direction of the reader's recurrences; where it is left out, as published.
         hidden_dropout: Dropout between the reader's layers; in "self_attention" the same for all words of a text.
-        highway_layers: Highway layers before the reader's first recurrence; "bidaf" alone has any.
-        modeling_layers: Layers of the biLSTM behind the attention of "bidaf".
         mix_at_output: Whether a second mix is joined to the lowest recurrence's output (Peters et al. 2018, 3.3).
         max_answer_words: Words of the longest answer that is given; None for no bound.
     """
@@ -321,23 +280,14 @@ class QuestionAnsweringHead(HeadConfig):
     reader: Literal["self_attention", "bidaf"] = "self_attention"
     hidden_size: int | None = in_range(None)
     hidden_dropout: float | int = in_range(0.2, 0, 1)
-    highway_layers: int | None = in_range(None, 0, MAX_LAYERS + 1)
-    modeling_layers: int = in_range(2, 1, MAX_LAYERS + 1)
     mix_at_output: bool = False
     max_answer_words: int | None = in_range(17)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # By Clark and Gardner's code, and by AllenNLP's configuration of BiDAF.
-        hidden_size, highway_layers = (90, 0) if self.reader == "self_attention" else (100, 2)
         if self.hidden_size is None:
-            self.hidden_size = hidden_size
-        if self.highway_layers is None:
-            self.highway_layers = highway_layers
-
-    def validate_reader(self) -> None:
-        if self.highway_layers and self.reader != "bidaf":
-            raise ValueError(f"highway_layers is {self.highway_layers}, but the reader {self.reader!r} has none.")
+            # By Clark and Gardner's code, and by AllenNLP's configuration of BiDAF.
+            self.hidden_size = 90 if self.reader == "self_attention" else 100
 
 
 @strict
@@ -568,11 +518,9 @@ class ElmoConfig(PreTrainedConfig):
         if self.hidden_size is None:
             self.hidden_size = 2 * self.projection_size
         if self.character_scheme == "bytes":
+            # The ids of the tokenizer: where a config lacks them, Trainer writes them into it with a warning.
             self.padding_character_id = PAD_CHARACTER
-            if self.vocab_size == NUM_CHARACTERS:
-                # The ids of the tokenizer: where a config lacks them, Trainer writes them into it with a warning.
-                self.bos_token_id = BEGIN_SENTENCE if self.bos_token_id is None else self.bos_token_id
-                self.eos_token_id = END_SENTENCE if self.eos_token_id is None else self.eos_token_id
+            self.bos_token_id, self.eos_token_id = BEGIN_SENTENCE, END_SENTENCE
         if self.id2label is None and self.label2id is not None:
             self.id2label = {index: label for label, index in cast("dict[str, int]", self.label2id).items()}
         super().__post_init__(**kwargs)

@@ -26,8 +26,6 @@ from transformers.utils import ModelOutput, cached_file
 from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import (
-    BEGIN_SENTENCE,
-    END_SENTENCE,
     MAX_CHARACTERS_PER_WORD,
     WORD_LIST_FILE,
     ByteCharacters,
@@ -842,13 +840,25 @@ class ElmoPreTrainedModel(PreTrainedModel):
         config.validate()
         super().__init__(config, *args, **kwargs)
 
+    def post_init(self) -> None:
+        super().post_init()
+        self._apply_freezing()
+
     @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        # Loading replaces each parameter by a new one that wants gradients.
-        loaded = super().from_pretrained(*args, **kwargs)
+    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *args: Any, **kwargs: Any) -> Any:
+        loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
-        model._apply_freezing()
+        model._finish_loading(pretrained_model_name_or_path, kwargs)
         return loaded
+
+    def _finish_loading(self, name: str | os.PathLike | None, arguments: dict[str, Any]) -> None:
+        # Loading has replaced each parameter by a new one that wants gradients.
+        self._apply_freezing()
+
+    def _asked_for(self, layers: Sequence[Tensor], output_hidden_states: bool | None) -> tuple[Tensor, ...] | None:
+        """The layers where a call, or else the config, says that they are returned."""
+        wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        return tuple(layers) if wanted else None
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Return the input embeddings, which cannot be resized (ValueError)."""
@@ -957,7 +967,6 @@ class ElmoModel(ElmoPreTrainedModel):
         self.is_pretraining = is_pretraining  # the biLM is trained then, whatever the config says
         self.mixes = nn.ModuleList(ElmoScalarMix(config) for _ in range(config.num_mixes))
         self.post_init()
-        self._apply_freezing()
 
     def get_input_embeddings(self) -> nn.Embedding:
         encoder = self.token_encoder
@@ -1000,11 +1009,9 @@ class ElmoModel(ElmoPreTrainedModel):
         """
         mask, layers, state = self.run_layers(input_ids, attention_mask, state, token_type_ids, packed_layers)
         representations = tuple(mix(layers, mask) for mix in self.mixes)
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
         return ElmoModelOutput(
             last_hidden_state=representations[0],
-            hidden_states=tuple(layers) if output_hidden_states else None,
+            hidden_states=self._asked_for(layers, output_hidden_states),
             elmo_representations=representations,
             state=state,
         )
@@ -1132,6 +1139,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 "trains one for it; AutoModel loads it without."
             )
         self.elmo = ElmoModel(config, is_pretraining=True)
+        self.direction = int(config.direction == "backward")  # whose softmax the output embeddings are
         self.num_words = config.word_vocab_size
         self.word_softmax = _make_word_softmax(config, self.num_words)
         self.word_softmax_backward: WordSoftmax | None = None
@@ -1139,7 +1147,6 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             self.word_softmax_backward = _make_word_softmax(config, self.num_words)
         self._words: tuple[str, ...] | None = None
         self.post_init()
-        self._apply_freezing()
 
     @property
     def words(self) -> tuple[str, ...] | None:
@@ -1153,16 +1160,10 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             raise ValueError(f"{found}; give the list that it was trained with.")
         self._words = None if words is None else tuple(words)
 
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *args: Any, **kwargs: Any) -> Any:
-        """As transformers' own, with the words of the softmax; ValueError if they are not as many as its rows."""
-        loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded
-        if pretrained_model_name_or_path is not None:
-            model._load_words(pretrained_model_name_or_path, kwargs)
-        return loaded
-
-    def _load_words(self, name: str | os.PathLike, arguments: dict[str, Any]) -> None:
+    def _finish_loading(self, name: str | os.PathLike | None, arguments: dict[str, Any]) -> None:
+        super()._finish_loading(name, arguments)
+        if name is None:
+            return
         path = cached_file(
             name,
             WORD_LIST_FILE,
@@ -1203,10 +1204,12 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         return self.word_softmax, backward
 
     def get_output_embeddings(self) -> nn.Linear | None:
-        return self.word_softmax if isinstance(self.word_softmax, nn.Linear) else None
+        softmax = self.word_softmaxes[self.direction]
+        return softmax if isinstance(softmax, nn.Linear) else None
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
-        self.word_softmax = new_embeddings
+        is_backward = self.direction and self.word_softmax_backward is not None
+        setattr(self, "word_softmax_backward" if is_backward else "word_softmax", new_embeddings)
 
     @can_return_tuple
     def forward(
@@ -1242,15 +1245,13 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 backward_logits[:, 1:], labels[:, :-1].masked_fill(~mask[:, 1:], IGNORED_LABEL)
             )
             loss = (forward_loss + backward_loss) / 2
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
         return ElmoForPreTrainingOutput(
             loss=loss,
             forward_loss=forward_loss,
             backward_loss=backward_loss,
             forward_logits=forward_logits,
             backward_logits=backward_logits,
-            hidden_states=tuple(layers) if output_hidden_states else None,
+            hidden_states=self._asked_for(layers, output_hidden_states),
             state=state,
         )
 
@@ -1311,11 +1312,9 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         self._rows: tuple[Any, Tensor] | None = None
         self._set_generation_ids()
 
-    @classmethod
-    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        loaded = super().from_pretrained(*args, **kwargs)
-        (loaded[0] if isinstance(loaded, tuple) else loaded)._set_generation_ids()
-        return loaded
+    def _finish_loading(self, name: str | os.PathLike | None, arguments: dict[str, Any]) -> None:
+        super()._finish_loading(name, arguments)
+        self._set_generation_ids()
 
     def _set_generation_ids(self) -> None:
         """Put the ids of words in the place of those of characters, which transformers finds in the config."""
@@ -1325,11 +1324,6 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         generation.bos_token_id, generation.eos_token_id = (end, begin) if self.direction else (begin, end)
         if generation._from_model_config:
             generation.suppress_tokens = [unknown]
-
-    @property
-    def direction(self) -> int:
-        """0 for the forward language model, 1 for the backward one."""
-        return int(self.config.direction == "backward")
 
     def _characters_of(self, input_ids: Tensor) -> Tensor:
         """The character ids of words of the softmax, (B, T) to (B, T, C)."""
@@ -1348,14 +1342,6 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         if rows.device != input_ids.device:
             self._rows = words, rows.to(input_ids.device)
         return self._rows[1][input_ids].long()
-
-    def get_output_embeddings(self) -> nn.Linear | None:
-        softmax = self.word_softmaxes[self.direction]
-        return softmax if isinstance(softmax, nn.Linear) else None
-
-    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
-        is_backward = self.direction and self.word_softmax_backward is not None
-        setattr(self, "word_softmax_backward" if is_backward else "word_softmax", new_embeddings)
 
     def _apply_freezing(self) -> None:
         super()._apply_freezing()
@@ -1418,13 +1404,11 @@ class ElmoForCausalLM(ElmoForPreTraining, GenerationMixin):
         loss = None
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.num_words, **kwargs)
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
         return ElmoCausalLMOutput(
             loss=loss,
             logits=logits,
             cache=None if use_cache is False else ElmoState(hidden=hidden, cell=cell),
-            hidden_states=layers if output_hidden_states else None,
+            hidden_states=self._asked_for(layers, output_hidden_states),
         )
 
     def prepare_inputs_for_generation(  # type: ignore[override]
@@ -1559,8 +1543,8 @@ class ElmoWordFeatures(nn.Module):
 class ElmoTaskModel(ElmoPreTrainedModel):
     """Base of the tasks' models: a vector for each word, from ELMo and from what stands beside it.
 
-    A subclass adds its layers, then calls `post_init` and `_apply_freezing`. Its forward reads the words by `embed` and
-    its loss goes through `add_penalty`. It reads `num_read_mixes` mixes; None is two with the head's `mix_at_output`,
+    A subclass adds its layers, then calls `post_init`. Its forward reads the words by `embed` and its loss goes through
+    `add_penalty`. It reads `num_read_mixes` mixes; None is two with the head's `mix_at_output`,
     else one.
 
     Attributes:
@@ -1642,10 +1626,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         count = mask.long().cumsum(dim=1)
         is_end = mask & ((count == 1) | (count == count[:, -1:]))
         # In no scheme does any other word hold these characters.
-        config = self.config
-        begin = BEGIN_SENTENCE if config.bos_token_id is None else config.bos_token_id
-        end = END_SENTENCE if config.eos_token_id is None else config.eos_token_id
-        return is_end & ((input_ids[..., 1] == begin) | (input_ids[..., 1] == end))
+        first = input_ids[..., 1]
+        return is_end & ((first == self.config.bos_token_id) | (first == self.config.eos_token_id))
 
     def without_special(self, input_ids: Tensor, mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """The mask without the special tokens of each text, or of both texts of each pair, (B, T)."""
@@ -1681,7 +1663,6 @@ class ElmoEmbeddings(ElmoTaskModel):
         super().__init__(config, config.num_mixes)
         self.output_size = self.input_size
         self.post_init()
-        self._apply_freezing()
 
     @can_return_tuple
     def forward(

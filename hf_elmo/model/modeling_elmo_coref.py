@@ -336,13 +336,12 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
         self.read_across_sentences = head.read_across_sentences
         self.mention_loss = head.mention_loss
         self.keep_singletons = head.keep_singletons
-        self.lstm = ElmoTaskLSTM(self.input_size, head.lstm_size, 1, 0.0)
+        self.lstm = ElmoTaskLSTM(self.input_size, head.lstm_size)
         self.lstm.is_orthogonal = False
         self.hidden_dropout = nn.Dropout(head.hidden_dropout)
         self.spans = ElmoSpans(self.input_size, 2 * head.lstm_size, head)
         self.antecedents = ElmoAntecedents(self.spans.output_size, head)
         self.post_init()
-        self._apply_freezing()
 
     @can_return_tuple
     def forward(

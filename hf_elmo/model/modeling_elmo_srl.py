@@ -237,7 +237,6 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
         are_unnamed = labels == [f"LABEL_{index}" for index in range(self.num_labels)]
         self._forbidden = forbidden_by(_SCHEME, ["O"] * self.num_labels if are_unnamed else labels)
         self.post_init()
-        self._apply_freezing()
 
     @can_return_tuple
     def forward(

@@ -5,7 +5,6 @@ Letters in shapes: B sentences, T words, C characters per word, P projection, H 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -295,10 +294,23 @@ class ElmoVariationalDropout(nn.Dropout1d):
         return super().forward(vectors.transpose(1, 2)).transpose(1, 2)
 
 
-class PooledEncoder(nn.Module):
-    """The mean and the maximum of a text's words."""
+class TextEncoder(nn.Module):
+    """From vectors of words (S, W, D) with a mask (S, W) to a vector for each text, or for each pair.
+
+    The first sentences of all pairs come before the second ones. A second mix, (S, W, M), if any, is joined to the
+    lowest biLSTM's output.
+    """
 
     reads_pairs = False
+    # Of the dense layers on top, as published: sizes in units of the hidden_size, but for the last one, which has
+    # as many as there are labels; dropout before each; and their activation. Maxout is the last one's too.
+    top_sizes: tuple[int, ...] = ()
+    top_dropouts: tuple[float, ...] = (0.5,)
+    top_activation = "relu"
+
+
+class PooledEncoder(TextEncoder):
+    """The mean and the maximum of a text's words; our own baseline."""
 
     def __init__(self, input_size: int, mix_size: int, head: SequenceClassificationHead):
         super().__init__()
@@ -312,6 +324,7 @@ class PooledPairsEncoder(PooledEncoder):
     """The pooled vectors u and v of both texts of a pair as [u; v; |u - v|; u * v] (Conneau et al. 2017, sec. 3.1)."""
 
     reads_pairs = True
+    top_sizes, top_dropouts = (1,), (0.5, 0.5)
 
     def __init__(self, input_size: int, mix_size: int, head: SequenceClassificationHead):
         super().__init__(input_size, mix_size, head)
@@ -322,22 +335,22 @@ class PooledPairsEncoder(PooledEncoder):
         return torch.cat([first, second, (first - second).abs(), first * second], dim=-1)
 
 
-class ElmoBCN(nn.Module):
+class ElmoBCN(TextEncoder):
     """The biattentive classification network, for one text (McCann et al. 2017, sec. 5).
 
     A dense ReLU layer, a biLSTM giving X, attention of X to itself, C = softmax(X X^T) X, a second biLSTM over
     [X; X - C; X * C] and four pools of its output: maximum, minimum, mean and one by learned weights.
     """
 
-    reads_pairs = False
+    top_sizes, top_dropouts, top_activation = (4, 2), (0.1, 0.2, 0.3), "maxout"
 
     def __init__(self, input_size: int, mix_size: int, head: SequenceClassificationHead):
         super().__init__()
         size = head.hidden_size
         self.dense = ElmoDense(input_size, size, "relu")
-        self.dropout = nn.Dropout(head.hidden_dropout)  # type: ignore[arg-type]
-        self.lstm = ElmoTaskLSTM(size, size, 1, 0.0)
-        self.integrator = ElmoTaskLSTM(3 * (2 * size + mix_size), size, 1, 0.0)
+        self.dropout = nn.Dropout(0.25 if head.hidden_dropout is None else head.hidden_dropout)
+        self.lstm = ElmoTaskLSTM(size, size)
+        self.integrator = ElmoTaskLSTM(3 * (2 * size + mix_size), size)
         self.pool_scores = ElmoDense(2 * size, 1)
         self.output_size = 8 * size
 
@@ -355,7 +368,7 @@ class ElmoBCN(nn.Module):
         return torch.cat(pools, dim=-1)
 
 
-class ElmoESIM(nn.Module):
+class ElmoESIM(TextEncoder):
     """The enhanced sequential inference model, for pairs (Chen et al. 2017, sec. 3).
 
     One biLSTM reads both sentences, giving P and H. With p~ = softmax(p H^T) H, [p; p~; p - p~; p * p~] goes through a
@@ -363,14 +376,15 @@ class ElmoESIM(nn.Module):
     """
 
     reads_pairs = True
+    top_sizes, top_dropouts = (1,), (0.5, 0.5)
 
     def __init__(self, input_size: int, mix_size: int, head: SequenceClassificationHead):
         super().__init__()
         size = head.hidden_size
-        self.lstm = ElmoTaskLSTM(input_size, size, 1, 0.0)
+        self.lstm = ElmoTaskLSTM(input_size, size)
         self.dense = ElmoDense(4 * (2 * size + mix_size), size, "relu")
-        self.dropout = ElmoVariationalDropout(head.hidden_dropout)  # type: ignore[arg-type]
-        self.composition = ElmoTaskLSTM(size, size, 1, 0.0)
+        self.dropout = ElmoVariationalDropout(0.5 if head.hidden_dropout is None else head.hidden_dropout)
+        self.composition = ElmoTaskLSTM(size, size)
         self.lstm.opens_forget_gates = self.composition.opens_forget_gates = True  # Chen et al. 2017
         self.output_size = 8 * size
 
@@ -384,8 +398,6 @@ class ElmoESIM(nn.Module):
         return torch.cat(_of_pairs(pooled).unbind(0), dim=-1)
 
 
-# From vectors of words (S, W, D), a mask (S, W) and perhaps a mix (S, W, M), which is joined to the lowest biLSTM's
-# output, to a vector for each text, or for each pair: the first sentences of all pairs come before the second ones.
 TEXT_ENCODERS: dict[str, Any] = {
     "pooled": PooledEncoder,
     "pooled_pairs": PooledPairsEncoder,
@@ -634,10 +646,35 @@ def best_labels(
     few as can be. `scores` are those of transitions, (K, K), and of the first and the last label, (K,); None for zeros.
     """
     words = _left_aligned(emissions, mask)
+    emissions = words.emissions
     if scores is None:
-        none = words.emissions.new_zeros(emissions.shape[2])
+        none = emissions.new_zeros(emissions.shape[2])
         scores = none.expand(len(none), -1), none, none
-    return words.scatter(_best_path(words, scores, forbidden).unsqueeze(-1), IGNORED_LABEL).squeeze(-1)
+    transitions, start, end = scores
+    if forbidden is not None:
+        # Forbidden ones cost more than any words can win.
+        width = sum(spread.max() - spread.min() for spread in scores)
+        won = (emissions.amax(dim=2) - emissions.amin(dim=2)).sum(dim=1).max() + emissions.shape[1] * width
+        lowered = torch.tensor(forbidden, device=emissions.device) * (1 + won)
+        transitions, start, end = transitions - lowered[1:, 1:], start - lowered[0, 1:], end - lowered[1:, 0]
+    arriving = transitions.t()  # from a label to those before it
+
+    # Where the best path comes from is asked on the way back: to keep it for all labels takes twice the time.
+    def arrive(before: tuple[Tensor], read: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor], Tensor]:
+        (best,), (of_word, comes_next) = before, read
+        found = (best.unsqueeze(1) + arriving).amax(dim=2) + of_word
+        return (torch.where(comes_next, found, best),), best
+
+    def go_back(behind: tuple[Tensor], read: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor], Tensor]:
+        (label,), (best, comes_next) = behind, read
+        origin = (best + arriving.index_select(0, label)).argmax(dim=1)
+        return (torch.where(comes_next.squeeze(1), origin, label),), label
+
+    comes_next = words.comes_next()
+    ways, (best,) = scan_words(arrive, (start + emissions[:, 0],), (emissions, comes_next))
+    last = (best + end).argmax(dim=1)
+    labels, _ = scan_words(go_back, (last,), (ways, comes_next), reverse=True)
+    return words.scatter(labels.unsqueeze(-1), IGNORED_LABEL).squeeze(-1)
 
 
 class _Words(NamedTuple):
@@ -662,37 +699,6 @@ class _Words(NamedTuple):
         values = torch.where(self.mask.unsqueeze(-1), values, filler)
         full = values.new_full((values.shape[0], self.length, values.shape[2]), filler)
         return full.scatter(1, self.order.unsqueeze(-1).expand_as(values), values)
-
-
-def _best_path(
-    words: _Words, scores_of_labels: tuple[Tensor, Tensor, Tensor], forbidden: list[list[bool]] | None
-) -> Tensor:
-    """The best labels, (B, W), by the scores of words, transitions (K, K), starts and ends (K,)."""
-    scores = words.emissions
-    transitions, start, end = scores_of_labels
-    if forbidden is not None:
-        # Forbidden ones cost more than any words can win.
-        width = sum(spread.max() - spread.min() for spread in scores_of_labels)
-        won = (scores.amax(dim=2) - scores.amin(dim=2)).sum(dim=1).max() + scores.shape[1] * width
-        lowered = torch.tensor(forbidden, device=scores.device) * (1 + won)
-        transitions, start, end = transitions - lowered[1:, 1:], start - lowered[0, 1:], end - lowered[1:, 0]
-    arriving = transitions.t()  # from a label to those before it
-
-    # Where the best path comes from is asked on the way back: to keep it for all labels takes twice the time.
-    def arrive(before: tuple[Tensor], read: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor], Tensor]:
-        (best,), (of_word, comes_next) = before, read
-        found = (best.unsqueeze(1) + arriving).amax(dim=2) + of_word
-        return (torch.where(comes_next, found, best),), best
-
-    def go_back(behind: tuple[Tensor], read: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor], Tensor]:
-        (label,), (best, comes_next) = behind, read
-        origin = (best + arriving.index_select(0, label)).argmax(dim=1)
-        return (torch.where(comes_next.squeeze(1), origin, label),), label
-
-    comes_next = words.comes_next()
-    ways, (best,) = scan_words(arrive, (start + scores[:, 0],), (scores, comes_next))
-    last = (best + end).argmax(dim=1)
-    return scan_words(go_back, (last,), (ways, comes_next), reverse=True)[0]
 
 
 def _left_aligned(emissions: Tensor, mask: Tensor) -> _Words:
@@ -751,7 +757,6 @@ class ElmoForTokenClassification(ElmoTaskModel):
         if head.output_layer == "crf":
             self.crf = ElmoCRF(config.label_names, head.scheme)
         self.post_init()
-        self._apply_freezing()
 
     @can_return_tuple
     def forward(
@@ -820,17 +825,17 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         if head.encoder == "esim":
             self.dropout = ElmoVariationalDropout(head.dropout)
         self.encoder_name = head.encoder
-        self.text_encoder = TEXT_ENCODERS[head.encoder](self.input_size, self.output_mix_size, head)
-        self.reads_pairs = self.text_encoder.reads_pairs
-        activation = head.output_activation
-        sizes = [self.text_encoder.output_size, *cast("list[int]", head.output_sizes)]
-        *dropouts, last_dropout = map(nn.Dropout, cast("list[float]", head.output_dropouts))
-        layers = (ElmoDense(*pair, activation) for pair in itertools.pairwise(sizes))
-        parts = [part for pair in zip(dropouts, layers, strict=True) for part in pair]
-        self.output = nn.Sequential(*parts, last_dropout)
-        self.classifier = ElmoDense(sizes[-1], self.num_labels, "maxout" if activation == "maxout" else None)
+        encoder = self.text_encoder = TEXT_ENCODERS[head.encoder](self.input_size, self.output_mix_size, head)
+        self.reads_pairs = encoder.reads_pairs
+        sizes = [encoder.output_size, *(head.hidden_size * factor for factor in encoder.top_sizes)]
+        self.output = nn.Sequential()
+        for number, dropout in enumerate(encoder.top_dropouts):
+            self.output.append(nn.Dropout(dropout if head.output_dropout is None else head.output_dropout))
+            if number < len(encoder.top_sizes):
+                self.output.append(ElmoDense(sizes[number], sizes[number + 1], encoder.top_activation))
+        last_activation = "maxout" if encoder.top_activation == "maxout" else None
+        self.classifier = ElmoDense(sizes[-1], self.num_labels, last_activation)
         self.post_init()
-        self._apply_freezing()
 
     @can_return_tuple
     def forward(
@@ -997,10 +1002,10 @@ class ElmoBiDAF(nn.Module):
         size: int = head.hidden_size  # type: ignore[assignment]
         attended = 4 * (2 * size + mix_size)
         self.dropout = nn.Dropout(head.hidden_dropout)
-        self.highways = nn.ModuleList(ElmoHighway(input_size) for _ in range(head.highway_layers or 0))
+        self.highways = nn.Sequential(ElmoHighway(input_size), ElmoHighway(input_size))
         self.encoder = ElmoTaskLSTM(input_size, size)
         self.attention = ElmoBidirectionalAttention(2 * size + mix_size)
-        self.modeling = ElmoTaskLSTM(attended, size, head.modeling_layers, head.hidden_dropout)
+        self.modeling = ElmoTaskLSTM(attended, size, 2, head.hidden_dropout)
         self.start_scores = ElmoDense(attended + 2 * size, 1)
         self.end_encoder = ElmoTaskLSTM(attended + 3 * 2 * size, size)
         self.end_scores = ElmoDense(attended + 2 * size, 1)
@@ -1017,10 +1022,8 @@ class ElmoBiDAF(nn.Module):
         return start, self.end_scores(torch.cat([attended, ends], dim=-1)).squeeze(-1)
 
     def _encode(self, text: TextVectors) -> Tensor:
-        vectors = text.vectors.flatten(0, 1)
-        for highway in self.highways:
-            vectors = highway(vectors)
-        return join(self.dropout(self.encoder(vectors.view_as(text.vectors), text.mask)), text.mix)
+        vectors = self.highways(text.vectors.flatten(0, 1)).view_as(text.vectors)
+        return join(self.dropout(self.encoder(vectors, text.mask)), text.mix)
 
 
 # From a question's and a context's `TextVectors` to scores of each word of the context as the answer's first and last
@@ -1045,7 +1048,6 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         self.max_answer_words = head.max_answer_words
         self.reader = READERS[head.reader](self.input_size, self.output_mix_size, head)
         self.post_init()
-        self._apply_freezing()
 
     @can_return_tuple
     def forward(

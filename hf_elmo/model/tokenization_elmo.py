@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -303,17 +302,18 @@ class WordEncoding:
             words += [*self.frame.begin, *self.frame.of_window(sentence.words, window), *self.frame.end]
         return words
 
-    def _padded(self, values: list[Any], filler: Any) -> list[Any]:
+    def padded(self, values: list[Any], filler: Any) -> list[Any]:
+        """A value for each token, with a filler for the padding."""
         return [filler] * self.padding_before + values + [filler] * self.padding_after
 
     def _per_word(self, values: Iterable[Iterable[Any]], filler: Any) -> list[Any]:
         """The values of each part's words as one of each token; special tokens and padding get the filler."""
         begin, end = ([filler] * len(each) for each in (self.frame.begin, self.frame.end))
-        return self._padded([value for part in values for value in (*begin, *part, *end)], filler)
+        return self.padded([value for part in values for value in (*begin, *part, *end)], filler)
 
     @cached_property
     def tokens(self) -> list[str]:
-        return self._padded(self.words(), "")
+        return self.padded(self.words(), "")
 
     @cached_property
     def word_ids(self) -> list[int | None]:
@@ -331,7 +331,11 @@ class WordEncoding:
     def type_ids(self) -> list[int]:
         """Which sentence each token is of, special ones too; 0 for padding."""
         counts = [len(window) + self.frame.num_special for _, window in self.parts]
-        return self._padded([index for index, count in enumerate(counts) for _ in range(count)], 0)
+        return self.padded([index for index, count in enumerate(counts) for _ in range(count)], 0)
+
+    @property
+    def attention_mask(self) -> list[int]:
+        return self.padded([1] * self.num_tokens, 0)
 
     @property
     def special_tokens_mask(self) -> list[int]:
@@ -367,8 +371,8 @@ class WordEncoding:
         return None if token is None else self.word_ids[token]
 
 
-class CharIdCache(dict[str | tuple[int, ...] | None, int]):
-    """The words seen so far, by their indices in one array of character ids.
+class CharIdCache(dict[str | None, bytes]):
+    """The character ids of the words seen so far, 64 bits each, as the bytes of an array; None stands for no word.
 
     Args:
         width: Characters C of a word.
@@ -378,47 +382,30 @@ class CharIdCache(dict[str | tuple[int, ...] | None, int]):
     # Of all words together: 100,000 words of 50, some 40 MB.
     max_characters = 5_000_000
 
-    _char_ids: np.ndarray
-
     def __init__(self, width: int, scheme: ByteCharacters):
         self.width = width
         self.scheme = scheme
-        self._lock = threading.Lock()  # threads of a server may share a tokenizer
-        self._forget()
 
     def __reduce__(self) -> tuple[type[CharIdCache], tuple[int, ByteCharacters]]:
         # What it holds can be made again, and datasets takes the pickle of a tokenizer for its fingerprint.
         return type(self), (self.width, self.scheme)
 
-    def look_up(self, words: Sequence[str | None]) -> tuple[np.ndarray, np.ndarray]:
-        """The character ids of all words seen, (N, C), and the index there of each word; None stands for no word."""
-        with self._lock:
-            indices = np.fromiter(map(self.__getitem__, words), dtype=np.intp, count=len(words))
-            char_ids = self._char_ids
-            if len(self) * self.width > self.max_characters:
-                self._forget()
-        # They can be read without the lock: what is learned from now on goes to other indices or to other arrays.
-        return char_ids, indices
+    def look_up(self, words: Sequence[str | None]) -> np.ndarray:
+        """The character ids of words, (len(words), C)."""
+        # In a bytearray, whose array can be written to.
+        char_ids = np.frombuffer(bytearray().join(map(self.__getitem__, words)), dtype=np.int64)
+        if len(self) * self.width > self.max_characters:
+            self.clear()
+        return char_ids.reshape(-1, self.width)
 
-    def __missing__(self, word: str | None) -> int:
-        if word is None:
-            return 0
-        characters = self.scheme.encode(word, self.width)
-        # A longer word is kept by its character ids: text without spaces has words of millions of letters.
-        key = word if len(word) <= self.width else tuple(characters)
-        if key in self:
-            return self[key]
-        index = len(self) + 1
-        if index == len(self._char_ids):
-            self._char_ids = np.concatenate([self._char_ids, np.full_like(self._char_ids, self.scheme.padding)])
-        self._char_ids[index, : len(characters)] = characters
-        self[key] = index
-        return index
-
-    def _forget(self) -> None:
-        self.clear()
-        self._char_ids = np.full((1024, self.width), self.scheme.padding, dtype=np.int64)
-        self._char_ids[0] = NO_WORD
+    def __missing__(self, word: str | None) -> bytes:
+        characters = [] if word is None else self.scheme.encode(word, self.width)
+        filler = NO_WORD if word is None else self.scheme.padding
+        char_ids = np.array(characters + [filler] * (self.width - len(characters)), dtype=np.int64).tobytes()
+        # Text without spaces has words of millions of letters.
+        if word is None or len(word) <= self.width:
+            self[word] = char_ids
+        return char_ids
 
 
 # A text to be cut into words, or the words themselves.
@@ -470,78 +457,48 @@ def _is_list_of_words(value: Any) -> bool:
     return _is_list(value) and (set(map(type, value)) <= {str} or all(isinstance(word, str) for word in value))
 
 
-@dataclass(frozen=True)
-class Truncation:
-    """How long a row of a batch may be, and what becomes of the rest.
-
-    Args:
-        strategy: Which sentence of a pair is cut: the longer one first until both are of one length, only the first or
-            only the second.
-        max_length: Most tokens, the special ones included; None for no limit.
-        side: Where words are cut off, "right" or "left".
-        with_overflow: Whether what is cut off is encoded too, in windows of the same length.
-        stride: Words that two such windows share.
-    """
-
-    strategy: TruncationStrategy
-    max_length: int | None
-    side: str
-    with_overflow: bool
-    stride: int
-
-    def encode(self, sample: tuple[Sentence, ...], frame: Frame) -> list[WordEncoding]:
-        """Encode a sentence or a pair, cut where it is too long; with overflow, each window of it.
-
-        Of a pair each window of the first sentence stands beside each of the second: first those that are there
-        without overflow, then the further ones of the first sentence, then those of the second.
-        """
-        limits = lengths = [len(sentence.words) for sentence in sample]
-        if self.strategy != TruncationStrategy.DO_NOT_TRUNCATE and self.max_length is not None:
-            limits = self._limits(lengths, self.max_length, num_special=frame.num_special * len(sample))
-        firsts, *others = (
-            [(sentence, window) for window in self._windows(length, limit)]
-            for sentence, length, limit in zip(sample, lengths, limits, strict=True)
+def kept_lengths(lengths: list[int], limit: int, strategy: TruncationStrategy) -> list[int]:
+    """How many words of a sentence, or of each of a pair, are kept of `lengths` so that they are `limit` together."""
+    excess = sum(lengths) - limit
+    if excess <= 0:
+        return lengths
+    if strategy == TruncationStrategy.LONGEST_FIRST:
+        if len(lengths) == 1:
+            return [limit]
+        # An odd word is the longer one's.
+        shorter = min(*lengths, limit // 2)
+        return [shorter, limit - shorter] if lengths[0] <= lengths[1] else [limit - shorter, shorter]
+    index = int(strategy == TruncationStrategy.ONLY_SECOND)
+    if index >= len(lengths) or lengths[index] <= excess:
+        # Pipelines look for "too short", and go on without truncation.
+        raise ValueError(
+            f"truncation is {strategy.value!r}, but that sentence is too short to take {excess} words from it; raise "
+            "max_length or cut both with truncation=True."
         )
-        if not others:
-            return [WordEncoding((first,), frame) for first in firsts]
-        seconds = others[0]
-        pairs = [*product(firsts[:1], seconds[:1]), *product(firsts[1:], seconds), *product(firsts[:1], seconds[1:])]
-        return [WordEncoding(pair, frame) for pair in pairs]
+    return [length - excess if number == index else length for number, length in enumerate(lengths)]
 
-    def _limits(self, lengths: list[int], max_length: int, num_special: int) -> list[int]:
-        """How many words of each sentence are kept."""
-        limit = max_length - num_special
-        if limit <= 0:
-            raise ValueError(f"max_length is {max_length}; with {num_special} special tokens it must be larger.")
-        excess = sum(lengths) - limit
-        if excess <= 0:
-            return lengths
-        if self.strategy == TruncationStrategy.LONGEST_FIRST:
-            if len(lengths) == 1:
-                return [limit]
-            # An odd word is the longer one's.
-            shorter = min(*lengths, limit // 2)
-            return [shorter, limit - shorter] if lengths[0] <= lengths[1] else [limit - shorter, shorter]
-        index = int(self.strategy == TruncationStrategy.ONLY_SECOND)
-        if index >= len(lengths) or lengths[index] <= excess:
-            # Pipelines look for "too short", and go on without truncation.
-            raise ValueError(
-                f"truncation is {self.strategy.value!r}, but that sentence is too short to take {excess} words from "
-                f"it; raise max_length (it is {max_length}) or cut both with truncation=True."
-            )
-        return [length - excess if number == index else length for number, length in enumerate(lengths)]
 
-    def _windows(self, count: int, limit: int) -> list[range]:
-        """Which of a sentence's words are kept; with overflow every window of that many."""
-        if count <= limit:
-            return [range(count)]
-        if self.with_overflow and not 0 <= self.stride < limit:
-            raise ValueError(f"stride is {self.stride}; it must be >= 0 and < {limit}, the words of a window.")
-        starts = range(0, count - self.stride, limit - self.stride) if self.with_overflow else [0]
-        cuts = [(start, min(start + limit, count)) for start in starts]
-        return [
-            range(count - stop, count - start) if self.side == "left" else range(start, stop) for start, stop in cuts
-        ]
+def windows_of(count: int, limit: int, side: str, stride: int | None) -> list[range]:
+    """Which `limit` of a sentence's words are kept where `side` is cut off; with a stride every window of so many."""
+    if count <= limit:
+        return [range(count)]
+    if stride is not None and not 0 <= stride < limit:
+        raise ValueError(f"stride is {stride}; it must be >= 0 and < {limit}, the words of a window.")
+    starts = [0] if stride is None else range(0, count - stride, limit - stride)
+    cuts = [(start, min(start + limit, count)) for start in starts]
+    return [range(count - stop, count - start) if side == "left" else range(start, stop) for start, stop in cuts]
+
+
+def rows_of_windows(windows: list[list[range]]) -> list[tuple[range, ...]]:
+    """Each window of a sentence, or those of the first sentence of a pair, each beside each of the second.
+
+    In the order of BERT's fast tokenizers: first what is there without overflow, then the further windows of the first
+    sentence, then those of the second.
+    """
+    if len(windows) == 1:
+        return list(zip(*windows, strict=True))
+    firsts, seconds = windows
+    return [*product(firsts[:1], seconds[:1]), *product(firsts[1:], seconds), *product(firsts[:1], seconds[1:])]
 
 
 class ElmoCharTokenizer(PreTrainedTokenizer):
@@ -743,8 +700,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
 
     def encode_words(self, words: Sequence[str | None]) -> np.ndarray:
         """The character ids of words as one array, (len(words), C); None gives zeros, "no word here"."""
-        char_ids, indices = self._cache.look_up(self.normalize_words(words))
-        return char_ids.take(indices, axis=0)
+        return self._cache.look_up(self.normalize_words(words))
 
     def normalize_words(self, words: Sequence[str | None]) -> Sequence[str | None]:
         """Words as their characters are read and as a vocabulary has them: lower-cased and normalized where set so."""
@@ -789,7 +745,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         frame, cutter = self.frame(bool(add_special_tokens)), self.cutter
         # Of words in reverse order it is the other end of the sentence that is cut off.
         cut_side = {"left": "right", "right": "left"}[self.truncation_side] if frame.reverse else self.truncation_side
-        truncation = Truncation(truncation_strategy, max_length, cut_side, return_overflowing_tokens, stride)
+        used_stride = stride if return_overflowing_tokens else None
         encodings: list[WordEncoding] = []
         sample_of_window: list[int] = []
         for index, sample in enumerate(samples):
@@ -797,9 +753,16 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
                 Sentence(cutter.pre_tokenize(part), part, cutter) if isinstance(part, str) else Sentence(part)
                 for part in sample
             ]
-            windows = truncation.encode(tuple(sentences), frame)
-            encodings += windows
-            sample_of_window += [index] * len(windows)
+            limits = lengths = [len(sentence.words) for sentence in sentences]
+            if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
+                limit = max_length - frame.num_special * len(sample)
+                if limit <= 0:
+                    raise ValueError(f"max_length is {max_length}; {max_length - limit} special tokens leave no room.")
+                limits = kept_lengths(lengths, limit, truncation_strategy)
+            windows = [windows_of(*each, cut_side, used_stride) for each in zip(lengths, limits, strict=True)]
+            rows = rows_of_windows(windows)
+            encodings += [WordEncoding(tuple(zip(sentences, row, strict=True)), frame) for row in rows]
+            sample_of_window += [index] * len(rows)
         if padding_strategy != PaddingStrategy.DO_NOT_PAD:
             width = max_length if padding_strategy == PaddingStrategy.MAX_LENGTH else None
             if width is None:
@@ -815,11 +778,11 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             )
         if return_token_type_ids is None:
             return_token_type_ids = any(encoding.n_sequences > 1 for encoding in encodings)
-        data: dict[str, Any] = self._ids_and_mask(encodings)
+        data: dict[str, Any] = self._ids(encodings)
+        if return_attention_mask is not False:
+            data["attention_mask"] = [encoding.attention_mask for encoding in encodings]
         if return_token_type_ids:
             data["token_type_ids"] = [encoding.type_ids for encoding in encodings]
-        if return_attention_mask is False:
-            del data["attention_mask"]
         if return_special_tokens_mask:
             data["special_tokens_mask"] = [encoding.special_tokens_mask for encoding in encodings]
         if return_offsets_mapping:
@@ -836,19 +799,15 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             import torch
 
             # transformers would copy what is there.
-            data = {key: torch.from_numpy(np.asarray(values)) for key, values in data.items()}
+            data = {key: torch.from_numpy(np.asarray(values, dtype=np.int64)) for key, values in data.items()}
         # They answer all that it asks of the encodings of the Rust tokenizers.
         answers: Any = encodings
         n_sequences = encodings[0].n_sequences if encodings else 1
         return BatchEncoding(data, encoding=answers, tensor_type=return_tensors, n_sequences=n_sequences)
 
-    def _ids_and_mask(self, encodings: list[WordEncoding]) -> dict[str, Any]:
-        """The ids of each sentence's tokens and a mask, 0 for padding; an array of all where they are of one length."""
-        char_ids, indices = self._cache.look_up(self.normalize_words(_words_of(encodings)))
-        # 400 bytes a word are most of the work: they are written once, the padding with them.
-        padded, mask = _with_padding(encodings, indices, 0)
-        ids = char_ids.take(padded, axis=0)
-        return {"input_ids": _by_sentence(encodings, ids), "attention_mask": _by_sentence(encodings, mask)}
+    def _ids(self, encodings: list[WordEncoding]) -> dict[str, Any]:
+        """The ids of each sentence's tokens, padding included."""
+        return {"input_ids": _by_sentence(encodings, self.encode_words(_padded_words(encodings)))}
 
     def pad(self, encoded_inputs: Any, *args: Any, **kwargs: Any) -> BatchEncoding:
         """As transformers' own, for words of C character ids: one encoded sentence, a batch, or a list of features."""
@@ -868,17 +827,9 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         return {**padded, "input_ids": words[padded["input_ids"]]}
 
 
-def _words_of(encodings: list[WordEncoding]) -> list[str]:
-    return list(chain.from_iterable(encoding.words() for encoding in encodings))
-
-
-def _with_padding(encodings: list[WordEncoding], values: np.ndarray, filler: int) -> tuple[np.ndarray, np.ndarray]:
-    """A number for each word as one for each token of all sentences, and a mask, 0 for padding."""
-    counts = [(encoding.padding_before, encoding.num_tokens, encoding.padding_after) for encoding in encodings]
-    has_word = np.repeat(np.tile([False, True, False], len(counts)), np.array(counts, dtype=np.intp).ravel())
-    padded = np.full(len(has_word), filler, dtype=np.int64)
-    padded[has_word] = values
-    return padded, has_word.astype(np.int64)
+def _padded_words(encodings: list[WordEncoding]) -> list[str | None]:
+    """The tokens of all sentences, None for padding."""
+    return list(chain.from_iterable(encoding.padded(encoding.words(), None) for encoding in encodings))
 
 
 def _by_sentence(encodings: list[WordEncoding], values: np.ndarray) -> Any:
@@ -1051,12 +1002,11 @@ class ElmoWordTokenizer(ElmoCharTokenizer):
             token_ids_0 = self.build_inputs_with_special_tokens(token_ids_0, token_ids_1)
         return [int(index in self.all_special_ids) for index in to_py_obj(token_ids_0)]
 
-    def _ids_and_mask(self, encodings: list[WordEncoding]) -> dict[str, Any]:
-        ids, mask = _with_padding(encodings, np.array(self._ids_of(_words_of(encodings)), np.int64), self.pad_token_id)
-        data = {"input_ids": _by_sentence(encodings, ids), "attention_mask": _by_sentence(encodings, mask)}
-        if self.return_character_ids:
-            data["character_ids"] = super()._ids_and_mask(encodings)["input_ids"]
-        return data
+    def _ids(self, encodings: list[WordEncoding]) -> dict[str, Any]:
+        pad_id = self.pad_token_id
+        rows = [encoding.padded(self._ids_of(encoding.words()), pad_id) for encoding in encodings]
+        characters = {"character_ids": super()._ids(encodings)["input_ids"]} if self.return_character_ids else {}
+        return {"input_ids": rows, **characters}
 
     # Ids are plain numbers here, which transformers pads by itself.
     pad = PreTrainedTokenizer.pad

@@ -13,7 +13,7 @@ from tolerances import LOSS_FLOAT32
 from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Trainer, TrainingArguments, pipeline
 
-from hf_elmo import ElmoCharTokenizer, ElmoForCausalLM, ElmoForPreTraining, ElmoState, ElmoWordTokenizer
+from hf_elmo import ElmoCharTokenizer, ElmoForCausalLM, ElmoForPreTraining, ElmoWordTokenizer
 
 UNKNOWN = "zebra"
 WORD_IDS = {word: index for index, word in enumerate(WORDS)}
@@ -254,12 +254,6 @@ def test_what_cannot_be_read_is_named(tmp_path):
     assert_refused(ValueError, ("dictionary", "character_ids"), model, ids_of("a"))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "ElmoCharTokenizer"}))
     assert_refused(ValueError, ("words_file", "word_vocabulary.txt"), ElmoWordTokenizer.from_pretrained, tmp_path)
-
-
-def test_beams_pick_the_rows_of_a_state():
-    state = ElmoState(hidden=torch.arange(6.0).view(3, 1, 2), cell=torch.arange(3.0).view(3, 1, 1))
-    picked = make_causal()._reorder_cache(state, torch.tensor([2, 2, 0]))
-    assert picked.hidden[:, 0, 0].tolist() == [4, 4, 0] and picked.cell.flatten().tolist() == [2, 2, 0]
 
 
 @each_direction

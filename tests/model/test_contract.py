@@ -406,15 +406,6 @@ def test_the_input_embeddings_can_be_replaced_and_not_resized(name):
     assert_same_outputs(outputs_of(model, make_inputs(name)), wanted)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.cls is ElmoForPreTraining])
-def test_the_output_embeddings_are_a_full_softmax_of_as_many_words(name):
-    model = build(name)
-    assert (model.get_output_embeddings() is None) is (model.config.softmax_type == "adaptive")
-    other = nn.Linear(P, 9)
-    model.set_output_embeddings(other)
-    assert model.get_output_embeddings() is model.word_softmax is other
-
-
 # Training
 
 

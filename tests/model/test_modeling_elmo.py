@@ -26,11 +26,10 @@ from model_cases import (
     is_frozen,
     make_model,
     random_rows,
-    sentence_lists,
     shared_model,
 )
 from refusals import assert_refused
-from scan_cases import assert_same, make_weights, results_and_gradients, sizes_and_settings, with_all_options
+from scan_cases import assert_same, results_and_gradients, sizes_and_settings, with_all_options
 from scan_cases import make_batch as make_scan
 from tolerances import FLOAT16, LOSS_FLOAT32, REORDERED_FLOAT64
 from torch import nn
@@ -51,7 +50,6 @@ from hf_elmo.model import modeling_elmo
 from hf_elmo.model.modeling_elmo import (
     WORD_LIST_FILE,
     ElmoBiLM,
-    ElmoScalarMix,
     ElmoTokenEncoder,
     ElmoWordTable,
     ProjectedLSTMWeights,
@@ -64,33 +62,6 @@ from hf_elmo.model.modeling_elmo import (
 from hf_elmo.text.word_vectors import build_word_table
 
 # ElmoModel
-
-
-@both_dtypes
-@given(
-    sentences=sentence_lists,
-    side=st.sampled_from(["left", "right"]),
-    extra=st.integers(0, 3),
-    with_mask=st.booleans(),
-    data=st.data(),
-)
-def test_a_words_vector_depends_on_its_sentence_alone(dtype, sentences, side, extra, with_mask, data):
-    """Padding on either side, batch mates and their order change nothing."""
-    model = shared_model(dtype=dtype, mix_normalization="word", num_mixes=2)
-    order = data.draw(st.permutations(range(len(sentences))))
-    batch = encode([sentences[index] for index in order], padding_side=side)
-    if extra:
-        longest = batch["input_ids"].shape[1]
-        batch = encode([sentences[i] for i in order], padding_side=side, pad_to_multiple_of=longest + extra)
-    mask = batch["attention_mask"].bool()
-    output = model(batch["input_ids"], mask if with_mask else None, output_hidden_states=True)
-    together = everything(output)
-    assert not together[~mask].any()
-    for row, index in enumerate(order):
-        alone = model(**encode([sentences[index]]), output_hidden_states=True)
-        assert_close(together[row][mask[row]], everything(alone)[0], dtype)
-        for name in ("hidden", "cell"):
-            assert_close(output.state[name][row], alone.state[name][0], dtype)
 
 
 @pytest.mark.parametrize("normalization", ["none", "batch", "word"])
@@ -159,22 +130,6 @@ def test_gradients_flow_through_a_state_unless_it_is_detached():
         loss = model(**encode([["x"]]), state=state).last_hidden_state.sum()
         (gradient,) = torch.autograd.grad(loss, vectors)
         assert bool(gradient[ord("a") + 1].any()) is not detach
-
-
-def test_mixes_share_one_pass_and_nothing_else():
-    model, batch = make_model(num_mixes=3), encode([["a", "b"], ["c"]])
-    with torch.no_grad():
-        for index, mix in enumerate(model.mixes):
-            # All of the weight on one layer: each mix is that layer.
-            mix.weight[index] = 1000.0
-            mix.scale.fill_(index + 1)
-    output = model(**batch, output_hidden_states=True)
-    for index, mixed in enumerate(output.elmo_representations):
-        torch.testing.assert_close(mixed, (index + 1) * output.hidden_states[index])
-    gradients = torch.autograd.grad(
-        output.elmo_representations[1].sum(), list(model.mixes.parameters()), allow_unused=True
-    )
-    assert [gradient is not None for gradient in gradients] == [False, False, True, True, False, False]
 
 
 def test_the_bilm_can_be_thawed_and_frozen_at_run_time():
@@ -268,19 +223,6 @@ def test_a_trainer_sees_the_arguments_that_are_read_and_no_others(name, tmp_path
     assert bool(trainer.label_names) == (name in LEARNERS)
 
 
-def test_a_trainer_has_nothing_to_say_of_the_ids_of_the_special_tokens(tmp_path, log_records):
-    tokenizer = ElmoCharTokenizer()
-    dataset = [{"input_ids": tokenizer("a")["input_ids"], "labels": [-100, 1, -100]}]
-    arguments = TrainingArguments(str(tmp_path), report_to="none", use_cpu=True, max_steps=1, disable_tqdm=True)
-    model = ElmoForTokenClassification(make_tiny_config())
-    Trainer(model, arguments, train_dataset=dataset, processing_class=tokenizer).train()
-    assert not [record.getMessage() for record in log_records if "token" in record.getMessage()]
-    # Where they differ it has, and is heard.
-    model.config.bos_token_id = 7
-    Trainer(model, arguments, train_dataset=dataset, processing_class=tokenizer).train()
-    assert [record.getMessage() for record in log_records if "token" in record.getMessage()]
-
-
 # The biLM, the mix, starting values
 
 
@@ -305,62 +247,20 @@ def test_dropout_works_on_each_layers_input_and_on_the_output():
     assert not torch.equal(outputs[0][0], again[0][0])
 
 
-@pytest.mark.parametrize("with_state", [False, True])
-def test_one_direction_alone_is_its_half_of_both(with_state):
-    bilm = randomize(ElmoBiLM(make_tiny_config(num_hidden_layers=3))).eval()
-    inputs = torch.randn(2, 4, 5, 6, dtype=torch.float64)
-    mask = torch.arange(5) < torch.tensor([5, 2, 0, 4]).unsqueeze(1)
-    state = None
-    if with_state:
-        state = ElmoState(hidden=torch.randn(4, 3, 2, 6).double(), cell=torch.randn(4, 3, 2, 10).double())
-    wanted, wanted_state = bilm(*inputs, mask, state)
-    for direction, vectors in enumerate(inputs):
-        own_state = (state.hidden[:, :, direction], state.cell[:, :, direction]) if with_state else None
-        outputs, (hidden, cell) = bilm.run_direction(direction, vectors, mask, own_state)
-        for output, both in zip(outputs, wanted, strict=True):
-            assert torch.equal(output, both[direction])
-        assert torch.equal(hidden, wanted_state.hidden[:, :, direction])
-        assert torch.equal(cell, wanted_state.cell[:, :, direction])
-
-
-def mix_plainly(mix: ElmoScalarMix, layers, mask, chosen) -> torch.Tensor:
-    others = [0.0] * (len(layers) - 1)
-    shares = {
-        "all": [math.exp(weight) for weight in mix.weight.tolist()],
-        "average": [1.0] * len(layers),
-        "token": [1.0, *others],
-        "top": [*others, 1.0],
-    }[chosen]
-    real = torch.stack([layer[mask] for layer in layers])
-    if mix.normalization == "batch":
-        mean, variance = real.mean(dim=(1, 2), keepdim=True), real.var(dim=(1, 2), keepdim=True, correction=0)
-        real = (real - mean) / (variance + 1e-12).sqrt()
-    if mix.normalization == "word":
-        mean, variance = real.mean(dim=2, keepdim=True), real.var(dim=2, keepdim=True, correction=0)
-        real = (real - mean) / (variance + 1e-12).sqrt()
-    result = torch.zeros_like(layers[0])
-    assert mix.shares().tolist() == pytest.approx([share / sum(shares) for share in shares])
-    result[mask] = mix.scale.item() * sum(
-        share / sum(shares) * layer for share, layer in zip(shares, real, strict=True)
-    )
-    return result
-
-
-@pytest.mark.parametrize("normalization", ["none", "batch", "word"])
-@given(
-    seed=st.integers(0, 10**6),
-    layers=st.integers(1, 4),
-    chosen=st.sampled_from(["all", "top", "token", "average"]),
+@pytest.mark.parametrize(
+    ("chosen", "shares"),
+    [("all", [1 / 7, 4 / 7, 2 / 7]), ("top", [0, 0, 1]), ("token", [1, 0, 0]), ("average", [1 / 3, 1 / 3, 1 / 3])],
 )
-def test_the_mix_is_the_sum_that_its_equation_says(normalization, seed, layers, chosen):
-    torch.manual_seed(seed)
-    fields = {"num_hidden_layers": layers, "mix_normalization": normalization, "mixed_layers": chosen}
-    model = randomize(ElmoModel(make_tiny_config(**fields)))
-    mix = model.mixes[0]
+def test_the_mix_is_the_sum_that_its_equation_says(chosen, shares):
+    mix = ElmoModel(make_tiny_config(mixed_layers=chosen)).mixes[0].double()
     assert mix.weight.requires_grad is (chosen == "all") and mix.scale.requires_grad
-    vectors = [3 * torch.randn(2, 5, 12, dtype=torch.float64) + 1 for _ in range(layers + 1)]
-    mask = torch.tensor([[1, 1, 1, 0, 0], [0, 1, 1, 1, 1]]).bool()
-    assert_close_of_layers(mix(vectors, mask).detach(), mix_plainly(mix, vectors, mask, chosen))
+    with torch.no_grad():
+        mix.weight.copy_(torch.tensor([1.0, 4.0, 2.0]).double().log())
+        mix.scale.fill_(3.0)
+    layers, mask = list(torch.randn(3, 2, 5, 12).double()), torch.rand(2, 5) < 0.6
+    wanted = sum(3 * share * layer for share, layer in zip(shares, layers, strict=True)) * mask.unsqueeze(-1)
+    assert mix.shares().tolist() == pytest.approx(shares)
+    assert_close_of_layers(mix(layers, mask).detach(), wanted)
 
 
 @pytest.mark.parametrize("normalization", ["none", "batch", "word"])
@@ -442,13 +342,6 @@ def test_scan_without_a_projection_is_torchs_lstm_and_clips_no_hidden_state(proj
     theirs, (last_hidden, last_cell) = lstm(inputs)
     assert_same([outputs, hidden, cell], [theirs, last_hidden[0], last_cell[0]])
     assert_same(*(torch.autograd.grad(result.cos().sum(), leaves) for result in (outputs, theirs)))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_results_have_the_dtype_of_the_inputs(dtype):
-    inputs, mask = torch.randn(2, 3, 4).to(dtype), torch.tensor([[1, 1, 0], [1, 1, 1]]).bool()
-    outputs, state = scan_projected_lstm(inputs, mask, make_weights(4, 5, dtype=dtype))
-    assert {outputs.dtype, state[0].dtype, state[1].dtype} == {dtype}
 
 
 # The token encoder
@@ -629,15 +522,6 @@ def test_hashes_never_change():
         -4688990378240097683,
         -7482854076689013479,
     ]
-
-
-@given(row=st.lists(st.integers(0, 261), min_size=50, max_size=50), place=st.integers(0, 49), other=st.integers(0, 261))
-def test_a_row_with_one_other_character_has_another_hash(row, place, other):
-    changed = [*row[:place], other, *row[place + 1 :]]
-    first, second = hash_words(torch.tensor([row, changed])).tolist()
-    assert (first == second) is (row == changed)
-    as_signed = sum(a * b for a, b in zip(row, modeling_elmo._MULTIPLIERS[:50], strict=True)) % 2**64
-    assert first % 2**64 == as_signed
 
 
 @pytest.mark.parametrize("token_inputs", ["words", "both"])
@@ -824,14 +708,11 @@ def uploaded(monkeypatch) -> dict[str, bytes]:
     return files
 
 
-@pytest.mark.parametrize("way", ["push_to_hub", "save_pretrained", "save_pretrained over an older copy"])
-def test_words_and_code_go_to_the_hub(way, uploaded, tmp_path):
+def test_words_and_code_go_to_the_hub(uploaded, tmp_path):
+    """Over an older copy too."""
     model = make_with_words()
-    if way == "push_to_hub":
-        model.push_to_hub("someone/elmo")
-    else:
-        if "older" in way:
-            model.save_pretrained(tmp_path / "elmo")
+    for _ in range(2):
+        uploaded.clear()
         model.save_pretrained(str(tmp_path / "elmo"), push_to_hub=True, repo_id="someone/elmo")
     assert uploaded[WORD_LIST_FILE].decode().split("\n")[: len(WORDS_OF_PRETRAINING)] == list(WORDS_OF_PRETRAINING)
     assert {"config.json", "model.safetensors", "modeling_elmo.py"} <= set(uploaded)

@@ -66,24 +66,6 @@ def test_the_written_gradients_are_those_of_finite_differences(kept):
     assert torch.autograd.gradcheck(lambda *inputs: _HighwaySteps.apply(*inputs, kept, order), inputs)
 
 
-def test_a_closed_transform_gate_lets_the_input_through_and_an_open_one_the_cell():
-    layer = make_stack().layers[0]
-    mask, inputs = torch.ones(1, 3, dtype=torch.bool), torch.randn(1, 3, D, dtype=torch.float64)
-    gate = slice(3 * H, 4 * H)
-    lstm = torch.nn.LSTM(D, H, batch_first=True, dtype=torch.float64)
-    rows = torch.cat([torch.arange(2 * H), torch.arange(4 * H, 5 * H), torch.arange(2 * H, 3 * H)])
-    with torch.no_grad():
-        layer.weight_ih[gate] = layer.weight_hh[gate] = 0
-        layer.bias[gate] = -1e9
-        assert_all_close([layer.scan(inputs, mask)], [inputs @ layer.weight_carry.t()], REORDERED_FLOAT64)
-        layer.bias[gate] = 1e9
-        lstm.weight_ih_l0.copy_(layer.weight_ih[rows])
-        lstm.weight_hh_l0.copy_(layer.weight_hh[rows])
-        lstm.bias_ih_l0.copy_(layer.bias[rows])
-        lstm.bias_hh_l0.zero_()
-    assert_all_close([layer.scan(inputs, mask)], [lstm(inputs)[0]], REORDERED_FLOAT64)
-
-
 def test_recurrent_dropout_is_one_for_all_words_and_leaves_what_goes_up():
     layer, inputs = make_stack().layers[0], torch.randn(1, 1, D, dtype=torch.float64)
     one = torch.ones(1, 1, dtype=torch.bool)

@@ -393,93 +393,7 @@ def test_labels_that_are_none_of_the_scheme_are_refused():
     assert_refused(ValueError, ("'NN'", "IOB2"), ElmoForTokenClassification, make_tiny_config(**fields))
 
 
-# Encoders of texts, and their definitions over the words of one text, (words, D)
-
-
-D_OF_ENCODERS, M, SIZE = 4, 3, 5
-
-
-def make_encoder_of_encoders(name: str, mix_size: int = 0) -> nn.Module:
-    """In evaluation mode and float64, with weights large enough for any mistake to show."""
-    head = SequenceClassificationHead(encoder=name, hidden_size=SIZE, mix_at_output=bool(mix_size))
-    encoder = TEXT_ENCODERS[name](D_OF_ENCODERS, mix_size, head).double().eval()
-    for parameter in encoder.parameters():
-        nn.init.uniform_(parameter, -1, 1)
-    return encoder
-
-
-def run_plainly(recurrence, vectors):
-    if not len(vectors):
-        return vectors.new_zeros(0, 2 * recurrence.hidden_size)
-    kind, sizes = LIBRARY[type(recurrence)], (recurrence.input_size, recurrence.hidden_size, recurrence.num_layers)
-    plain = kind(*sizes, bidirectional=True, batch_first=True, dtype=vectors.dtype)
-    weights = dict(recurrence.named_parameters())
-    return torch.func.functional_call(plain, weights, (vectors.unsqueeze(0),))[0][0]
-
-
-def dense_plainly(dense, vectors):
-    return F.relu(F.linear(vectors, dense.weight, dense.bias))
-
-
-def look(words, others):
-    weights = (words @ others.T).exp()
-    return weights / weights.sum(dim=1, keepdim=True) @ others if len(others) else torch.zeros_like(words)
-
-
-def pool(words):
-    return torch.cat([words.mean(0), words.amax(0)]) if len(words) else words.new_zeros(2 * words.shape[1])
-
-
-def join(words, mix):
-    return words if mix is None else torch.cat([words, mix], dim=1)
-
-
-def pooled_plainly(encoder, words, mix):
-    return pool(words)
-
-
-def pooled_pairs_plainly(encoder, pair, mixes):
-    first, second = map(pool, pair)
-    return torch.cat([first, second, (first - second).abs(), first * second])
-
-
-def bcn_plainly(encoder, words, mix):
-    encoded = join(run_plainly(encoder.lstm, dense_plainly(encoder.dense, words)), mix)
-    found = look(encoded, encoded)
-    integrated = run_plainly(encoder.integrator, torch.cat([encoded, encoded - found, encoded * found], dim=1))
-    if not len(words):
-        return words.new_zeros(8 * SIZE)
-    scores = (integrated @ encoder.pool_scores.weight[0] + encoder.pool_scores.bias).softmax(0)
-    return torch.cat([integrated.amax(0), integrated.amin(0), integrated.mean(0), scores @ integrated])
-
-
-def esim_plainly(encoder, pair, mixes):
-    both = [join(run_plainly(encoder.lstm, words), mix) for words, mix in zip(pair, mixes or (None, None), strict=True)]
-    pools = []
-    for words, others in (both, both[::-1]):
-        found = look(words, others)
-        enhanced = torch.cat([words, found, words - found, words * found], dim=1)
-        pools.append(pool(run_plainly(encoder.composition, dense_plainly(encoder.dense, enhanced))))
-    return torch.cat(pools)
-
-
-DEFINITIONS = {"pooled": pooled_plainly, "pooled_pairs": pooled_pairs_plainly, "bcn": bcn_plainly, "esim": esim_plainly}
-CASES = [("pooled", 0), ("pooled_pairs", 0), ("bcn", 0), ("bcn", M), ("esim", 0), ("esim", M)]
-
-
-@pytest.mark.parametrize(("name", "mix_size"), CASES)
-@pytest.mark.parametrize("lengths", [(5, 2), (1, 1), (3, 0), (0, 0)])
-def test_an_encoder_gives_what_its_definition_gives_word_by_word(name, mix_size, lengths):
-    encoder, rows = make_encoder_of_encoders(name, mix_size), 2 if name in ("pooled_pairs", "esim") else 1
-    mask = torch.arange(5) < torch.tensor(lengths[:rows]).unsqueeze(1)
-    vectors = torch.randn(rows, 5, D_OF_ENCODERS, dtype=torch.float64)
-    mix = torch.randn(rows, 5, mix_size, dtype=torch.float64) if mix_size else None
-    words = [row[places] for row, places in zip(vectors, mask, strict=True)]
-    mixes = None if mix is None else [row[places] for row, places in zip(mix, mask, strict=True)]
-    arguments = (words, mixes) if encoder.reads_pairs else (words[0], None if mixes is None else mixes[0])
-    found, wanted = encoder(vectors, mask, mix), DEFINITIONS[name](encoder, *arguments).unsqueeze(0)
-    assert found.shape == (1, encoder.output_size)
-    torch.testing.assert_close(found, wanted, rtol=REORDERED_FLOAT64, atol=REORDERED_FLOAT64)
+# Texts, pairs, and answers in a context
 
 
 def test_variational_dropout_leaves_out_the_same_features_of_all_words_of_a_row():
@@ -494,22 +408,17 @@ def test_variational_dropout_leaves_out_the_same_features_of_all_words_of_a_row(
     assert isinstance(shared("esim").dropout, ElmoVariationalDropout)
 
 
-# Texts, pairs, and answers in a context
-
-
 SMALL = {"hidden_size": 3, "character_filters": ((2, 3),), "character_embedding_size": 2}
 READERS = {
     "self_attention": QuestionAnsweringHead(**SMALL),
     "self_attention, two mixes": QuestionAnsweringHead(mix_at_output=True, **SMALL),
     "bidaf": QuestionAnsweringHead(reader="bidaf", **SMALL),
-    "bidaf, two mixes": QuestionAnsweringHead(
-        reader="bidaf", mix_at_output=True, modeling_layers=1, highway_layers=1, **SMALL
-    ),
+    "bidaf, two mixes": QuestionAnsweringHead(reader="bidaf", mix_at_output=True, **SMALL),
     "bidaf, no ELMo": QuestionAnsweringHead(reader="bidaf", use_elmo=False, **SMALL),
 }
 HEADS = {
     **{name: SequenceClassificationHead(encoder=name, **SMALL) for name in TEXT_ENCODERS},
-    "bcn, two mixes": SequenceClassificationHead(encoder="bcn", mix_at_output=True, output_activation="relu", **SMALL),
+    "bcn, two mixes": SequenceClassificationHead(encoder="bcn", mix_at_output=True, **SMALL),
     "esim, two mixes": SequenceClassificationHead(encoder="esim", mix_at_output=True, **SMALL),
     "esim, no ELMo": SequenceClassificationHead(encoder="esim", use_elmo=False, **SMALL),
     **READERS,
@@ -589,64 +498,6 @@ def test_single_texts_are_refused_where_pairs_are_read(name):
     batch = dict(ElmoCharTokenizer()("a b", return_tensors="pt"))
     named = ("token_type_ids", "text_pair", *([name] if name not in READERS else []))
     assert_refused(ValueError, named, shared(name), **batch)
-
-
-def score_plainly(module, first, second):
-    one, two, three = module.weight[0].chunk(3)
-    return (first @ one)[:, None] + second @ two + torch.einsum("vd,d,wd->vw", first, three, second)
-
-
-def attend_plainly(module, context, question):
-    scores = score_plainly(module.scores, context, question)
-    found, summary = scores.softmax(1) @ question, scores.amax(1).softmax(0) @ context
-    return torch.cat([context, found, context * found, context * summary], dim=1)
-
-
-def attend_to_itself_plainly(module, words):
-    weights = score_plainly(module.scores, words, words).exp() * (1 - torch.eye(len(words)))
-    found = weights / (weights.sum(1, keepdim=True) + module.score_of_none.exp()) @ words
-    return torch.cat([found, words, found * words], dim=1)
-
-
-def read_plainly(reader, question, context, question_mix, context_mix):
-    """Start and end scores of one pair's context, (words, 2)."""
-
-    def encode(vectors, mix):
-        for highway in getattr(reader, "highways", ()):
-            gate = torch.sigmoid(highway.carry(vectors))
-            vectors = gate * F.relu(highway.transform(vectors)) + (1 - gate) * vectors
-        return join(run_plainly(reader.encoder, vectors), mix)
-
-    attended = attend_plainly(reader.attention, encode(context, context_mix), encode(question, question_mix))
-    if hasattr(reader, "modeling"):
-        modeled = run_plainly(reader.modeling, attended)
-        start = reader.start_scores(torch.cat([attended, modeled], dim=1))
-        expected = (torch.softmax(start, dim=0) * modeled).sum(dim=0).expand_as(modeled)
-        ends = run_plainly(reader.end_encoder, torch.cat([attended, modeled, expected, modeled * expected], dim=1))
-        return torch.cat([start, reader.end_scores(torch.cat([attended, ends], dim=1))], dim=1)
-    merged = dense_plainly(reader.merge, attended)
-    inner = attend_to_itself_plainly(reader.self_attention, run_plainly(reader.inner_encoder, merged))
-    merged = merged + dense_plainly(reader.inner_merge, inner)
-    start = run_plainly(reader.start_encoder, merged)
-    end = run_plainly(reader.end_encoder, torch.cat([merged, start], dim=1))
-    return torch.cat([reader.start_scores(start), reader.end_scores(end)], dim=1)
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_a_plain_twin_gives_the_same_scores(name):
-    model = shared(name)
-    batch = encode_rows(model, CONTEXTS, QUESTIONS)
-    words = model.embed(**batch)
-    vectors = words.last_hidden_state
-    mixes = words.elmo_representations
-    plain = []
-    for row, (question, context) in enumerate(zip(QUESTIONS, CONTEXTS, strict=True)):
-        asked = slice(1, 1 + len(question))
-        read = slice(len(question) + 3, len(question) + 3 + len(context))
-        mix = (mixes[1][row, asked], mixes[1][row, read]) if model.output_mix_size else (None, None)
-        plain.append(read_plainly(model.reader, vectors[row, asked], vectors[row, read], *mix))
-    for one, other in zip(scores_of_rows(model, batch), plain, strict=True):
-        assert_close_of_texts(one, other)
 
 
 def test_the_loss_of_answers_is_the_mean_over_the_rows_with_one_and_no_other_places_are_taken():

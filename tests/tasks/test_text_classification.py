@@ -105,7 +105,7 @@ def judge(folder):
             "hidden_size": 8,
             "dropout": 0.0,
             "hidden_dropout": 0.0,
-            "output_dropouts": [0.0, 0.0],
+            "output_dropout": 0.0,
             "learn_words": True,
         },
         {**files(folder, "jsonl"), "validation_file": None, "validation_fraction": 0.2},
