@@ -1,4 +1,4 @@
-"""The one way to load what a checkpoint holds: its config, its model, its tokenizer, or a clear refusal."""
+"""The one way to load what a checkpoint holds: its config, its model, its tokenizer, and where to."""
 
 from __future__ import annotations
 
@@ -108,6 +108,20 @@ def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
                 f"{expected!r}; put the tokenizer there that was saved with the model."
             )
     return tokenizer
+
+
+def usable_device(name: str | None = None) -> torch.device:
+    """The device of that name, "cuda:1" for example; None takes a GPU where there is one. ValueError without it."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        # A device can be well named and still be absent, or unable to give anything back.
+        torch.zeros(1, device=name).cpu()
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); leave it out, or name one that can."
+        ) from error
+    return torch.device(name)
 
 
 def find_file(name: str, file: str) -> str | None:

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +18,7 @@ _MAX_STATIC_WORDS = 20_000
 LabeledSentence = tuple[Sequence[str], Sequence[str | None] | None]
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """One occurrence of a word: the index of its sentence, its position there, and the words of the sentence."""
 
     sentence: int

@@ -87,7 +87,7 @@ class AllenNLPModel:
             model: Whose token encoder and biLM to take; its scalar mix must be at its starting values.
         Raises: FileNotFoundError where the folder is another one; ImportError where h5py is missing.
         """
-        from hf_elmo.conversion.bilm_tf_export import OPTIONS_FILE, WEIGHT_FILE, save_bilm_tf
+        from hf_elmo.conversion.bilm_tf_export import OPTIONS_FILE, WEIGHT_FILE, export_bilm_tf
 
         if not Path(folder, "allennlp", "modules", "elmo.py").is_file():
             raise FileNotFoundError(
@@ -97,8 +97,10 @@ class AllenNLPModel:
         if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
             sys.meta_path.insert(0, _Finder(Path(folder)))
         with tempfile.TemporaryDirectory() as directory:
-            save_bilm_tf(model, directory)
-            files = Path(directory, OPTIONS_FILE), Path(directory, WEIGHT_FILE)
+            model.save_pretrained(Path(directory, "ours"))
+            theirs = Path(directory, "theirs")
+            export_bilm_tf(Path(directory, "ours"), theirs)
+            files = theirs / OPTIONS_FILE, theirs / WEIGHT_FILE
             self._elmo: nn.Module = import_module("allennlp.modules.elmo").Elmo(
                 *map(str, files), num_output_representations=1, requires_grad=True, keep_sentence_boundaries=True
             )

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +12,8 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo.inference.use_maps import MAX_GROUPS, OTHERS, cluster, map_uses, nearest_of, project
-from hf_elmo.inference.use_page import HEIGHT, WIDTH, place_dots, place_words
-from hf_elmo.inference.word_uses import StaticWords, Use, UseGatherer
+from hf_elmo.inference.use_page import HEIGHT, WIDTH, draw_static, render_page
+from hf_elmo.inference.word_uses import StaticWords, UseGatherer
 
 SENTENCES = [f"they play {what} here".split() for what in "chess cards ball harp flute drums piano tennis".split()]
 
@@ -85,29 +86,26 @@ def test_the_words_around_a_group_are_its_own(map_of):
 
 def test_a_single_use_can_be_drawn(map_of):
     drawn = map_of(sentences=SENTENCES[:1])
-    assert drawn.nearest.shape == (2, 1, 0) and np.isnan(drawn.agreement()).all()
-    assert np.isfinite(place_dots(drawn.points[0])).all() and len(drawn.groups) == 1
+    assert drawn.nearest.shape == (2, 1, 0) and np.isnan(drawn.agreement()).all() and len(drawn.groups) == 1
+    assert "nan" not in render_page([drawn], [])
 
 
-def test_dots_and_words_are_on_the_drawing_and_the_spelling_comes_first(map_of):
-    drawn = map_of()
-    for points in drawn.points:
-        dots = place_dots(points)
-        assert (dots >= 0).all() and (dots <= [WIDTH, HEIGHT]).all()
-    words = place_words(drawn)
-    assert words[0].word == "play" and words[0].is_form and not any(word.is_form for word in words[1:])
-    assert {word.word for word in words} == {"play", *(word for word, _ in drawn.forms[0].nearest)}
-    assert isinstance(drawn.uses[0], Use)
+def test_words_of_layer_0_are_on_the_drawing_and_the_spelling_comes_first(map_of):
     # Letters do not cover others where dots lie close together, beside one far away.
     close = {"play": (0, 0), "plays": (0.1, 0), "game": (0, 0.1), "chess": (0.1, 0.1), "far": (30, 20)}
-    words = place_words(replace(drawn, static_points={word: np.array(point) for word, point in close.items()}))
-    boxes = [(each.left, each.base, len(each.word) * 7, 15 if each.is_form else 13) for each in words]
-    for (left, base, width, size), (other_left, other_base, other_width, other_size) in itertools.combinations(
-        boxes, 2
-    ):
-        is_beside = left + width <= other_left or other_left + other_width <= left
-        is_apart = base <= other_base - 0.8 * other_size or other_base <= base - 0.8 * size
-        assert is_beside or is_apart
+    drawn = replace(map_of(), static_points={word: np.array(point) for word, point in close.items()})
+    texts = list(ElementTree.fromstring(draw_static(drawn)).iter("text"))
+    assert [(text.text, text.get("class")) for text in texts] == [
+        (word, "form" if word == "play" else "word") for word in close
+    ]
+    boxes = []
+    for text in texts:
+        size = 15 if text.get("class") == "form" else 13
+        left, bottom = float(text.get("x")), float(text.get("y")) + 0.2 * size
+        boxes.append((left, bottom - size, left + 0.58 * size * len(text.text), bottom))
+        assert min(boxes[-1]) >= 0 and boxes[-1][2] <= WIDTH and boxes[-1][3] <= HEIGHT
+    for one, other in itertools.combinations(boxes, 2):
+        assert any(one[side + 2] <= other[side] + 0.11 or other[side + 2] <= one[side] + 0.11 for side in (0, 1))
 
 
 # Projections

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from hf_elmo.inference.use_maps import map_uses
-from hf_elmo.inference.use_page import render_page
+from hf_elmo.inference.use_page import HEIGHT, WIDTH, render_page
 from hf_elmo.inference.word_uses import StaticWords, UseGatherer
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
@@ -36,7 +36,8 @@ def test_every_use_is_a_line_and_a_dot_in_each_layer(page, maps):
             assert page.count(f'<li id="use-{number}-{use}">') == 1
             assert page.count(f'<a href="#use-{number}-{use}"><circle') == 2
     for drawing in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
-        ElementTree.fromstring(drawing)
+        for dot in ElementTree.fromstring(drawing).iter("circle"):
+            assert 0 <= float(dot.get("cx")) <= WIDTH and 0 <= float(dot.get("cy")) <= HEIGHT
     data = [json.loads(each) for each in re.findall(r'<script type="application/json">(.*?)</script>', page)]
     assert [len(each["nearest"]) for each in data] == [2, 2]
     assert data[0]["nearest"][1][3] == [

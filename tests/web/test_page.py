@@ -18,7 +18,7 @@ from hf_elmo.inference.embedder import ElmoEmbedder
 from hf_elmo.inference.scoring import ElmoScorer
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 from hf_elmo.web import export
-from hf_elmo.web.packing import quantize
+from hf_elmo.web.export import quantize
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
