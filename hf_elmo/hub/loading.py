@@ -52,7 +52,7 @@ def load_model(model_class: type[Model], name: str, dtype: torch.dtype = torch.f
     """
     config = load_config(name)
     _check_size(model_class, name, config)
-    model, lacking = _load_weights(model_class, name, config, dtype)
+    model, lacking = load_what_is_there(model_class, name, config, dtype)
     if lacking:
         raise ValueError(
             f"model_name_or_path {name!r} has no weights, or weights of another shape, for {lacking[0]!r} and "
@@ -71,12 +71,6 @@ def load_what_is_there(
     """
     check_json_files(name)
     _check_size(ElmoModel, name, config)
-    return _load_weights(model_class, name, config, dtype)
-
-
-def _load_weights(
-    model_class: type[Model], name: str, config: ElmoConfig, dtype: torch.dtype | Literal["auto"]
-) -> tuple[Model, list[str]]:
     with _refused_by_name(name, "has weights that are cut off or no such thing"):
         model, report = model_class.from_pretrained(
             name, config=config, dtype=dtype, ignore_mismatched_sizes=True, output_loading_info=True

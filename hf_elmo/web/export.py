@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..hub.extras import require
 from ..hub.loading import find_file, load_config
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..inference.embedder import ElmoEmbedder
@@ -58,11 +59,7 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
     Returns: What was written and how exact it is, a sentence each.
     Raises: FileNotFoundError, FileExistsError or ValueError naming the argument; ImportError without onnxruntime.
     """
-    try:
-        import onnx
-        import onnxruntime  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise ImportError("The page is made and checked with ONNX; pip install 'hf_elmo[export]'.") from error
+    onnx, onnxruntime = (require(name, "the page and its check", "export") for name in ("onnx", "onnxruntime"))
     target = check_output_directory(output_dir, overwrite)
     check_keeps_inputs(target, [("model", model), *([("runtime_dir", runtime_dir)] if runtime_dir else [])])
     config = load_config(model)
