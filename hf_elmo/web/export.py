@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,14 +43,6 @@ _SOFTMAX_MOST = 31
 _LEAST_WEIGHTS = 4096
 # Words of the table of token vectors, the most frequent ones with a letter.
 NUM_STATIC_WORDS = 10_000
-
-
-class _Errors(NamedTuple):
-    """How far the numbers of the rounded weights are from those of the checkpoint, over the words of the examples."""
-
-    vectors: list[float]  # the mean of |difference| / |vector|, by layer, (L + 1)
-    surprisal: float | None  # the mean difference, in bits
-    surprisal_most: float | None  # the largest one
 
 
 def export_web(model: str, output_dir: str, runtime_dir: str | None = None, overwrite: bool = False) -> list[str]:
@@ -107,7 +99,7 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
             "shares": mix.shares().tolist(),
             "gamma": float(mix.scale.detach()),
             "examples": sentences,
-            "errors": errors._asdict(),
+            "errors": errors,
         }
         (data / "facts.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
         (aside / "README.md").write_text(
@@ -117,15 +109,15 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
             encoding="utf-8",
         )
         size = sum(path.stat().st_size for path in data.iterdir()) / 1e6
-    said = ", ".join(f"{each:.2%}" for each in errors.vectors)
+    said = ", ".join(f"{each:.2%}" for each in errors["vectors"])
     notes = [
         f"model/ has {size:.1f} MB, its weights in eight bits, the softmax's in six; runtime/ is onnxruntime-web's.",
         f"Its vectors are those of the model within {said} of their length (layers from 0 on, mean of the examples).",
     ]
-    if errors.surprisal is None:
+    if scorer is None:
         notes.append("It shows no surprise: the checkpoint has no full word softmax with a list of its words.")
     else:
-        mean, most = errors.surprisal, errors.surprisal_most
+        mean, most = errors["surprisal"], errors["surprisal_most"]
         notes.append(f"Its surprisals differ by {mean:.3f} bits on average, at most {most:.2f}.")
     return [*notes, f"See it: python -m http.server --directory {output_dir}"]
 
@@ -232,8 +224,12 @@ def _measure(
     scorer: ElmoScorer | None,
     softmaxes: list[tuple[np.ndarray, np.ndarray]],
     examples: dict[str, list[str]],
-) -> _Errors:
-    """Run the rounded graph on the examples, and compare with the checkpoint."""
+) -> dict[str, Any]:
+    """How far the numbers of the rounded weights are from the checkpoint's, over the words of the examples.
+
+    "vectors" is the mean of |difference| / |vector|, by layer; "surprisal" the mean difference, in bits, and
+    "surprisal_most" the largest one, None without a scorer.
+    """
     errors: list[np.ndarray] = []
     differences: list[np.ndarray] = []
     for text in [text.replace("*", "") for texts in examples.values() for text in texts]:
@@ -255,8 +251,9 @@ def _measure(
                 logits -= logits.max(axis=1, keepdims=True)
                 log_p = logits[np.arange(len(ids)), ids] - np.log(np.exp(logits).sum(axis=1))
                 differences.append(np.abs(log_p - own_scores) / np.log(2))
-    vectors = np.concatenate(errors, axis=1).mean(axis=1).tolist()
-    if not differences:
-        return _Errors(vectors, None, None)
-    every = np.concatenate(differences)
-    return _Errors(vectors, float(every.mean()), float(every.max()))
+    every = np.concatenate(differences) if differences else None
+    return {
+        "vectors": np.concatenate(errors, axis=1).mean(axis=1).tolist(),
+        "surprisal": None if every is None else float(every.mean()),
+        "surprisal_most": None if every is None else float(every.max()),
+    }
