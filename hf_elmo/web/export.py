@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from ..inference.word_uses import static_vectors
 from ..model.configuration_elmo import WORD_LIST_FILE, read_words
 from ..model.modeling_elmo import ElmoForPreTraining
 from .rules import tokenizer_rules
-
-if TYPE_CHECKING:
-    import onnx
 
 STATIC = Path(__file__).with_name("static")
 # Of onnxruntime-web: the build that computes on the CPU alone. It has one thread where a host sends no special headers.
@@ -140,11 +137,8 @@ def _runtime(directory: str | None) -> Iterator[Path]:
                 said = (done.stderr.strip().splitlines() or ["npm said nothing"])[-1]
                 raise ValueError(f"npm pack {RUNTIME_PACKAGE} failed ({said}); name an unpacked one by --runtime_dir.")
             with tarfile.open(packed) as archive:
-                for name in RUNTIME_FILES:
-                    source = archive.extractfile(f"package/dist/{name}")
-                    assert source is not None, name
-                    (Path(folder) / name).write_bytes(source.read())
-            directory = folder
+                archive.extractall(folder, [f"package/dist/{name}" for name in RUNTIME_FILES], filter="data")
+            directory = f"{folder}/package"
         found = Path(directory) / "dist" if (Path(directory) / "dist").is_dir() else Path(directory)
         lacking = [name for name in RUNTIME_FILES if not (found / name).is_file()]
         if lacking:
@@ -182,7 +176,7 @@ def quantize(weights: np.ndarray, most: int = 127) -> tuple[np.ndarray, np.ndarr
     return np.rint(weights / scales).astype(np.int8), scales
 
 
-def quantize_graph(model: onnx.ModelProto) -> None:
+def quantize_graph(model: Any) -> None:
     """Put int8 weights and DequantizeLinear in the place of each large matrix, by rows or by columns.
 
     Whichever is closer to it is taken; onnxruntime multiplies them out when it loads the graph.

@@ -105,32 +105,28 @@ def spoil(file, how):
             file["CNN_proj/b_proj"] = np.zeros(6 if how == "float64" else 5, "f8" if how == "float64" else "f4")
 
 
-# What is done to the weights, and what the error names beside the key or the file.
-BAD_WEIGHTS = {
-    "missing": ("CNN_proj/b_proj", "(6,)", "options.json"),
-    "short": ("CNN_proj/b_proj", "(5,)", "(6,)"),
-    "layer": ("RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/B",),
-    "float64": ("CNN_proj/b_proj", "float64", "float32"),
-    "nan": ("CNN_proj/b_proj", "finite"),
-    "bomb": ("bomb.hdf5", "memory"),
-    "linked": ("CNN_proj/W_proj",),
-    "external": ("CNN_proj/b_proj", "another file"),
-    "virtual": ("CNN_proj/b_proj", "another file"),
-}
-
-
-@pytest.mark.parametrize("how", BAD_WEIGHTS)
-def test_wrong_weights_are_named_and_other_files_are_not_read(tmp_path, monkeypatch, how):
+def test_wrong_weights_are_named_and_other_files_are_not_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arrays = write_checkpoint(tmp_path, make_options())
     # What another file holds would fit.
     proj, bias = (arrays[f"CNN_proj/{name}"] for name in ("W_proj", "b_proj"))
     write_hdf5(tmp_path / "secret.hdf5", {"CNN_proj/W_proj": proj, "CNN_proj/b_proj": bias, "a": bias})
     (tmp_path / "secret").write_bytes(bias.tobytes())
-    (tmp_path / "weights.hdf5").rename(tmp_path / f"{how}.hdf5")
-    with h5py.File(tmp_path / f"{how}.hdf5", "r+") as file:
-        spoil(file, how)
-    assert "\n" not in assert_refused(ValueError, BAD_WEIGHTS[how], load_external, tmp_path / f"{how}.hdf5")
+    for how, *named in (
+        ("missing", "CNN_proj/b_proj", "(6,)", "options.json"),
+        ("short", "CNN_proj/b_proj", "(5,)", "(6,)"),
+        ("layer", "RNN_0/RNN/MultiRNNCell/Cell2/LSTMCell/B"),
+        ("float64", "CNN_proj/b_proj", "float64", "float32"),
+        ("nan", "CNN_proj/b_proj", "finite"),
+        ("bomb", "bomb.hdf5", "memory"),
+        ("linked", "CNN_proj/W_proj"),
+        ("external", "CNN_proj/b_proj", "another file"),
+        ("virtual", "CNN_proj/b_proj", "another file"),
+    ):
+        shutil.copy(tmp_path / "weights.hdf5", tmp_path / f"{how}.hdf5")
+        with h5py.File(tmp_path / f"{how}.hdf5", "r+") as file:
+            spoil(file, how)
+        assert "\n" not in assert_refused(ValueError, tuple(named), load_external, tmp_path / f"{how}.hdf5")
 
 
 def test_wrong_options_are_named(tmp_path):
@@ -291,17 +287,15 @@ def test_without_a_vocabulary_there_is_no_softmax_and_the_card_says_so(tmp_path)
     assert load_external(tmp_path / "theirs")[0].config.use_skip_connections is False
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"without": ["lm/softmax/W"]}, ("softmax/W", "(8, 6)")),
-        ({"words": WORDS[:-1]}, ("softmax/W", "(8, 6)", "(7, 6)", "vocab.txt")),
-        ({"words": [word for word in WORDS if word != "<UNK>"]}, ("vocab.txt", "<UNK>")),
-        ({"words": [*WORDS, "cat"]}, ("vocab.txt", "'cat'")),
-        ({"shards": 3}, "3 shards"),
-    ],
-    ids=["no softmax", "a word less", "no unknown word", "a word twice", "shards"],
-)
-def test_what_does_not_belong_together_is_refused(tmp_path, changes, named):
-    write_training(tmp_path, **changes)
-    assert_refused(ValueError, named, load_external, tmp_path)
+def test_what_does_not_belong_together_is_refused(tmp_path):
+    for number, (changes, *named) in enumerate(
+        (
+            ({"without": ["lm/softmax/W"]}, "softmax/W", "(8, 6)"),
+            ({"words": WORDS[:-1]}, "softmax/W", "(8, 6)", "(7, 6)", "vocab.txt"),
+            ({"words": [word for word in WORDS if word != "<UNK>"]}, "vocab.txt", "<UNK>"),
+            ({"words": [*WORDS, "cat"]}, "vocab.txt", "'cat'"),
+            ({"shards": 3}, "3 shards"),
+        )
+    ):
+        write_training(tmp_path / str(number), **changes)
+        assert_refused(ValueError, tuple(named), load_external, tmp_path / str(number))

@@ -18,7 +18,7 @@ from tolerances import LOSS_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
 from hf_elmo.inference import scoring
-from hf_elmo.inference.scoring import ElmoScorer, ScoreTotals, join_directions, log_probabilities, zipf_frequencies
+from hf_elmo.inference.scoring import ElmoScorer, ScoreTotals, zipf_frequencies
 from hf_elmo.pretraining.evaluation import measure_perplexity
 from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.text.corpora import corpus_from_files
@@ -113,16 +113,6 @@ def test_scores_are_those_of_the_models_logits_in_the_order_of_the_sentences(
         wanted, forward_end, backward_end = score_by_hand(scorer.model, scores.words)
         assert_close(as_array(scores), wanted)
         assert_close([scores.forward_end, scores.backward_end], [forward_end, backward_end])
-
-
-@pytest.mark.parametrize("softmax", SOFTMAXES)
-def test_probabilities_of_a_position_sum_to_one(scorer_of, softmax):
-    hidden = torch.randn(5, 6, dtype=torch.float64)
-    directions = [log_probabilities(scorer_of(softmax).model, hidden, direction).detach() for direction in (0, 1)]
-    joint = join_directions(*directions, zipf_frequencies(len(VOCABULARY)).log())
-    for scores in (*directions, joint):
-        assert_close(scores.exp().sum(-1), np.ones(5))
-    assert_close(zipf_frequencies(len(VOCABULARY)).sum(), 1.0)
 
 
 def test_a_word_that_the_softmax_lacks_has_the_score_of_unk_but_is_read_by_its_characters(scorer):
