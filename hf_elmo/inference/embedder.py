@@ -72,17 +72,17 @@ class ElmoEmbedder:
             raise ValueError(f"dtype is {dtype!r}; it must be 'float32', 'bfloat16' or 'float16'.")
         if not isinstance(max_words_per_batch, int) or max_words_per_batch < 1:
             raise ValueError(f"max_words_per_batch is {max_words_per_batch!r}; it must be an integer >= 1.")
+        found: Any = model
         if not isinstance(model, ElmoPreTrainedModel):
-            place = usable_device(device)
-            model = load_model(ElmoModel, str(model), getattr(torch, dtype)).to(place).eval()  # type: ignore[arg-type]
-            tokenizer = load_tokenizer(model.name_or_path, model.config)
-        elmo: Any = model.base_model
-        self.name, self.model, self.tokenizer = str(model.name_or_path), elmo, cast("ElmoCharTokenizer", tokenizer)
-        self.max_words_per_batch = max_words_per_batch
-        found, expected = self.tokenizer.max_characters_per_word, model.config.max_characters_per_word
-        if found != expected:
+            place, weights = usable_device(device), getattr(torch, dtype)
+            found = load_model(ElmoModel, str(model), weights).to(place).eval()  # type: ignore[arg-type]
+            tokenizer = load_tokenizer(str(model), found.config)
+        self.name, self.model = str(found.name_or_path), cast("ElmoModel", found.base_model)
+        self.tokenizer, self.max_words_per_batch = cast("ElmoCharTokenizer", tokenizer), max_words_per_batch
+        width, expected = self.tokenizer.max_characters_per_word, found.config.max_characters_per_word
+        if width != expected:
             raise ValueError(
-                f"tokenizer has max_characters_per_word={found}; the model wants {expected}. Use the one saved with it."
+                f"tokenizer has max_characters_per_word={width}; the model wants {expected}. Use the one saved with it."
             )
 
     @property
@@ -220,7 +220,7 @@ class ElmoEmbedder:
         if layers == "average":
             return every.mean(dim=0)
         if layers != "mix":
-            return every[layers]
+            return every[cast("int", layers)]
         mix = copy.deepcopy(self.model.mixes[0]).to(every)
         # With the normalization "batch" each sentence counts as a batch; otherwise each word is mixed by itself.
         sizes = lengths if mix.normalization == "batch" else self.max_words_per_batch

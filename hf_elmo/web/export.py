@@ -137,7 +137,8 @@ def _runtime(directory: str | None) -> Iterator[Path]:
                 said = (done.stderr.strip().splitlines() or ["npm said nothing"])[-1]
                 raise ValueError(f"npm pack {RUNTIME_PACKAGE} failed ({said}); name an unpacked one by --runtime_dir.")
             with tarfile.open(packed) as archive:
-                archive.extractall(folder, [f"package/dist/{name}" for name in RUNTIME_FILES], filter="data")
+                members = [archive.getmember(f"package/dist/{name}") for name in RUNTIME_FILES]
+                archive.extractall(folder, members, filter="data")
             directory = f"{folder}/package"
         found = Path(directory) / "dist" if (Path(directory) / "dist").is_dir() else Path(directory)
         lacking = [name for name in RUNTIME_FILES if not (found / name).is_file()]
