@@ -28,7 +28,8 @@ from .embedder import ElmoEmbedder, Sentence
 # Words whose scores are worked on at a time; and whole distributions, where a softmax gives no less.
 _BLOCK = 1024
 _DISTRIBUTIONS = 64
-DIRECTIONS = ("forward", "backward", "joint")
+Direction = Literal["forward", "backward", "joint"]
+DIRECTIONS: tuple[Direction, ...] = ("forward", "backward", "joint")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def _perplexity(log_probability: float, count: int) -> float:
 
 @dataclass(frozen=True)
 class SentenceScores:
-    """The scores of a sentence of T words, in nats, or in bits as surprisals; see `ElmoScorer` for unknown words."""
+    """The scores of a sentence of T words, in nats; see `ElmoScorer` for unknown words."""
 
     words: list[str]  # without special tokens
     is_unknown: np.ndarray  # True for words that the softmax lacks, (T,)
@@ -88,17 +89,9 @@ class SentenceScores:
     forward_end: float  # log p(`</S>` | `<S>`, w_1 ... w_T)
     backward_end: float  # log p(`<S>` | w_1 ... w_T, `</S>`)
 
-    @property
-    def forward_surprisal(self) -> np.ndarray:
-        return to_bits(self.forward)
-
-    @property
-    def backward_surprisal(self) -> np.ndarray:
-        return to_bits(self.backward)
-
-    @property
-    def joint_surprisal(self) -> np.ndarray:
-        return to_bits(self.joint)
+    def surprisal(self, direction: Direction = "forward") -> np.ndarray:
+        """-log2 p of each word in bits, (T,), given its left context, its right one ("backward") or both ("joint")."""
+        return to_bits(getattr(self, direction))
 
     @property
     def totals(self) -> ScoreTotals:
@@ -164,7 +157,6 @@ class ElmoScorer:
                 "have no probability; name a pre-trained checkpoint, or one converted with its softmax_file."
             )
         self.model = load_model(ElmoForPreTraining, self.name).to(self.device).eval()  # type: ignore[arg-type]
-        self.tokenizer = load_tokenizer(self.name, config)
         self.vocabulary = WordVocabulary.load(self._find(VOCABULARY_FILE, "the words of its softmax"))
         if config.word_vocab_size != len(self.vocabulary):
             raise ValueError(
@@ -174,6 +166,7 @@ class ElmoScorer:
         self.spelling = None
         if spell_unknown:
             self.spelling = SpellingModel.load(self._find(SPELLING_FILE, "what hf-elmo vocabulary writes beside words"))
+        self.tokenizer = load_tokenizer(self.name, config)
         self.embedder = ElmoEmbedder(self.model, tokenizer=self.tokenizer, max_words_per_batch=max_words_per_batch)
         self._log_prior = zipf_frequencies(len(self.vocabulary)).log()
 
@@ -192,11 +185,9 @@ class ElmoScorer:
         """The scores of many sentences, in their order; TypeError names the first entry that is not one."""
         return list(self.stream(sentences, carry_state))
 
-    def surprisals(
-        self, sentence: Sentence, direction: Literal["forward", "backward", "joint"] = "forward"
-    ) -> np.ndarray:
-        """-log2 p of each word of a sentence, in bits, (words,), from its left context, its right one or both."""
-        return getattr(self.score_sentence(sentence), f"{direction}_surprisal")
+    def surprisals(self, sentence: Sentence, direction: Direction = "forward") -> np.ndarray:
+        """The surprisal of each word of a sentence, as of `SentenceScores.surprisal`."""
+        return self.score_sentence(sentence).surprisal(direction)
 
     def totals(self, sentences: Iterable[Sentence], carry_state: bool = False) -> ScoreTotals:
         """The sums over sentences, which give the perplexities."""
