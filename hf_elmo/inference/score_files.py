@@ -14,11 +14,11 @@ import numpy as np
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..text.vocabulary import MANY_UNKNOWN
 from .pages import fill_page
-from .scoring import DIRECTIONS, Direction, ElmoScorer, ScoreTotals, SentenceScores, Substitute, to_bits
+from .scoring import DIRECTIONS, ElmoScorer, ScoreTotals, SentenceScores, Substitute, to_bits
 from .word_places import PlacedWords
 
 # Log probabilities are in nats, surprisals in bits.
-_SURPRISALS: dict[Direction, str] = {
+_SURPRISALS: dict[Any, str] = {
     "forward": "surprisal",
     "backward": "surprisal_backward",
     "joint": "surprisal_joint",
