@@ -12,7 +12,7 @@ import torch
 import transformers.processing_utils
 
 from .hub.loading import load_model, load_tokenizer
-from .inference.embedding import embed, resolve_layers
+from .inference.embedder import ElmoEmbedder, resolve_layers
 from .model.configuration_elmo import ElmoConfig
 from .model.modeling_elmo import ElmoModel
 from .model.tokenization_elmo import ElmoCharTokenizer
@@ -44,7 +44,7 @@ class ElmoEmbeddings(TokenEmbeddings):
     Args:
         model_name_or_path: The checkpoint, a directory or a name on the Hub; of one with a task's head, the base.
         layers: "all" for the L + 1 layers side by side, the token encoder's first; "top", "average", "token" or a
-            layer's number, as of `embed`; "mix" for the checkpoint's scalar mix, which is trained with the model.
+            layer's number, as of `ElmoEmbedder`; "mix" for the checkpoint's mix, which is trained with the model.
     Raises: FileNotFoundError or ValueError naming the checkpoint and what it lacks, or the argument.
     """
 
@@ -77,7 +77,8 @@ class ElmoEmbeddings(TokenEmbeddings):
     def _add_embeddings_internal(self, sentences: list[Sentence]) -> None:
         words = [[token.text for token in sentence] for sentence in sentences]
         layers = "all" if self.layers == "mix" else self.layers
-        for sentence, array in zip(sentences, embed(self.model, self.tokenizer, words, layers=layers), strict=True):
+        arrays = ElmoEmbedder(self.model, tokenizer=self.tokenizer).stream(words, layers)
+        for sentence, array in zip(sentences, arrays, strict=True):
             for token, vector in zip(sentence, self._vectors(array), strict=True):
                 token.set_embedding(self.name, vector)
 

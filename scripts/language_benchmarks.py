@@ -140,7 +140,7 @@ def surprisals_of_story(scorer: ElmoScorer, words: Sequence[str]) -> dict[str, n
     for text, scores in zip(sentences, scorer.stream(sentences, carry_state=True), strict=True):
         places = start + np.array(place_words(text, scorer.tokenizer).spaced_words)
         for name, total in sums.items():
-            np.add.at(total, places, getattr(scores, f"{name}_surprisal"))
+            np.add.at(total, places, scores.surprisal(name))
         start += text.count(" ") + 1
     return sums
 

@@ -1,6 +1,5 @@
-"""A page in a browser without a window, spoken to through its pipe: what it says, asks for and looks like."""
+"""A page in a browser without a window, spoken to through its pipe: what it says, and asks for."""
 
-import base64
 import itertools
 import json
 import os
@@ -101,15 +100,11 @@ class Page:
         )
         assert said is True, (said, self.errors)
 
-    def set_size(self, width: int, height: int, dark: bool = False, scale: float = 1) -> None:
-        screen = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
+    def set_size(self, width: int, height: int, dark: bool = False) -> None:
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self._call("Emulation.setDeviceMetricsOverride", self._session, **screen)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self._call("Emulation.setEmulatedMedia", self._session, features=scheme)
-
-    def photograph(self, path: Path) -> None:
-        picture = self._call("Page.captureScreenshot", self._session, format="png", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(picture["data"]))
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def test_minicons_gives_the_scorers_bits(folder, scorer, monkeypatch):
     ((first, *found),) = namespace["bits"]
     expected = scorer.score_sentence("The old woman sat down.")
     assert first == ("<S>", 0.0) and [word for word, _ in found] == expected.words
-    np.testing.assert_allclose([bits for _, bits in found], expected.forward_surprisal, atol=NATS)
+    np.testing.assert_allclose([bits for _, bits in found], expected.surprisal(), atol=NATS)
     # Unknown words too, which are read by their characters.
     sums = namespace["scorer"].sequence_score(SENTENCES, reduction=lambda row: row.sum().item())
     expected = [scorer.score_sentence(sentence) for sentence in SENTENCES]

@@ -200,8 +200,7 @@ def _embed_to_directory(arguments: EmbeddingArguments, output_dir: str) -> None:
         lines = list(corpus.lines())
         read = lines.__iter__
     device = str(state.device) if state and not on_cpu and arguments.device is None else arguments.device
-    # A shard is read ahead as a whole, so that each of its distinct words is encoded once.
-    embedder = arguments.embedder(device=device, max_words_per_buffer=settings.max_words_per_shard)
+    embedder = arguments.embedder(device=device)
     writer = EmbeddingWriter(embedder, output_dir, settings, read, rank, num_ranks)
     if not rank:
         warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer, corpus)

@@ -72,16 +72,15 @@ def run_senses(arguments: SensesArguments) -> dict[str, Any]:
     from ..hub.scores import SENSES
     from ..inference.probes import NUM_FOLDS, assign_folds, probe_senses, score_senses
     from ..inference.senses import read_senses
-    from ..inference.word_uses import UseGatherer, embed_uses
+    from ..inference.word_uses import embed_uses, gather_uses
     from ..text.corpora import expand_patterns
     from ..text.progress import track
 
     files = _output_files(arguments, SENSES)
     data, words = {}, []
     for file in expand_patterns(arguments.input_file, "input_file"):
-        gatherer, uses = UseGatherer(), read_senses(file, "input_file")
-        gatherer.read(uses)
-        (found,) = gatherer.found(len(uses))
+        uses = read_senses(file, "input_file")
+        (found,), _ = gather_uses(uses, len(uses))
         if found.word in data:
             raise ValueError(f"input_file has the word {found.word!r} in two files; put its uses into one.")
         senses = dict(Counter(found.labels or ()).most_common())

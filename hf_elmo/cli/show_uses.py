@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,21 +63,21 @@ def show_uses(arguments: UsesArguments) -> None:
     from ..hub.writing import files_written_aside
     from ..inference.use_maps import CLUSTER, map_uses
     from ..inference.use_page import render_page
-    from ..inference.word_uses import StaticWords, UseGatherer
+    from ..inference.word_uses import StaticWords, gather_uses
     from ..text.progress import track
 
     check_least(arguments, ("max_uses", "num_clusters"), 1)
     target = check_targets(arguments, ("html",))["html"]
     embedder = arguments.embedder()
     label, texts = _open_texts(arguments, embedder.tokenizer)
-    gatherers: list[UseGatherer] = []
-    for sentences in texts:
-        # Each file of senses has a word of its own.
-        if not gatherers or arguments.words is None:
-            gatherers.append(UseGatherer(arguments.forms()))
-        gatherers[-1].read(track(sentences, "reading", "sentences"))
-    found = [word for gatherer in gatherers for word in gatherer.found(arguments.max_uses)]
-    counts = sum((gatherer.counts for gatherer in gatherers[1:]), gatherers[0].counts)
+    # Each file of senses has a word of its own.
+    read = texts if arguments.words is None else [itertools.chain.from_iterable(texts)]
+    gathered = [
+        gather_uses(track(sentences, "reading", "sentences"), arguments.max_uses, arguments.forms())
+        for sentences in read
+    ]
+    found = [word for words, _ in gathered for word in words]
+    counts = sum((counts for _, counts in gathered), Counter[str]())
     static = StaticWords(embedder, counts)
     how = (static, label if arguments.num_clusters is None else CLUSTER, arguments.num_clusters)
     maps = [map_uses(embedder, each, *how) for each in track(found, "drawing", "words", len(found))]

@@ -41,15 +41,6 @@ _ONE_DIRECTION = (
     "is of a model that reads forwards only. An ELMo vector joins both directions, and bilm-tf itself cannot read such "
     "files: convert a bidirectional model."
 )
-_ADAGRAD = "Adagrad's sums and the training's carried states were left out: training on starts without them."
-_NO_WORDS = (
-    "The word softmax was left out, since no vocabulary says which words its rows stand for: name it by vocab_file."
-)
-_SHARED = (
-    "The model shared one matrix between word table and softmax (share_embedding_softmax); here they are two, equal "
-    "until they are trained."
-)
-
 # The 261 characters of the byte scheme; inference adds the padding id 0, for which the hdf5 holds no row.
 TRAINING_CHARACTERS, INFERENCE_CHARACTERS = 261, 262
 CHARACTERS_OPTION = "char_cnn.n_characters"
@@ -178,47 +169,51 @@ def read(
 ) -> Converted:
     """Read a model, with its word softmax if that is there, from its hdf5, .index or .data, or their directory."""
     index_file = find_index(source)
-    weight_file = _find_weights(source) if index_file is None else index_file
-    files = {"weight_file": weight_file, "options_file": Path(options_file or _find_options(weight_file))}
-    options, where = (
-        reading.read_object("options_file", files["options_file"]),
-        f"options_file {str(files['options_file'])!r}",
-    )
-    softmax_path = None if softmax_file is None else Path(softmax_file)
+    weight_file = index_file or _find_weights(source)
+    options_path = Path(options_file or _find_options(weight_file))
+    options, where = reading.read_object("options_file", options_path), f"options_file {str(options_path)!r}"
+    files, notes = {"weight_file": weight_file, "options_file": options_path}, []
     if index_file is None:
-        weights = reading.read_hdf5("weight_file", weight_file)
-        softmax_path = softmax_path or _find_softmax(source)
+        weights = softmax = reading.read_hdf5("weight_file", weight_file)
+        # A directory's hdf5 that holds a word softmax and no biLM.
+        apart = [] if source.is_file() else [file for file in _hdf5_files(source) if not _holds(file, *_BILM_GROUPS)]
+        softmax_path = softmax_file or _choose([file for file in apart if _holds(file, "softmax")])
     else:
-        weights = read_bundle(index_file, key_of_variable)
-        files["data_file"] = data_file_of(index_file)
-    softmax = weights
+        weights = softmax = read_bundle(index_file, key_of_variable)
+        files["data_file"], softmax_path = data_file_of(index_file), softmax_file
+        notes.append("Adagrad's sums and the training's carried states were left out: training on starts without them.")
     if softmax_path is not None:
+        files["softmax_file"] = Path(softmax_path)
         softmax = reading.read_hdf5("softmax_file", softmax_path)
-        files["softmax_file"] = softmax_path
-    has_softmax = softmax_path is not None or any(key in weights for key in SOFTMAX_KEYS)
+    has_softmax = softmax is not weights or any(key in weights for key in SOFTMAX_KEYS)
     words = None
     if reads_words(options) or has_softmax:
-        vocab_path = _find_vocabulary(weight_file) if vocab_file is None else Path(vocab_file)
+        listed = sorted(weight_file.parent.glob("vocab*.txt*"))
+        vocab_path = vocab_file or _choose(listed, "vocab.txt.gz", "vocab.txt")
         if vocab_path is not None:
-            files["vocab_file"] = vocab_path
-            words = read_vocabulary(vocab_path)
+            files["vocab_file"], words = Path(vocab_path), read_vocabulary(vocab_path)
     elif vocab_file is not None:
         raise ValueError(f"vocab_file {str(vocab_file)!r} has no use without a word softmax: name softmax_file too.")
-    is_training = index_file is not None
-    bilm = _build_model(weights, options, where, words if reads_words(options) else None, is_training)
+    bilm = _build_model(weights, options, where, words if reads_words(options) else None, index_file is not None)
     model: ElmoPreTrainedModel = bilm
-    notes = [_ADAGRAD] * is_training
     if has_softmax and words is not None:
         is_shared = options.get("share_embedding_softmax") is True and "softmax/W" not in softmax
         matrix, bias = "embedding" if is_shared else "softmax/W", "softmax/b"
         shapes = {matrix: (len(words.order), bilm.config.projection_size), bias: (len(words.order),)}
         softmax.check(shapes, f"{words.where} and {where}", softmax.keys())
         model = reading.add_word_softmax(bilm, words.vocabulary, *(softmax[key][words.order] for key in (matrix, bias)))
-        notes += [_SHARED] * is_shared
+        if is_shared:
+            notes.append(
+                "The model shared one matrix between word table and softmax (share_embedding_softmax); here they are "
+                "two, equal until they are trained."
+            )
     elif softmax_file is not None:
         raise ValueError(f"softmax_file {str(softmax_file)!r} wants its words: name vocab_file too.")
     elif has_softmax:
-        notes.append(_NO_WORDS)
+        notes.append(
+            "The word softmax was left out, since no vocabulary says which words its rows stand for: name it by "
+            "vocab_file."
+        )
     tokenizer = reading.make_tokenizer(tokenizer_options, max_characters_per_word=model.config.max_characters_per_word)
     return Converted(model, tokenizer, files, options, tuple(notes), None if words is None else words.vocabulary)
 
@@ -328,12 +323,6 @@ def _find_weights(source: Path) -> Path:
     return chosen
 
 
-def _find_softmax(source: Path) -> Path | None:
-    """The hdf5 of a directory that holds a word softmax and no biLM; None where there is not exactly one."""
-    files = [] if source.is_file() else _hdf5_files(source)
-    return _choose([file for file in files if _holds(file, "softmax") and not _holds(file, *_BILM_GROUPS)])
-
-
 def _find_options(weight_file: Path) -> Path:
     found = sorted(weight_file.parent.glob("*options*.json"))
     # The released models' files: ..._weights.hdf5 beside ..._options.json.
@@ -342,10 +331,6 @@ def _find_options(weight_file: Path) -> Path:
         held = ", ".join(file.name for file in found[:5]) or "no options.json"
         raise ValueError(f"{str(weight_file)!r} has {held} beside it; name the model's by options_file.")
     return chosen
-
-
-def _find_vocabulary(weight_file: Path) -> Path | None:
-    return _choose(sorted(weight_file.parent.glob("vocab*.txt*")), "vocab.txt.gz", "vocab.txt")
 
 
 def _choose(files: Sequence[Path], *preferred: str) -> Path | None:

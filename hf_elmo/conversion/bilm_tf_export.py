@@ -13,7 +13,7 @@ from ..hub.extras import require
 from ..hub.loading import find_file, load_config, load_what_is_there
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model.configuration_elmo import ElmoConfig
-from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoWordTable
+from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoWordTable
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.vocabulary import VOCABULARY_FILE, WordVocabulary
 from .bilm_tf import (
@@ -33,47 +33,66 @@ OPTIONS_FILE, WEIGHT_FILE, SOFTMAX_FILE, VOCAB_FILE = "options.json", "weights.h
 def export_bilm_tf(
     model_name_or_path: str | os.PathLike, output_dir: str | os.PathLike, overwrite: bool = False
 ) -> list[str]:
-    """As `save_bilm_tf`, for a saved checkpoint, a directory or a name on the Hub.
+    """Write a checkpoint, a directory or a name on the Hub, as bilm-tf's files: the biLM, and a word softmax.
 
-    Raises: As there; ValueError where it is no whole ELMo checkpoint; FileNotFoundError.
+    A one-layer model is written without the MultiRNNCell level, as bilm-tf's training code does; half precision as the
+    same numbers in float32.
+
+    Returns: What was left out and what to know of the files, a sentence each.
+    Raises: ValueError where the format cannot hold the biLM exactly, or it is no whole ELMo checkpoint;
+        FileExistsError; FileNotFoundError; ImportError.
     """
+    h5py = require("h5py", "bilm-tf's weights", "conversion")
     name = os.fspath(model_name_or_path)
     check_output_directory(output_dir, overwrite)
     check_keeps_inputs(output_dir, [("model_name_or_path", name)])
     config = load_config(name)
+    _check_can_be_held(config)
     file = find_file(name, VOCABULARY_FILE)
     vocabulary = None if file is None else WordVocabulary.load(file)
-    model: ElmoPreTrainedModel
+    model_class: Any = ElmoModel if config.word_vocab_size is None else ElmoForPreTraining
     # In the precision that it has: float64 is refused, not rounded.
-    model, lacking = load_what_is_there(
-        ElmoModel if config.word_vocab_size is None else ElmoForPreTraining, name, config, dtype="auto"
-    )
+    model, lacking = load_what_is_there(model_class, name, config, dtype="auto")
     missing = [key for key in lacking if key.removeprefix("elmo.").startswith(("token_encoder.", "bilm."))]
     if missing:
         raise ValueError(
             f"model_name_or_path {name!r} lacks weights, {missing[0]!r} first; name a complete checkpoint."
         )
-    if any(key.startswith("word_softmax") for key in lacking):
-        model = cast("ElmoModel", model.base_model)
-    return save_bilm_tf(model, output_dir, vocabulary, overwrite)
+    elmo: ElmoModel = model.base_model
+    parameters = {name: _as_float32(name, tensor) for name, tensor in elmo.state_dict().items()}
+    if config.token_inputs == "words":
+        parameters[WORD_TABLE] = _vectors_in_order(parameters[WORD_TABLE], elmo, vocabulary)
+    elif parameters["token_encoder.character_embedding.weight"][0].any():
+        raise ValueError(
+            "row 0 of token_encoder.character_embedding.weight, the padding id, is not zero; bilm-tf's files have no "
+            "place for it. Set that row to zeros first."
+        )
+    arrays = {
+        rule.key: rule.layout.to_theirs(*map(parameters.get, rule.parameters))
+        for rule in weight_rules(config, is_stacked=config.num_hidden_layers > 1)
+    }
+    files = {WEIGHT_FILE: arrays}
+    has_words = vocabulary is not None and len(vocabulary) == config.word_vocab_size
+    is_one_matrix = config.softmax_type == "full" and config.share_word_softmax
+    has_softmax = has_words and is_one_matrix and not any(key.startswith("word_softmax") for key in lacking)
+    if has_softmax:
+        files[SOFTMAX_FILE] = {key: _as_float32(name, model.get_parameter(name)) for key, name in SOFTMAX_KEYS.items()}
+    with written_aside(output_dir, overwrite) as directory:
+        (directory / OPTIONS_FILE).write_text(json.dumps(_options(config), indent=2) + "\n", encoding="utf-8")
+        for name, tensors in files.items():
+            with h5py.File(directory / name, "w") as file:
+                for key, tensor in tensors.items():
+                    file.create_dataset(key, data=tensor.contiguous().numpy())
+        if vocabulary is not None and (has_softmax or config.token_inputs == "words"):
+            lines = "".join(f"{word}\n" for word in vocabulary.words)
+            (directory / VOCAB_FILE).write_bytes(lines.encode("utf-8"))
+    notes = ["Scalar mixes and the layers of a task have no place in bilm-tf's files."]
+    if config.word_vocab_size is not None and not has_softmax:
+        notes.append("The word softmax was left out: bilm-tf has a full one for both directions, with all its words.")
+    return notes
 
 
-def save_bilm_tf(
-    model: ElmoPreTrainedModel,
-    output_dir: str | os.PathLike,
-    vocabulary: WordVocabulary | None = None,
-    overwrite: bool = False,
-) -> list[str]:
-    """Write a directory of bilm-tf's files: the biLM, and the word softmax of an ElmoForPreTraining.
-
-    A one-layer model is written without the MultiRNNCell level, as bilm-tf's training code does; half precision as the
-    same numbers in float32. The vocabulary is that of the softmax, or of the table of a model that reads words.
-
-    Returns: What was left out and what to know of the files, a sentence each.
-    Raises: ValueError where the format cannot hold the biLM exactly; FileExistsError; ImportError.
-    """
-    h5py = require("h5py", "bilm-tf's weights", "conversion")
-    config = model.config
+def _check_can_be_held(config: ElmoConfig) -> None:
     for field, value, reasons in (
         ("forget_bias", FORGET_BIAS, "as bilm-tf always adds it, and moving a difference into the learned bias rounds"),
         ("character_scheme", "bytes", "as characters of bilm-tf are bytes"),
@@ -86,35 +105,6 @@ def save_bilm_tf(
             f"token_inputs is {config.token_inputs!r} and project_tokens is {config.project_tokens}; models of bilm-tf "
             "read characters alone, or words alone without a projection."
         )
-    why_no_softmax = _why_no_softmax(model, vocabulary)
-    parameters = {name: _as_float32(name, tensor) for name, tensor in model.base_model.state_dict().items()}
-    if config.token_inputs == "words":
-        parameters[WORD_TABLE] = _vectors_in_order(parameters[WORD_TABLE], model, vocabulary)
-    elif parameters["token_encoder.character_embedding.weight"][0].any():
-        raise ValueError(
-            "row 0 of token_encoder.character_embedding.weight, the padding id, is not zero; bilm-tf's files have no "
-            "place for it. Set that row to zeros first."
-        )
-    arrays = {
-        rule.key: rule.layout.to_theirs(*map(parameters.get, rule.parameters))
-        for rule in weight_rules(config, is_stacked=config.num_hidden_layers > 1)
-    }
-    files = {WEIGHT_FILE: arrays}
-    if why_no_softmax is None:
-        files[SOFTMAX_FILE] = {key: _as_float32(name, model.get_parameter(name)) for key, name in SOFTMAX_KEYS.items()}
-    with written_aside(output_dir, overwrite) as directory:
-        (directory / OPTIONS_FILE).write_text(json.dumps(_options(config), indent=2) + "\n", encoding="utf-8")
-        for name, tensors in files.items():
-            with h5py.File(directory / name, "w") as file:
-                for key, tensor in tensors.items():
-                    file.create_dataset(key, data=tensor.contiguous().numpy())
-        if vocabulary is not None and (why_no_softmax is None or config.token_inputs == "words"):
-            lines = "".join(f"{word}\n" for word in vocabulary.words)
-            (directory / VOCAB_FILE).write_bytes(lines.encode("utf-8"))
-    notes = ["Scalar mixes and the layers of a task have no place in bilm-tf's files."]
-    if why_no_softmax is not None and config.word_vocab_size is not None:
-        notes.append(f"The word softmax was left out: {why_no_softmax}.")
-    return notes
 
 
 def _options(config: ElmoConfig) -> dict[str, Any]:
@@ -134,22 +124,6 @@ def _options(config: ElmoConfig) -> dict[str, Any]:
     return options
 
 
-def _why_no_softmax(model: ElmoPreTrainedModel, vocabulary: WordVocabulary | None) -> str | None:
-    """Why a model has no word softmax that bilm-tf's files can hold; None where it has."""
-    config = model.config
-    if not isinstance(model, ElmoForPreTraining):
-        return "the checkpoint lacks its weights"
-    if config.softmax_type != "full" or not config.share_word_softmax:
-        return (
-            f"softmax_type is {config.softmax_type!r} and share_word_softmax is {config.share_word_softmax}, and "
-            "bilm-tf has one full softmax for both directions"
-        )
-    if vocabulary is None or len(vocabulary) != config.word_vocab_size:
-        found = f"no {VOCABULARY_FILE}" if vocabulary is None else f"a {VOCABULARY_FILE} of {len(vocabulary)} words"
-        return f"there is {found}, expected its {config.word_vocab_size} words"
-    return None
-
-
 def _as_float32(name: str, tensor: Tensor) -> Tensor:
     if not tensor.is_floating_point():
         # The hashes of a word table, which are read and not written.
@@ -162,21 +136,16 @@ def _as_float32(name: str, tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", torch.float32)
 
 
-def _vectors_in_order(vectors: Tensor, model: ElmoPreTrainedModel, vocabulary: WordVocabulary | None) -> Tensor:
+def _vectors_in_order(vectors: Tensor, model: ElmoModel, vocabulary: WordVocabulary | None) -> Tensor:
     """The vectors of a vocabulary's words in its order, (V, P), out of a model's word table."""
-    if vocabulary is None:
-        raise ValueError(
-            "vocabulary is None, but the model reads words, and bilm-tf's table has their order: a converted "
-            f"checkpoint has them in {VOCABULARY_FILE}."
-        )
-    config, table = model.config, cast("ElmoModel", model.base_model).token_encoder.word_table
+    config, words = model.config, [] if vocabulary is None else vocabulary.words
     tokenizer = ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word)
-    characters = torch.from_numpy(tokenizer.encode_words(vocabulary.words)).to(model.device)
-    rows = cast("ElmoWordTable", table).indices(characters).cpu()
+    characters = torch.from_numpy(tokenizer.encode_words(words)).to(model.device)
+    rows = cast("ElmoWordTable", model.token_encoder.word_table).indices(characters).cpu()
     num_known = len(rows[rows > 0].unique())
-    if num_known != config.word_table_size or int(rows[vocabulary.unk_id]) != 0:
+    if vocabulary is None or num_known != config.word_table_size or int(rows[vocabulary.unk_id]) != 0:
         raise ValueError(
-            f"vocabulary has {num_known} of the {config.word_table_size} words of the model's table, expected all of "
-            "them; give the words that it was trained with."
+            f"{VOCABULARY_FILE} has {num_known} of the {config.word_table_size} words that the model reads, expected "
+            "all of them, in whose order bilm-tf's table is; put the one there that was saved with the model."
         )
     return vectors[rows]

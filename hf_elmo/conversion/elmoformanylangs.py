@@ -53,6 +53,7 @@ _TRAINED_LAYERS = 2
 _WORD_LIST, _UNKNOWN = "word.dic", "<oov>"
 # Their names of words that a vocabulary here must have.
 _SPECIAL_WORDS = {"<bos>": BOS_TOKEN, "<eos>": EOS_TOKEN, _UNKNOWN: UNK_TOKEN}
+_MARKS = ", ".join(_SPECIAL_WORDS)
 # What an entry of white space alone becomes, because lines are stripped before they are cut.
 _WHITE_SPACE = "\u3000"
 
@@ -129,13 +130,16 @@ def read(
         notes.append(f"The sizes are not in the archive: as the program does, those of {_DEFAULT_NAMES[0]} were taken.")
     if config.num_hidden_layers > _TRAINED_LAYERS:
         notes.append(f"The program trains {_TRAINED_LAYERS} layers: those above have the numbers they started with.")
-    model: ElmoPreTrainedModel = bilm
+    model: ElmoPreTrainedModel | None = None
     if _CLASSIFIER in files:
-        reason = f"it was trained on layer {_TRAINED_LAYERS}, which is not the top one of {config.num_hidden_layers}"
         if config.num_hidden_layers == _TRAINED_LAYERS:
-            model, reason = _with_softmax(bilm, source)
-        notes += [f"{_CLASSIFIER} was left out, so no text can be scored: {reason}."] if model is bilm else []
-    return Converted(model, tokenizer, files, settings, tuple(notes))
+            model = _with_softmax(bilm, source)
+        if model is None:
+            notes.append(
+                f"{_CLASSIFIER} was left out, so no text can be scored: a softmax is taken from {_SOFTMAX} of a model "
+                f"of {_TRAINED_LAYERS} layers, on the last of which it was trained, with rows for {_MARKS}."
+            )
+    return Converted(model or bilm, tokenizer, files, settings, tuple(notes))
 
 
 def _find_settings(directory: Path) -> Path | None:
@@ -261,22 +265,21 @@ def _expected_rows(weights: Weights, key: str, entries: Mapping[str, int], size:
     return max(found, *(row + 1 for row in entries.values())), size or 0
 
 
-def _with_softmax(model: ElmoModel, directory: Path) -> tuple[ElmoPreTrainedModel, str]:
-    """The model with the softmax of classifier.pkl; or the model as it is, and the reason."""
+def _with_softmax(model: ElmoModel, directory: Path) -> ElmoPreTrainedModel | None:
+    """The model with the softmax of classifier.pkl; None where that has none, or none of the marks."""
     weights = read_torch("file", directory / _CLASSIFIER)
     words = _read_dictionary(directory / _WORD_LIST, _UNKNOWN)
     if _SOFTMAX not in weights:
-        return model, f"it has no {_SOFTMAX!r}, the softmax of the setting 'sampled_softmax'"
+        return None
     num_rows, size = _expected_rows(weights, _SOFTMAX, words, model.config.projection_size)
     shapes = {_SOFTMAX: (num_rows, size), _SOFTMAX_BIAS: (num_rows, 1)}
     weights.check(shapes, repr(str(directory / _WORD_LIST)), ["oov_column"])
     # What would be taken for another word has no name here: no text leads to it.
     names = {row: _SPECIAL_WORDS.get(word, word) for word, row in words.items() if word not in SPECIAL_WORDS}
     listed = [names.get(row, f"<unused {row}>") for row in range(num_rows)]
-    missing = [theirs for theirs, ours in _SPECIAL_WORDS.items() if ours not in listed]
-    if missing:
-        return model, f"word.dic has no {missing[0]} with a row of its own, which it would have to predict"
+    if not set(SPECIAL_WORDS) <= set(listed):
+        return None
     first = [listed.index(word) for word in SPECIAL_WORDS]
     order = first + [row for row in range(num_rows) if row not in first]
     vocabulary = WordVocabulary([listed[row] for row in order])
-    return add_word_softmax(model, vocabulary, weights[_SOFTMAX][order], weights[_SOFTMAX_BIAS][order].squeeze(1)), ""
+    return add_word_softmax(model, vocabulary, weights[_SOFTMAX][order], weights[_SOFTMAX_BIAS][order].squeeze(1))

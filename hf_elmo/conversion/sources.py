@@ -44,7 +44,7 @@ def load_external(source: str | os.PathLike, **options: Any) -> tuple[ElmoPreTra
         is not known to its format; FileNotFoundError; ImportError.
     """
     with _opened(source) as path:
-        converted = _read(path, _find_format(source, path), options)
+        _, converted = _read(source, path, options)
     return converted.model, converted.tokenizer
 
 
@@ -60,8 +60,7 @@ def convert(
     check_keeps_inputs(output_dir, inputs.items())
     check_output_directory(output_dir, overwrite)
     with _opened(source) as path:
-        name = _find_format(source, path)
-        converted = _read(path, name, options)
+        name, converted = _read(source, path, options)
         files = converted.files if path == Path(source) else {"source": Path(source), **converted.files}
         with written_aside(output_dir, overwrite) as directory:
             converted.model.save_pretrained(directory)
@@ -75,24 +74,22 @@ def convert(
     return name, replace(converted, files=files)
 
 
-def _find_format(source: str | os.PathLike, path: Path) -> str:
-    found = [each for each, format in FORMATS.items() if format.recognizes(path)]
-    if not found:
+def _read(source: str | os.PathLike, path: Path, options: Mapping[str, Any]) -> tuple[str, Converted]:
+    name = next((each for each, format in FORMATS.items() if format.recognizes(path)), None)
+    if name is None:
         known = "; ".join(f"{format.FILES} ({each})" for each, format in FORMATS.items())
         raise ValueError(f"source {str(source)!r} is of no known format; expected {known}.")
-    return found[0]
-
-
-def _read(path: Path, name: str, options: Mapping[str, Any]) -> Converted:
     given = {option: value for option, value in options.items() if value is not None and option != "alignment_files"}
-    known = [*inspect.signature(FORMATS[name].read).parameters][1:]
-    if unknown := given.keys() - known:
-        raise ValueError(f"{min(unknown)} has no meaning for the format {name}, which knows {', '.join(known)}.")
+    known_options = [*inspect.signature(FORMATS[name].read).parameters][1:]
+    if unknown := given.keys() - known_options:
+        raise ValueError(
+            f"{min(unknown)} has no meaning for the format {name}, which knows {', '.join(known_options)}."
+        )
     converted = FORMATS[name].read(path, **given)
     matrices = options.get("alignment_files")
     if matrices:
         align_layers(converted.model, matrices)
-    return replace(converted, files={**converted.files, **_numbered(matrices)})
+    return name, replace(converted, files={**converted.files, **_numbered(matrices)})
 
 
 def _numbered(alignment_files: Sequence[str | os.PathLike] | None) -> dict[str, Path]:

@@ -6,6 +6,7 @@ LevelDB writes them); their messages are protocol buffers.
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 from collections.abc import Callable, Iterator
@@ -51,7 +52,6 @@ def read_bundle(index_file: Path, key_of: Callable[[str], str | None] = lambda n
 
     Raises: ValueError where a file is damaged, or in several shards; FileNotFoundError; ImportError.
     """
-    _crc32c()
     index = existing_file("weight_file", index_file).read_bytes()
     data_file = data_file_of(index_file)
     size = existing_file("the data of weight_file", data_file).stat().st_size
@@ -93,12 +93,12 @@ def _read_variable(message: bytes, data: Any, size: int) -> torch.Tensor:
 
 def _read_index(index: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The names of variables and their messages; damage raises what slices and numbers raise."""
-    footer = index[-48:]
-    if struct.unpack("<Q", footer[-8:])[0] != _MAGIC:
+    footer = io.BytesIO(index[-48:])
+    if struct.unpack("<Q", index[-8:])[0] != _MAGIC:
         raise ValueError("the last bytes are not those of an index")
     # Two handles, each an offset and a size: of the meta-index, which is not used, and of the index of blocks.
-    _, place = _varint(footer, _varint(footer, 0)[1])
-    blocks = (_block(index, handle) for _, handle in _entries(_block(index, footer[place:])))
+    _ = _varint(footer), _varint(footer)
+    blocks = (_block(index, io.BytesIO(handle)) for _, handle in _entries(_block(index, footer)))
     entries = [entry for block in blocks for entry in _entries(block)]
     # The header has the empty key.
     num_shards = dict(_fields(dict(entries)[b""])).get(1, 0)
@@ -107,10 +107,10 @@ def _read_index(index: bytes) -> Iterator[tuple[bytes, bytes]]:
     return (entry for entry in entries if entry[0])
 
 
-def _block(index: bytes, handle: bytes) -> bytes:
+def _block(index: bytes, handle: io.BytesIO) -> bytes:
     """The block that a handle names; behind it stand a byte for its compression and a checksum of both."""
-    offset, place = _varint(handle, 0)
-    end = offset + _varint(handle, place)[0]
+    offset = _varint(handle)
+    end = offset + _varint(handle)
     if struct.unpack("<I", index[end + 1 : end + 5])[0] != _checksum(index[offset : end + 1]):
         raise ValueError(f"the block at byte {offset} has another CRC-32C")
     if index[end]:
@@ -121,50 +121,39 @@ def _block(index: bytes, handle: bytes) -> bytes:
 def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values of a block; a key says only in what it differs from the one before."""
     end = len(block) - 4 * (struct.unpack("<I", block[-4:])[0] + 1)
-    key, place = b"", 0
-    while place < end:
-        shared, place = _varint(block, place)
-        unshared, place = _varint(block, place)
-        size, place = _varint(block, place)
-        key = key[:shared] + block[place : place + unshared]
-        place += unshared
-        yield key, block[place : place + size]
-        place += size
-
-
-def _varint(content: bytes, place: int) -> tuple[int, int]:
-    """A number of seven bits a byte, the lowest first, and the place behind it."""
-    value = shift = 0
-    while shift < 64:
-        byte = content[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if byte < 0x80:
-            return value, place
-    raise ValueError("a number does not end")
+    stream, key = io.BytesIO(block), b""
+    while stream.tell() < end:
+        shared, unshared, size = (_varint(stream) for _ in range(3))
+        key = key[:shared] + stream.read(unshared)
+        yield key, stream.read(size)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """The numbered fields of a protocol buffer: whole numbers, and bytes that may be a message again."""
-    place = 0
-    while place < len(message):
-        tag, place = _varint(message, place)
+    stream = io.BytesIO(message)
+    while stream.tell() < len(message):
+        tag = _varint(stream)
         number, kind = tag >> 3, tag & 7
-        value: Any
         if kind == 0:
-            value, place = _varint(message, place)
+            yield number, _varint(stream)
+        elif kind == 2:
+            yield number, stream.read(_varint(stream))
         else:
-            size, place = ({1: 8, 5: 4}[kind], place) if kind != 2 else _varint(message, place)
-            value, place = message[place : place + size], place + size
-            value = value if kind == 2 else int.from_bytes(value, "little")
-        yield number, value
+            yield number, int.from_bytes(stream.read({1: 8, 5: 4}[kind]), "little")
 
 
-def _crc32c() -> Any:
-    return require("google_crc32c", "the checksums of TensorFlow's checkpoints", "conversion")
+def _varint(stream: io.BytesIO) -> int:
+    """A number of seven bits a byte, the lowest first."""
+    value = 0
+    for shift in range(0, 64, 7):
+        byte = stream.read(1)[0]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value
+    raise ValueError("a number does not end")
 
 
 def _checksum(content: bytes) -> int:
     """The CRC-32C as it is stored: turned, so that checksums of what holds checksums differ too."""
-    crc = _crc32c().value(content)
+    crc = require("google_crc32c", "the checksums of TensorFlow's checkpoints", "conversion").value(content)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""The one way to load what a checkpoint holds: its config, its model, its tokenizer, or a clear refusal."""
+"""The one way to load what a checkpoint holds: its config, its model, its tokenizer, and where to."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def load_model(model_class: type[Model], name: str, dtype: torch.dtype = torch.f
     """
     config = load_config(name)
     _check_size(model_class, name, config)
-    model, lacking = _load_weights(model_class, name, config, dtype)
+    model, lacking = load_what_is_there(model_class, name, config, dtype)
     if lacking:
         raise ValueError(
             f"model_name_or_path {name!r} has no weights, or weights of another shape, for {lacking[0]!r} and "
@@ -71,12 +71,6 @@ def load_what_is_there(
     """
     check_json_files(name)
     _check_size(ElmoModel, name, config)
-    return _load_weights(model_class, name, config, dtype)
-
-
-def _load_weights(
-    model_class: type[Model], name: str, config: ElmoConfig, dtype: torch.dtype | Literal["auto"]
-) -> tuple[Model, list[str]]:
     with _refused_by_name(name, "has weights that are cut off or no such thing"):
         model, report = model_class.from_pretrained(
             name, config=config, dtype=dtype, ignore_mismatched_sizes=True, output_loading_info=True
@@ -108,6 +102,20 @@ def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
                 f"{expected!r}; put the tokenizer there that was saved with the model."
             )
     return tokenizer
+
+
+def usable_device(name: str | None = None) -> torch.device:
+    """The device of that name, "cuda:1" for example; None takes a GPU where there is one. ValueError without it."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        # A device can be well named and still be absent, or unable to give anything back.
+        torch.zeros(1, device=name).cpu()
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); leave it out, or name one that can."
+        ) from error
+    return torch.device(name)
 
 
 def find_file(name: str, file: str) -> str | None:

@@ -133,20 +133,16 @@ def _version(package: str) -> str | None:
 
 
 @functools.cache
-def _commit(file: Path = Path(__file__)) -> str | None:
-    """The commit of the source tree that a file belongs to; None for a file of an installed package."""
-
-    def git(*words: str) -> str:
-        command = ["git", *words]
-        done = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=True, timeout=10)
-        return done.stdout.strip()
-
+def _commit(tree: Path = Path(__file__).parents[2]) -> str | None:
+    """The commit of a source tree; None for the folder of an installed package, which may lie inside of another one."""
+    if not (tree / ".git").exists():
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        # An environment may lie inside of somebody else's repository, which knows nothing of the file.
-        git("ls-files", "--error-unmatch", file.name)
-        return git("describe", "--always", "--dirty", "--abbrev=12") or None
+        done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
+    return done.stdout.strip() or None
 
 
 def _processor() -> str:

@@ -106,11 +106,7 @@ def write_word_vectors(
             part = words[start : start + max_words_per_batch]
             rows = torch.from_numpy(embedder.tokenizer.encode_words(part)).to(embedder.device)
             vectors = embedder.model.token_encoder(rows).float().cpu().numpy()
-            for word, vector in zip(part, vectors, strict=True):
-                file.write(_entry(word, vector, target.suffix == ".bin"))
-
-
-def _entry(word: str, vector: np.ndarray, is_binary: bool) -> bytes:
-    # Nine digits are every number of float32.
-    digits = f"{' '.join(map('{:.9g}'.format, vector.tolist()))}\n".encode()
-    return f"{word} ".encode() + (vector.astype("<f4").tobytes() if is_binary else digits)
+            for word, vector in zip(part, vectors.astype("<f4"), strict=True):
+                # Nine digits are every number of float32.
+                digits = f"{' '.join(map('{:.9g}'.format, vector.tolist()))}\n".encode()
+                file.write(f"{word} ".encode() + (vector.tobytes() if target.suffix == ".bin" else digits))

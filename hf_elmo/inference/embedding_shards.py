@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset, concatenate_datasets
 from pyarrow import parquet
 
@@ -29,19 +30,15 @@ from ..given.bounded_json import read_json
 from ..hub.provenance import write_json
 from ..hub.writing import files_written_aside, open_to_readers
 from ..text.corpora import Sentence, count_words
+from ..text.cutting import cutting_of
 from .batches import runs
 from .embedder import ElmoEmbedder, pool_words
-from .word_places import words_with_offsets
+from .word_places import place_words
 
 SETTINGS_FILE = "settings.json"
 _KIND = "hf_elmo vectors"
-# Sentences whose vectors are written together, a record batch or row group.
+# Sentences of a record batch or row group.
 _SENTENCES_AT_A_TIME = 256
-# What a word's row of characters depends on.
-_TOKENIZER_FIELDS = (
-    *("pre_tokenizer", "normalization", "drop_invisible", "ascii_marks", "do_lower_case"),
-    *("max_characters_per_word", "characters"),
-)
 
 
 def read_settings(directory: str | os.PathLike) -> dict[str, Any]:
@@ -90,7 +87,7 @@ def digest_of_checkpoint(embedder: ElmoEmbedder) -> str:
     config = embedder.model.config.to_dict()
     for key in ("_name_or_path", "transformers_version", "architectures", "dtype"):
         config.pop(key, None)
-    tokenizer = [getattr(embedder.tokenizer, name) for name in _TOKENIZER_FIELDS]
+    tokenizer = [cutting_of(embedder.tokenizer), embedder.tokenizer.characters]
     digest = hashlib.sha256(json.dumps([config, tokenizer], sort_keys=True, default=str).encode())
     for name, tensor in sorted(embedder.model.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
@@ -102,7 +99,7 @@ def digest_of_checkpoint(embedder: ElmoEmbedder) -> str:
 class EmbeddingSettings:
     """What is written of each sentence, and how."""
 
-    layers: str | int = "mix"  # as of `embed`
+    layers: str | int = "mix"  # as of `ElmoEmbedder`
     pooling: str = "none"  # as of `pool_words`
     text_is_tokenized: bool = False  # whether the words of a line stand between white space
     storage_dtype: Literal["float32", "float16"] = "float32"
@@ -125,7 +122,7 @@ class EmbeddingWriter:
     machine, with as many threads, a shard has the same bytes whichever run or process writes it.
 
     Args:
-        embedder: Its max_words_per_buffer is best as large as a shard, whose distinct words are then encoded once.
+        embedder: It reads a shard ahead as a whole from now on, so that each of its distinct words is encoded once.
         read: Gives the lines and lists of words from their beginning; called twice.
         rank, num_ranks: Which of how many processes this is; each writes every `num_ranks`-th shard.
     """
@@ -140,6 +137,7 @@ class EmbeddingWriter:
         num_ranks: int = 1,
     ):
         embedder.stream([], settings.layers)
+        embedder.max_words_per_buffer = settings.max_words_per_shard
         self.embedder, self.path, self.settings, self.read = embedder, Path(output_dir), settings, read
         self.rank, self.num_ranks = rank, num_ranks
         self.columns = ["vectors" if settings.pooling == "none" else "vector"]
@@ -211,48 +209,40 @@ class EmbeddingWriter:
         left, first = set(self.left()), 0
         for number, sentences in enumerate(self._shards()):
             if number in left:
-                target, num_words = self._file(number), 0
+                target, table = self._file(number), self._embed(first, sentences)
                 with files_written_aside(target) as (aside,):
-                    batches = self._batches(first, sentences)
-                    batch = next(batches)
-                    with (
-                        pa.ipc.new_stream(str(aside), batch.schema)
-                        if self.settings.format == "arrow"
-                        else parquet.ParquetWriter(
-                            aside, batch.schema, use_dictionary=False, write_statistics=["sentence_id"]
-                        )
-                    ) as file:
-                        for part in itertools.chain([batch], batches):
-                            file.write_batch(part)
-                            num_words += len(part.column("words").flatten())
+                    if self.settings.format == "parquet":
+                        how: Any = {"use_dictionary": False, "write_statistics": ["sentence_id"]}
+                        parquet.write_table(table, aside, row_group_size=_SENTENCES_AT_A_TIME, **how)
+                    else:
+                        with pa.ipc.new_stream(str(aside), table.schema) as file:
+                            file.write_table(table, _SENTENCES_AT_A_TIME)
                     open_to_readers(aside.parent)
-                yield Written(target, len(sentences), num_words)
+                yield Written(target, len(sentences), pc.sum(pc.list_value_length(table["words"])).as_py())
             first += len(sentences)
 
     def _file(self, number: int) -> Path:
         return self.path / f"shard-{number:05d}.{self.settings.format}"
 
-    def _batches(self, first: int, sentences: Sequence[Sentence]) -> Iterator[pa.RecordBatch]:
+    def _embed(self, first: int, sentences: Sequence[Sentence]) -> pa.Table:
+        placed = [self._place(sentence) for sentence in sentences]
         # A stream for each shard: a word's last bits depend on the words that it is encoded with, and the bytes of a
         # shard must not depend on what this process has met before.
-        placed = [self._cut(sentence) for sentence in sentences]
         arrays = self.embedder.stream((words for words, _ in placed), self.settings.layers)
-        for start in range(0, len(placed), _SENTENCES_AT_A_TIME):
-            part = placed[start : start + _SENTENCES_AT_A_TIME]
-            vectors = [pool_words(array, self.settings.pooling) for array in itertools.islice(arrays, len(part))]
-            columns = {
-                "sentence_id": pa.array(range(first + start, first + start + len(part)), pa.int64()),
-                "words": pa.array([words for words, _ in part], pa.list_(pa.string())),
-                "starts": pa.array([[start for start, _ in offsets] for _, offsets in part], pa.list_(pa.int32())),
-                "ends": pa.array([[end for _, end in offsets] for _, offsets in part], pa.list_(pa.int32())),
-            }
-            for layer, name in enumerate(self.columns):
-                columns[name] = self._column([each[layer] if len(self.columns) > 1 else each for each in vectors])
-            yield pa.RecordBatch.from_pydict(columns)
+        vectors = [pool_words(array, self.settings.pooling) for array in arrays]
+        columns = {
+            "sentence_id": pa.array(range(first, first + len(placed)), pa.int64()),
+            "words": pa.array([words for words, _ in placed], pa.list_(pa.string())),
+        }
+        for side, name in enumerate(("starts", "ends")):
+            columns[name] = pa.array([[each[side] for each in offsets] for _, offsets in placed], pa.list_(pa.int32()))
+        for layer, name in enumerate(self.columns):
+            columns[name] = self._column([each[layer] if len(self.columns) > 1 else each for each in vectors])
+        return pa.table(columns)
 
-    def _cut(self, sentence: Sentence) -> tuple[list[str], list[tuple[int, int]]]:
+    def _place(self, sentence: Sentence) -> tuple[list[str], list[tuple[int, int]]]:
         if isinstance(sentence, str):
-            return words_with_offsets(sentence, self.embedder.tokenizer, self.settings.text_is_tokenized)
+            return place_words(sentence, self.embedder.tokenizer, self.settings.text_is_tokenized)[:2]
         # Where they would stand between single spaces.
         ends = list(itertools.accumulate(len(word) + 1 for word in sentence))
         return sentence, [(end - 1 - len(word), end - 1) for word, end in zip(sentence, ends, strict=True)]

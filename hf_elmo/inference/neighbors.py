@@ -9,15 +9,13 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from pyarrow import compute
 
 from ..text.progress import track
-from .embedder import ElmoEmbedder, Sentence
-from .embedding import resolve_layers
+from .embedder import ElmoEmbedder, Sentence, resolve_layers
 from .embedding_shards import digest_of_checkpoint, load_embeddings, read_settings, vectors_of
 from .word_uses import StaticWords, Use, other_spellings, unit
 
@@ -27,28 +25,16 @@ _SENTENCES_PER_BLOCK = 256
 Nearest = list[tuple[float, Use]]
 
 
-@dataclass
-class Block:
-    """Some sentences, their indices in the text, and the vectors of all their words, of length 1, (N, D)."""
+class Block(NamedTuple):
+    """The uses of all words of some sentences, and their vectors, of length 1, (N, D)."""
 
-    indices: Sequence[int]
-    sentences: Sequence[tuple[str, ...]]
+    uses: list[Use]
     vectors: np.ndarray
 
-    @cached_property
-    def words(self) -> np.ndarray:
-        """The words that the vectors are of, (N,)."""
-        return np.array([word for words in self.sentences for word in words], dtype=object)
 
-    @cached_property
-    def _ends(self) -> np.ndarray:
-        return np.cumsum([len(words) for words in self.sentences])
-
-    def use(self, row: int) -> Use:
-        """The use that a vector is of."""
-        number = int(np.searchsorted(self._ends, row, side="right"))
-        words = self.sentences[number]
-        return Use(self.indices[number], int(row - self._ends[number]) + len(words), words)
+def _uses_in(sentences: Iterable[tuple[int, Sequence[str]]]) -> list[Use]:
+    numbered = ((number, tuple(words)) for number, words in sentences)
+    return [Use(number, at, words) for number, words in numbered for at in range(len(words))]
 
 
 class UseIndex:
@@ -69,7 +55,7 @@ class UseIndex:
         arrays, words = [unit(array) for array in embedder.stream(read, layers)], list(kept)
         if not any(words):
             raise ValueError(f"sentences holds no words in {len(words)} sentences; give text to look into.")
-        block = Block(range(len(words)), words, np.concatenate(arrays))
+        block = Block(_uses_in(enumerate(words)), np.concatenate(arrays))
         return cls(embedder, layers, lambda: [block])
 
     @classmethod
@@ -104,8 +90,7 @@ class UseIndex:
         def blocks() -> Iterable[Block]:
             found = (
                 Block(
-                    table["sentence_id"].to_pylist(),
-                    [tuple(words) for words in table["words"].to_pylist()],
+                    _uses_in(zip(table["sentence_id"].to_pylist(), table["words"].to_pylist(), strict=True)),
                     unit(vectors_of(table[column])),
                 )
                 for table in rows.iter(_SENTENCES_PER_BLOCK)
@@ -134,14 +119,14 @@ class UseIndex:
         for block in self.blocks():
             similarities = block.vectors @ vectors.T
             if same_word:
-                folded = np.array([word.casefold() for word in block.words], dtype=object)
+                folded = np.array([use.word.casefold() for use in block.uses], dtype=object)
             for query, use in enumerate(uses):
                 # What cannot be among the best is left out first.
                 least = best[query][-1][0] if len(best[query]) == count else -np.inf
                 is_candidate = similarities[:, query] > least
                 (rows,) = np.nonzero(is_candidate & (folded == use.word.casefold()) if same_word else is_candidate)
                 ranked = rows[np.argsort(-similarities[rows, query], kind="stable")]
-                found = ((float(similarities[row, query]), block.use(row)) for row in ranked)
+                found = ((float(similarities[row, query]), block.uses[row]) for row in ranked)
                 both = [*best[query], *itertools.islice(one_a_sentence(found, use), count)]
                 best[query] = list(one_a_sentence(sorted(both, key=lambda each: -each[0]), use))[:count]
         return best
@@ -149,9 +134,10 @@ class UseIndex:
     def most_different_uses(self, word: str, count: int = 2) -> list[tuple[Use, np.ndarray]]:
         """Uses of a word, with their vectors, that lie far from one another, each the farthest from those before."""
         found = [
-            (block.use(row), block.vectors[row])
+            (use, vector)
             for block in self.blocks()
-            for row in np.flatnonzero(block.words == word).tolist()
+            for use, vector in zip(block.uses, block.vectors, strict=True)
+            if use.word == word
         ]
         if not found:
             return []
@@ -164,12 +150,12 @@ class UseIndex:
 
 
 def _cut(embedder: ElmoEmbedder, sentence: Sentence) -> tuple[str, ...]:
-    return tuple(embedder.tokenize(sentence) if isinstance(sentence, str) else sentence)
+    return tuple(embedder.tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence)
 
 
 def _normalized(embedder: ElmoEmbedder, word: str) -> str:
     """A word as the tokenizer gives it, lower-cased for example; one that it would cut stays as it is."""
-    words = embedder.tokenize(word)
+    words = embedder.tokenizer.tokenize(word)
     return words[0] if len(words) == 1 else word
 
 
@@ -185,7 +171,7 @@ def one_a_sentence(uses: Iterable[tuple[float, Use]], query: Use) -> Iterator[tu
 
 def describe_words(index: UseIndex, words: Sequence[str], count: int = 1, same_word: bool = False) -> str:
     """A table for the screen: for each word its static neighbors, then two of its uses with their nearest uses."""
-    counts = Counter(word for block in index.blocks() for word in block.words)
+    counts = Counter(use.word for block in index.blocks() for use in block.uses)
     static, lines = StaticWords(index.embedder, counts), []
     for word in (_normalized(index.embedder, word) for word in words):
         uses = index.most_different_uses(word)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..hub.extras import require
 from ..hub.loading import load_config, load_model, load_tokenizer
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model.modeling_elmo import CAN_RECORD_STEPS, ElmoModel, ElmoPreTrainedModel, ElmoWordTable
@@ -80,11 +81,8 @@ def export_onnx(
     Raises: FileNotFoundError, FileExistsError or ValueError naming the argument, also for a model that has no graph;
         ImportError; ArithmeticError where the exported model gives other numbers.
     """
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise ImportError("PyTorch exports with onnx and onnxscript; pip install 'hf_elmo[export]'.") from error
+    for package in ("onnx", "onnxscript"):
+        require(package, "PyTorch's exports", "export")
     if not CAN_RECORD_STEPS:
         raise ImportError(f"torch {torch.__version__} cannot export a recurrence of any length; install a newer one.")
     target = check_output_directory(output_dir, overwrite)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ..hub.extras import require
 from .embedder import ElmoEmbedder
 from .word_uses import WordUses, sentence_digest, unit
 
@@ -61,17 +62,14 @@ def probe_senses(found: WordUses, layers: np.ndarray, folds: np.ndarray) -> Corr
     (Peters et al. 2018, sec. 5.3, say nothing of the distance); of equal ones the most frequent sense. The bag of words
     does the same with the words of the sentence, weighted by tf-idf, in place of a vector.
     """
-    try:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-    except ImportError as error:
-        raise ImportError("the bag of words needs scikit-learn: pip install 'hf_elmo[look]'.") from error
+    text = require("sklearn.feature_extraction.text", "bags of words", "look")
     senses = np.array(found.labels)
     bags = [[word.casefold() for at, word in enumerate(use.words) if at != use.position] for use in found.uses]
     methods = [MOST_FREQUENT_SENSE, BAG_OF_WORDS, *(f"layer {layer}" for layer in range(len(layers)))]
     correct = {method: np.zeros(len(senses), dtype=bool) for method in methods}
     for fold in range(folds.max() + 1):
         test, train = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        vectorizer = TfidfVectorizer(analyzer=list)
+        vectorizer = text.TfidfVectorizer(analyzer=list)
         trained = vectorizer.fit_transform([bags[number] for number in train])
         features = [(trained, vectorizer.transform([bags[number] for number in test]))]
         features += [(vectors[train], unit(vectors[test])) for vectors in layers]

@@ -18,7 +18,11 @@ from .scoring import DIRECTIONS, ElmoScorer, ScoreTotals, SentenceScores, Substi
 from .word_places import PlacedWords
 
 # Log probabilities are in nats, surprisals in bits.
-_SURPRISALS = {"forward": "surprisal", "backward": "surprisal_backward", "joint": "surprisal_joint"}
+_SURPRISALS: dict[Any, str] = {
+    "forward": "surprisal",
+    "backward": "surprisal_backward",
+    "joint": "surprisal_joint",
+}
 COLUMNS = (
     *("sentence", "position", "word", "unknown", *DIRECTIONS, "substitutes"),
     *(*_SURPRISALS.values(), "start", "end", "spaced_word"),
@@ -95,7 +99,7 @@ def _record(line: ScoredLine) -> dict[str, Any]:
         "backward_end": round(scores.backward_end, 6),
         "perplexity": totals.perplexity,
         "pseudo_perplexity": totals.pseudo_perplexity,
-        **{name: _rounded(getattr(scores, f"{direction}_surprisal")) for direction, name in _SURPRISALS.items()},
+        **{name: _rounded(scores.surprisal(direction)) for direction, name in _SURPRISALS.items()},
         "offsets": line.placed.offsets,
         "spaced_words": line.placed.spaced_words,
     }
@@ -109,7 +113,7 @@ def _rounded(values: np.ndarray) -> list[float]:
 
 
 def _paragraph(line: ScoredLine) -> str:
-    bits = {direction: getattr(line.scores, f"{direction}_surprisal") for direction in DIRECTIONS}
+    bits = {direction: line.scores.surprisal(direction) for direction in DIRECTIONS}
     parts, end = [], 0
     for position, (start, stop) in enumerate(line.placed.offsets):
         unknown = bool(line.scores.is_unknown[position])

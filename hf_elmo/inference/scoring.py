@@ -18,20 +18,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..hub.loading import find_file, load_config, load_model, load_tokenizer
+from ..hub.loading import find_file, load_config, load_model, load_tokenizer, usable_device
 from ..model.modeling_elmo import ElmoForPreTraining, distinct_rows
-from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.spelling import SPELLING_FILE, SpellingModel
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary, log_uniform_probabilities
 from .batches import runs
-from .devices import usable_device
-from .embedder import Sentence
-from .embedding import embed
+from .embedder import ElmoEmbedder, Sentence
 
 # Words whose scores are worked on at a time; and whole distributions, where a softmax gives no less.
 _BLOCK = 1024
 _DISTRIBUTIONS = 64
-DIRECTIONS = ("forward", "backward", "joint")
+Direction = Literal["forward", "backward", "joint"]
+DIRECTIONS: tuple[Direction, ...] = ("forward", "backward", "joint")
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def _perplexity(log_probability: float, count: int) -> float:
 
 @dataclass(frozen=True)
 class SentenceScores:
-    """The scores of a sentence of T words, in nats, or in bits as surprisals; see `ElmoScorer` for unknown words."""
+    """The scores of a sentence of T words, in nats; see `ElmoScorer` for unknown words."""
 
     words: list[str]  # without special tokens
     is_unknown: np.ndarray  # True for words that the softmax lacks, (T,)
@@ -91,17 +89,9 @@ class SentenceScores:
     forward_end: float  # log p(`</S>` | `<S>`, w_1 ... w_T)
     backward_end: float  # log p(`<S>` | w_1 ... w_T, `</S>`)
 
-    @property
-    def forward_surprisal(self) -> np.ndarray:
-        return to_bits(self.forward)
-
-    @property
-    def backward_surprisal(self) -> np.ndarray:
-        return to_bits(self.backward)
-
-    @property
-    def joint_surprisal(self) -> np.ndarray:
-        return to_bits(self.joint)
+    def surprisal(self, direction: Direction = "forward") -> np.ndarray:
+        """-log2 p of each word in bits, (T,), given its left context, its right one ("backward") or both ("joint")."""
+        return to_bits(getattr(self, direction))
 
     @property
     def totals(self) -> ScoreTotals:
@@ -142,43 +132,49 @@ class ElmoScorer:
     docs/notebooks.md has examples.
 
     Args:
-        model: A checkpoint with a word softmax, a directory or a name on the Hub; or the model itself, which is left in
-            the mode it is in.
+        model_name_or_path: A checkpoint with a word softmax, a directory or a name on the Hub.
         device: "cpu", "cuda", "cuda:1" and so on; None takes a GPU where there is one.
-        tokenizer, vocabulary: Of a model itself; the words of the softmax in its order.
         spell_unknown: Whether words that the softmax lacks are spelled, by the checkpoint's spelling.npz.
-        chunk_size: Predictions that are scored at a time, by blocks of words.
-        limits: As of `embed`.
-    Raises: FileNotFoundError or ValueError naming what the checkpoint lacks, the device, or the argument.
+        max_words_per_batch: As of `ElmoEmbedder`.
+    Raises: FileNotFoundError or ValueError naming what the checkpoint lacks, the device, or the limit.
     """
+
+    # Predictions that are scored at a time, by blocks of words.
+    chunk_size = 1024
 
     def __init__(
         self,
-        model: str | ElmoForPreTraining,
+        model_name_or_path: str,
         device: str | None = None,
-        tokenizer: ElmoCharTokenizer | None = None,
-        vocabulary: WordVocabulary | None = None,
         spell_unknown: bool = False,
-        chunk_size: int = 1024,
-        **limits: int,
+        max_words_per_batch: int = 2048,
     ):
-        if not isinstance(model, ElmoForPreTraining):
-            place = usable_device(device)
-            model, tokenizer, vocabulary = _load(str(model))
-            model.to(place).eval()  # type: ignore[arg-type]
-        assert tokenizer is not None and vocabulary is not None, "a model comes with both"
-        if model.config.word_vocab_size != len(vocabulary):
+        self.name, self.device = str(model_name_or_path), usable_device(device)
+        config = load_config(self.name)
+        if config.word_vocab_size is None:
             raise ValueError(
-                f"vocabulary has {len(vocabulary)} words, but the model's softmax is over "
-                f"{model.config.word_vocab_size}; load the {VOCABULARY_FILE} that was saved with the model."
+                f"model_name_or_path {self.name!r} has no word softmax (word_vocab_size in its config.json), so words "
+                "have no probability; name a pre-trained checkpoint, or one converted with its softmax_file."
             )
-        self.name, self.device = str(model.name_or_path), model.device
-        self.model, self.tokenizer, self.vocabulary = model, tokenizer, vocabulary
-        self.spelling = _load_spelling(self.name) if spell_unknown else None
-        self._log_prior = zipf_frequencies(len(vocabulary)).log()
-        self._chunk_size, self._limits = chunk_size, limits
-        # Raises what is wrong with the limits now.
-        self.stream([])
+        self.model = load_model(ElmoForPreTraining, self.name).to(self.device).eval()  # type: ignore[arg-type]
+        self.vocabulary = WordVocabulary.load(self._find(VOCABULARY_FILE, "the words of its softmax"))
+        if config.word_vocab_size != len(self.vocabulary):
+            raise ValueError(
+                f"{VOCABULARY_FILE} of model_name_or_path {self.name!r} has {len(self.vocabulary)} words, but its "
+                f"softmax is over {config.word_vocab_size}; put the one there that was saved with the model."
+            )
+        self.spelling = None
+        if spell_unknown:
+            self.spelling = SpellingModel.load(self._find(SPELLING_FILE, "what hf-elmo vocabulary writes beside words"))
+        self.tokenizer = load_tokenizer(self.name, config)
+        self.embedder = ElmoEmbedder(self.model, tokenizer=self.tokenizer, max_words_per_batch=max_words_per_batch)
+        self._log_prior = zipf_frequencies(len(self.vocabulary)).log()
+
+    def _find(self, name: str, what: str) -> str:
+        file = find_file(self.name, name)
+        if file is None:
+            raise FileNotFoundError(f"model_name_or_path {self.name!r} holds no {name}; put {what} there.")
+        return file
 
     def score_sentence(self, sentence: Sentence) -> SentenceScores:
         """The scores of one sentence, a string or a list of words."""
@@ -189,11 +185,9 @@ class ElmoScorer:
         """The scores of many sentences, in their order; TypeError names the first entry that is not one."""
         return list(self.stream(sentences, carry_state))
 
-    def surprisals(
-        self, sentence: Sentence, direction: Literal["forward", "backward", "joint"] = "forward"
-    ) -> np.ndarray:
-        """-log2 p of each word of a sentence, in bits, (words,), from its left context, its right one or both."""
-        return getattr(self.score_sentence(sentence), f"{direction}_surprisal")
+    def surprisals(self, sentence: Sentence, direction: Direction = "forward") -> np.ndarray:
+        """The surprisal of each word of a sentence, as of `SentenceScores.surprisal`."""
+        return self.score_sentence(sentence).surprisal(direction)
 
     def totals(self, sentences: Iterable[Sentence], carry_state: bool = False) -> ScoreTotals:
         """The sums over sentences, which give the perplexities."""
@@ -216,7 +210,7 @@ class ElmoScorer:
                 f"position is {position!r}, which the sentence has {len(places)} times; give a word that occurs once, "
                 f"or an index from 0 to {len(words) - 1}."
             )
-        (top,) = embed(self.model, self.tokenizer, [words], layers="top", keep_special_tokens=True)
+        (top,) = self.embedder.stream([words], "top", keep_special_tokens=True)
         contexts = [context[places] for context in _contexts(top)]
         forward, backward, joint = (scores[0] for scores in self._distributions(*contexts))
         first = len(SPECIAL_WORDS)
@@ -231,11 +225,10 @@ class ElmoScorer:
             raise TypeError("sentences is a string; wanted an iterable of them. For a single one, give a list of it.")
         cut = self.tokenizer.tokenize
         read, kept = itertools.tee(cut(sentence) if isinstance(sentence, str) else sentence for sentence in sentences)
-        how: dict[str, Any] = {"keep_special_tokens": True, "carry_state": carry_state, **self._limits}
-        tops = embed(self.model, self.tokenizer, read, layers="top", **how)
+        tops = self.embedder.stream(read, "top", carry_state, keep_special_tokens=True)
         # The vectors first: what is wrong with a sentence is found when it is embedded. Short sentences share a product
         # with the softmax.
-        groups = runs(zip(tops, kept, strict=False), lambda pair: len(pair[1]) + 1, self._chunk_size)
+        groups = runs(zip(tops, kept, strict=False), lambda pair: len(pair[1]) + 1, self.chunk_size)
         return itertools.chain.from_iterable(map(self._score_group, groups))
 
     def _score_targets(self, forward: Tensor, backward: Tensor, next_ids: Tensor, previous_ids: Tensor) -> Tensor:
@@ -246,8 +239,7 @@ class ElmoScorer:
         ids = (next_ids, previous_ids, next_ids)
         softmaxes = [softmax for softmax in self.model.word_softmaxes if isinstance(softmax, nn.Linear)]
         if not softmaxes:
-            rows = zip(self._distributions(forward, backward), ids, strict=True)
-            return torch.stack([_at(places, scores) for scores, places in rows])
+            return torch.stack(list(map(_at, ids, self._distributions(forward, backward))))
         prior = self._log_prior.to(self.device)
         # Sentences that begin or end alike, as those of minimal pairs, share what is read so far.
         contexts = [distinct_rows(hidden.to(self.device)) for hidden in (forward, backward)]
@@ -280,7 +272,7 @@ class ElmoScorer:
         ]
         # An adaptive softmax gives whole distributions.
         is_full = isinstance(self.model.word_softmax, nn.Linear)
-        rows = self._chunk_size if is_full else min(self._chunk_size, _DISTRIBUTIONS)
+        rows = self.chunk_size if is_full else min(self.chunk_size, _DISTRIBUTIONS)
         chunks = (tensor.split(rows) for tensor in (*contexts, *targets))
         columns = [self._score_targets(*chunk) for chunk in zip(*chunks, strict=True)]
         found = torch.cat(columns, dim=1).cpu().double().numpy()
@@ -296,31 +288,6 @@ class ElmoScorer:
             SentenceScores(list(words), unknown[:-1], *part[:, :-1], *part[:2, -1].tolist())
             for words, unknown, part in parts
         ]
-
-
-def _load(name: str) -> tuple[ElmoForPreTraining, ElmoCharTokenizer, WordVocabulary]:
-    config = load_config(name)
-    if config.word_vocab_size is None:
-        raise ValueError(
-            f"model_name_or_path {name!r} has no word softmax (word_vocab_size in its config.json), so words have no "
-            "probability; name a pre-trained checkpoint, or one converted with its softmax_file."
-        )
-    model, words = load_model(ElmoForPreTraining, name), find_file(name, VOCABULARY_FILE)
-    if words is None:
-        raise FileNotFoundError(
-            f"model_name_or_path {name!r} holds no {VOCABULARY_FILE}; put the words of its softmax there."
-        )
-    return model, load_tokenizer(name, config), WordVocabulary.load(words)
-
-
-def _load_spelling(name: str) -> SpellingModel:
-    file = find_file(name, SPELLING_FILE)
-    if file is None:
-        raise FileNotFoundError(
-            f"spell_unknown: model_name_or_path {name!r} holds no {SPELLING_FILE}; put the one there that hf-elmo "
-            f"vocabulary writes beside the words of its softmax."
-        )
-    return SpellingModel.load(file)
 
 
 def _at(places: Tensor, scores: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..hub.extras import require
 from .embedder import ElmoEmbedder
 from .word_uses import StaticWords, Use, WordUses, embed_uses, static_vectors, unit
 
@@ -146,19 +147,15 @@ def cluster(vectors: np.ndarray, num_clusters: int | None = None) -> np.ndarray:
 
     Without a number there are 2 to 6, whichever has the best silhouette (Rousseeuw 1987), and one for few uses.
     """
-    try:
-        from sklearn.cluster import KMeans
-        from sklearn.metrics import silhouette_score
-    except ImportError as error:
-        raise ImportError("clusters need scikit-learn: pip install 'hf_elmo[look]'.") from error
+    kmeans, metrics = (require(f"sklearn.{name}", "clusters", "look") for name in ("cluster", "metrics"))
     distinct = len(np.unique(vectors, axis=0))
     numbers = range(2, min(_MAX_CLUSTERS, distinct // 2) + 1) if num_clusters is None else [num_clusters]
     if num_clusters is not None and num_clusters > distinct:
         raise ValueError(f"--num_clusters is {num_clusters} for {distinct} distinct uses; it must be 1 to {distinct}.")
-    divided = [KMeans(number, n_init=4, random_state=0).fit(vectors).labels_ for number in numbers]
+    divided = [kmeans.KMeans(number, n_init=4, random_state=0).fit(vectors).labels_ for number in numbers]
     if len(divided) < 2:
         return divided[0] if divided else np.zeros(len(vectors), dtype=int)
-    return max(divided, key=lambda labels: silhouette_score(vectors, labels))
+    return max(divided, key=lambda labels: metrics.silhouette_score(vectors, labels))
 
 
 def nearest_of(vectors: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

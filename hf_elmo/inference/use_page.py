@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,11 +16,11 @@ from .word_uses import Use
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b8a600", "#8a8f96")
 # Size of a drawing, and of its dots and letters.
 WIDTH, HEIGHT, _MARGIN = 420, 360, 22
-RADIUS, _WORD_RADIUS, _FONT_SIZE, FORM_FONT_SIZE = 5.5, 3.5, 13, 15
+_RADIUS, _WORD_RADIUS, _FONT_SIZE, _FORM_FONT_SIZE = 5.5, 3.5, 13, 15
 # The width of a letter as a fraction of the size of its font, about.
 _LETTER = 0.58
-# The positions tried for a word: right of its dot or left, and how many lines below.
-_POSITIONS = [(is_right, lines) for lines in (0, 1, -1, 2, -2, 3, -3) for is_right in (True, False)]
+# How many lines below its dot a word is tried to stand, at the right and at the left.
+_LINES = (0, 1, -1, 2, -2, 3, -3)
 # Words shown on either side of a use.
 _AROUND = 16
 
@@ -43,7 +42,7 @@ def render_page(maps: Sequence[UseMap], facts: Sequence[str]) -> str:
 def _section(drawn: UseMap, number: int) -> str:
     found, ids = drawn.found, [f"use-{number}-{use}" for use in range(len(drawn.uses))]
     of_all = f", of {found.num_found:,} in the text" if found.num_found > len(found.uses) else ""
-    figures = [_figure("layer 0: no context", drawn.caption(0), _draw_static(drawn))]
+    figures = [_figure("layer 0: no context", drawn.caption(0), draw_static(drawn))]
     for layer in range(1, len(drawn.points) + 1):
         figures.append(_figure(f"layer {layer}", drawn.caption(layer), _draw_layer(drawn, layer, ids)))
     colors = [COLORS[group] for group in drawn.group_of]
@@ -72,24 +71,40 @@ def _figure(title: str, caption: str, drawing: str) -> str:
     return f"<figure><figcaption>{title}<small>{escape(caption)}</small></figcaption>\n{drawing}</figure>\n"
 
 
-def _draw_static(drawn: UseMap) -> str:
+def draw_static(drawn: UseMap) -> str:
+    """Layer 0, the word's spellings first; no word covers another one or its dot, where there is room."""
+    forms = {form.form for form in drawn.forms}
+    words = sorted(drawn.static_points, key=lambda word: word not in forms)
+    sizes = [_FORM_FONT_SIZE if word in forms else _FONT_SIZE for word in words]
+    widths = [len(word) * _LETTER * size for word, size in zip(words, sizes, strict=True)]
+    # Words stand to the right of their dots where there is room.
+    dots = _fit(np.array([drawn.static_points[word] for word in words]), max(widths)).tolist()
+    # Boxes: left, top, right, bottom.
+    taken = [(x - _RADIUS, y - _RADIUS, x + _RADIUS, y + _RADIUS) for x, y in dots]
     parts = []
-    for label in place_words(drawn):
-        kind, radius = ("form", RADIUS) if label.is_form else ("word", _WORD_RADIUS)
+    for word, size, width, (x, y) in zip(words, sizes, widths, dots, strict=True):
+        corners = [
+            (left, y + (lines - 0.5) * size) for lines in _LINES for left in (x + _RADIUS + 3, x - _RADIUS - 3 - width)
+        ]
+        tried = [(left, top, left + width, top + size) for left, top in corners]
+        inside = (box for box in tried if min(box) >= 0 and box[2] <= WIDTH and box[3] <= HEIGHT)
+        box = next((box for box in inside if not any(_overlap(box, each) for each in taken)), tried[0])
+        taken.append(box)
+        kind, radius = ("form", _RADIUS) if word in forms else ("word", _WORD_RADIUS)
         parts.append(
-            f'<circle class="{kind}" cx="{label.x:.1f}" cy="{label.y:.1f}" r="{radius}"/>'
-            f'<text class="{kind}" x="{label.left:.1f}" y="{label.base:.1f}">{escape(label.word)}</text>'
+            f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"/>'
+            f'<text class="{kind}" x="{box[0]:.1f}" y="{box[3] - 0.2 * size:.1f}">{escape(word)}</text>'
         )
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" lang="">{"".join(parts)}</svg>\n'
 
 
 def _draw_layer(drawn: UseMap, layer: int, ids: Sequence[str]) -> str:
     parts = []
-    dots = place_dots(drawn.points[layer - 1])
+    dots = _fit(drawn.points[layer - 1])
     for use, group, id_, (x, y) in zip(drawn.uses, drawn.group_of, ids, dots, strict=True):
         title = f"{drawn.groups[group].name}: {use.snippet()}"
         parts.append(
-            f'<a href="#{id_}"><circle class="use" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS}" '
+            f'<a href="#{id_}"><circle class="use" cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS}" '
             f'style="--color:{COLORS[group]}"><title>{escape(title)}</title></circle></a>'
         )
     return f'<svg class="layer" viewBox="0 0 {WIDTH} {HEIGHT}" lang="">{"".join(parts)}</svg>\n'
@@ -119,54 +134,13 @@ def _data(drawn: UseMap) -> str:
     return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
 
 
-class Label(NamedTuple):
-    """A word on the drawing of layer 0: whether it is a form of the one looked at, its dot, and its first letter."""
-
-    word: str
-    is_form: bool
-    x: float
-    y: float
-    left: float
-    base: float
-
-
-def place_dots(points: np.ndarray) -> np.ndarray:
-    """Points (N, 2) on the drawing, from its upper left corner, one unit of both axes as long."""
-    return _fit(points, WIDTH - 2 * _MARGIN, HEIGHT - 2 * _MARGIN) + _MARGIN
-
-
-def place_words(drawn: UseMap) -> list[Label]:
-    """The words of layer 0, the word's spellings first; none covers another one or its dot, where there is room."""
-    forms = {form.form for form in drawn.forms}
-    words = sorted(drawn.static_points, key=lambda word: word not in forms)
-    sizes = [FORM_FONT_SIZE if word in forms else _FONT_SIZE for word in words]
-    widths = [len(word) * _LETTER * size for word, size in zip(words, sizes, strict=True)]
-    # Words stand to the right of their dots where there is room.
-    room = WIDTH - 2 * _MARGIN - max(widths)
-    dots = _fit(np.array([drawn.static_points[word] for word in words]), room, HEIGHT - 2 * _MARGIN) + _MARGIN
-    # Boxes: left, top, right, bottom.
-    taken = [(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in dots.tolist()]
-    labels = []
-    for word, size, width, (x, y) in zip(words, sizes, widths, dots.tolist(), strict=True):
-        tried = []
-        for is_right, lines in _POSITIONS:
-            left, top = x + RADIUS + 3 if is_right else x - RADIUS - 3 - width, y - size / 2 + lines * size
-            tried.append((left, top, left + width, top + size))
-        inside = (box for box in tried if min(box) >= 0 and box[2] <= WIDTH and box[3] <= HEIGHT)
-        box = next((box for box in inside if not any(_overlap(box, each) for each in taken)), tried[0])
-        taken.append(box)
-        labels.append(Label(word, word in forms, x, y, box[0], box[3] - 0.2 * size))
-    return labels
-
-
 def _overlap(box: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
 
 
-def _fit(points: np.ndarray, width: float, height: float) -> np.ndarray:
-    """Points in a box of this size, as large as they fit in and in its middle; what is above is at smaller numbers."""
+def _fit(points: np.ndarray, room_at_right: float = 0) -> np.ndarray:
+    """Points (N, 2) in the middle of the drawing, as large as they fit in; what is above is at smaller numbers."""
+    room = np.array([WIDTH - 2 * _MARGIN - room_at_right, HEIGHT - 2 * _MARGIN])
     lowest, highest = points.min(axis=0), points.max(axis=0)
-    size = np.maximum(highest - lowest, 1e-9)
-    scale = min(width / size[0], height / size[1])
-    middle = (points - (lowest + highest) / 2) * np.array([scale, -scale])
-    return middle + np.array([width / 2, height / 2])
+    scale = (room / np.maximum(highest - lowest, 1e-9)).min()
+    return (points - (lowest + highest) / 2) * np.array([scale, -scale]) + room / 2 + _MARGIN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from typing import NamedTuple
 
@@ -18,24 +19,8 @@ class PlacedWords(NamedTuple):
 
 def place_words(line: str, tokenizer: ElmoCharTokenizer, is_tokenized: bool = False) -> PlacedWords:
     """Cut a line, as it came, into words with their offsets; tokenized words stand between white space."""
-    words, offsets = words_with_offsets(line, tokenizer, is_tokenized)
-    starts = [start for start, _ in _offsets_between_spaces(line)]
+    spaced = [match.span() for match in re.finditer(r"\S+", line)]
+    words = line.split() if is_tokenized else tokenizer.tokenize(line)
+    offsets = spaced if is_tokenized else tokenizer.cutter.spans(line)
+    starts = [start for start, _ in spaced]
     return PlacedWords(words, offsets, [bisect_right(starts, start) - 1 for start, _ in offsets])
-
-
-def words_with_offsets(
-    line: str, tokenizer: ElmoCharTokenizer, is_tokenized: bool = False
-) -> tuple[list[str], list[tuple[int, int]]]:
-    """The words of a line and their offsets, as `place_words`."""
-    if is_tokenized:
-        return line.split(), _offsets_between_spaces(line)
-    return tokenizer.tokenize(line), tokenizer.cutter.spans(line)
-
-
-def _offsets_between_spaces(line: str) -> list[tuple[int, int]]:
-    spans, end = [], 0
-    for word in line.split():
-        start = line.index(word, end)
-        end = start + len(word)
-        spans.append((start, end))
-    return spans

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +18,7 @@ _MAX_STATIC_WORDS = 20_000
 LabeledSentence = tuple[Sequence[str], Sequence[str | None] | None]
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """One occurrence of a word: the index of its sentence, its position there, and the words of the sentence."""
 
     sentence: int
@@ -57,56 +57,51 @@ class WordUses:
         return replace(self, uses=[self.uses[index] for index in indices], labels=labels)
 
 
-class UseGatherer:
-    """Gathers the uses of some words, and counts all words, while a text goes by.
+def gather_uses(
+    sentences: Iterable[LabeledSentence], max_uses: int, asked: Sequence[Sequence[str]] | None = None
+) -> tuple[list[WordUses], Counter[str]]:
+    """At most `max_uses` uses of each word of a text, chosen by their sentences' hash, and the counts of all words.
 
     The words are asked for as their forms, [["play", "plays"], ["bank"]]; None takes every word with a label as one.
+    A sentence that was there before counts once. ValueError names a word that the text lacks.
     """
-
-    def __init__(self, asked: Sequence[Sequence[str]] | None = None):
-        self.asked = asked
-        self.counts: Counter[str] = Counter()
-        self._word_of = {form: number for number, forms in enumerate(asked or ()) for form in forms}
-        self._found: list[list[tuple[Use, str | None]]] = [[] for _ in asked] if asked else [[]]
-        self._seen: set[tuple[str, ...]] = set()
-        self._num_sentences = 0
-
-    def read(self, sentences: Iterable[LabeledSentence]) -> None:
-        """Look through some more sentences; one that was there before counts once."""
-        for words, labels in sentences:
-            self.counts.update(words)
-            found = [(at, self._word_of.get(word) if self.asked else 0) for at, word in enumerate(words)]
-            # Where only some words have labels, those are meant.
-            meant = labels if labels is not None and None in labels else words
-            found = [(at, number) for at, number in found if number is not None and meant[at] is not None]
-            # The same sentence again, with a label at another of its words, has another use.
-            seen = (*map(str.casefold, words), "", *(str(at) for at, _ in found))
-            if found and seen not in self._seen:
-                self._seen.add(seen)
-                for at, number in found:
-                    use = Use(self._num_sentences, at, tuple(words))
-                    self._found[number or 0].append((use, labels[at] if labels is not None else None))
-            self._num_sentences += 1
-
-    def found(self, max_uses: int) -> list[WordUses]:
-        """At most `max_uses` uses of each word, chosen by their sentences' hash; ValueError names a word without."""
-        return [self._uses_of(number, found, max_uses) for number, found in enumerate(self._found)]
-
-    def _uses_of(self, number: int, found: list[tuple[Use, str | None]], max_uses: int) -> WordUses:
-        if not found:
-            forms = self.asked[number] if self.asked else ["a word with a label"]
-            spellings = other_spellings(forms, self.counts)
+    words_asked, counts = asked or [["a word with a label"]], Counter[str]()
+    word_of = {form: number for number, forms in enumerate(asked or ()) for form in forms}
+    found: list[list[tuple[Use, str | None]]] = [[] for _ in words_asked]
+    seen: set[tuple[str, ...]] = set()
+    for sentence, (words, labels) in enumerate(sentences):
+        counts.update(words)
+        places = [(at, word_of.get(word) if asked else 0) for at, word in enumerate(words)]
+        # Where only some words have labels, those are meant.
+        meant = labels if labels is not None and None in labels else words
+        places = [(at, number) for at, number in places if number is not None and meant[at] is not None]
+        # The same sentence again, with a label at another of its words, has another use.
+        told = (*map(str.casefold, words), "", *(str(at) for at, _ in places))
+        if places and told not in seen:
+            seen.add(told)
+            for at, number in places:
+                use = Use(sentence, at, tuple(words))
+                found[number or 0].append((use, labels[at] if labels is not None else None))
+    for forms, uses in zip(words_asked, found, strict=True):
+        if not uses:
+            spellings = other_spellings(forms, counts)
             hint = f"it has {', '.join(map(repr, spellings))}" if spellings else "name another one, or more text"
             raise ValueError(
-                f"--words has {','.join(forms)!r}, which is none of the {self.counts.total():,} words of the text; "
-                f"{hint}."
+                f"--words has {','.join(forms)!r}, which is none of the {counts.total():,} words of the text; {hint}."
             )
-        chosen = sorted(found, key=lambda each: sentence_digest(each[0].words))[:max_uses]
-        chosen.sort(key=lambda each: (each[0].sentence, each[0].position))
-        labels = [label for _, label in chosen if label is not None]
-        commonest = Counter(use.word.casefold() for use, _ in found).most_common(1)[0][0]
-        name = self.asked[number][0] if self.asked else commonest
-        return WordUses(name, [use for use, _ in chosen], labels if len(labels) == len(chosen) else None, len(found))
+    names = [forms[0] for forms in asked] if asked else [_commonest(use.word for use, _ in found[0])]
+    return [_choose(name, uses, max_uses) for name, uses in zip(names, found, strict=True)], counts
+
+
+def _commonest(words: Iterable[str]) -> str:
+    return Counter(map(str.casefold, words)).most_common(1)[0][0]
+
+
+def _choose(name: str, found: list[tuple[Use, str | None]], max_uses: int) -> WordUses:
+    chosen = sorted(found, key=lambda each: sentence_digest(each[0].words))[:max_uses]
+    chosen.sort(key=lambda each: (each[0].sentence, each[0].position))
+    labels = [label for _, label in chosen if label is not None]
+    return WordUses(name, [use for use, _ in chosen], labels if len(labels) == len(chosen) else None, len(found))
 
 
 class StaticWords:

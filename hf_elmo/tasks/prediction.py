@@ -8,9 +8,8 @@ from typing import IO, Any, ClassVar, cast
 
 from transformers import pipeline
 
-from ..hub.loading import load_model, load_tokenizer
+from ..hub.loading import load_model, load_tokenizer, usable_device
 from ..inference.batches import in_batches
-from ..inference.devices import usable_device
 from ..inference.pages import Passage
 from ..model.modeling_elmo import ElmoPreTrainedModel
 

@@ -5,6 +5,7 @@ Letters in shapes: T words of a sentence, P projection, L biLM layers, V words o
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -14,19 +15,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from ..hub.extras import require
 from ..hub.loading import find_file, load_config
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..inference.embedder import ElmoEmbedder
 from ..inference.onnx_export import ONNX_FILE, export_onnx
 from ..inference.scoring import ElmoScorer
 from ..inference.word_uses import static_vectors
-from ..model.configuration_elmo import WORD_LIST_FILE, ElmoConfig, read_words
+from ..model.configuration_elmo import WORD_LIST_FILE, read_words
 from ..model.modeling_elmo import ElmoForPreTraining
-from .packing import quantize, quantize_graph, write_packed
 from .rules import tokenizer_rules
 
 STATIC = Path(__file__).with_name("static")
@@ -35,65 +36,10 @@ RUNTIME_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-sim
 RUNTIME_PACKAGE = "onnxruntime-web@1.30.0"
 # Six bits for each weight of the softmax, half of all weights: the page has to load.
 _SOFTMAX_MOST = 31
+# Of the graph, smaller weights, biases among them, stay as they are.
+_LEAST_WEIGHTS = 4096
 # Words of the table of token vectors, the most frequent ones with a letter.
 NUM_STATIC_WORDS = 10_000
-
-# Of the lectures. The first word that is marked by * is chosen when the sentences are opened.
-EXAMPLES: dict[str, dict[str, list[str]]] = {
-    "en": {
-        "play: theatre and sport": [
-            "The actors will *play two acts on the stage tonight .",
-            "He wrote a new play for the theatre .",
-            "The audience loved the play and its actors .",
-            "She saw the play at the theatre in London .",
-            "The boys play ball in the park .",
-            "Our team will play the last game on Saturday .",
-            "The children went out to play in the garden .",
-            "They play cards every evening .",
-        ],
-        "bank: river and money": [
-            "They sat down on the *bank of the river .",
-            "The boat lay close to the bank under the trees .",
-            "We walked along the bank of the stream .",
-            "He fished from the grassy bank of the river .",
-            "She put all her money in the bank .",
-            "The bank lent him a thousand pounds .",
-            "He was a clerk in a bank in the city .",
-            "The bank failed and they lost their fortune .",
-        ],
-        "garden path": [
-            "The old *man the boat .",
-            "The horse raced past the barn fell .",
-            "He has gone to the bed to sleep .",
-        ],
-    },
-    "ko": {
-        "눈: eye and snow": [
-            "*눈 아파서 못 보겠다 .",
-            "배우 눈 정말 예쁘다 .",
-            "눈 감고 들어도 좋은 음악",
-            "울어서 눈 퉁퉁 부었다 .",
-            "눈 오는 날 다시 보고 싶은 영화",
-            "하얀 눈 내리는 겨울 장면이 아름답다 .",
-            "눈 덮인 산이 정말 멋지다 .",
-            "첫 눈 오면 생각나는 영화",
-        ],
-        "배: ship and belly": [
-            "*배 타고 바다로 떠나는 장면이 좋다 .",
-            "배 가라앉는 장면에서 울었다 .",
-            "너무 웃어서 배 아프다 .",
-            "배 고플 때 보면 안 되는 영화",
-        ],
-    },
-}
-
-
-class _Errors(NamedTuple):
-    """How far the numbers of the rounded weights are from those of the checkpoint, over the words of the examples."""
-
-    vectors: list[float]  # the mean of |difference| / |vector|, by layer, (L + 1)
-    surprisal: float | None  # the mean difference, in bits
-    surprisal_most: float | None  # the largest one
 
 
 def export_web(model: str, output_dir: str, runtime_dir: str | None = None, overwrite: bool = False) -> list[str]:
@@ -102,18 +48,15 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
     Returns: What was written and how exact it is, a sentence each.
     Raises: FileNotFoundError, FileExistsError or ValueError naming the argument; ImportError without onnxruntime.
     """
-    try:
-        import onnx
-        import onnxruntime  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise ImportError("The page is made and checked with ONNX; pip install 'hf_elmo[export]'.") from error
+    onnx, onnxruntime = (require(name, "the page and its check", "export") for name in ("onnx", "onnxruntime"))
     target = check_output_directory(output_dir, overwrite)
     check_keeps_inputs(target, [("model", model), *([("runtime_dir", runtime_dir)] if runtime_dir else [])])
     config = load_config(model)
     embedder = ElmoEmbedder(model, device="cpu")
     list_of_words = find_file(model, WORD_LIST_FILE)
     words = [] if list_of_words is None else read_words(list_of_words)
-    scorer = ElmoScorer(model, device="cpu") if words and _has_full_softmax(config) else None
+    has_softmax = ElmoForPreTraining.__name__ in (config.architectures or []) and config.softmax_type == "full"
+    scorer = ElmoScorer(model, device="cpu") if words and has_softmax else None
     sentences = _examples(words)
     with _runtime(runtime_dir) as runtime, written_aside(target, overwrite) as aside:
         shutil.copytree(STATIC, aside, dirs_exist_ok=True)
@@ -141,7 +84,7 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
         rules = tokenizer_rules(embedder.tokenizer)
         (data / "tokenizer.json").write_text(json.dumps(rules, ensure_ascii=False), encoding="utf-8")
         errors = _measure(session, embedder, scorer, softmaxes, sentences)
-        shares, gamma = _mix(embedder)
+        mix: Any = embedder.model.mixes[0]
         name = os.path.basename(os.path.normpath(model))
         facts = {
             "name": name,
@@ -150,10 +93,10 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
             "softmaxes": len(softmaxes),
             "num_words": len(words),
             "table": table,
-            "shares": shares,
-            "gamma": gamma,
+            "shares": mix.shares().tolist(),
+            "gamma": float(mix.scale.detach()),
             "examples": sentences,
-            "errors": errors._asdict(),
+            "errors": errors,
         }
         (data / "facts.json").write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
         (aside / "README.md").write_text(
@@ -163,15 +106,15 @@ def export_web(model: str, output_dir: str, runtime_dir: str | None = None, over
             encoding="utf-8",
         )
         size = sum(path.stat().st_size for path in data.iterdir()) / 1e6
-    said = ", ".join(f"{each:.2%}" for each in errors.vectors)
+    said = ", ".join(f"{each:.2%}" for each in errors["vectors"])
     notes = [
         f"model/ has {size:.1f} MB, its weights in eight bits, the softmax's in six; runtime/ is onnxruntime-web's.",
         f"Its vectors are those of the model within {said} of their length (layers from 0 on, mean of the examples).",
     ]
-    if errors.surprisal is None:
+    if scorer is None:
         notes.append("It shows no surprise: the checkpoint has no full word softmax with a list of its words.")
     else:
-        mean, most = errors.surprisal, errors.surprisal_most
+        mean, most = errors["surprisal"], errors["surprisal_most"]
         notes.append(f"Its surprisals differ by {mean:.3f} bits on average, at most {most:.2f}.")
     return [*notes, f"See it: python -m http.server --directory {output_dir}"]
 
@@ -194,11 +137,9 @@ def _runtime(directory: str | None) -> Iterator[Path]:
                 said = (done.stderr.strip().splitlines() or ["npm said nothing"])[-1]
                 raise ValueError(f"npm pack {RUNTIME_PACKAGE} failed ({said}); name an unpacked one by --runtime_dir.")
             with tarfile.open(packed) as archive:
-                for name in RUNTIME_FILES:
-                    source = archive.extractfile(f"package/dist/{name}")
-                    assert source is not None, name
-                    (Path(folder) / name).write_bytes(source.read())
-            directory = folder
+                members = [archive.getmember(f"package/dist/{name}") for name in RUNTIME_FILES]
+                archive.extractall(folder, members, filter="data")
+            directory = f"{folder}/package"
         found = Path(directory) / "dist" if (Path(directory) / "dist").is_dir() else Path(directory)
         lacking = [name for name in RUNTIME_FILES if not (found / name).is_file()]
         if lacking:
@@ -206,15 +147,11 @@ def _runtime(directory: str | None) -> Iterator[Path]:
         yield found
 
 
-def _has_full_softmax(config: ElmoConfig) -> bool:
-    named = (config.architectures or [""])[0] == ElmoForPreTraining.__name__
-    return named and config.softmax_type == "full"
-
-
 def _examples(words: list[str]) -> dict[str, list[str]]:
-    """The examples of the language that the words are of; English where it is neither."""
+    """Those of the lectures in the language of the words, else in English; the first word marked by * is chosen."""
     korean = sum(any("가" <= letter <= "힣" for letter in word) for word in words)
-    return EXAMPLES["ko" if 2 * korean > len(words) else "en"]
+    examples = json.loads(Path(__file__).with_name("examples.json").read_text(encoding="utf-8"))
+    return examples["ko" if 2 * korean > len(words) else "en"]
 
 
 def _write_softmaxes(data: Path, scorer: ElmoScorer) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -234,9 +171,46 @@ def _write_softmaxes(data: Path, scorer: ElmoScorer) -> list[tuple[np.ndarray, n
     return rounded
 
 
-def _mix(embedder: ElmoEmbedder) -> tuple[list[float], float]:
-    mix: Any = embedder.model.mixes[0]
-    return mix.shares().tolist(), float(mix.scale.detach())
+def quantize(weights: np.ndarray, most: int = 127) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (N, P) as int8 from -most to most, and the scale of each, (N, 1) float32: a weight is their product."""
+    scales = np.maximum(np.abs(weights).max(axis=1, keepdims=True), 1e-12).astype(np.float32) / most
+    return np.rint(weights / scales).astype(np.int8), scales
+
+
+def quantize_graph(model: Any) -> None:
+    """Put int8 weights and DequantizeLinear in the place of each large matrix, by rows or by columns.
+
+    Whichever is closer to it is taken; onnxruntime multiplies them out when it loads the graph.
+    """
+    from onnx import helper, numpy_helper
+
+    graph, kept, nodes = model.graph, [], []
+    for initializer in graph.initializer:
+        values = numpy_helper.to_array(initializer)
+        if values.dtype != np.float32 or values.ndim != 2 or values.size < _LEAST_WEIGHTS:
+            kept.append(initializer)
+            continue
+        choices = []
+        for axis in (0, 1):
+            codes, scales = quantize(values if axis == 0 else values.T)
+            error = float(np.square(codes * scales - (values if axis == 0 else values.T)).sum())
+            choices.append((error, axis, codes if axis == 0 else codes.T, scales.ravel()))
+        _, axis, codes, scales = min(choices, key=lambda each: each[:2])
+        name = initializer.name
+        kept.append(numpy_helper.from_array(np.ascontiguousarray(codes), f"{name}.codes"))
+        kept.append(numpy_helper.from_array(scales, f"{name}.scales"))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}.codes", f"{name}.scales"], [name], axis=axis))
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    nodes.extend(graph.node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def write_packed(path: Path, *arrays: np.ndarray | bytes) -> None:
+    """Arrays one behind the other, compressed; the page unpacks them with the browser's own DecompressionStream."""
+    data = b"".join(each if isinstance(each, bytes) else np.ascontiguousarray(each).tobytes() for each in arrays)
+    path.write_bytes(gzip.compress(data, 6, mtime=0))
 
 
 def _measure(
@@ -245,8 +219,12 @@ def _measure(
     scorer: ElmoScorer | None,
     softmaxes: list[tuple[np.ndarray, np.ndarray]],
     examples: dict[str, list[str]],
-) -> _Errors:
-    """Run the rounded graph on the examples, and compare with the checkpoint."""
+) -> dict[str, Any]:
+    """How far the numbers of the rounded weights are from the checkpoint's, over the words of the examples.
+
+    "vectors" is the mean of |difference| / |vector|, by layer; "surprisal" the mean difference, in bits, and
+    "surprisal_most" the largest one, None without a scorer.
+    """
     errors: list[np.ndarray] = []
     differences: list[np.ndarray] = []
     for text in [text.replace("*", "") for texts in examples.values() for text in texts]:
@@ -268,8 +246,9 @@ def _measure(
                 logits -= logits.max(axis=1, keepdims=True)
                 log_p = logits[np.arange(len(ids)), ids] - np.log(np.exp(logits).sum(axis=1))
                 differences.append(np.abs(log_p - own_scores) / np.log(2))
-    vectors = np.concatenate(errors, axis=1).mean(axis=1).tolist()
-    if not differences:
-        return _Errors(vectors, None, None)
-    every = np.concatenate(differences)
-    return _Errors(vectors, float(every.mean()), float(every.max()))
+    every = np.concatenate(differences) if differences else None
+    return {
+        "vectors": np.concatenate(errors, axis=1).mean(axis=1).tolist(),
+        "surprisal": None if every is None else float(every.mean()),
+        "surprisal_most": None if every is None else float(every.max()),
+    }

@@ -82,6 +82,7 @@ class _Translation:
         return "".join(pieces), at
 
 
+@cache
 def _borders(source: str) -> np.ndarray:
     """Where a class begins and ends, in turn, among all code points."""
     if len(source) == 1 and source != ".":

@@ -25,11 +25,13 @@ class AllenNLPModel:
 
         The scalar mix of `model` must be at its starting values.
         """
-        from hf_elmo.conversion.bilm_tf_export import OPTIONS_FILE, WEIGHT_FILE, save_bilm_tf
+        from hf_elmo.conversion.bilm_tf_export import OPTIONS_FILE, WEIGHT_FILE, export_bilm_tf
 
         with tempfile.TemporaryDirectory() as directory:
-            save_bilm_tf(model, directory)
-            files = Path(directory, OPTIONS_FILE), Path(directory, WEIGHT_FILE)
+            model.save_pretrained(Path(directory, "ours"))
+            theirs = Path(directory, "theirs")
+            export_bilm_tf(Path(directory, "ours"), theirs)
+            files = theirs / OPTIONS_FILE, theirs / WEIGHT_FILE
             self._elmo: nn.Module = _import_elmo(Path(folder)).Elmo(
                 *map(str, files), num_output_representations=1, requires_grad=True, keep_sentence_boundaries=True
             )

@@ -12,7 +12,7 @@ from hf_elmo import ElmoForPreTraining, ElmoModel
 from hf_elmo.cli import convert, export
 from hf_elmo.cli.command_line import main
 from hf_elmo.cli.score import ScoringArguments, run_scoring
-from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
+from hf_elmo.conversion.bilm_tf_export import export_bilm_tf
 from hf_elmo.text.vocabulary import WordVocabulary
 
 
@@ -62,7 +62,9 @@ def test_words_and_flags_stand_in_any_order_and_the_tokenizer_is_as_told(tmp_pat
 def test_a_word_softmax_comes_along_both_ways_and_scores_text(tmp_path, capsys):
     words = ["<S>", "</S>", "<UNK>", "the", "cat"]
     model = ElmoForPreTraining(make_tiny_config(word_vocab_size=len(words)))
-    save_bilm_tf(model, tmp_path / "theirs", WordVocabulary(words))
+    model.save_pretrained(tmp_path / "ours")
+    WordVocabulary(words).save(tmp_path / "ours")
+    export_bilm_tf(tmp_path / "ours", tmp_path / "theirs")
     convert.main([str(tmp_path / "theirs"), str(tmp_path / "elmo")])
     printed = capsys.readouterr().out
     assert f"{model.num_parameters():,} parameters" in printed and "5 words" in printed and "hf-elmo score" in printed

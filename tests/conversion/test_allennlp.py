@@ -95,12 +95,6 @@ def test_options_that_an_archive_lacks_are_asked_for(tmp_path, model):
     assert found.config.cell_clip == 3
 
 
-def test_a_cache_of_words_in_the_weights_is_passed_over(tmp_path, model):
-    prefix = "text_field_embedder.token_embedder_elmo._elmo."
-    write_archive(tmp_path, model, others={f"{prefix}_elmo_lstm._word_embedding.weight": torch.zeros(9, 6)})
-    assert torch.equal(load_external(tmp_path)[0].mixes[1].weight, model.mixes[1].weight)
-
-
 def test_wrong_settings_of_the_mixes_are_refused_by_name(tmp_path, model):
     write_archive(tmp_path / "files", model, experiment_with(dropout=3))
     before = listing(tmp_path)
@@ -108,9 +102,11 @@ def test_wrong_settings_of_the_mixes_are_refused_by_name(tmp_path, model):
     assert listing(tmp_path) == before
 
 
-def test_a_module_without_mixes_gets_even_ones(tmp_path, model):
-    weights = {key: value for key, value in weights_of(model).items() if "scalar_mix" not in key}
-    write_archive(tmp_path, model)
-    torch.save({f"_elmo.{key}": value for key, value in weights.items()}, tmp_path / "weights.th")
+def test_a_cache_of_words_is_passed_over_and_a_module_without_mixes_gets_even_ones(tmp_path, model):
+    prefix = "text_field_embedder.token_embedder_elmo._elmo."
+    write_archive(tmp_path, model, others={f"{prefix}_elmo_lstm._word_embedding.weight": torch.zeros(9, 6)})
+    assert torch.equal(load_external(tmp_path)[0].mixes[1].weight, model.mixes[1].weight)
+    weights = {f"_elmo.{key}": value for key, value in weights_of(model).items() if "scalar_mix" not in key}
+    torch.save(weights, tmp_path / "weights.th")
     found, _ = load_external(tmp_path)
     assert found.config.num_mixes == 1 and not found.mixes[0].weight.any()

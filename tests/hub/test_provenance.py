@@ -5,23 +5,19 @@ import shlex
 import subprocess
 
 import psutil
-import pytest
 import torch
 
 from hf_elmo.hub.provenance import _commit, command_to_resume, describe_run, peak_memory_bytes
 
 
-def test_the_commit_is_that_of_a_file_of_the_repository_and_of_no_installed_one(tmp_path):
-    tree, installed = tmp_path / "package" / "file.py", tmp_path / ".venv" / "site-packages" / "file.py"
-    for file in (tree, installed):
-        file.parent.mkdir(parents=True)
-        file.touch()
-    (tmp_path / ".gitignore").write_text(".venv\n")
+def test_the_commit_is_that_of_a_source_tree_and_of_no_installed_package(tmp_path):
+    installed = tmp_path / ".venv" / "site-packages"
+    installed.mkdir(parents=True)
+    (tmp_path / "file.py").touch()
     settings = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org", "-c", "commit.gpgsign=false"]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+    for words in (["init", "-q"], ["add", "file.py"], ["commit", "-q", "-m", "first"]):
         subprocess.run(["git", *settings, *words], cwd=tmp_path, check=True)
-    assert re.fullmatch(r"[0-9a-f]{12}", _commit(tree))
-    assert _commit(installed) is None and _commit(tmp_path / "package" / "unknown.py") is None
+    assert re.fullmatch(r"[0-9a-f]{12}", _commit(tmp_path)) and _commit(installed) is None
 
 
 def test_versions_and_machine_are_named():
@@ -38,9 +34,10 @@ def test_the_peak_of_memory_is_in_bytes():
     assert used <= peak_memory_bytes(torch.device("cpu")) < psutil.virtual_memory().total
 
 
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [
+def test_the_command_goes_on_with_the_same_flags_and_shows_no_token(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    token = "hf_" + "aBcDeFgHiJ" * 3 + "kLmN"
+    for words, wanted in (
         (["run.py", "--train_file", "a b.txt"], "python run.py --train_file 'a b.txt'"),
         (["/bin/hf-elmo", "pretrain", "--train-file=x"], "hf-elmo pretrain --train-file=x"),
         (["/x/hf_elmo/__main__.py", "pretrain", "--dataset_name", "x"], "python -m hf_elmo pretrain --dataset_name x"),
@@ -48,19 +45,13 @@ def test_the_peak_of_memory_is_in_bytes():
             ["run.py", "--resume_from_checkpoint", "last", "--train_file", "x", "--overwrite_output_dir"],
             "python run.py --train_file x",
         ),
-        (["run.py", "--train_file", "x", "--resume-from-checkpoint=last", "--seed", "1"], None),
-    ],
-)
-def test_the_command_goes_on_with_the_same_flags(monkeypatch, words, wanted):
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    wanted = wanted or "python run.py --train_file x --seed 1"
-    assert command_to_resume(words) == f"{wanted} --resume_from_checkpoint auto"
-
-
-def test_the_command_starts_as_many_processes_and_shows_no_token(monkeypatch):
-    token = "hf_" + "aBcDeFgHiJ" * 3 + "kLmN"
+        (
+            ["run.py", "--train_file", "x", "--resume-from-checkpoint=last", "--note", token],
+            "python run.py --train_file x --note <token>",
+        ),
+    ):
+        assert command_to_resume(words) == f"{wanted} --resume_from_checkpoint auto"
+    assert "pytest" not in command_to_resume(["pytest", "-q"])
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    command = command_to_resume(["run.py", "--train_file", "x", "--note", token])
-    assert command.startswith("torchrun --nproc_per_node 2 run.py ") and token not in command
-    assert "pytest" not in command_to_resume(["pytest", "-q"])
+    assert command_to_resume(["run.py", "--train_file", "x"]).startswith("torchrun --nproc_per_node 2 run.py ")

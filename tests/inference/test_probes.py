@@ -15,6 +15,7 @@ from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.cli import command_line
 from hf_elmo.cli.probe import SensesArguments, run_senses
 from hf_elmo.hub.cards import write_conversion_card
+from hf_elmo.inference import probes
 from hf_elmo.inference.probes import (
     BAG_OF_WORDS,
     MOST_FREQUENT_SENSE,
@@ -115,7 +116,7 @@ def drawn(count, seed):
     return TaggedVectors([f"w{number}" for number in numbers], [f"T{number}" for number in numbers], layers)
 
 
-def test_a_probe_finds_what_a_layer_tells():
+def test_a_probe_finds_what_a_layer_tells(monkeypatch):
     train, validation, test = drawn(3000, 0), drawn(300, 1), drawn(1000, 2)
     correct = [probe_tags(train, validation, test, layer, learning_rate=0.01) for layer in (0, 1)]
     assert correct[0].mean() < 0.45 and correct[1].mean() > 0.95
@@ -124,6 +125,12 @@ def test_a_probe_finds_what_a_layer_tells():
     assert (again == correct[0]).all() and (other != correct[0]).any()
     # A tag that training does not have is never found.
     assert not probe_tags(train, test, test._replace(tags=["T9"] * 1000), 1).any()
+    # The epoch that is best on the validation data is taken.
+    accuracies = []
+    for epochs in (1, 2, 4, 8):
+        monkeypatch.setattr(probes, "EPOCHS", epochs)
+        accuracies.append(probe_tags(train, test, test, 0, learning_rate=0.01).mean())
+    assert accuracies == sorted(accuracies) and accuracies[0] < accuracies[-1]
 
 
 def words(*pairs):
@@ -193,21 +200,15 @@ def test_figures_are_shown_and_written_and_stand_in_the_card(folder, capsys):
     assert "(senses.png)" in text and "(tags.png)" in text and (folder / "elmo" / "tags.png").is_file()
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"input_file": ["none.jsonl"]}, "none.jsonl"),
-        ({"input_file": ["few.jsonl"]}, ("input_file", "2 sentences", "'hard'")),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(folder, options, named):
+def test_what_cannot_be_measured_is_refused_and_what_is_there_is_kept(folder):
     (folder / "few.jsonl").write_text("\n".join((folder / "hard.jsonl").read_text().splitlines()[:2]))
-    files = [str(folder / name) for name in options["input_file"]]
-    given = {"input_file": files, "output_dir": str(folder / "out")}
-    arguments = SensesArguments(model_name_or_path=str(folder / "elmo"), **given)
-    assert_refused((ValueError, OSError), named, run_senses, arguments)
-    assert not (folder / "out").exists()
     (folder / "elmo" / "senses.json").write_text("mine")
-    arguments = SensesArguments(**{**vars(arguments), "output_dir": str(folder / "elmo")})
-    assert_refused(FileExistsError, "senses.json", run_senses, arguments)
-    assert (folder / "elmo" / "senses.json").read_text() == "mine"
+    for file, output, *named in (
+        ("none.jsonl", "out", "none.jsonl"),
+        ("few.jsonl", "out", "input_file", "2 sentences", "'hard'"),
+        ("hard.jsonl", "elmo", "senses.json"),
+    ):
+        given = {"input_file": [str(folder / file)], "output_dir": str(folder / output)}
+        arguments = SensesArguments(model_name_or_path=str(folder / "elmo"), **given)
+        assert_refused((ValueError, OSError), tuple(named), run_senses, arguments)
+    assert not (folder / "out").exists() and (folder / "elmo" / "senses.json").read_text() == "mine"

@@ -98,7 +98,7 @@ def test_surprisals_of_a_story_are_those_of_its_tokens_with_carried_states(check
     first, second = scorer.score_sentences(["the cat's cats sit.", "The cat sits."], carry_state=True)
     assert first.words == ["the", "cat", "'s", "cats", "sit", "."]
     for name, bits in found.items():
-        one, two = (getattr(scores, f"{name}_surprisal") for scores in (first, second))
+        one, two = (scores.surprisal(name) for scores in (first, second))
         assert np.allclose(bits, [one[0], one[1] + one[2], one[3], one[4] + one[5], two[0], two[1], two[2] + two[3]])
 
 
