@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..given.flags import flag
 from ..hub.file_names import TOKENIZER_FILE
-from ..text.cutting import CuttingArguments
-from .command_line import run_command
+from ..text.arguments import CuttingArguments
 
 if TYPE_CHECKING:
     from ..conversion.reading import Converted
 
-_EXAMPLES = """
+EXAMPLES = """
 examples:
   hf-elmo convert downloaded/elmo output/elmo
   hf-elmo convert downloaded/model.tar.gz output/elmo-of-the-task --options_file options.json
@@ -56,11 +54,7 @@ class ConversionArguments:
     overwrite_output_dir: bool = flag("Replace OUTPUT if it holds something.", default=False)
 
 
-def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command((ConversionArguments, CuttingArguments), run_conversion, argv, prog, __doc__, _EXAMPLES)
-
-
-def run_conversion(arguments: ConversionArguments, cutting: CuttingArguments) -> None:
+def convert_source(arguments: ConversionArguments, cutting: CuttingArguments) -> None:
     """Convert as the arguments say, and print what was read and written and how it is used."""
     from ..conversion.sources import convert
 

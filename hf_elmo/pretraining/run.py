@@ -22,8 +22,8 @@ from ..hub.plots import plot_run
 from ..hub.provenance import describe_run, peak_memory_bytes, write_json
 from ..hub.writing import check_keeps_inputs
 from ..model import write_code
-from ..text.corpora import Corpus, corpus_from_files, corpus_from_held_out
-from ..text.cutting import cutting_of
+from ..text.arguments import cutting_of
+from ..text.corpora import Corpus, corpus_from_file, corpus_from_files
 from ..text.spelling import SPELLING_FILE, SpellingModel
 from ..text.vocabulary import WordVocabulary
 from .arguments import OptimizationArguments, PretrainingArguments
@@ -312,7 +312,7 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
 def _open_held_out(arguments: PretrainingArguments, held_out_file: Path | None) -> Corpus:
     """The held-out text that is named, or what a pass over the training text writes to `held_out_file`."""
     if held_out_file is not None:
-        return corpus_from_held_out(held_out_file, "--validation_split_percentage")
+        return corpus_from_file(held_out_file, "--validation_split_percentage")
     if arguments.validation_file is None:
         return arguments.open_dataset(str(arguments.validation_split))
     by_document = arguments.reset_state == "document"

@@ -10,8 +10,7 @@ import numpy as np
 
 from ..given.bounded_files import MEBIBYTE
 from ..given.reasons import UNREADABLE, reason
-from .vocabulary import WordVocabulary
-from .word_counts import WordCounter
+from .vocabulary import WordCounter, WordVocabulary
 
 SPELLING_FILE = "spelling.npz"
 # Symbols are bytes and these two; seven of 9 bits are a number of 63 bits.

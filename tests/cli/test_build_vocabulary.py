@@ -13,7 +13,7 @@ import pytest
 from conftest import shared_data
 from refusals import assert_refused
 
-from hf_elmo.cli.build_vocabulary import VocabularyArguments, run_vocabulary_building
+from hf_elmo.cli.build_vocabulary import VocabularyArguments, build_vocabulary
 from hf_elmo.text.spelling import SpellingModel
 from hf_elmo.text.vocabulary import WordVocabulary
 
@@ -39,7 +39,7 @@ def text(tmp_path):
 def build(text, tmp_path):
     def run(**options):
         arguments = {"train_file": [str(text)], "output_dir": str(tmp_path / "out"), "min_count": 1, **options}
-        return run_vocabulary_building(VocabularyArguments(**arguments))
+        return build_vocabulary(VocabularyArguments(**arguments))
 
     return run
 

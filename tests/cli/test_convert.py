@@ -9,9 +9,8 @@ from transformers import AutoModel, AutoTokenizer
 from transformers.utils import logging
 
 from hf_elmo import ElmoForPreTraining, ElmoModel
-from hf_elmo.cli import convert, export
 from hf_elmo.cli.command_line import main
-from hf_elmo.cli.score import ScoringArguments, run_scoring
+from hf_elmo.cli.score import ScoringArguments, score
 from hf_elmo.conversion.bilm_tf_export import save_bilm_tf
 from hf_elmo.text.vocabulary import WordVocabulary
 
@@ -34,7 +33,7 @@ def source(tmp_path):
 
 
 def test_a_checkpoint_is_converted_and_the_printed_lines_load_it(tmp_path, source, capsys):
-    convert.main([source, str(tmp_path / "elmo")])
+    main(["convert", source, str(tmp_path / "elmo")])
     printed = capsys.readouterr().out
     model = AutoModel.from_pretrained(tmp_path / "elmo")
     for part in ("bilm-tf: weights.hdf5, options.json", f"{model.num_parameters():,} parameters", "at white space"):
@@ -50,11 +49,11 @@ def test_a_checkpoint_is_converted_and_the_printed_lines_load_it(tmp_path, sourc
 def test_words_and_flags_stand_in_any_order_and_the_tokenizer_is_as_told(tmp_path, source):
     output = str(tmp_path / "elmo")
     flags = ["--do_lower_case", "--clean", "NFC", "invisible"]
-    convert.main(["--pre_tokenizer", "unicode", source, output, *flags])
+    main(["convert", "--pre_tokenizer", "unicode", source, output, *flags])
     tokenizer = AutoTokenizer.from_pretrained(output)
     assert tokenizer.tokenize("I DON'T; cafe\u0301") == ["i", "don't", ";", "café"]
     (tmp_path / "elmo" / "old").write_text("mine")
-    convert.main([source, output, "--overwrite_output_dir"])
+    main(["convert", source, output, "--overwrite_output_dir"])
     assert AutoTokenizer.from_pretrained(output).tokenize("I DON'T;") == ["I", "DON'T;"]
     assert not (tmp_path / "elmo" / "old").exists()
 
@@ -63,16 +62,16 @@ def test_a_word_softmax_comes_along_both_ways_and_scores_text(tmp_path, capsys):
     words = ["<S>", "</S>", "<UNK>", "the", "cat"]
     model = ElmoForPreTraining(make_tiny_config(word_vocab_size=len(words)))
     save_bilm_tf(model, tmp_path / "theirs", WordVocabulary(words))
-    convert.main([str(tmp_path / "theirs"), str(tmp_path / "elmo")])
+    main(["convert", str(tmp_path / "theirs"), str(tmp_path / "elmo")])
     printed = capsys.readouterr().out
     assert f"{model.num_parameters():,} parameters" in printed and "5 words" in printed and "hf-elmo score" in printed
     (tmp_path / "text.txt").write_text("the cat sat\n")
-    totals = run_scoring(
+    totals = score(
         ScoringArguments(model_name_or_path=str(tmp_path / "elmo"), input_file=str(tmp_path / "text.txt"), device="cpu")
     )
     assert (totals.num_words, totals.num_unknown) == (3, 1)
     capsys.readouterr()
-    export.main([str(tmp_path / "elmo"), str(tmp_path / "back"), "--format", "bilm-tf"])
+    main(["export", str(tmp_path / "elmo"), str(tmp_path / "back"), "--format", "bilm-tf"])
     printed = capsys.readouterr().out
     for path in (tmp_path / "theirs").iterdir():
         assert path.name in printed and (tmp_path / "back" / path.name).read_bytes() == path.read_bytes()
@@ -87,14 +86,14 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, source, capsys):
     options = ["--options_file", str(tmp_path / "theirs" / "options.json")]
     capsys.readouterr()
     for command, arguments, named in (
-        (convert, [source], ("OUTPUT",)),
-        (convert, [source, str(full)], ("full", "--overwrite_output_dir")),
-        (convert, [str(tmp_path / "cut.hdf5"), new, *options], ("cut.hdf5", "truncated")),
-        (export, [str(tmp_path / "model"), str(full), "--format", "bilm-tf"], ("full", "--overwrite_output_dir")),
-        (export, [str(tmp_path / "model"), new, "--format", "bilm-tf", "--output_hidden_states"], ("hidden_states",)),
+        ("convert", [source], ("OUTPUT",)),
+        ("convert", [source, str(full)], ("full", "--overwrite_output_dir")),
+        ("convert", [str(tmp_path / "cut.hdf5"), new, *options], ("cut.hdf5", "truncated")),
+        ("export", [str(tmp_path / "model"), str(full), "--format", "bilm-tf"], ("full", "--overwrite_output_dir")),
+        ("export", [str(tmp_path / "model"), new, "--format", "bilm-tf", "--output_hidden_states"], ("hidden_states",)),
     ):
         with pytest.raises(SystemExit) as caught:
-            main([command.__name__.rpartition(".")[2], *arguments])
+            main([command, *arguments])
         printed = capsys.readouterr()
         assert caught.value.code == 2 and printed.out == "", arguments
         assert printed.err.startswith("error: ") and printed.err.count("\n") == 1, printed.err

@@ -3,7 +3,7 @@
 import fresh_process
 import pytest
 
-from hf_elmo.cli.pretrain import main
+from hf_elmo.cli.command_line import main
 
 TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]]}'
 TWO_PROCESSES = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29611")
@@ -32,7 +32,7 @@ def test_runs(tmp_path, launcher):
 
 def test_a_users_mistake_is_one_line_and_exit_code_2(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
-        main(["--train_file", str(tmp_path / "none*.txt"), "--output_dir", str(tmp_path / "out")])
+        main(["pretrain", "--train_file", str(tmp_path / "none*.txt"), "--output_dir", str(tmp_path / "out")])
     assert ended.value.code == 2
     error = capsys.readouterr().err
     assert error.startswith("error: --train_file") and error.count("\n") == 1

@@ -13,7 +13,7 @@ from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.cli import command_line
-from hf_elmo.cli.probe import SensesArguments, run_senses
+from hf_elmo.cli.probe import SensesArguments, measure_senses
 from hf_elmo.hub.cards import write_conversion_card
 from hf_elmo.inference.probes import (
     BAG_OF_WORDS,
@@ -205,9 +205,9 @@ def test_what_cannot_be_measured_is_refused(folder, options, named):
     files = [str(folder / name) for name in options["input_file"]]
     given = {"input_file": files, "output_dir": str(folder / "out")}
     arguments = SensesArguments(model_name_or_path=str(folder / "elmo"), **given)
-    assert_refused((ValueError, OSError), named, run_senses, arguments)
+    assert_refused((ValueError, OSError), named, measure_senses, arguments)
     assert not (folder / "out").exists()
     (folder / "elmo" / "senses.json").write_text("mine")
     arguments = SensesArguments(**{**vars(arguments), "output_dir": str(folder / "elmo")})
-    assert_refused(FileExistsError, "senses.json", run_senses, arguments)
+    assert_refused(FileExistsError, "senses.json", measure_senses, arguments)
     assert (folder / "elmo" / "senses.json").read_text() == "mine"

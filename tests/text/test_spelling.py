@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo.text.spelling import _BEGIN, _BITS, _END, SPELLING_FILE, SpellingModel
-from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
-from hf_elmo.text.word_counts import WordCounter
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordCounter, WordVocabulary
 
 words = st.lists(st.text("abé日", max_size=6), min_size=1, max_size=8)
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
-from hf_elmo.text.word_counts import WordCounter
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordCounter, WordVocabulary
 
 words = st.one_of(
     st.sampled_from([*SPECIAL_WORDS, "a", "b", "c", "d"]),

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.text.arguments import CorpusArguments
-from hf_elmo.text.cutting import check_cutting, cutting_of, read_cutting
+from hf_elmo.text.arguments import CorpusArguments, check_cutting, cutting_of, read_cutting
 from hf_elmo.text.vocabulary import WordVocabulary
 
 PLAIN = {
