@@ -120,22 +120,18 @@ def readable_errors() -> Iterator[None]:
     Ctrl-C ends it with exit code 130, as shells do. HF_ELMO_TRACEBACK=1 in the environment shows the traceback too.
     Where nobody reads standard output any more, as behind `head`, it ends with exit code 0 and without a word.
     """
-    shows_traceback = bool(os.environ.get("HF_ELMO_TRACEBACK"))
     try:
         try:
             yield
-        except SystemExit as ended:
-            if not ended.code:
-                sys.stdout.flush()
-            raise
-        # Python itself flushes at its end, where nothing can answer an error any more.
-        sys.stdout.flush()
+        finally:
+            # Python itself flushes at its end, where nothing can answer an error any more.
+            sys.stdout.flush()
     except BrokenPipeError:
         # For that flush of Python's.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except (KeyboardInterrupt, *_USER_ERRORS) as error:
-        if shows_traceback:
+        if os.environ.get("HF_ELMO_TRACEBACK"):
             raise
         is_stopped = isinstance(error, KeyboardInterrupt)
         print((str(error) or "stopped") if is_stopped else f"error: {error}", file=sys.stderr)

@@ -27,11 +27,16 @@ class FlagParser(HfArgumentParser):
 
     def __init__(self, classes: Any, prog: str | None, description: str | None, epilog: str = ""):
         super().__init__(
-            classes, prog=prog, description=description, epilog=epilog.strip("\n"), formatter_class=_HelpFormatter
+            classes,
+            prog=prog,
+            description=description,
+            epilog=epilog.strip("\n"),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         self._words = [action for action in self._actions if not action.option_strings]
-        words = [_name(word) if word.required else f"[{_name(word)} ...]" for word in self._words]
-        flags = [f"{_name(flag)} {_metavar(flag)}" for flag in self._actions if flag.required and flag.option_strings]
+        words = [str(word.metavar) if word.required else f"[{word.metavar} ...]" for word in self._words]
+        needed = [action for action in self._actions if action.required and action.option_strings]
+        flags = [f"{flag.option_strings[0]} {flag.metavar}" for flag in needed]
         self.usage = " ".join(["%(prog)s", *words, *flags, "[--FLAG VALUE ...]"])
 
     def parse(self, argv: Sequence[str]) -> tuple[Any, ...]:
@@ -64,7 +69,8 @@ class FlagParser(HfArgumentParser):
         self.error(f"unknown arguments: {named}; {meant}--help lists those there are")
 
     def _add_dataclass_arguments(self, dtype: Any) -> None:
-        hints, groups = typing.get_type_hints(dtype), {}
+        hints: dict[str, Any] = typing.get_type_hints(dtype)
+        groups: dict[type, Any] = {}
         for field in fields(dtype):
             if not field.init:
                 continue
@@ -80,40 +86,28 @@ class FlagParser(HfArgumentParser):
                 groups[declaring].add_argument(field.name, nargs=None if field.default is MISSING else "*", **word)
             else:
                 self._parse_dataclass_field(groups[declaring], field)
-            for action in self._actions[first:]:
-                if typing.get_origin(action.type) is typing.Literal:  # of a list
-                    action.choices, action.type = typing.get_args(action.type), str
-                # Beside `--x`, which is on by default, there is `--no_x`.
-                if declaring is TrainingArguments or action.option_strings[:1] == [f"--no_{field.name}"]:
-                    action.help = argparse.SUPPRESS
+            # Behind `--x`, which is on by default, there is `--no_x`.
+            action, *others = self._actions[first:]
+            _describe(action)
+            for hidden in self._actions[first:] if declaring is TrainingArguments else others:
+                hidden.help = argparse.SUPPRESS
 
 
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Each flag in one spelling, and its default where that says something."""
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        if not action.option_strings or action.nargs == 0:
-            return super()._format_action_invocation(action)
+def _describe(action: argparse.Action) -> None:
+    """Show a flag in one spelling, with what it takes, whether it is needed, and its default where that says much."""
+    del action.option_strings[1:]  # type: ignore[attr-defined]
+    if typing.get_origin(action.type) is typing.Literal:  # of a list
+        action.choices, action.type = typing.get_args(action.type), str
+    if action.option_strings and not action.choices:
+        last = action.dest.rpartition("_")[2].upper()
+        kinds: dict[Any, str] = {int: "N", float: "X"}
+        action.metavar = kinds.get(action.type) or (last if last in ("FILE", "DIR") else "TEXT")
         if action.const is True:
-            return _name(action) + (f", --no_{action.dest}" if action.default else "")
-        return f"{_name(action)} {self._format_args(action, _metavar(action))}"
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.required:
-            return f"{action.help} (required)"
-        if any(action.default is each for each in (None, False, argparse.SUPPRESS)) or action.default == []:
-            return action.help
-        return f"{action.help} (default: {'on' if action.default is True else '%(default)s'})"
-
-
-def _name(action: argparse.Action) -> str:
-    return action.option_strings[0] if action.option_strings else action.dest.upper()
-
-
-def _metavar(action: argparse.Action) -> str:
-    last = action.dest.rpartition("_")[2].upper()
-    kinds: dict[Any, str] = {int: "N", float: "X"}
-    return kinds.get(action.type) or (last if last in ("FILE", "DIR") else "TEXT")
+            action.metavar = "true|false"
+    if action.required:
+        action.help = f"{action.help} (required)"
+    elif action.help != argparse.SUPPRESS and action.default not in (None, False, argparse.SUPPRESS, []):
+        action.help = f"{action.help} (default: %(default)s)"
 
 
 def _words_of_recipe(path: str) -> Iterator[str]:

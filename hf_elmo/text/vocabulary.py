@@ -116,7 +116,8 @@ class WordCounter:
     """
 
     def __init__(self, directory: str | os.PathLike | None = None, max_words_in_memory: int = 2_000_000):
-        self.directory, self.max_words_in_memory = directory, max_words_in_memory
+        self.directory = None if directory is None else os.fspath(directory)
+        self.max_words_in_memory = max_words_in_memory
         self.num_words = self.num_sentences = 0
         self._in_memory: Counter[str] = Counter()
         self._files: list[BinaryIO] = []

@@ -83,7 +83,7 @@ def test_help_has_a_group_for_each_class_and_says_what_is_needed():
         "usage: prog SOURCE [TEXTS ...] --name TEXT [--FLAG VALUE ...]",
         "A checkpoint. (required)",
         "--layers {mix,all} Which ones. (default: mix)",
-        "--freeze_bilm, --no_freeze_bilm Nothing changes. (default: on)",
+        "--freeze_bilm [true|false] Nothing changes. (default: True)",
         "--max_steps N How many. (default: 7)",
         "--train_file FILE [FILE ...] Files, 100 % of them.",
         "examples: prog x",
