@@ -85,7 +85,8 @@ def build_vocabulary(arguments: VocabularyArguments) -> WordVocabulary:
         unknown_share = (total - known[-1]) / total
         seconds = time.perf_counter() - started
         vocabulary.save(directory)
-        spelling = SpellingModel.of_counts(counter, vocabulary)
+        unknown_words = (word for word, _ in counter.items() if word not in vocabulary)
+        spelling = SpellingModel.fit(unknown_words, vocabulary.words[len(SPECIAL_WORDS) :])
         if spelling is not None:
             spelling.save(directory)
         facts = {

@@ -93,7 +93,7 @@ def _run(
     train = arguments.open_train(by_document=arguments.reset_state == "document")
     held_out_file = folder / "held_out.jsonl" if arguments.holds_out else None
     if held_out_file is not None:
-        train = train.holding_out(arguments.validation_split_percentage / 100)
+        train.held_out_fraction = arguments.validation_split_percentage / 100
     held_out = _open_held_out(arguments, held_out_file)
     _check_inputs(arguments, train, held_out)
 
@@ -171,12 +171,14 @@ def _run(
     )
     # Each process draws its own dropout.
     set_seed(arguments.seed + accelerator.process_index)
-    size = arguments.shuffle_buffer_size
+    if arguments.shuffle_buffer_size:
+        # In another order in each pass, that of files too: each record is drawn from a buffer that the next ones fill.
+        train.records = train.records.shuffle(arguments.seed, buffer_size=arguments.shuffle_buffer_size)
     trainer = LaneTrainer(
         model,
         start.tokenizer,
         words,
-        train.shuffled(arguments.seed, size) if size else train,
+        train,
         held_out,
         arguments,
         accelerator,

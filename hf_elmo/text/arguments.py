@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -45,13 +45,8 @@ class CuttingArguments:
 
     @property
     def cutting(self) -> dict[str, Any]:
-        """The settings by the names that ElmoCharTokenizer has for them.
-
-        Raises: ValueError for what `clean` does not know.
-        """
-        clean = set(self.clean or ())
-        if not clean <= {*_CLEANING.values()}:
-            raise ValueError(f"--clean is {sorted(clean)}; it must be some of {', '.join(_CLEANING.values())}.")
+        """The settings by the names that ElmoCharTokenizer has for them."""
+        clean: Sequence[str] = self.clean or ()
         return {
             "pre_tokenizer": self.pre_tokenizer,
             "do_lower_case": self.do_lower_case,
@@ -106,15 +101,11 @@ def cutting_of(tokenizer: Any) -> dict[str, Any]:
 
 
 def read_cutting(vocab_file: str | os.PathLike) -> dict[str, Any] | None:
-    """How the words of a vocabulary were cut, as the files beside it say; None where none does.
-
-    Args:
-        vocab_file: The file of words, or the directory that holds one. Under another name than its own it may lie
-            anywhere, so that nothing beside it is believed.
-    """
+    """How the words of a file, or of a directory with one, were cut, as the files beside it say; None if none does."""
     path = Path(vocab_file)
     if path.is_dir():
         path /= VOCABULARY_FILE
+    # Under another name than its own it may lie anywhere, so that nothing beside it is believed.
     for name in _FILES_THAT_SAY if path.name == VOCABULARY_FILE else ():
         try:
             found = read_json(path.with_name(name), name)

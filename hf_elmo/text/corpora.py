@@ -48,10 +48,12 @@ class Corpus:
     """A streamed text corpus: each pass reads it anew, and nothing but the record at hand is held in memory.
 
     Args:
-        records: The stream; each record has a column "text": lines of text, None, or a list of words.
+        records: The stream; each record has a column "text": lines of text, None, or a list of words. From its second
+            pass on `datasets` reads several files in another order, which follows from `set_epoch`, and `shuffle`.
         name: What errors call this corpus, the argument that named it for example.
         files: The files behind it, where it comes from files.
-        held_out_fraction: Fraction of the texts that every pass leaves out, see `holding_out`.
+        held_out_fraction: Fraction of the texts that every pass leaves out. A hash of each decides, so that no order,
+            pass or process ever reads a held-out text; copies of a text are held out together.
     """
 
     records: IterableDataset
@@ -85,7 +87,7 @@ class Corpus:
                 sentences = [words for line in text.split("\n") if (words := tokenize(line))]
                 if sentences:
                     yield sentences
-            elif held_out_to is not None and text and not text.isspace():
+            elif held_out_to is not None and text.strip():
                 held_out_to.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
 
     def _texts(self) -> Iterator[Any]:
@@ -102,31 +104,8 @@ class Corpus:
         if num_ranks == 1:
             return self
         # Where parts are each n-th record, text with an empty line between all others would make one part empty.
-        records = self.records.filter(_has_text)
+        records = self.records.filter(lambda record: bool((record["text"] or "").strip()))
         return replace(self, records=split_dataset_by_node(records, rank=rank, world_size=num_ranks))
-
-    def shuffled(self, seed: int, buffer_size: int) -> Corpus:
-        """The records in another order in each pass: each is drawn from a buffer that the next ones fill up.
-
-        Files and shards, too, change their order, which follows from the seed and the number of the pass alone.
-        """
-        return replace(self, records=self.records.shuffle(seed=seed, buffer_size=buffer_size))
-
-    def for_pass(self, number: int) -> Corpus:
-        """The corpus in the order of one pass, counted from 0.
-
-        From the second pass on `datasets` reads several files or shards in another order, even without `shuffled`.
-        """
-        self.records.set_epoch(number)
-        return self
-
-    def holding_out(self, fraction: float) -> Corpus:
-        """The corpus without a fraction of its texts, those of its records, for evaluation.
-
-        A hash of each text decides, so that no order, pass or process ever reads a held-out text; copies of a text are
-        held out together.
-        """
-        return replace(self, held_out_fraction=fraction)
 
 
 def corpus_from_files(
@@ -139,7 +118,7 @@ def corpus_from_files(
 ) -> Corpus:
     """Stream text files (one sentence per line), JSON, Parquet or CoNLL columns, each also compressed.
 
-    Records, which `Corpus.holding_out` and `Corpus.shard` keep whole, are those of JSON and Parquet; of text files they
+    Records, which are held out and sharded as a whole, are those of JSON and Parquet; of text files they
     are the lines, or with by_document the lines up to an empty one (without even a space) or to the end of the file.
 
     Args:
@@ -154,19 +133,16 @@ def corpus_from_files(
     Raises: FileNotFoundError for a pattern without a file; ValueError, here or when its turn comes, naming the file and
         the line or the record, for what cannot be read.
     """
-    files = expand_patterns(patterns, name)
-    how = {"column": text_column, "by_document": by_document, "takes_words": takes_words, "word_column": word_column}
-    return Corpus(_stream(files, name=name, **how), name, tuple(files))
+    # Lists are what `datasets` shards and shuffles by: the files alone are one.
+    read = {"files": expand_patterns(patterns, name), "name": name, "column": text_column, "by_document": by_document}
+    read |= {"takes_words": takes_words, "word_column": word_column}
+    return Corpus(IterableDataset.from_generator(_read_files, gen_kwargs=read), name, tuple(read["files"]))
 
 
 def corpus_from_file(file: str | os.PathLike, name: str) -> Corpus:
     """Stream one file by its path: what another corpus holds out, which is not there yet, or - for standard input."""
-    return Corpus(_stream([os.fspath(file)], name=name), name)
-
-
-def _stream(files: Sequence[str], **how: Any) -> IterableDataset:
-    # Lists are what `datasets` shards and shuffles by: the files alone are one.
-    return IterableDataset.from_generator(_read_files, gen_kwargs={"files": files, **how})
+    read = {"files": [os.fspath(file)], "name": name}
+    return Corpus(IterableDataset.from_generator(_read_files, gen_kwargs=read), name)
 
 
 def _read_files(files: Sequence[str], **how: Any) -> Iterator[dict[str, Any]]:
@@ -257,10 +233,6 @@ def load_named_dataset(
             f"dataset_name {dataset_name!r} ({which}) cannot be loaded: {reason(error.__cause__ or error)}. Check the "
             "name; offline, give a directory or a dataset that was loaded before."
         ) from error
-
-
-def _has_text(record: dict[str, str | None]) -> bool:
-    return bool(record["text"] and not record["text"].isspace())
 
 
 def expand_patterns(patterns: Sequence[str], name: str) -> list[str]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..given.bounded_files import MEBIBYTE
 from ..given.reasons import UNREADABLE, reason
-from .vocabulary import WordCounter, WordVocabulary
 
 SPELLING_FILE = "spelling.npz"
 # Symbols are bytes and these two; seven of 9 bits would be a number of 63 bits.
@@ -39,24 +38,24 @@ class SpellingModel:
         self._levels = [_Level(*_summed(keys & _mask(length), counts)) for length in range(1, _ORDER + 1)]
 
     @classmethod
-    def fit(cls, words: Iterable[str], vocabulary: Iterable[str]) -> SpellingModel:
-        """Learn from words outside of a vocabulary, one at least, each once: it is new words that are to be spelled."""
-        keys, _ = _ngrams(list(words))
+    def fit(cls, words: Iterable[str], vocabulary: Iterable[str]) -> SpellingModel | None:
+        """Learn from words outside of a vocabulary, each once, for it is new words that are to be spelled.
+
+        Of more than fit into memory a part is learned from; None without any.
+        """
+        kept, step = list[str](), 1
+        for number, word in enumerate(words):
+            if number % step == 0:
+                kept.append(word)
+            if len(kept) > _MOST_WORDS:
+                # Every second one from here on, and of those that were taken.
+                kept, step = kept[::2], 2 * step
+        if not kept:
+            return None
+        keys, _ = _ngrams(kept)
         model = cls(*_summed(keys, np.ones(len(keys), np.int64)))
         model.in_vocabulary = float(np.exp(model.log_probabilities(list(vocabulary))).sum())
         return model
-
-    @classmethod
-    def of_counts(cls, counter: WordCounter, vocabulary: WordVocabulary) -> SpellingModel | None:
-        """Learn from the words of a text, or from a part of them that fits into memory; None if all are known."""
-        words, step = list[str](), 1
-        for number, word in enumerate(word for word, _ in counter.items() if word not in vocabulary):
-            if number % step == 0:
-                words.append(word)
-            if len(words) > _MOST_WORDS:
-                # Every second one from here on, and of those that were taken.
-                words, step = words[::2], 2 * step
-        return cls.fit(words, vocabulary.words[3:]) if words else None
 
     def log_probabilities(self, words: Sequence[str]) -> np.ndarray:
         """log p(spelling | not in the vocabulary) of words, in nats, (len(words),)."""

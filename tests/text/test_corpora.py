@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -187,7 +188,7 @@ def test_a_damaged_saved_dataset_is_read_or_refused_by_name(saved, place, conten
 
 def hold_out(corpus, folder, fraction):
     """The corpus without the fraction, and the texts that one pass over it wrote."""
-    kept = corpus.holding_out(fraction)
+    kept = replace(corpus, held_out_fraction=fraction)
     with open(folder / "held_out.jsonl", "w", encoding="utf-8") as file:
         for _ in kept.sentences(str.split, file):
             pass
@@ -217,9 +218,13 @@ def test_no_pass_order_or_process_reads_held_out_text(tmp_path, buffer_size, num
     train, held_out = hold_out(open_files(tmp_path / "*.txt"), tmp_path, 0.2)
     others = {words[0] for words in read(held_out)}
     assert 10 < len(others) < 30
-    train, orders = train.shuffled(5, buffer_size) if buffer_size else train, []
+    train.records = train.records.shuffle(5, buffer_size=buffer_size) if buffer_size else train.records
+    orders = []
     for number in (0, 1, 2, 0):
-        parts = [read(train.shard(rank, num_ranks).for_pass(number)) for rank in range(num_ranks)]
+        sharded = [train.shard(rank, num_ranks) for rank in range(num_ranks)]
+        for each in sharded:
+            each.records.set_epoch(number)
+        parts = list(map(read, sharded))
         assert sorted(words[0] for part in parts for words in part) == sorted({*every_line} - others), number
         orders.append(parts)
     # Each pass has an order of its own, always the same.

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo.text.spelling import _BEGIN, _BITS, _END, SPELLING_FILE, SpellingModel
-from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordCounter, WordVocabulary
 
 words = st.lists(st.text("abé日", max_size=6), min_size=1, max_size=8)
 
@@ -53,14 +52,11 @@ def test_it_is_that_of_the_definition_and_words_of_the_vocabulary_take_no_part(s
 
 
 def test_of_very_many_words_a_part_is_learned_from(monkeypatch):
-    counter = WordCounter()
-    counter.add([f"w{number}" for number in range(20)])
     monkeypatch.setattr("hf_elmo.text.spelling._MOST_WORDS", 5)
-    vocabulary = WordVocabulary([*SPECIAL_WORDS, "w0"])
-    found = SpellingModel.of_counts(counter, vocabulary).log_probabilities(["w6"])
-    # Each halving keeps every second one: in the end every fourth of the 19 that are unknown.
-    assert found == SpellingModel.fit(["w1", "w5", "w9", "w13", "w17"], ["w0"]).log_probabilities(["w6"])
-    assert SpellingModel.of_counts(counter, WordVocabulary([*SPECIAL_WORDS, *dict(counter.items())])) is None
+    found = SpellingModel.fit([f"w{number}" for number in range(19)], ["w"]).log_probabilities(["w6"])
+    # Each halving keeps every second one.
+    assert found == SpellingModel.fit(["w0", "w4", "w8", "w12", "w16"], ["w"]).log_probabilities(["w6"])
+    assert SpellingModel.fit([], ["w"]) is None
 
 
 def test_it_is_saved_and_loaded(tmp_path):
