@@ -7,7 +7,6 @@ from conftest import make_tiny_config
 from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.cli import command_line
 from hf_elmo.cli.show_uses import UsesArguments, show_uses
 
 TEXT = "the play was good\nthey play chess\n\na good play\nthe cat sat on a mat near the door\n"
@@ -44,18 +43,12 @@ def show(folder, tmp_path):
     return show
 
 
-def test_a_text_gives_a_page(folder, tmp_path, capsys):
-    page = tmp_path / "new" / "page.html"
-    argv = ["show", "uses", "--model_name_or_path", str(folder / "elmo"), "--input_file", str(folder / "text.txt")]
-    command_line.main([*argv, "--words", "play", "the,a", "--html", str(page)])
-    assert page.read_text(encoding="utf-8").count("<section") == 2
-    assert [file.name for file in page.parent.iterdir()] == ["page.html"]
+def test_uses_are_drawn_and_colored_by_senses_parts_of_speech_or_clusters(show, folder, tmp_path, capsys):
+    page = show(words=["play", "the,a"])
+    assert page.count("<section") == 2 and [file.name for file in tmp_path.iterdir()] == ["page.html"]
     printed = capsys.readouterr().out
-    assert "play: 3 uses of 3" in printed and "the: 5 uses of 5" in printed and str(page) in printed
-
-
-def test_senses_and_parts_of_speech_color_the_uses(show, folder, tmp_path):
-    senses = show(input_file=str(folder / "senses.jsonl"))
+    assert "play: 3 uses of 3" in printed and "the: 5 uses of 5" in printed and "page.html" in printed
+    senses = show(input_file=str(folder / "senses.jsonl"), overwrite_output_file=True)
     assert "not soft (2)" in senses and "difficult (1)" in senses and '<h2 lang="">hard</h2>' in senses
     (tmp_path / "line.jsonl").write_text(json.dumps({"tokens": ["line"], "index": 0, "sense": "cord"}))
     (tmp_path / "hard.jsonl").write_text((folder / "senses.jsonl").read_text())

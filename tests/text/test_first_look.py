@@ -28,6 +28,11 @@ def test_raw_text_in_any_language_is_told_with_what_to_pass(lines):
     assert not [*look_at(lines, "x", "unicode"), *look_at(lines, "x", "punctuation")]
 
 
+def test_one_mark_in_ten_words_is_raw_text_and_one_in_fifty_an_abbreviation():
+    for count, is_raw in ((9, True), (49, False)):
+        assert bool(list(look_at([f"it rained. {'on ' * count}"], "x", "whitespace"))) == is_raw
+
+
 @pytest.mark.parametrize("lines", [TOKENISED, PLAIN, ["one"], [""]])
 def test_text_that_is_cut_raises_no_alarm_but_where_it_is_all_on_one_line(lines):
     assert list(look_at(lines, "x", "whitespace")) == []

@@ -56,7 +56,7 @@ printable = st.characters(blacklist_characters="\n\r", blacklist_categories=["Cs
 
 @given(st.lists(st.text(printable, min_size=1).filter(lambda word: word not in SPECIAL_WORDS), unique=True))
 def test_file_round_trip(tmp_path_factory, chosen):
-    directory = tmp_path_factory.mktemp("vocabulary")
+    directory = tmp_path_factory.getbasetemp()
     vocabulary = WordVocabulary([*SPECIAL_WORDS, *chosen])
     path = vocabulary.save(directory)
     assert WordVocabulary.load(path).words == WordVocabulary.load(directory).words == vocabulary.words
