@@ -34,10 +34,7 @@ class ConversionArguments:
         "Directory, archive or file of weights of bilm-tf, AllenNLP or ELMoForManyLangs.", positional=True
     )
     output: str = flag("Directory to write.", positional=True)
-    options_file: str | None = flag(
-        "JSON with the model's sizes, where it is not beside the weights.",
-        default=None,
-    )
+    options_file: str | None = flag("JSON with the model's sizes, where it is not beside the weights.", default=None)
     softmax_file: str | None = flag(
         "hdf5 of bilm-tf's word softmax, where it is not in the directory SOURCE; with it the model scores text.",
         default=None,
@@ -58,17 +55,10 @@ def convert_source(arguments: ConversionArguments, cutting: CuttingArguments) ->
     """Convert as the arguments say, and print what was read and written and how it is used."""
     from ..conversion.sources import convert
 
-    name, converted = convert(
-        arguments.source,
-        arguments.output,
-        arguments.overwrite_output_dir,
-        options_file=arguments.options_file,
-        softmax_file=arguments.softmax_file,
-        vocab_file=arguments.vocab_file,
-        alignment_files=arguments.alignment_files,
-        tokenizer_options=cutting.cutting,
-    )
-    print(_describe(arguments.output, name, converted))
+    options = vars(arguments) | {"tokenizer_options": cutting.cutting}
+    source, output, overwrite = (options.pop(name) for name in ("source", "output", "overwrite_output_dir"))
+    name, converted = convert(source, output, overwrite, **options)
+    print(_describe(output, name, converted))
 
 
 def _describe(directory: str, name: str, converted: Converted) -> str:

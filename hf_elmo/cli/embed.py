@@ -100,18 +100,16 @@ class EmbeddingArguments(ReadingArguments):
         check_targets(self, ("output_file",))
 
     def embedder(self, **options: Any) -> ElmoEmbedder:
-        given = {"dtype": self.dtype, "max_words_per_batch": self.max_words_per_batch, **options}
-        return super().embedder(**given)
+        return super().embedder(dtype=self.dtype, max_words_per_batch=self.max_words_per_batch, **options)
 
     def corpus(self) -> Corpus:
         """The text of a file, of standard input or of a dataset."""
         from ..text.corpora import corpus_from_dataset
 
-        if self.dataset_name is not None:
-            return corpus_from_dataset(
-                self.dataset_name, self.dataset_config_name, self.dataset_split, self.text_column, takes_words=True
-            )
-        return open_text(self, takes_words=True, word_column=self.word_column)
+        if self.dataset_name is None:
+            return open_text(self, takes_words=True, word_column=self.word_column)
+        which = (self.dataset_name, self.dataset_config_name, self.dataset_split)
+        return corpus_from_dataset(*which, self.text_column, takes_words=True)
 
 
 def embed(arguments: EmbeddingArguments) -> None:

@@ -167,7 +167,7 @@ def set_token_inputs(
         )
     words = [word for word in vocabulary.words if word != UNK_TOKEN]
     if word_vectors is not None:
-        read = read_word_vectors(word_vectors, words, vector_size=word_vector_size)
+        read = read_word_vectors(word_vectors, words, vector_size=word_vector_size, lower_case=tokenizer.do_lower_case)
         table, size = build_word_table(tokenizer, read.words, read.vectors), read.vectors.shape[1]
         known = f"{len(read.words):,} of {len(words):,} words of the vocabulary have a vector of size {size}"
         report(f"word table: {known} in {word_vectors!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, dropwhile, groupby, islice
 from typing import Literal
@@ -169,25 +169,35 @@ def column_sentences(
 
     Raises: ValueError naming the file and the line that has no such columns, or nothing in one, or is no CoNLL-U.
     """
+    has_ids = layout.format == "conllu" or layout.has_index
+    sentence: list[Row] = []
     width = 0
-    for sentence in _sentences_in(text_lines(path, name, layout.encoding), layout):
-        width = width or len(sentence[0][1])
-        for number, cells in sentence:
-            size = len(cells)
-            there = {column % size for column in columns if -size <= column < size and cells[column]}
-            # Sentences of CoNLL-2012 have a column for each predicate.
-            has_moved = layout.format == "conll" and size != width and min(columns) < 0
-            # Words alone are taken of less than CoNLL-U, too.
-            is_whole = size == len(CONLLU_COLUMNS) and cells[0].isdecimal()
-            is_odd = layout.format == "conllu" and len(columns) > 1 and not is_whole
-            if len(there) < len(columns) or has_moved or is_odd:
-                raise ValueError(
-                    f"{name} {str(path)!r}, line {number} is {quoted(cells)}, and the first line has {width} columns; "
-                    f"wanted text in the columns {' and '.join(map(str, columns))} (from 0, or backwards from -1 where "
-                    f"all lines have as many), and of CoNLL-U {len(CONLLU_COLUMNS)} columns, the first a number. "
-                    "Repair the line (only words between tabs hold spaces), or set --word_column and --label_column."
-                )
-        yield [(number, [cells[column] for column in columns]) for number, cells in sentence]
+    for number, line in enumerate(chain(text_lines(path, name, layout.encoding), [""]), start=1):
+        # Of CoNLL-U and OntoNotes comments may stand anywhere.
+        is_comment = (layout.format != "conll" or not sentence) and layout.is_comment(line)
+        if _is_between_sentences(line) or (is_comment and layout.format == "conll2012"):
+            if sentence:
+                yield sentence
+            sentence = []
+            continue
+        cells = layout.cells(line)
+        if is_comment or number == layout.header_line or (has_ids and _RANGE_OR_EMPTY.fullmatch(cells[0])):
+            continue
+        size = len(cells)
+        width = width or size
+        there = {column % size for column in columns if -size <= column < size and cells[column]}
+        # Sentences of CoNLL-2012 have a column for each predicate.
+        has_moved = layout.format == "conll" and size != width and min(columns) < 0
+        # Words alone are taken of less than CoNLL-U, too.
+        is_whole = size == len(CONLLU_COLUMNS) and cells[0].isdecimal()
+        if len(there) < len(columns) or has_moved or (layout.format == "conllu" and len(columns) > 1 and not is_whole):
+            raise ValueError(
+                f"{name} {str(path)!r}, line {number} is {quoted(cells)}, and the first line has {width} columns; "
+                f"wanted text in the columns {' and '.join(map(str, columns))} (from 0, or backwards from -1 where all "
+                f"lines have as many), and of CoNLL-U {len(CONLLU_COLUMNS)} columns, the first a number. Repair the "
+                "line (only words between tabs hold spaces), or set --word_column and --label_column."
+            )
+        sentence.append((number, [cells[column] for column in columns]))
 
 
 def conll_sentences(
@@ -197,24 +207,6 @@ def conll_sentences(
     layout = read_layout(path, name, column_format)
     for sentence in column_sentences(path, layout, name, [layout.word if word_column is None else word_column]):
         yield [layout.word_in(cell) for _, (cell,) in sentence]
-
-
-def _sentences_in(lines: Iterable[str], layout: ColumnLayout) -> Iterator[list[Row]]:
-    has_ids = layout.format == "conllu" or layout.has_index
-    sentence: list[Row] = []
-    for number, line in enumerate(lines, start=1):
-        # Of CoNLL-U and OntoNotes comments may stand anywhere.
-        is_comment = (layout.format != "conll" or not sentence) and layout.is_comment(line)
-        if _is_between_sentences(line) or (is_comment and layout.format == "conll2012"):
-            if sentence:
-                yield sentence
-            sentence = []
-        elif not is_comment and number != layout.header_line:
-            cells = layout.cells(line)
-            if not (has_ids and _RANGE_OR_EMPTY.fullmatch(cells[0])):
-                sentence.append((number, cells))
-    if sentence:
-        yield sentence
 
 
 def _is_between_sentences(line: str) -> bool:

@@ -63,19 +63,19 @@ class WordVocabulary:
 
     @classmethod
     def from_counts(
-        cls, counts: Counter[str] | WordCounter, max_size: int | None = None, min_count: int = 1
+        cls, counts: Counter[str] | WordCounter, max_size: int = MAX_VOCAB_SIZE, min_count: int = 1
     ) -> WordVocabulary:
         """The special words and the most frequent others, those of equal counts in code point order.
 
         Args:
             counts: How often each word was seen.
-            max_size: Most ids of the vocabulary, the three special ones included; None for no limit.
+            max_size: Most ids of the vocabulary, the three special ones included.
             min_count: Words seen less often are left out.
         Raises: ValueError when no word is seen often enough.
         """
         often = ((-count, word) for word, count in counts.items() if count >= min_count and word not in SPECIAL_WORDS)
         # No more of them than are kept is held in memory.
-        kept = sorted(often) if max_size is None else heapq.nsmallest(max_size - len(SPECIAL_WORDS), often)
+        kept = heapq.nsmallest(max_size - len(SPECIAL_WORDS), often)
         if not kept:
             raise ValueError(
                 f"counts holds no word seen at least {min_count} times; lower min_count or give more text."
@@ -93,9 +93,7 @@ class WordVocabulary:
         try:
             return cls(read_words(path))
         except FileNotFoundError:
-            raise FileNotFoundError(
-                f"vocab_file {str(path)!r} does not exist; name a file with a word per line."
-            ) from None
+            raise FileNotFoundError(f"vocab_file {str(path)!r} does not exist; name a file of words.") from None
         except ValueError as error:
             raise ValueError(f"vocab_file {str(path)!r}: {error}") from error
 

@@ -38,6 +38,7 @@ def read_word_vectors(
     words: Iterable[str] | None = None,
     max_words: int | None = None,
     vector_size: int | None = None,
+    lower_case: bool = False,
 ) -> WordVectors:
     """Read the vectors of the wanted words from a text file; no others are held in memory.
 
@@ -51,6 +52,7 @@ def read_word_vectors(
         words: Words to look for; None for all.
         max_words: Most words to take, those that come first; None for no limit.
         vector_size: Size D of the vectors; None takes it from the first line, whose word then has to be without spaces.
+        lower_case: Whether the file's words are lower-cased, `<S>` and `</S>` excepted.
     Raises: FileNotFoundError; ValueError naming the file and the line where it is damaged, or when no word is found.
     """
     wanted = None if words is None else set(words)
@@ -79,6 +81,7 @@ def read_word_vectors(
                 word = line.rsplit(None, size)[0].lstrip().decode("utf-8")
             except UnicodeDecodeError as error:
                 raise ValueError(f"{where} is not UTF-8 ({error}). Convert it first.") from error
+            word = word.lower() if lower_case and word not in _SPECIAL else word
             if word not in found and (wanted is None or word in wanted):
                 vector = _as_numbers(fields)
                 if vector is None:
@@ -142,7 +145,7 @@ class WordTable:
 
 
 def build_word_table(
-    tokenizer: ElmoCharTokenizer, words: Sequence[str], vectors: np.ndarray | None = None, seed: int = 0
+    tokenizer: ElmoCharTokenizer, words: Sequence[str], vectors: np.ndarray | None = None
 ) -> WordTable:
     """Make the rows of words as the tokenizer makes those of text, those of `<S>` and `</S>` too.
 
@@ -154,7 +157,6 @@ def build_word_table(
         tokenizer: Makes the rows.
         words: The words of the table.
         vectors: A vector for each, (words, D), float32; None for a table that is learned.
-        seed: Of the numbers that are drawn.
     Raises: ValueError when there are not as many vectors as words.
     """
     if vectors is not None and len(vectors) != len(words):
@@ -167,5 +169,5 @@ def build_word_table(
     if vectors is None:
         return WordTable(rows[firsts], None, None)
     unknown = vectors.mean(axis=0)
-    drawn = np.random.default_rng(seed).normal(unknown, vectors.std(axis=0), (len(special), vectors.shape[1]))
+    drawn = np.random.default_rng(0).normal(unknown, vectors.std(axis=0), (len(special), vectors.shape[1]))
     return WordTable(rows[firsts], np.concatenate([vectors, drawn.astype(vectors.dtype)])[firsts], unknown)
