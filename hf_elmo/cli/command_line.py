@@ -69,15 +69,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _list_or_refuse(argv: list[str], known: dict[str, tuple[str, str]]) -> None:
     """List the commands, all or those that begin with a word, or say that there is none of this name."""
-    words = [word for word in argv if word not in ("-h", "--help")][:2]
+    words = [word for word in argv[:2] if not word.startswith("-")]
     found = {name: line for name, (_, line) in known.items() if name.split()[: len(words)] == words}
     if not found:
-        firsts = {name.split()[0]: name for name in known}
-        given, there = (" ".join(words), known) if words[0] in firsts else (words[0], firsts)
-        near = difflib.get_close_matches(given, there, n=1, cutoff=0.5)
+        given = " ".join(words)
+        near = difflib.get_close_matches(given, known, n=1, cutoff=0.4)
         meant = f"did you mean {near[0]}?" if near else "hf-elmo --help lists them."
         raise ValueError(f"hf-elmo has no command {given!r}; {meant}")
-    is_asked, width = len(words) < len(argv), max(map(len, found))
+    is_asked, width = not {"-h", "--help"}.isdisjoint(argv), max(map(len, found))
     print(
         "usage: hf-elmo COMMAND [--FLAG VALUE ...]\n\nELMo (Peters et al. 2018) for transformers.\n\ncommands:",
         *(f"  {name:<{width}}  {line}" for name, line in found.items()),

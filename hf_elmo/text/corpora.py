@@ -29,10 +29,7 @@ Sentence = str | list[str]
 def is_in_fraction(text: str, fraction: float, purpose: str) -> bool:
     """Whether a text belongs to a fraction of many, chosen by a hash of each: the same in any order, pass and process.
 
-    Args:
-        text: The text; equal texts belong together.
-        fraction: From 0 to 1; a smaller one lies within a larger one.
-        purpose: Key of the hash, so that fractions for different purposes do not depend on each other.
+    A smaller fraction lies within a larger one for the same purpose, and does not depend on those for others.
     """
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=purpose.encode()).digest()
     return int.from_bytes(digest, "big") < fraction * 2**64
@@ -123,7 +120,7 @@ def corpus_from_files(
 
     Args:
         patterns: Paths or globs. Suffixes say what files hold, and of unknown suffixes their first bytes.
-        name: The argument's name, for errors.
+        name: The argument that names them.
         text_column: Column of JSON and Parquet records that holds the text.
         by_document: Whether text files are read by documents; one is held in memory at a time.
         takes_words: Whether records may be lists of words too: lists in JSON and Parquet, and the sentences of files

@@ -22,13 +22,11 @@ def track(
     shown: bool = True,
     size: Callable[[Item], int] = lambda item: 1,
 ) -> Iterator[Item]:
-    """The items of an iterable, while stderr shows how many have gone by.
+    """The items of an iterable, while stderr shows how many units have gone by.
 
     Args:
-        iterable: What is passed on, one by one.
-        description: What is being done, "counting words" for example.
-        unit: What is counted, in the plural: what an item is called, or what `size` counts.
-        total: How many there are; None where it is not known.
+        iterable, description: What is passed on, one by one, and what is done with it, "counting words" for example.
+        unit, total: What is counted, in the plural, and how many of it there are; None where that is not known.
         shown: False passes the items on in silence, as the other processes of a run do.
         size: How many units an item is, its words for example.
     """

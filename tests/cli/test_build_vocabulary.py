@@ -2,13 +2,8 @@
 
 import gzip
 import json
-import os
-import signal
-import tempfile
-import time
 from collections import Counter
 
-import fresh_process
 import pytest
 from conftest import shared_data
 from refusals import assert_refused
@@ -103,18 +98,3 @@ def test_a_full_directory_is_replaced_with_the_flag_only(build, tmp_path):
     assert_refused(FileExistsError, "--overwrite_output_dir", build)
     build(overwrite_output_dir=True)
     assert not (tmp_path / "out" / "old").exists()
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_an_interrupt_leaves_nothing_behind(tmp_path):
-    path = tmp_path / "text.jsonl"
-    path.write_text("".join(json.dumps({"text": f"{number} " * 3}) + "\n" for number in range(200_000)))
-    words = ["-m", "hf_elmo", "vocabulary", "--train_file", path, "--output_dir", tmp_path / "out"]
-    with tempfile.TemporaryFile() as output:
-        process = fresh_process.start(words, output, output)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("out/.*")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
-    assert process.wait(timeout=60) != 0
-    assert [path.name for path in tmp_path.iterdir()] == ["text.jsonl"]

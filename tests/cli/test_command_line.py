@@ -138,7 +138,7 @@ def test_the_list_of_commands(capsys):
         printed = "".join(capsys.readouterr())
         listed = [name for name in commands() if f"\n  {name} " in printed]
         assert listed == [name for name in commands() if name.startswith("train") or "train" not in argv]
-    for argv, near in (["scroe"], "score"), (["train", "coref"], "train coreference"), (["xyz"], ""):
+    for argv, near in (["scroe", "--top_k"], "score"), (["train", "coref"], "train coreference"), (["xyz"], ""):
         with pytest.raises(SystemExit) as ended:
             main(argv)
         error = capsys.readouterr().err

@@ -69,55 +69,43 @@ def records_of(path):
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
-def test_rows_and_records_hold_what_the_scorer_gives(run, checkpoint, tmp_path):
-    totals = run(output_file=str(tmp_path / "out" / "scores.tsv"), top_k=3, word="mat")
-    assert run(output_file=str(tmp_path / "scores.jsonl"), top_k=3, word="mat") == totals
+def test_rows_and_records_hold_what_the_scorer_gives_and_where_words_stand(run, checkpoint, tmp_path):
+    lines = ['  The "cat",\u00a0sat!', "", "the zebra sat on a mat !", " mat . ", ""]
+    (tmp_path / "raw.txt").write_text("\n".join(lines), encoding="utf-8")
+    given = {"input_file": str(tmp_path / "raw.txt"), "top_k": 3, "word": "mat"}
+    totals = run(output_file=str(tmp_path / "out" / "scores.tsv"), **given)
+    assert run(output_file=str(tmp_path / "scores.jsonl"), **given) == totals
     rows, records = rows_of(tmp_path / "out" / "scores.tsv"), records_of(tmp_path / "scores.jsonl")
     scorer = ElmoScorer(str(checkpoint), device="cpu")
-    expected = scorer.score_sentences([line for line in TEXT.splitlines() if line])
+    expected = scorer.score_sentences(list(filter(None, lines)))
     assert totals == sum((scores.totals for scores in expected), ScoreTotals())
     assert tuple(rows[0]) == COLUMNS and len(rows) == totals.num_words + 2 * len(expected)
-    for number, record, scores in zip(("0", "2", "3"), records, expected, strict=True):
+    for number, record, scores in zip((0, 2, 3), records, expected, strict=True):
         places = [at for at, word in enumerate(scores.words) if word == "mat"]
         found = {str(at): [each._asdict() for each in scorer.substitutes(scores.words, at, 3)] for at in places}
         assert (record["words"], record.get("substitutes", {})) == (scores.words, found)
-        assert record["perplexity"] == scores.totals.perplexity
-        mine = [row for row in rows if row["sentence"] == number]
-        assert [row["position"] for row in mine] == [str(at) for at in range(-1, len(mine) - 1)]
-        assert [row["word"] for row in mine] == ["<S>", *scores.words, "</S>"]
-        assert [row["word"] for row in mine if row["unknown"] == "1"] == ["zebra"] * ("zebra" in scores.words)
-        assert [row["substitutes"].split() for row in mine[1:-1] if row["substitutes"]] == [
+        assert (record["sentence"], record["perplexity"]) == (number, scores.totals.perplexity)
+        first, *mine, last = [row for row in rows if row["sentence"] == str(number)]
+        assert [row["word"] for row in (first, *mine, last)] == ["<S>", *scores.words, "</S>"]
+        assert [row["position"] for row in (first, *mine, last)] == [str(at) for at in range(-1, len(mine) + 1)]
+        assert [row["unknown"] == "1" for row in mine] == scores.is_unknown.tolist() == record["unknown"]
+        assert [row["substitutes"].split() for row in mine if row["substitutes"]] == [
             [each["word"] for each in those] for those in found.values()
         ]
-        ends = {"forward": ["", scores.forward_end], "backward": [scores.backward_end, ""], "joint": ["", ""]}
-        for name, (first, last) in ends.items():
-            values = [first, *getattr(scores, name), last]
-            assert [float(row[name] or 0) for row in mine] == pytest.approx([each or 0 for each in values], abs=1e-6)
-            assert record[name] == pytest.approx(values[1:-1], abs=1e-6)
-        for name in ("forward_end", "backward_end"):
-            assert record[name] == pytest.approx(getattr(scores, name), abs=1e-6)
-
-
-def test_every_format_has_the_same_bits_and_the_same_offsets_in_the_raw_line(run, tmp_path):
-    text = '  The "cat",\u00a0sat!\n\n mat .\n'
-    (tmp_path / "raw.txt").write_text(text, encoding="utf-8")
-    for name in ("scores.tsv", "scores.jsonl"):
-        run(input_file=str(tmp_path / "raw.txt"), output_file=str(tmp_path / name))
-    rows, records, lines = rows_of(tmp_path / "scores.tsv"), records_of(tmp_path / "scores.jsonl"), text.split("\n")
-    for record in records:
-        words = [row for row in rows if row["sentence"] == str(record["sentence"]) and row["start"]]
-        assert [row["word"] for row in words] == record["words"]
-        for column, key in (("forward", "surprisal"), ("backward", "surprisal_backward"), ("joint", "surprisal_joint")):
-            bits = [float(row[key]) for row in words]
-            assert bits == record[key]
-            assert bits == pytest.approx([-float(row[column]) / math.log(2) for row in words], abs=2e-6)
-        line = lines[record["sentence"]]
-        assert [[int(row["start"]), int(row["end"])] for row in words] == record["offsets"]
-        assert [line[start:end].lower() for start, end in record["offsets"]] == record["words"]
-        assert [int(row["spaced_word"]) for row in words] == record["spaced_words"]
+        for name, key in (("forward", "surprisal"), ("backward", "surprisal_backward"), ("joint", "surprisal_joint")):
+            nats = getattr(scores, name)
+            assert [float(row[name]) for row in mine] == pytest.approx(nats, abs=1e-6)
+            assert record[name] == pytest.approx(nats, abs=1e-6)
+            assert [float(row[key]) for row in mine] == record[key] == pytest.approx(-nats / math.log(2), abs=2e-6)
+        assert float(first["backward"]) == record["backward_end"] == pytest.approx(scores.backward_end, abs=1e-6)
+        assert float(last["forward"]) == record["forward_end"] == pytest.approx(scores.forward_end, abs=1e-6)
+        assert not any(row[name] for row in (first, last) for name in ("joint", "start", "end"))
+        assert last["surprisal"] and not last["surprisal_backward"]
+        offsets = [[int(row["start"]), int(row["end"])] for row in mine]
+        assert offsets == record["offsets"]
+        assert [lines[number][start:end].lower() for start, end in offsets] == scores.words
+        assert [int(row["spaced_word"]) for row in mine] == record["spaced_words"]
     assert records[0]["spaced_words"] == [0, 1, 1, 1, 1, 2, 2]
-    ends = [row for row in rows if row["word"] == "</S>"]
-    assert all(row["surprisal"] and not row["surprisal_backward"] and not row["start"] for row in ends)
 
 
 def test_a_carried_state_changes_all_but_the_first_line(run, tmp_path, capsys):
