@@ -191,17 +191,16 @@ def _embed_to_directory(arguments: EmbeddingArguments, output_dir: str) -> None:
         warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer, corpus)
     with state.main_process_first() if state else nullcontext():
         writer.prepare(arguments.overwrite_output_dir and not rank)
-    num_sentences = num_words = num_bytes = 0
-    started, left = time.perf_counter(), writer.left()
-    for shard in track(writer.write(), "embedding", "shards", len(left), shown=not rank):
-        num_words, num_sentences = num_words + shard.num_words, num_sentences + shard.num_sentences
-        num_bytes += shard.file.stat().st_size
+    started = time.perf_counter()
+    shards = list(track(writer.write(), "embedding", "shards", len(writer.left()), shown=not rank))
     who = f"Process {rank + 1} of {num_ranks}: " if num_ranks > 1 else ""
-    if left:
-        print(who + _describe(num_sentences, num_words, time.perf_counter() - started, arguments, embedder))
+    if shards:
+        numbers = (sum(shard.num_sentences for shard in shards), sum(shard.num_words for shard in shards))
+        print(who + _describe(*numbers, time.perf_counter() - started, arguments, embedder))
     print(
-        f"{who}Wrote {len(left)} of {writer.num_shards} shards to {output_dir}, {num_bytes / 1e6:,.1f} MB as "
-        f"{arguments.format} in {arguments.storage_dtype}."
+        f"{who}Wrote {len(shards)} of {writer.num_shards} shards to {output_dir}, "
+        f"{sum(shard.file.stat().st_size for shard in shards) / 1e6:,.1f} MB as {arguments.format} in "
+        f"{arguments.storage_dtype}."
     )
     print(f"{who}{'Others are still at work' if writer.missing() else f'All {writer.num_shards} shards are there'}.")
     if state:
