@@ -43,32 +43,19 @@ Row = tuple[int, list[str]]
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """How a file of columns is written.
+    """How a file of columns is written."""
 
-    Args:
-        format: "conllu"; "conll2012", as OntoNotes is given; or "conll" for all others.
-        encoding: "utf-8" or "iso-8859-1".
-        has_tabs: Whether tabs stand between columns, rather than any run of spaces or tabs.
-        names: Those of the columns; of "conll" the first line, if that is asked for.
-        header_line: The number of that line; 0 for none.
-        widths: How many columns lines with words have.
-        last_cells: What stands in the last one; of "conll" alone.
-        has_index: Whether the first column counts the words of each sentence, as in GermEval 2014.
-        prefix: What stands before each word: the language, `en:`, as in WikiANN; "" for nothing.
-        word, label: The columns of words and of labels, from 0 or backwards from -1, unless a user names others.
-    """
-
-    format: ColumnFormat
-    encoding: str = "utf-8"
-    has_tabs: bool = True
-    names: tuple[str, ...] = ()
-    header_line: int = 0
-    widths: frozenset[int] = frozenset()
-    last_cells: frozenset[str] = frozenset()
-    has_index: bool = False
-    prefix: str = ""
-    word: int = 0
-    label: int = -1
+    format: ColumnFormat  # "conllu"; "conll2012", as OntoNotes is given; or "conll" for all others
+    encoding: str = "utf-8"  # or "iso-8859-1"
+    has_tabs: bool = True  # whether tabs stand between columns, rather than any run of spaces or tabs
+    names: tuple[str, ...] = ()  # of the columns; of "conll" the first line, if that is asked for
+    header_line: int = 0  # the number of that line; 0 for none
+    widths: frozenset[int] = frozenset()  # how many columns lines with words have
+    last_cells: frozenset[str] = frozenset()  # what stands in the last one; of "conll" alone
+    has_index: bool = False  # whether the first column counts the words of each sentence, as in GermEval 2014
+    prefix: str = ""  # what stands before each word: the language, `en:`, as in WikiANN
+    word: int = 0  # the column of words, from 0 or backwards from -1, unless a user names another
+    label: int = -1  # the same of labels
 
     def cells(self, line: str) -> list[str]:
         """The cells of a line."""

@@ -28,8 +28,7 @@ class SpellingModel:
     the words of the vocabulary, which `<UNK>` does not stand for, are taken out and the rest is made up to one.
 
     Args:
-        keys: The 5-grams, each as a number of five symbols of 9 bits, sorted, (N,).
-        counts: How many words have each, (N,).
+        keys, counts: The 5-grams, as numbers of five symbols of 9 bits, sorted, and how many words have each, (N,).
         in_vocabulary: The part of the probability that falls on words of the vocabulary.
     """
 

@@ -65,13 +65,9 @@ class WordVocabulary:
     def from_counts(
         cls, counts: Counter[str] | WordCounter, max_size: int = MAX_VOCAB_SIZE, min_count: int = 1
     ) -> WordVocabulary:
-        """The special words and the most frequent others, those of equal counts in code point order.
+        """At most `max_size` words, the special ones and the most frequent others, of equal counts in code point order.
 
-        Args:
-            counts: How often each word was seen.
-            max_size: Most ids of the vocabulary, the three special ones included.
-            min_count: Words seen less often are left out.
-        Raises: ValueError when no word is seen often enough.
+        Raises: ValueError when no word is seen `min_count` times.
         """
         often = ((-count, word) for word, count in counts.items() if count >= min_count and word not in SPECIAL_WORDS)
         # No more of them than are kept is held in memory.

@@ -78,7 +78,8 @@ def read_word_vectors(
                     "it or word_vector_size have them."
                 )
             try:
-                word = line.rsplit(None, size)[0].lstrip().decode("utf-8")
+                raw = name[0] if len(name) == 1 else line.rsplit(None, size)[0].lstrip()
+                word = raw.decode("utf-8")
             except UnicodeDecodeError as error:
                 raise ValueError(f"{where} is not UTF-8 ({error}). Convert it first.") from error
             word = word.lower() if lower_case and word not in _SPECIAL else word
@@ -116,17 +117,11 @@ def _as_numbers(fields: list[bytes]) -> np.ndarray | None:
 
 @dataclass
 class WordTable:
-    """What a model's table of word vectors is filled with.
+    """What a model's table of word vectors is filled with."""
 
-    Args:
-        rows: Character ids of the words, (V, C), int16, each row once.
-        vectors: Their vectors, (V, D), float32; None for vectors that are learned from what the model starts with.
-        unknown: The vector of all other words, (D,); None as before.
-    """
-
-    rows: np.ndarray
-    vectors: np.ndarray | None
-    unknown: np.ndarray | None
+    rows: np.ndarray  # character ids of the words, (V, C), int16, each row once
+    vectors: np.ndarray | None  # theirs, (V, D), float32; None for those that are learned from what the model has
+    unknown: np.ndarray | None  # the vector of all other words, (D,); None as before
 
     def fill(self, model: ElmoPreTrainedModel) -> None:
         """Fill the table that a model has of its task's own, or else that of its token encoder.
@@ -154,8 +149,7 @@ def build_word_table(
     vector of unknown words is the mean of all.
 
     Args:
-        tokenizer: Makes the rows.
-        words: The words of the table.
+        tokenizer, words: What makes the rows, and of which words.
         vectors: A vector for each, (words, D), float32; None for a table that is learned.
     Raises: ValueError when there are not as many vectors as words.
     """
