@@ -22,10 +22,7 @@ from .flags import FlagParser
 # Each command with its function, module.function in this folder, and what the list of commands says of it.
 _COMMANDS = {
     "pretrain": ("pretrain.pretrain", "pre-train an ELMo on text files or a dataset"),
-    "vocabulary": (
-        "build_vocabulary.build_vocabulary",
-        "build the word vocabulary of a pre-training run",
-    ),
+    "vocabulary": ("build_vocabulary.build_vocabulary", "build the word vocabulary of a pre-training run"),
     "convert": ("convert.convert_source", "bring an ELMo checkpoint of another program here"),
     "embed": ("embed.embed", "write the vectors of a text's words to a file"),
     "score": ("score.score", "score the words of a text by the language models inside ELMo"),
@@ -60,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             else:
                 # Its parameters are its flags.
                 classes = [getattr(module, each.annotation) for each in inspect.signature(function).parameters.values()]
-                run_command(classes, function, words, prog, module.__doc__, module.EXAMPLES)
+                run_command(classes, function, words, prog, module.__doc__, getattr(module, "EXAMPLES", ""))
         elif argv == ["--version"]:
             print(sys.modules["hf_elmo"].__version__)  # the face above, which commands do not import
         else:

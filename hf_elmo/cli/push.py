@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from ..given.flags import flag
 
-EXAMPLES = ""
-
 
 @dataclass
 class PushArguments:

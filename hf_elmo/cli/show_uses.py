@@ -19,7 +19,6 @@ examples:
   hf-elmo show uses --model_name_or_path output/my-elmo --input_file corpus.txt.gz --words play bank,banks \\
       --html play.html
   hf-elmo show uses --model_name_or_path output/my-elmo --input_file senses.jsonl --html senses.html
-  hf-elmo show uses --model_name_or_path output/my-elmo --input_file train.conllu --words like --html like.html
 """
 
 
