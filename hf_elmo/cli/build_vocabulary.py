@@ -42,10 +42,7 @@ class VocabularyArguments(OutputArguments, CorpusArguments):
     min_count: int = flag("Words seen less often are <UNK>.", default=2)
 
     def check(self) -> None:
-        """Check what can be checked before any file is read.
-
-        Raises: ValueError or FileExistsError naming the argument, the value got and the value wanted.
-        """
+        """Raises: ValueError or FileExistsError naming the argument, the value got and the value wanted."""
         CorpusArguments.check(self)
         check_least(self, ("max_vocab_size",), len(SPECIAL_WORDS) + 1)
         check_least(self, ("min_count",), 1)

@@ -72,10 +72,7 @@ class CorpusArguments(CuttingArguments):
     text_column: str = flag("Column that holds the text, in JSON, Parquet and datasets.", default="text")
 
     def check(self) -> None:
-        """Check what can be checked before any file is read.
-
-        Raises: ValueError naming the argument, the value got and the value wanted.
-        """
+        """Raises: ValueError naming the argument, the value got and the value wanted."""
         if (self.train_file is None) == (self.dataset_name is None):
             raise ValueError("give either --train_file or --dataset_name: exactly one names the training text.")
         check_choices(self)

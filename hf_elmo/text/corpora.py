@@ -130,10 +130,11 @@ def corpus_from_files(
     Raises: FileNotFoundError for a pattern without a file; ValueError, here or when its turn comes, naming the file and
         the line or the record, for what cannot be read.
     """
+    files = expand_patterns(patterns, name)
+    how = {"column": text_column, "by_document": by_document, "takes_words": takes_words, "word_column": word_column}
     # Lists are what `datasets` shards and shuffles by: the files alone are one.
-    read = {"files": expand_patterns(patterns, name), "name": name, "column": text_column, "by_document": by_document}
-    read |= {"takes_words": takes_words, "word_column": word_column}
-    return Corpus(IterableDataset.from_generator(_read_files, gen_kwargs=read), name, tuple(read["files"]))
+    read = {"files": files, "name": name, **how}
+    return Corpus(IterableDataset.from_generator(_read_files, gen_kwargs=read), name, tuple(files))
 
 
 def corpus_from_file(file: str | os.PathLike, name: str) -> Corpus:
