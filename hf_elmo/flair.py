@@ -16,7 +16,7 @@ from .inference.embedder import ElmoEmbedder, resolve_layers
 from .model.configuration_elmo import ElmoConfig
 from .model.modeling_elmo import ElmoModel
 from .model.tokenization_elmo import ElmoCharTokenizer
-from .text.cutting import cutting_of
+from .text.arguments import cutting_of
 
 if not hasattr(transformers, "LayoutLMv2FeatureExtractor"):
     # flair 0.15 imports the name, which transformers 5 lacks, to ask whether a reader of pictures is one: none is.

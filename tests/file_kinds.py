@@ -36,8 +36,8 @@ from hf_elmo.tasks.readers.documents import read_documents
 from hf_elmo.tasks.readers.propositions import read_propositions
 from hf_elmo.tasks.readers.questions import read_questions
 from hf_elmo.tasks.readers.texts import read_texts
+from hf_elmo.text.arguments import CuttingArguments, check_cutting
 from hf_elmo.text.corpora import corpus_from_files
-from hf_elmo.text.cutting import CuttingArguments, check_cutting
 from hf_elmo.text.vocabulary import VOCABULARY_FACTS_FILE, VOCABULARY_FILE, WordVocabulary
 from hf_elmo.text.word_vectors import read_word_vectors
 

@@ -17,19 +17,6 @@ from command_parsers import command_parsers
 from conftest import ROOT, make_tiny_config
 
 import hf_elmo
-from hf_elmo import (
-    CoreferenceHead,
-    ElmoCharTokenizer,
-    ElmoForCoreferenceResolution,
-    ElmoForPreTraining,
-    ElmoForQuestionAnswering,
-    ElmoForSemanticRoleLabeling,
-    ElmoForSequenceClassification,
-    ElmoForTokenClassification,
-    QuestionAnsweringHead,
-    SemanticRoleLabelingHead,
-    SequenceClassificationHead,
-)
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 PAGES = {
@@ -70,24 +57,22 @@ def examples(tmp_path_factory):
     torch.manual_seed(0)  # before the test's own seed: else its weights would be those of whatever ran before
     words = WordVocabulary([*SPECIAL_WORDS, *"a call returns the return value of .".split()])
     scored = {"projection_size": 64, "word_vocab_size": len(words)}
-    tags, roles = ["O", "B-PER", "I-PER"], ["O", "B-V", "I-V", "B-ARG0", "I-ARG0"]
-    srl = SemanticRoleLabelingHead(hidden_size=4, num_layers=2, find_predicates=True)
-    pairs = SequenceClassificationHead(encoder="pooled_pairs", hidden_size=4)
-    for name, kind, pre_tokenizer, head, labels, fields in (
-        ("elmo-tiny-pydoc", ElmoForPreTraining, "punctuation", None, None, scored),
-        ("elmo-original", ElmoForPreTraining, "whitespace", None, None, scored),
-        ("my-tagger", ElmoForTokenClassification, "punctuation", None, tags, {"projection_size": 64}),
-        ("my-reader", ElmoForQuestionAnswering, "penn", QuestionAnsweringHead(hidden_size=4), None, {}),
-        ("my-roles", ElmoForSemanticRoleLabeling, "penn", srl, roles, {}),
-        ("my-entailment", ElmoForSequenceClassification, "penn", pairs, ["contradiction", "entailment", "neutral"], {}),
-        ("my-coreference", ElmoForCoreferenceResolution, "penn", CoreferenceHead(lstm_size=3, hidden_size=4), None, {}),
+    roles = hf_elmo.SemanticRoleLabelingHead(hidden_size=4, num_layers=2, find_predicates=True)
+    pairs = hf_elmo.SequenceClassificationHead(encoder="pooled_pairs", hidden_size=4)
+    coreference = hf_elmo.CoreferenceHead(lstm_size=3, hidden_size=4)
+    entailment = {"head": pairs, "problem_type": "single_label_classification"}
+    for name, kind, pre_tokenizer, labels, fields in (
+        ("elmo-tiny-pydoc", "PreTraining", "punctuation", "", scored),
+        ("elmo-original", "PreTraining", "whitespace", "", scored),
+        ("my-tagger", "TokenClassification", "punctuation", "O B-PER I-PER", {"projection_size": 64}),
+        ("my-reader", "QuestionAnswering", "penn", "", {"head": hf_elmo.QuestionAnsweringHead(hidden_size=4)}),
+        ("my-roles", "SemanticRoleLabeling", "penn", "O B-V I-V B-ARG0 I-ARG0", {"head": roles}),
+        ("my-entailment", "SequenceClassification", "penn", "contradiction entailment neutral", entailment),
+        ("my-coreference", "CoreferenceResolution", "penn", "", {"head": coreference}),
     ):
-        given = {"head": head, "id2label": labels and dict(enumerate(labels)), **fields}
-        if head is pairs:
-            given["problem_type"] = "single_label_classification"
-        model = kind(make_tiny_config(**{name: value for name, value in given.items() if value is not None}))
-        model.save_pretrained(folder / "output" / name)
-        ElmoCharTokenizer(pre_tokenizer=pre_tokenizer).save_pretrained(folder / "output" / name)
+        given = {"id2label": dict(enumerate(labels.split())), **fields} if labels else fields
+        getattr(hf_elmo, f"ElmoFor{kind}")(make_tiny_config(**given)).save_pretrained(folder / "output" / name)
+        hf_elmo.ElmoCharTokenizer(pre_tokenizer=pre_tokenizer).save_pretrained(folder / "output" / name)
         words.save(folder / "output" / name)
     (folder / "model_cards").symlink_to(ROOT / "model_cards")
     return folder
@@ -176,75 +161,61 @@ def figures(path):
     return json.loads((ROOT / "model_cards" / path).read_text(encoding="utf-8"))
 
 
-def row_of(page, start):
-    return next(line for line in PAGES[page].splitlines() if line.startswith(start))
-
-
 def between(page, mark):
     return PAGES[page].split(f"<!-- {mark} -->")[1].split(f"<!-- /{mark} -->")[0].strip()
 
 
-@pytest.mark.parametrize("recipe", ["elmo-tiny-pydoc", "elmo-small-reviews", "elmo-small-novels", "elmo-small-nsmc"])
-def test_perplexities_are_those_of_the_results_files(recipe):
-    results = figures(f"{recipe}/results.json")
-    row = row_of("docs/pretraining.md", f"| `{recipe}` |")
-    wanted = (results["perplexity"]["mean"], results["baselines"]["bigram"], results["baselines"]["unigram"])
-    assert all(f"| {figure:,.1f} " in row for figure in wanted), row
-    assert row.startswith(f"| `{recipe}` | {wanted[0] / wanted[1]:.2f} |")
+def row_of(text, start):
+    return next(line for line in text.splitlines() if line.startswith(start))
 
 
 def test_the_speed_table_is_that_of_the_benchmark():
     assert between("README.md", "speed") == render_words_per_second(figures("benchmark/benchmark.json"))
 
 
-@pytest.mark.parametrize("recipe", ["paper", "modern"])
-def test_the_recipes_figures_are_those_of_their_results_files(recipe):
-    results = figures(f"recipes/{recipe}.json")
-    assert results["recipe"] == recipe
-    table = between("docs/pretraining.md", "recipes")
-    row = next(line for line in table.splitlines() if line.startswith(f"| `{recipe}` |"))
-    wanted = [results["perplexity"]["mean"], results["perplexity_cold"]["mean"]]
-    assert all(f"| {figure:,.1f} " in row for figure in wanted), row
-    assert f"| {results['words_trained'] / 1e6:.2f} M " in row
+def figures_of_runs():
+    """What stands in a row, a paragraph or a page, and the figures of results files that have to stand there."""
+    page = PAGES["docs/pretraining.md"]
+    for name in ("elmo-tiny-pydoc", "elmo-small-reviews", "elmo-small-novels", "elmo-small-nsmc"):
+        found = figures(f"{name}/results.json")
+        mean, baselines = found["perplexity"]["mean"], found["baselines"]
+        cells = f"| {mean / baselines['bigram']:.2f} | {mean:,.1f} | {baselines['bigram']:,.1f} |"
+        yield row_of(page, f"| `{name}` |"), [f"{cells} {baselines['unigram']:,.1f} |"]
+    for name in ("paper", "modern"):
+        found = figures(f"recipes/{name}.json")
+        cells = [f"| {found[key]['mean']:,.1f} " for key in ("perplexity", "perplexity_cold")]
+        row = row_of(between("docs/pretraining.md", "recipes"), f"| `{name}` |")
+        yield row, [*cells, f"| {found['words_trained'] / 1e6:.2f} M "]
+    hour, card = figures("speedrun/hour-cell-1024.json"), PAGES["model_cards/speedrun/README.md"]
+    best, baselines = hour["perplexity"]["mean"], figures("speedrun/baselines/baselines.json")["baselines"]
+    unigram, bigram = baselines["unigram"], baselines["bigram"]
+    yield card, [f"unigram model of these words has {unigram:.1f}, a bigram model {bigram:.1f} "]
+    yield card, [f"{each['words'] / 1e6:.1f} million" for each in hour["evaluations"][1:-1]]
+    yield card, [f"{each['mean']:.1f}" for each in hour["evaluations"][1:-1]]
+    yield card, [f"{best / bigram:.2f} of the bigram's", f"sentence alone, {hour['perplexity_cold']['mean']:.1f}"]
+    yield page, [f"held-out perplexity of {best:.1f} on novels where a bigram model has {bigram:.1f}"]
+    report = (ROOT / "model_cards" / "benchmark" / "training.md").read_text(encoding="utf-8")
+    share = re.search(r"^\| training loop, full softmax \| forward \+ backward \| ([\d.]+) \|", report, re.MULTILINE)[1]
+    yield row_of(page, "The loop reaches "), [f"The loop reaches {share} of"]
+    reading = figures("elmo-small-novels/reading.json")
+    added = [f"{reading[name]['added_r2']:.4f} ± {reading[name]['standard_error']:.4f}" for name in READERS]
+    page = PAGES["docs/reading_times.md"]
+    assert [line.split("|")[2].strip() for line in page.splitlines() if line[:1] == "|" and "±" in line] == added
+    yield page, [f"on {reading['forward']['words']:,} words"]
+
+
+READERS = ("forward", "backward", "gpt3")
+
+
+def test_figures_are_those_of_their_results_files():
+    for text, wanted in figures_of_runs():
+        assert all(figure in text for figure in wanted), (text[:200], wanted)
+    assert figures("benchmark/memory.json")["training"]["is_flat"] is True
 
 
 def test_the_modern_recipe_is_better_by_what_is_said():
     """The same number of words, but for a window's."""
     paper, modern = (figures(f"recipes/{name}.json") for name in ("paper", "modern"))
     assert modern["words_trained"] == pytest.approx(paper["words_trained"], rel=0.01)
-    assert paper["training_text"] == modern["training_text"]
-    assert paper["vocabulary_size"] == modern["vocabulary_size"]
+    assert all(paper[key] == modern[key] for key in ("training_text", "vocabulary_size"))
     assert modern["perplexity"]["mean"] < 0.85 * paper["perplexity"]["mean"]
-
-
-def test_the_hours_figures_are_those_of_its_results_file():
-    results = figures("speedrun/hour-cell-1024.json")
-    page, best = PAGES["model_cards/speedrun/README.md"], results["perplexity"]["mean"]
-    unigram, bigram = (
-        figures("speedrun/baselines/baselines.json")["baselines"][name] for name in ("unigram", "bigram")
-    )
-    assert f"unigram model of these words has {unigram:.1f}, a bigram model {bigram:.1f} " in page
-    for evaluation in results["evaluations"][1:-1]:
-        assert f"{evaluation['words'] / 1e6:.1f} million" in page and f"{evaluation['mean']:.1f}" in page
-    assert f"at {best / bigram:.2f} of the bigram's" in page
-    assert f"with each sentence alone, {results['perplexity_cold']['mean']:.1f}" in page
-    assert (
-        f"held-out perplexity of {best:.1f} on novels where a bigram model has {bigram:.1f}"
-        in PAGES["docs/pretraining.md"]
-    )
-
-
-def test_what_surprisal_adds_to_reading_times_is_that_of_its_results_file():
-    results, page = figures("elmo-small-novels/reading.json"), PAGES["docs/reading_times.md"]
-    rows = [line.split("|")[2].strip() for line in page.splitlines() if line.startswith("|") and "±" in line]
-    found = [results[name] for name in ("forward", "backward", "gpt3")]
-    assert rows == [f"{each['added_r2']:.4f} ± {each['standard_error']:.4f}" for each in found]
-    assert f"on {found[0]['words']:,} words" in page
-
-
-def test_the_training_figures_are_those_of_their_results_files():
-    paragraph = row_of("docs/pretraining.md", "The loop reaches ")
-    report = (ROOT / "model_cards" / "benchmark" / "training.md").read_text(encoding="utf-8")
-    share = re.search(r"^\| training loop, full softmax \| forward \+ backward \| ([\d.]+) \|", report, re.MULTILINE)[1]
-    assert paragraph.startswith(f"The loop reaches {share} of")
-    assert figures("benchmark/memory.json")["training"]["is_flat"] is True

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from ..given.flags import check_least, flag
 from ..hub.arguments import OutputArguments
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
-from ..text.arguments import CorpusArguments
-from ..text.cutting import flags_of
+from ..text.arguments import CorpusArguments, flags_of
 from ..text.progress import track
 from ..text.vocabulary import (
     MAX_VOCAB_SIZE,
@@ -22,9 +21,10 @@ from ..text.vocabulary import (
     VOCABULARY_FILE,
     WordVocabulary,
 )
-from .command_line import run_command
 
-_EXAMPLES = f"""
+# Of vocabularies that are smaller the figures say how much they would lack.
+_SIZES = [size for exponent in range(3, 7) for size in (10**exponent, 3 * 10**exponent)]
+EXAMPLES = f"""
 It writes {VOCABULARY_FILE}, for --vocab_file of hf-elmo pretrain, and {VOCABULARY_FACTS_FILE}, which says how its
 words were cut; and spelling.npz, the spelling of words that it lacks (hf-elmo score --spell_unknown).
 
@@ -42,21 +42,14 @@ class VocabularyArguments(OutputArguments, CorpusArguments):
     min_count: int = flag("Words seen less often are <UNK>.", default=2)
 
     def check(self) -> None:
-        """Check what can be checked before any file is read.
-
-        Raises: ValueError or FileExistsError naming the argument, the value got and the value wanted.
-        """
+        """Raises: ValueError or FileExistsError naming the argument, the value got and the value wanted."""
         CorpusArguments.check(self)
         check_least(self, ("max_vocab_size",), len(SPECIAL_WORDS) + 1)
         check_least(self, ("min_count",), 1)
         check_output_directory(self.output_dir, self.overwrite_output_dir)
 
 
-def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(VocabularyArguments, run_vocabulary_building, argv, prog, __doc__, _EXAMPLES)
-
-
-def run_vocabulary_building(arguments: VocabularyArguments) -> WordVocabulary:
+def build_vocabulary(arguments: VocabularyArguments) -> WordVocabulary:
     """Count the words of a corpus, write the vocabulary, and print what it holds and what it lacks.
 
     Raises: ValueError, FileNotFoundError or FileExistsError for bad arguments or bad text.
@@ -65,45 +58,39 @@ def run_vocabulary_building(arguments: VocabularyArguments) -> WordVocabulary:
     from ..model.tokenization_elmo import ElmoCharTokenizer
     from ..text.first_look import look_at
     from ..text.spelling import SpellingModel
-    from ..text.word_counts import WordCounter
+    from ..text.vocabulary import WordCounter
 
     arguments.check()
-    run = describe_run()
+    run, started = describe_run(), time.perf_counter()
     tokenizer = ElmoCharTokenizer(**arguments.cutting)
     corpus = arguments.open_train()
     check_keeps_inputs(arguments.output_dir, [(corpus.name, file) for file in corpus.files])
-    for warning in look_at(corpus).warnings(corpus.name, arguments.pre_tokenizer):
+    for warning in look_at(corpus.lines(), corpus.name, arguments.pre_tokenizer):
         print(f"warning: {warning}", file=sys.stderr)
-    started = time.perf_counter()
     with written_aside(arguments.output_dir, arguments.overwrite_output_dir) as directory:
         counter = WordCounter(directory.parent)
         for words in track(corpus.sentences(tokenizer.tokenize), "counting words", "sentences"):
             counter.add(words)
-        if not counter.num_words:
+        total = counter.num_words
+        if not total:
             raise ValueError("the training text holds no words; check --train_file and --text_column.")
         vocabulary = WordVocabulary.from_counts(counter, arguments.max_vocab_size, arguments.min_count)
         num_distinct, counts = counter.count_known(vocabulary)
         counts[UNK_TOKEN] = 0  # a word that is written so is unknown all the same
-        known = [counts.get(word, 0) for word in vocabulary.words]
-        sizes = [size for exponent in range(3, 7) for size in (10**exponent, 3 * 10**exponent)]
-        smaller = [size for size in sizes if size < len(vocabulary)]
-        total = counter.num_words
-        unknown = {size: (total - sum(known[:size])) / total for size in (*smaller, len(vocabulary))}
-        unknown_share = unknown.pop(len(vocabulary))
+        known = list(accumulate(counts.get(word, 0) for word in vocabulary.words))
+        unknown = {size: (total - known[size - 1]) / total for size in _SIZES if size < len(vocabulary)}
+        unknown_share = (total - known[-1]) / total
         seconds = time.perf_counter() - started
         vocabulary.save(directory)
-        spelling = SpellingModel.of_counts(counter, vocabulary)
+        unknown_words = (word for word, _ in counter.items() if word not in vocabulary)
+        spelling = SpellingModel.fit(unknown_words, vocabulary.words[len(SPECIAL_WORDS) :])
         if spelling is not None:
             spelling.save(directory)
         facts = {
             "vocabulary_size": len(vocabulary),
             "unknown_share": unknown_share,
             "unknown_share_at_size": unknown,
-            "training_text": {
-                "words": counter.num_words,
-                "sentences": counter.num_sentences,
-                "distinct_words": num_distinct,
-            },
+            "training_text": {"words": total, "sentences": counter.num_sentences, "distinct_words": num_distinct},
             **arguments.cutting,
             "min_count": arguments.min_count,
             "seconds": round(seconds, 1),
@@ -112,8 +99,8 @@ def run_vocabulary_building(arguments: VocabularyArguments) -> WordVocabulary:
         write_json(directory / VOCABULARY_FACTS_FILE, facts)
     at_sizes = "; ".join(f"{size:,} words {share:.2%}" for size, share in unknown.items())
     print(
-        f"Counted {counter.num_words:,} words in {counter.num_sentences:,} sentences, {num_distinct:,} distinct: "
-        f"{counter.num_words / seconds:,.0f} words/s.\n"
+        f"Counted {total:,} words in {counter.num_sentences:,} sentences, {num_distinct:,} distinct: "
+        f"{total / seconds:,.0f} words/s.\n"
         f"Kept {len(vocabulary):,} words, the three special ones included: {unknown_share:.2%} of the running words "
         f"will be <UNK>{f' (with {at_sizes})' if at_sizes else ''}.\n"
         f"Wrote {arguments.output_dir}; go on with hf-elmo pretrain --vocab_file "

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..given.flags import flag
 from ..hub.file_names import TOKENIZER_FILE
-from ..text.cutting import CuttingArguments
-from .command_line import run_command
+from ..text.arguments import CuttingArguments
 
 if TYPE_CHECKING:
     from ..conversion.reading import Converted
 
-_EXAMPLES = """
+EXAMPLES = """
 examples:
   hf-elmo convert downloaded/elmo output/elmo
   hf-elmo convert downloaded/model.tar.gz output/elmo-of-the-task --options_file options.json
@@ -36,10 +34,7 @@ class ConversionArguments:
         "Directory, archive or file of weights of bilm-tf, AllenNLP or ELMoForManyLangs.", positional=True
     )
     output: str = flag("Directory to write.", positional=True)
-    options_file: str | None = flag(
-        "JSON with the model's sizes, where it is not beside the weights.",
-        default=None,
-    )
+    options_file: str | None = flag("JSON with the model's sizes, where it is not beside the weights.", default=None)
     softmax_file: str | None = flag(
         "hdf5 of bilm-tf's word softmax, where it is not in the directory SOURCE; with it the model scores text.",
         default=None,
@@ -56,25 +51,14 @@ class ConversionArguments:
     overwrite_output_dir: bool = flag("Replace OUTPUT if it holds something.", default=False)
 
 
-def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command((ConversionArguments, CuttingArguments), run_conversion, argv, prog, __doc__, _EXAMPLES)
-
-
-def run_conversion(arguments: ConversionArguments, cutting: CuttingArguments) -> None:
+def convert_source(arguments: ConversionArguments, cutting: CuttingArguments) -> None:
     """Convert as the arguments say, and print what was read and written and how it is used."""
     from ..conversion.sources import convert
 
-    name, converted = convert(
-        arguments.source,
-        arguments.output,
-        arguments.overwrite_output_dir,
-        options_file=arguments.options_file,
-        softmax_file=arguments.softmax_file,
-        vocab_file=arguments.vocab_file,
-        alignment_files=arguments.alignment_files,
-        tokenizer_options=cutting.cutting,
-    )
-    print(_describe(arguments.output, name, converted))
+    options = vars(arguments) | {"tokenizer_options": cutting.cutting}
+    source, output, overwrite = (options.pop(name) for name in ("source", "output", "overwrite_output_dir"))
+    name, converted = convert(source, output, overwrite, **options)
+    print(_describe(output, name, converted))
 
 
 def _describe(directory: str, name: str, converted: Converted) -> str:

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..given.flags import check_choices, check_least, flag
-from .command_line import run_command
-from .text_input import STANDARD_INPUT, ReadingArguments, open_text, warn_of_raw_text
+from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
 
 if TYPE_CHECKING:
     from ..inference.embedder import ElmoEmbedder
     from ..text.corpora import Corpus, Sentence
 
-_EXAMPLES = """
+EXAMPLES = """
 examples:
   hf-elmo embed --model_name_or_path output/my-elmo --input_file 'corpus/*.txt.gz' --output_dir vectors
   hf-elmo embed --model_name_or_path output/my-elmo --input_file train.conllu --output_dir vectors --layers all
-  hf-elmo embed --model_name_or_path output/my-elmo --dataset_name my-data --output_dir vectors --pooling mean
   hf-elmo embed --model_name_or_path output/my-elmo --input_file corpus.txt.gz --output_file vectors.hdf5 --layers all
   hf-elmo embed --model_name_or_path output/my-elmo --vocab_file words.txt --output_file words.bin
-  hf-elmo embed --model_name_or_path output/my-elmo --input_file - --output_file vectors.npz --storage_dtype float16
   torchrun --nproc_per_node 2 -m hf_elmo embed --model_name_or_path output/my-elmo --input_file a.txt --output_dir v
 """
 
@@ -84,7 +80,7 @@ class EmbeddingArguments(ReadingArguments):
     overwrite_output_file: bool = flag("Replace an existing output file or page, at the end of the run.", default=False)
 
     def check(self) -> None:
-        """Raises: ValueError naming the arguments that do not go together, or the value wanted."""
+        """Raises: ValueError or FileExistsError naming the arguments that do not go together, or the value wanted."""
         check_choices(self)
         check_least(self, ("max_words_per_shard",), 1)
         for names in (("input_file", "dataset_name", "vocab_file"), ("output_dir", "output_file")):
@@ -101,45 +97,35 @@ class EmbeddingArguments(ReadingArguments):
             raise ValueError(f"pooling is {self.pooling!r}, which --output_file does not have; write to --output_dir.")
         if self.carry_state and (self.output_dir is not None or self.vocab_file is not None):
             raise ValueError("carry_state is True; the state is carried along a text that goes into an --output_file.")
+        check_targets(self, ("output_file",))
 
     def embedder(self, **options: Any) -> ElmoEmbedder:
-        given = {"dtype": self.dtype, "max_words_per_batch": self.max_words_per_batch, **options}
-        return super().embedder(**given)
+        return super().embedder(dtype=self.dtype, max_words_per_batch=self.max_words_per_batch, **options)
 
     def corpus(self) -> Corpus:
         """The text of a file, of standard input or of a dataset."""
         from ..text.corpora import corpus_from_dataset
 
-        if self.dataset_name is not None:
-            return corpus_from_dataset(
-                self.dataset_name, self.dataset_config_name, self.dataset_split, self.text_column, takes_words=True
-            )
-        corpus = open_text(self, takes_words=True, word_column=self.word_column)
-        for note in corpus.notes:
-            print(f"note: {note}", file=sys.stderr)
-        return corpus
+        if self.dataset_name is None:
+            return open_text(self, takes_words=True, word_column=self.word_column)
+        which = (self.dataset_name, self.dataset_config_name, self.dataset_split)
+        return corpus_from_dataset(*which, self.text_column, takes_words=True)
 
 
-def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(EmbeddingArguments, run_embedding, argv, prog, __doc__, _EXAMPLES)
-
-
-def run_embedding(arguments: EmbeddingArguments) -> None:
-    """Embed a text into a file or a directory and print what was done."""
+def embed(arguments: EmbeddingArguments) -> None:
+    """Embed a text, or words without one, into a file or a directory and print what was done."""
     arguments.check()
     if arguments.output_dir is not None:
         _embed_to_directory(arguments, arguments.output_dir)
     elif arguments.vocab_file is not None:
-        _embed_words(arguments, arguments.vocab_file)
+        _embed_words(arguments, arguments.vocab_file, arguments.output_file or "")
     else:
-        _embed_to_file(arguments)
+        _embed_to_file(arguments, arguments.output_file or "")
 
 
-def _embed_words(arguments: EmbeddingArguments, vocab_file: str) -> None:
-    """Write the vectors of words without context."""
+def _embed_words(arguments: EmbeddingArguments, vocab_file: str, file: str) -> None:
     from ..inference.embedding_files import WORD_SUFFIXES, check_embedding_file, read_words, write_word_vectors
 
-    file = arguments.output_file or ""
     target = check_embedding_file(file, WORD_SUFFIXES, arguments.overwrite_output_file)
     words, embedder = read_words(vocab_file), arguments.embedder()
     write_word_vectors(embedder, words, target, arguments.max_words_per_batch)
@@ -150,12 +136,10 @@ def _embed_words(arguments: EmbeddingArguments, vocab_file: str) -> None:
     )
 
 
-def _embed_to_file(arguments: EmbeddingArguments) -> None:
-    """Write an array per sentence into one file."""
+def _embed_to_file(arguments: EmbeddingArguments, file: str) -> None:
     from ..inference.embedding_files import ARRAY_SUFFIXES, check_embedding_file, write_embeddings
     from ..text.progress import track
 
-    file = arguments.output_file or ""
     target = check_embedding_file(file, ARRAY_SUFFIXES, arguments.overwrite_output_file)
     corpus, embedder = arguments.corpus(), arguments.embedder()
     warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer, corpus)
@@ -167,8 +151,8 @@ def _embed_to_file(arguments: EmbeddingArguments) -> None:
             yield line.split() if arguments.text_is_tokenized and isinstance(line, str) else line
 
     started = time.perf_counter()
-    arrays = embedder.stream(read(), arguments.layers, arguments.carry_state)
-    numbers = write_embeddings(target, track(arrays, "embedding", "sentences"), texts, arguments.storage_dtype)
+    arrays = track(embedder.stream(read(), arguments.layers, arguments.carry_state), "embedding", "sentences")
+    numbers = write_embeddings(target, arrays, texts, arguments.storage_dtype)
     print(_describe(*numbers, time.perf_counter() - started, arguments, embedder))
     print(
         f"Wrote {file}, {target.stat().st_size / 1e6:,.1f} MB: an array per sentence, by its number from 0, in "
@@ -177,7 +161,7 @@ def _embed_to_file(arguments: EmbeddingArguments) -> None:
 
 
 def _embed_to_directory(arguments: EmbeddingArguments, output_dir: str) -> None:
-    """Write a directory of shards, alone or as one of the processes that `accelerate launch` or torchrun started."""
+    """As one of the processes that `accelerate launch` or torchrun started, perhaps."""
     import torch
     from accelerate import PartialState
 
@@ -206,17 +190,16 @@ def _embed_to_directory(arguments: EmbeddingArguments, output_dir: str) -> None:
         warn_of_raw_text(arguments, embedder.tokenizer.pre_tokenizer, corpus)
     with state.main_process_first() if state else nullcontext():
         writer.prepare(arguments.overwrite_output_dir and not rank)
-    num_sentences = num_words = num_bytes = 0
-    started, left = time.perf_counter(), writer.left()
-    for shard in track(writer.write(), "embedding", "shards", len(left), shown=not rank):
-        num_words, num_sentences = num_words + shard.num_words, num_sentences + shard.num_sentences
-        num_bytes += shard.file.stat().st_size
+    started = time.perf_counter()
+    shards = list(track(writer.write(), "embedding", "shards", len(writer.left()), shown=not rank))
     who = f"Process {rank + 1} of {num_ranks}: " if num_ranks > 1 else ""
-    if left:
-        print(who + _describe(num_sentences, num_words, time.perf_counter() - started, arguments, embedder))
+    if shards:
+        numbers = (sum(shard.num_sentences for shard in shards), sum(shard.num_words for shard in shards))
+        print(who + _describe(*numbers, time.perf_counter() - started, arguments, embedder))
     print(
-        f"{who}Wrote {len(left)} of {writer.num_shards} shards to {output_dir}, {num_bytes / 1e6:,.1f} MB as "
-        f"{arguments.format} in {arguments.storage_dtype}."
+        f"{who}Wrote {len(shards)} of {writer.num_shards} shards to {output_dir}, "
+        f"{sum(shard.file.stat().st_size for shard in shards) / 1e6:,.1f} MB as {arguments.format} in "
+        f"{arguments.storage_dtype}."
     )
     print(f"{who}{'Others are still at work' if writer.missing() else f'All {writer.num_shards} shards are there'}.")
     if state:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ..given.flags import flag
-from .command_line import run_command
 
-_EXAMPLES = """
+EXAMPLES = """
 examples:
   hf-elmo export output/my-tagger output/my-tagger-onnx
   hf-elmo export output/my-elmo output/my-elmo-bilm-tf --format bilm-tf
@@ -40,11 +38,7 @@ class ExportArguments:
     overwrite_output_dir: bool = flag("Replace OUTPUT if it holds something.", default=False)
 
 
-def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(ExportArguments, run_export, argv, prog, __doc__, _EXAMPLES)
-
-
-def run_export(arguments: ExportArguments) -> None:
+def export(arguments: ExportArguments) -> None:
     """Export as the arguments say, and print what was written and how it is used."""
     if arguments.runtime_dir is not None and arguments.format != "web":
         raise ValueError(f"--runtime_dir has no meaning with --format {arguments.format}; it is for web.")

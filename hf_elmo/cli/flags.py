@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import textwrap
 import typing
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 from transformers import HfArgumentParser, TrainingArguments
 
-_MOST_UNKNOWN = 8  # words that an error names
+_LONGEST_NAMED = 100  # characters of unknown words in an error
 
 
 class FlagParser(HfArgumentParser):
@@ -26,16 +27,17 @@ class FlagParser(HfArgumentParser):
 
     def __init__(self, classes: Any, prog: str | None, description: str | None, epilog: str = ""):
         super().__init__(
-            classes, prog=prog, description=description, epilog=epilog.strip("\n"), formatter_class=_HelpFormatter
+            classes,
+            prog=prog,
+            description=description,
+            epilog=epilog.strip("\n"),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        # They are asked for in `parse`, after words that belong to no flag are named.
-        self._needed = [action for action in self._actions if action.required]
-        for action in self._needed:
-            action.required, action.help = False, f"{action.help} (required)"
         self._words = [action for action in self._actions if not action.option_strings]
-        shown = [_name(word) if word in self._needed else f"[{_name(word)} ...]" for word in self._words]
-        shown += [f"{_name(flag)} {_metavar(flag)}" for flag in self._needed if flag not in self._words]
-        self.usage = " ".join(["%(prog)s", *shown, "[--FLAG VALUE ...]"])
+        words = [str(word.metavar) if word.required else f"[{word.metavar} ...]" for word in self._words]
+        needed = [action for action in self._actions if action.required and action.option_strings]
+        flags = [f"{flag.option_strings[0]} {flag.metavar}" for flag in needed]
+        self.usage = " ".join(["%(prog)s", *words, *flags, "[--FLAG VALUE ...]"])
 
     def parse(self, argv: Sequence[str]) -> tuple[Any, ...]:
         """The dataclasses that the words of a command make; ends the process where they make none."""
@@ -46,9 +48,6 @@ class FlagParser(HfArgumentParser):
         if unknown:
             self._refuse(unknown)
         given = vars(namespace)
-        missing = [_name(action) for action in self._needed if given.get(action.dest) is None]
-        if missing:
-            self.error(f"{' and '.join(missing)} must be given; --help says what for")
         return tuple(
             each(**{field.name: given[field.name] for field in fields(each) if field.init and field.name in given})
             for each in self.dataclass_types
@@ -60,18 +59,18 @@ class FlagParser(HfArgumentParser):
 
     def _refuse(self, unknown: Sequence[str]) -> NoReturn:
         """Name the words that belong to no flag, and the flags that were meant, perhaps."""
-        known = [name for action in self._actions for name in action.option_strings if "-" not in name[2:]]
         flags = ["--" + word.partition("=")[0][2:].replace("-", "_") for word in unknown if word.startswith("--")]
-        near = [name for flag in flags for name in difflib.get_close_matches(flag, known, n=1)]
+        near = [name for flag in flags for name in difflib.get_close_matches(flag, self._option_string_actions, n=1)]
         meant = f"did you mean {' '.join(near)}? " if near else ""
         if not unknown[0].startswith("-"):
             # What a shell makes of *.txt behind a flag that takes one value.
             meant += "a flag that takes one value was given several, or a pattern of files that wants quotes; "
-        named = " ".join(unknown[:_MOST_UNKNOWN]) + (" ..." if len(unknown) > _MOST_UNKNOWN else "")
+        named = textwrap.shorten(" ".join(unknown), _LONGEST_NAMED, placeholder=" ...")
         self.error(f"unknown arguments: {named}; {meant}--help lists those there are")
 
     def _add_dataclass_arguments(self, dtype: Any) -> None:
-        hints, groups = typing.get_type_hints(dtype), {}
+        hints: dict[str, Any] = typing.get_type_hints(dtype)
+        groups: dict[type, Any] = {}
         for field in fields(dtype):
             if not field.init:
                 continue
@@ -82,54 +81,33 @@ class FlagParser(HfArgumentParser):
             if declaring not in groups:
                 groups[declaring] = self.add_argument_group(declaring.__doc__.strip().splitlines()[0].rstrip("."))
             first = len(self._actions)
-            self._parse_dataclass_field(groups[declaring], field)
-            for action in self._actions[first:]:
-                if typing.get_origin(action.type) is typing.Literal:  # of a list
-                    action.choices, action.type = typing.get_args(action.type), str
-                # Beside `--x`, which is on by default, there is `--no_x`.
-                if declaring is TrainingArguments or action.option_strings[:1] == [f"--no_{field.name}"]:
-                    action.help = argparse.SUPPRESS
-
-    @staticmethod
-    def _parse_dataclass_field(parser: Any, field: Field) -> None:
-        if not field.metadata.get("positional"):
-            HfArgumentParser._parse_dataclass_field(parser, field)
-            return
-        is_needed = field.default is MISSING
-        word = parser.add_argument(
-            field.name,
-            nargs="?" if is_needed else "*",
-            default=argparse.SUPPRESS,
-            metavar=field.name.upper(),
-            help=field.metadata["help"],
-        )
-        word.required = is_needed
+            if field.metadata.get("positional"):
+                word = {"default": argparse.SUPPRESS, "metavar": field.name.upper(), "help": field.metadata["help"]}
+                groups[declaring].add_argument(field.name, nargs=None if field.default is MISSING else "*", **word)
+            else:
+                self._parse_dataclass_field(groups[declaring], field)
+            # Behind `--x`, which is on by default, there is `--no_x`.
+            action, *others = self._actions[first:]
+            _describe(action)
+            for hidden in self._actions[first:] if declaring is TrainingArguments else others:
+                hidden.help = argparse.SUPPRESS
 
 
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Each flag in one spelling, and its default where that says something."""
-
-    def _format_action_invocation(self, action: argparse.Action) -> str:
-        if not action.option_strings or action.nargs == 0:
-            return super()._format_action_invocation(action)
+def _describe(action: argparse.Action) -> None:
+    """Show a flag in one spelling, with what it takes, whether it is needed, and its default where that says much."""
+    del action.option_strings[1:]  # type: ignore[attr-defined]
+    if typing.get_origin(action.type) is typing.Literal:  # of a list
+        action.choices, action.type = typing.get_args(action.type), str
+    if action.option_strings and not action.choices:
+        last = action.dest.rpartition("_")[2].upper()
+        kinds: dict[Any, str] = {int: "N", float: "X"}
+        action.metavar = kinds.get(action.type) or (last if last in ("FILE", "DIR") else "TEXT")
         if action.const is True:
-            return _name(action) + (f", --no_{action.dest}" if action.default else "")
-        return f"{_name(action)} {self._format_args(action, _metavar(action))}"
-
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        if any(action.default is each for each in (None, False, argparse.SUPPRESS)) or action.default == []:
-            return action.help
-        return f"{action.help} (default: {'on' if action.default is True else '%(default)s'})"
-
-
-def _name(action: argparse.Action) -> str:
-    return action.option_strings[0] if action.option_strings else action.dest.upper()
-
-
-def _metavar(action: argparse.Action) -> str:
-    last = action.dest.rpartition("_")[2].upper()
-    kinds: dict[Any, str] = {int: "N", float: "X"}
-    return kinds.get(action.type) or (last if last in ("FILE", "DIR") else "TEXT")
+            action.metavar = "true|false"
+    if action.required:
+        action.help = f"{action.help} (required)"
+    elif action.help != argparse.SUPPRESS and action.default not in (None, False, argparse.SUPPRESS, []):
+        action.help = f"{action.help} (default: %(default)s)"
 
 
 def _words_of_recipe(path: str) -> Iterator[str]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..given.flags import check_least, flag
-from .command_line import run_command
 from .text_input import ReadingArguments, open_text, warn_of_raw_text
 
-_EXAMPLES = """
+EXAMPLES = """
 examples:
   hf-elmo neighbors --model_name_or_path output/my-elmo --input_file corpus.txt.gz --words play match
-  hf-elmo neighbors --model_name_or_path output/my-elmo --input_file corpus.txt.gz \\
-      --sentence "They play the match again ." --word play --top_k 5
   hf-elmo neighbors --model_name_or_path output/my-elmo --input_file vectors --sentence "They play again ." --word play
 """
 
@@ -43,10 +39,6 @@ class NeighborArguments(ReadingArguments):
             raise ValueError("--words is missing, and --sentence too; say what to look for by one of them.")
         if self.word is not None and self.sentence is None:
             raise ValueError(f"--word is {self.word!r} without --sentence; for words of the text there is --words.")
-
-
-def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(NeighborArguments, show_neighbors, argv, prog, __doc__, _EXAMPLES)
 
 
 def show_neighbors(arguments: NeighborArguments) -> None:

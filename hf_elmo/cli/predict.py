@@ -5,18 +5,17 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ..given.flags import check_choices, check_least, flag
 from ..tasks.registry import TASKS, task_of
-from ..text.cutting import PreTokenizer
-from .command_line import run_command
+from ..text.arguments import PreTokenizer
 from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
 
-_EXAMPLES = """
+EXAMPLES = """
 examples:
   hf-elmo predict "Alice flew to New York ." --model_name_or_path output/my-tagger
   hf-elmo predict --model_name_or_path output/my-tagger --input_file text.txt --output_file tagged.conll
@@ -90,10 +89,6 @@ class PredictionArguments(ReadingArguments):
         if self.input_file == STANDARD_INPUT and sys.stdin.isatty():
             print("Sentences, one a line; end with Ctrl-D:", file=sys.stderr)
         return map(str, open_text(self).lines())
-
-
-def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(PredictionArguments, predict, argv, prog, __doc__, _EXAMPLES)
 
 
 def predict(arguments: PredictionArguments) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..given.flags import flag
-from .command_line import run_command
 
 
 @dataclass
@@ -18,11 +16,7 @@ class PushArguments:
     hub_private_repo: bool = flag("Make the repository on the Hub private.", default=False)
 
 
-def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(PushArguments, run_push, argv, prog, __doc__)
-
-
-def run_push(arguments: PushArguments) -> str:
+def push(arguments: PushArguments) -> str:
     """Upload a checkpoint, say what was sent, and give the address."""
     from ..hub.sharing import files_to_send, push_checkpoint
 

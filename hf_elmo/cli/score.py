@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..given.flags import check_least, flag
-from .command_line import run_command
 from .text_input import ReadingArguments, check_targets, open_text, warn_of_raw_text
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT = "-"
 _SENTENCES_SHOWN = 5
 
-_EXAMPLES = """
+EXAMPLES = """
 examples:
   hf-elmo score --model_name_or_path output/my-elmo --input_file story.txt --output_file scores.tsv --html story.html
   hf-elmo score --model_name_or_path output/my-elmo --input_file sentences.txt --word new --top_k 5
@@ -65,11 +64,7 @@ class ScoringArguments(ReadingArguments):
         return Path(str(self.output_file)).suffix.removeprefix(".") if is_file else "tsv"
 
 
-def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(ScoringArguments, run_scoring, argv, prog, __doc__, _EXAMPLES)
-
-
-def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
+def score(arguments: ScoringArguments) -> ScoreTotals:
     """Score a text, write or show the scores and print the perplexities of the whole."""
     from ..inference.score_files import ScoredLine, describe_totals
     from ..inference.scoring import ElmoScorer, ScoreTotals
@@ -86,7 +81,7 @@ def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
     kept, read = itertools.tee(each for each in placed if each[2].words)
     stream = scorer.stream((each.words for _, _, each in read), arguments.carry_state)
     totals, num_with, started = ScoreTotals(), 0, time.perf_counter()
-    with _open_reports(arguments, targets, scorer.name) as reports:
+    with _open_reports(arguments, targets) as reports:
         # The scores first: the buffer between the two readers stays as short as the scorer's own.
         for scores, (number, line, each) in zip(track(stream, "scoring", "sentences"), kept, strict=False):
             positions = [at for at, word in enumerate(each.words) if word == arguments.word]
@@ -101,29 +96,29 @@ def run_scoring(arguments: ScoringArguments) -> ScoreTotals:
             raise ValueError(f"--word is {arguments.word!r}, which no sentence of input_file has; name another.")
     # Where the rows go to standard output, nothing else may.
     screen = sys.stderr if arguments.output_file == STANDARD_OUTPUT else sys.stdout
-    seconds = time.perf_counter() - started
-    print(describe_totals(totals, seconds, scorer, arguments.carry_state), file=screen)
+    print(describe_totals(totals, time.perf_counter() - started, scorer, arguments.carry_state), file=screen)
     if targets:
         print(f"Wrote {' and '.join(map(str, targets.values()))}.", file=screen)
     return totals
 
 
 @contextmanager
-def _open_reports(arguments: ScoringArguments, targets: dict[str, Path], model: str) -> Iterator[list[Report]]:
+def _open_reports(arguments: ScoringArguments, targets: dict[str, Path]) -> Iterator[list[Report]]:
     """What takes the scored lines: the files and standard output or, where none is named, the screen."""
     from ..hub.writing import files_written_aside
     from ..inference.score_files import describe_scores, open_scores
 
-    facts = (f"model {Path(model).name}", f"text {Path(arguments.input_file).name}", "drawn by hf_elmo")
+    model, text = Path(arguments.model_name_or_path).name, Path(arguments.input_file).name
     with ExitStack() as stack:
         reports = []
         asides = stack.enter_context(files_written_aside(*targets.values()))
         for name, file in zip(targets, asides, strict=True):
             stream = stack.enter_context(open(file, "w", encoding="utf-8", newline=""))
             file_format = "html" if name == "html" else arguments.file_format
+            facts = (f"model {model}", f"text {text}", "drawn by hf_elmo")
             reports.append(stack.enter_context(open_scores(stream, file_format, facts)))
         if arguments.output_file == STANDARD_OUTPUT:
-            reports.append(stack.enter_context(open_scores(sys.stdout, arguments.file_format)))
+            reports.append(stack.enter_context(open_scores(sys.stdout, "tsv")))
         shown = itertools.count()
         if not reports:
             reports.append(lambda line: print(describe_scores(line)) if next(shown) < _SENTENCES_SHOWN else None)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..given.flags import check_least, flag
-from .command_line import run_command
 from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
 
 if TYPE_CHECKING:
     from ..inference.word_uses import LabeledSentence
     from ..model.tokenization_elmo import ElmoCharTokenizer
 
-_EXAMPLES = """
+EXAMPLES = """
 examples:
   hf-elmo show uses --model_name_or_path output/my-elmo --input_file corpus.txt.gz --words play bank,banks \\
       --html play.html
   hf-elmo show uses --model_name_or_path output/my-elmo --input_file senses.jsonl --html senses.html
-  hf-elmo show uses --model_name_or_path output/my-elmo --input_file train.conllu --words like --html like.html
 """
 
 
@@ -52,10 +50,6 @@ class UsesArguments(ReadingArguments):
         if self.words is None:
             return None
         return [[form for form in word.split(",") if form] or [word] for word in self.words]
-
-
-def main(argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    run_command(UsesArguments, show_uses, argv, prog, __doc__, _EXAMPLES)
 
 
 def show_uses(arguments: UsesArguments) -> None:
@@ -101,8 +95,9 @@ def _open_texts(
     from ..inference.senses import holds_senses, read_senses
     from ..inference.use_maps import CLUSTER
     from ..tasks.readers.columns import read_tagged_file
-    from ..text.columns import column_format_of
+    from ..text.columns import COLUMN_FORMATS
     from ..text.corpora import expand_patterns
+    from ..text.files import suffix_of
 
     name = "input_file"
     files = [] if arguments.input_file == STANDARD_INPUT else expand_patterns([arguments.input_file], name)
@@ -110,7 +105,7 @@ def _open_texts(
         return "sense", (read_senses(file, name) for file in files)
     if arguments.words is None:
         raise ValueError("--words is missing; only files of senses say themselves which words are meant.")
-    if files and all(column_format_of(file, name) == "conllu" for file in files):
+    if files and all(COLUMN_FORMATS.get(suffix_of(file)) == "conllu" for file in files):
         tagged = (read_tagged_file(file, name=name) for file in files)
         return "part of speech", (zip(each.words, each.labels, strict=True) for each in tagged)
     corpus = open_text(arguments)

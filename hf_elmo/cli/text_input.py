@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import glob
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..given.flags import flag
+from ..text.files import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from ..inference.embedder import ElmoEmbedder
     from ..text.corpora import Corpus
-
-STANDARD_INPUT = "-"
 
 
 @dataclass(kw_only=True)
@@ -46,57 +46,35 @@ class ReadingArguments(CheckpointArguments):
 
 
 def open_text(arguments: Any, **options: Any) -> Corpus:
-    """The text of --input_file, which --output_file and --html must not be; its `lines` are neither stripped nor held.
-
-    Raises: As `corpus_from_files`, whose options these are; a line that is not UTF-8 is refused when its turn comes.
-    """
-    from ..text.corpora import Corpus, corpus_from_files
+    """The text of --input_file; raises as `corpus_from_files`, whose options these are."""
+    from ..text.corpora import corpus_from_file, corpus_from_files
 
     if arguments.input_file == STANDARD_INPUT:
-        records: Any = ({"text": line} for line in _lines_of_standard_input())
-        return Corpus(records, "input_file")
-    corpus = corpus_from_files([arguments.input_file], "input_file", arguments.text_column, **options)
-    for name in ("output_file", "html"):
-        written = getattr(arguments, name, None)
-        if written is not None and Path(written).resolve() in (Path(file).resolve() for file in corpus.files):
-            raise ValueError(f"--{name} is {written!r}, which is the input_file too; name another file.")
-    return corpus
+        return corpus_from_file(STANDARD_INPUT, "input_file")
+    return corpus_from_files([arguments.input_file], "input_file", arguments.text_column, **options)
 
 
 def warn_of_raw_text(arguments: Any, pre_tokenizer: str, corpus: Corpus) -> None:
     """Say, on stderr, where the first lines of a text do not look as a tokenizer with that pre_tokenizer reads them."""
     from ..text.first_look import look_at
 
-    if arguments.input_file == STANDARD_INPUT:
-        return
-    cut = "whitespace" if arguments.text_is_tokenized else pre_tokenizer
-    where = corpus.name if arguments.input_file is None else f"input_file {arguments.input_file!r}"
-    for warning in look_at(corpus).warnings(where, cut, can_choose=False):
-        print(f"warning: {warning}", file=sys.stderr)
-
-
-def _lines_of_standard_input() -> Iterator[str]:
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            # A mark at the beginning that says in which order bytes come is no part of the first word.
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"input_file '-': line {number} of standard input is not UTF-8; convert the text first, for example "
-                "with `iconv -f LATIN1 -t UTF-8`."
-            ) from error
-        yield text.removesuffix("\n").removesuffix("\r")
+    # Standard input is read once.
+    if arguments.input_file != STANDARD_INPUT:
+        cut = "whitespace" if arguments.text_is_tokenized else pre_tokenizer
+        for warning in look_at(corpus.lines(), corpus.name, cut, can_choose=False):
+            print(f"warning: {warning}", file=sys.stderr)
 
 
 def check_targets(arguments: Any, names: Sequence[str]) -> dict[str, Path]:
     """The files to write by the arguments that name them, but for standard output; the one called "html" is a page.
 
-    Raises: FileExistsError where a name is taken; ValueError where a page is not called .html, or a name given twice.
+    Raises: FileExistsError where a name is taken; ValueError where a page is not called .html, or two files are one.
     """
     from ..hub.writing import check_output_file
 
-    # What a pattern stands for is compared when it is opened.
-    taken, targets = {Path(str(arguments.input_file)).resolve(): "input_file"}, {}
+    read = str(arguments.input_file)
+    taken = {Path(file).resolve(): "input_file" for file in (read, *glob.glob(read, recursive=True))}
+    targets = {}
     for name in names:
         file = getattr(arguments, name)
         if file in (None, "-"):

@@ -17,7 +17,7 @@ The flags of transformers' TrainingArguments work too.
 """
 
 
-def main(argv: Sequence[str] | None, prog: str) -> None:
+def main(argv: Sequence[str], prog: str) -> None:
     """Run `hf-elmo train TASK`; the task is the last word of `prog`."""
     from ..tasks.arguments import TaskTrainingArguments
 

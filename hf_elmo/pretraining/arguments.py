@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from ..given.flags import check_least, flag, read_json_object
 from ..hub.arguments import OutputArguments, Preset
-from ..text.arguments import CorpusArguments
-from ..text.cutting import CuttingArguments
+from ..text.arguments import CorpusArguments, CuttingArguments
 
 Objective = Literal["full", "sampled", "adaptive"]
 Optimizer = Literal["adamw", "adagrad", "muon"]

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..text.arguments import check_cutting, cutting_of
 from ..text.corpora import Corpus
-from ..text.cutting import check_cutting, cutting_of
 from ..text.first_look import files_in_both, look_at
 from ..text.progress import track
-from ..text.vocabulary import MANY_UNKNOWN, MAX_VOCAB_SIZE, UNK_TOKEN, WordVocabulary
-from ..text.word_counts import WordCounter
+from ..text.vocabulary import MANY_UNKNOWN, MAX_VOCAB_SIZE, UNK_TOKEN, WordCounter, WordVocabulary
 from .arguments import PretrainingArguments
 from .baselines import count_baselines
 
@@ -109,7 +108,7 @@ def read_corpus(
     if arguments.vocab_file is not None:
         check_cutting(arguments.vocab_file, cutting)
     can_choose = arguments.model_name_or_path is None
-    for warning in look_at(train).warnings(train.name, cutting["pre_tokenizer"], can_choose):
+    for warning in look_at(train.lines(), train.name, cutting["pre_tokenizer"], can_choose):
         report(f"warning: {warning}")
     counter = WordCounter(folder)
     for sentence in _read_apart(train, tokenizer.tokenize, held_out_file, "counting words"):

@@ -22,8 +22,8 @@ from ..hub.plots import plot_run
 from ..hub.provenance import describe_run, peak_memory_bytes, write_json
 from ..hub.writing import check_keeps_inputs
 from ..model import write_code
-from ..text.corpora import Corpus, corpus_from_files, corpus_from_held_out
-from ..text.cutting import cutting_of
+from ..text.arguments import cutting_of
+from ..text.corpora import Corpus, corpus_from_file, corpus_from_files
 from ..text.spelling import SPELLING_FILE, SpellingModel
 from ..text.vocabulary import WordVocabulary
 from .arguments import OptimizationArguments, PretrainingArguments
@@ -93,7 +93,7 @@ def _run(
     train = arguments.open_train(by_document=arguments.reset_state == "document")
     held_out_file = folder / "held_out.jsonl" if arguments.holds_out else None
     if held_out_file is not None:
-        train = train.holding_out(arguments.validation_split_percentage / 100)
+        train.held_out_fraction = arguments.validation_split_percentage / 100
     held_out = _open_held_out(arguments, held_out_file)
     _check_inputs(arguments, train, held_out)
 
@@ -171,12 +171,14 @@ def _run(
     )
     # Each process draws its own dropout.
     set_seed(arguments.seed + accelerator.process_index)
-    size = arguments.shuffle_buffer_size
+    if arguments.shuffle_buffer_size:
+        # In another order in each pass, that of files too: each record is drawn from a buffer that the next ones fill.
+        train.records = train.records.shuffle(arguments.seed, buffer_size=arguments.shuffle_buffer_size)
     trainer = LaneTrainer(
         model,
         start.tokenizer,
         words,
-        train.shuffled(arguments.seed, size) if size else train,
+        train,
         held_out,
         arguments,
         accelerator,
@@ -312,7 +314,7 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
 def _open_held_out(arguments: PretrainingArguments, held_out_file: Path | None) -> Corpus:
     """The held-out text that is named, or what a pass over the training text writes to `held_out_file`."""
     if held_out_file is not None:
-        return corpus_from_held_out(held_out_file, "--validation_split_percentage")
+        return corpus_from_file(held_out_file, "--validation_split_percentage")
     if arguments.validation_file is None:
         return arguments.open_dataset(str(arguments.validation_split))
     by_document = arguments.reset_state == "document"

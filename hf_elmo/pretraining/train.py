@@ -398,7 +398,8 @@ class LaneTrainer:
     def _windows(self) -> Iterator[LaneWindow]:
         """Windows without end: the corpus again from its start each time it runs out, its lanes continued."""
         while True:
-            corpus = self.train_corpus.for_pass(self.filler.num_passes)
+            corpus = self.train_corpus
+            corpus.records.set_epoch(self.filler.num_passes)
             read = corpus.documents if self.arguments.reset_state == "document" else corpus.sentences
             yield from self.filler.windows(read(self.tokenizer.tokenize))
 

@@ -7,15 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, DatasetDict, load_dataset
-from datasets.exceptions import DatasetsError
-from pyarrow import ArrowException
+from datasets import Dataset
 from transformers.trainer_utils import IntervalStrategy
 
 from ..given.flags import check_least
-from ..given.reasons import UNREADABLE, reason
-from ..text.corpora import is_in_fraction, is_saved_dataset, load_saved_dataset
-from ..text.files import check_records
+from ..text.corpora import is_in_fraction, load_named_dataset
 from .arguments import STEPS, DatasetArguments, FileArguments, TaskTrainingArguments
 from .readers.examples import AnyExamples
 
@@ -54,26 +50,6 @@ def name_source(data_args: FileArguments, split: str) -> str:
     name = Path(data_args.dataset_name).name if os.path.exists(data_args.dataset_name) else data_args.dataset_name
     part = "train" if split == "validation" and data_args.validation_fraction else split
     return ", ".join([name, *filter(None, [data_args.dataset_config_name]), part])
-
-
-def load_named_dataset(dataset_name: str, config_name: str | None = None) -> DatasetDict:
-    """All splits of a dataset: a name on the Hub, a directory that `load_dataset` reads or one of `save_to_disk`.
-
-    Raises: ValueError naming the dataset where it cannot be loaded or has no splits.
-    """
-    check_records(dataset_name, "dataset_name")
-    try:
-        if is_saved_dataset(dataset_name):
-            saved = load_saved_dataset(dataset_name)
-            # A single split has no name.
-            return saved if isinstance(saved, DatasetDict) else DatasetDict({str(saved.split or "train"): saved})
-        return load_dataset(dataset_name, config_name)
-    except (ArrowException, DatasetsError, OSError, *UNREADABLE) as error:
-        raise ValueError(
-            f"dataset_name {dataset_name!r} (dataset_config_name {config_name!r}) cannot be loaded: "
-            f"{reason(error.__cause__ or error)}. Check the name; offline, give a directory or a dataset that was "
-            "loaded before."
-        ) from error
 
 
 def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -> dict[str, AnyExamples]:

@@ -27,8 +27,8 @@ from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.modeling_elmo_tasks import ElmoForQuestionAnswering
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..pipelines import QUESTION_ANSWERING
-from ..text.cutting import PreTokenizer
-from ..text.first_look import look_at_lines
+from ..text.arguments import PreTokenizer
+from ..text.first_look import look_at
 from .arguments import PRE_TOKENIZER, FileArguments, TaskArguments
 from .data import name_source, read_splits
 from .inputs import describe_inputs
@@ -212,8 +212,7 @@ example:
 
     def notes(self) -> Iterator[str]:
         for split, questions in self.splits.items():
-            first_look = look_at_lines(text.split() for text in questions.contexts)
-            yield from first_look.warnings(questions.source, self.tokenizer.pre_tokenizer, can_choose=True)
+            yield from look_at(questions.contexts, questions.source, self.tokenizer.pre_tokenizer)
             widened, lost = self.rows[split].num_widened, self.rows[split].num_lost
             if widened:
                 yield (

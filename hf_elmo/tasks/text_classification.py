@@ -20,8 +20,8 @@ from ..inference.pages import Passage
 from ..model.configuration_elmo import SequenceClassificationHead
 from ..model.modeling_elmo_tasks import ElmoForSequenceClassification
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from ..text.cutting import PreTokenizer
-from ..text.first_look import look_at_lines
+from ..text.arguments import PreTokenizer
+from ..text.first_look import look_at
 from .arguments import PRE_TOKENIZER, DatasetArguments, TaskArguments
 from .data import read_splits
 from .inputs import describe_inputs
@@ -233,8 +233,7 @@ A second column of texts makes them pairs.
             if texts.num_unlabelled:
                 yield f"{texts.source}: {texts.num_unlabelled:,} without a label left out"
             cut = "whitespace" if texts.is_tokenized else self.tokenizer.pre_tokenizer
-            first_look = look_at_lines(text.split() for text in texts.texts)
-            yield from first_look.warnings(texts.source, cut, can_choose=False)
+            yield from look_at(texts.texts, texts.source, cut, can_choose=False)
 
     def encode(self, split: str) -> Dataset:
         return encode(self.splits[split], self.tokenizer, self.label_ids, self.model_args.max_length)

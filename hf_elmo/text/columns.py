@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, dropwhile, groupby, islice
 from typing import Literal
 
 from ..given.bounded_files import quoted
-from .files import TEXT_SUFFIXES, form_of, numbered_lines, suffix_of, text_lines
+from .files import numbered_lines, text_lines
 
 ColumnFormat = Literal["conll", "conllu", "conll2012"]
 # What suffixes say; "conll" are columns of any kind, whose contents say more.
@@ -24,7 +24,6 @@ CONLL2012_COLUMNS = (
 )
 # OntoNotes escapes two marks, and only these.
 CONLL2012_ESCAPES = {"/.": ".", "/?": "?"}
-_NAMES: dict[ColumnFormat, tuple[str, ...]] = {"conllu": CONLLU_COLUMNS, "conll2012": CONLL2012_COLUMNS, "conll": ()}
 _DOCUMENT = "-DOCSTART-"
 _BEGIN_2012 = "#begin document"
 _COMMENT = re.compile(r"#+(?:\s|$)")
@@ -35,8 +34,6 @@ _RANGE_OR_EMPTY = re.compile(r"\d+[-.]\d+")
 _SPAN_LABEL = re.compile(r"O|[BIESLUM]-.+", flags=re.DOTALL)
 _LANGUAGE = re.compile(r"[a-z][a-z-]{1,11}:")
 _FEWEST_INDEX_COLUMNS = 3
-_FIRST_LINES = 200
-_FEWEST_LINES = 10
 # Lines by which a layout is told.
 _LOOKED_AT = 20_000
 
@@ -46,32 +43,19 @@ Row = tuple[int, list[str]]
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """How a file of columns is written.
+    """How a file of columns is written."""
 
-    Args:
-        format: "conllu"; "conll2012", as OntoNotes is given; or "conll" for all others.
-        encoding: "utf-8" or "iso-8859-1".
-        has_tabs: Whether tabs stand between columns, rather than any run of spaces or tabs.
-        names: Those of the columns; of "conll" the first line, if that is asked for.
-        header_line: The number of that line; 0 for none.
-        widths: How many columns lines with words have.
-        last_cells: What stands in the last one; of "conll" alone.
-        has_index: Whether the first column counts the words of each sentence, as in GermEval 2014.
-        prefix: What stands before each word: the language, `en:`, as in WikiANN; "" for nothing.
-        word, label: The columns of words and of labels, from 0 or backwards from -1, unless a user names others.
-    """
-
-    format: ColumnFormat
-    encoding: str = "utf-8"
-    has_tabs: bool = True
-    names: tuple[str, ...] = ()
-    header_line: int = 0
-    widths: frozenset[int] = frozenset()
-    last_cells: frozenset[str] = frozenset()
-    has_index: bool = False
-    prefix: str = ""
-    word: int = 0
-    label: int = -1
+    format: ColumnFormat  # "conllu"; "conll2012", as OntoNotes is given; or "conll" for all others
+    encoding: str = "utf-8"  # or "iso-8859-1"
+    has_tabs: bool = True  # whether tabs stand between columns, rather than any run of spaces or tabs
+    names: tuple[str, ...] = ()  # of the columns; of "conll" the first line, if that is asked for
+    header_line: int = 0  # the number of that line; 0 for none
+    widths: frozenset[int] = frozenset()  # how many columns lines with words have
+    last_cells: frozenset[str] = frozenset()  # what stands in the last one; of "conll" alone
+    has_index: bool = False  # whether the first column counts the words of each sentence, as in GermEval 2014
+    prefix: str = ""  # what stands before each word: the language, `en:`, as in WikiANN
+    word: int = 0  # the column of words, from 0 or backwards from -1, unless a user names another
+    label: int = -1  # the same of labels
 
     def cells(self, line: str) -> list[str]:
         """The cells of a line."""
@@ -108,28 +92,6 @@ class ColumnLayout:
         return f"{source}: {'; '.join(parts)}" if parts else None
 
 
-def column_format_of(path: str | os.PathLike, name: str) -> ColumnFormat | None:
-    """The format of a file of columns, by its suffix or by how it begins; None for files that are none."""
-    suffix = suffix_of(path)
-    if suffix in COLUMN_FORMATS or suffix in TEXT_SUFFIXES or form_of(path, name) != "unknown":
-        return COLUMN_FORMATS.get(suffix)
-    start = [
-        line.decode("iso-8859-1").rstrip("\r\n")
-        for _, line in islice(numbered_lines(path, name, 1 << 16), _FIRST_LINES)
-    ]
-    layout = _look_at(start, "conll", False, "utf-8")
-    if layout.format != "conll":
-        return layout.format
-    rows = [cells for sentence in _sentences_in(start, layout) for _, cells in sentence]
-    if not rows or layout.widths != {len(rows[0])} or len(rows[0]) == 1:
-        return None
-    marks_spans = any(
-        all(map(_SPAN_LABEL.fullmatch, column)) and set(column) != {"O"} for column in zip(*rows, strict=True)
-    )
-    has_labels = len(rows) >= _FEWEST_LINES and 2 * len(layout.last_cells) <= len(rows) < len(start)
-    return "conll" if marks_spans or has_labels else None
-
-
 def read_layout(
     path: str | os.PathLike, name: str, column_format: ColumnFormat = "conll", has_header: bool = False
 ) -> ColumnLayout:
@@ -144,7 +106,47 @@ def read_layout(
     """
     start = b"".join(line for _, line in islice(numbered_lines(path, name), _LOOKED_AT))
     encoding = "iso-8859-1" if _looks_western(start) else "utf-8"
-    return _look_at([*islice(text_lines(path, name, encoding), _LOOKED_AT)], column_format, has_header, encoding)
+    lines = list(islice(text_lines(path, name, encoding), _LOOKED_AT))
+    filled = [number for number, line in enumerate(lines) if not _is_between_sentences(line)]
+    header = lines[filled[0]] if filled else ""
+    behind = filled[1:] if has_header else filled
+    first = next((lines[number] for number in behind if not lines[number].startswith("#")), header)
+    if column_format == "conll" and any(line.startswith(_BEGIN_2012) for line in lines):
+        return ColumnLayout("conll2012", encoding, "\t" in first, CONLL2012_COLUMNS, word=3, label=10)
+    if column_format == "conllu" or _is_conllu(first):
+        return ColumnLayout("conllu", encoding, True, CONLLU_COLUMNS, word=1, label=3)
+    layout = ColumnLayout("conll", encoding, "\t" in (header if has_header else first))
+    if has_header:
+        layout = replace(layout, names=tuple(layout.cells(header)), header_line=filled[0] + 1 if filled else 0)
+        lines[: layout.header_line] = []
+    blocks = [
+        [layout.cells(line) for line in dropwhile(_COMMENT.match, block)]
+        for is_between, block in groupby(lines, _is_between_sentences)
+        if not is_between
+    ]
+    rows = list(chain.from_iterable(blocks))
+    widths = frozenset(map(len, rows))
+    ids = [[cells[0] for cells in block if not _RANGE_OR_EMPTY.fullmatch(cells[0])] for block in blocks]
+    has_index = (
+        min(widths, default=0) >= _FEWEST_INDEX_COLUMNS
+        and max(map(len, blocks)) > 1
+        and all(each == [str(number) for number in range(1, len(each) + 1)] for each in ids)
+    )
+    language = _LANGUAGE.match(rows[0][0]) if len(rows) > 1 and not has_index else None
+    label = -1
+    if has_index:
+        # Behind a column of numbers the last one need not be the labels: GermEval 2014 has those of inner spans there.
+        marks = [{place for place, cell in enumerate(cells) if place and _SPAN_LABEL.fullmatch(cell)} for cells in rows]
+        label = min((place for place in set.intersection(*marks) if place > 1), default=-1)
+    return replace(
+        layout,
+        widths=widths,
+        last_cells=frozenset(cells[-1] for cells in rows),
+        has_index=has_index,
+        prefix=language[0] if language and all(cells[0].startswith(language[0]) for cells in rows) else "",
+        word=int(has_index),
+        label=label,
+    )
 
 
 def column_sentences(
@@ -154,101 +156,44 @@ def column_sentences(
 
     Raises: ValueError naming the file and the line that has no such columns, or nothing in one, or is no CoNLL-U.
     """
-    width = 0
-    for sentence in _sentences_in(text_lines(path, name, layout.encoding), layout):
-        width = width or len(sentence[0][1])
-        for number, cells in sentence:
-            size = len(cells)
-            there = {column % size for column in columns if -size <= column < size and cells[column]}
-            # Sentences of CoNLL-2012 have a column for each predicate.
-            has_moved = layout.format == "conll" and size != width and min(columns) < 0
-            # Words alone are taken of less than CoNLL-U, too.
-            is_whole = size == len(CONLLU_COLUMNS) and cells[0].isdecimal()
-            is_odd = layout.format == "conllu" and len(columns) > 1 and not is_whole
-            if len(there) < len(columns) or has_moved or is_odd:
-                raise ValueError(
-                    f"{name} {str(path)!r}, line {number} is {quoted(cells)}, and the first line has {width} columns; "
-                    f"wanted text in the columns {' and '.join(map(str, columns))} (from 0, or backwards from -1 where "
-                    f"all lines have as many), and of CoNLL-U {len(CONLLU_COLUMNS)} columns, the first a number. "
-                    "Repair the line (only words between tabs hold spaces), or set --word_column and --label_column."
-                )
-        yield [(number, [cells[column] for column in columns]) for number, cells in sentence]
-
-
-def conll_sentences(
-    path: str | os.PathLike, layout: ColumnLayout, word_column: int | None = None, name: str = "input_file"
-) -> Iterator[list[str]]:
-    """The words of each sentence of a file, those of `word_column` or of the format's own; raises ValueError, too."""
-    for sentence in column_sentences(path, layout, name, [layout.word if word_column is None else word_column]):
-        yield [layout.word_in(cell) for _, (cell,) in sentence]
-
-
-def _sentences_in(lines: Iterable[str], layout: ColumnLayout) -> Iterator[list[Row]]:
     has_ids = layout.format == "conllu" or layout.has_index
     sentence: list[Row] = []
-    for number, line in enumerate(lines, start=1):
+    width = 0
+    for number, line in enumerate(chain(text_lines(path, name, layout.encoding), [""]), start=1):
         # Of CoNLL-U and OntoNotes comments may stand anywhere.
         is_comment = (layout.format != "conll" or not sentence) and layout.is_comment(line)
         if _is_between_sentences(line) or (is_comment and layout.format == "conll2012"):
             if sentence:
                 yield sentence
             sentence = []
-        elif not is_comment and number != layout.header_line:
-            cells = layout.cells(line)
-            if not (has_ids and _RANGE_OR_EMPTY.fullmatch(cells[0])):
-                sentence.append((number, cells))
-    if sentence:
-        yield sentence
+            continue
+        cells = layout.cells(line)
+        if is_comment or number == layout.header_line or (has_ids and _RANGE_OR_EMPTY.fullmatch(cells[0])):
+            continue
+        size = len(cells)
+        width = width or size
+        there = {column % size for column in columns if -size <= column < size and cells[column]}
+        # Sentences of CoNLL-2012 have a column for each predicate.
+        has_moved = layout.format == "conll" and size != width and min(columns) < 0
+        # Words alone are taken of less than CoNLL-U, too.
+        is_whole = size == len(CONLLU_COLUMNS) and cells[0].isdecimal()
+        if len(there) < len(columns) or has_moved or (layout.format == "conllu" and len(columns) > 1 and not is_whole):
+            raise ValueError(
+                f"{name} {str(path)!r}, line {number} is {quoted(cells)}, and the first line has {width} columns; "
+                f"wanted text in the columns {' and '.join(map(str, columns))} (from 0, or backwards from -1 where all "
+                f"lines have as many), and of CoNLL-U {len(CONLLU_COLUMNS)} columns, the first a number. Repair the "
+                "line (only words between tabs hold spaces), or set --word_column and --label_column."
+            )
+        sentence.append((number, [cells[column] for column in columns]))
 
 
-def _look_at(lines: Sequence[str], column_format: ColumnFormat, has_header: bool, encoding: str) -> ColumnLayout:
-    """The layout of a file that begins with these lines."""
-    if column_format == "conll" and any(line.startswith(_BEGIN_2012) for line in lines):
-        column_format = "conll2012"
-    filled = [number for number, line in enumerate(lines, start=1) if not _is_between_sentences(line)]
-    header_line = filled[0] if filled else 0
-    header = lines[header_line - 1] if filled else ""
-    words = filled[1:] if has_header else filled
-    first = next((lines[number - 1] for number in words if not lines[number - 1].startswith("#")), "")
-    if column_format == "conll" and _is_conllu(first or header):
-        column_format = "conllu"
-    if column_format != "conll":
-        word, label = (1, 3) if column_format == "conllu" else (3, 10)
-        has_tabs = column_format == "conllu" or "\t" in first
-        return ColumnLayout(column_format, encoding, has_tabs, _NAMES[column_format], word=word, label=label)
-    if not has_header:
-        header_line = 0
-    has_tabs = "\t" in (header if has_header else first or header)
-    layout = ColumnLayout("conll", encoding, has_tabs, header_line=header_line)
-    behind = (line for number, line in enumerate(lines, start=1) if number != header_line)
-    blocks = [
-        [layout.cells(line) for line in dropwhile(_COMMENT.match, block)]
-        for is_between, block in groupby(behind, _is_between_sentences)
-        if not is_between
-    ]
-    rows = list(chain.from_iterable(blocks))
-    widths = frozenset(map(len, rows))
-    has_index = min(widths, default=0) >= _FEWEST_INDEX_COLUMNS and max(map(len, blocks)) > 1
-    for block in blocks:
-        ids = [cells[0] for cells in block if not _RANGE_OR_EMPTY.fullmatch(cells[0])]
-        has_index = has_index and ids == [str(number) for number in range(1, len(ids) + 1)]
-    language = _LANGUAGE.match(rows[0][0]) if len(rows) > 1 and not has_index else None
-    prefix = language[0] if language and all(cells[0].startswith(language[0]) for cells in rows) else ""
-    label = -1
-    if has_index:
-        # Behind a column of numbers the last one need not be the labels: GermEval 2014 has those of inner spans there.
-        marks = [{place for place, cell in enumerate(cells) if place and _SPAN_LABEL.fullmatch(cell)} for cells in rows]
-        label = min((place for place in set.intersection(*marks) if place > 1), default=-1)
-    return replace(
-        layout,
-        names=tuple(layout.cells(header)) if has_header else (),
-        widths=widths,
-        last_cells=frozenset(cells[-1] for cells in rows),
-        has_index=has_index,
-        prefix=prefix,
-        word=int(has_index),
-        label=label,
-    )
+def conll_sentences(
+    path: str | os.PathLike, name: str, column_format: ColumnFormat, word_column: int | None = None
+) -> Iterator[list[str]]:
+    """The words of each sentence of a file, those of `word_column` or of the format's own; raises ValueError, too."""
+    layout = read_layout(path, name, column_format)
+    for sentence in column_sentences(path, layout, name, [layout.word if word_column is None else word_column]):
+        yield [layout.word_in(cell) for _, (cell,) in sentence]
 
 
 def _is_between_sentences(line: str) -> bool:

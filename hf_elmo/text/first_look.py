@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import filecmp
 import os
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, takewhile
-from typing import NamedTuple
+from typing import Any
 
 import regex
-
-from .corpora import Corpus
 
 _NUM_LINES = 1000
 _MARKS, _CLOSING = r"[\p{Terminal_Punctuation}…]", r"[\"'\p{Pf}\p{Pe}]"
@@ -24,56 +21,41 @@ _LONG_LINE = 2000
 _EXAMPLES = 3
 
 
-class FirstLook(NamedTuple):
-    """The words, between white space, of the first lines of a text."""
+def look_at(lines: Iterable[Any], name: str, pre_tokenizer: str, can_choose: bool = True) -> Iterator[str]:
+    """A warning for each thing that a user should know before a text is used.
 
-    lines: list[Sequence[str]]
-
-    def warnings(self, name: str, pre_tokenizer: str, can_choose: bool = True) -> Iterator[str]:
-        """A line for each thing that a user should know before the text is used.
-
-        Args:
-            name: What to call the text, the argument that names it.
-            pre_tokenizer: How the run will cut it.
-            can_choose: Whether the run can cut it otherwise; one that continues from a checkpoint cannot.
-        """
-        words = list(chain.from_iterable(self.lines))
-        uncut = [word for word in words if _MARK_AT_WORD.search(word)]
-        fraction, num_marks = len(uncut) / max(len(words), 1), sum(map(bool, map(_MARK_ALONE.match, words)))
-        if pre_tokenizer == "whitespace" and fraction > _UNCUT_FRACTION and len(uncut) > num_marks:
-            examples = ", ".join(map(repr, dict.fromkeys(uncut[:_EXAMPLES])))
-            remedy = "pass --pre_tokenizer unicode" if can_choose else "cut it as the checkpoint's text was cut"
-            yield (
-                f"{name} looks like raw text: {fraction:.0%} of its first {len(words):,} words end in a punctuation "
-                f"mark ({examples}), and each such word counts as another one than the bare word; {remedy}, or give "
-                "text whose words are set apart by spaces."
-            )
-        average = (sum(map(len, words)) + len(words)) // max(len(self.lines), 1)
-        if average > _LONG_LINE:
-            yield (
-                f"{name} has lines of {average:,} characters on average, but each line is taken for a sentence; put "
-                "one sentence on each line."
-            )
-
-
-def look_at(corpus: Corpus) -> FirstLook:
-    """Look at the first lines of a corpus, up to the first list of words."""
-    lines = takewhile(lambda line: isinstance(line, str), corpus.lines())
-    return look_at_lines(words for line in lines if (words := str(line).split()))
-
-
-def look_at_lines(lines_with_words: Iterable[Sequence[str]]) -> FirstLook:
-    """Look at the first lines of a text, each given as what stands between its white space."""
-    return FirstLook(list(islice(lines_with_words, _NUM_LINES)))
+    Args:
+        lines: The text, of which the first lines are looked at, up to the first list of words.
+        name: What to call the text, the argument that names it.
+        pre_tokenizer: How the run will cut it.
+        can_choose: Whether the run can cut it otherwise; one that continues from a checkpoint cannot.
+    """
+    texts = takewhile(lambda line: isinstance(line, str), lines)
+    first = list(islice(filter(None, map(str.split, texts)), _NUM_LINES))
+    words = list(chain.from_iterable(first))
+    uncut = [word for word in words if _MARK_AT_WORD.search(word)]
+    fraction, num_marks = len(uncut) / max(len(words), 1), sum(map(bool, map(_MARK_ALONE.match, words)))
+    if pre_tokenizer == "whitespace" and fraction > _UNCUT_FRACTION and len(uncut) > num_marks:
+        examples = ", ".join(map(repr, dict.fromkeys(uncut[:_EXAMPLES])))
+        remedy = "pass --pre_tokenizer unicode" if can_choose else "cut it as the checkpoint's text was cut"
+        yield (
+            f"{name} looks like raw text: {fraction:.0%} of its first {len(words):,} words end in a punctuation mark "
+            f"({examples}), and each such word counts as another one than the bare word; {remedy}, or give text whose "
+            "words are set apart by spaces."
+        )
+    average = (sum(map(len, words)) + len(words)) // max(len(first), 1)
+    if average > _LONG_LINE:
+        yield (
+            f"{name} has lines of {average:,} characters on average, but each line is taken for a sentence; put one "
+            "sentence on each line."
+        )
 
 
 def files_in_both(first: Sequence[str], second: Sequence[str]) -> list[str]:
     """The files of the second list that stand in the first one too, under the same name or as a copy."""
-    by_size: dict[int, list[str]] = defaultdict(list)
-    for file in first:
-        by_size[os.path.getsize(file)].append(file)
+    sizes = {file: os.path.getsize(file) for file in (*first, *second)}
     return [
         file
         for file in second
-        if any(filecmp.cmp(file, other, shallow=False) for other in by_size[os.path.getsize(file)])
+        if any(sizes[file] == sizes[other] and filecmp.cmp(file, other, shallow=False) for other in first)
     ]

@@ -10,14 +10,12 @@ import numpy as np
 
 from ..given.bounded_files import MEBIBYTE
 from ..given.reasons import UNREADABLE, reason
-from .vocabulary import WordVocabulary
-from .word_counts import WordCounter
 
 SPELLING_FILE = "spelling.npz"
-# Symbols are bytes and these two; seven of 9 bits are a number of 63 bits.
+# Symbols are bytes and these two; seven of 9 bits would be a number of 63 bits.
 _BEGIN, _END, _BITS = 256, 257, 9
+_ORDER = 5
 _NUM_NEXT = 257  # bytes and the end
-MOST_ORDER = 7
 _MOST_WORDS = 1_000_000
 # Some hundred times what a large one takes.
 _MOST_BYTES = 1024 * MEBIBYTE
@@ -30,46 +28,37 @@ class SpellingModel:
     the words of the vocabulary, which `<UNK>` does not stand for, are taken out and the rest is made up to one.
 
     Args:
-        keys: The n-grams, each as a number of n symbols of 9 bits, sorted, (N,).
-        counts: How many words have each, (N,).
-        order: The n.
+        keys, counts: The 5-grams, as numbers of five symbols of 9 bits, sorted, and how many words have each, (N,).
         in_vocabulary: The part of the probability that falls on words of the vocabulary.
     """
 
-    def __init__(self, keys: np.ndarray, counts: np.ndarray, order: int, in_vocabulary: float = 0.0):
-        if not 1 <= order <= MOST_ORDER:
-            raise ValueError(f"order is {order}; it must be from 1 to {MOST_ORDER}.")
-        self.keys, self.counts, self.order, self.in_vocabulary = keys, counts, order, in_vocabulary
-        self._levels = [_Level(*_summed(keys & _mask(length), counts)) for length in range(1, order + 1)]
+    def __init__(self, keys: np.ndarray, counts: np.ndarray, in_vocabulary: float = 0.0):
+        self.keys, self.counts, self.in_vocabulary = keys, counts, in_vocabulary
+        self._levels = [_Level(*_summed(keys & _mask(length), counts)) for length in range(1, _ORDER + 1)]
 
     @classmethod
-    def fit(cls, words: Iterable[str], vocabulary: Iterable[str], order: int = 5) -> SpellingModel:
-        """Learn from the words outside of a vocabulary, each of them once: it is new words that are to be spelled.
+    def fit(cls, words: Iterable[str], vocabulary: Iterable[str]) -> SpellingModel | None:
+        """Learn from words outside of a vocabulary, each once, for it is new words that are to be spelled.
 
-        Raises: ValueError without any word.
+        Of more than fit into memory a part is learned from; None without any.
         """
-        keys, _ = _ngrams(list(words), order)
-        if not len(keys):
-            raise ValueError("words is empty: the vocabulary has all words of the text, and nothing is left to learn.")
-        model = cls(*_summed(keys, np.ones(len(keys), np.int64)), order)
+        kept, step = list[str](), 1
+        for number, word in enumerate(words):
+            if number % step == 0:
+                kept.append(word)
+            if len(kept) > _MOST_WORDS:
+                # Every second one from here on, and of those that were taken.
+                kept, step = kept[::2], 2 * step
+        if not kept:
+            return None
+        keys, _ = _ngrams(kept)
+        model = cls(*_summed(keys, np.ones(len(keys), np.int64)))
         model.in_vocabulary = float(np.exp(model.log_probabilities(list(vocabulary))).sum())
         return model
 
-    @classmethod
-    def of_counts(cls, counter: WordCounter, vocabulary: WordVocabulary) -> SpellingModel | None:
-        """Learn from the words of a text, or from a part of them that fits into memory; None if all are known."""
-        words, step = list[str](), 1
-        for number, word in enumerate(word for word, _ in counter.items() if word not in vocabulary):
-            if number % step == 0:
-                words.append(word)
-            if len(words) > _MOST_WORDS:
-                # Every second one from here on, and of those that were taken.
-                words, step = words[::2], 2 * step
-        return cls.fit(words, vocabulary.words[3:]) if words else None
-
     def log_probabilities(self, words: Sequence[str]) -> np.ndarray:
         """log p(spelling | not in the vocabulary) of words, in nats, (len(words),)."""
-        keys, lengths = _ngrams(words, self.order)
+        keys, lengths = _ngrams(words)
         logs = np.log(self._probabilities(keys))
         sums = np.add.reduceat(logs, np.cumsum(lengths) - lengths) if len(words) else np.zeros(0)
         return sums - np.log1p(-self.in_vocabulary)
@@ -83,13 +72,8 @@ class SpellingModel:
 
     def save(self, directory: str | os.PathLike) -> None:
         """Write `SPELLING_FILE` into a checkpoint's directory."""
-        np.savez_compressed(
-            os.path.join(directory, SPELLING_FILE),
-            keys=self.keys,
-            counts=self.counts,
-            order=self.order,
-            in_vocabulary=self.in_vocabulary,
-        )
+        arrays = {"keys": self.keys, "counts": self.counts, "in_vocabulary": np.array(self.in_vocabulary)}
+        np.savez_compressed(os.path.join(directory, SPELLING_FILE), **arrays)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> SpellingModel:
@@ -100,7 +84,7 @@ class SpellingModel:
                     raise ValueError(f"it unpacks to more than {_MOST_BYTES >> 20} MiB")
             with np.load(path, allow_pickle=False) as file:
                 keys, counts = file["keys"].astype(np.int64), file["counts"].astype(np.int64)
-                return cls(keys, counts, int(file["order"]), float(file["in_vocabulary"]))
+                return cls(keys, counts, float(file["in_vocabulary"]))
         except (*UNREADABLE, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} holds no spelling model ({reason(error)}); build the words anew.") from error
 
@@ -136,7 +120,7 @@ def _summed(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return distinct, np.bincount(indices, weights=counts).astype(np.int64)
 
 
-def _ngrams(words: Sequence[str], order: int) -> tuple[np.ndarray, np.ndarray]:
+def _ngrams(words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """The n-gram that ends at each byte, and at the end, of words, one after another; and their number by word."""
     spelled = [word.encode("utf-8", "surrogatepass") for word in words]
     lengths = np.fromiter(map(len, spelled), np.int64, len(spelled)) + 1
@@ -146,7 +130,7 @@ def _ngrams(words: Sequence[str], order: int) -> tuple[np.ndarray, np.ndarray]:
     # How far each symbol is from the begin of its word.
     offsets = np.arange(len(symbols)) - np.repeat(ends - lengths + 1, lengths)
     keys = np.zeros(len(symbols), np.int64)
-    for back in range(order - 1, -1, -1):
+    for back in reversed(range(_ORDER)):
         earlier = np.roll(symbols, back)
         keys = keys << _BITS | np.where(offsets >= back, earlier, _BEGIN)
     return keys, lengths

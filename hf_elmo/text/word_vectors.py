@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -58,61 +58,51 @@ def read_word_vectors(
     wanted = None if words is None else set(words)
     limit = min((n for n in (max_words, None if wanted is None else len(wanted)) if n is not None), default=None)
     found: dict[str, None] = {}
-    numbers = array("f")
-    for where, word, fields in _read_entries(file, vector_size):
-        if lower_case and word not in _SPECIAL:
-            word = word.lower()
-        if word in found or (wanted is not None and word not in wanted):
-            continue
-        vector = _as_numbers(fields)
-        if vector is None:
-            raise ValueError(f"{where} holds {quoted(fields)} where finite numbers are wanted; mend the line.")
-        numbers.frombytes(vector.tobytes())
-        found[word] = None
-        if len(found) == limit:
-            break
+    numbers, num_entries, promised, size = array("f"), 0, None, vector_size
+    for number, line in numbered_lines(file, "word_vectors", _LONGEST_LINE):
+        where = f"word_vectors {str(file)!r}, line {number}"
+        # White space is ASCII's alone, as it is in bytes: some files hold words that are a no-break space.
+        parts = line.split()
+        if not num_entries and promised is None and _HEADER.fullmatch(line):
+            promised, size = map(int, parts)
+            if vector_size not in (None, size):
+                raise ValueError(f"{where}: the vectors have the size {size}, but word_vector_size is {vector_size}.")
+        elif parts:
+            num_entries += 1
+            size = len(parts) - 1 if size is None else size
+            name, fields = parts[:-size], parts[-size:]
+            # Words may hold spaces, but one that ends in a number is a vector that is too long.
+            if size < 1 or not name or (len(name) > 1 and _as_numbers(name[-1:]) is not None):
+                raise ValueError(
+                    f"{where} has {len(parts)} fields; wanted a word and {max(size, 1)} numbers, as the lines before "
+                    "it or word_vector_size have them."
+                )
+            try:
+                raw = name[0] if len(name) == 1 else line.rsplit(None, size)[0].lstrip()
+                word = raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{where} is not UTF-8 ({error}). Convert it first.") from error
+            word = word.lower() if lower_case and word not in _SPECIAL else word
+            if word not in found and (wanted is None or word in wanted):
+                vector = _as_numbers(fields)
+                if vector is None:
+                    raise ValueError(f"{where} holds {quoted(fields)} where finite numbers are wanted; mend the line.")
+                numbers.frombytes(vector.tobytes())
+                found[word] = None
+                if len(found) == limit:
+                    break
+    else:
+        if promised not in (None, num_entries) or not num_entries:
+            raise ValueError(
+                f"word_vectors {str(file)!r} holds {num_entries} vectors{f' of {promised}' if promised else ''}; it is "
+                "empty, damaged or was cut off. Get it again."
+            )
     if wanted is not None and not found:
         raise ValueError(
             f"word_vectors {str(file)!r} has no vector for any of the {len(wanted)} wanted words; check the language "
             "and the case of its words (--do_lower_case)."
         )
     return WordVectors(list(found), np.frombuffer(numbers, dtype=np.float32).reshape(len(found), -1))
-
-
-def _read_entries(file: str | os.PathLike, size: int | None) -> Iterator[tuple[str, str, list[bytes]]]:
-    """Where each entry stands (for errors), its word, and the fields of its vector.
-
-    Words are cut from bytes, as there white space is ASCII's alone: some files hold words that are a no-break space.
-    """
-    num_entries, promised = 0, None
-    for number, line in numbered_lines(file, "word_vectors", _LONGEST_LINE):
-        if not line.strip():
-            continue
-        where = f"word_vectors {str(file)!r}, line {number}"
-        if not num_entries and promised is None and _HEADER.fullmatch(line):
-            promised, found = map(int, line.split())
-            if size not in (None, found):
-                raise ValueError(f"{where}: the vectors have the size {found}, but word_vector_size is {size}.")
-            size = found
-            continue
-        size = len(line.split()) - 1 if size is None else size
-        word, *fields = line.rsplit(None, size)
-        # Words may hold spaces, but one that ends in a number is a vector that is too long.
-        if size < 1 or len(fields) < size or (len(word.split()) > 1 and _as_numbers(word.split()[-1:]) is not None):
-            raise ValueError(
-                f"{where} has {len(line.split())} fields; wanted a word and {max(size, 1)} numbers, as the lines "
-                "before it or word_vector_size have them."
-            )
-        try:
-            yield where, word.lstrip().decode("utf-8"), fields
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{where} is not UTF-8 ({error}). Convert it first.") from error
-        num_entries += 1
-    if promised not in (None, num_entries) or not num_entries:
-        raise ValueError(
-            f"word_vectors {str(file)!r} holds {num_entries} vectors{f' of {promised}' if promised else ''}; it is "
-            "empty, damaged or was cut off. Get it again."
-        )
 
 
 def _as_numbers(fields: list[bytes]) -> np.ndarray | None:
@@ -127,17 +117,11 @@ def _as_numbers(fields: list[bytes]) -> np.ndarray | None:
 
 @dataclass
 class WordTable:
-    """What a model's table of word vectors is filled with.
+    """What a model's table of word vectors is filled with."""
 
-    Args:
-        rows: Character ids of the words, (V, C), int16, each row once.
-        vectors: Their vectors, (V, D), float32; None for vectors that are learned from what the model starts with.
-        unknown: The vector of all other words, (D,); None as before.
-    """
-
-    rows: np.ndarray
-    vectors: np.ndarray | None
-    unknown: np.ndarray | None
+    rows: np.ndarray  # character ids of the words, (V, C), int16, each row once
+    vectors: np.ndarray | None  # theirs, (V, D), float32; None for those that are learned from what the model has
+    unknown: np.ndarray | None  # the vector of all other words, (D,); None as before
 
     def fill(self, model: ElmoPreTrainedModel) -> None:
         """Fill the table that a model has of its task's own, or else that of its token encoder.
@@ -156,7 +140,7 @@ class WordTable:
 
 
 def build_word_table(
-    tokenizer: ElmoCharTokenizer, words: Sequence[str], vectors: np.ndarray | None = None, seed: int = 0
+    tokenizer: ElmoCharTokenizer, words: Sequence[str], vectors: np.ndarray | None = None
 ) -> WordTable:
     """Make the rows of words as the tokenizer makes those of text, those of `<S>` and `</S>` too.
 
@@ -165,10 +149,8 @@ def build_word_table(
     vector of unknown words is the mean of all.
 
     Args:
-        tokenizer: Makes the rows.
-        words: The words of the table.
+        tokenizer, words: What makes the rows, and of which words.
         vectors: A vector for each, (words, D), float32; None for a table that is learned.
-        seed: Of the numbers that are drawn.
     Raises: ValueError when there are not as many vectors as words.
     """
     if vectors is not None and len(vectors) != len(words):
@@ -181,5 +163,5 @@ def build_word_table(
     if vectors is None:
         return WordTable(rows[firsts], None, None)
     unknown = vectors.mean(axis=0)
-    drawn = np.random.default_rng(seed).normal(unknown, vectors.std(axis=0), (len(special), vectors.shape[1]))
+    drawn = np.random.default_rng(0).normal(unknown, vectors.std(axis=0), (len(special), vectors.shape[1]))
     return WordTable(rows[firsts], np.concatenate([vectors, drawn.astype(vectors.dtype)])[firsts], unknown)

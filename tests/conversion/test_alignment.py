@@ -10,7 +10,7 @@ from tolerances import REORDERED_FLOAT32
 from transformers import AutoModel
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.cli.convert import main
+from hf_elmo.cli.command_line import main
 from hf_elmo.conversion.alignment import align_layers
 
 LAYERS, SIZE = 3, 12
@@ -76,7 +76,7 @@ def test_layers_are_aligned_before_they_are_mixed_and_nothing_else_is(tmp_path, 
 def test_what_is_converted_can_be_aligned_by_the_command(tmp_path, matrices):
     write_checkpoint(tmp_path / "theirs", make_options())
     path = write(tmp_path / "es_best_mapping.pth", matrices[1])
-    main([str(tmp_path / "theirs"), str(tmp_path / "ours"), "--alignment_files", "-", str(path), "-"])
+    main(["convert", str(tmp_path / "theirs"), str(tmp_path / "ours"), "--alignment_files", "-", str(path), "-"])
     loaded = AutoModel.from_pretrained(tmp_path / "ours")
     np.testing.assert_array_equal(loaded.mixes[0].alignment[1].numpy(), matrices[1])
     assert "es_best_mapping.pth" in (tmp_path / "ours" / "README.md").read_text()

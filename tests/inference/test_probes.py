@@ -13,7 +13,7 @@ from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.cli import command_line
-from hf_elmo.cli.probe import SensesArguments, run_senses
+from hf_elmo.cli.probe import SensesArguments, measure_senses
 from hf_elmo.hub.cards import write_conversion_card
 from hf_elmo.inference import probes
 from hf_elmo.inference.probes import (
@@ -210,5 +210,5 @@ def test_what_cannot_be_measured_is_refused_and_what_is_there_is_kept(folder):
     ):
         given = {"input_file": [str(folder / file)], "output_dir": str(folder / output)}
         arguments = SensesArguments(model_name_or_path=str(folder / "elmo"), **given)
-        assert_refused((ValueError, OSError), tuple(named), run_senses, arguments)
+        assert_refused((ValueError, OSError), tuple(named), measure_senses, arguments)
     assert not (folder / "out").exists() and (folder / "elmo" / "senses.json").read_text() == "mine"

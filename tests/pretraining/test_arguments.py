@@ -38,7 +38,6 @@ CONTRADICTIONS = [
     ({"eval_steps": 0}, "--eval_steps is 0"),
     ({"max_steps": 0}, "--max_steps is 0"),
     ({"num_train_epochs": 0.0}, "--num_train_epochs is 0.0"),
-    ({"clean": ["everything"]}, ("--clean", "everything", "invisible")),
     ({"save_steps": -1}, "--save_steps is -1"),
     ({"save_total_limit": -1}, "--save_total_limit is -1"),
     ({"shuffle_buffer_size": -5}, "--shuffle_buffer_size is -5"),

@@ -135,8 +135,8 @@ def test_no_evaluation_reads_the_training_text(arguments, text, monkeypatch):
         arguments(validation_file=None, validation_split_percentage=10.0, eval_steps=1), report=lambda line: None
     )
     assert len(results["evaluations"]) == 7
-    # Of the training text for the words, the bigrams, a look at its part, and the steps.
-    assert reads == {"--train_file": 4, "--validation_split_percentage": 1 + 7 + 1}
+    # Of the training text a look at its first lines, for the words, the bigrams, a look at its part, and the steps.
+    assert reads == {"--train_file": 5, "--validation_split_percentage": 1 + 7 + 1}
 
 
 @pytest.mark.parametrize("variable", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])

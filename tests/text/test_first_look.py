@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.first_look import files_in_both, look_at
 
 TOKENISED = [
@@ -13,34 +12,31 @@ TOKENISED = [
     "No ! `` It sat . ''",
 ] * 20
 RAW = ["Mr. Holmes, who was usually very late, didn't go to the U.S. in 1.5 days.", 'No! "It sat."'] * 20
+LONG = " ".join(TOKENISED * 2)
 PLAIN = ["no marks at all in this text", "as a recogniser of speech writes it"] * 20
-
-
-def warnings(path, lines, pre_tokenizer="whitespace", **options):
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    corpus = corpus_from_files([str(path)], "--train_file")
-    return list(look_at(corpus).warnings("--train_file", pre_tokenizer, **options))
 
 
 @pytest.mark.parametrize(
     "lines",
     [RAW, ["이 영화는 정말 좋았다.", "글쎄, 나는 별로..."], ["यह अच्छा है।", "वह गया।"], ["これは本です。", "はい。"]],
 )
-def test_raw_text_in_any_language_is_told_with_what_to_pass(lines, tmp_path):
-    (warning,) = warnings(tmp_path / "a.txt", lines)
+def test_raw_text_in_any_language_is_told_with_what_to_pass(lines):
+    (warning,) = look_at([*lines, ["words"], LONG], "--train_file", "whitespace")
     assert "--train_file" in warning and "--pre_tokenizer unicode" in warning
     assert any(repr(word) in warning for word in lines[0].split())
-    assert "--pre_tokenizer" not in warnings(tmp_path / "a.txt", lines, can_choose=False)[0]
-    assert not warnings(tmp_path / "a.txt", lines, "unicode") and not warnings(tmp_path / "a.txt", lines, "punctuation")
+    assert "--pre_tokenizer" not in next(look_at(lines, "x", "whitespace", can_choose=False))
+    assert not [*look_at(lines, "x", "unicode"), *look_at(lines, "x", "punctuation")]
+
+
+def test_one_mark_in_ten_words_is_raw_text_and_one_in_fifty_an_abbreviation():
+    for count, is_raw in ((9, True), (49, False)):
+        assert bool(list(look_at([f"it rained. {'on ' * count}"], "x", "whitespace"))) == is_raw
 
 
 @pytest.mark.parametrize("lines", [TOKENISED, PLAIN, ["one"], [""]])
-def test_text_that_is_cut_raises_no_alarm(lines, tmp_path):
-    assert warnings(tmp_path / "a.txt", lines) == []
-
-
-def test_everything_on_one_line_is_told(tmp_path):
-    (warning,) = warnings(tmp_path / "a.txt", [" ".join(TOKENISED * 2)])
+def test_text_that_is_cut_raises_no_alarm_but_where_it_is_all_on_one_line(lines):
+    assert list(look_at(lines, "x", "whitespace")) == []
+    (warning,) = look_at(["", LONG], "x", "whitespace")
     assert "lines of 3,920" in warning and "one sentence" in warning
 
 

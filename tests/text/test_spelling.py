@@ -9,23 +9,20 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo.text.spelling import _BEGIN, _BITS, _END, SPELLING_FILE, SpellingModel
-from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
-from hf_elmo.text.word_counts import WordCounter
 
 words = st.lists(st.text("abé日", max_size=6), min_size=1, max_size=8)
 
 
-@given(seen=words, context=st.lists(st.sampled_from([*b"ab\xc3\xe6", _BEGIN]), max_size=4), order=st.integers(1, 5))
-def test_what_may_follow_sums_to_one(seen, context, order):
-    model = SpellingModel.fit(seen, [], order)
+@given(seen=words, context=st.lists(st.sampled_from([*b"ab\xc3\xe6", _BEGIN]), max_size=4))
+def test_what_may_follow_sums_to_one(seen, context):
     key = 0
-    for symbol in [*[_BEGIN] * order, *context][-(order - 1) or order + 4 :]:
+    for symbol in [*[_BEGIN] * 4, *context][-4:]:
         key = key << _BITS | symbol
     keys = np.array([key << _BITS | symbol for symbol in (*range(256), _END)])
-    assert model._probabilities(keys).sum() == pytest.approx(1)
+    assert SpellingModel.fit(seen, [])._probabilities(keys).sum() == pytest.approx(1)
 
 
-def plain(seen: list[str], word: str, order: int) -> float:
+def plain(seen: list[str], word: str, order: int = 5) -> float:
     """The same of one word, symbol by symbol, with a dictionary of counts."""
     counts: dict[tuple, dict] = {}
     spell = [[_BEGIN] * (order - 1) + list(each.encode()) + [_END] for each in seen]
@@ -45,33 +42,25 @@ def plain(seen: list[str], word: str, order: int) -> float:
     return total
 
 
-@given(seen=words, asked=words, order=st.integers(1, 7))
-def test_it_is_that_of_the_definition(seen, asked, order):
-    found = SpellingModel.fit(seen, [], order).log_probabilities(asked)
-    np.testing.assert_allclose(found, [plain(seen, word, order) for word in asked], rtol=1e-9)
-
-
-@given(seen=words, vocabulary=st.lists(st.text("ab", max_size=3), unique=True, max_size=5))
-def test_words_of_the_vocabulary_take_no_part(seen, vocabulary):
-    bare, model = SpellingModel.fit(seen, []), SpellingModel.fit(seen, vocabulary)
-    taken = np.exp(bare.log_probabilities(vocabulary)).sum()
-    expected = np.exp(bare.log_probabilities(["abab"])) / (1 - taken)
-    np.testing.assert_allclose(np.exp(model.log_probabilities(["abab"])), expected)
+@given(seen=words, asked=words, vocabulary=st.lists(st.text("ab", max_size=3), unique=True, max_size=5))
+def test_it_is_that_of_the_definition_and_words_of_the_vocabulary_take_no_part(seen, asked, vocabulary):
+    found = SpellingModel.fit(seen, []).log_probabilities(asked)
+    np.testing.assert_allclose(found, [plain(seen, word) for word in asked], rtol=1e-9)
+    rest = 1 - sum(math.exp(plain(seen, word)) for word in vocabulary)
+    without = SpellingModel.fit(seen, vocabulary).log_probabilities(asked)
+    np.testing.assert_allclose(np.exp(without) * rest, np.exp(found), rtol=1e-9)
 
 
 def test_of_very_many_words_a_part_is_learned_from(monkeypatch):
-    counter = WordCounter()
-    counter.add([f"w{number}" for number in range(20)])
     monkeypatch.setattr("hf_elmo.text.spelling._MOST_WORDS", 5)
-    vocabulary = WordVocabulary([*SPECIAL_WORDS, "w0"])
-    found = SpellingModel.of_counts(counter, vocabulary).log_probabilities(["w6"])
-    # Each halving keeps every second one: in the end every fourth of the 19 that are unknown.
-    assert found == SpellingModel.fit(["w1", "w5", "w9", "w13", "w17"], ["w0"]).log_probabilities(["w6"])
-    assert SpellingModel.of_counts(counter, WordVocabulary([*SPECIAL_WORDS, *dict(counter.items())])) is None
+    found = SpellingModel.fit([f"w{number}" for number in range(19)], ["w"]).log_probabilities(["w6"])
+    # Each halving keeps every second one.
+    assert found == SpellingModel.fit(["w0", "w4", "w8", "w12", "w16"], ["w"]).log_probabilities(["w6"])
+    assert SpellingModel.fit([], ["w"]) is None
 
 
 def test_it_is_saved_and_loaded(tmp_path):
-    model = SpellingModel.fit(["zebra", "okapi", "日本"], ["the", "cat"], order=3)
+    model = SpellingModel.fit(["zebra", "okapi", "日本"], ["the", "cat"])
     model.save(tmp_path)
     loaded = SpellingModel.load(tmp_path / SPELLING_FILE)
     asked = ["zebra", "zebu", "", "\ud800"]
@@ -82,11 +71,9 @@ def test_it_is_saved_and_loaded(tmp_path):
 
 
 def test_what_is_no_such_model_is_named(tmp_path):
-    assert_refused(ValueError, "words is empty", SpellingModel.fit, [], ["the"])
-    assert_refused(ValueError, ("order", "8", "7"), SpellingModel.fit, ["a"], [], 8)
     path = tmp_path / SPELLING_FILE
     for content in (b"", b"no archive"):
         path.write_bytes(content)
         assert_refused(ValueError, (SPELLING_FILE, "build the words"), SpellingModel.load, path)
-    np.savez(path, keys=np.array([object()], dtype=object), counts=[1], order=1, in_vocabulary=0.0)
+    np.savez(path, keys=np.array([object()], dtype=object), counts=[1], in_vocabulary=0.0)
     assert_refused(ValueError, SPELLING_FILE, SpellingModel.load, path)

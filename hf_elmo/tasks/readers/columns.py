@@ -11,7 +11,7 @@ from datasets import ClassLabel, Dataset
 
 from ...given.bounded_files import quoted
 from ...text.columns import COLUMN_FORMATS, CONLLU_COLUMNS, column_sentences, read_layout
-from ...text.files import TEXT_SUFFIXES, form_of, suffix_of
+from ...text.files import form_of, suffix_of
 from .examples import Examples
 from .propositions import read_brackets
 
@@ -75,7 +75,7 @@ def read_tagged_file(
         when the column of labels is left open (`_`) throughout.
     """
     source = f"{name} {str(path)!r}"
-    if form_of(path, name, (*TEXT_SUFFIXES, *COLUMN_FORMATS)) != "unknown":
+    if form_of(path, name) != "unknown":
         raise ValueError(f"{source} is no file of columns; read JSON and Parquet with --dataset_name and its folder.")
     asked = {"word_column": word_column, "label_column": label_column}
     has_header = any(column is not None and not _NUMBER.fullmatch(str(column)) for column in asked.values())

@@ -13,7 +13,7 @@ from typing import Any
 from datasets import ClassLabel, Dataset
 
 from ...given.bounded_files import quoted
-from ...text.files import TEXT_SUFFIXES, check_characters, form_of, json_records, open_table, suffix_of, text_lines
+from ...text.files import TEXT_SUFFIXES, check_characters, form_of, records, suffix_of, text_lines
 from .examples import Examples
 
 _TREE_SUFFIXES = (".trees", ".tree", ".ptb", ".mrg")
@@ -229,13 +229,9 @@ def _as_name(title: str) -> str:
 
 def _records(path: str | os.PathLike, name: str, asked: Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Each record of a file with its place; titles of a table that has none are numbers."""
-    form, source = form_of(path, name), f"{name} {str(path)!r}"
-    if form == "json":
-        yield from json_records(path, name)
-    elif form == "parquet":
-        with open_table(path, name) as table:
-            rows = (row for batch in table.iter_batches() for row in batch.to_pylist())
-            yield from ((f"{source}, row {number}", row) for number, row in enumerate(rows))
+    source = f"{name} {str(path)!r}"
+    if form_of(path, name) != "unknown":
+        yield from records(path, name)
     else:
         titles: list[str] = []
         suffix, lines = suffix_of(path), text_lines(path, name)

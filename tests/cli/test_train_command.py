@@ -1,4 +1,4 @@
-"""The script as a user runs it."""
+"""`hf-elmo train` as a user gives it: from files to a directory, interrupts, processes, and mistakes in one line."""
 
 import itertools
 import json
@@ -14,10 +14,6 @@ from hf_elmo.cli.command_line import main
 from hf_elmo.tasks.readers.columns import read_tagged_file
 
 
-def run(*arguments):
-    return fresh_process.run(["-m", "hf_elmo", "train", "token-classification", *arguments])
-
-
 @pytest.fixture
 def folder(tmp_path):
     make_tiny_config().save_pretrained(tmp_path / "architecture")
@@ -28,16 +24,9 @@ def folder(tmp_path):
 def test_training(folder):
     file = folder / "train.tsv"
     data = ["--train_file", file, "--test_file", file, "--word_column", "token", "--label_column", "pos"]
-    model = [
-        "--model_name_or_path",
-        folder / "architecture",
-        "--from_scratch",
-        "--head",
-        "lstm_layers=1",
-        "--no_freeze_bilm",
-    ]
+    model = ["--model_name_or_path", folder / "architecture", "--from_scratch", "--no_freeze_bilm"]
     training = ["--head", "lstm_layers=1", "--output_dir", folder / "out", "--num_train_epochs", 1, "--use_cpu"]
-    result = run(*data, *model, *training)
+    result = fresh_process.run(["-m", "hf_elmo", "train", "token-classification", *data, *model, *training])
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0].startswith("Model: ")
@@ -54,15 +43,34 @@ def test_training(folder):
     assert "--head lstm_layers=1" in results["command"]
 
 
-def test_bad_input_is_one_line(folder, capsys):
-    (folder / "train.tsv").write_bytes(b"a\tO\nb\x80\tO\n")
-    words = ["train", "token-classification", "--model_name_or_path", folder / "architecture"]
+PAIRS = "premise,hypothesis,label\n" + 4 * '"a man, asleep",he sleeps,entailment\na man,a dog,neutral\n'
+QUESTION = {"id": "q", "question": "Who sat ?", "answers": [{"text": "cat", "answer_start": 4}]}
+SQUAD = json.dumps({"data": [{"title": "t", "paragraphs": [{"context": "The cat sat .", "qas": [QUESTION]}]}]})
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "wrong", "named", "tag"),
+    [
+        ("text-classification", PAIRS, PAIRS.encode() + b"caf\xe9,x,y\n", "line 10", "text-pair-classification"),
+        ("question-answering", SQUAD, b'{"data": []}', "no questions", "question-answering"),
+    ],
+)
+def test_other_tasks_and_a_wrong_file(folder, capsys, task, content, wrong, named, tag):
+    path = folder / ("train.csv" if task.startswith("text") else "train.json")
+    words = ["train", task, "--model_name_or_path", folder / "architecture", "--from_scratch", "--use_cpu"]
+    words += ["--head", "hidden_size=3", "--train_file", path, "--test_file", path, "--output_dir", folder / "out"]
+    path.write_bytes(wrong)
     with pytest.raises(SystemExit) as ended:
-        main([*map(str, words), f"--train_file={folder / 'train.tsv'}", f"--output_dir={folder / 'out'}"])
+        main(list(map(str, words)))
     said, error = capsys.readouterr()
     assert (ended.value.code, said, error.count("\n")) == (2, "", 1)
-    assert error.startswith(f"error: train_file '{folder / 'train.tsv'}' is not UTF-8: line 2 holds the byte 0x80")
-    assert not (folder / "out").exists()
+    assert error.startswith(f"error: train_file {str(path)!r}") and named in error and not (folder / "out").exists()
+    path.write_text(content)
+    main([*map(str, words), "--num_train_epochs", "1"])
+    results = json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))
+    assert results["task"] == task
+    assert f"\n- {tag}\n" in (folder / "out" / "README.md").read_text(encoding="utf-8")
+    assert len(list((folder / "out").glob("test_predictions*"))) >= 1
 
 
 def train_two_epochs(folder):
@@ -113,14 +121,6 @@ def test_of_two_processes_one_computes_and_writes(folder):
     assert {"checkpoint-1", "checkpoint-2", "model.safetensors", "results.json"} <= names
     state = json.loads((folder / "out" / "checkpoint-1" / "trainer_state.json").read_text(encoding="utf-8"))
     assert len(state["stateful_callbacks"]["ExactResume"]["attributes"]["resumed_starts"]) == 2
-
-
-def test_bad_flag_is_one_line(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "token-classification", "--lerning_rate", "1"])
-    assert ended.value.code == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "--lerning_rate 1; did you mean --learning_rate?" in error
 
 
 def test_a_missing_seqeval_is_one_line(monkeypatch, capsys):
