@@ -187,13 +187,8 @@ class PretrainingArguments(RunArguments, TextArguments, ModelArguments, Optimiza
     """Pre-train an ELMo on text files or a dataset; the flags of `hf-elmo pretrain`."""
 
     def with_recipe(self) -> PretrainingArguments:
-        """The same with the recipe's values where none are given.
-
-        Raises: ValueError when there is no such recipe.
-        """
-        if self.recipe not in RECIPES:
-            raise ValueError(f"--recipe is {self.recipe!r}; it must be one of {', '.join(RECIPES)}.")
-        defaults = RECIPES[self.recipe].items()
+        """The same with the recipe's values where none are given."""
+        defaults = RECIPES.get(self.recipe, {}).items()
         return replace(self, **{name: value for name, value in defaults if getattr(self, name) is None})
 
     def check(self) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoProjectedLSTM
@@ -20,8 +19,6 @@ _BETA2 = 0.99
 _INITIAL_ACCUMULATOR = 1.0
 # i, f, g, o stand on top of one another in one matrix, and each maps vectors of its own.
 _NUM_GATES = 4
-# They wait for a figure of the run at each step.
-_BY_FIGURES = ("reduce_lr_on_plateau", "greedy")
 # Fraction of the run in which warmup_stable_decay lowers the rate.
 _DECAY_FRACTION = 0.2
 
@@ -76,14 +73,11 @@ def _count_maps(model: ElmoForPreTraining) -> dict[Tensor, int]:
 def build_schedule(arguments: PretrainingArguments, num_steps: int) -> Callable[[float], float]:
     """What the highest learning rate is multiplied by at each place of a schedule, from 0 to num_steps.
 
-    Raises: ValueError when transformers has no such schedule.
+    Raises: ValueError when transformers has no such schedule, or only one that waits for a figure of the run.
     """
-    name = arguments.lr_scheduler_type
-    if name in _BY_FIGURES:
-        raise ValueError(f"--lr_scheduler_type is {name!r}, which goes by figures of the run; take one by its steps.")
-    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    name, optimizer = arguments.lr_scheduler_type, torch.optim.SGD([torch.zeros(1)], lr=1.0)
     try:
-        scheduler = get_scheduler(
+        scheduler: Any = get_scheduler(
             name,
             optimizer,
             num_warmup_steps=round(arguments.warmup_ratio * num_steps),
@@ -92,9 +86,9 @@ def build_schedule(arguments: PretrainingArguments, num_steps: int) -> Callable[
                 {"num_decay_steps": round(_DECAY_FRACTION * num_steps)} if name == "warmup_stable_decay" else None
             ),
         )
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"--lr_scheduler_type {name!r} is none that transformers has: {error}") from error
-    return cast(Callable[[float], float], cast(LambdaLR, scheduler).lr_lambdas[0])
+        return scheduler.lr_lambdas[0]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"--lr_scheduler_type {name!r} is none of transformers' that go by steps: {error}") from error
 
 
 @torch.no_grad()

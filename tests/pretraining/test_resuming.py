@@ -7,10 +7,9 @@ from itertools import count
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 from refusals import assert_refused
 from resuming_cases import TINY, assert_same_run, flags, train, weights, write_corpus
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModelForPreTraining
 from volumes import make_volume
 
 from hf_elmo.pretraining.arguments import PretrainingArguments
@@ -18,13 +17,7 @@ from hf_elmo.pretraining.checkpoint import run_folder
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.pretraining.train import LaneTrainer
 
-
-@pytest.fixture(autouse=True)
-def _accelerate_anew():
-    """accelerate keeps the precision of the first run of a process for all later ones."""
-    AcceleratorState._reset_state(reset_partial_state=True)
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
+pytestmark = pytest.mark.usefixtures("accelerate_anew")
 
 
 @pytest.fixture
@@ -86,6 +79,9 @@ def test_resuming_changes_nothing(corpus, monkeypatch, changes):
     results = train(corpus, "parts", **changes, resume_from_checkpoint="last")
     assert results["resumed_from_steps"] == [12]
     assert_same_run(corpus, "whole", "parts")
+    assert results["objective"] == changes.get("objective", "full")
+    model = AutoModelForPreTraining.from_pretrained(corpus / "parts")
+    assert (model.config.softmax_type == "adaptive") == (results["objective"] == "adaptive")
 
 
 def signal_at(monkeypatch, step, number):
@@ -179,21 +175,6 @@ def test_a_finished_run_can_be_finished_again_and_prolonged(corpus, run_whole):
     assert prolonged["words_trained"] == json.loads((whole / "results.json").read_text())["words_trained"]
     found, expected = weights(corpus / "out"), weights(whole)
     assert all(torch.equal(found[name], value) for name, value in expected.items())
-
-
-def test_the_last_and_the_best_checkpoint_are_kept(corpus):
-    results = train(corpus, "out", save_total_limit=2)
-    found = {path.name for path in (corpus / "out").glob("checkpoint-*")}
-    best = min(results["evaluations"][1:], key=lambda entry: entry["mean"])["step"]
-    assert len(found) == 2 and f"checkpoint-{best}" in found
-    newest = max(int(name.split("-")[1]) for name in found)
-    assert newest >= 35
-    assert list(corpus.glob(".*")) == [] and list((corpus / "out").glob(".*")) == []
-    # Each is a checkpoint like any other.
-    AutoModel.from_pretrained(corpus / "out" / f"checkpoint-{newest}")
-    AutoTokenizer.from_pretrained(corpus / "out" / f"checkpoint-{newest}")
-    modes = {path.stat().st_mode & 0o444 for path in (corpus / "out" / f"checkpoint-{newest}").iterdir()}
-    assert modes == {(corpus / "heldout.txt").stat().st_mode & 0o444}
 
 
 def test_a_checkpoint_of_another_run_is_refused(corpus):
