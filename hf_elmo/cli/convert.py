@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..given.flags import flag
+from ..given import flag
 from ..hub.file_names import TOKENIZER_FILE
 from ..text.cutting import CuttingArguments
 from .command_line import run_command

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..given.flags import check_choices, check_least, flag
+from ..given import check_choices, check_least, flag
 from .command_line import run_command
 from .text_input import STANDARD_INPUT, ReadingArguments, open_text, warn_of_raw_text
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..given.flags import flag
+from ..given import flag
 from .command_line import run_command
 
 _EXAMPLES = """

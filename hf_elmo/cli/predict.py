@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..given.flags import check_choices, check_least, flag
+from ..given import check_choices, check_least, flag
 from ..tasks.registry import TASKS, task_of
 from ..text.cutting import PreTokenizer
 from .command_line import run_command

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..given.flags import flag
+from ..given import flag
 from .command_line import run_command
 
 

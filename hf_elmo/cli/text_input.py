@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..given.flags import flag
+from ..given import flag
 
 if TYPE_CHECKING:
     from ..inference.embedder import ElmoEmbedder

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from datasets import Dataset, concatenate_datasets
 from pyarrow import parquet
 
-from ..given.bounded_json import read_json
+from ..given import read_json
 from ..hub.provenance import write_json
 from ..hub.writing import files_written_aside, open_to_readers
 from ..text.corpora import Sentence, count_words

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from ..given.flags import check_least, flag, read_json_object
+from ..given import check_least, flag, parse_json, quoted
 from ..hub.arguments import OutputArguments, Preset
 from ..text.arguments import CorpusArguments
 from ..text.cutting import CuttingArguments
@@ -270,7 +270,10 @@ class PretrainingArguments(RunArguments, TextArguments, ModelArguments, Optimiza
 
         Raises: ValueError when it is not a JSON object.
         """
-        return read_json_object("config_overrides", self.config_overrides, '{"cell_size": 512}')
+        read = parse_json(self.config_overrides or "{}", "--config_overrides")
+        if not isinstance(read, dict):
+            raise ValueError(f"--config_overrides is {quoted(read)}; wanted an object, '{{\"cell_size\": 512}}'.")
+        return read
 
     @property
     def warmup_ratio(self) -> float:

@@ -21,9 +21,7 @@ from accelerate import Accelerator, PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from huggingface_hub.utils import WeakFileLock
 
-from ..given.bounded_files import MEBIBYTE, quoted
-from ..given.bounded_json import read_json
-from ..given.reasons import UNREADABLE, reason
+from ..given import MEBIBYTE, UNREADABLE, quoted, read_json, reason
 from ..hub.provenance import describe_file, write_json
 from ..hub.writing import (
     check_output_directory,

@@ -12,8 +12,7 @@ from datasets.exceptions import DatasetsError
 from pyarrow import ArrowException
 from transformers.trainer_utils import IntervalStrategy
 
-from ..given.flags import check_least
-from ..given.reasons import UNREADABLE, reason
+from ..given import UNREADABLE, check_least, reason
 from ..text.corpora import is_in_fraction, is_saved_dataset, load_saved_dataset
 from ..text.files import check_records
 from .arguments import STEPS, DatasetArguments, FileArguments, TaskTrainingArguments

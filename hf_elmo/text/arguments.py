@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..given.flags import check_choices, flag
+from ..given import check_choices, flag
 from .cutting import CuttingArguments
 
 if TYPE_CHECKING:

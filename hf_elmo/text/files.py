@@ -14,8 +14,7 @@ from typing import Any, Literal
 import fsspec
 from pyarrow import parquet
 
-from ..given.bounded_files import quoted
-from ..given.reasons import reason
+from ..given import quoted, reason
 
 FileForm = Literal["json", "parquet", "unknown"]
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst")

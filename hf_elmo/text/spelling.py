@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..given.bounded_files import MEBIBYTE
-from ..given.reasons import UNREADABLE, reason
+from ..given import MEBIBYTE, UNREADABLE, reason
 from .vocabulary import WordVocabulary
 from .word_counts import WordCounter
 
