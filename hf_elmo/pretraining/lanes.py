@@ -176,8 +176,9 @@ class LaneFiller:
                 entries[: len(stream)] = stream[: steps + 1]
                 del stream[:steps]
         rows, places = self._numbers.rows(streams[..., :-1])
-        arrays = map(torch.from_numpy, (rows, places, self._numbers.targets(streams[..., 1:])))
-        window = LaneWindow(*arrays, torch.tensor([lane.starts for lane in self._lanes]))
+        targets = self._numbers.targets(streams[..., 1:])
+        starts = torch.tensor([lane.starts for lane in self._lanes])
+        window = LaneWindow(*map(torch.from_numpy, (rows, places, targets)), starts)  # type: ignore[call-arg]
         for lane in self._lanes:
             lane.starts = self.reset_state == "document" and not lane
         if self._numbers.is_full:
