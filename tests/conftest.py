@@ -121,6 +121,19 @@ def log_records():
 
 
 @pytest.fixture
+def accelerate_anew():
+    """accelerate keeps the precision of the first run of a process for all later ones; called, it forgets it again."""
+    from accelerate.state import AcceleratorState
+
+    def forget():
+        AcceleratorState._reset_state(reset_partial_state=True)
+
+    forget()
+    yield forget
+    forget()
+
+
+@pytest.fixture
 def drawn_plots():
     """Asked for by tests whose runs draw their picture."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from ..given.flags import check_least, flag
+from ..given import check_least, flag
 from ..hub.arguments import OutputArguments
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..text.arguments import CorpusArguments, flags_of

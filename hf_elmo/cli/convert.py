@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..given.flags import flag
+from ..given import flag
 from ..hub.file_names import TOKENIZER_FILE
 from ..text.arguments import CuttingArguments
 

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..given.flags import check_choices, check_least, flag
+from ..given import check_choices, check_least, flag
 from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
-from ..given.flags import flag
+from ..given import flag
 
 EXAMPLES = """
 examples:

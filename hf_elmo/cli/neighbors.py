@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..given.flags import check_least, flag
+from ..given import check_least, flag
 from .text_input import ReadingArguments, open_text, warn_of_raw_text
 
 EXAMPLES = """

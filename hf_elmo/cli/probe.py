@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..given.flags import check_least, flag
+from ..given import check_least, flag
 from .text_input import CheckpointArguments
 
 EXAMPLES = """

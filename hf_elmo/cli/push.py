@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..given.flags import flag
+from ..given import flag
 
 
 @dataclass

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..given.flags import check_least, flag
+from ..given import check_least, flag
 from .text_input import ReadingArguments, check_targets, open_text, warn_of_raw_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..given.flags import check_least, flag
+from ..given import check_least, flag
 from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..given.flags import flag
+from ..given import flag
 from ..text.files import STANDARD_INPUT
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..given.reasons import reason
+from ..given import reason
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, ElmoScalarMix
 from .reading import existing_file
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..given.bounded_files import quoted
+from ..given import quoted
 from ..model.configuration_elmo import ElmoConfig, EmbeddingsHead
 from ..model.modeling_elmo import ElmoModel
 from .bilm_tf import read_config

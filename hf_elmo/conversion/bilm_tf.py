@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..given.reasons import reason
+from ..given import reason
 from ..hub.extras import require
 from ..model.configuration_elmo import MAX_CHARACTERS_PER_WORD, ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel

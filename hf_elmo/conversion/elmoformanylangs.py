@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from ..given.bounded_files import quoted
+from ..given import quoted
 from ..model.configuration_elmo import (
     BOS_TOKEN,
     DICTIONARY_MARKS,

@@ -15,9 +15,7 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import PreTrainedTokenizer
 
-from ..given.bounded_files import MEBIBYTE, quoted
-from ..given.bounded_json import read_json
-from ..given.reasons import reason
+from ..given import MEBIBYTE, quoted, read_json, reason
 from ..hub.extras import require
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel

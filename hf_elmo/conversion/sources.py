@@ -15,8 +15,7 @@ from typing import Any
 
 from transformers import PreTrainedTokenizer
 
-from ..given.bounded_files import MEBIBYTE
-from ..given.reasons import reason
+from ..given import MEBIBYTE, reason
 from ..hub.cards import write_conversion_card
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model import write_code

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..given.bounded_files import quoted
-from ..given.reasons import UNREADABLE, reason
+from ..given import UNREADABLE, quoted, reason
 from ..hub.extras import require
 from .reading import Weights, existing_file
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..given.flags import flag
+from ..given import flag
 
 # The sizes that have names, each a class method of ElmoConfig and nothing else beside.
 Preset = Literal["small", "medium", "original", "fast"]

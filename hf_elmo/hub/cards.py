@@ -19,9 +19,7 @@ import yaml
 from huggingface_hub import EvalResult, ModelCardData
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from ..given.bounded_files import MEBIBYTE, read_file
-from ..given.bounded_json import read_json
-from ..given.reasons import UNREADABLE, reason
+from ..given import MEBIBYTE, UNREADABLE, read_file, read_json, reason
 from .file_names import CARD_FILE, CONVERSION_FILE, FACTS_FILE
 from .provenance import describe_file, describe_origin, describe_run, write_json
 from .scores import layer_names, mean_shares, scores_table, what_leads

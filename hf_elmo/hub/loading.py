@@ -12,9 +12,7 @@ import torch
 from transformers import PreTrainedConfig
 from transformers.utils import cached_file
 
-from ..given.bounded_files import MEBIBYTE, path_inside
-from ..given.bounded_json import read_json
-from ..given.reasons import UNREADABLE, reason
+from ..given import MEBIBYTE, UNREADABLE, path_inside, read_json, reason
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer

@@ -10,7 +10,7 @@ from huggingface_hub import CommitOperationAdd, HfApi, get_token
 from huggingface_hub.errors import HTTPError
 from transformers.dynamic_module_utils import get_relative_import_files
 
-from ..given.bounded_json import read_json
+from ..given import read_json
 from ..model import configuration_elmo
 from ..model.configuration_elmo import WORD_LIST_FILE, ElmoConfig, auto_map_of
 from .file_names import CARD_FILE, CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE, WEIGHTS_INDEX_FILE

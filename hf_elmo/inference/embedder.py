@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..given.bounded_files import quoted
+from ..given import quoted
 from ..hub.loading import load_model, load_tokenizer, usable_device
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel

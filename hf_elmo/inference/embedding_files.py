@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..given.bounded_files import quoted
+from ..given import quoted
 from ..hub.extras import require
 from ..hub.writing import check_output_file, files_written_aside
 from ..text.files import decoded_lines

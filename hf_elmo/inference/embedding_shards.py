@@ -26,11 +26,11 @@ import pyarrow.compute as pc
 from datasets import Dataset, concatenate_datasets
 from pyarrow import parquet
 
-from ..given.bounded_json import read_json
+from ..given import read_json
 from ..hub.provenance import write_json
 from ..hub.writing import files_written_aside, open_to_readers
+from ..text.arguments import cutting_of
 from ..text.corpora import Sentence, count_words
-from ..text.cutting import cutting_of
 from .batches import runs
 from .embedder import ElmoEmbedder, pool_words
 from .word_places import place_words

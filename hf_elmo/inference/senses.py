@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from ..given.bounded_files import quoted
+from ..given import quoted
 from ..text.files import check_characters, form_of, json_records
 from .word_uses import LabeledSentence
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from ..given.flags import check_least, flag, read_json_object
+from ..given import check_least, flag, parse_json, quoted
 from ..hub.arguments import OutputArguments, Preset
 from ..text.arguments import CorpusArguments, CuttingArguments
 
@@ -186,13 +186,8 @@ class PretrainingArguments(RunArguments, TextArguments, ModelArguments, Optimiza
     """Pre-train an ELMo on text files or a dataset; the flags of `hf-elmo pretrain`."""
 
     def with_recipe(self) -> PretrainingArguments:
-        """The same with the recipe's values where none are given.
-
-        Raises: ValueError when there is no such recipe.
-        """
-        if self.recipe not in RECIPES:
-            raise ValueError(f"--recipe is {self.recipe!r}; it must be one of {', '.join(RECIPES)}.")
-        defaults = RECIPES[self.recipe].items()
+        """The same with the recipe's values where none are given."""
+        defaults = RECIPES.get(self.recipe, {}).items()
         return replace(self, **{name: value for name, value in defaults if getattr(self, name) is None})
 
     def check(self) -> None:
@@ -274,7 +269,10 @@ class PretrainingArguments(RunArguments, TextArguments, ModelArguments, Optimiza
 
         Raises: ValueError when it is not a JSON object.
         """
-        return read_json_object("config_overrides", self.config_overrides, '{"cell_size": 512}')
+        read = parse_json(self.config_overrides or "{}", "--config_overrides")
+        if not isinstance(read, dict):
+            raise ValueError(f"--config_overrides is {quoted(read)}; wanted an object, '{{\"cell_size\": 512}}'.")
+        return read
 
     @property
     def warmup_ratio(self) -> float:

@@ -6,13 +6,12 @@ for itself, where all is written first, is `run_folder`'s.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,9 +21,7 @@ from accelerate import Accelerator, PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from huggingface_hub.utils import WeakFileLock
 
-from ..given.bounded_files import MEBIBYTE, quoted
-from ..given.bounded_json import read_json
-from ..given.reasons import UNREADABLE, reason
+from ..given import MEBIBYTE, UNREADABLE, quoted, read_json, reason
 from ..hub.provenance import describe_file, write_json
 from ..hub.writing import (
     check_output_directory,
@@ -193,7 +190,7 @@ class RunCheckpoints:
         is_main = self.accelerator.is_main_process
         with self._in_agreement(aside):
             aside.mkdir(parents=True, exist_ok=True)
-            torch.save(own, aside / rank_file(self.accelerator.process_index))
+            torch.save(own, aside / f"rank-{self.accelerator.process_index}.pt")
             if is_main:
                 self.write_model(aside)
                 torch.save(optimizer, aside / OPTIMIZER_FILE)
@@ -214,10 +211,8 @@ class RunCheckpoints:
     @contextmanager
     def opened(self) -> Iterator[Path]:
         """A fresh folder whose entries go to output_dir when the block ends well; the first ones may replace all."""
-        place: Callable[..., AbstractContextManager[Path]] = moved_into
-        if self.overwrite:
-            place = functools.partial(written_aside, overwrite=True)
-        with place(self.output_dir) as directory:
+        aside = written_aside(self.output_dir, overwrite=True) if self.overwrite else moved_into(self.output_dir)
+        with aside as directory:
             yield directory
         self.overwrite = False
 
@@ -251,11 +246,6 @@ class RunCheckpoints:
         ) from cause
 
 
-def rank_file(process_index: int) -> str:
-    """The file of a process's own state."""
-    return f"rank-{process_index}.pt"
-
-
 def read_shared_state(checkpoint: Path) -> dict[str, Any]:
     """What all processes of a run have in common."""
     state = read_json(checkpoint / STATE_FILE, STATE_FILE, _MOST_STATE_BYTES)
@@ -264,9 +254,12 @@ def read_shared_state(checkpoint: Path) -> dict[str, Any]:
     return state
 
 
-def read_tensors(path: Path) -> dict[str, Any]:
-    """The state in a file of a checkpoint, on the CPU: tensors and plain values alone, as other pickles run code."""
-    return torch.load(path, map_location="cpu", weights_only=True)
+def read_state(checkpoint: Path, process_index: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """What `RunCheckpoints.save` was given: the shared state, the optimizer's, and a process's own, on the CPU."""
+    # Tensors and plain values alone: other pickles run code.
+    files = (checkpoint / name for name in (OPTIMIZER_FILE, f"rank-{process_index}.pt"))
+    optimizer, own = (torch.load(file, map_location="cpu", weights_only=True) for file in files)
+    return read_shared_state(checkpoint), optimizer, own
 
 
 @contextmanager
@@ -297,11 +290,13 @@ def describe_run_settings(
     return json.loads(json.dumps(settings))
 
 
-def check_same_run(checkpoint: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
-    """Check that a run is the one that a checkpoint belongs to, by its `describe_run_settings` then and now.
+def check_same_run(checkpoint: Path, now: dict[str, Any]) -> None:
+    """Check that a run, by its `describe_run_settings`, is the one that a checkpoint belongs to.
 
     Raises: ValueError naming the flags that differ, with both values.
     """
+    with naming_checkpoint(checkpoint):
+        then = dict(read_shared_state(checkpoint)["settings"])
     differing = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
     if differing:
         listed = "; ".join(f"{name} was {quoted(then.get(name))} and is {quoted(now.get(name))}" for name in differing)

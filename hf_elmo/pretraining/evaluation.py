@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -16,7 +16,6 @@ from accelerate.utils import gather_object
 from ..kernels import cache_words
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
-from ..text.spelling import SpellingModel
 from ..text.vocabulary import MANY_UNKNOWN, WordVocabulary
 from .lanes import LaneWindow, fill_lanes, join_windows, reset_lanes
 from .objective import LaneObjective
@@ -103,7 +102,7 @@ def measure_perplexity(
             loss = objective(window.to(accelerator.device), reset_lanes(state, window.reset_state))
             state = loss.state
             num_targets += loss.num_targets
-            sums += torch.stack([loss.forward_sum, loss.backward_sum]).cpu()  # Some accelerators have no float64.
+            sums += loss.sums.cpu()  # Some accelerators have no float64.
     finally:
         cache_words(encoder, None)
     totals = gather_object([[*sums.tolist(), num_targets, text["characters"], text["words"], text["unknown"]]])
@@ -120,26 +119,6 @@ def measure_perplexity(
         bits_per_character=bits if unknown_share <= MANY_UNKNOWN else None,
         num_targets=num_targets,
         unknown_share=unknown_share,
-    )
-
-
-def spell_unknown(
-    perplexity: Perplexity,
-    spelling: SpellingModel,
-    corpus: Corpus,
-    tokenizer: ElmoCharTokenizer,
-    vocabulary: WordVocabulary,
-) -> Perplexity:
-    """The same where each unknown word of the text has its part of the probability of `<UNK>`, by its spelling."""
-    unknown, num_characters = [], 0
-    for words in corpus.sentences(tokenizer.tokenize):
-        unknown += [word for word in map(str, tokenizer.normalize_words(words)) if word not in vocabulary]
-        num_characters += sum(map(len, words)) + len(words)
-    nats = -float(spelling.log_probabilities(unknown).sum()) / perplexity.num_targets
-    forward, backward = (each * math.exp(nats) for each in (perplexity.forward, perplexity.backward))
-    bits = math.log2(forward * backward) / 2 * perplexity.num_targets / num_characters
-    return replace(
-        perplexity, forward=forward, backward=backward, mean=(forward + backward) / 2, bits_per_character=bits
     )
 
 

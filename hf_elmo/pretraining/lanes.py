@@ -34,23 +34,21 @@ class LaneWindow:
 
     Args:
         rows: Character ids of the distinct words, (N, C), in the order in which the lanes name them.
-        forward_words, backward_words: Places in `rows`, (B, T); 0 behind the end of a stream.
-        forward_targets, backward_targets: Word ids of the next entry of the own lane, (B, T). -100 where the next entry
-            is certain, as is what opens a sentence, and behind the end of a stream that ran out.
+        words: Places in `rows` of the forward and of the backward stream, (2, B, T); 0 behind the end of a stream.
+        targets: Word ids of the next entry of the own lane and stream, (2, B, T). -100 where the next entry is certain,
+            as is what opens a sentence, and behind the end of a stream that ran out.
         reset_state: True for lanes whose LSTM states are zeros before this window, whatever was before it, (B,).
     """
 
     rows: Tensor
-    forward_words: Tensor
-    backward_words: Tensor
-    forward_targets: Tensor
-    backward_targets: Tensor
+    words: Tensor
+    targets: Tensor
     reset_state: Tensor
 
     @property
     def num_targets(self) -> int:
         """Words to predict in each direction; both have as many."""
-        return int((self.forward_targets != NO_TARGET).sum())
+        return int((self.targets[0] != NO_TARGET).sum())
 
     def to(self, device: torch.device) -> LaneWindow:
         """The same window on another device."""
@@ -180,7 +178,7 @@ class LaneFiller:
         rows, places = self._numbers.rows(streams[..., :-1])
         targets = self._numbers.targets(streams[..., 1:])
         starts = torch.tensor([lane.starts for lane in self._lanes])
-        window = LaneWindow(*map(torch.from_numpy, (rows, *places, *targets)), starts)  # type: ignore[call-arg]
+        window = LaneWindow(*map(torch.from_numpy, (rows, places, targets)), starts)  # type: ignore[call-arg]
         for lane in self._lanes:
             lane.starts = self.reset_state == "document" and not lane
         if self._numbers.is_full:
@@ -207,17 +205,11 @@ def fill_lanes(
 
 def join_windows(windows: list[LaneWindow]) -> LaneWindow:
     """Windows that follow one another as one, which resets the lanes that the first one does."""
-    starts = list(accumulate((len(window.rows) for window in windows), initial=0))
-
-    def join_places(name: str) -> Tensor:
-        return torch.cat([getattr(window, name) + start for window, start in zip(windows, starts, strict=False)], 1)
-
+    starts = accumulate((len(window.rows) for window in windows), initial=0)
     return LaneWindow(
         rows=torch.cat([window.rows for window in windows]),
-        forward_words=join_places("forward_words"),
-        backward_words=join_places("backward_words"),
-        forward_targets=torch.cat([window.forward_targets for window in windows], 1),
-        backward_targets=torch.cat([window.backward_targets for window in windows], 1),
+        words=torch.cat([window.words + start for window, start in zip(windows, starts, strict=False)], 2),
+        targets=torch.cat([window.targets for window in windows], 2),
         reset_state=windows[0].reset_state,
     )
 

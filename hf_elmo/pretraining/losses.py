@@ -26,6 +26,8 @@ from .sampling import NegativeSample
 # also adds to a gradient as large as all weights.
 SAMPLED_BLOCK_LOGITS = 2**19
 FULL_BLOCK_LOGITS = 2**23
+# Targets and words of a block where nothing is trained.
+SCORED_TARGETS = SCORED_WORDS = 1024
 # Elsewhere: 1 GiB of float32, of which there are two, the logits and their probabilities.
 MOST_BLOCK_LOGITS = 2**28
 
@@ -64,35 +66,37 @@ def sampled_cross_entropy(
     return torch.logaddexp(target_logits, log_sums) - target_logits
 
 
-def adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tensor, targets: Tensor) -> Tensor:
-    """-log p of each target in nats, (N,), by an adaptive softmax (Grave et al. 2017).
+def summed_cross_entropy(softmax: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Sum of -log p over all targets in nats, by a linear or an adaptive softmax (Grave et al. 2017).
 
-    The same as minus the module's own output, which stumbles over mixed precision and leaves clusters without targets
-    out of the graph: their gradients would be missing, and distributed training wait for them.
+    Of an adaptive one every cluster is in the graph, those without targets too: distributed training waits for their
+    gradients.
 
     Args:
-        softmax: The adaptive softmax over P inputs.
+        softmax: Weight (V, P) and bias (V,), or an adaptive softmax over P inputs.
         hidden: Vectors that predict the targets, (N, P).
         targets: Word ids, (N,).
     """
-    cluster, places = find_places(softmax, targets)
-    log_likelihood = _gather_log_softmax(softmax.head(hidden), places)
+    if not isinstance(softmax, nn.AdaptiveLogSoftmaxWithLoss):
+        return _sum_linear(softmax, hidden, targets)
+    # The head has an output for each frequent word, and behind them one for each cluster.
+    cluster = torch.bucketize(targets, targets.new_tensor(softmax.cutoffs[:-1]), right=True)
+    places = torch.where(cluster == 0, targets, softmax.shortlist_size - 1 + cluster)
+    total = _sum_linear(softmax.head, hidden, places)
     for index, (start, _) in enumerate(itertools.pairwise(softmax.cutoffs)):
         rows = (cluster == index + 1).nonzero().squeeze(1)
-        within = _gather_log_softmax(softmax.tail[index](hidden[rows]), targets[rows] - start)
-        log_likelihood = log_likelihood.index_add(0, rows, within)
-    return -log_likelihood
+        tail: Any = softmax.tail[index]
+        projection, words = tail
+        vectors = projection(pad_rows(hidden[rows], hidden.dtype))[: len(rows)]
+        total = total + _sum_linear(words, vectors, targets[rows] - start)
+    return total
 
 
-def find_places(softmax: nn.AdaptiveLogSoftmaxWithLoss, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The cluster of each target, (N,), and the output of the head that stands for it or for its cluster, (N,)."""
-    starts = targets.new_tensor(softmax.cutoffs[:-1])
-    cluster = torch.bucketize(targets, starts, right=True)
-    return cluster, torch.where(cluster == 0, targets, softmax.shortlist_size - 1 + cluster)
-
-
-def _gather_log_softmax(logits: Tensor, places: Tensor) -> Tensor:
-    return F.log_softmax(at_least_float32(logits), dim=1).gather(1, places.unsqueeze(1)).squeeze(1)
+def _sum_linear(softmax: Any, hidden: Tensor, targets: Tensor) -> Tensor:
+    bias = None if softmax.bias is None else at_least_float32(softmax.bias)
+    if torch.is_grad_enabled():
+        return _SummedCrossEntropy.apply(hidden, softmax.weight, bias, targets, _product_dtype(hidden))
+    return _score_targets(softmax.weight, bias, hidden, targets).sum()
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
@@ -100,62 +104,26 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def summed_cross_entropy(weight: Tensor, bias: Tensor | None, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Sum of -log p over all targets by a softmax, in nats; a block of the N x V logits is held at a time.
-
-    The gradients are computed along with the sum, so that no logits are computed twice.
-
-    Args:
-        weight: Of the softmax, (V, P).
-        bias: Of the softmax, (V,); None for none.
-        hidden: Vectors that predict the targets, (N, P).
-        targets: Word ids, (N,).
-    """
-    bias = None if bias is None else at_least_float32(bias)
-    return _SummedCrossEntropy.apply(hidden, weight, bias, targets, _product_dtype(hidden))
-
-
-@torch.no_grad()
-def full_cross_entropy(softmax: nn.Linear, hidden: Tensor, targets: Tensor, chunk_size: int, block_size: int) -> Tensor:
-    """-log p of each target in nats, (N,), by a full softmax, without gradients.
-
-    Args:
-        softmax: Weight (V, P) and bias (V,).
-        hidden: Vectors that predict the targets, (N, P).
-        targets: Word ids, (N,).
-        chunk_size, block_size: Targets and words whose logits are held at a time.
-    """
+def _score_targets(weight: Tensor, bias: Tensor | None, hidden: Tensor, targets: Tensor) -> Tensor:
+    """-log p of each target, (N,), without gradients: blocks of targets and of words, which caches hold."""
     dtype = _product_dtype(hidden)
-    hidden, weight, bias = hidden.to(dtype), softmax.weight.to(dtype), at_least_float32(softmax.bias)
-    size = round_rows(min(chunk_size, len(targets))) * min(block_size, len(weight))
+    hidden, weight = hidden.to(dtype), weight.to(dtype)
+    size = round_rows(min(SCORED_TARGETS, len(targets))) * min(SCORED_WORDS, len(weight))
     room = hidden.new_empty(2, size, dtype=torch.promote_types(dtype, torch.float32))
     target_logits = room.new_empty(len(targets))
-    log_sums = room.new_empty(-(-len(weight) // block_size), len(targets))
-    for chunk in _blocks(len(targets), chunk_size):
+    log_sums = room.new_empty(-(-len(weight) // SCORED_WORDS), len(targets))
+    for chunk in _blocks(len(targets), SCORED_TARGETS):
         vectors, wanted = pad_rows(hidden[chunk], dtype), targets[chunk]
-        for log_sum, words in zip(log_sums, _blocks(len(weight), block_size), strict=True):
-            shape = len(vectors), len(bias[words])
+        for log_sum, words in zip(log_sums, _blocks(len(weight), SCORED_WORDS), strict=True):
+            shape = len(vectors), words.stop - words.start
             logits, probabilities = room[:, : math.prod(shape)].view(2, *shape)
-            _score(vectors, weight[words], bias[words], logits)
+            _score(vectors, weight[words], None if bias is None else bias[words], logits)
             places = (wanted - words.start).clamp(0, shape[1] - 1)
             found = logits[: len(wanted)].gather(1, places.unsqueeze(1)).squeeze(1)
             # What a block beyond the target's finds stays out; what one before it finds is written over.
             target_logits[chunk] = torch.where(wanted >= words.start, found, target_logits[chunk])
             log_sum[chunk] = _normalize(logits, probabilities)[: len(wanted)]
     return log_sums.logsumexp(0) - target_logits
-
-
-def summed_adaptive_cross_entropy(softmax: nn.AdaptiveLogSoftmaxWithLoss, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Sum of `adaptive_cross_entropy` over all targets, in nats; arguments as there."""
-    cluster, places = find_places(softmax, targets)
-    total = summed_cross_entropy(softmax.head.weight, softmax.head.bias, hidden, places)
-    for index, (start, _) in enumerate(itertools.pairwise(softmax.cutoffs)):
-        rows = (cluster == index + 1).nonzero().squeeze(1)
-        tail: Any = softmax.tail[index]
-        projection, words = tail
-        vectors = projection(pad_rows(hidden[rows], hidden.dtype))[: len(rows)]
-        total = total + summed_cross_entropy(words.weight, words.bias, vectors, targets[rows] - start)
-    return total
 
 
 class _LogSumOfNegatives(torch.autograd.Function):
@@ -221,7 +189,7 @@ class _LogSumOfNegatives(torch.autograd.Function):
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
-    """The sum of -log p over all targets; see `summed_cross_entropy`."""
+    """The sum of -log p over all targets; its gradients are computed along with it, so that no logits are twice."""
 
     @staticmethod
     def forward(

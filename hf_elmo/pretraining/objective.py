@@ -5,9 +5,8 @@ Letters in shapes: B lanes, T words, N targets of one direction, P projection, V
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,21 +14,8 @@ from torch.nn import functional as F
 
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoState
 from .lanes import NO_TARGET, LaneWindow
-from .losses import (
-    adaptive_cross_entropy,
-    full_cross_entropy,
-    sampled_cross_entropy,
-    summed_adaptive_cross_entropy,
-    summed_cross_entropy,
-)
+from .losses import sampled_cross_entropy, summed_cross_entropy
 from .sampling import NegativeSample
-
-Negatives = tuple[NegativeSample, NegativeSample]
-
-# Targets and words whose logits of a full softmax are held at a time where no gradients are wanted: what caches hold.
-_TARGETS, _WORDS = 1024, 1024
-# Most logits of a cluster of an adaptive softmax that are held at a time there: 64 MiB of float32.
-_MAX_LOGITS = 2**24
 
 
 @dataclass
@@ -37,28 +23,14 @@ class LaneLoss:
     """Sums over one window, so that figures over many windows can be put together exactly.
 
     Args:
-        forward_sum, backward_sum: Sum of -log p over the targets of each direction, in nats.
+        sums: Sum of -log p over the targets of each direction, in nats, (2,).
         num_targets: Targets of each direction.
         state: LSTM states at the end of the window.
     """
 
-    forward_sum: Tensor
-    backward_sum: Tensor
+    sums: Tensor
     num_targets: int
     state: ElmoState
-
-    @property
-    def mean(self) -> Tensor:
-        """The mean of both directions' mean losses, in nats per word: what is minimized."""
-        return (self.forward_sum + self.backward_sum) / (2 * max(self.num_targets, 1))
-
-
-class Direction(NamedTuple):
-    """What one direction has to predict, (N,), by a linear or an adaptive softmax, and from what vectors, (N, P)."""
-
-    softmax: Any
-    hidden: Tensor
-    targets: Tensor
 
 
 class LaneObjective(nn.Module):
@@ -80,7 +52,10 @@ class LaneObjective(nn.Module):
         self.sparse_gradients = sparse_gradients
 
     def forward(
-        self, window: LaneWindow, state: ElmoState | None = None, negatives: Negatives | None = None
+        self,
+        window: LaneWindow,
+        state: ElmoState | None = None,
+        negatives: tuple[NegativeSample, NegativeSample] | None = None,
     ) -> LaneLoss:
         """Run one window and sum its losses.
 
@@ -90,73 +65,39 @@ class LaneObjective(nn.Module):
             negatives: Of each direction, shared by its lanes and words (`sampling.LogUniformSampler`), for the sampled
                 loss; None for that of the whole softmax.
         """
-        directions, state = self._run_bilm(window, state)
-        if negatives is not None:
-            forward_sum, backward_sum = self._sum_sampled(directions, negatives)
-        elif self.model.config.softmax_type == "adaptive":
-            forward_sum, backward_sum = map(_sum_adaptive, directions)
-        else:
-            forward_sum, backward_sum = map(_sum_full, directions)
-        return LaneLoss(forward_sum, backward_sum, len(directions[0].targets), state)
-
-    def _run_bilm(self, window: LaneWindow, state: ElmoState | None) -> tuple[tuple[Direction, Direction], ElmoState]:
         vectors = self.model.elmo.token_encoder(window.rows)
         # Looked up as embeddings: index_put's backward is not deterministic on CPU, F.embedding's is.
-        forward_vectors = F.embedding(window.forward_words, vectors)
+        forward_vectors, backward_vectors = (F.embedding(words, vectors) for words in window.words)
         # The backward direction scans from the last word to the first, and its lane is in reading order: turn it round.
-        backward_vectors = F.embedding(window.backward_words, vectors).flip(1)
-        outputs, state = self.model.elmo.bilm(forward_vectors, backward_vectors, state=state)
+        outputs, state = self.model.elmo.bilm(forward_vectors, backward_vectors.flip(1), state=state)
         forward_output, backward_output = outputs[-1]
-        directions = []
-        for softmax, hidden, targets in zip(
-            self.model.word_softmaxes,
-            (forward_output, backward_output.flip(1)),
-            (window.forward_targets, window.backward_targets),
-            strict=True,
-        ):
-            has_target = targets != NO_TARGET
-            directions.append(Direction(softmax, hidden[has_target], targets[has_target]))
-        return (directions[0], directions[1]), state
-
-    def _sum_sampled(self, directions: tuple[Direction, Direction], negatives: Negatives) -> tuple[Tensor, Tensor]:
-        samples = [sample.to(direction.targets.device) for direction, sample in zip(directions, negatives, strict=True)]
-        (forward, _, forward_targets), (backward, _, backward_targets) = directions
-        ids = [forward_targets, samples[0].ids, backward_targets, samples[1].ids]
-        if forward is backward:
-            # One look-up, so that backward makes one gradient of the weights' size and not four.
-            rows = self._look_up(forward, ids)
+        has_target = window.targets != NO_TARGET
+        hidden = [forward_output[has_target[0]], backward_output.flip(1)[has_target[1]]]
+        targets = [window.targets[0][has_target[0]], window.targets[1][has_target[1]]]
+        softmaxes = self.model.word_softmaxes
+        if negatives is None:
+            sums = [summed_cross_entropy(*each) for each in zip(softmaxes, hidden, targets, strict=True)]
         else:
-            rows = self._look_up(forward, ids[:2]) + self._look_up(backward, ids[2:])
-        forward_sum, backward_sum = (
-            sampled_cross_entropy(hidden, targets, rows[place], sample, rows[place + 1]).sum()
-            for (_, hidden, targets), sample, place in zip(directions, samples, (0, 2), strict=True)
-        )
-        return forward_sum, backward_sum
+            samples = [sample.to(vectors.device) for sample in negatives]
+            ids = [targets[0], samples[0].ids, targets[1], samples[1].ids]
+            if softmaxes[0] is softmaxes[1]:
+                # One look-up, so that backward makes one gradient of the weights' size and not four.
+                rows = self._look_up(softmaxes[0], ids)
+            else:
+                rows = self._look_up(softmaxes[0], ids[:2]) + self._look_up(softmaxes[1], ids[2:])
+            sums = [
+                sampled_cross_entropy(*each).sum()
+                for each in zip(hidden, targets, rows[::2], samples, rows[1::2], strict=True)
+            ]
+        return LaneLoss(torch.stack(sums), len(targets[0]), state)
 
-    def _look_up(self, softmax: nn.Linear, ids: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    def _look_up(self, softmax: Any, ids: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
         """Weights (M, P) and biases (M,) of each list of M words."""
         lengths = [len(part) for part in ids]
         joined = torch.cat(ids)
         weights = F.embedding(joined, softmax.weight, sparse=self.sparse_gradients).split(lengths)
         biases = F.embedding(joined, softmax.bias[:, None]).squeeze(1).split(lengths)
         return list(zip(weights, biases, strict=True))
-
-
-def _sum_full(direction: Direction) -> Tensor:
-    softmax, hidden, targets = direction
-    if torch.is_grad_enabled():
-        return summed_cross_entropy(softmax.weight, softmax.bias, hidden, targets)
-    return full_cross_entropy(softmax, hidden, targets, _TARGETS, _WORDS).sum()
-
-
-def _sum_adaptive(direction: Direction) -> Tensor:
-    softmax, hidden, targets = direction
-    if torch.is_grad_enabled() or not len(targets):
-        return summed_adaptive_cross_entropy(softmax, hidden, targets)
-    widths = [end - start for start, end in itertools.pairwise(softmax.cutoffs)]
-    number = max(1, _MAX_LOGITS // max(softmax.head_size, *widths))
-    parts = zip(hidden.split(number), targets.split(number), strict=True)
-    return torch.stack([adaptive_cross_entropy(softmax, *part).sum() for part in parts]).sum()
 
 
 def propose_cutoffs(vocab_size: int) -> list[int]:

@@ -1,18 +1,18 @@
-"""The optimizers of pre-training, their groups of parameters, schedules of the learning rate, and the gradient norm."""
+"""The optimizers of pre-training, Muon among them, their groups of parameters, schedules and the gradient norm."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, cast
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
+from ..kernels import product_dtype
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoProjectedLSTM
 from .arguments import PretrainingArguments
-from .muon import MuonWithAdamW
 
 # Decay of AdamW's second moments: model_cards/speedrun.
 _BETA2 = 0.99
@@ -20,10 +20,15 @@ _BETA2 = 0.99
 _INITIAL_ACCUMULATOR = 1.0
 # i, f, g, o stand on top of one another in one matrix, and each maps vectors of its own.
 _NUM_GATES = 4
-# They wait for a figure of the run at each step.
-_BY_FIGURES = ("reduce_lr_on_plateau", "greedy")
 # Fraction of the run in which warmup_stable_decay lowers the rate.
 _DECAY_FRACTION = 0.2
+# Of the quintic that drives singular values towards 1, steepest at zero (Jordan et al. 2024).
+_LINEAR, _CUBIC, _QUINTIC = 3.4445, -4.7750, 2.0315
+_NUM_ITERATIONS = 5
+# The length of AdamW's steps in most trainings, as root mean square over the rate (Liu et al. 2025, sec. 2.2).
+_STEP_LENGTH = 0.2
+# Decay of the matrices' momentum, which is Nesterov's.
+_MOMENTUM = 0.95
 
 
 def build_optimizer(model: ElmoForPreTraining, arguments: PretrainingArguments) -> torch.optim.Optimizer:
@@ -76,14 +81,11 @@ def _count_maps(model: ElmoForPreTraining) -> dict[Tensor, int]:
 def build_schedule(arguments: PretrainingArguments, num_steps: int) -> Callable[[float], float]:
     """What the highest learning rate is multiplied by at each place of a schedule, from 0 to num_steps.
 
-    Raises: ValueError when transformers has no such schedule.
+    Raises: ValueError when transformers has no such schedule, or only one that waits for a figure of the run.
     """
-    name = arguments.lr_scheduler_type
-    if name in _BY_FIGURES:
-        raise ValueError(f"--lr_scheduler_type is {name!r}, which goes by figures of the run; take one by its steps.")
-    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    name, optimizer = arguments.lr_scheduler_type, torch.optim.SGD([torch.zeros(1)], lr=1.0)
     try:
-        scheduler = get_scheduler(
+        scheduler: Any = get_scheduler(
             name,
             optimizer,
             num_warmup_steps=round(arguments.warmup_ratio * num_steps),
@@ -92,9 +94,9 @@ def build_schedule(arguments: PretrainingArguments, num_steps: int) -> Callable[
                 {"num_decay_steps": round(_DECAY_FRACTION * num_steps)} if name == "warmup_stable_decay" else None
             ),
         )
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"--lr_scheduler_type {name!r} is none that transformers has: {error}") from error
-    return cast(Callable[[float], float], cast(LambdaLR, scheduler).lr_lambdas[0])
+        return scheduler.lr_lambdas[0]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"--lr_scheduler_type {name!r} is none of transformers' that go by steps: {error}") from error
 
 
 @torch.no_grad()
@@ -118,3 +120,64 @@ def clip_gradient_norm(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     for value in values:
         value.mul_(scale)
     return norm
+
+
+class MuonWithAdamW(torch.optim.Optimizer):
+    """Muon for matrices (Jordan et al. 2024) and AdamW for all other weights, as one optimizer.
+
+    A step of Muon goes along a matrix's momentum with all of its directions made equally long. Gates on top of one
+    another in one matrix are maps of their own. The steps are as long as AdamW's usually are, so that one rate suits
+    both. It takes the steps of torch.optim.Muon(adjust_lr_fn="match_rms_adamw"), to rounding, in a third of the time.
+
+    Args:
+        groups: Parameters with their "weight_decay"; those with "num_maps" are matrices of so many maps.
+        learning_rate: Of all groups.
+        adam_beta2: Decay of AdamW's second moments.
+    """
+
+    def __init__(self, groups: Iterable[Mapping[str, Any]], learning_rate: float, adam_beta2: float):
+        # It steps for groups that are handed to it: what is known of a parameter is in one place, here.
+        self._adamw = torch.optim.AdamW([{"params": []}], learning_rate, betas=(0.9, adam_beta2), fused=True)
+        defaults = {True: {"lr": learning_rate, "momentum": _MOMENTUM}, False: self._adamw.defaults}
+        super().__init__([{**defaults["num_maps" in group], **group} for group in groups], {})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One step; parameters without a gradient stay as they are."""
+        self._adamw.param_groups = [group for group in self.param_groups if "num_maps" not in group]
+        self._adamw.state = self.state
+        self._adamw.step()
+        for group in self.param_groups:
+            for matrix in group["params"] if "num_maps" in group else ():
+                if matrix.grad is None:
+                    continue
+                state = self.state[matrix]
+                if not state:
+                    state["momentum_buffer"] = torch.zeros_like(matrix)
+                momentum = state["momentum_buffer"]
+                momentum.lerp_(matrix.grad, 1 - group["momentum"])
+                ahead = matrix.grad.lerp(momentum, group["momentum"])
+                maps = (group["num_maps"], -1)
+                dtype = product_dtype(torch.bfloat16, matrix.device.type)
+                directions = orthogonalize(ahead.unflatten(0, maps).to(dtype))
+                step_length = _STEP_LENGTH * math.sqrt(max(directions.shape[1:]))
+                matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                matrix.unflatten(0, maps).add_(directions, alpha=-group["lr"] * step_length)
+
+
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """Matrices of the same singular vectors, their singular values all near to 1 (between 0.5 and 1.5).
+
+    Args:
+        matrices: N matrices, (N, R, C).
+    Returns: (N, R, C), in the dtype of `matrices`, in which bfloat16 is enough.
+    """
+    found = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    is_tall = found.shape[1] > found.shape[2]
+    for _ in range(_NUM_ITERATIONS):
+        # Of the shorter side.
+        gram = found.mT @ found if is_tall else found @ found.mT
+        change = torch.baddbmm(gram, gram, gram, beta=_CUBIC, alpha=_QUINTIC)
+        factors = (found, change) if is_tall else (change, found)
+        found = torch.baddbmm(found, *factors, beta=_LINEAR)
+    return found

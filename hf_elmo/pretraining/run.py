@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -17,14 +18,14 @@ from accelerate.tracking import get_available_trackers
 from accelerate.utils import InitProcessGroupKwargs, set_seed
 
 from ..hub.cards import write_card
-from ..hub.file_names import CONFIG_FILE, PLOT_FILE, RESULTS_FILE
+from ..hub.file_names import PLOT_FILE, RESULTS_FILE
 from ..hub.plots import plot_run
 from ..hub.provenance import describe_run, peak_memory_bytes, write_json
 from ..hub.writing import check_keeps_inputs
 from ..model import write_code
 from ..text.arguments import cutting_of
 from ..text.corpora import Corpus, corpus_from_file, corpus_from_files
-from ..text.spelling import SPELLING_FILE, SpellingModel
+from ..text.spelling import SPELLING_FILE
 from ..text.vocabulary import WordVocabulary
 from .arguments import OptimizationArguments, PretrainingArguments
 from .checkpoint import (
@@ -38,8 +39,7 @@ from .checkpoint import (
     run_folder,
 )
 from .corpus_stats import CorpusStats, read_corpus, write_held_out
-from .evaluation import spell_unknown
-from .init import Start
+from .init import build_model, open_start
 from .optim import build_schedule
 from .sampling import check_sorted
 from .train import LaneTrainer, RunClock
@@ -67,16 +67,6 @@ def run_pretraining(
         SystemExit: With 130 after Ctrl-C and 143 after SIGTERM in the loop, when a checkpoint is written and a line
             says so; a second signal ends the process at once.
     """
-    with ExitStack() as files:
-        return _run(arguments, accelerator, report, files)
-
-
-def _run(
-    arguments: PretrainingArguments,
-    accelerator: Accelerator | None,
-    report: Callable[[str], None],
-    files: ExitStack,
-) -> dict[str, Any]:
     clock = RunClock(arguments.max_hours)
     arguments = arguments.with_recipe()
     arguments.check()
@@ -85,156 +75,129 @@ def _run(
     build_schedule(arguments, num_steps=100)
     accelerator = accelerator or build_accelerator(arguments)
     report = report if accelerator.is_main_process else lambda line: None
-    folder = from_main_process(lambda: files.enter_context(run_folder(arguments.output_dir)))
-    checkpoint = from_main_process(lambda: find_checkpoint(arguments, report))
+    with ExitStack() as files:
+        folder = from_main_process(lambda: files.enter_context(run_folder(arguments.output_dir)))
+        checkpoint = from_main_process(lambda: find_checkpoint(arguments, report))
 
-    # The text and its words.
-    start = Start.from_arguments(arguments)
-    train = arguments.open_train(by_document=arguments.reset_state == "document")
-    held_out_file = folder / "held_out.jsonl" if arguments.holds_out else None
-    if held_out_file is not None:
-        train.held_out_fraction = arguments.validation_split_percentage / 100
-    held_out = _open_held_out(arguments, held_out_file)
-    _check_inputs(arguments, train, held_out)
+        # The text and its words.
+        start = open_start(arguments)
+        train, held_out, held_out_file = _open_text(arguments, folder)
 
-    def read_text() -> tuple[CorpusStats, WordVocabulary, dict[str, int] | None]:
-        if checkpoint is None:
-            words = start.vocabulary if arguments.vocab_file is None else WordVocabulary.load(arguments.vocab_file)
-            return read_corpus(arguments, train, held_out, held_out_file, folder, start.tokenizer, words, report)
-        if held_out_file is not None:
-            write_held_out(train, held_out_file)
-        with naming_checkpoint(checkpoint):
-            stats = CorpusStats(**read_shared_state(checkpoint)["corpus"])
-        return stats, WordVocabulary.load(checkpoint), None
+        def read_text() -> tuple[CorpusStats, WordVocabulary, dict[str, int] | None]:
+            if checkpoint is None:
+                words = start.vocabulary if arguments.vocab_file is None else WordVocabulary.load(arguments.vocab_file)
+                return read_corpus(arguments, train, held_out, held_out_file, folder, start.tokenizer, words, report)
+            if held_out_file is not None:
+                write_held_out(train, held_out_file)
+            with naming_checkpoint(checkpoint):
+                stats = CorpusStats(**read_shared_state(checkpoint)["corpus"])
+            return stats, WordVocabulary.load(checkpoint), None
 
-    stats, words, counts = from_main_process(read_text)
-    report(
-        f"training text: {stats.num_words:,} words in {stats.num_sentences:,} sentences, {stats.num_distinct:,} "
-        f"distinct; softmax over {len(words):,} words"
-    )
-    for caveat, remedy in stats.caveats():
-        report(f"warning: {caveat} {remedy}")
-
-    # The model.
-    arguments = arguments.settled(len(words), stats.num_entries, accelerator.num_processes)
-    lanes, unroll_steps = arguments.per_device_train_batch_size, arguments.unroll_steps
-    if stats.num_entries < lanes * unroll_steps * accelerator.num_processes:
-        raise ValueError(
-            f"--per_device_train_batch_size {lanes} lanes of --unroll_steps {unroll_steps} words in "
-            f"{accelerator.num_processes} processes hold more than the {stats.num_entries:,} words of the training "
-            "text, special tokens included. Give more text, fewer lanes or fewer processes."
-        )
-    if counts is not None and arguments.objective != "full":
-        check_sorted(words, counts)
-    set_seed(arguments.seed)
-    model = start.build_model(arguments, words, counts, stats, report)
-    model.words = words.words
-    report(f"model: {model.num_parameters():,} parameters")
-
-    # What makes a run this one.
-    settings = describe_run_settings(
-        arguments,
-        model.config,
-        accelerator,
-        # A checkpoint that is trained on brings its own.
-        **cutting_of(start.tokenizer),
-        **{
-            "--vocab_file, by a hash,": hashlib.sha256(repr(words.words).encode()).hexdigest()[:16],
-            # They may lie elsewhere now.
-            "--train_file and --validation_file, by name and size,": [
-                [os.path.basename(file), os.path.getsize(file)] for file in (*train.files, *held_out.files)
-            ],
-        },
-    )
-    if checkpoint is not None:
-        with naming_checkpoint(checkpoint):
-            then = dict(read_shared_state(checkpoint)["settings"])
-        check_same_run(checkpoint, then, settings)
-
-    spelling = _load_spelling(arguments)
-
-    def write_model(directory: Path) -> None:
-        model.save_pretrained(directory)
-        start.tokenizer.save_pretrained(directory)
-        write_code(directory)
-        if spelling is not None:
-            spelling.save(directory)
-
-    checkpoints = RunCheckpoints(
-        Path(arguments.output_dir).resolve(),
-        folder,
-        accelerator,
-        write_model,
-        {"settings": settings, "corpus": asdict(stats)},
-        arguments.save_total_limit,
-        overwrite=arguments.overwrite_output_dir and checkpoint is None,
-    )
-    # Each process draws its own dropout.
-    set_seed(arguments.seed + accelerator.process_index)
-    if arguments.shuffle_buffer_size:
-        # In another order in each pass, that of files too: each record is drawn from a buffer that the next ones fill.
-        train.records = train.records.shuffle(arguments.seed, buffer_size=arguments.shuffle_buffer_size)
-    trainer = LaneTrainer(
-        model,
-        start.tokenizer,
-        words,
-        train,
-        held_out,
-        arguments,
-        accelerator,
-        report,
-        checkpoints,
-        clock,
-    )
-    if checkpoint is not None:
-        trainer.resume(checkpoint)
-        report(f"resuming from {checkpoint}, after {trainer.num_words:,} words")
-    if arguments.report_to is not None:
-        simple = {name: value for name, value in asdict(arguments).items() if isinstance(value, (int, float, str))}
-        accelerator.init_trackers(Path(arguments.output_dir).name, config=simple)
-    results = {
-        **_train(trainer, stats, spelling, held_out, report),
-        "recipe": arguments.recipe,
-        "objective": arguments.objective,
-        **stats.results(),
-        "vocabulary_size": len(words),
-        "parameters": model.num_parameters(),
-        **run,
-    }
-    if accelerator.is_main_process:
-        with checkpoints.opened() as directory:
-            write_model(directory)
-            write_json(directory / RESULTS_FILE, results)
-            try:
-                plot_run(results, directory / PLOT_FILE)
-            except ImportError as error:
-                report(f"no plot of the run: {error}")
-            write_card(directory, checkpoints.output_dir.name)
+        stats, words, counts = from_main_process(read_text)
         report(
-            f"checkpoint: {arguments.output_dir}, step {results['kept_step']:,} of {trainer.step:,}: held-out "
-            f"perplexity {results['perplexity']['mean']:,.1f}; the best was step {results['best_step']:,}"
+            f"training text: {stats.num_words:,} words in {stats.num_sentences:,} sentences, {stats.num_distinct:,} "
+            f"distinct; softmax over {len(words):,} words"
         )
-    accelerator.wait_for_everyone()
-    accelerator.end_training()
-    return results
+        for caveat, remedy in stats.caveats():
+            report(f"warning: {caveat} {remedy}")
+
+        # The model.
+        arguments = arguments.settled(len(words), stats.num_entries, accelerator.num_processes)
+        lanes, unroll_steps = arguments.per_device_train_batch_size, arguments.unroll_steps
+        if stats.num_entries < lanes * unroll_steps * accelerator.num_processes:
+            raise ValueError(
+                f"--per_device_train_batch_size {lanes} lanes of --unroll_steps {unroll_steps} words in "
+                f"{accelerator.num_processes} processes hold more than the {stats.num_entries:,} words of the training "
+                "text, special tokens included. Give more text, fewer lanes or fewer processes."
+            )
+        if counts is not None and arguments.objective != "full":
+            check_sorted(words, counts)
+        set_seed(arguments.seed)
+        model = build_model(start, arguments, words, counts, stats, report)
+        model.words = words.words
+        report(f"model: {model.num_parameters():,} parameters")
+
+        # What makes a run this one; files may lie elsewhere when it resumes.
+        sizes = [[os.path.basename(file), os.path.getsize(file)] for file in (*train.files, *held_out.files)]
+        settings = describe_run_settings(
+            arguments,
+            model.config,
+            accelerator,
+            # A checkpoint that is trained on brings its own.
+            **cutting_of(start.tokenizer),
+            **{
+                "--vocab_file, by a hash,": hashlib.sha256(repr(words.words).encode()).hexdigest()[:16],
+                "--train_file and --validation_file, by name and size,": sizes,
+            },
+        )
+        if checkpoint is not None:
+            check_same_run(checkpoint, settings)
+
+        def write_model(directory: Path) -> None:
+            model.save_pretrained(directory)
+            start.tokenizer.save_pretrained(directory)
+            write_code(directory)
+            if arguments.vocab_file is not None:
+                # The spelling of unknown words, which `hf-elmo vocabulary` writes beside the known ones.
+                path = Path(arguments.vocab_file)
+                spelling = (path if path.is_dir() else path.parent) / SPELLING_FILE
+                if spelling.exists():
+                    shutil.copyfile(spelling, directory / SPELLING_FILE)
+
+        checkpoints = RunCheckpoints(
+            Path(arguments.output_dir).resolve(),
+            folder,
+            accelerator,
+            write_model,
+            {"settings": settings, "corpus": asdict(stats)},
+            arguments.save_total_limit,
+            overwrite=arguments.overwrite_output_dir and checkpoint is None,
+        )
+
+        # The loop.
+        # Each process draws its own dropout.
+        set_seed(arguments.seed + accelerator.process_index)
+        if arguments.shuffle_buffer_size:
+            train.records = train.records.shuffle(arguments.seed, buffer_size=arguments.shuffle_buffer_size)
+        trainer = LaneTrainer(
+            model, start.tokenizer, words, train, held_out, arguments, accelerator, checkpoints, clock, report
+        )
+        if checkpoint is not None:
+            trainer.resume(checkpoint)
+            report(f"resuming from {checkpoint}, after {trainer.num_words:,} words")
+        if arguments.report_to is not None:
+            simple = {name: value for name, value in asdict(arguments).items() if isinstance(value, (int, float, str))}
+            accelerator.init_trackers(Path(arguments.output_dir).name, config=simple)
+        results = {
+            **_train(trainer, stats, report),
+            "recipe": arguments.recipe,
+            "objective": arguments.objective,
+            **stats.results(),
+            "vocabulary_size": len(words),
+            "parameters": model.num_parameters(),
+            **run,
+        }
+
+        # The files.
+        if accelerator.is_main_process:
+            with checkpoints.opened() as directory:
+                write_model(directory)
+                write_json(directory / RESULTS_FILE, results)
+                try:
+                    plot_run(results, directory / PLOT_FILE)
+                except ImportError as error:
+                    report(f"no plot of the run: {error}")
+                write_card(directory, checkpoints.output_dir.name)
+            report(
+                f"checkpoint: {arguments.output_dir}, step {results['kept_step']:,} of {trainer.step:,}: held-out "
+                f"perplexity {results['perplexity']['mean']:,.1f}; the best was step {results['best_step']:,}"
+            )
+        accelerator.wait_for_everyone()
+        accelerator.end_training()
+        return results
 
 
-def _load_spelling(arguments: PretrainingArguments) -> SpellingModel | None:
-    """The spelling of unknown words that `hf-elmo vocabulary` wrote beside --vocab_file."""
-    if arguments.vocab_file is None:
-        return None
-    path = Path(arguments.vocab_file)
-    file = (path if path.is_dir() else path.parent) / SPELLING_FILE
-    return SpellingModel.load(file) if file.exists() else None
-
-
-def _train(
-    trainer: LaneTrainer,
-    stats: CorpusStats,
-    spelling: SpellingModel | None,
-    held_out: Corpus,
-    report: Callable[[str], None],
-) -> dict[str, Any]:
+def _train(trainer: LaneTrainer, stats: CorpusStats, report: Callable[[str], None]) -> dict[str, Any]:
     """Run the loop, and what results.json holds of it."""
     perplexity = trainer.train()
     if not trainer.is_done:
@@ -247,11 +210,6 @@ def _train(
         "alone; "
         + ("no bits per character: too many words are unknown" if bits is None else f"{bits:.3f} bits per character")
     )
-    spelled = {}
-    if spelling is not None:
-        found = spell_unknown(perplexity, spelling, held_out, trainer.tokenizer, trainer.vocabulary)
-        report(f"with unknown words spelled {found.mean:,.1f}, {found.bits_per_character:.3f} bits per character")
-        spelled["perplexity_spelled"] = asdict(found)
     peak_memory = peak_memory_bytes(trainer.accelerator.device)
     report(f"memory: {peak_memory / 1e9:,.2f} GB at most, in the main process")
     caveats = [caveat for caveat, _ in stats.caveats(perplexity.unknown_share)]
@@ -264,7 +222,6 @@ def _train(
         "caveats": caveats,
         "perplexity": asdict(perplexity),
         "perplexity_cold": asdict(zero_state),
-        **spelled,
         "kept_step": trainer.kept_step,
         "best_step": trainer.best_step,
         "evaluations": trainer.evaluations,
@@ -292,7 +249,7 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
                 f"{variable} is set, but each process of pre-training holds the whole model; start it with torchrun, "
                 "or with accelerate launch without that."
             )
-    available = [str(getattr(tracker, "value", tracker)) for tracker in get_available_trackers()]
+    available = [str(tracker) for tracker in get_available_trackers()]
     if arguments.report_to not in (None, *available):
         raise ImportError(
             f"--report_to is {arguments.report_to!r}, of which no package is installed; those there are: "
@@ -311,21 +268,23 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
     )
 
 
-def _open_held_out(arguments: PretrainingArguments, held_out_file: Path | None) -> Corpus:
-    """The held-out text that is named, or what a pass over the training text writes to `held_out_file`."""
-    if held_out_file is not None:
-        return corpus_from_file(held_out_file, "--validation_split_percentage")
-    if arguments.validation_file is None:
-        return arguments.open_dataset(str(arguments.validation_split))
-    by_document = arguments.reset_state == "document"
-    return corpus_from_files(arguments.validation_file, "--validation_file", arguments.text_column, by_document)
-
-
-def _check_inputs(arguments: PretrainingArguments, *corpora: Corpus) -> None:
-    inputs: list[tuple[str, str | Path]] = [(corpus.name, file) for corpus in corpora for file in corpus.files]
-    for name in ("vocab_file", "word_vectors"):
-        if getattr(arguments, name) is not None:
-            inputs.append((f"--{name}", getattr(arguments, name)))
-    if arguments.model_name_or_path is not None and os.path.isdir(arguments.model_name_or_path):
-        inputs.append(("--model_name_or_path", Path(arguments.model_name_or_path) / CONFIG_FILE))
+def _open_text(arguments: PretrainingArguments, folder: Path) -> tuple[Corpus, Corpus, Path | None]:
+    """The training text, the held-out text, and where a pass over the one writes the other, if it is cut from it."""
+    by_document, held_out_file = arguments.reset_state == "document", None
+    train = arguments.open_train(by_document)
+    if arguments.holds_out:
+        train.held_out_fraction = arguments.validation_split_percentage / 100
+        held_out_file = folder / "held_out.jsonl"
+        held_out = corpus_from_file(held_out_file, "--validation_split_percentage")
+    elif arguments.validation_file is None:
+        held_out = arguments.open_dataset(str(arguments.validation_split))
+    else:
+        files = arguments.validation_file
+        held_out = corpus_from_files(files, "--validation_file", arguments.text_column, by_document)
+    inputs = [(corpus.name, file) for corpus in (train, held_out) for file in corpus.files]
+    for name in ("vocab_file", "word_vectors", "model_name_or_path"):
+        file = getattr(arguments, name)
+        if file is not None and os.path.exists(file):
+            inputs.append((f"--{name}", file))
     check_keeps_inputs(arguments.output_dir, inputs)
+    return train, held_out, held_out_file

@@ -32,14 +32,7 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
 from ..text.vocabulary import WordVocabulary
 from .arguments import PretrainingArguments
-from .checkpoint import (
-    OPTIMIZER_FILE,
-    RunCheckpoints,
-    naming_checkpoint,
-    rank_file,
-    read_shared_state,
-    read_tensors,
-)
+from .checkpoint import RunCheckpoints, naming_checkpoint, read_state
 from .evaluation import Perplexity, measure_perplexity
 from .lanes import LaneFiller, LaneWindow, reset_lanes
 from .objective import LaneLoss, LaneObjective
@@ -70,9 +63,9 @@ class LaneTrainer:
         held_out_corpus: Scored before, during and after.
         arguments: The run's, settled.
         accelerator: Devices and processes; each process reads its own shard of the corpora.
+        checkpoints: Where checkpoints go.
+        clock: Of the run.
         report: Called in the main process with each line for the user.
-        checkpoints: Where checkpoints go; None for none.
-        clock: Of the run; None starts one now.
     """
 
     def __init__(
@@ -84,9 +77,9 @@ class LaneTrainer:
         held_out_corpus: Corpus,
         arguments: PretrainingArguments,
         accelerator: Accelerator,
+        checkpoints: RunCheckpoints,
+        clock: RunClock,
         report: Callable[[str], None] = lambda line: None,
-        checkpoints: RunCheckpoints | None = None,
-        clock: RunClock | None = None,
     ):
         with torch.no_grad():
             for tensor in itertools.chain(model.parameters(), model.buffers()):
@@ -101,10 +94,10 @@ class LaneTrainer:
         self.vocabulary = vocabulary
         self.train_corpus = train_corpus.shard(rank, num_ranks)
         self.held_out_corpus = held_out_corpus.shard(rank, num_ranks)
-        self.report = report
         self.checkpoints = checkpoints
+        self.clock = clock
+        self.report = report
         self.signals = StopSignals()
-        self.clock = clock or RunClock(arguments.max_hours)
         # Each process draws its own negatives.
         self.sampler: LogUniformSampler | None = None
         if arguments.objective == "sampled":
@@ -143,7 +136,7 @@ class LaneTrainer:
                 named, and no checkpoint is written any more.
             OSError: A checkpoint could not be written.
         """
-        arguments, save_steps = self.arguments, self.arguments.save_steps if self.checkpoints else 0
+        arguments = self.arguments
         if next(self.train_corpus.sentences(self.tokenizer.tokenize), None) is None:
             raise ValueError(
                 f"process {self.accelerator.process_index} of {self.accelerator.num_processes} has no part of the "
@@ -152,7 +145,17 @@ class LaneTrainer:
         if not self.evaluations:
             self._evaluate_and_report()
         windows = self._windows()
-        with self.signals, self._progress_bar() as bar:
+        bar = tqdm(
+            total=arguments.max_steps if arguments.max_steps >= 0 else None,
+            initial=self.step,
+            desc="pre-training",
+            unit="step",
+            dynamic_ncols=True,
+            # What is no terminal gets a line every half minute.
+            mininterval=0.1 if sys.stderr.isatty() else 30,
+            disable=not self.accelerator.is_main_process,
+        )
+        with self.signals, bar:
             while not self.is_done and not self._is_out_of_patience:
                 started, state, progress = time.perf_counter(), self.state, self.progress
                 self.objective.train()
@@ -169,7 +172,8 @@ class LaneTrainer:
                     bar.clear()
                     is_best = self._evaluate_and_report()
                 is_stopped = stop_signal and not self.is_done
-                if (save_steps and (is_best or self.step % save_steps == 0)) or (is_stopped and self.checkpoints):
+                save_steps = arguments.save_steps
+                if is_stopped or (save_steps and (is_best or self.step % save_steps == 0)):
                     self.save()
                 if is_stopped:
                     self.report(
@@ -204,12 +208,11 @@ class LaneTrainer:
             with accelerator.accumulate(self.objective):
                 negatives = self.sampler.draw_pair() if self.sampler else None
                 loss = self.objective(window.to(accelerator.device), self.state, negatives)
-                accelerator.backward((loss.forward_sum + loss.backward_sum) / 2 * factor)
+                accelerator.backward(loss.sums.sum() / 2 * factor)
                 self.state = loss.state.detach()
                 losses.append(loss)
                 if accelerator.sync_gradients:
-                    sums = [loss.forward_sum.detach() + loss.backward_sum.detach() for loss in losses]
-                    total = self._check_finite(float(sum(sums)) / 2, "loss")
+                    total = self._check_finite(float(sum(loss.sums.detach().sum() for loss in losses)) / 2, "loss")
                     self._check_finite(self._clip_gradients(), "norm of the gradients")
                 self.optimizer.step()
                 self.optimizer.zero_grad()
@@ -238,8 +241,7 @@ class LaneTrainer:
         return self.arguments.learning_rate * self.schedule(place)
 
     def _clip_gradients(self) -> float:
-        clip = clip_gradient_norm if self.bare_objective.sparse_gradients else self.accelerator.clip_grad_norm_
-        return float(clip(self.bare_objective.parameters(), self.arguments.max_grad_norm))
+        return float(clip_gradient_norm(self.bare_objective.parameters(), self.arguments.max_grad_norm))
 
     def _check_finite(self, value: float, name: str) -> float:
         if not math.isfinite(value):
@@ -265,6 +267,7 @@ class LaneTrainer:
         """Words and closing special tokens trained on, over the seconds of the steps."""
         return self.num_words / self.train_seconds
 
+    @torch.no_grad()
     def _log(self, window: LaneWindow, state: ElmoState | None) -> None:
         loss, words = (sum(column) for column in zip(*gather_object([self._logged]), strict=True))
         self._logged = [0.0, 0.0]
@@ -278,20 +281,15 @@ class LaneTrainer:
         }
         if self.sampler is not None:
             # The sampled loss is no perplexity: beside it, what the full softmax says of the same window.
-            entry["sampled_loss"], entry["full_loss"] = self._measure_gap(window, state)
+            # Without dropout; the draws of training are as they were.
+            drawn, window = self.sampler.generator.get_state(), window.to(self.accelerator.device)
+            self.objective.eval()
+            for name, negatives in (("sampled_loss", self.sampler.draw_pair()), ("full_loss", None)):
+                found = self.bare_objective(window, state, negatives)
+                entry[name] = round(float(found.sums.sum()) / max(2 * found.num_targets, 1), 5)
+            self.sampler.generator.set_state(drawn)
         self.history.append(entry)
         self._track("train", entry)
-
-    @torch.no_grad()
-    def _measure_gap(self, window: LaneWindow, state: ElmoState | None) -> tuple[float, float]:
-        """The sampled and the full loss of a window without dropout; the draws of training are as they were."""
-        assert self.sampler is not None
-        drawn, window = self.sampler.generator.get_state(), window.to(self.accelerator.device)
-        self.objective.eval()
-        losses = [self.bare_objective(window, state, negatives) for negatives in (self.sampler.draw_pair(), None)]
-        self.sampler.generator.set_state(drawn)
-        sums = [float(loss.forward_sum + loss.backward_sum) / max(2 * loss.num_targets, 1) for loss in losses]
-        return round(sums[0], 5), round(sums[1], 5)
 
     def evaluate(self, zero_state: bool = False) -> Perplexity:
         """Perplexity on the held-out text, each word scored once; see `measure_perplexity`."""
@@ -336,22 +334,20 @@ class LaneTrainer:
     def _is_out_of_patience(self) -> bool:
         # From the evaluations alone, so that a resumed run stops where it would have.
         patience, best_step = self.arguments.early_stopping_patience, self.best_step
-        later = [entry for entry in self.evaluations if best_step is not None and entry["step"] > best_step]
-        return patience is not None and len(later) >= patience
+        if patience is None or best_step is None:
+            return False
+        return sum(entry["step"] > best_step for entry in self.evaluations) >= patience
 
     def _keep_best(self) -> None:
         """Take the weights of the best evaluation where there is a checkpoint of them, all processes alike."""
         self.kept_step, best = self.step, self.best_step
-        if self.checkpoints is not None and best is not None and best != self.step:
-            checkpoint = self.checkpoints.find(best)
-            if checkpoint is not None:
-                load_model(self.bare_objective.model, checkpoint / WEIGHTS_FILE)
-                self.kept_step = best
+        if best not in (None, self.step) and (checkpoint := self.checkpoints.find(best)):
+            load_model(self.bare_objective.model, checkpoint / WEIGHTS_FILE)
+            self.kept_step = best
 
     def save(self) -> None:
         """Write a checkpoint, all processes together; see `RunCheckpoints.save`."""
         started = time.perf_counter()
-        assert self.checkpoints is not None
         self.checkpoints.save(
             self.step,
             self.best_step,
@@ -375,11 +371,10 @@ class LaneTrainer:
         Raises: ValueError naming the checkpoint where its files hold no state of such a run.
         """
         with naming_checkpoint(checkpoint):
-            shared = read_shared_state(checkpoint)
-            own = read_tensors(checkpoint / rank_file(self.accelerator.process_index))
+            shared, optimizer, own = read_state(checkpoint, self.accelerator.process_index)
             # Into the weights that are there: a product may round otherwise where a weight lies otherwise in memory.
             load_model(self.bare_objective.model, checkpoint / WEIGHTS_FILE)
-            self.optimizer.load_state_dict(read_tensors(checkpoint / OPTIMIZER_FILE))
+            self.optimizer.load_state_dict(optimizer)
             for name in _SHARED:
                 # As the type that they have; a damaged file may hold anything.
                 setattr(self, name, type(getattr(self, name))(shared[name]))
@@ -402,18 +397,6 @@ class LaneTrainer:
             corpus.records.set_epoch(self.filler.num_passes)
             read = corpus.documents if self.arguments.reset_state == "document" else corpus.sentences
             yield from self.filler.windows(read(self.tokenizer.tokenize))
-
-    def _progress_bar(self) -> tqdm:
-        # What is no terminal gets a line every half minute.
-        return tqdm(
-            total=self.arguments.max_steps if self.arguments.max_steps >= 0 else None,
-            initial=self.step,
-            desc="pre-training",
-            unit="step",
-            dynamic_ncols=True,
-            mininterval=0.1 if sys.stderr.isatty() else 30,
-            disable=not self.accelerator.is_main_process,
-        )
 
 
 @dataclass

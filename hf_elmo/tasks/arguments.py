@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from transformers import TrainingArguments
 
-from ..given.flags import flag
+from ..given import flag
 
 # The flag of transformers that asks for each step, and the split it works on.
 STEPS = {"do_train": "train", "do_eval": "validation", "do_predict": "test"}

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import DataCollatorWithPadding, PreTrainedTokenizer
 
-from ..given.flags import check_least, flag
+from ..given import check_least, flag
 from ..hub.cards import TaskCard
 from ..inference.pages import Mark, Passage
 from ..model.configuration_elmo import CoreferenceHead

@@ -10,7 +10,7 @@ from typing import Any
 from datasets import Dataset
 from transformers.trainer_utils import IntervalStrategy
 
-from ..given.flags import check_least
+from ..given import check_least
 from ..text.corpora import is_in_fraction, load_named_dataset
 from .arguments import STEPS, DatasetArguments, FileArguments, TaskTrainingArguments
 from .readers.examples import AnyExamples

@@ -19,7 +19,7 @@ from datasets import Dataset, Features, Value
 from datasets import Sequence as ListOf
 from torch import Tensor
 
-from ..given.flags import check_least, flag
+from ..given import check_least, flag
 from ..hub.cards import TaskCard
 from ..inference.pages import Mark, Passage
 from ..model.configuration_elmo import QuestionAnsweringHead

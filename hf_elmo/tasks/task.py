@@ -17,7 +17,7 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import set_seed
 
-from ..given.flags import check_least
+from ..given import check_least
 from ..hub.cards import TaskCard
 from ..hub.loading import load_config
 from ..hub.writing import check_keeps_inputs

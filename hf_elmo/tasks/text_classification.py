@@ -13,8 +13,7 @@ import torch
 from datasets import Dataset
 from transformers import DataCollatorWithPadding
 
-from ..given.bounded_files import quoted
-from ..given.flags import flag
+from ..given import flag, quoted
 from ..hub.cards import TaskCard
 from ..inference.pages import Passage
 from ..model.configuration_elmo import SequenceClassificationHead

@@ -13,7 +13,7 @@ from datasets import Dataset
 from torch import nn
 from transformers import DataCollatorForTokenClassification, PreTrainedTokenizer
 
-from ..given.flags import flag
+from ..given import flag
 from ..hub.cards import TaskCard
 from ..inference.pages import Passage, marks_of_words
 from ..model.configuration_elmo import TokenClassificationHead

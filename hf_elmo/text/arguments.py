@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..given.bounded_files import quoted
-from ..given.bounded_json import read_json
-from ..given.flags import check_choices, flag
+from ..given import check_choices, flag, quoted, read_json
 from .vocabulary import VOCABULARY_FACTS_FILE, VOCABULARY_FILE
 
 if TYPE_CHECKING:

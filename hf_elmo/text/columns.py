@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, dropwhile, groupby, islice
 from typing import Literal
 
-from ..given.bounded_files import quoted
+from ..given import quoted
 from .files import numbered_lines, text_lines
 
 ColumnFormat = Literal["conll", "conllu", "conll2012"]

@@ -17,8 +17,7 @@ from datasets.distributed import split_dataset_by_node
 from datasets.exceptions import DatasetsError
 from pyarrow import ArrowException
 
-from ..given.bounded_files import quoted
-from ..given.reasons import UNREADABLE, reason
+from ..given import UNREADABLE, quoted, reason
 from .columns import COLUMN_FORMATS, conll_sentences
 from .files import check_characters, check_records, form_of, records, suffix_of, text_lines
 

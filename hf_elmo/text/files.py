@@ -16,9 +16,7 @@ from typing import IO, Any, Literal, cast
 import fsspec
 from pyarrow import parquet
 
-from ..given.bounded_files import quoted
-from ..given.bounded_json import parse_json
-from ..given.reasons import reason
+from ..given import parse_json, quoted, reason
 
 FileForm = Literal["json", "parquet", "unknown"]
 STANDARD_INPUT = "-"

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ..given.bounded_files import MEBIBYTE
-from ..given.reasons import UNREADABLE, reason
+from ..given import MEBIBYTE, UNREADABLE, reason
 
 SPELLING_FILE = "spelling.npz"
 # Symbols are bytes and these two; seven of 9 bits would be a number of 63 bits.

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from ..given.bounded_files import quoted
+from ..given import quoted
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN, UNK_TOKEN, WORD_LIST_FILE, read_words, write_words
 
 SPECIAL_WORDS = (BOS_TOKEN, EOS_TOKEN, UNK_TOKEN)

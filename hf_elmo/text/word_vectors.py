@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import torch
 
-from ..given.bounded_files import quoted
+from ..given import quoted
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer

@@ -12,7 +12,7 @@ from command_parsers import shown_flags
 
 from hf_elmo.cli.command_line import commands, main, readable_errors
 from hf_elmo.cli.flags import FlagParser
-from hf_elmo.given.flags import flag
+from hf_elmo.given import flag
 
 # Flags that --help shows, summed over all commands.
 MOST_SLOTS = 300

@@ -8,7 +8,6 @@ import shutil
 import sys
 
 import pytest
-from accelerate.state import AcceleratorState
 from file_edits import altered, byte_edits, value_edits
 from file_kinds import KINDS, header_of, pickle_of, whole
 from hypothesis import HealthCheck, given, settings
@@ -73,9 +72,8 @@ class GoneOn(Exception):
 
 
 @pytest.fixture
-def checkpoint(tmp_path, monkeypatch):
+def checkpoint(tmp_path, monkeypatch, accelerate_anew):
     """A checkpoint of a run, and what resumes from it up to its first step."""
-    AcceleratorState._reset_state(reset_partial_state=True)
     write_lines(tmp_path)
     changes = {"save_steps": 3, "eval_steps": 3, "skip_baselines": True}
     run_pretraining(make_arguments(tmp_path, max_steps=3, **changes), report=lambda line: None)
@@ -94,8 +92,7 @@ def checkpoint(tmp_path, monkeypatch):
         with pytest.raises(GoneOn):
             run_pretraining(arguments, report=lambda line: None)
 
-    yield found, go_on
-    AcceleratorState._reset_state(reset_partial_state=True)
+    return found, go_on
 
 
 FILES = {

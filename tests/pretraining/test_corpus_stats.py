@@ -8,7 +8,7 @@ from run_cases import LINES, make_arguments, write_lines
 
 from hf_elmo import ElmoCharTokenizer
 from hf_elmo.pretraining.run import run_pretraining
-from hf_elmo.text.spelling import SPELLING_FILE, SpellingModel
+from hf_elmo.text.spelling import SPELLING_FILE
 
 
 @pytest.fixture
@@ -45,19 +45,6 @@ def test_many_unknown_words_are_told_before_and_after_and_marked_in_results_and_
     assert any("no bits per character" in line for line in printed)
 
 
-def test_the_spelling_beside_a_vocabulary_goes_into_the_checkpoint_and_its_card(run, tmp_path):
-    folder = tmp_path / "vocabulary"
-    folder.mkdir()
-    words = ["<S>", "</S>", "<UNK>", "the", "sat"]
-    (folder / "word_vocabulary.txt").write_text("".join(f"{word}\n" for word in words))
-    SpellingModel.fit(["cat", "mat"], words[3:]).save(folder)
-    results, printed = run(vocab_file=str(folder / "word_vocabulary.txt"))
-    assert results["perplexity_spelled"]["mean"] > results["perplexity"]["mean"]
-    assert any("unknown words spelled" in line for line in printed)
-    assert "unknown words spelled" in (tmp_path / "out" / "README.md").read_text()
-    assert (tmp_path / "out" / SPELLING_FILE).read_bytes() == (folder / SPELLING_FILE).read_bytes()
-
-
 def test_training_text_that_is_held_out_too_is_named(run, tmp_path):
     copy = tmp_path / "heldout.txt"
     copy.write_text((tmp_path / "text.txt").read_text())
@@ -77,7 +64,10 @@ def test_a_vocabulary_of_another_cut_is_refused_before_any_file_is_written(run, 
         with pytest.raises(ValueError, match=r"'unicode'.*'whitespace'.*--pre_tokenizer unicode"):
             run(vocab_file=str(name))
     assert not (tmp_path / "out").exists()
+    # The spelling of other words goes along.
+    (folder / SPELLING_FILE).write_bytes(b"spelling")
     run(vocab_file=str(folder), pre_tokenizer="unicode")
+    assert (tmp_path / "out" / SPELLING_FILE).read_bytes() == b"spelling"
     assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())["pre_tokenizer"] == "unicode"
 
 

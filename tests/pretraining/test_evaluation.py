@@ -10,10 +10,9 @@ from conftest import make_tiny_config
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
 from hf_elmo.kernels import token_encoder
 from hf_elmo.pretraining import evaluation
-from hf_elmo.pretraining.evaluation import measure_perplexity, spell_unknown
+from hf_elmo.pretraining.evaluation import measure_perplexity
 from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.text.corpora import corpus_from_files
-from hf_elmo.text.spelling import SpellingModel
 from hf_elmo.text.vocabulary import WordVocabulary
 
 LINES = ["the cat sat on the mat .", "a dog", "the dog sat ."]
@@ -96,24 +95,6 @@ def test_documents(measure):
         (alone.mean, alone.bits_per_character), rel=1e-5
     )
     assert measure(reset_state="document", num_lanes=1).mean == pytest.approx(measure(num_lanes=1).mean, rel=1e-5)
-
-
-def test_unknown_words_cost_their_spelling_too(measure, tmp_path):
-    lines = [*LINES, "the zebra sat", "a okapi"]
-    vocabulary = measure.vocabulary
-    found = measure(lines, zero_state=True)
-    spelling = SpellingModel.fit(["zebra", "zebu"], vocabulary.words[3:])
-    corpus = corpus_from_files([str(tmp_path / "heldout.txt")])
-    spelled = spell_unknown(found, spelling, corpus, measure.tokenizer, vocabulary)
-    nats = -spelling.log_probabilities(["zebra", "okapi"]).sum()
-    for name in ("forward", "backward"):
-        sums = [math.log(getattr(each, name)) * found.num_targets for each in (spelled, found)]
-        assert sums[0] - sums[1] == pytest.approx(nats, rel=1e-9)
-    assert spelled.mean == pytest.approx((spelled.forward + spelled.backward) / 2)
-    num_characters = sum(len(line) + 1 for line in lines)
-    # The plain figure is None with so many unknown words.
-    total = sum(math.log2(each) for each in (spelled.forward, spelled.backward)) / 2 * found.num_targets
-    assert spelled.bits_per_character == pytest.approx(total / num_characters)
 
 
 def test_nothing_to_score(measure):

@@ -25,10 +25,9 @@ def unwind(windows, num_lanes):
     for window in windows:
         words = TOKENIZER.convert_ids_to_tokens(window.rows)
         for index, lane in enumerate(lanes):
-            lane[0].extend(words[place] for place in window.forward_words[index].tolist())
-            lane[1].extend(words[place] for place in window.backward_words[index].tolist())
-            lane[2].extend(window.forward_targets[index].tolist())
-            lane[3].extend(window.backward_targets[index].tolist())
+            for direction in (0, 1):
+                lane[direction].extend(words[place] for place in window.words[direction, index].tolist())
+                lane[2 + direction].extend(window.targets[direction, index].tolist())
     return lanes
 
 
@@ -67,7 +66,8 @@ def reference(sentences, num_lanes, unroll_steps):
                 if filling == 0:
                     cut = [distinct.setdefault(word, len(distinct)) for word in cut]
                 part.append(cut + [filling] * (unroll_steps - len(cut)))
-        yield LaneWindow(TOKENIZER.convert_tokens_to_ids(list(distinct)), *window, reset_state=[False] * num_lanes)
+        rows = TOKENIZER.convert_tokens_to_ids(list(distinct))
+        yield LaneWindow(rows, window[:2], window[2:], reset_state=[False] * num_lanes)
 
 
 def as_lists(window):
@@ -147,10 +147,7 @@ def test_each_document_is_read_alone_from_zeros_with_reset_state_document(docume
             if window.reset_state[index]:
                 found.append(([], []))
             words = TOKENIZER.convert_ids_to_tokens(window.rows)
-            for stream, places, targets in (
-                (found[-1][0], window.forward_words, window.forward_targets),
-                (found[-1][1], window.backward_words, window.backward_targets),
-            ):
+            for stream, places, targets in zip(found[-1], window.words, window.targets, strict=True):
                 stream.extend(zip((words[place] for place in places[index]), targets[index].tolist(), strict=True))
     wanted = []
     for document in documents:

@@ -14,13 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hf_elmo.kernels import half
 from hf_elmo.pretraining import losses
-from hf_elmo.pretraining.losses import (
-    adaptive_cross_entropy,
-    full_cross_entropy,
-    sampled_cross_entropy,
-    summed_adaptive_cross_entropy,
-    summed_cross_entropy,
-)
+from hf_elmo.pretraining.losses import sampled_cross_entropy, summed_cross_entropy
 from hf_elmo.pretraining.sampling import LogUniformSampler, NegativeSample, log_uniform_probabilities
 
 P = 6
@@ -52,8 +46,9 @@ def sampled_by_definition(softmax, hidden, targets, sample):
     return F.cross_entropy(logits.masked_fill(~is_asked, -torch.inf), targets, reduction="none")
 
 
-def summed(softmax, hidden, targets):
-    return summed_cross_entropy(softmax.weight, softmax.bias, hidden, targets)
+def evaluated(softmax, hidden, targets):
+    with torch.no_grad():
+        return summed_cross_entropy(softmax, hidden, targets)
 
 
 def with_gradients(loss, *wanted):
@@ -106,39 +101,42 @@ def test_a_draw_that_hits_nothing_but_the_target_costs_nothing():
 def test_the_full_loss_is_the_plain_cross_entropy(num_targets, vocab_size, sizes, scale):
     softmax, hidden, _ = make_problem(max(vocab_size, 2), num_targets, scale)
     targets = torch.randint(len(softmax.bias), (num_targets,))
-    block_logits, chunk_size, block_size = sizes
-    weights = hidden, softmax.weight, softmax.bias
-    with mock.patch.object(losses, "FULL_BLOCK_LOGITS", block_logits):
-        found = with_gradients(2 * summed(softmax, hidden, targets), *weights)
-    each = F.cross_entropy(softmax(hidden), targets, reduction="none")
-    assert_all_close(found, with_gradients(2 * each.sum(), *weights), 100 * REORDERED_FLOAT64)
-    assert_all_close([full_cross_entropy(softmax, hidden, targets, chunk_size, block_size)], [each.detach()])
+    names = ("FULL_BLOCK_LOGITS", "SCORED_TARGETS", "SCORED_WORDS")
+    with mock.patch.multiple(losses, **dict(zip(names, sizes, strict=True))):
+        found = with_gradients(2 * summed_cross_entropy(softmax, hidden, targets), *weights_of(softmax, hidden))
+        scored = evaluated(softmax, hidden, targets)
+    loss = F.cross_entropy(softmax(hidden), targets, reduction="sum")
+    assert_all_close(found, with_gradients(2 * loss, *weights_of(softmax, hidden)), 100 * REORDERED_FLOAT64)
+    assert_all_close([scored], [loss.detach()], 100 * REORDERED_FLOAT64)
+
+
+def weights_of(softmax, hidden):
+    return hidden, *softmax.parameters()
 
 
 @pytest.mark.parametrize("cutoffs", [[5], [4, 9], [1, 2, 19]])
 @pytest.mark.parametrize("head_bias", [False, True])
 @pytest.mark.parametrize("num_targets", [0, 2, 20])
-def test_the_adaptive_losses_are_the_modules_own(cutoffs, head_bias, num_targets):
+def test_the_adaptive_loss_is_the_modules_own(cutoffs, head_bias, num_targets):
     softmax = nn.AdaptiveLogSoftmaxWithLoss(P, 20, cutoffs, div_value=1.5, head_bias=head_bias).double()
     targets = torch.arange(20)[3 * torch.arange(2)] if num_targets == 2 else torch.randperm(num_targets)
     hidden = torch.randn(num_targets, P, dtype=torch.float64, requires_grad=True)
-    wanted = hidden, *softmax.parameters()
     # Each has a gradient, those of clusters without targets too: distributed training waits for them.
-    found = with_gradients(summed_adaptive_cross_entropy(softmax, hidden, targets), *wanted)
-    each = -softmax.log_prob(hidden).gather(1, targets[:, None]).squeeze(1)
-    assert_all_close(found, with_gradients(each.sum(), *wanted))
-    assert_all_close([adaptive_cross_entropy(softmax, hidden, targets)], [each])
+    found = with_gradients(summed_cross_entropy(softmax, hidden, targets), *weights_of(softmax, hidden))
+    loss = -softmax.log_prob(hidden).gather(1, targets[:, None]).sum()
+    assert_all_close(found, with_gradients(loss, *weights_of(softmax, hidden)))
+    assert_all_close([evaluated(softmax, hidden, targets)], [loss.detach()])
 
 
 @pytest.mark.parametrize("reason", [None, "no instructions"], ids=["native", "float32"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("loss", [summed, sampled])
+@pytest.mark.parametrize("loss", [summed_cross_entropy, sampled])
 def test_gradients_in_mixed_precision_are_near_and_have_the_weights_dtype(loss, dtype, reason, monkeypatch):
     monkeypatch.setattr(half, "native_unavailable_reason", lambda dtype: reason)
     softmax, hidden, targets = make_problem(300, 50)
     softmax, narrow = softmax.float(), hidden.detach().to(dtype).requires_grad_()
     wide = narrow.detach().float().requires_grad_()
-    sample = () if loss is summed else (LogUniformSampler(300, 100).draw(),)
+    sample = () if loss is summed_cross_entropy else (LogUniformSampler(300, 100).draw(),)
     wanted = with_gradients(loss(softmax, wide, targets, *sample), wide, softmax.weight, softmax.bias)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = with_gradients(loss(softmax, narrow, targets, *sample), narrow, softmax.weight, softmax.bias)
@@ -152,12 +150,11 @@ def test_biases_and_expected_counts_are_not_rounded_by_mixed_precision():
     softmax, hidden, sample = softmax.float(), torch.zeros(50, P), LogUniformSampler(300, 100).draw()
     wanted = [
         sampled_by_definition(softmax, hidden, targets, sample),
-        F.cross_entropy(softmax(hidden), targets, reduction="sum"),
-        F.cross_entropy(softmax(hidden), targets, reduction="none"),
+        *[F.cross_entropy(softmax(hidden), targets, reduction="sum")] * 2,
     ]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        each = full_cross_entropy(softmax, hidden, targets, 4, 11)
-        found = [sampled(softmax, hidden, targets, sample), summed(softmax, hidden, targets), each]
+        found = [sampled(softmax, hidden, targets, sample)]
+        found += [summed_cross_entropy(softmax, hidden, targets), evaluated(softmax, hidden, targets)]
     assert_all_close(found, wanted, 10 * REORDERED_FLOAT32)
 
 
@@ -177,10 +174,10 @@ def test_a_vocabulary_of_800000_words_is_trained_and_scored_in_bounded_memory():
     softmax, hidden = nn.Linear(1, 800_000), torch.randn(100, 1, requires_grad=True)
     targets = torch.randint(800_000, (100,))
     with LargestTensor() as largest:
-        summed(softmax, hidden, targets).backward()
+        summed_cross_entropy(softmax, hidden, targets).backward()
     # Logits and probabilities of a block together.
     assert largest.numel <= 2 * losses.FULL_BLOCK_LOGITS < 800_000 * 100 / 4
     assert all(part.grad.isfinite().all() for part in (softmax.weight, softmax.bias, hidden))
-    with torch.no_grad(), LargestTensor() as largest:
-        found = full_cross_entropy(softmax, hidden, targets, 64, 8_192)
-    assert largest.numel == 2 * 64 * 8_192 and found.isfinite().all()
+    with LargestTensor() as largest:
+        assert evaluated(softmax, hidden, targets).isfinite()
+    assert largest.numel <= 800_000

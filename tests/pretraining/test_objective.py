@@ -8,7 +8,6 @@ from conftest import make_tiny_config
 from tolerances import LOSS_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
-from hf_elmo.pretraining import objective as objective_module
 from hf_elmo.pretraining.lanes import fill_lanes
 from hf_elmo.pretraining.objective import LaneObjective, propose_cutoffs
 from hf_elmo.pretraining.optim import clip_gradient_norm
@@ -67,12 +66,8 @@ def test_one_sentence_in_a_lane_is_the_sentence_itself(softmax):
     labels = torch.tensor([VOCABULARY.encode(["<S>", *words, "</S>"])])
     expected = model(**batch, labels=labels)
     assert loss.num_targets == len(words) + 1
-    for found, wanted in (
-        (loss.forward_sum / loss.num_targets, expected.forward_loss),
-        (loss.backward_sum / loss.num_targets, expected.backward_loss),
-        (loss.mean, expected.loss),
-    ):
-        assert found.item() == pytest.approx(wanted.item(), rel=LOSS_FLOAT32)
+    wanted = torch.stack([expected.forward_loss, expected.backward_loss])
+    torch.testing.assert_close(loss.sums / loss.num_targets, wanted.double(), rtol=LOSS_FLOAT32, atol=0)
 
 
 @pytest.mark.parametrize("unroll_steps", [1, 3, 4, 7])
@@ -81,34 +76,18 @@ def test_windows_with_carried_state_are_one_long_window(unroll_steps):
     (whole,) = fill_lanes(sentences, TOKENIZER, VOCABULARY, 1, sum(len(words) + 2 for words in sentences))
     objective = LaneObjective(make_model())
     expected = objective(whole)
-    forward_sum = backward_sum = 0.0
-    state = None
+    sums, state = 0.0, None
     for window in fill_lanes(sentences, TOKENIZER, VOCABULARY, 1, unroll_steps):
         loss = objective(window, state)
-        state = loss.state
-        forward_sum, backward_sum = forward_sum + loss.forward_sum, backward_sum + loss.backward_sum
-    torch.testing.assert_close(forward_sum, expected.forward_sum, atol=REORDERED_FLOAT64, rtol=0)
-    torch.testing.assert_close(backward_sum, expected.backward_sum, atol=REORDERED_FLOAT64, rtol=0)
-
-
-@pytest.mark.parametrize("fields", SOFTMAXES.values(), ids=SOFTMAXES)
-def test_evaluation_in_blocks_is_that_of_all_words_at_once(fields, monkeypatch):
-    objective, window = LaneObjective(make_model(**fields)), make_window()
-    expected = objective(window)
-    for name, size in (("_TARGETS", 3), ("_WORDS", 4), ("_MAX_LOGITS", 12)):
-        monkeypatch.setattr(objective_module, name, size)
-    with torch.no_grad():
-        found = objective(window)
-    for name in ("forward_sum", "backward_sum"):
-        wanted = getattr(expected, name).detach()
-        torch.testing.assert_close(getattr(found, name), wanted, atol=REORDERED_FLOAT64, rtol=0)
+        sums, state = sums + loss.sums, loss.state
+    torch.testing.assert_close(sums, expected.sums, atol=REORDERED_FLOAT64, rtol=0)
 
 
 @pytest.mark.parametrize(("name", "softmax"), OBJECTIVES_AND_SOFTMAXES)
 def test_every_trained_parameter_gets_a_gradient(name, softmax):
     objective = make_objective(softmax).train()
     # One word, so that an adaptive softmax has clusters without a target.
-    objective(make_window(["a"], 3), negatives=draw(name)).mean.backward()
+    objective(make_window(["a"], 3), negatives=draw(name)).sums.sum().backward()
     without = [name for name, parameter in objective.model.named_parameters() if parameter.grad is None]
     assert without and all(".mixes." in name for name in without)
 
@@ -121,8 +100,8 @@ def make_large_objective(**fields):
     config = make_tiny_config(word_vocab_size=400, dropout=0.0, **fields)
     objective = LaneObjective(ElmoForPreTraining(config).double())
     window = make_window(["abcab"] * 6, 6)
-    for targets in (window.forward_targets, window.backward_targets):
-        targets[targets >= 0] = torch.randint(400, (int((targets >= 0).sum()),))
+    has_target = window.targets >= 0
+    window.targets[has_target] = torch.randint(400, (int(has_target.sum()),))
     return objective, window
 
 
@@ -134,16 +113,16 @@ def test_with_all_words_as_negatives_each_direction_has_the_loss_and_gradients_o
     for negatives in (None, (everything, everything)):
         objective.zero_grad()
         loss = objective.train()(window, negatives=negatives)
-        loss.mean.backward()
-        sums.append(torch.stack([loss.forward_sum, loss.backward_sum]).detach())
+        loss.sums.mean().backward()
+        sums.append(loss.sums.detach())
         gradients.append([parameter.grad for parameter in objective.parameters() if parameter.grad is not None])
     torch.testing.assert_close(sums[1], sums[0], atol=REORDERED_FLOAT64, rtol=1e-9)
     torch.testing.assert_close(gradients[1], gradients[0], atol=REORDERED_FLOAT64, rtol=1e-9)
     # Of its own negatives.
     few = NegativeSample(torch.arange(3), num_tries=3, vocab_size=400)
     loss = objective(window, negatives=(few, everything))
-    assert loss.backward_sum.item() == pytest.approx(sums[0][1].item())
-    assert loss.forward_sum < sums[0][0] / 2
+    assert loss.sums[1].item() == pytest.approx(sums[0][1].item())
+    assert loss.sums[0] < sums[0][0] / 2
 
 
 def test_sparse_gradients_take_the_same_steps_with_adagrad_and_the_norm():
@@ -156,7 +135,7 @@ def test_sparse_gradients_take_the_same_steps_with_adagrad_and_the_norm():
         optimizer = torch.optim.Adagrad(parameters, lr=0.2, initial_accumulator_value=1.0)
         for drawn in negatives:
             loss = objective.train()(window, negatives=drawn)
-            (20 * loss.mean).backward()
+            (20 * loss.sums.mean() / loss.num_targets).backward()
             assert objective.model.word_softmax.weight.grad.is_sparse == objective.sparse_gradients
             assert clip_gradient_norm(parameters, 1.0) > 1
             optimizer.step()
@@ -177,8 +156,7 @@ def test_proposed_cutoffs_are_valid_for_any_vocabulary():
 @pytest.mark.parametrize(("name", "softmax"), OBJECTIVES_AND_SOFTMAXES)
 def test_a_window_without_targets_has_loss_zero(name, softmax, training):
     window = make_window(["a"], 3)
-    window.forward_targets.fill_(-100)
-    window.backward_targets.fill_(-100)
+    window.targets.fill_(-100)
     objective = make_objective(softmax).train(training)
     with torch.set_grad_enabled(training):
-        assert objective(window, negatives=draw(name)).mean.item() == 0.0
+        assert objective(window, negatives=draw(name)).sums.tolist() == [0.0, 0.0]

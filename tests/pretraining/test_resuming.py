@@ -7,10 +7,9 @@ from itertools import count
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 from refusals import assert_refused
 from resuming_cases import TINY, assert_same_run, flags, train, weights, write_corpus
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModelForPreTraining
 from volumes import make_volume
 
 from hf_elmo.pretraining.arguments import PretrainingArguments
@@ -18,13 +17,7 @@ from hf_elmo.pretraining.checkpoint import run_folder
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.pretraining.train import LaneTrainer
 
-
-@pytest.fixture(autouse=True)
-def _accelerate_anew():
-    """accelerate keeps the precision of the first run of a process for all later ones."""
-    AcceleratorState._reset_state(reset_partial_state=True)
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
+pytestmark = pytest.mark.usefixtures("accelerate_anew")
 
 
 @pytest.fixture
@@ -86,6 +79,9 @@ def test_resuming_changes_nothing(corpus, monkeypatch, changes):
     results = train(corpus, "parts", **changes, resume_from_checkpoint="last")
     assert results["resumed_from_steps"] == [12]
     assert_same_run(corpus, "whole", "parts")
+    assert results["objective"] == changes.get("objective", "full")
+    model = AutoModelForPreTraining.from_pretrained(corpus / "parts")
+    assert (model.config.softmax_type == "adaptive") == (results["objective"] == "adaptive")
 
 
 def signal_at(monkeypatch, step, number):
@@ -128,21 +124,21 @@ DIVERGING = {
 }
 
 
-def test_the_finished_checkpoint_is_the_best_one_also_after_an_interruption(corpus, monkeypatch):
-    lines = []
-    arguments = PretrainingArguments(**flags(corpus, "whole", **DIVERGING))
-    results = run_pretraining(arguments, report=lines.append)
+def test_patience_ends_a_run_with_its_best_weights_and_a_resumed_one_alike(corpus, monkeypatch):
+    lines, changes = [], {**DIVERGING, "early_stopping_patience": 2}
+    results = run_pretraining(PretrainingArguments(**flags(corpus, "whole", **changes)), report=lines.append)
     evaluations = {entry["step"]: entry["mean"] for entry in results["evaluations"] if entry["step"]}
-    best = min(evaluations, key=evaluations.get)
-    assert best < 40 and results["kept_step"] == results["best_step"] == best
+    best, last = min(evaluations, key=evaluations.get), max(evaluations)
+    assert last == best + 2 * 5 < 40 == results["settings"]["max_steps"]
+    assert results["kept_step"] == results["best_step"] == best
     assert results["perplexity"]["mean"] == evaluations[best]
-    assert f"step {best} of 40: held-out perplexity {evaluations[best]:,.1f}; the best was step {best}" in lines[-1]
+    assert f"step {best} of {last}: held-out perplexity {evaluations[best]:,.1f}; the best was step {best}" in lines[-1]
     kept = weights(corpus / "whole" / f"checkpoint-{best}")
     assert all(torch.equal(kept[name], value) for name, value in weights(corpus / "whole").items())
     with monkeypatch.context() as patch, pytest.raises(Interruption):
-        interrupt_at(patch, 30)
-        train(corpus, "parts", **DIVERGING)
-    train(corpus, "parts", **DIVERGING, resume_from_checkpoint="last")
+        interrupt_at(patch, last - 3)
+        train(corpus, "parts", **changes)
+    train(corpus, "parts", **changes, resume_from_checkpoint="last")
     assert_same_run(corpus, "whole", "parts")
 
 
@@ -156,19 +152,6 @@ def test_the_last_weights_are_kept_where_no_others_are(corpus):
     assert list((corpus / "out").glob("checkpoint-*")) == []
 
 
-def test_patience_ends_a_run_and_a_resumed_one_at_the_same_step(corpus, monkeypatch):
-    changes = {**DIVERGING, "early_stopping_patience": 2}
-    results = train(corpus, "whole", **changes)
-    steps = [entry["step"] for entry in results["evaluations"]]
-    assert steps[-1] == results["best_step"] + 2 * 5 < 40
-    assert results["settings"]["max_steps"] == 40
-    with monkeypatch.context() as patch, pytest.raises(Interruption):
-        interrupt_at(patch, steps[-1] - 3)
-        train(corpus, "parts", **changes)
-    train(corpus, "parts", **changes, resume_from_checkpoint="last")
-    assert_same_run(corpus, "whole", "parts")
-
-
 def test_a_finished_run_can_be_finished_again_and_prolonged(corpus, run_whole):
     train(corpus, "out", lr_scheduler_type="constant", max_steps=14)
     before = weights(corpus / "out")
@@ -179,21 +162,6 @@ def test_a_finished_run_can_be_finished_again_and_prolonged(corpus, run_whole):
     assert prolonged["words_trained"] == json.loads((whole / "results.json").read_text())["words_trained"]
     found, expected = weights(corpus / "out"), weights(whole)
     assert all(torch.equal(found[name], value) for name, value in expected.items())
-
-
-def test_the_last_and_the_best_checkpoint_are_kept(corpus):
-    results = train(corpus, "out", save_total_limit=2)
-    found = {path.name for path in (corpus / "out").glob("checkpoint-*")}
-    best = min(results["evaluations"][1:], key=lambda entry: entry["mean"])["step"]
-    assert len(found) == 2 and f"checkpoint-{best}" in found
-    newest = max(int(name.split("-")[1]) for name in found)
-    assert newest >= 35
-    assert list(corpus.glob(".*")) == [] and list((corpus / "out").glob(".*")) == []
-    # Each is a checkpoint like any other.
-    AutoModel.from_pretrained(corpus / "out" / f"checkpoint-{newest}")
-    AutoTokenizer.from_pretrained(corpus / "out" / f"checkpoint-{newest}")
-    modes = {path.stat().st_mode & 0o444 for path in (corpus / "out" / f"checkpoint-{newest}").iterdir()}
-    assert modes == {(corpus / "heldout.txt").stat().st_mode & 0o444}
 
 
 def test_a_checkpoint_of_another_run_is_refused(corpus):
@@ -232,19 +200,9 @@ def test_where_there_is_nothing_to_resume_from(corpus):
     train(corpus, "out", max_steps=8, resume_from_checkpoint="auto", overwrite_output_dir=True)
 
 
-def test_a_new_run_takes_the_place_of_an_old_one_when_its_first_checkpoint_stands(corpus, monkeypatch):
-    train(corpus, "out", max_steps=8)
-    old = weights(corpus / "out")
-    with monkeypatch.context() as patch, pytest.raises(Interruption):
-        interrupt_at(patch, 3)
-        train(corpus, "out", max_steps=8, seed=1, overwrite_output_dir=True)
-    assert all(torch.equal(old[name], value) for name, value in weights(corpus / "out").items())
-    train(corpus, "out", max_steps=8, seed=1, overwrite_output_dir=True)
-    assert not all(torch.equal(old[name], value) for name, value in weights(corpus / "out").items())
-    assert {path.name for path in (corpus / "out").glob("checkpoint-*")} <= {"checkpoint-7", "checkpoint-8"}
-
-
-def test_the_directory_of_a_run_may_be_a_mount_point(corpus, monkeypatch):
+def test_the_directory_of_a_run_may_be_a_mount_point_and_keeps_the_old_run_until_a_new_one_has_a_checkpoint(
+    corpus, monkeypatch
+):
     changes = {"save_steps": 3, "validation_file": None, "validation_split_percentage": 20.0, "max_steps": 8}
     train(corpus, "whole", **changes)
     volume = make_volume(corpus / "out", monkeypatch)
@@ -252,6 +210,10 @@ def test_the_directory_of_a_run_may_be_a_mount_point(corpus, monkeypatch):
         interrupt_at(patch, 5)
         train(corpus, "out", **changes)
     train(corpus, "out", **changes, resume_from_checkpoint="auto")
+    assert_same_run(corpus, "whole", "out")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interruption):
+        interrupt_at(patch, 2)
+        train(corpus, "out", **changes, seed=1, overwrite_output_dir=True)
     assert_same_run(corpus, "whole", "out")
     train(corpus, "out", **changes, seed=1, overwrite_output_dir=True)
     first, second = weights(corpus / "whole"), weights(volume)

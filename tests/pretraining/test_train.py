@@ -18,6 +18,7 @@ from tolerances import REORDERED_FLOAT32
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoState
 from hf_elmo.pretraining import train as module
 from hf_elmo.pretraining.arguments import PretrainingArguments
+from hf_elmo.pretraining.checkpoint import RunCheckpoints
 from hf_elmo.pretraining.lanes import LaneFiller, reset_lanes
 from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.pretraining.run import run_pretraining
@@ -37,7 +38,7 @@ def make_trainer(tmp_path):
     counts = Counter(chain.from_iterable(train.sentences(tokenizer.tokenize)))
     vocabulary = WordVocabulary.from_counts(counts)
 
-    def make(max_steps=60, accelerator=None, objective="full", **settings):
+    def make(max_steps=60, objective="full", **settings):
         torch.manual_seed(1)
         model = ElmoForPreTraining(
             make_tiny_config(word_vocab_size=len(vocabulary), dropout=0.0, projection_size=16, cell_size=32)
@@ -48,11 +49,14 @@ def make_trainer(tmp_path):
             max_steps=max_steps,
             objective=objective,
             num_negative_samples=6,
+            save_steps=0,
             **settings,
         ).with_recipe()
         arguments = arguments.settled(len(vocabulary), 1, 1)
-        accelerator = accelerator or Accelerator(cpu=True)
-        return LaneTrainer(model, tokenizer, vocabulary, train, held_out, arguments, accelerator)
+        accelerator = Accelerator(cpu=True)
+        checkpoints = RunCheckpoints(tmp_path / "out", tmp_path / "aside", accelerator, lambda directory: None, {})
+        clock = RunClock()
+        return LaneTrainer(model, tokenizer, vocabulary, train, held_out, arguments, accelerator, checkpoints, clock)
 
     return make
 
@@ -88,7 +92,7 @@ def test_a_step_follows_the_mean_loss_of_all_its_words(make_trainer, monkeypatch
     for window in windows:
         loss = objective(window, state)
         state, count = loss.state.detach(), count + 2 * loss.num_targets
-        total = total + loss.forward_sum + loss.backward_sum
+        total = total + loss.sums.sum()
     (total / count).backward()
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
@@ -137,15 +141,16 @@ def test_states_are_reset_when_asked(make_trainer, tmp_path, reset_state):
 
 def test_the_sampled_and_the_full_loss_of_a_window_are_measured_without_a_trace(make_trainer):
     trainer = make_trainer(objective="sampled")
-    window = next(trainer._windows())
+    window, trainer.train_seconds = next(trainer._windows()), 1.0
     drawn, random = trainer.sampler.generator.get_state(), torch.get_rng_state()
-    sampled, full = trainer._measure_gap(window, None)
+    trainer._log(window, None)
     assert torch.equal(trainer.sampler.generator.get_state(), drawn)
     assert torch.equal(torch.get_rng_state(), random)
     with torch.no_grad():
         objective = trainer.bare_objective.eval()
-        assert full == pytest.approx(objective(window).mean.item(), abs=1e-5)
-        assert sampled == pytest.approx(objective(window, None, trainer.sampler.draw_pair()).mean.item(), abs=1e-5)
+        losses = [objective(window, None, negatives) for negatives in (trainer.sampler.draw_pair(), None)]
+    found = [trainer.history[0][name] for name in ("sampled_loss", "full_loss")]
+    assert found == pytest.approx([loss.sums.mean().item() / loss.num_targets for loss in losses], abs=1e-5)
 
 
 # Signals

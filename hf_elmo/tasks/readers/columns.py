@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from datasets import ClassLabel, Dataset
 
-from ...given.bounded_files import quoted
+from ...given import quoted
 from ...text.columns import COLUMN_FORMATS, CONLLU_COLUMNS, column_sentences, read_layout
 from ...text.files import form_of, suffix_of
 from .examples import Examples

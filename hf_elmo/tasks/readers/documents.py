@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...given.bounded_files import quoted
+from ...given import quoted
 from ...text.columns import CONLL2012_ESCAPES
 from ...text.files import text_lines
 from .examples import Examples

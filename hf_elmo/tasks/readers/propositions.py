@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...given.bounded_files import quoted
+from ...given import quoted
 from ...model.modeling_elmo_tasks import OUTSIDE, read_spans
 from ...text.columns import Row
 from ...text.files import text_lines

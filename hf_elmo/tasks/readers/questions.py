@@ -6,8 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...given.bounded_files import quoted
-from ...given.bounded_json import parse_json
+from ...given import parse_json, quoted
 from ...text.files import check_characters, numbered_lines
 from .examples import Examples
 

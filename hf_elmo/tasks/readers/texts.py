@@ -12,7 +12,7 @@ from typing import Any
 
 from datasets import ClassLabel, Dataset
 
-from ...given.bounded_files import quoted
+from ...given import quoted
 from ...text.files import TEXT_SUFFIXES, check_characters, form_of, records, suffix_of, text_lines
 from .examples import Examples
 

@@ -1,1 +1,0 @@
-"""What users and strangers give, within bounds: flags, files and JSON."""
