@@ -48,7 +48,6 @@ class TaskCard:
             figures, `{"PER": {"precision": 0.5, "number": 7}}` (fractions as float, counts as int), or lists of counts,
             a row and a column for each of `labels` and of `results["unseen_labels"]`.
         counts: What is counted of each split, keys of `results["data"][split]`: "sentences", "words".
-        settings: Rows of the table of settings.
         notes: Sentences under the scores of a split, "test" or "validation", or under "all".
     """
 
@@ -64,7 +63,6 @@ class TaskCard:
     labels: list[str] = field(default_factory=list)
     labels_title: str = "Labels"
     counts: list[str] = field(default_factory=list)
-    settings: dict[str, str] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -126,8 +124,7 @@ def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
             template = "conversion"
         elif "card" in run:
             template, tags, pipeline_tag = "task", run["card"]["tags"], run["card"]["pipeline_tag"]
-            context["scored"] = _scored(run)
-            context["mean_shares"] = mean_shares(run) if run.get("layer_shares") else None
+            context |= _task_context(run)
             measured = list(_task_scores(run))
         else:
             template, measured = "pretraining", list(_perplexities(run, facts))
@@ -149,6 +146,11 @@ def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
             f"the card of {name} cannot be rendered ({reason(error)}); a card shows only what its files hold: mend "
             f"{FACTS_FILE}, or make the figures again."
         ) from error
+
+
+def render_scores(results: Mapping[str, Any]) -> str:
+    """What a task's results say of its scores, and of the layers that it reads, as in its card."""
+    return _ENVIRONMENT.get_template("scores.md.j2").render(_task_context(results)).strip()
 
 
 def describe_cutting(tokenizer: Mapping[str, Any] | None) -> str:
@@ -197,7 +199,12 @@ def _perplexities(results: dict[str, Any], facts: dict[str, Any] | None) -> Iter
                 )
 
 
-def _scored(results: dict[str, Any]) -> dict[str, str]:
+def _task_context(results: Mapping[str, Any]) -> dict[str, Any]:
+    shares = mean_shares(results) if results.get("layer_shares") else None
+    return {"results": results, "card": results["card"], "scored": _scored(results), "mean_shares": shares}
+
+
+def _scored(results: Mapping[str, Any]) -> dict[str, str]:
     """The splits that a task has scores on, and what those begin with in its results."""
     first = results["card"]["scores"][0]
     return {split: prefix for split, prefix in _PREFIXES.items() if prefix + first in results}

@@ -27,7 +27,6 @@ from ..pipelines import COREFERENCE
 from .arguments import TaskArguments
 from .data import read_splits
 from .inputs import describe_inputs
-from .layer_cache import LayerCache, collate_with_layers
 from .metrics import score_clusters, score_matches
 from .prediction import Item, Predictor
 from .readers.documents import Document, Documents, Mention, document_lines, read_documents
@@ -152,7 +151,7 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
         return (
             f"biLSTM of {head.lstm_size}, spans of up to {head.max_span_width} words, {head.spans_per_word:g} for each "
             f"word, up to {head.max_antecedents} antecedents, singletons "
-            f"{'kept' if head.keep_singletons else 'dropped'}; reads {describe_inputs(head.to_dict())}."
+            f"{'kept' if head.keep_singletons else 'dropped'}; reads {describe_inputs(head)}."
         )
 
     def count(self, split: str) -> dict[str, Any]:
@@ -177,9 +176,8 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
         documents = encode_documents(self.splits[split], self.tokenizer, self.head.use_speakers)
         return EncodedDocuments(documents, self.model_args.max_train_sentences or None if split == "train" else None)
 
-    def keep_layers(self, cache: LayerCache, dataset: EncodedDocuments) -> EncodedDocuments:
-        sentences = cache.with_layers(self.model, dataset.sentences)
-        return EncodedDocuments(dataset.documents, dataset.max_sentences, sentences)
+    def sentences(self, dataset: EncodedDocuments) -> Any:
+        return [sentence for document in dataset.documents for sentence in document.sentences]
 
     def make_collator(self) -> Any:
         return make_document_collator(self.tokenizer)
@@ -201,11 +199,6 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
         return {"singletons": "keep" if self.model.keep_singletons else "drop"}
 
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        head = self.head.to_dict()
-        kept = (
-            "a cluster of its own where its score as a mention is above zero" if head["keep_singletons"] else "left out"
-        )
-        reads = "the document" if head["read_across_sentences"] else "each sentence"
         singletons = "Clusters of one mention count."
         if results["singletons"] != "keep":
             singletons = "Clusters of one mention are left out of data and predictions."
@@ -214,7 +207,7 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
             if text["out_of_reach"]:
                 notes[split] = [
                     f"{text['out_of_reach']:,} of {text['mentions']:,} mentions cannot be found: they are wider than "
-                    f"{head['max_span_width']} words, or stand in several sentences."
+                    f"{self.head.max_span_width} words, or stand in several sentences."
                 ]
         return TaskCard(
             what="A coreference model",
@@ -237,13 +230,6 @@ for cluster in resolver("Alice met her brother .")["clusters"]:
             ],
             scores=list(self.scores),
             counts=["documents", "words", "mentions", "clusters"],
-            settings={
-                "reads of each word": describe_inputs(head),
-                "biLSTM": f"{head['lstm_size']}, over {reads}",
-                "spans": f"up to {head['max_span_width']} words, {head['spans_per_word']:g} for each word kept, up to "
-                f"{head['max_antecedents']} antecedents",
-                "a mention that nothing is linked to": kept,
-            },
             notes=notes,
         )
 
@@ -300,14 +286,10 @@ class EncodedDocuments(Dataset):
         documents: All of them.
         max_sentences: Of longer documents an item is a window of so many sentences, drawn anew by torch's random
             numbers each time; None gives whole documents.
-        sentences: Those of all documents in order, with their layers where these are kept.
     """
 
-    def __init__(self, documents: Sequence[EncodedDocument], max_sentences: int | None = None, sentences: Any = None):
+    def __init__(self, documents: Sequence[EncodedDocument], max_sentences: int | None = None):
         self.documents, self.max_sentences = documents, max_sentences
-        own = [sentence for document in documents for sentence in document.sentences]
-        self.sentences = own if sentences is None else sentences
-        self._firsts = list(itertools.accumulate((len(document.sentences) for document in documents), initial=0))
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -318,11 +300,10 @@ class EncodedDocuments(Dataset):
         if self.max_sentences is not None and count > self.max_sentences:
             first = int(torch.randint(count - self.max_sentences + 1, ()))
             count = self.max_sentences
-        place = self._firsts[index] + first
-        sentences = [self.sentences[each] for each in range(place, place + count)]
         start, stop = document.starts[first], document.starts[first + count]
         mentions = document.mentions
         mentions = mentions[(mentions[:, 0] >= start) & (mentions[:, 1] <= stop)]
+        sentences = document.sentences[first : first + count]
         return {"sentences": sentences, "labels": mentions - np.array([start, start, 0])}
 
 
@@ -357,7 +338,7 @@ def encode_document(document: Document, tokenizer: PreTrainedTokenizer, use_spea
 
 def make_document_collator(tokenizer: PreTrainedTokenizer) -> Callable[[list[Mapping[str, Any]]], dict[str, Tensor]]:
     """What makes a batch of one document: its sentences, padded, and its mentions as `labels`, (1, M, 3)."""
-    pad = collate_with_layers(DataCollatorWithPadding(tokenizer))
+    pad = DataCollatorWithPadding(tokenizer)
 
     def collate(items: list[Mapping[str, Any]]) -> dict[str, Tensor]:
         if len(items) != 1:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
-
-import numpy as np
 
 from ..hub.file_names import TOKENIZER_FILE
 from ..hub.loading import Model, find_file, load_what_is_there
@@ -117,13 +114,8 @@ def set_word_inputs(
     if args.word_vectors is not None:
         wanted = {*counts, *(_as_looked_up(word, head, tokenizer) for word in other_words)}
         read = read_word_vectors(args.word_vectors, wanted, vector_size=vector_size)
-        words, vectors, size = read.words, read.vectors, read.vectors.shape[1]
-        if args.more_word_vectors:
-            more = read_word_vectors(args.word_vectors, max_words=args.more_word_vectors, vector_size=size)
-            is_new = [word not in wanted for word in more.words]
-            words = [*words, *itertools.compress(more.words, is_new)]
-            vectors = np.concatenate([vectors, more.vectors[is_new]])
-        table = build_word_table(tokenizer, words, vectors)
+        size = read.vectors.shape[1]
+        table = build_word_table(tokenizer, read.words, read.vectors)
     else:
         size = vector_size or LEARNED_SIZE
         words = [
@@ -185,13 +177,12 @@ def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> dict[s
     return {label: places[label] for label in sorted(set(places) - set(labels))}
 
 
-def describe_inputs(head: Mapping[str, Any]) -> str:
-    """What a task reads of each word, in some words, from the settings of its head as in config.json."""
-    parts = ["ELMo"] if head["use_elmo"] else []
-    if head["word_table_size"]:
-        trained = "trained" if head["train_word_vectors"] else "fixed"
-        parts.append(f"{trained} vectors of {head['word_table_size']:,} words")
-    if head["character_filters"]:
-        parts.append(f"{sum(count for _, count in head['character_filters']):,} features of characters")
-    at_output = ", and ELMo again at the output of its lowest LSTM" if head.get("mix_at_output") else ""
-    return " + ".join(parts) + at_output
+def describe_inputs(head: Any) -> str:
+    """What a task reads of each word, in some words."""
+    parts = ["ELMo"] if head.use_elmo else []
+    if head.word_table_size:
+        parts.append(f"{'trained' if head.train_word_vectors else 'fixed'} vectors of {head.word_table_size:,} words")
+    if head.character_filters:
+        parts.append(f"{sum(count for _, count in head.character_filters):,} features of characters")
+    at_output = getattr(head, "mix_at_output", False)
+    return " + ".join(parts) + (", and ELMo again at the output of its lowest LSTM" if at_output else "")

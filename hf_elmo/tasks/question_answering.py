@@ -189,7 +189,7 @@ example:
         bound = (
             f"answers of at most {head.max_answer_words} words" if head.max_answer_words else "answers of any length"
         )
-        return f"{head.reader} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}; {bound}."
+        return f"{head.reader} of {head.hidden_size}, reads {describe_inputs(head)}; {bound}."
 
     def name_source(self, split: str) -> str:
         """What a split is called in results.json, with its fold."""
@@ -263,16 +263,6 @@ example:
         return {"max_answer_words": self.model.max_answer_words}
 
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        head = self.head.to_dict()
-        settings = {
-            "reads of each word": describe_inputs(head),
-            "reader": f"{head['reader']} of {head['hidden_size']}",
-            "answers widened to whole words": ", ".join(
-                f"{text['widened_answers']:,} of {split}" for split, text in results["data"].items()
-            ),
-        }
-        if head["max_answer_words"]:
-            settings["longest answer"] = f"{head['max_answer_words']} words"
         return TaskCard(
             what="A reader that answers questions",
             task_name="Question answering",
@@ -297,7 +287,6 @@ An answer has its place in the context, in characters, and a probability.""",
             ],
             scores=list(self.scores),
             counts=["questions", "contexts", "words"],
-            settings=settings,
             notes={"all": ["As SQuAD 1.1 counts them, the best of several right answers."]},
         )
 

@@ -1,16 +1,14 @@
-"""What a user sees of a run: its progress, a line for each log of the Trainer, and the scores at the end."""
+"""What a user sees of a run while it lasts, and what is told of several seeds."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pandas import DataFrame  # type: ignore[import-untyped]
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
-from ..hub.cards import TaskCard
 from ..text.progress import track
 
 # What the Trainer calls the results on each split.
@@ -45,29 +43,6 @@ class Lines(TrainerCallback):
         if "eval_loss" in logs:
             scores = ", ".join(f"{name} {100 * logs[f'eval_{name}']:.2f}" for name in self._scores)
             tqdm.write(f"{start}: validation loss {logs['eval_loss']:.4f}, {scores}")
-
-
-def describe_scores(results: Mapping[str, Any], card: TaskCard) -> Iterator[str]:
-    """The scores and the tables of a card, in percent, with its notes on each split."""
-    for split, prefix in RESULT_PREFIXES.items():
-        keys = {name: f"{prefix}_{name}" for name in card.scores}
-        if not set(keys.values()) <= results.keys():
-            continue
-        scores = (f"{name} {100 * results[key]:.2f}" for name, key in keys.items())
-        yield f"\n{split} ({results['data'][split]['source']}): {', '.join(scores)}"
-        if "seeds" in results:
-            mean, deviation = results["mean"], results["deviation"]
-            scores = (f"{name} {100 * mean[key]:.2f} ± {100 * deviation[key]:.2f}" for name, key in keys.items())
-            yield f"Mean and deviation of {len(results['seeds'])} seeds, {split}: {', '.join(scores)}"
-        for name, title in card.tables.items():
-            table = results[f"{prefix}_{name}"]
-            if isinstance(table, list):
-                labels = [*card.labels, *results.get("unseen_labels", [])]
-                table = {label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, table, strict=True)}
-            if table:
-                frame = DataFrame.from_dict(table, orient="index")
-                yield f"{title}:\n{frame.to_string(float_format=lambda score: f'{100 * score:.2f}')}"
-        yield from card.notes.get(split, [])
 
 
 def by_type(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -117,7 +117,7 @@ example:
     def describe_head(self, model: ElmoForSemanticRoleLabeling) -> str:
         head = self.head
         finds = "; finds predicates" if head.find_predicates else ""
-        reads = f"{head.num_layers} highway LSTMs of {head.hidden_size}, reads {describe_inputs(head.to_dict())}{finds}"
+        reads = f"{head.num_layers} highway LSTMs of {head.hidden_size}, reads {describe_inputs(head)}{finds}"
         return f"{reads}; {len(self.labels)} tags."
 
     def count(self, split: str) -> dict[str, Any]:
@@ -155,8 +155,7 @@ example:
         return results
 
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        head = self.head.to_dict()
-        found = ", or left out for the model to find them" if head["find_predicates"] else ""
+        found = ", or left out for the model to find them" if self.head.find_predicates else ""
         notes = {
             "all": [
                 "By the count of CoNLL-2005, predicates given: an argument counts where its role and all its pieces "
@@ -195,11 +194,6 @@ trust_remote_code=True)` loads the model, which wants `predicate_mask` beside wh
             labels=sorted({label[2:] for label in self.labels if label != "O"}),
             labels_title="Roles",
             counts=["sentences", "words", "predicates"],
-            settings={
-                "reads of each word": describe_inputs(head),
-                "highway LSTMs": f"{head['num_layers']} x {head['hidden_size']}",
-                "finds predicates": "yes" if head["find_predicates"] else "no",
-            },
             notes=notes,
         )
 

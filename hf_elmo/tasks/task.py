@@ -17,7 +17,6 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import set_seed
 
-from ..given.flags import check_least
 from ..hub.cards import TaskCard
 from ..hub.loading import load_config
 from ..hub.writing import check_keeps_inputs
@@ -37,7 +36,6 @@ from .inputs import (
     set_word_inputs,
     start_model,
 )
-from .layer_cache import LayerCache
 
 if TYPE_CHECKING:
     from .prediction import Predictor
@@ -173,9 +171,9 @@ class Task(ABC):
         """What is kept as predictions of a batch's scores, those of the best label unless a task wants more."""
         return logits.argmax(dim=-1)
 
-    def keep_layers(self, cache: LayerCache, dataset: Any) -> Any:
-        """The examples with the layers that a cache has of them, without them where it keeps none."""
-        return cache.with_layers(self.model, dataset)
+    def sentences(self, dataset: Any) -> Any:
+        """What the biLM reads of encoded examples, rows with `input_ids` (T, C), whose layers can be kept."""
+        return dataset
 
     def describe(self) -> dict[str, Any]:
         """What results.json says of the task itself."""
@@ -207,7 +205,6 @@ class Task(ABC):
         )
         if training_args.push_to_hub:
             raise ValueError("push_to_hub is on; upload what output_dir holds when all is done, with hf-elmo push.")
-        check_least(model_args, ["layer_cache_gigabytes"], 0)
         self.settings = read_settings(model_args.head, self.head_class)
         self.check_arguments()
         self.splits = choose_splits(take_fractions(self.load(), data_args), training_args)
@@ -216,11 +213,6 @@ class Task(ABC):
             raise ValueError(
                 f"There is nothing to train on, and the checkpoint has no head of the task {self.name} to evaluate; "
                 "name one that has with --model_name_or_path, or give training data."
-            )
-        if model_args.layer_cache_dir is not None and not self.config.freeze_bilm:
-            raise ValueError(
-                f"layer_cache_dir is {model_args.layer_cache_dir!r}, but the biLM is trained (no_freeze_bilm), so that "
-                "its layers change; leave one of them out."
             )
         self.tokenizer = load_tokenizer(model_args.model_name_or_path, self.config)
         if getattr(model_args, "pre_tokenizer", None) is not None:
@@ -278,11 +270,8 @@ class Task(ABC):
         config = self.config = load_config(args.model_name_or_path)
         has_head = not args.from_scratch and self.model_class.__name__ in (config.architectures or [])
         head: Any = config.head if getattr(config.head, "type", None) == self.head_class.type else None
-        if (args.more_word_vectors and args.word_vectors is None) or (args.word_vectors and args.learn_words):
-            raise ValueError(
-                f"word_vectors is {args.word_vectors!r}, learn_words {args.learn_words} and more_word_vectors "
-                f"{args.more_word_vectors}; the vectors are a file's or learned, and more of them are a file's."
-            )
+        if args.word_vectors and args.learn_words:
+            raise ValueError(f"word_vectors is {args.word_vectors!r} and learn_words is on; leave one of them out.")
         # The word softmax is left behind.
         config.word_vocab_size = None
         given = {

@@ -217,7 +217,7 @@ A second column of texts makes them pairs.
 
     def describe_head(self, model: ElmoForSequenceClassification) -> str:
         head = self.head
-        reads = f"{head.encoder} of {head.hidden_size}, reads {describe_inputs(head.to_dict())}"
+        reads = f"{head.encoder} of {head.hidden_size}, reads {describe_inputs(head)}"
         return f"{reads}; {super().describe_head(model)}"
 
     def words_of(self, examples: LabelledTexts) -> Iterator[str]:
@@ -303,10 +303,6 @@ print(classifier("A sentence of words .", ["sport", "music"], hypothesis_templat
             tables={"by_class": "By label", "confusion": "What the texts of each label were taken for"},
             labels=labels,
             counts=["texts", "words"],
-            settings={
-                "reads of each word": describe_inputs(self.head.to_dict()),
-                "encoder": self.head.to_dict()["encoder"],
-            },
             notes=notes,
         )
 

@@ -176,7 +176,7 @@ example:
     def describe_head(self, model: ElmoForTokenClassification) -> str:
         head, parts = self.head, []
         if not head.use_elmo or model.features.size or head.mix_at_output:
-            parts.append(f"reads {describe_inputs(head.to_dict())}")
+            parts.append(f"reads {describe_inputs(head)}")
         if model.crf is not None:
             parts.append(f"a CRF over {head.scheme or 'labels without a scheme'}")
         return "; ".join([*parts, super().describe_head(model)])
@@ -208,12 +208,7 @@ example:
         return {"tag_scheme": self.tag_scheme, **converted}
 
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        head, are_spans = self.head.to_dict(), results["tag_scheme"] == "spans"
-        settings = {"reads of each word": describe_inputs(head)}
-        if head["lstm_layers"]:
-            settings["biLSTM"] = f"{head['lstm_layers']} x {head['lstm_size']}"
-        output_layer = "CRF" if head["output_layer"] == "crf" else "softmax"
-        settings["output layer"] = f"{output_layer}, labels in {head['scheme']}" if head["scheme"] else output_layer
+        are_spans = results["tag_scheme"] == "spans"
         counted = "An entity counts where its type and both its ends are right, as conlleval counts."
         return TaskCard(
             what="A token classifier",
@@ -235,7 +230,6 @@ for entity in tagger("A sentence of words ."):
             tables={"entities": "By type"},
             labels=self.labels,
             counts=["sentences", "words"],
-            settings=settings,
             notes={"all": [counted if are_spans else "Each word counts by itself."]},
         )
 

@@ -28,6 +28,7 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from huggingface_hub.utils import WeakFileLock
 from safetensors.torch import load_model
+from torch.utils.data import ConcatDataset
 from transformers import (
     EarlyStoppingCallback,
     PrinterCallback,
@@ -41,16 +42,15 @@ from transformers import (
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import SaveStrategy
 
-from ..hub.cards import write_card
+from ..hub.cards import render_scores, write_card
 from ..hub.file_names import LAYER_SHARES_FILE, RESULTS_FILE, WEIGHTS_FILE
 from ..hub.plots import plot_layer_shares
 from ..hub.provenance import command_to_resume, describe_run, write_json
-from ..hub.scores import layer_names
 from ..hub.writing import check_output_directory, files_written_aside, leftovers_of, written_aside
 from ..model.modeling_elmo import IGNORED_LABEL
 from .arguments import TaskTrainingArguments
-from .layer_cache import LayerCache, collate_with_layers
-from .reports import RESULT_PREFIXES, Lines, best_of, describe_scores, summarize
+from .layer_cache import collate_with_layers, keep_layers
+from .reports import RESULT_PREFIXES, Lines, best_of, summarize
 
 if TYPE_CHECKING:
     from .task import Task
@@ -120,7 +120,7 @@ def run(task: Task) -> dict[str, Any]:
                 if number:
                     set_seed(seed)
                     task.model, _ = task.build_model()
-                done = _run_seed(task, _with_layers(task, encoded, path), folder, seed)
+                done = _run_seed(task, encoded, _make_collator(task, encoded, path), folder, seed)
                 if args.process_index == 0:
                     with files_written_aside(folder / SEED_FILE) as (aside,):
                         write_json(aside, {"facts": facts, "results": done})
@@ -132,12 +132,11 @@ def run(task: Task) -> dict[str, Any]:
             names = [f"{prefix}_{name}" for prefix in RESULT_PREFIXES.values() for name in (*task.scores, "loss")]
             results.update({"kept_seed": best, **summarize(runs, [name for name in names if name in runs[best]])})
             task.say(f"\nKept the model of seed {best}.")
-        card = task.describe_card(results)
-        task.say("\n".join(describe_scores(results, card)))
+        results["card"] = asdict(task.describe_card(results))
+        task.say(f"\n{render_scores(results)}")
         if args.process_index == 0:
             folder = path / f"seed-{best}"
             if "train" in task.splits:
-                results["card"] = asdict(card)
                 # A picture wants matplotlib.
                 with suppress(ImportError):
                     if results["layer_shares"]:
@@ -150,14 +149,14 @@ def run(task: Task) -> dict[str, Any]:
     return results
 
 
-def _with_layers(task: Task, encoded: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    """The rows of each split with the layers of a frozen biLM, where they are to be kept."""
-    args = task.model_args
-    if not (args.layer_cache_gigabytes and task.model.uses_elmo and task.model.config.freeze_bilm):
-        return encoded
-    directory = args.layer_cache_dir or path / "layers"
-    cache = LayerCache(directory, int(args.layer_cache_gigabytes * 2**30), partial(print, flush=True))
-    return {split: task.keep_layers(cache, rows) for split, rows in encoded.items()}
+def _make_collator(task: Task, encoded: Mapping[str, Any], path: Path) -> Any:
+    """What makes a batch of rows, with the layers of a frozen biLM."""
+    layers = {}
+    if task.model.uses_elmo and task.model.config.freeze_bilm:
+        sentences: Any = ConcatDataset([task.sentences(rows) for rows in encoded.values()])
+        directory = task.model_args.layer_cache_dir or path / "layers"
+        layers = keep_layers(task.model, sentences, directory, partial(print, flush=True))
+    return collate_with_layers(task.make_collator(), layers)
 
 
 class _Trainer(Trainer):
@@ -178,14 +177,14 @@ class _Trainer(Trainer):
         return (found[0].nan_to_num(), *found[1:]) if isinstance(found, tuple) else found
 
 
-def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path, seed: int) -> dict[str, Any]:
+def _run_seed(task: Task, datasets: Mapping[str, Any], collator: Any, folder: Path, seed: int) -> dict[str, Any]:
     """Train, evaluate and predict once, and write the model and the predictions; the results."""
     args = copy.copy(task.training_args)
     args.output_dir, args.seed, args.restore_callback_states_from_checkpoint = str(folder), seed, True
     trainer = _Trainer(
         model=task.model,
         args=args,
-        data_collator=collate_with_layers(task.make_collator()),
+        data_collator=collator,
         train_dataset=datasets.get("train"),
         eval_dataset=datasets.get("validation"),
         processing_class=task.tokenizer,
@@ -204,14 +203,9 @@ def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path, seed: int) 
         asked = args.resume_from_checkpoint
         results = _train(trainer, newest_checkpoint(folder) if args.resumes_newest else asked and Path(asked))
         if args.load_best_model_at_end and trainer.state.best_metric is not None:
-            results["kept_step"], best = trainer.state.best_global_step, trainer.state.best_metric
-            name = cast("str", args.metric_for_best_model).removeprefix("eval_")
-            task.say(f"Kept the model of step {results['kept_step']}: validation {name} {best:.4f}.")
-        shares = task.model.layer_shares()[: task.model.num_read_mixes] if task.model.uses_elmo else []
-        results["layer_shares"] = shares
-        for where, of_mix in zip(("", " at its output"), shares, strict=False):
-            named = zip(layer_names(len(of_mix)), of_mix, strict=True)
-            task.say(f"Layers that the task reads{where}: {', '.join(f'{name} {share:.1%}' for name, share in named)}.")
+            results["kept_step"] = trainer.state.best_global_step
+        shares = task.model.layer_shares() if task.model.uses_elmo else []
+        results["layer_shares"] = shares[: task.model.num_read_mixes]
         trainer.save_model(str(folder))
         if not args.keeps_checkpoints:
             trainer.state.best_model_checkpoint = None
@@ -225,45 +219,26 @@ def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path, seed: int) 
             output = trainer.predict(datasets[split], metric_key_prefix=prefix)
             results |= output.metrics or {}
             results |= task.report(split, output, folder if trainer.is_world_process_zero() else None)
-            if args.num_seeds > 1:
-                scores = (f"{name} {100 * results[f'{prefix}_{name}']:.2f}" for name in task.scores)
-                task.say(f"{split}: {', '.join(scores)}")
     return results
 
 
-def _train(trainer: Trainer, checkpoint: Any) -> dict[str, Any]:
-    """Train, from a checkpoint if there is one; the metrics of the whole training."""
-    if not checkpoint:
-        return trainer.train().metrics
-    state = TrainerState.load_from_json(str(checkpoint / STATE_FILE))
-    if not _is_over(state, trainer.args):
-        metrics = trainer.train(resume_from_checkpoint=str(checkpoint)).metrics
-        return metrics | _mean_loss(trainer.state)
-    # The Trainer would take one step more.
-    if trainer.args.load_best_model_at_end and state.best_global_step:
-        checkpoint = checkpoint.parent / f"checkpoint-{state.best_global_step}"
-    load_model(cast("torch.nn.Module", trainer.model), checkpoint / WEIGHTS_FILE)
-    trainer.state = state
-    return {"epoch": state.epoch, **_mean_loss(state)}
-
-
-def _is_over(state: TrainerState, args: Any) -> bool:
-    """Whether a run that was stopped here had taken all of its steps."""
-    steps_of_an_epoch = round(state.global_step / (state.epoch or math.inf))
-    last = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * steps_of_an_epoch)
-    stopping: Any = cast("dict[str, Any]", state.stateful_callbacks).get(EarlyStoppingCallback.__name__)
-    waited = stopping["attributes"]["early_stopping_patience_counter"] if stopping else 0
-    return state.global_step >= last or waited >= (args.early_stopping_patience or math.inf)
-
-
-def _mean_loss(state: TrainerState) -> dict[str, float]:
-    """The mean loss of all steps up to the last one that was logged, if any was."""
+def _train(trainer: Trainer, checkpoint: Path | None) -> dict[str, Any]:
+    """Train, from a checkpoint if there is one; the epochs that were trained, and the mean loss of the logged steps."""
+    state: Any = TrainerState.load_from_json(str(checkpoint / STATE_FILE)) if checkpoint else None
+    if checkpoint is None or not state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
+        trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+    else:
+        # Behind the last step the Trainer would take one more.
+        if trainer.args.load_best_model_at_end and state.best_global_step:
+            checkpoint = checkpoint.parent / f"checkpoint-{state.best_global_step}"
+        load_model(cast("torch.nn.Module", trainer.model), checkpoint / WEIGHTS_FILE)
+        trainer.state = state
     total = counted = 0.0
-    for entry in state.log_history:
+    for entry in trainer.state.log_history:
         if "loss" in entry:
             total += entry["loss"] * (entry["step"] - counted)
             counted = entry["step"]
-    return {"train_loss": total / counted} if counted else {}
+    return {"epoch": trainer.state.epoch, **({"train_loss": total / counted} if counted else {})}
 
 
 class ExactResume(TrainerCallback, ExportableState):

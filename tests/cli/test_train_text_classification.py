@@ -47,7 +47,7 @@ def test_training_from_a_file(kind, run, tmp_path):
     code, shown, errors = run(*data, *training)
     assert code == 0, errors
     assert "2 labels." in shown.splitlines()[0] and "What the texts of each label were taken for:" in shown
-    assert "Mean and deviation of 2 seeds, test: accuracy" in shown
+    assert "| test, mean of seeds |" in shown
     results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert len(results["seeds"]) == 2 and results["task"] == "text-classification"
     assert results["text_pairs"] == (kind == "pairs")

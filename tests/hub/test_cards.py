@@ -162,7 +162,6 @@ CARD = TaskCard(
     tables={"types": "By type", "confusion": "Confused"},
     labels=["PER", "LOC"],
     counts=["words"],
-    settings={"head": "a|b"},
     notes={"all": ["Counted so."], "test": ["Of the test."]},
 )
 TASK_RESULTS = {
@@ -189,7 +188,7 @@ def test_a_task_says_what_its_card_shows(tmp_path):
         "| `PER` | 50.00 | 33.33 | 1,234 |",
         "| in percent | as `PER` | as `LOC` | as `ORG` |",
         "| `LOC` | 2 | 3,000 | 0 |",
-        "| test data | test.conll: 1,200 words |\n| head | a\\|b |\n| settings | learning_rate 0.1 |",
+        "| test data | test.conll: 1,200 words |\n| settings | learning_rate 0.1 |",
     ):
         assert text in card, text
     assert "validation data:" not in card and "## Layers" not in card and "± " not in card and "\n\n\n" not in card
