@@ -90,6 +90,32 @@ class _ReadsText:
     _load_feature_extractor = False
 
 
+def context_windows(
+    tokenizer: Any, question: str, context: str, max_length: int | None = None, stride: int | None = None
+) -> Iterator[tuple[dict[str, Any], list[tuple[int, int] | None]]]:
+    """A question beside its context, or beside each window of it: what the model reads, and where its words stand.
+
+    Args:
+        tokenizer, question, context: What is read.
+        max_length: Words of the question and a window, special tokens included; None for the whole context.
+        stride: Words that two windows share; None for half of those of the context that fit.
+    Returns: Of each window the row that a model reads, by its arguments' names, and of each word in it the place in the
+        context, in characters; None for special tokens and the question's words.
+    Raises: ValueError naming max_length or stride, which leave no word of the context.
+    """
+    cut: dict[str, Any] = {}
+    if max_length is not None:
+        room = max_length - len(tokenizer(question)["input_ids"]) - 2
+        cut = {"truncation": "only_second", "max_length": max_length}
+        cut["stride"] = max(room, 0) // 2 if stride is None else stride
+    encoded = tokenizer([question], [context], return_overflowing_tokens=True, **cut)
+    for row, encoding in enumerate(encoded.encodings):
+        places = zip(encoding.sequence_ids, encoding.offsets, strict=True)
+        inputs = {name: encoded[name][row] for name in tokenizer.model_input_names}
+        # Of words alone, so that padding on either side counts for nothing.
+        yield inputs, [place if sequence == 1 else None for sequence, place in places]
+
+
 class ElmoQuestionAnsweringPipeline(_ReadsText, ChunkPipeline):  # type: ignore[misc]
     """Answers as pieces of a context: `pipeline("extractive-question-answering")`.
 
@@ -124,31 +150,13 @@ class ElmoQuestionAnsweringPipeline(_ReadsText, ChunkPipeline):  # type: ignore[
         self, inputs: Mapping[str, str], max_length: int | None = None, stride: int | None = None
     ) -> Iterator[dict[str, Any]]:
         """The windows of a context, one where it is read whole, each beside the question."""
-        texts = [inputs["question"], inputs["context"]]
-        if not all(text and text.strip() for text in texts):
-            raise ValueError(f"question and context are {texts}; wanted texts with words.")
-        tokenizer = cast("Any", self.tokenizer)
-        windows: dict[str, Any] = {}
-        if max_length is not None:
-            room = max_length - len(tokenizer(texts[0])["input_ids"]) - 2
-            if room < 1:
-                raise ValueError(
-                    f"max_length is {max_length}, which leaves no word for the context beside the question "
-                    f"{texts[0][:80]!r}; take a larger one."
-                )
-            windows = {"truncation": "only_second", "max_length": max_length, "return_overflowing_tokens": True}
-            windows["stride"] = room // 2 if stride is None else stride
-        encoded = tokenizer(*([text] for text in texts), **windows)
-        count = len(encoded["input_ids"])
-        for index, encoding in enumerate(encoded.encodings):
-            spans = zip(encoding.sequence_ids, encoding.offsets, strict=True)
-            yield {
-                **{name: torch.tensor(encoded[name][index : index + 1]) for name in tokenizer.model_input_names},
-                "is_last": index == count - 1,
-                "context": texts[1],
-                # Of words alone, so that padding on either side counts for nothing.
-                "spans": [span if sequence == 1 else None for sequence, span in spans],
-            }
+        question, context = inputs["question"], inputs["context"]
+        if not all(text and text.strip() for text in (question, context)):
+            raise ValueError(f"question is {question!r} and context {context!r}; wanted texts with words.")
+        windows = list(context_windows(self.tokenizer, question, context, max_length, stride))
+        for number, (row, spans) in enumerate(windows, start=1):
+            tensors = {name: torch.tensor([values]) for name, values in row.items()}
+            yield {**tensors, "is_last": number == len(windows), "context": context, "spans": spans}
 
     def _forward(self, model_inputs: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
         kept = {name: model_inputs.pop(name) for name in ("is_last", "context", "spans")}

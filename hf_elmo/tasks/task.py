@@ -10,11 +10,9 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from huggingface_hub.errors import StrictDataclassError
-from torch import nn
 from transformers import set_seed
 
 from ..hub.cards import TaskCard
@@ -29,6 +27,7 @@ from .data import choose_splits, name_source, share_of, take_fractions
 from .inputs import (
     LEARNED_SIZE,
     choose_labels,
+    describe_head,
     fill_word_table,
     find_unseen,
     load_tokenizer,
@@ -36,12 +35,12 @@ from .inputs import (
     set_word_inputs,
     start_model,
 )
+from .rows import pad_rows
 
 if TYPE_CHECKING:
     from .prediction import Predictor
 
-# What cards say of models that learned from sentences, or texts.
-LIMIT = "It knows the labels, the language, the domain and the biases of its training {} and no others."
+_LIMIT = "It knows the labels, the language, the domain and the biases of its training data and no others."
 # Of labels that the model does not know.
 _MOST_SHOWN = 10
 # New task layers learn fast; a pre-trained biLM that is trained along with them must not be torn up.
@@ -115,16 +114,12 @@ class Task(ABC):
         """The examples of a split as rows for the model; scores know a `row` of theirs, which the model never sees."""
 
     @abstractmethod
-    def make_collator(self) -> Callable[[list[dict[str, Any]]], dict[str, Any]]:
-        """What makes a batch of rows."""
-
-    @abstractmethod
     def score(self, output: Any) -> dict[str, float]:
         """The scores of predictions beside `label_ids`, as the Trainer wants them."""
 
     @abstractmethod
-    def report(self, split: str, output: Any, directory: Path | None) -> dict[str, Any]:
-        """More results on a split, the card's tables; writes its predictions where there is a directory."""
+    def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
+        """More results on a split, the card's tables; and the lines of each file of its predictions, by its suffix."""
 
     @abstractmethod
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
@@ -149,23 +144,17 @@ class Task(ABC):
         """The labels of the model; `known` are those of the checkpoint's classifier, None where it has none."""
         return choose_labels(self.splits, known)
 
-    def draw_classifier(self, model: Any) -> set[str]:
-        """Draw the parts of a checkpoint's model anew that are for other labels, and name them."""
-        model.classifier = nn.Linear(model.classifier.in_features, len(self.labels))
-        model._init_weights(model.classifier)
-        return {"classifier"}
-
-    def describe_head(self, model: Any) -> str:
-        """The head in some words, as the end of the line about the model."""
-        return f"{len(self.labels)} labels."
-
     def count(self, split: str) -> dict[str, Any]:
         """What results.json counts of a split, beside its words."""
         return {"examples": len(self.splits[split])}
 
     def notes(self) -> Iterator[str | None]:
         """What a user should know of the data."""
-        return iter(())
+        return (examples.note for examples in self.splits.values())
+
+    def collate(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """A batch of rows."""
+        return pad_rows(rows)
 
     def keep(self, logits: Any, labels: Any) -> Any:
         """What is kept as predictions of a batch's scores, those of the best label unless a task wants more."""
@@ -248,13 +237,14 @@ class Task(ABC):
                 print(
                     f"warning: labels that the model does not know are scored as missed: {shown}{more}", file=sys.stderr
                 )
-        redraw = None if self.labels == known or not self.has_labels else self.draw_classifier
+        redrawn = len(self.labels) if self.has_labels and self.labels != known else None
 
         def build_model() -> tuple[Any, str]:
-            model, origin = start_model(self.model_class, model_args, self.config, redraw)
+            model, origin = start_model(self.model_class, model_args, self.config, redrawn)
             if table is not None:
                 fill_word_table(model, table)
-            return model, f"{origin}; {self.describe_head(model)}"
+            labels = [f"{len(self.labels)} labels"] if self.labels else []
+            return model, "; ".join([origin, *describe_head(self.head), *labels]) + "."
 
         self.build_model = build_model
         set_seed(training_args.seed)
@@ -298,6 +288,14 @@ class Task(ABC):
     def head(self) -> Any:
         """The settings of the head."""
         return self.config.require_head(self.head_class)
+
+    def make_card(self, code: str, tags: list[str], limits: Iterable[str] = (), **own: Any) -> TaskCard:
+        """A card with what those of all tasks say, and a task's `own`; `code` uses `pipeline` and `{name}`."""
+        return TaskCard(
+            **{"tags": tags, "pipeline_tag": tags[0], "labels": self.labels, "scores": list(self.scores), **own},
+            usage=f"```python\nimport hf_elmo\nfrom transformers import pipeline\n\n{code}\n```",
+            limits=[*limits, _LIMIT],
+        )
 
     def run(self) -> dict[str, Any]:
         """Train, evaluate and predict, as far as there are splits for it, and write the output directory.

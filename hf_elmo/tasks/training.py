@@ -156,7 +156,7 @@ def _make_collator(task: Task, encoded: Mapping[str, Any], path: Path) -> Any:
         sentences: Any = ConcatDataset([task.sentences(rows) for rows in encoded.values()])
         directory = task.model_args.layer_cache_dir or path / "layers"
         layers = keep_layers(task.model, sentences, directory, partial(print, flush=True))
-    return collate_with_layers(task.make_collator(), layers)
+    return collate_with_layers(task.collate, layers)
 
 
 class _Trainer(Trainer):
@@ -218,7 +218,12 @@ def _run_seed(task: Task, datasets: Mapping[str, Any], collator: Any, folder: Pa
         if split in task.splits:
             output = trainer.predict(datasets[split], metric_key_prefix=prefix)
             results |= output.metrics or {}
-            results |= task.report(split, output, folder if trainer.is_world_process_zero() else None)
+            more, files = task.report(split, output)
+            results |= more
+            if trainer.is_world_process_zero():
+                for suffix, lines in files.items():
+                    with open(folder / f"{split}_predictions{suffix}", "w", encoding="utf-8", newline="\n") as file:
+                        file.writelines(f"{line}\n" for line in lines)
     return results
 
 

@@ -13,14 +13,11 @@ from toy_tasks import prepare
 from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution
 from hf_elmo.tasks.coreference import (
     Coreference,
-    EncodedDocuments,
     clusters_of,
     count_mentions,
     drop_singletons,
-    encode_document,
+    encode_documents,
     flat_scores,
-    has_singletons,
-    make_document_collator,
 )
 from hf_elmo.tasks.readers.documents import Document, Documents, Mention, read_documents
 
@@ -94,7 +91,7 @@ def test_the_predictions_are_read_back_with_the_same_scores(folder, trained):
 def test_the_card_shows_the_scores(folder, trained):
     card = (folder / "out" / "README.md").read_text(encoding="utf-8")
     assert f"{100 * trained['predict_mean_f1']:.2f}" in card and "coreference-resolution" in card
-    assert "a cluster of its own" in card and "pipeline_tag" not in card
+    assert "keep_singletons True" in card and "pipeline_tag" not in card
 
 
 def test_a_trained_model_is_scored_on_another_file(folder, trained, tmp_path):
@@ -129,33 +126,30 @@ def make_document(**changes):
 
 
 def test_a_document_is_a_batch_of_its_sentences():
-    tokenizer = ElmoCharTokenizer()
     document = make_document(speakers=["B", "B", "", "A", "A", "B"])
-    encoded = EncodedDocuments([encode_document(document, tokenizer, use_speakers=True)])
-    batch = make_document_collator(tokenizer)([encoded[0]])
+    encoded = encode_documents(Documents("x", [make_document(), document]), ElmoCharTokenizer(), use_speakers=True)
+    batch = Coreference.collate(None, [encoded[1]])
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0]]
     assert batch["speaker_ids"].tolist() == [[0, 2, 2, 0, 0], [0, 1, 0, 0, 0], [0, 1, 2, 0, 0]]
     assert batch["labels"].tolist() == [[[0, 1, 0], [4, 6, 0], [3, 4, 1], [2, 4, 2]]]
+    assert not Coreference.collate(None, [encoded[0]])["speaker_ids"].any()
     head = CoreferenceHead(lstm_size=2, hidden_size=2, feature_size=2, use_speakers=True)
     assert ElmoForCoreferenceResolution(make_tiny_config(head=head))(**batch).loss.isfinite()
-    assert_refused(ValueError, "2 documents", make_document_collator(tokenizer), [encoded[0], encoded[0]])
 
 
 def test_windows_hold_the_mentions_of_their_sentences():
-    encoded = encode_document(make_document(), ElmoCharTokenizer(), use_speakers=False)
-    documents = EncodedDocuments([encoded], max_sentences=2)
+    documents = Documents("x", [make_document(), make_document()])
     torch.manual_seed(0)
     seen = {}
     for _ in range(20):
-        item = documents[0]
+        item = encode_documents(documents, ElmoCharTokenizer(), False, max_sentences=2)[1]
         seen[tuple(len(sentence["input_ids"]) - 2 for sentence in item["sentences"])] = item["labels"].tolist()
     assert seen == {(3, 1): [[0, 1, 0], [3, 4, 1], [2, 4, 2]], (1, 2): [[1, 3, 0], [0, 1, 1]]}
-    assert len(EncodedDocuments([encoded], max_sentences=3)[0]["sentences"]) == 3
+    assert len(encode_documents(documents, ElmoCharTokenizer(), False, max_sentences=3)[0]["sentences"]) == 3
 
 
-def test_singletons_are_told_and_dropped_and_mentions_out_of_reach_counted():
+def test_singletons_are_dropped_and_mentions_out_of_reach_counted():
     documents = Documents("x", [make_document()])
-    assert has_singletons(documents) and not has_singletons(drop_singletons(documents))
     assert drop_singletons(documents)[0].clusters == [[(0, 1), (4, 6)]]
     # One in two sentences; one of two words.
     assert count_mentions(documents, 2) == (4, 1) and count_mentions(documents, 1) == (4, 2)

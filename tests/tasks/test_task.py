@@ -38,7 +38,7 @@ def test_a_task_of_another_kind_is_trained_scored_and_written(tmp_path, monkeypa
     assert results["question"] == "capitals" and results["looked_at"] == "validation"
     assert 0 <= results["eval_share_right"] <= 1 and results["data"]["train"] == {"source": "here"}
     assert results["settings"]["learning_rate"] == 0.01 and results["kept_step"] in (1, 2)
-    assert (out / "validation.txt").read_text() == "3" and "\n# out\n" in (out / "README.md").read_text()
+    assert (out / "validation_predictions.txt").read_text() == "3\n" and "\n# out\n" in (out / "README.md").read_text()
     names = {path.name for path in out.iterdir()}
     assert "model.safetensors" in names and not [name for name in names if name.startswith(("checkpoint", "un", "."))]
     shown, said = capsys.readouterr()
@@ -75,7 +75,7 @@ def test_several_seeds_are_several_runs_and_the_best_is_kept(tmp_path, capsys):
     loaded = ElmoForTokenClassification.from_pretrained(tmp_path / "out")
     assert torch.equal(loaded.classifier.weight, singles[best][1].classifier.weight)
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"results.json", "README.md", "validation.txt", "model.safetensors", "layer_shares.png"} <= names
+    assert {"results.json", "README.md", "validation_predictions.txt", "model.safetensors", "layer_shares.png"} <= names
     assert not [name for name in names if name.startswith(("un", "."))]
     assert ".partial" not in (tmp_path / "out" / "trainer_state.json").read_text()
     assert "| validation, mean of seeds |" in shown

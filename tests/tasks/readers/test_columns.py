@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import itertools
 
 import pytest
 from conftest import shared_data
@@ -15,7 +16,7 @@ from hf_elmo.tasks.readers.columns import (
     read_tagged_file,
     tagged_from_dataset,
 )
-from hf_elmo.tasks.token_classification import write_predictions
+from hf_elmo.tasks.token_classification import tagged_lines
 
 CONLLU = """\
 # sent_id = 1
@@ -175,7 +176,9 @@ def test_what_is_written_is_read_again(tmp_path_factory, words):
     path = tmp_path_factory.getbasetemp() / "written.conll"
     dataset = Dataset.from_dict({"tokens": words, "tags": [["O"] * len(row) for row in words]})
     sentences = tagged_from_dataset(dataset, "x")
-    write_predictions(path, sentences.words, sentences.labels, [["B-X"] * len(row) for row in words])
+    columns = sentences.words, sentences.labels, [["B-X"] * len(row) for row in words]
+    lines = itertools.chain.from_iterable(map(tagged_lines, *columns))
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     read = read_tagged_file(path)
     assert read.words == words
     assert read.labels == [["B-X"] * len(row) for row in words]
