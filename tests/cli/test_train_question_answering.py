@@ -34,7 +34,7 @@ def test_training_from_a_file(run, tmp_path):
     flags = ["--num_train_epochs", 1, "--head", "hidden_size=3", "reader=bidaf", "--num_seeds", 2]
     code, shown, errors = run("--train_file", tmp_path / "train.json", "--test_file", tmp_path / "train.json", *flags)
     assert code == 0, errors
-    assert "reader bidaf, hidden_size 3" in shown.splitlines()[0] and "test (train.json): f1 " in shown
+    assert "reader bidaf, hidden_size 3" in shown.splitlines()[0] and "| test, mean of seeds |" in shown
     results = json.loads((tmp_path / "out" / "results.json").read_text(encoding="utf-8"))
     assert results["task"] == "question-answering" and len(results["seeds"]) == 2
     assert list(json.loads((tmp_path / "out" / "test_predictions.json").read_text())) == ["q"]
