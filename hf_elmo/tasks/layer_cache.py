@@ -39,7 +39,7 @@ _SHARE_OF_THE_DISK = 0.5
 
 def keep_layers(
     model: ElmoPreTrainedModel,
-    features: Sequence[Mapping[str, Any]],
+    features: Iterable[Mapping[str, Any]],
     directory: str | os.PathLike,
     report: Callable[[str], None] = print,
 ) -> dict[bytes, np.ndarray]:
@@ -61,15 +61,11 @@ def keep_layers(
     elmo: ElmoModel = model.base_model  # type: ignore[assignment]
     if not elmo.config.freeze_bilm or elmo.is_pretraining:
         raise ValueError("freeze_bilm is False: the layers of a biLM that is trained change; set it, or keep none.")
-    # The words of each sentence, and the example and the part of it where it stands first.
-    found: dict[bytes, tuple[int, int, int]] = {}
-    for index, feature in enumerate(features):
-        for part, rows in enumerate(_sentences_of(feature)):
-            found.setdefault(_digest_of(rows), (len(rows), index, part))
+    found = {_digest_of(rows): rows for feature in features for rows in _sentences_of(feature)}
     path = Path(directory, f"{_digest([*_pieces_of(elmo), *found]).hex()}.npy")
     # The longest first, as they are computed.
-    sentences = dict(sorted(found.items(), key=lambda item: -item[1][0]))
-    stops = list(itertools.accumulate(length for length, *_ in sentences.values()))
+    sentences = dict(sorted(found.items(), key=lambda item: -len(item[1])))
+    stops = list(itertools.accumulate(map(len, sentences.values())))
     shape = (stops[-1], elmo.config.projection_size * (1 + 2 * elmo.config.num_hidden_layers))
     path.parent.mkdir(parents=True, exist_ok=True)
     with WeakFileLock(path.parent / ".lock"):
@@ -81,7 +77,7 @@ def keep_layers(
                 report(f"layers: not kept, {size:,} bytes where {room:,} may be taken; the biLM is run in each epoch")
                 return {}
             report(f"layers: computing those of {len(sentences):,} sentences, {size:,} bytes")
-            _write(path, shape, elmo, features, list(sentences.values()))
+            _write(path, shape, elmo, list(sentences.values()))
     return dict(zip(sentences, np.split(np.load(path, mmap_mode="r").view(np.ndarray), stops[:-1]), strict=True))
 
 
@@ -108,29 +104,21 @@ def collate_with_layers(
 
 def _sentences_of(example: Mapping[str, Any]) -> list[np.ndarray]:
     """The characters of the words of an example, of a pair those of each of its sentences, (T, C)."""
-    rows = np.asarray(example["input_ids"], dtype=np.int64)
+    rows = np.asarray(example["input_ids"])
     return np.split(rows, np.flatnonzero(np.diff(example.get("token_type_ids", [0] * len(rows)))) + 1)
 
 
 @torch.no_grad()
-def _write(
-    path: Path,
-    shape: tuple[int, int],
-    elmo: ElmoModel,
-    features: Sequence[Mapping[str, Any]],
-    sentences: Sequence[tuple[int, int, int]],
-) -> None:
-    """Compute the layers of sentences, given by their lengths and places, into a file."""
+def _write(path: Path, shape: tuple[int, int], elmo: ElmoModel, sentences: Sequence[np.ndarray]) -> None:
+    """Compute the layers of sentences, (T, C) each, into a file."""
     was_training = elmo.training
     elmo.eval()
     try:
         # By writes and not into a map of the file, which would kill the process where the disk is full.
         with files_written_aside(path) as (aside,), aside.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
-            for batch in cut_batches([length for length, *_ in sentences], _WORDS_AT_A_TIME):
-                # Read again: all rows together may be larger than the memory.
-                places = [sentences[number][1:] for number in batch]
-                rows = [torch.from_numpy(_sentences_of(features[index])[part]) for index, part in places]
+            for batch in cut_batches(list(map(len, sentences)), _WORDS_AT_A_TIME):
+                rows = [torch.from_numpy(sentences[number].astype(np.int64)) for number in batch]
                 lengths = torch.tensor([len(its) for its in rows])
                 mask = torch.arange(int(lengths.max())) < lengths[:, None]
                 _, layers, _ = elmo.run_layers(
@@ -151,7 +139,7 @@ def _pieces_of(elmo: ElmoModel) -> Iterator[Any]:
 
 
 def _digest_of(rows: np.ndarray) -> bytes:
-    return _digest([repr(rows.shape).encode(), rows.tobytes()])
+    return _digest([repr(rows.shape).encode(), rows.astype(np.int64).tobytes()])
 
 
 def _digest(pieces: Iterable[Any]) -> bytes:

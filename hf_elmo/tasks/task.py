@@ -228,15 +228,13 @@ class Task(ABC):
             }
             for split in self.splits
         }
+        notes = list(filter(None, self.notes()))
+        if unseen:
+            shown = ", ".join(f"{label!r} ({place})" for label, place in itertools.islice(unseen.items(), _MOST_SHOWN))
+            notes.append(f"{len(unseen)} labels that the model does not know are scored as missed: {shown}")
         if training_args.process_index == 0:
-            for line in filter(None, self.notes()):
+            for line in notes:
                 print(f"note: {line}", file=sys.stderr)
-            if unseen:
-                shown = ", ".join(f"{label!r} ({place})" for label, place in list(unseen.items())[:_MOST_SHOWN])
-                more = f" and {len(unseen) - _MOST_SHOWN} more" if len(unseen) > _MOST_SHOWN else ""
-                print(
-                    f"warning: labels that the model does not know are scored as missed: {shown}{more}", file=sys.stderr
-                )
         redrawn = len(self.labels) if self.has_labels and self.labels != known else None
 
         def build_model() -> tuple[Any, str]:
@@ -299,12 +297,6 @@ class Task(ABC):
 
     def run(self) -> dict[str, Any]:
         """Train, evaluate and predict, as far as there are splits for it, and write the output directory.
-
-        Results appear when everything has gone well: `results.json` with all scores and how they came about, the
-        predictions for the validation and the test split, and after training the model with its tokenizer and its card.
-        Of several seeds these are those of the one that is best on the validation data (the first one, where there is
-        none), and `results.json` has the scores of all of them. Checkpoints stand in the directory while the run lasts,
-        and stay where it fails.
 
         Returns: What `results.json` holds; scores lie in [0, 1].
         Raises: FileExistsError where another run writes there, or seeds of other settings are to be resumed.

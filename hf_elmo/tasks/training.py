@@ -12,6 +12,7 @@ output_dir/
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 import shutil
@@ -28,7 +29,6 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from huggingface_hub.utils import WeakFileLock
 from safetensors.torch import load_model
-from torch.utils.data import ConcatDataset
 from transformers import (
     EarlyStoppingCallback,
     PrinterCallback,
@@ -136,13 +136,12 @@ def run(task: Task) -> dict[str, Any]:
         task.say(f"\n{render_scores(results)}")
         if args.process_index == 0:
             folder = path / f"seed-{best}"
+            write_json(folder / RESULTS_FILE, results)
             if "train" in task.splits:
                 # A picture wants matplotlib.
                 with suppress(ImportError):
                     if results["layer_shares"]:
                         plot_layer_shares(results, folder / LAYER_SHARES_FILE)
-            write_json(folder / RESULTS_FILE, results)
-            if "train" in task.splits:
                 write_card(folder, args.directory.resolve().name)
             _keep(folder, args)
     task.say(f"\nWritten to {args.directory}.")
@@ -153,7 +152,7 @@ def _make_collator(task: Task, encoded: Mapping[str, Any], path: Path) -> Any:
     """What makes a batch of rows, with the layers of a frozen biLM."""
     layers = {}
     if task.model.uses_elmo and task.model.config.freeze_bilm:
-        sentences: Any = ConcatDataset([task.sentences(rows) for rows in encoded.values()])
+        sentences = itertools.chain.from_iterable(map(task.sentences, encoded.values()))
         directory = task.model_args.layer_cache_dir or path / "layers"
         layers = keep_layers(task.model, sentences, directory, partial(print, flush=True))
     return collate_with_layers(task.collate, layers)
