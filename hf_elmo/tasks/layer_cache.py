@@ -89,23 +89,23 @@ def collate_with_layers(
     def collate(features: list[Any]) -> Any:
         batch = collator(features)
         mask = batch["attention_mask"].bool()
+        columns = {name: batch[name].numpy() for name in ("input_ids", "token_type_ids") if name in batch}
         words = [
             layers[_digest_of(rows)]
-            for row, is_word in enumerate(mask)
-            for rows in _sentences_of({name: batch[name][row, is_word] for name in names if name in batch})
+            for row, is_word in enumerate(mask.numpy())
+            for rows in _sentences_of({name: column[row][is_word] for name, column in columns.items()})
         ]
         batch["packed_layers"] = torch.zeros(*mask.shape, words[0].shape[1])
         batch["packed_layers"][mask] = torch.from_numpy(np.concatenate(words))
         return batch
 
-    names = ("input_ids", "token_type_ids")
     return collate if layers else collator
 
 
 def _sentences_of(example: Mapping[str, Any]) -> list[np.ndarray]:
     """The characters of the words of an example, of a pair those of each of its sentences, (T, C)."""
-    rows = np.asarray(example["input_ids"])
-    return np.split(rows, np.flatnonzero(np.diff(example.get("token_type_ids", [0] * len(rows)))) + 1)
+    rows, types = np.asarray(example["input_ids"]), example.get("token_type_ids")
+    return [rows] if types is None else np.split(rows, np.flatnonzero(np.diff(types)) + 1)
 
 
 @torch.no_grad()
@@ -139,7 +139,7 @@ def _pieces_of(elmo: ElmoModel) -> Iterator[Any]:
 
 
 def _digest_of(rows: np.ndarray) -> bytes:
-    return _digest([repr(rows.shape).encode(), rows.astype(np.int64).tobytes()])
+    return _digest([repr(rows.shape).encode(), np.ascontiguousarray(rows, np.int64)])
 
 
 def _digest(pieces: Iterable[Any]) -> bytes:

@@ -97,11 +97,8 @@ def test_settings_of_a_head_are_json_or_words():
         assert_refused(ValueError, (repr(wrong), "dropout"), read_settings, [wrong], TokenClassificationHead)
 
 
-def test_words_to_learn_must_be_there():
-    assert_refused(ValueError, "learn_words", build, {"learn_words": True}, train=["once"])
-
-
 def test_a_table_must_not_stay_empty():
+    assert_refused(ValueError, "learn_words", build, {"learn_words": True}, train=["once"])
     config = make_tiny_config(head=TokenClassificationHead(word_table_size=3, word_vector_size=2))
     given = (config, TaskArguments("x", from_scratch=True), ElmoCharTokenizer(), [])
     assert_refused(ValueError, ("from_scratch", "--learn_words"), set_word_inputs, *given)

@@ -20,7 +20,6 @@ from hf_elmo.tasks.metrics import (
     score_clusters,
     score_roles,
     score_spans,
-    score_words,
     tag_scheme_of,
 )
 
@@ -93,9 +92,6 @@ def test_scores_are_those_of_scikit_learn(pairs):
     )
 
 
-texts = st.text("aTthe 1-.,'\u2019\u00e9 \t", max_size=12)
-
-
 def test_answers_are_normalized_in_the_scripts_order():
     for text, wanted in (
         ("The  Cat, the hat!", "cat hat"),
@@ -121,21 +117,9 @@ def test_answers_are_normalized_in_the_scripts_order():
     ],
 )
 def test_the_answer_that_is_most_alike_counts(predicted, answers, match, f1):
-    scores = score_answers({"1": predicted}, {"1": answers})
-    assert scores == {"exact_match": match, "f1": pytest.approx(f1)}
-
-
-def test_a_question_without_a_prediction_scores_nothing():
-    scores = score_answers({"1": "cat"}, {"1": ["cat"], "2": ["dog"]})
-    assert scores == {"exact_match": 0.5, "f1": 0.5}
-
-
-@given(texts, texts)
-def test_f1_is_a_symmetric_share_that_an_exact_match_of_words_fills(first, second):
-    score = score_words(first, second)
-    assert 0 <= score <= 1 and score == score_words(second, first)
-    same_words = sorted(normalize_answer(first).split()) == sorted(normalize_answer(second).split()) != []
-    assert (score == 1) == same_words
+    # The second question has no prediction, and scores nothing.
+    scores = score_answers({"1": predicted}, {"1": answers, "2": ["dog"]})
+    assert scores == {"exact_match": match / 2, "f1": pytest.approx(f1 / 2)}
 
 
 def compute(predictions, references):
