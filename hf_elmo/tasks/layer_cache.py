@@ -29,8 +29,6 @@ _FIELDS = (
     "use_skip_connections",
     "pad_token_id",
 )
-# Enters the name of a file: another form of the files is another number.
-_FORM = 7
 # Words of a batch, padding included: the layers of the Original model take 20 KB per word.
 _WORDS_AT_A_TIME = 4096
 # Of what is free, so much may be taken.
@@ -131,7 +129,7 @@ def _write(path: Path, shape: tuple[int, int], elmo: ElmoModel, sentences: Seque
 
 def _pieces_of(elmo: ElmoModel) -> Iterator[Any]:
     """What the layers of a text depend on: two models with the same give the same layers."""
-    yield json.dumps([_FORM, *(getattr(elmo.config, name) for name in _FIELDS)]).encode()
+    yield json.dumps([getattr(elmo.config, name) for name in _FIELDS]).encode()
     for module in (elmo.token_encoder, elmo.bilm):
         for name, tensor in module.state_dict().items():
             yield f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode()

@@ -223,8 +223,9 @@ def score_clusters(predictions: Sequence[Clusters], references: Sequence[Cluster
     Returns: For `muc`, `b_cubed` and `ceafe` a dict of `precision`, `recall` and `f1`; and `mean_f1`.
     """
     # Of each measure the numerators and denominators of recall and of precision, which are divided at the end.
-    pairs = zip(predictions, references, strict=True)
-    sums = np.sum([np.zeros((3, 4)), *(_count_shared(gold, predicted) for predicted, gold in pairs)], axis=0)
+    sums = np.zeros((3, 4))
+    for predicted, gold in zip(predictions, references, strict=True):
+        sums += _count_shared(gold, predicted)
     scores: dict[str, Any] = {}
     for name, (found, of_gold, right, of_predicted) in zip(("muc", "b_cubed", "ceafe"), sums.tolist(), strict=True):
         recall, precision = _ratio(found, of_gold), _ratio(right, of_predicted)

@@ -199,8 +199,8 @@ def _run_seed(task: Task, datasets: Mapping[str, Any], collator: Any, folder: Pa
         trainer.remove_callback(callback)
     results: dict[str, Any] = {}
     if "train" in task.splits:
-        asked = args.resume_from_checkpoint
-        results = _train(trainer, newest_checkpoint(folder) if args.resumes_newest else asked and Path(asked))
+        named = Path(args.resume_from_checkpoint) if args.resume_from_checkpoint else None
+        results = _train(trainer, newest_checkpoint(folder) if args.resumes_newest else named)
         if args.load_best_model_at_end and trainer.state.best_metric is not None:
             results["kept_step"] = trainer.state.best_global_step
         shares = task.model.layer_shares() if task.model.uses_elmo else []
@@ -230,7 +230,7 @@ def _train(trainer: Trainer, checkpoint: Path | None) -> dict[str, Any]:
     """Train, from a checkpoint if there is one; the epochs that were trained, and the mean loss of the logged steps."""
     state: Any = TrainerState.load_from_json(str(checkpoint / STATE_FILE)) if checkpoint else None
     if checkpoint is None or not state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
-        trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     else:
         # Behind the last step the Trainer would take one more.
         if trainer.args.load_best_model_at_end and state.best_global_step:
